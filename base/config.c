@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/cpu.h"
-#include "base/number.h"
+#include "base/parse.h"
 
 #define WRING_MODULE "config"
 

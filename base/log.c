@@ -10,8 +10,41 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/file_limit.h"
-#include "base/number.h"
+#include "base/atomic_file.h"
+#include "base/parse.h"
+
+/** @return what helps, or NULL */
+static const char *remedy_of(const char *call, int error)
+{
+    switch (error) {
+    case EMFILE:
+        return "raise the limit of descriptors (ulimit -n)";
+    case EFBIG:
+        return "raise the limit on file sizes (ulimit -f), which counts shared memory, too";
+    case ENFILE:
+        return "this host has no descriptors left (sysctl fs.file-max)";
+    case EAGAIN:
+        return strcmp(call, "pthread_create") == 0
+                   ? "raise the limit of processes and threads (ulimit -u, or pids.max of the "
+                     "control group)"
+                   : NULL;
+    case ETOOMANYREFS:
+        return "too many descriptors are on their way between processes: raise their limit "
+               "(ulimit -n)";
+    default:
+        return NULL;
+    }
+}
+
+const char *wring_refusal(char *text, size_t bytes, const char *call, int error)
+{
+    const char *remedy = remedy_of(call, error), *why = strerrordesc_np(error);
+    snprintf(text, bytes, "%s: %s%s%s", call, why != NULL ? why : "unknown error",
+             remedy != NULL ? ": " : "", remedy != NULL ? remedy : "");
+    return text;
+}
+
+/* ---- log ---- */
 
 /** One whose reader is gone must not end the process: SIGPIPE is taken back. */
 static void log_to_stderr(const char *module, const char *text)

@@ -3,7 +3,24 @@
 #ifndef WRING_BASE_LOG_H
 #define WRING_BASE_LOG_H
 
+#include <stddef.h>
+
 #include <wring/log.h>
+
+/* How log lines say that the system refused a call: which one, why, and what helps. */
+
+#define WRING_REFUSAL_TEXT 160
+
+/**
+ * "socket: Too many open files: raise the limit of descriptors (ulimit -n)".
+ * @param text  out, [bytes]; @return it
+ * @param error  errno of the call
+ */
+const char *wring_refusal(char *text, size_t bytes, const char *call, int error);
+
+/** The same of the call that has just failed, for one log line. */
+#define WRING_REFUSED(call) \
+    wring_refusal((char[WRING_REFUSAL_TEXT]){""}, WRING_REFUSAL_TEXT, call, errno)
 
 struct wring_log {
     wring_log_fn fn; /* NULL: standard error, as "wring: module: text" */

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/fpenv.h"
-#include "base/number.h"
+#include "base/parse.h"
 #include "compress/spec.h"
 
 #define ROOM_ALIGN 64 /* sizes are multiples of it */

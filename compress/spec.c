@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/number.h"
+#include "base/parse.h"
 #include "compress/codec.h"
 
 #define FRACTION_DIGITS 15 /* a decimal of so many digits is exact in both directions */

@@ -20,12 +20,11 @@
 
 #include "base/clock.h"
 #include "base/descriptor.h"
-#include "base/refusal.h"
+#include "base/log.h"
 #include "base/thread.h"
 #include "base/wait_set.h"
 #include "compress/executor_host.h"
 #include "offload/cores.h"
-#include "offload/job_queue.h"
 
 #define WRING_MODULE "pool"
 

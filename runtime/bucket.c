@@ -2,6 +2,7 @@
 /* A bucket's steps: posted, tested and waited for. */
 #include "runtime/bucket.h"
 #include "compress/reduce.h"
+#include "runtime/residual.h"
 
 #include <string.h>
 #include <time.h>

@@ -4,7 +4,7 @@
 #define WRING_RUNTIME_BUCKET_H
 
 #include "runtime/codec_states.h"
-#include "runtime/commit/codec_bypass.h"
+#include "runtime/commit/bypass.h"
 #include "runtime/commit/layout.h"
 #include "runtime/group/group.h"
 #include "runtime/progress/completions.h"

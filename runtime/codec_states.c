@@ -10,6 +10,7 @@
 #include "runtime/bucket.h"
 #include "runtime/commit/hierarchy_phases.h"
 #include "runtime/group/group.h"
+#include "runtime/residual.h"
 #include "runtime/session/session.h"
 
 uint32_t wring_residual_count_owned(const struct wring_bucket *bucket)

@@ -3,35 +3,7 @@
 #ifndef WRING_RUNTIME_CODEC_STATES_H
 #define WRING_RUNTIME_CODEC_STATES_H
 
-#include "runtime/bucket.h"
 #include <wring/codec.h>
-
-/*
- * What error feedback holds back, where a bucket's way changes: it is put into other units, or goes
- * out with the next step where nothing holds anything back any more.
- *
- * A residual is in units of what is encoded: of a rank's own contribution, and where the rank owns
- * elements, of their sum, after the division of an average (compress/FORMAT.md). "Loose" is one
- * that is in units of contributions everywhere, so that any bucket can take it over, whoever owns
- * its elements then.
- */
-
-/** In how many places (bucket->owned) it is of sums. Where a rank encodes its own contributions to
- *  these as well, it is of contributions everywhere. */
-uint32_t wring_residual_count_owned(const struct wring_bucket *bucket);
-
-/** Make a bucket's residual loose, as its last layout had it. No residual is fine. */
-void wring_residual_loosen(struct wring_bucket *bucket);
-
-/** Make it that of the layout that the bucket has now. */
-void wring_residual_settle(struct wring_bucket *bucket);
-
-/** Does it hold anything back that its steps, as they are laid out now, would leave alone? */
-bool wring_residual_is_idle(const struct wring_bucket *bucket);
-
-/** Have an idle residual go out with the step that is about to begin: it is added to the data, and
- *  nothing is held back then. */
-void wring_residual_flush(struct wring_bucket *bucket);
 
 struct wring_bucket;
 

@@ -7,6 +7,7 @@
 
 #include "runtime/codec_states.h"
 #include "runtime/plan/bucket_fusion.h"
+#include "runtime/residual.h"
 #include "runtime/session/session.h"
 
 #define WRING_MODULE "state"

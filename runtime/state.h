@@ -19,7 +19,7 @@
 #define WRING_RUNTIME_STATE_H
 
 #include "runtime/bucket.h"
-#include "runtime/codec_states.h"
+#include "runtime/residual.h"
 
 #define WRING_STATE_MAGIC "wringst2"
 #define WRING_STATE_MAGIC_BYTES (sizeof(WRING_STATE_MAGIC) - 1)

@@ -14,9 +14,9 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "base/atomic_file.h"
 #include "base/clock.h"
 #include "base/descriptor.h"
-#include "base/file_limit.h"
 #include "base/json.h"
 
 #define WRING_MODULE "trace"

@@ -1,20 +1,171 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/output.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <libgen.h>
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/draft.h"
+#include "base/atomic_file.h"
 #include "tools/commands.h"
 
-bool wring_output_is_unread(int fd)
+#define INDENT 2
+#define GAP 2
+#define NARROWEST 20 /* the last column wraps no tighter than that */
+
+struct wring_table {
+    const struct wring_table_column *columns;
+    size_t n;
+    char **cells; /* [n_cells], NULL where memory was lacking */
+    size_t n_cells, room;
+};
+
+struct wring_table *wring_table_create(const struct wring_table_column *columns, size_t n)
+{
+    assert(n >= 1 && n <= WRING_TABLE_COLUMNS_MAX);
+    struct wring_table *table = calloc(1, sizeof(*table));
+    if (table != NULL) {
+        table->columns = columns;
+        table->n = n;
+    }
+    return table;
+}
+
+static char *format_text(const char *format, va_list args)
+{
+    char *text;
+    return vasprintf(&text, format, args) >= 0 ? text : NULL;
+}
+
+void wring_table_cell(struct wring_table *table, const char *format, ...)
+{
+    va_list args;
+
+    if (table == NULL)
+        return;
+    if (table->n_cells == table->room) {
+        size_t room = table->room > 0 ? 2 * table->room : 64;
+        char **cells = realloc(table->cells, room * sizeof(*cells));
+        if (cells == NULL)
+            return;
+        table->cells = cells;
+        table->room = room;
+    }
+    va_start(args, format);
+    table->cells[table->n_cells++] = format_text(format, args);
+    va_end(args);
+}
+
+static const char *cell_text(const struct wring_table *table, size_t row, size_t column)
+{
+    size_t i = row * table->n + column;
+    return i < table->n_cells && table->cells[i] != NULL ? table->cells[i] : "";
+}
+
+static size_t rows_of(const struct wring_table *table)
+{
+    return (table->n_cells + table->n - 1) / table->n;
+}
+
+static void measure(const struct wring_table *table, size_t *widths)
+{
+    for (size_t column = 0; column < table->n; column++) {
+        widths[column] = strlen(table->columns[column].title);
+        for (size_t row = 0; row < rows_of(table); row++) {
+            size_t width = strlen(cell_text(table, row, column));
+            if (width > widths[column])
+                widths[column] = width;
+        }
+    }
+}
+
+/** How much of the text goes on a line of that width: up to a space, or the whole word. */
+static size_t line_length(const char *text, size_t width)
+{
+    size_t length = strlen(text);
+
+    if (length <= width)
+        return length;
+    for (length = width; length > 0 && text[length] != ' '; length--)
+        ;
+    return length > 0 ? length : strcspn(text, " ");
+}
+
+static void print_wrapped(FILE *file, const char *text, size_t at)
+{
+    size_t width = at + NARROWEST < WRING_TABLE_WIDTH ? WRING_TABLE_WIDTH - at : NARROWEST;
+
+    for (;;) {
+        size_t length = line_length(text, width);
+        fprintf(file, "%.*s\n", (int)length, text);
+        text += length;
+        while (*text == ' ')
+            text++;
+        if (*text == '\0')
+            return;
+        fprintf(file, "%*s", (int)at, "");
+    }
+}
+
+static void print_row(FILE *file, const struct wring_table *table, const size_t *widths,
+                      const char *const *texts)
+{
+    size_t at = INDENT;
+
+    fprintf(file, "%*s", INDENT, "");
+    for (size_t column = 0; column < table->n; column++) {
+        int width = (int)widths[column];
+        if (table->columns[column].align == WRING_ALIGN_RIGHT)
+            fprintf(file, "%*s", width, texts[column]);
+        else if (column + 1 < table->n)
+            fprintf(file, "%-*s", width, texts[column]);
+        else {
+            print_wrapped(file, texts[column], at);
+            return;
+        }
+        at += widths[column] + GAP;
+        fprintf(file, "%s", column + 1 < table->n ? "  " : "\n");
+    }
+}
+
+static void print(const struct wring_table *table, FILE *file)
+{
+    size_t widths[WRING_TABLE_COLUMNS_MAX];
+    const char *texts[WRING_TABLE_COLUMNS_MAX];
+
+    measure(table, widths);
+    for (size_t column = 0; column < table->n; column++)
+        texts[column] = table->columns[column].title;
+    print_row(file, table, widths, texts);
+    for (size_t row = 0; row < rows_of(table); row++) {
+        for (size_t column = 0; column < table->n; column++)
+            texts[column] = cell_text(table, row, column);
+        print_row(file, table, widths, texts);
+    }
+}
+
+void wring_table_finish(struct wring_table *table, FILE *file)
+{
+    if (table == NULL)
+        return;
+    print(table, file);
+    for (size_t i = 0; i < table->n_cells; i++)
+        free(table->cells[i]);
+    free(table->cells);
+    free(table);
+}
+
+/* ---- output ---- */
+
+/** Has its reader gone? @param fd  a pipe's or socket's end; others have none */
+static bool output_is_unread(int fd)
 {
     struct pollfd end = {.fd = fd, .events = POLLOUT};
     return poll(&end, 1, 0) > 0 && (end.revents & (POLLERR | POLLHUP)) != 0;
@@ -22,7 +173,7 @@ bool wring_output_is_unread(int fd)
 
 int wring_output_failed(void)
 {
-    return wring_output_is_unread(STDOUT_FILENO) ? WRING_EXIT_OK : WRING_EXIT_FAILURE;
+    return output_is_unread(STDOUT_FILENO) ? WRING_EXIT_OK : WRING_EXIT_FAILURE;
 }
 
 /** When the process ends, by whatever way: argp ends it by itself after --help. */
@@ -31,7 +182,7 @@ static void check_standard_output(void)
     errno = 0;
     bool failed = ferror(stdout) != 0;
     failed |= fflush(stdout) != 0;
-    if (!failed || wring_output_is_unread(STDOUT_FILENO))
+    if (!failed || output_is_unread(STDOUT_FILENO))
         return;
     if (errno == 0) { /* it failed earlier: once more, for the reason */
         clearerr(stdout);

@@ -6,6 +6,36 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+/*
+ * Tables for people: columns as wide as they need to be, the last one wrapped so that a line
+ * stays within 100 columns.
+ */
+
+#define WRING_TABLE_WIDTH 100
+#define WRING_TABLE_COLUMNS_MAX 16
+
+enum wring_align {
+    WRING_ALIGN_LEFT,
+    WRING_ALIGN_RIGHT
+};
+
+struct wring_table_column {
+    const char *title;
+    enum wring_align align;
+};
+
+struct wring_table;
+
+/** @param columns [n], borrowed; n is 1..WRING_TABLE_COLUMNS_MAX. NULL without memory. */
+struct wring_table *wring_table_create(const struct wring_table_column *columns, size_t n);
+
+/** The next cell, row by row. Without memory the cell stays empty. */
+__attribute__((format(printf, 2, 3))) void wring_table_cell(struct wring_table *table,
+                                                            const char *format, ...);
+
+/** Print it, indented by two, and destroy it. NULL prints nothing. */
+void wring_table_finish(struct wring_table *table, FILE *file);
+
 /**
  * At the start of main(). When the process ends, standard output that could not be written (a full
  * disk) is said in one line, and the exit status is 1. A reader who has had enough (| head) ends
@@ -16,9 +46,6 @@ void wring_output_init(void);
 /** Standard output was not written; the line that says why comes as the process ends. @return the
  *  command's exit status, which is that of success where the reader has gone */
 int wring_output_failed(void);
-
-/** Has its reader gone? @param fd  a pipe's or socket's end; others have none */
-bool wring_output_is_unread(int fd);
 
 /**
  * Write a file with a function, which says whether all went well. What stood there before is

@@ -8,8 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/list.h"
-#include "base/number.h"
+#include "base/parse.h"
 
 /** A whole number and what follows it. */
 static bool parse_whole(const char *text, uint64_t *value, const char **rest)

@@ -10,16 +10,14 @@
 #define WRING_TRANSPORT_FABRIC_H
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 
 #include "base/bytes.h"
 #include "base/config.h"
 #include "base/log.h"
 #include "base/wait_set.h"
-#include "transport/clocks.h"
-#include "transport/control_tree.h"
 #include "transport/put_window.h"
+#include "transport/trace.h"
 #include <wring/bootstrap.h>
 #include <wring/provider.h>
 
@@ -332,10 +330,6 @@ uint32_t wring_block_revoke(struct wring_block *keys);
 void wring_block_export(const struct wring_block *block, const struct wring_block *keys,
                         struct wring_writer *out);
 
-/** Read what the peer exported, import it. Errors: WRING_ERR_FRAME, those of the provider. */
-enum wring_status wring_block_import(struct wring_fabric *fabric, struct wring_peer *peer,
-                                     struct wring_reader *in, struct wring_remote **out);
-
 /** Peers' regions that were imported together and are released together. Zeroed at first. */
 struct wring_imports {
     struct wring_import {
@@ -354,29 +348,5 @@ enum wring_status wring_imports_add(struct wring_imports *imports, struct wring_
 enum wring_status wring_imports_add_key(struct wring_imports *imports, struct wring_peer *peer,
                                         const void *key, size_t bytes, struct wring_remote **out);
 void wring_imports_finish(struct wring_imports *imports);
-
-/* What a rank says of itself before ranks connect: for the fabric's own files. */
-
-/** As read by wring_description_read(); addresses point into the blobs. */
-struct wring_description {
-    char host[WRING_CONFIG_TEXT];
-    char machine[WRING_CONFIG_TEXT];
-    cpu_set_t cores;
-    uint32_t n_devices;
-    struct {
-        char name[WRING_NAME_BYTES];
-        const void *address;
-        size_t address_bytes;
-    } devices[WRING_DEVICES_MAX];
-    char lacks[WRING_TEXT_MAX];           /* what it goes without, and why */
-    struct wring_control_tree_place tree; /* where control connections come to it */
-};
-
-/** Read what wring_fabric_describe() wrote. @return false where it is malformed */
-bool wring_description_read(const struct wring_blobs *blobs, uint32_t rank,
-                            struct wring_description *out);
-
-/** @return which of its devices has that name, or -1 */
-int wring_description_find(const struct wring_description *description, const char *name);
 
 #endif

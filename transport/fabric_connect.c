@@ -8,10 +8,11 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "base/number.h"
+#include "base/parse.h"
 #include "transport/control.h"
 #include "transport/control_tree.h"
 #include "transport/fabric.h"
+#include "transport/fabric_describe.h"
 
 #define WRING_MODULE "fabric"
 #define WINDOW_MIN_BYTES (512u << 10)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "transport/secret.h"
+#include "transport/auth.h"
 
 #define QUESTIONS 16 /* in the half of the time that is left for them */
 #define RETRY_NS (1 * WRING_NS_PER_MS)

@@ -9,9 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/list.h"
 #include "base/log.h"
-#include "base/refusal.h"
+#include "base/parse.h"
 
 #define WRING_MODULE "interface"
 #define SEEN_TEXT 256

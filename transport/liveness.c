@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "base/number.h"
+#include "base/parse.h"
 #include "transport/control_tree.h"
 #include "transport/fabric_connect.h"
 

@@ -61,9 +61,6 @@ enum wring_status wring_memory_alloc_own(size_t bytes, enum wring_memory_pages w
  */
 enum wring_status wring_memory_populate(const struct wring_memory *memory);
 
-/** No child is to have it: it is no memory of the application's. */
-void wring_memory_hide(const struct wring_memory *memory);
-
 /** The most bytes that memory of kind WRING_MEMORY_SHARED can have: it counts as a file, and there
  *  are limits on these (ulimit -f). Whole pages. */
 size_t wring_memory_most(void);
@@ -71,9 +68,6 @@ size_t wring_memory_most(void);
 /** Make a file of this host's memory so large. A limit on file sizes is an error, and no signal.
  *  @return false with errno */
 bool wring_memory_resize(int fd, size_t bytes);
-
-/** The file is no longer needed: the mapping stays, and devices have descriptors of their own. */
-void wring_memory_close_file(struct wring_memory *memory);
 
 /** Unmap, close and forget. Fine for NULL and for memory that was freed before or is all zero. */
 void wring_memory_free(struct wring_memory *memory);

@@ -14,9 +14,9 @@
 #include <unistd.h>
 
 #include "base/host.h"
+#include "transport/auth.h"
 #include "transport/bootstrap/job_key.h"
 #include "transport/providers/providers.h"
-#include "transport/secret.h"
 #include <wring/codec.h>
 #include <wring/provider.h>
 

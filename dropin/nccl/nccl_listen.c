@@ -21,10 +21,10 @@
 #include <unistd.h>
 
 #include "base/descriptor.h"
-#include "base/refusal.h"
+#include "base/log.h"
 #include "base/thread.h"
-#include "transport/ports.h"
-#include "transport/secret.h"
+#include "transport/auth.h"
+#include "transport/door.h"
 
 static struct {
     pthread_t thread;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner/core/model/interference.h"
+#include "planner/core/model/lanes.h"
 
 /** What one group does: kept for all groups, to find the way back along the critical path. */
 struct stay {

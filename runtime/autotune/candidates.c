@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/list.h"
+#include "base/parse.h"
 #include "planner/core/files/plan.h"
 #include "planner/core/search/search.h"
 #include "runtime/autotune/autotune.h"

@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "base/number.h"
+#include "base/parse.h"
 #include "planner/core/files/plan.h"
 #include "runtime/plan/bucket_fusion.h"
 

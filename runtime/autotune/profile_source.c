@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/atomic_file.h"
 #include "base/clock.h"
-#include "base/draft.h"
 #include "planner/core/files/plan.h"
 #include "runtime/autotune/autotune.h"
 #include "runtime/autotune/profile_gaps.h"

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "runtime/commit/bypass.h"
 #include "runtime/commit/commit.h"
 
 #define WRING_MODULE "commit"

@@ -12,38 +12,9 @@
 #include <stdint.h>
 
 #include "runtime/bucket.h"
+#include "runtime/commit/bypass.h"
 #include "runtime/group/group.h"
 #include "runtime/session/session.h"
-
-#define WRING_CURVE_POINTS 4
-
-/** How long a step takes, by the size of its bucket. */
-struct wring_curve {
-    uint32_t n; /* points, rising in bytes; 0: nothing was measured */
-    struct {
-        uint64_t bytes, ns;
-    } points[WRING_CURVE_POINTS];
-};
-
-/**
- * The time of a step of any size: between two points on the line through them, beyond the last on
- * that through the last two (never falling), below the first as long as that.
- * @param curve  with one point or more
- */
-uint64_t wring_curve_at(const struct wring_curve *curve, uint64_t bytes);
-
-/** What was decided, and by which figures. */
-struct wring_choice {
-    bool bypass;                  /* the bucket travels as it is */
-    uint64_t with_ns, without_ns; /* of a step with the codec, and without; 0: not predicted */
-};
-
-/**
- * The codec runs where it is predicted to save 15 % of the time that the bucket takes without, and
- * 5 us: what is closer than that, another moment would measure the other way round.
- */
-struct wring_choice wring_bypass_choose(const struct wring_curve *with,
-                                        const struct wring_curve *without, uint64_t bytes);
 
 /*
  * Trials: buckets that exist for as long as it takes to see how long their steps take. Everything

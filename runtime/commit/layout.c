@@ -10,6 +10,7 @@
 #include "runtime/commit/commit.h"
 #include "runtime/commit/hierarchy_phases.h"
 #include "runtime/group/group.h"
+#include "runtime/residual.h"
 #include "runtime/session/executor.h"
 #include "runtime/session/session.h"
 #include "runtime/stats.h"

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "runtime/codec_states.h"
+#include "runtime/residual.h"
 #include "runtime/session/session.h"
 #include "transport/wait_policy.h"
 

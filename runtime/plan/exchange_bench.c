@@ -13,6 +13,7 @@
 #include "planner/core/fit.h"
 #include "runtime/commit/commit.h"
 #include "runtime/group/group.h"
+#include "runtime/plan/exchange_bench_inside.h"
 
 #define WRING_MODULE "plan"
 

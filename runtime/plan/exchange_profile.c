@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "planner/core/fit.h"
-#include "runtime/plan/exchange_bench.h"
+#include "runtime/plan/exchange_bench_inside.h"
 
 bool wring_measure_has_coding(const struct wring_profile *profile, const char *spec)
 {

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/atomic_file.h"
 #include "base/clock.h"
-#include "base/draft.h"
 #include "runtime/plan/iterations.h"
 
 #define WRING_MODULE "record"

@@ -5,7 +5,7 @@
 #include <sys/eventfd.h>
 
 #include "base/descriptor.h"
-#include "base/refusal.h"
+#include "base/log.h"
 #include "runtime/progress/state.h"
 
 #define WRING_MODULE "progress"

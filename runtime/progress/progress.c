@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "base/descriptor.h"
-#include "base/refusal.h"
+#include "base/log.h"
 #include "base/thread.h"
 #include "runtime/progress/state.h"
 #include "transport/collective/collective.h"

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/descriptor.h"
-#include "base/refusal.h"
+#include "base/log.h"
 #include "runtime/progress/state.h"
 
 #define WRING_MODULE "progress"

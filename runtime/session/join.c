@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/descriptor.h"
-#include "base/refusal.h"
+#include "base/log.h"
 #include "runtime/session/session.h"
 #include "transport/auth.h"
 #include "transport/bootstrap/rendezvous.h"

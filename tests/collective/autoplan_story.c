@@ -9,6 +9,7 @@
 #include "planner/core/files/plan.h"
 #include "runtime/codec_states.h"
 #include "runtime/plan/bucket_fusion.h"
+#include "runtime/residual.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/test.h"
 #include "transport/providers/fault/inside.h"

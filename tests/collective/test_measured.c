@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/plan/exchange_bench.h"
+#include "runtime/plan/exchange_bench_inside.h"
 #include "tests/lib/test.h"
 
 #define SIZES WRING_MEASURE_SIZES

@@ -3,8 +3,8 @@
 #include <math.h>
 
 #include "tests/fuzz/fuzz.h"
+#include "transport/door.h"
 #include "transport/interface.h"
-#include "transport/ports.h"
 #include "transport/providers/fault/fault.h"
 #include "transport/providers/tcp/tcp.h"
 

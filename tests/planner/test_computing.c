@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "planner/core/model/interference.h"
+#include "planner/core/model/lanes.h"
 #include "planner/tool/timeline.h"
 #include "tests/lib/test.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** Two tasks side by side come to what each comes to by itself, to the last bit. */
-#include "planner/core/search/simd_eval.h"
+#include "planner/core/search/cost_tables.h"
 #include "tests/lib/test.h"
 
 enum {

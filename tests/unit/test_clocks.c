@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two simulated clocks and a network between them: is the truth always where the estimate says? */
-#include "transport/clocks.h"
+#include "transport/trace.h"
 
 #include <stdlib.h>
 

@@ -9,7 +9,7 @@
 
 #include "base/config.h"
 #include "tests/lib/test.h"
-#include "transport/ports.h"
+#include "transport/door.h"
 #include <wring/provider.h>
 
 static void lists_match_by_prefix_exactly_or_all_but(void)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of settings and options: items, spaces around commas, and nothing between two commas. */
-#include "base/list.h"
+#include "base/parse.h"
 
 #include <string.h>
 

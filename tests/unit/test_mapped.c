@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** Boards in memory of this process: what members show each other without an engine's help. */
 #include "transport/collective/collective.h"
-#include "transport/collective/core_balance.h"
 
 #include <sched.h>
 #include <string.h>

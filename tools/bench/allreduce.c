@@ -13,7 +13,7 @@
 #include "tools/bench/bench.h"
 #include "tools/commands.h"
 #include "tools/launch/launch.h"
-#include "tools/table.h"
+#include "tools/output.h"
 #include "tools/values.h"
 #include <wring/codec.h>
 

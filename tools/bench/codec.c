@@ -16,7 +16,6 @@
 #include "tools/bench/twin.h"
 #include "tools/commands.h"
 #include "tools/output.h"
-#include "tools/table.h"
 #include "tools/values.h"
 
 static const char *stores(bool stream)

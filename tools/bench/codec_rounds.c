@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "base/fpenv.h"
-#include "base/refusal.h"
+#include "base/log.h"
 #include "base/thread.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/codec.h"

@@ -7,7 +7,6 @@
 
 #include "tools/commands.h"
 #include "tools/output.h"
-#include "tools/table.h"
 #include "tools/values.h"
 
 void wring_latency_progress(uint64_t bytes, double median_us, double gb_per_s)

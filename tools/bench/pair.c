@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/host.h"
-#include "base/refusal.h"
+#include "base/log.h"
 #include "runtime/session/session.h"
 #include "tools/commands.h"
 #include "transport/auth.h"

@@ -7,7 +7,6 @@
 #include "tools/calibrate/calibrate.h"
 #include "tools/commands.h"
 #include "tools/output.h"
-#include "tools/table.h"
 #include "tools/values.h"
 
 #define SMALL 1024.0

@@ -17,7 +17,7 @@
 #include <sys/prctl.h>
 
 #include "base/clock.h"
-#include "base/refusal.h"
+#include "base/log.h"
 #include "base/thread.h"
 #include "tools/calibrate/calibrate.h"
 #include "tools/commands.h"

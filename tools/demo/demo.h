@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** wring demo: what its files share. Every rank is a process that does all of this in step. */
-#ifndef WRING_TOOLS_DEMO_H
-#define WRING_TOOLS_DEMO_H
+#ifndef WRING_TOOLS_DEMO_DEMO_H
+#define WRING_TOOLS_DEMO_DEMO_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -39,7 +39,6 @@ struct demo_config {
 };
 
 extern const struct demo_config demo_configs[DEMO_CONFIGS];
-const struct demo_config *demo_config_find(const char *name);
 
 /** What one bucket did in the step that is shown, in µs from the step's beginning. */
 struct demo_span {
@@ -84,9 +83,6 @@ struct demo_results {
 
 /** The one of that name, or NULL. */
 const struct demo_measure *demo_measure_find(const struct demo_results *results, const char *name);
-
-/** Run everything on this rank. Rank 0's results are complete. @return exit status */
-int demo_measure_all(const struct demo_options *options, struct demo_results *out);
 
 void demo_print_table(const struct demo_results *results);
 int demo_print_json(const struct demo_results *results);

@@ -9,7 +9,6 @@
 #include "tools/calibrate/calibrate.h"
 #include "tools/commands.h"
 #include "tools/output.h"
-#include "tools/table.h"
 
 static const char *text_of(json_t *object, const char *key)
 {

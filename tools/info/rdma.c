@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 #include "tools/info/info.h"
-#include "tools/table.h"
+#include "tools/output.h"
 #include "transport/providers/verbs/select.h"
 
 static json_t *describe_gids(const struct verbs_port *port)

@@ -14,7 +14,6 @@
 #include "tools/commands.h"
 #include "tools/output.h"
 #include "tools/plan/planning.h"
-#include "tools/table.h"
 #include "tools/values.h"
 
 static void add_time(struct wring_table *table, const char *what, double us, double plan_us,

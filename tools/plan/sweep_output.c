@@ -8,8 +8,8 @@
 #include "planner/core/files/json.h"
 #include "planner/core/files/profile.h"
 #include "planner/core/files/tensor_trace.h"
+#include "tools/output.h"
 #include "tools/plan/sweep.h"
-#include "tools/table.h"
 
 /** Of a measured profile one takes for granted that somebody measured. */
 static void show_costs(const struct wring_sweep *sweep, const struct wring_point *points, size_t n,

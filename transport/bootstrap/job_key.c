@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "transport/secret.h"
+#include "transport/auth.h"
 
 #define WRING_MODULE "key"
 

@@ -5,8 +5,8 @@
  *
  * A launcher that is seen and cannot be used is an error, never a job of one.
  */
-#ifndef WRING_TRANSPORT_LAUNCHER_H
-#define WRING_TRANSPORT_LAUNCHER_H
+#ifndef WRING_TRANSPORT_BOOTSTRAP_LAUNCHER_H
+#define WRING_TRANSPORT_BOOTSTRAP_LAUNCHER_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -15,7 +15,7 @@
 
 #include "base/config.h"
 #include "base/log.h"
-#include "transport/ports.h"
+#include "transport/door.h"
 
 #define WRING_LAUNCHER_TEXT 512 /* bytes that every launcher's exchange carries, NUL included */
 #define WRING_LAUNCHER_HOST 256

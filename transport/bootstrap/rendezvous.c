@@ -13,7 +13,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/descriptor.h"
-#include "base/list.h"
+#include "base/parse.h"
 #include "transport/bootstrap/rendezvous_private.h"
 #include <wring/bootstrap.h>
 

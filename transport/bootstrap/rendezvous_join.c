@@ -12,7 +12,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/descriptor.h"
-#include "base/refusal.h"
+#include "base/log.h"
 #include "transport/bootstrap/rendezvous_private.h"
 #include "transport/door.h"
 

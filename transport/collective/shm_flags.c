@@ -11,7 +11,6 @@
 #include "base/fpenv.h"
 #include "base/spin.h"
 #include "transport/collective/collective.h"
-#include "transport/collective/core_balance.h"
 #include "transport/collective/shm_flags_inside.h"
 #include "transport/wait_policy.h"
 

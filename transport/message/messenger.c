@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
-#include "base/number.h"
+#include "base/parse.h"
 #include "base/spin.h"
 
 #define WRING_MODULE "message"

@@ -3,6 +3,54 @@
 
 #include <string.h>
 
+#include <wring/provider.h>
+
+enum wring_status wring_unsupported_region_revoke(struct wring_region *region)
+{
+    (void)region;
+    return WRING_ERR_UNSUPPORTED;
+}
+
+enum wring_status wring_unsupported_copy_sources(struct wring_conn *conn)
+{
+    (void)conn;
+    return WRING_ERR_UNSUPPORTED;
+}
+
+enum wring_status wring_unsupported_remote_map(struct wring_remote *remote, void **out)
+{
+    (void)remote, (void)out;
+    return WRING_ERR_UNSUPPORTED;
+}
+
+enum wring_status wring_unsupported_spoil(struct wring_conn *conn, uint64_t at, uint8_t mask)
+{
+    (void)conn, (void)at, (void)mask;
+    return WRING_ERR_UNSUPPORTED;
+}
+
+enum wring_status wring_suits_always(const struct wring_config *config, char *reason, size_t bytes)
+{
+    (void)config, (void)reason, (void)bytes;
+    return WRING_OK;
+}
+
+enum wring_status wring_reaches_always(struct wring_provider *provider, const void *one,
+                                       size_t one_bytes, const void *other, size_t other_bytes,
+                                       char *reason, size_t bytes)
+{
+    (void)provider, (void)one, (void)one_bytes, (void)other, (void)other_bytes;
+    (void)reason, (void)bytes;
+    return WRING_OK;
+}
+
+void wring_nothing_kept(struct wring_provider *provider, const void *base, size_t bytes)
+{
+    (void)provider, (void)base, (void)bytes;
+}
+
+/* ---- providers ---- */
+
 /* Best first, as the fabric tries them; which of them "auto" stands for, it says itself. */
 static const struct wring_provider_ops *const providers[] = {
     &wring_provider_shm,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** The providers of this build, for the table in providers.c. */
-#ifndef WRING_PROVIDERS_PROVIDERS_H
-#define WRING_PROVIDERS_PROVIDERS_H
+#ifndef WRING_TRANSPORT_PROVIDERS_PROVIDERS_H
+#define WRING_TRANSPORT_PROVIDERS_PROVIDERS_H
 
 #include <wring/provider.h>
 

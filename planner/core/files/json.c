@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/number.h"
+#include "base/parse.h"
 
 #define WRING_MODULE "planner"
 #define DEPTH 12

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/number.h"
+#include "base/parse.h"
 #include "planner/core/files/hash.h"
 #include "planner/core/files/profile_file.h"
 

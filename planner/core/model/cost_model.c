@@ -9,7 +9,7 @@
 #include "planner/core/model/building.h"
 #include "planner/core/model/candidates.h"
 #include "planner/core/model/core_scaling.h"
-#include "planner/core/model/interference.h"
+#include "planner/core/model/lanes.h"
 
 #define WRING_MODULE "planner"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "planner/core/search/simd_eval.h"
+#include "planner/core/search/cost_tables.h"
 #include "planner/core/two_doubles.h"
 
 /** No labels any more. */

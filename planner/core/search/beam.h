@@ -15,7 +15,6 @@
 
 #include "planner/core/problem.h"
 #include "planner/core/search/cost_tables.h"
-#include "planner/core/search/simd_eval.h"
 
 /* The labels that a beam keeps at one of its stops. */
 

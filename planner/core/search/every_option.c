@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "planner/core/search/cost_tables.h"
 #include "planner/core/search/search_state.h"
-#include "planner/core/search/simd_eval.h"
 
 enum {
     SWEEPS_MAX = 3,

@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/descriptor.h"
-#include "base/refusal.h"
+#include "base/log.h"
 #include "transport/providers/fault/inside.h"
 
 /* Regions are the inner provider's own: nothing is to be delayed there. */

@@ -4,8 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/list.h"
-#include "base/number.h"
+#include "base/parse.h"
 #include "transport/providers/fault/fault.h"
 
 #define ITEM_BYTES 48

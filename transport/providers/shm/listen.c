@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 #include "base/descriptor.h"
-#include "base/refusal.h"
+#include "base/log.h"
 #include "transport/providers/shm/shm.h"
 
 struct shm_queued {

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/descriptor.h"
-#include "base/refusal.h"
+#include "base/log.h"
 #include "transport/providers/shm/shm.h"
 
 #define WRING_MODULE "shm"

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/descriptor.h"
-#include "base/refusal.h"
+#include "base/log.h"
 #include "transport/memory.h"
 #include "transport/providers/providers.h"
 

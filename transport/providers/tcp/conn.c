@@ -11,7 +11,6 @@
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/log.h"
-#include "base/refusal.h"
 #include "transport/providers/tcp/tcp.h"
 
 static void close_socket(struct tcp_conn *conn)

@@ -5,7 +5,6 @@
 #include <sys/random.h>
 
 #include "base/log.h"
-#include "base/refusal.h"
 #include "transport/providers/tcp/tcp.h"
 
 /** A free slot; the table grows where there is none. */

@@ -11,7 +11,6 @@
 #include "base/config.h"
 #include "base/descriptor.h"
 #include "base/log.h"
-#include "base/refusal.h"
 
 #define EDGES 64 /* sockets that one look at epoll can report */
 

@@ -21,7 +21,6 @@
 #include "base/crc32c.h"
 #include "transport/auth.h"
 #include "transport/door.h"
-#include "transport/ports.h"
 #include "transport/providers/providers.h"
 #include <wring/provider.h>
 

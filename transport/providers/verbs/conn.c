@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/descriptor.h"
-#include "base/refusal.h"
+#include "base/log.h"
 #include "transport/providers/tcp/tcp.h"
 #include "transport/providers/verbs/handshake.h"
 #include "transport/providers/verbs/verbs.h"

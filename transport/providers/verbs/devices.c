@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/list.h"
+#include "base/parse.h"
 #include "transport/providers/verbs/select.h"
 
 struct verbs_item { /* of a list */

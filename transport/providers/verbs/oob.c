@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/descriptor.h"
-#include "base/refusal.h"
+#include "base/log.h"
 #include "transport/providers/handshake.h"
 #include "transport/providers/verbs/conn.h"
 #include "transport/providers/verbs/verbs.h"

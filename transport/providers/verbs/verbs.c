@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/config.h"
 #include "base/descriptor.h"
-#include "base/refusal.h"
+#include "base/log.h"
 #include "transport/providers/providers.h"
 #include "transport/providers/tcp/tcp.h"
 #include "transport/providers/verbs/conn.h"

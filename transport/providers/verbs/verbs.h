@@ -29,7 +29,6 @@
 
 #include "base/log.h"
 #include "transport/door.h"
-#include "transport/ports.h"
 #include "transport/providers/verbs/conn.h"
 #include "transport/providers/verbs/devices.h"
 #include "transport/providers/verbs/library.h"

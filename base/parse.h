@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** Numbers as people write them, with a decimal point whatever the application's locale says. */
-#ifndef WRING_BASE_NUMBER_H
-#define WRING_BASE_NUMBER_H
+#ifndef WRING_BASE_PARSE_H
+#define WRING_BASE_PARSE_H
 
 #include <stdarg.h>
 #include <stdbool.h>
@@ -29,5 +29,25 @@ bool wring_number_is_unit(const char *text, const char *unit);
 
 /** number / 10^digits in full, without zeros at the end. @param text out, [bytes] */
 void wring_number_show_scaled(int64_t number, unsigned digits, char *text, size_t bytes);
+
+/* Lists as settings and options have them: "a, b,c". */
+
+/** Borrowed from the list, not terminated. */
+struct wring_list_item {
+    const char *text;
+    size_t length; /* 0: nothing stands between two commas */
+};
+
+/**
+ * The item at *rest, without the spaces around it; *rest moves behind its comma, and is NULL after
+ * the last item. "" is one empty item.
+ * @return false at the end
+ */
+bool wring_list_next(const char **rest, struct wring_list_item *item);
+
+bool wring_list_item_is(const struct wring_list_item *item, const char *word);
+
+/** Is an item empty, as in "a,,b", "a," and ""? */
+bool wring_list_has_empty(const char *list);
 
 #endif

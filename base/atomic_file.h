@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Writing under a limit on file sizes (ulimit -f): the kernel sends SIGXFSZ, which kills, before it
+ * lets the call fail with EFBIG. What becomes of signals is the application's to say, so ours is
+ * held back in the thread that writes, and taken from it.
+ */
+#ifndef WRING_BASE_ATOMIC_FILE_H
+#define WRING_BASE_ATOMIC_FILE_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+struct wring_file_limit {
+    sigset_t before; /* the thread's mask */
+    bool pending;    /* there was one before, which is not ours */
+};
+
+/** From here on what is too large fails with EFBIG in this thread. Pairs may be nested. */
+void wring_file_limit_hold(struct wring_file_limit *held);
+
+/** As it was before, in the same thread. errno stays. */
+void wring_file_limit_release(const struct wring_file_limit *held);
+
+/* Files that are replaced whole or not at all: others may read them meanwhile. */
+
+struct wring_draft {
+    FILE *file; /* to write to */
+    char *path; /* beside the one that it will replace */
+    struct wring_file_limit held;
+};
+
+/** Begin one, in the thread that closes it: what is too large is an error there. @param mode  the
+ * file's. @return false: errno says why, and nothing is left */
+bool wring_draft_open(struct wring_draft *draft, const char *path, mode_t mode);
+
+/** Put it in the place of `path`, or remove it. @param well  all was written. @return false: it was
+ *  removed, and where `well` was true errno says why */
+bool wring_draft_close(struct wring_draft *draft, const char *path, bool well);
+
+#endif
