@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Log lines go to a function of the caller's; the library itself never prints. */
+/** Log lines go to the caller's function; the library itself never prints. */
 #ifndef WRING_LOG_H
 #define WRING_LOG_H
 
@@ -19,10 +19,10 @@ enum wring_log_level {
  * Take one log line.
  *
  * @param arg     as given with the function
- * @param module  the room that speaks: "tcp", "session", …
+ * @param module  the part of the library that speaks: "tcp", "session", …
  * @param text    one line without a line break; borrowed for the call
  *
- * Threads: called from any of the library's threads, one call at a time is not promised.
+ * Threads: the library calls it in any thread, and perhaps in several at once.
  */
 typedef void (*wring_log_fn)(void *arg, enum wring_log_level level, const char *module,
                              const char *text);

@@ -14,8 +14,8 @@ extern "C" {
 enum wring_memory_kind {
     WRING_MEMORY_HOST,   /* any memory of this process */
     WRING_MEMORY_SHARED, /* a mapping of a file, which another process can map as well */
-    WRING_MEMORY_DEVICE, /* memory of an accelerator: an address there, which this process need not
-                            be able to read */
+    WRING_MEMORY_DEVICE, /* memory of an accelerator, at an address of its own that this process may
+                            be unable to read */
 };
 
 /** Where memory lies. All zero is the memory of this process. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What a call can answer. Every function that can fail returns one of these; outputs come last
- * and are written on success only.
+ * Status codes. Every function that can fail returns one of these; outputs come last and are
+ * written on success only.
  */
 #ifndef WRING_STATUS_H
 #define WRING_STATUS_H
@@ -37,7 +37,7 @@ enum wring_status {
     WRING_ERR_DEVICE, /* a network or compute device failed */
     WRING_ERR_SYSTEM, /* the operating system refused; the log line says what */
 
-    /* one operation, or all of a group's or session's that was aborted */
+    /* one operation, or all operations of an aborted group or session */
     WRING_ERR_CANCELLED, /* it was aborted or cancelled, on this rank or another one */
     WRING_ERR_TRUNCATED, /* a message is longer than the memory of its receive */
 };

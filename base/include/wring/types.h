@@ -22,7 +22,7 @@ enum wring_dtype {
     WRING_F64 = 1,  /* IEEE binary64 */
     WRING_F16 = 2,  /* IEEE binary16 */
     WRING_BF16 = 3, /* the upper half of a binary32 */
-    WRING_I32 = 4,  /* two's complement, as all that have a sign */
+    WRING_I32 = 4,  /* two's complement, like all signed types */
     WRING_I64 = 5,
     WRING_I8 = 6,
     WRING_I16 = 7,
@@ -38,12 +38,12 @@ enum wring_dtype {
 #define WRING_DTYPES 16
 
 /**
- * How contributions become one. The order is a function of the number of members, and never of
- * provider, chunk, executor or arrival. Up to 8 members: a left fold by rank. More than 8: the
- * binary tree over the member index; with p the largest power of two that is not more than n,
- * member p + i is first added to member i, then at level l the block with bit l clear takes the one
- * with bit l set. Hierarchical schemes do so within nodes, and then between them: only a bucket, a
- * plan file or WRING_SCHEME that names them chooses these.
+ * How contributions become one. The number of members alone decides the order; provider, chunk,
+ * executor and arrival never do. Up to 8 members: a left fold by rank. More than 8: a binary tree
+ * over the member index. Let p be the largest power of two that is not more than n. Member p + i is
+ * first added to member i; then at level l the block with bit l clear takes the one with bit l set.
+ * Hierarchical schemes do so within nodes, and then between them. They run only where a bucket, a
+ * plan file or WRING_SCHEME names them.
  * compress/FORMAT.md, "Reductions", has examples and the rounding: 16-bit floats are summed and
  * multiplied in float32 and round once, integers wrap.
  *
@@ -58,13 +58,13 @@ enum wring_dtype {
  */
 enum wring_op {
     WRING_SUM = 0,
-    WRING_AVG = 1, /* the sum divided by the number of ranks, once, after the last addition; that of
-                      integers is cut off towards zero */
+    WRING_AVG = 1, /* the sum divided by the number of ranks, once, after the last addition;
+                      integers are cut off towards zero */
     WRING_MIN = 2, /* NaN if any contribution is NaN; of +0 and -0 the one further left in that
-                      order: of up to 8 members the lowest rank's */
+                      order, which is the lowest rank's with up to 8 members */
     WRING_MAX = 3,
     WRING_PROD = 4,
-    WRING_BAND = 5, /* bit by bit; those of bool are those of truth values */
+    WRING_BAND = 5, /* bit by bit; of bool, those of truth values */
     WRING_BOR = 6,
     WRING_BXOR = 7,
     WRING_LAND = 8,        /* 1 where all contributions are other than 0, else 0 */
@@ -77,38 +77,38 @@ enum wring_op {
 /** How an allreduce runs. */
 enum wring_scheme {
     WRING_SCHEME_AUTO = 0,    /* by size, codec and number of ranks */
-    WRING_SCHEME_DIVISIBLE,   /* shards: alltoall, reduce at the owner, allgather ("direct" raw) */
+    WRING_SCHEME_DIVISIBLE,   /* shards: alltoall, reduce at the owner, allgather; raw: "direct" */
     WRING_SCHEME_INDIVISIBLE, /* allgather of whole contributions, every rank reduces */
 
-    /* raw sums within each node (WRING_NODE), and one of the above between nodes, by the codec;
-       flat where nodes have not equally many ranks, or one */
+    /* raw sums within each node (WRING_NODE), the rest of the name between nodes (auto if none).
+       It needs two nodes or more of equally many ranks, two or more; else only the rest runs */
     WRING_SCHEME_HIERARCHICAL,
     WRING_SCHEME_HIERARCHICAL_DIVISIBLE,
     WRING_SCHEME_HIERARCHICAL_INDIVISIBLE,
 };
 #define WRING_SCHEMES 6
 
-/** Bytes of one element; 0 for what is no type. Threads: safe. */
+/** Bytes of one element; 0 for an unknown type. Threads: safe. */
 size_t wring_dtype_bytes(enum wring_dtype dtype);
 
-/** What memory of that type is aligned to, in bytes: of complex types its parts' size, of others
- * its own; 0 for what is no type. Threads: safe. */
+/** The alignment of a type in bytes: its parts' size for complex types, else its own size; 0 for an
+ * unknown type. Threads: safe. */
 size_t wring_dtype_align(enum wring_dtype dtype);
 
-/** Is that operation one of that type? Threads: safe. */
+/** Can that operation reduce that type? 1 or 0. Threads: safe. */
 int wring_op_takes(enum wring_op op, enum wring_dtype dtype);
 
-/** "f32", "bf16", …; a static string, "?" for what is no type. Threads: safe. */
+/** "f32", "bf16", …; a static string, "?" for an unknown type. Threads: safe. */
 const char *wring_dtype_name(enum wring_dtype dtype);
 
-/** "sum", "avg", "premul_sum", …; a static string, "?" for what is no operation. Threads: safe. */
+/** "sum", "avg", "premul_sum", …; a static string, "?" for an unknown operation. Threads: safe. */
 const char *wring_op_name(enum wring_op op);
 
-/** "auto", "hierarchical-divisible", …; a static string, "?" for what is no scheme. Threads: safe.
+/** "auto", "hierarchical-divisible", …; a static string, "?" for an unknown scheme. Threads: safe.
  */
 const char *wring_scheme_name(enum wring_scheme scheme);
 
-/** The scheme of that name; WRING_SCHEMES for what is none. Threads: safe. */
+/** The scheme of that name; WRING_SCHEMES if there is none. Threads: safe. */
 enum wring_scheme wring_scheme_find(const char *name);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What a thread that wants to sleep waits for: providers and executors add to it. */
+/** Descriptors and a deadline that end a thread's sleep: providers and executors add to them. */
 #ifndef WRING_WAIT_SET_H
 #define WRING_WAIT_SET_H
 
@@ -11,8 +11,8 @@
 
 struct wring_wait_set {
     struct pollfd fds[WRING_WAIT_SET_MAX];
-    unsigned n;           /* of those that are taken: others come before whoever arms, and after */
-    uint64_t deadline_ns; /* CLOCK_MONOTONIC: wake then even so; UINT64_MAX: nothing is timed */
+    unsigned n;           /* entries taken; several objects add theirs, one after the other */
+    uint64_t deadline_ns; /* CLOCK_MONOTONIC: wake at the latest then; UINT64_MAX: no deadline */
     bool busy;            /* do not sleep: there is something to poll, or sleep is not possible */
 };
 

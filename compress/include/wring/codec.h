@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Codecs: how a run of float32 gradients becomes fewer bytes, and back. For callers of codecs, and
- * for authors: a program may bring codecs of its own (docs/add-a-codec.md).
+ * For callers and authors of codecs: a codec encodes a run of float32 gradients in fewer bytes, and
+ * decodes them. A program may bring codecs of its own (docs/add-a-codec.md).
  *
- * A codec cuts a bucket into *units*, counted from element 0 of the bucket; each unit is encoded
- * by itself, and the code of a run of units is the concatenation of the codes of its units. So a
- * bucket may be cut into shards and chunks anywhere between units without changing one bit. Only
- * the last unit of a bucket may be short. compress/FORMAT.md has the bytes.
+ * A codec cuts a bucket into *units*, counted from element 0 of the bucket. It encodes each unit by
+ * itself; the code of a run of units is the concatenation of their codes. So callers may cut a
+ * bucket into shards and chunks anywhere between units without changing one bit. Only the last
+ * unit of a bucket may be short. compress/FORMAT.md has the bytes.
  *
- * A codec object is immutable: any number of threads may use one at once. What changes from step
- * to step (residuals) belongs to the caller and is passed to the call.
+ * A codec object is immutable: any number of threads may use one at once. Residuals, which change
+ * from step to step, belong to the caller, who passes them to each call.
  *
  * Every kernel gives the same bits on every CPU and tier. Callers go through wring_job_run()
  * (executor.h), which sets the floating-point mode; call these functions directly only in the mode
@@ -40,21 +40,22 @@ struct wring_codec;
 
 enum wring_codec_flag {
     WRING_CODEC_RAW = 1 << 0,      /* the code is the float32 data itself: nothing to run */
-    WRING_CODEC_SUMMABLE = 1 << 1, /* codes of several ranks can be added as they are: raw ones, and
-                                      those of codecs that have code_sum */
+    WRING_CODEC_SUMMABLE = 1 << 1, /* codes of several ranks can be added as they are: raw codes,
+                                      and codes of codecs that have code_sum */
     WRING_CODEC_UNBIASED = 1 << 2, /* the expectation of decode(encode(x)) is x */
     WRING_CODEC_FEEDBACK = 1 << 3, /* the spec asked for +ef: callers keep a residual */
-    WRING_CODEC_FIXED = 1 << 4,    /* a code always takes bound() bytes, so parts of it are found */
-    WRING_CODEC_TWO_WAYS = 1 << 5, /* "in>out": needs a scheme in which the sum is sent back */
+    WRING_CODEC_FIXED = 1 << 4, /* a code always takes bound() bytes, so its parts can be located */
+    WRING_CODEC_TWO_WAYS = 1 << 5, /* "in>out": needs a scheme that sends the sum back */
     WRING_CODEC_EXACT = 1 << 6,    /* a code loses nothing, so nothing could be fed back */
-    WRING_CODEC_ALTERS = 1 << 7, /* what is decoded is meant to be another thing than the input, as
-                                    with momentum: no commit leaves the codec out, and an owner's
-                                    own contribution is encoded as well */
+    WRING_CODEC_ALTERS = 1 << 7,   /* the decoded values differ from the input on purpose, as with
+                                      momentum: no commit bypasses the codec, and an owner encodes its
+                                      own contribution as well */
 };
 
 /**
- * Where in the job a run of elements lies. Codecs draw random numbers and shapes from it. A code is
- * decoded under the context under which it was encoded, so a decoder draws the same ones.
+ * The place of a run of elements in the job. Codecs take the tensor's shape from it, and draw
+ * random numbers from it. A code is decoded under the context under which it was encoded, so its
+ * decoder draws the same numbers.
  */
 struct wring_codec_context {
     uint64_t seed;          /* of the job: equal on all ranks */
@@ -64,13 +65,13 @@ struct wring_codec_context {
     uint32_t phase;         /* 0: on the way in; 1: the sum's way back */
     uint64_t step;          /* how often this bucket was posted before */
     uint64_t element;       /* of the bucket, at which the run begins: a multiple of the unit */
-    uint64_t first, elems;  /* of the bucket, what is exchanged with it: all, or the part that this
-                               rank's node has; of a call that has a run for each member, one */
+    uint64_t first, elems;  /* of the bucket, the part that the exchange covers: all of it, or this
+                               node's part, or one run in a call that has a run for each member */
     uint64_t rows, columns; /* of the tensor, row after row; 0: it is no matrix */
-    const void *const *statistics; /* [rounds] what each round came to, equal on all ranks; those
-                                      of later ones are undefined, as all are without rounds */
-    void *const *states; /* [states] each array from its beginning; of codecs without, and of
-                            decode where it is not told, NULL */
+    const void *const *statistics; /* [rounds] the result of each round, equal on all ranks;
+                                      undefined for later rounds, and without any rounds */
+    void *const *states; /* [states] each array from its beginning; NULL for codecs without
+                            state, and for a decode that is not given them */
 };
 
 /** A parameter of a spec, as in "int8:block=512". */
@@ -83,11 +84,11 @@ struct wring_codec_param {
     double multiple_of; /* 0: any number */
 };
 
-/** What callers and planners need to know; borrowed from the codec. */
+/** Properties that callers and planners need; borrowed from the codec. */
 struct wring_codec_info {
     const char *name;     /* "int8" */
     const char *spec;     /* canonical, defaults left out: "int8:block=256+ef" */
-    const char *identity; /* what ranks compare: the spec, and the versions of codecs of a
+    const char *identity; /* the text that ranks compare: the spec, and versions of codecs of a
                              program's own, as in "mine:scale=2 (version 3)" */
     const char *tier;     /* of the kernels chosen: "avx512" */
     unsigned flags;       /* of enum wring_codec_flag */
@@ -96,23 +97,23 @@ struct wring_codec_info {
     uint64_t unit;        /* elements; 0: the whole bucket is one unit and cannot be cut */
 };
 
-/** Whose an array of state is: what becomes of it when ranks or owners change. */
+/** Who holds an array of state. This decides where it goes when ranks or owners change. */
 enum wring_codec_holder {
-    WRING_CODEC_PRIVATE, /* the rank's: it goes with the rank, and nobody else has a use for it */
-    WRING_CODEC_OWNER,   /* the elements': of sums, it goes to whoever owns the elements next */
-    WRING_CODEC_SHARED,  /* everybody's: all ranks have the same, and may take anybody's */
+    WRING_CODEC_PRIVATE, /* the rank: the array goes with it, no other rank can use it */
+    WRING_CODEC_OWNER,   /* the owner of the sums: the array goes to the elements' next owner */
+    WRING_CODEC_SHARED,  /* all ranks: they have equal arrays, and may take any rank's */
 };
 
 /**
- * An array that a bucket keeps from step to step for its codec, beside the residual, as for
- * momentum or a mask. It is the bucket's: saved and loaded by wring_session_save_state(), taken
- * back after a failed step where WRING_ROLLBACK=on keeps residuals, and counted in the statistics.
- * Immediate calls have none: what asks for a codec with state there is refused.
+ * An array that a bucket keeps from step to step for its codec, beside the residual: momentum or a
+ * mask, for instance. A state of wring_session_save_state() includes it, WRING_ROLLBACK=on takes it
+ * back after a failed step, and the bucket's statistics count its bytes. Immediate calls keep no
+ * state, and refuse a codec that has some.
  *
  * encode and the rounds find it in context->states, on the way in and back; decode may only read
- * what is shared. An array with a number for each element has it at the element's own number in the
- * bucket, and a call touches those of its run alone. Any other array is written by rounds, or by
- * encode of a codec whose unit is the whole bucket, as runs are encoded side by side.
+ * SHARED arrays. In an array with a number for each element, number i belongs to element i of the
+ * bucket, and a call touches the numbers of its run alone. Any other array is written by rounds, or
+ * by encode of a codec whose unit is the whole bucket, because runs are encoded side by side.
  */
 struct wring_codec_state {
     const char *name; /* "mom"; saved under it */
@@ -120,33 +121,33 @@ struct wring_codec_state {
     enum wring_codec_holder holder;
     enum wring_dtype dtype;
 
-    /** How many. Of the context elems, rows, columns and ranks count. NULL: one for each element,
-     *  as an OWNER's has to be. */
+    /** The array's length, a function of the context's elems, rows, columns and ranks. NULL: one
+     *  for each element, which an OWNER's array must have. */
     uint64_t (*count)(const struct wring_codec *codec, const struct wring_codec_context *context);
 
-    /** What it is at first: a function of its arguments. NULL: zeros.
+    /** Fill the array before the first step: a function of its arguments. NULL: zeros.
      *  @param state  out, [count] of dtype, aligned to 64 bytes, zeros until then */
     void (*init)(const struct wring_codec *codec, const struct wring_codec_context *context,
                  void *state, uint64_t count);
 };
 
 /**
- * A round: statistics of the input that are reduced over all ranks before anything is encoded, as
- * for a scale that all share. It costs the latency of one small allreduce. Rounds run one after the
- * other, in buckets and in wring_allreduce(); what else is called by such a codec is refused.
+ * A round: all ranks reduce statistics of the input before anything is encoded, as for a scale that
+ * all share. It costs the latency of one small allreduce. Rounds run one after the other. Buckets
+ * and wring_allreduce() have them; other calls refuse such a codec.
  */
 struct wring_codec_round {
     const char *name;       /* "scale" */
     enum wring_dtype dtype; /* of the statistics: f32, f64, i32 or i64 */
     enum wring_op op;       /* sum, min or max. A sum of floats is in the order of FORMAT.md */
 
-    /** How many. Of the context elems, rows, columns and ranks count; first and elems say of which
-     *  elements the round is. */
+    /** Number of statistics, a function of the context's elems, rows, columns and ranks. Its first
+     *  and elems name the elements that the round covers. */
     uint64_t (*count)(const struct wring_codec *codec, const struct wring_codec_context *context);
 
     /**
-     * Fold a run of whole units into the statistics of this rank, which were the operation's
-     * identity at first. Runs come in order, each element once, in one thread at a time.
+     * Fold a run of whole units into the statistics of this rank, which begin as the operation's
+     * identity. Runs come in order, each element once, in one thread at a time.
      * @param src         in, [elems]
      * @param residual    in, [elems]; NULL without error feedback
      * @param statistics  in and out, [count] of dtype
@@ -156,8 +157,8 @@ struct wring_codec_round {
                   const float *src, uint64_t elems, const float *residual, void *statistics,
                   void *scratch);
 
-    /** Take what all ranks' came to, and leave there what encode and decode want to find. NULL:
-     *  nothing is to be done. It has to be a function of its arguments, as all ranks call it. */
+    /** Turn the statistics, reduced over all ranks, into those that encode and decode read. NULL:
+     *  they stay as they are. All ranks call it, so it must be a function of its arguments. */
     void (*end)(const struct wring_codec *codec, const struct wring_codec_context *context,
                 void *statistics, uint64_t count);
 };
@@ -166,30 +167,30 @@ struct wring_codec_round {
 #define WRING_CODEC_OWN_MAX ((size_t)64 << 10)
 
 /**
- * For authors of codecs. Those of the library stand in one visible table, in compress/codec.c; a
+ * For authors of codecs. The library's codecs stand in one visible table, in compress/codec.c; a
  * program hands its own to wring_session_open().
  *
- * `code` sizes: encode never writes more than bound(elems) bytes; decode is given exactly what
- * encode said it wrote, or hostile bytes of any length. All functions but init may run in several
- * threads at once. They run with the caller's stack, of which a frame takes 16 KiB at most.
+ * `code` sizes: encode never writes more than bound(elems) bytes. decode gets exactly the bytes
+ * that encode said it wrote, or hostile bytes of any length. All functions but init may run in
+ * several threads at once. They run on the caller's stack; a frame takes 16 KiB of it at most.
  */
 struct wring_codec_ops {
-    size_t struct_bytes; /* sizeof(struct wring_codec_ops) as the author was compiled: later
-                            releases add entries at the end, and what is lacking counts as zero */
-    uint32_t version;    /* of the codes, the author's count: ranks whose versions differ do not
-                            commit, nor call, together */
-    const char *name;    /* as WRING_CODEC_NAME_MAX says, and unlike all others' */
+    size_t struct_bytes; /* sizeof(struct wring_codec_ops) as the author compiled it: later
+                            releases add entries at the end, and missing ones count as zero */
+    uint32_t version;    /* of the codes, counted by the author: commits and calls of ranks whose
+                            versions differ fail */
+    const char *name;    /* see WRING_CODEC_NAME_MAX; no other codec has it */
     const char *doc;     /* one line */
     unsigned flags;      /* UNBIASED, FIXED, EXACT, ALTERS */
     const struct wring_codec_param *params; /* [n_params] */
     size_t n_params;
-    size_t scratch_bytes; /* what an encode works in, up to WRING_CODEC_SCRATCH_MAX */
-    size_t own_bytes;     /* of memory that each codec object has, up to WRING_CODEC_OWN_MAX: zeros,
-                             until init fills it. See wring_codec_own() */
+    size_t scratch_bytes; /* that an encode works in, up to WRING_CODEC_SCRATCH_MAX */
+    size_t own_bytes;     /* of each codec object, up to WRING_CODEC_OWN_MAX: zeros until init fills
+                             them. See wring_codec_own() */
 
     /**
-     * Check the parameters against each other, fill what the object has of its own. NULL: nothing
-     * is to be done. Runs in the floating-point mode of jobs, as states' init does.
+     * Check the parameters against each other, and fill the object's own memory. NULL: there is
+     * nothing to do. Runs in the floating-point mode of jobs, as states' init does.
      * @param why  out, [why_bytes], one line that names fault and remedy, on failure
      * Errors: WRING_ERR_INVALID, WRING_ERR_NO_MEMORY.
      */
@@ -205,9 +206,9 @@ struct wring_codec_ops {
      * code = encode(src + residual); residual = src + residual − decode(code).
      *
      * residual may be NULL (no error feedback). A unit in which src or residual holds NaN or
-     * infinity decodes to NaN and leaves its part of the residual as it was. One that is EXACT
-     * carries what is not finite as it is, and looks at no residual.
-     * @param scratch  [scratch_bytes], aligned to 64 bytes, nobody else's during the call
+     * infinity decodes to NaN and leaves its part of the residual as it was. An EXACT codec
+     * carries NaN and infinity as they are, and ignores the residual.
+     * @param scratch  [scratch_bytes], aligned to 64 bytes, this call's alone
      * @return bytes written
      */
     size_t (*encode)(const struct wring_codec *codec, const struct wring_codec_context *context,
@@ -226,10 +227,10 @@ struct wring_codec_ops {
     size_t n_rounds;
 
     /**
-     * code += other: the code of what two codes stand for together. NULL: codes do not add up.
-     * Needs FIXED. Then owners add codes and send that sum on as it is, and nothing is lost twice:
-     * encode has to leave room for the sum of context->ranks codes, and decode is given such a sum
-     * under a context of phase 1. It has to be the same in whatever order, as integers are.
+     * code += other: makes the code of the sum of both. NULL: codes cannot be added. Needs FIXED.
+     * Owners then add codes and send the sum on as it is, so nothing is lost twice. encode must
+     * leave room for the sum of context->ranks codes; decode gets such a sum under a context of
+     * phase 1. The sum must not depend on the order of additions: integers have this property.
      * Errors: WRING_ERR_FRAME (other is malformed, or overflows).
      */
     enum wring_status (*code_sum)(const struct wring_codec *codec,
@@ -241,8 +242,8 @@ struct wring_codec_ops {
 };
 
 /**
- * Make a codec from a spec such as "none", "bf16", "int8:block=512", "topk:ratio=0.01+ef", or from
- * two, as in "onebit+ef>int8": what goes to whoever adds, and what brings the sum back.
+ * Make a codec from a spec such as "none", "bf16", "int8:block=512" or "topk:ratio=0.01+ef". Two
+ * specs, as in "onebit+ef>int8", name the codec of contributions and the codec of their sum.
  *
  * @param tier  highest kernel tier by name ("scalar", "avx2", "avx512", "vbmi2", "neon", "best");
  *              NULL = best
@@ -258,8 +259,8 @@ enum wring_status wring_codec_create(const char *spec, const char *tier,
                                      size_t why_bytes, struct wring_codec **out);
 
 /**
- * Are these codecs that a program can bring: complete, of sizes that can be, and with names that no
- * other codec has? wring_session_open() asks.
+ * Check a program's own codecs: whether they are complete, their sizes are in range, and their
+ * names are theirs alone. wring_session_open() calls this.
  *
  * @param own  NULL-terminated; NULL = none
  * @param why  out, [why_bytes], one line that names codec, fault and remedy; may be NULL
@@ -273,10 +274,10 @@ enum wring_status wring_codec_check_own(const struct wring_codec_ops *const *own
 void wring_codec_destroy(struct wring_codec *codec);
 
 /**
- * The codec of one way: 0 in, else back, as the contexts' phase counts. Of a spec "in>out" these
- * are two, each with flags, bound and feedback of its own; any other codec is both ways itself.
- * Borrowed. The pair itself has the larger unit and bound of both, and encodes and decodes as the
- * way of context->phase does. Threads: safe.
+ * The codec of one way: 0 in, else back, as the contexts' phase counts. A spec "in>out" has two
+ * codecs, each with flags, bound and feedback of its own; any other codec serves both ways itself.
+ * Borrowed. The pair itself has the larger unit and bound of both, and encodes and decodes by the
+ * codec of context->phase. Threads: safe.
  */
 const struct wring_codec *wring_codec_way(const struct wring_codec *codec, uint32_t phase);
 
@@ -289,7 +290,7 @@ double wring_codec_param(const struct wring_codec *codec, size_t index);
  */
 void *wring_codec_own(const struct wring_codec *codec);
 
-/** Who draws the same random numbers. */
+/** Which ranks draw the same random numbers. */
 enum wring_codec_draw {
     WRING_DRAW_PRIVATE, /* each rank its own, as for stochastic rounding */
     WRING_DRAW_SHARED,  /* all ranks the same, as for indices that do not travel */
@@ -297,9 +298,9 @@ enum wring_codec_draw {
 
 /**
  * Random bits for elements of a bucket: a function of the job's seed, the bucket, the step, the
- * rank (or none), the phase and the element alone, whatever run or chunk the element is in.
+ * rank (or none), the phase and the element alone. The run or chunk of the element does not matter.
  *
- *     words of block b: Philox4x32-10 of counter (b, step) under a key of all else
+ *     words of block b: Philox4x32-10 of counter (b, step) under a key of the rest
  *     out[i] = word (element + i) % 4 of block (element + i) / 4
  *
  * @param context  whose seed, bucket, step, rank and phase count
@@ -312,7 +313,7 @@ enum wring_codec_draw {
 void wring_codec_random(const struct wring_codec_context *context, enum wring_codec_draw draw,
                         uint64_t element, uint32_t *out, size_t n);
 
-/** What callers and planners need to know of a codec; borrowed from it. Threads: safe. */
+/** The properties of a codec that callers and planners need; borrowed from it. Threads: safe. */
 const struct wring_codec_info *wring_codec_info(const struct wring_codec *codec);
 
 /** The exact worst case in bytes for elems elements that begin a unit. Threads: safe. */
@@ -322,14 +323,15 @@ size_t wring_codec_bound(const struct wring_codec *codec, uint64_t elems);
  * Encode a run of elements: code = encode(src + residual).
  *
  * @param src       in, [elems] float32; whole units, and perhaps a short last one
- * @param residual  in and out, [elems], or NULL for no error feedback: becomes what the code lacks
+ * @param residual  in and out, [elems], or NULL for no error feedback: becomes the part that the
+ * code lost
  * @param code      out, at least wring_codec_bound(codec, elems) bytes
  * @return bytes written
  *
  * A unit in which src or residual holds NaN or infinity decodes to NaN and leaves its part of the
- * residual as it was; a codec that is EXACT carries it as it is. Threads: safe on different
- * buffers; each needs 32 KiB of stack. Calls of several threads at once by the same codec of topk
- * or lossless allocate memory, or wait for each other where there is none; jobs never do.
+ * residual as it was; an EXACT codec carries it as it is. Threads: safe on different buffers; each
+ * needs 32 KiB of stack. If several threads encode at once by one topk or lossless codec object,
+ * they allocate memory, or take turns if there is none; jobs never do.
  */
 size_t wring_codec_encode(const struct wring_codec *codec,
                           const struct wring_codec_context *context, const float *src,

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * For authors of executors: who runs codec jobs. Collectives hand jobs to an executor and are told
- * when they are done; whether that means "at once, in the caller" (inline), "on a pinned core"
- * (pool) or "on the device" is the executor's affair and never changes a bit of the result.
+ * For authors of executors, which run codec jobs. A collective hands jobs to an executor, which
+ * says when they are done. It may run them at once in the caller (inline), on pinned cores (pool)
+ * or on a device; that never changes a bit of the result.
  *
  * Each job says where the memory lies that it works on. An executor that cannot reach one of these
  * places ends the job with WRING_ERR_UNSUPPORTED.
  *
- * The functions of an executor are called by one thread at a time (the one that makes progress),
- * except cpu_ns. tests/offload holds all executors against this contract.
+ * One thread at a time, the one that makes progress, calls the functions of an executor; any thread
+ * may call cpu_ns. tests/offload holds all executors against this contract.
  */
 #ifndef WRING_EXECUTOR_H
 #define WRING_EXECUTOR_H
@@ -45,7 +45,7 @@ enum wring_job_kind {
     /** dst = codec_out's statistics of src and residual for round `round`, as its begin makes them
      *  of the operation's identity. No scratch elements. */
     WRING_JOB_ROUND_BEGIN,
-    /** dst = what the round's end makes of what is there. */
+    /** dst = the result of the round's end, which works on dst in place. */
     WRING_JOB_ROUND_END,
 };
 
@@ -62,24 +62,24 @@ struct wring_source {
 /** How a job ended. All of it is written before the job comes back from poll. */
 struct wring_job_result {
     enum wring_status status; /* WRING_OK; WRING_ERR_FRAME: the bytes of a source are malformed,
-                                 for which the rank that sent them is named; any other error is the
-                                 executor's own, as WRING_ERR_DEVICE or _NO_MEMORY, and the session
-                                 ends with this rank and executor named */
-    uint32_t bad_source; /* whose bytes are malformed, an index of sources; else WRING_NO_SOURCE */
-    size_t code_bytes;   /* ENCODE, REDUCE with codec_out: of the code */
-    uint64_t began_ns;   /* when the work began, CLOCK_MONOTONIC */
-    uint64_t took_ns;    /* wall time of the work itself */
+                                 and the session names the rank that sent them; any other error, as
+                                 WRING_ERR_DEVICE or _NO_MEMORY, is the executor's own, and the
+                                 session ends and names this rank and executor */
+    uint32_t bad_source;      /* index of the source with malformed bytes; else WRING_NO_SOURCE */
+    size_t code_bytes;        /* ENCODE, REDUCE with codec_out: of the code */
+    uint64_t began_ns;        /* when the work began, CLOCK_MONOTONIC */
+    uint64_t took_ns;         /* wall time of the work itself */
     int core; /* the processor that did it, by the system's number; -1: none of the system's, or
                  the job is untimed */
-    double lost, whole; /* if measured: sums of squares of what the code lacks, and of what was
-                           encoded, residual included; NaN where that was not finite */
+    double lost, whole; /* if measured: sums of squares of the code's loss, and of its input,
+                           residual included; NaN where the input was not finite */
 };
 
 struct wring_event; /* the executor's own: see wring_executor_ops.event_create */
 
 /**
  * One piece of work on `elems` elements that start at a unit of every codec involved.
- * The caller owns the job and all it points to, and leaves both alone until it is polled.
+ * The caller owns the job and all it points to, and leaves both alone until poll returns the job.
  * dst may be exactly one of the raw sources, and each of the copies another; else nothing overlaps.
  */
 struct wring_job {
@@ -87,10 +87,10 @@ struct wring_job {
     enum wring_dtype dtype;
     enum wring_op op; /* REDUCE; AVG is a sum whose divisor is not 1 */
     uint64_t elems;
-    const char *tier; /* highest kernel tier of work that has no codec, which brings its own;
-                         as for wring_codec_create() */
+    const char *tier;                   /* highest kernel tier of work without a codec, as for
+                                           wring_codec_create(); a codec brings its own */
     struct wring_codec_context context; /* ENCODE, DECODE: of the code. REDUCE: of the code it
-                           makes; sources[i] is decoded as what rank i encoded in phase 0 */
+                           makes; sources[i] is decoded as a code of rank i and phase 0 */
 
     const void *src;                    /* ENCODE, ROUND_BEGIN: in, [elems] of dtype: f32, or f16 or
                                            bf16, which codecs see as f32 */
@@ -98,26 +98,26 @@ struct wring_job {
     uint32_t n_sources;
     float divisor; /* REDUCE, sum_codes: 1 for a sum, the number of ranks for an average */
 
-    const struct wring_codec *codec_out; /* ENCODE, REDUCE: what makes code; NULL: no code. Of
-                                            rounds whose they are */
+    const struct wring_codec *codec_out; /* ENCODE, REDUCE: the codec of code; NULL: no code.
+                                            ROUND_BEGIN, ROUND_END: of the round */
     uint32_t round;                      /* ROUND_BEGIN, ROUND_END: which of its rounds */
-    bool sum_codes;      /* REDUCE: all sources are codes of codec_out, and are added as such:
+    bool sum_codes;      /* REDUCE: all sources are codes of codec_out, and are added as codes:
                             code = that sum, dst = decode(code) / divisor.
                             DECODE: the source is such a sum, to be divided */
     float *residual;     /* ENCODE, REDUCE: [elems] or NULL */
     void *code;          /* ENCODE, REDUCE: out, [bound(codec_out, elems)] */
     void *dst;           /* DECODE, REDUCE, COPY: out, [elems] of dtype */
-    void *const *copies; /* REDUCE: [n_copies] out, where that goes, too, as soon as it is known;
-                            shared memory */
+    void *const *copies; /* REDUCE: [n_copies] out, further copies of that in shared memory,
+                            written as soon as it is known */
     uint32_t n_copies;
     struct {
         struct wring_memory_place src, residual, code, dst;
-    } places; /* where these pointers lead; a source says its own */
+    } places; /* of these pointers; a source says its own */
 
-    const struct wring_event *after; /* what has to be over before the job begins; NULL: nothing */
-    int32_t priority; /* of jobs that could begin, one with a smaller number does so first */
-    bool untimed;     /* began_ns, took_ns and core are not asked for: 0, 0, -1 */
-    bool measure;     /* with codec_out: also say what the code lacks, which takes a decode */
+    const struct wring_event *after; /* the job begins only after this event; NULL: at once */
+    int32_t priority; /* of the jobs that could begin, the one with the smallest begins first */
+    bool untimed;     /* nobody asks for began_ns, took_ns and core: 0, 0, -1 */
+    bool measure;     /* with codec_out: also say how much the code lost, which takes a decode */
 
     struct wring_job_result result; /* out */
     void *cookie;                   /* the submitter's */
@@ -125,20 +125,22 @@ struct wring_job {
     uint64_t ticket;                /* the same */
 };
 
-/** Elements for which a job needs scratch: at most what its executor was told to reserve. As many
- *  as it has, but where more than 8 codes are reduced: there sums of several levels wait. */
+/** Elements for which a job needs scratch: at most as many as wring_job_reserve_elems() says for
+ * it. Jobs on 16-bit elements, and reductions of more than 8 codes, need more than they have. */
 uint64_t wring_job_scratch_elems(const struct wring_job *job);
 
-/** What to reserve for jobs of at most so many elements of any type. @param coded  sources of a
- * reduction, if there are codes among them; else 1 */
+/**
+ * Elements to reserve for jobs of at most `elems` elements of any type.
+ * @param coded  sources of a reduction, if there are codes among them; else 1
+ */
 uint64_t wring_job_reserve_elems(uint64_t elems, uint32_t coded);
 
 /** Scratch bytes that wring_job_run() needs for jobs of at most that many elements. */
 size_t wring_job_scratch_bytes(uint64_t max_elems);
 
 /**
- * Run a job on memory of this process now, in this thread, and write its result; `after`, the
- * places and the priority are not looked at. Sets the floating-point mode for the while. Threads:
+ * Run a job on memory of this process now, in this thread, and write its result. It ignores
+ * `after`, the places and the priority, and sets the floating-point mode while it runs. Threads:
  * safe on different jobs and scratch.
  *
  * @param scratch  [wring_job_scratch_bytes(wring_job_scratch_elems(job))], 64-byte aligned, the
@@ -148,7 +150,7 @@ void wring_job_run(struct wring_job *job, void *scratch);
 
 struct wring_executor {
     const struct wring_executor_ops *ops; /* first member of every executor's own struct */
-    struct wring_memory_place home;       /* where its jobs like residuals and state to lie */
+    struct wring_memory_place home;       /* where residuals and state best lie for its jobs */
 };
 
 /** No entry is NULL. Errors are WRING_ERR_NO_MEMORY and WRING_ERR_DEVICE, unless said otherwise. */
@@ -163,30 +165,30 @@ struct wring_executor_ops {
     void (*submit)(struct wring_executor *executor, struct wring_job *const *jobs, size_t n);
 
     /**
-     * Finished jobs, in any order. It may also launch what was submitted: until jobs come back it
-     * is called again and again, or after arm has said so. Never blocks.
+     * Finished jobs, in any order. It may also launch submitted jobs: until all have come back, the
+     * caller calls it again and again, or sleeps in between as arm says. Never blocks.
      * @return how many of done[max] were written.
      */
     size_t (*poll)(struct wring_executor *executor, struct wring_job **done, size_t max);
 
     /**
      * Prepare for sleep: add a descriptor that turns readable when a job finishes after this call,
-     * lower the deadline, or set busy, also where the set has no room left; nothing, where no job
-     * can finish by itself. Poll once more after arming, before sleeping; a poll that finds
-     * something disarms.
+     * or lower the deadline, or set busy. Set busy also if the set has no room left. If no job can
+     * finish by itself, do nothing. The caller polls once more after arm, before it sleeps; a poll
+     * that finds something disarms.
      */
     void (*arm)(struct wring_executor *executor, struct wring_wait_set *set);
 
     /**
-     * An event that has happened. It is recorded again for each use, once no job that names it is
-     * left, and destroyed by its maker; NULL is fine.
+     * Make an event; it counts as happened. Its maker records it again for each use, once no job
+     * that names it is left, and destroys it; NULL is fine.
      */
     enum wring_status (*event_create)(struct wring_executor *executor, struct wring_event **out);
     void (*event_destroy)(struct wring_executor *executor, struct wring_event *event);
 
     /**
-     * The event happens once all is over that was submitted before, or, with a stream, all that
-     * the application had put into that stream. Never blocks.
+     * The event happens once all jobs are over that were submitted before. With a stream, it
+     * happens once all work is over that the application had put into that stream. Never blocks.
      * @param stream  borrowed for the call; NULL: the executor's own jobs
      * Errors: WRING_ERR_UNSUPPORTED (a stream of a device that it does not work on).
      */
@@ -194,8 +196,8 @@ struct wring_executor_ops {
                                       const struct wring_stream *stream);
 
     /**
-     * Memory for residuals and state: zeros, aligned to 64 bytes. That of WRING_MEMORY_HOST comes
-     * from the C library, so that release() of any executor takes it.
+     * Memory for residuals and state: zeros, aligned to 64 bytes. Memory of WRING_MEMORY_HOST comes
+     * from the C library, so that release() of any executor can free it.
      * Errors: WRING_ERR_UNSUPPORTED (a place that its jobs cannot reach).
      */
     enum wring_status (*allocate)(struct wring_executor *executor, struct wring_memory_place place,
