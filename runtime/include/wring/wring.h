@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * wring: gradient buckets, exchanged between the ranks of a training job and squeezed on the way.
+ * wring: gradient buckets, exchanged between the ranks of a training job and compressed on the way.
  *
  *     struct wring_session_params params = WRING_SESSION_PARAMS_INIT;
  *     wring_session_open(&params, &session);
@@ -26,20 +26,20 @@
  *
  * Failure: a rank that dies, hangs or is cut off ends the session on every rank. The pending and
  * all later calls return WRING_ERR_PEER at once, and wring_session_error() says who and why. A step
- * in which all ranks are alive and none can go on ends the session, too, with rank -1; a rank that
- * is slow, or has not posted, does not.
+ * in which all ranks are alive and none can go on ends the session, too, with rank -1. A rank that
+ * is slow, or has not posted, never ends it.
  *
  * Processes: a session belongs to the process that opened it. In a child that fork() makes, each
  * call on it returns WRING_ERR_INVALID and changes nothing; wring_session_close(),
  * wring_group_destroy() and wring_buffer_free() return and do nothing. The child may open a session
  * of its own, and may exec. It holds none of the session's sockets or ports: the other ranks see
- * this rank's death at once, even where a child of it lives on.
+ * this rank's death at once, even if its child lives on.
  *
- * A child may read the memory that wring_buffer_alloc() gave its parent. What the child writes
- * there stays its own. What the parent or its peers write there after the fork, the child may see
- * or not. So a child that writes a checkpoint needs memory that the parent leaves alone until the
- * child has read it, or a copy made before the fork. vfork() and posix_spawn() are fine; a child
- * that clone() makes without fork() has to exec before anything else.
+ * A child may read the memory that wring_buffer_alloc() gave its parent. The child's writes there
+ * stay its own. The child may or may not see later writes of the parent or its peers. So a child
+ * that writes a checkpoint needs memory that the parent leaves alone until the child has read it,
+ * or a copy made before the fork. vfork() and posix_spawn() are fine. A child of clone() without
+ * fork() must exec before anything else.
  *
  * Signals: threads of the library block all signals except those that a thread brings upon itself
  * (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS). Descriptors of the library are never 0, 1
@@ -58,13 +58,14 @@
 #include <wring/types.h>
 
 /*
- * Structs that are handed to or filled by the library begin with struct_bytes, their size as the
- * program was compiled. So later releases add fields at their end, and programs that do not know
- * them go on. Start from the struct's _INIT, which sets it and leaves all else zero. 0 stands for
- * the fields that the first release had, so that a literal of only these needs no more.
+ * Structs that the library reads or fills begin with struct_bytes, their size as the program was
+ * compiled. So later releases can add fields at their end, and programs that do not know these
+ * fields still run. Start from the struct's _INIT, which sets struct_bytes and leaves all else
+ * zero. A struct_bytes of 0 stands for the fields of the first release, so a literal of only these
+ * needs no more.
  *
- * A field that the library lacks must be zero, else the call returns WRING_ERR_INVALID. Of what a
- * call fills, struct_bytes says afterwards how much that was.
+ * A field that the library lacks must be zero, else the call returns WRING_ERR_INVALID. After a
+ * call that fills a struct, struct_bytes says how many bytes it filled.
  */
 #ifdef __cplusplus
 extern "C++" { /* even where this header is included inside extern "C" */
@@ -91,9 +92,9 @@ extern "C" {
 #define WRING_FOREVER UINT64_MAX
 
 /**
- * Bytes of stack that a thread needs which calls the library, signal handlers of its own not
- * counted. wring_session_open() and wring_session_commit() look up hosts, load drivers and plan,
- * and need WRING_STACK_PLANNING. With WRING_PLAN=auto every call may plan.
+ * Bytes of stack that a thread needs to call the library, without its own signal handlers.
+ * wring_session_open() and wring_session_commit() look up hosts, load drivers and plan, and need
+ * WRING_STACK_PLANNING. With WRING_PLAN=auto every call may plan.
  */
 #define WRING_STACK_MIN ((size_t)64 << 10)
 #define WRING_STACK_PLANNING ((size_t)256 << 10)
@@ -106,11 +107,11 @@ struct wring_codec_ops; /* see wring_session_params.codecs */
 struct wring_bootstrap; /* see wring_session_params.bootstrap */
 
 /**
- * Where this rank stands in the job. Zero defaults everywhere: what is left out comes from the
- * WRING_ variables and from the launcher (wring run, Open MPI, MPICH, Slurm, torchrun). Start from
- * WRING_SESSION_PARAMS_INIT, which sets struct_bytes. A root_fd is the session's from
- * wring_session_open() on, on whichever rank: it is closed once the ranks have met, and where the
- * session does not open. A process keeps the one that WRING_ROOT_FD names.
+ * Where this rank stands in the job. Every field may be zero: its value then comes from the WRING_
+ * variables and from the launcher (wring run, Open MPI, MPICH, Slurm, torchrun). Start from
+ * WRING_SESSION_PARAMS_INIT, which sets struct_bytes. On every rank wring_session_open() takes over
+ * root_fd: it closes the descriptor once the ranks have met, and if the session does not open. It
+ * leaves open the descriptor that WRING_ROOT_FD names.
  */
 struct wring_session_params {
     size_t struct_bytes;
@@ -120,7 +121,7 @@ struct wring_session_params {
     uint32_t rank, size;  /* size 0: from the environment */
     int root_fd;          /* rank 0, > 0: a listening TCP socket to use; the session owns it */
     uint64_t seed;        /* of the job's random numbers; equal on all ranks */
-    struct wring_bootstrap *bootstrap; /* another way to meet; see bootstrap.h. Borrowed */
+    struct wring_bootstrap *bootstrap; /* another way to meet: <wring/bootstrap.h>. Borrowed */
     wring_log_fn log;                  /* NULL: standard error */
     void *log_arg;
     const char *const *settings; /* further "WRING_X=value" texts, NULL-terminated, over the
@@ -134,13 +135,14 @@ struct wring_session_params {
  * Join the job: meet all ranks, prove the key, connect. Collective.
  *
  * Rank and size come from params, else from WRING_RANK and WRING_SIZE, else from the launcher that
- * started the process; without any of these it is a job of one. A launcher that cannot be used is
+ * started the process. Without any of these it is a job of one. A launcher that cannot be used is
  * an error (WRING_ERR_UNSUPPORTED). Under PMIx and PMI all ranks of the launcher's job open the
  * same sessions, in the same order; the launcher's client begins with the first and ends as the
  * process exits.
  *
- * WRING_KEY_FILE counts with all of its bytes. A file is refused that others than its owner may
- * use, that is no regular file, or that has less than 16 bytes or more than 64 KiB.
+ * The key is all bytes of WRING_KEY_FILE but line ends at its end. The call refuses a file that
+ * others than its owner may use, that is no regular file, or that has less than 16 bytes or more
+ * than 64 KiB.
  *
  * Blocks until every rank is there or WRING_JOIN_TIMEOUT has passed.
  * Errors: WRING_ERR_INVALID (a setting, an own codec), WRING_ERR_PEER (a rank never joined: the log
@@ -164,20 +166,19 @@ enum wring_status wring_session_open(const struct wring_session_params *params,
  * Close has no deadline for codec jobs, because they still use the application's memory. After one
  * second it logs the name of the executor that it waits for.
  *
- * Where peers do not listen, as none of their threads makes progress, close gives them half a
- * second to hear the good-bye. Not to be called from the log function.
+ * If peers do not listen, because none of their threads makes progress, close gives them half a
+ * second to hear the good-bye. The log function must not call it.
  */
 void wring_session_close(struct wring_session *session);
 
 /**
- * End all that is under way in a session, on every rank: what threads wait for returns
- * WRING_ERR_CANCELLED, and so do all later calls but wring_session_error() and
- * wring_session_close(). The other ranks hear of it at once; their calls return the same, and
- * wring_session_error() names this rank.
+ * End all that is under way in a session, on every rank: waiting calls return WRING_ERR_CANCELLED,
+ * and so do all later calls but wring_session_error() and wring_session_close(). The other ranks
+ * hear of it at once; their calls return the same, and wring_session_error() names this rank.
  *
  * As after each failure of a session, a peer that has not heard of it yet may still write into the
- * memory of what was under way; that memory stays until wring_session_close() has returned. Codec
- * jobs end before the call returns that waits for their step.
+ * memory of pending steps, calls and receives. Keep that memory until wring_session_close() has
+ * returned. A call that waits for a step returns only after the step's codec jobs have ended.
  *
  * Errors: WRING_ERR_CLOSED (another thread closes the session). Threads: safe, also inside a
  * callback and beside waits of other threads, which give way.
@@ -185,20 +186,20 @@ void wring_session_close(struct wring_session *session);
 enum wring_status wring_session_abort(struct wring_session *session);
 
 /**
- * A descriptor for an event loop of the application's (poll, epoll, libuv), which watches whether
- * it is readable and calls wring_session_progress() then. It is level-triggered. The application
+ * A descriptor for the application's event loop (poll, epoll, libuv). The loop watches whether it
+ * is readable, and then calls wring_session_progress(). It is level-triggered. The application
  * never reads it or closes it.
  *
  *   - WRING_PROGRESS=thread: it is readable when a step or request has ended since the last
  *     wring_session_progress().
  *   - WRING_PROGRESS=caller: also when a provider needs service, after each post, and after calls
- *     of other threads. The loop calls wring_session_progress() after wring_session_next_ns() at
- *     the latest, too.
+ *     of other threads. The loop also calls wring_session_progress() after
+ *     wring_session_next_ns() at the latest.
  *
- * It tells of requests, and of buckets that are committed after the first call of this. It may be
- * readable though nothing has ended.
+ * It reports requests, and buckets that are committed after the first call of this function. It may
+ * be readable although nothing has ended.
  *
- * @return the descriptor, the same in each call; -1 where the system has none, which is logged, or
+ * @return the descriptor, the same in each call; -1 if the system has none, which is logged, or if
  * another thread closes the session
  *
  * Threads: a setup call.
@@ -206,8 +207,8 @@ enum wring_status wring_session_abort(struct wring_session *session);
 int wring_session_fd(struct wring_session *session);
 
 /**
- * Do what the descriptor tells of, without waiting: with WRING_PROGRESS=caller exchanges go on, and
- * callbacks are called. Tests after this see all that had ended before.
+ * Serve wring_session_fd() without waiting: with WRING_PROGRESS=caller this moves exchanges on and
+ * calls callbacks. A later test sees each step and request that had ended before.
  * @return WRING_OK, or why the session failed
  *
  * Threads: safe.
@@ -215,8 +216,8 @@ int wring_session_fd(struct wring_session *session);
 enum wring_status wring_session_progress(struct wring_session *session);
 
 /**
- * How long an event loop may sleep on wring_session_fd(), in nanoseconds from now; WRING_FOREVER
- * with WRING_PROGRESS=thread, 0 if wring_session_progress() is due. Threads: safe.
+ * How long an event loop may sleep on wring_session_fd(), in nanoseconds from now. WRING_FOREVER
+ * with WRING_PROGRESS=thread; 0 if wring_session_progress() is due. Threads: safe.
  */
 uint64_t wring_session_next_ns(struct wring_session *session);
 
@@ -225,42 +226,42 @@ uint32_t wring_session_rank(const struct wring_session *session);
 uint32_t wring_session_size(const struct wring_session *session);
 
 /**
- * Memory that every provider in use can move without a copy. Zeroed, and aligned to pages; freed
- * with the session or by wring_buffer_free() while no bucket uses it. Threads: safe. Buffers share
- * descriptors and registrations, so that there may be thousands, one for each parameter; what is
- * freed is given out again, and goes back to the system with the last buffer beside it.
- * Errors: WRING_ERR_NO_MEMORY.
+ * Memory that every provider in use can move without a copy. It is zeroed and aligned to pages. The
+ * session's end frees it, or wring_buffer_free() while no bucket uses it. Buffers share descriptors
+ * and registrations, so there may be thousands, one for each parameter. The library gives freed
+ * memory out again; it returns to the system with the last buffer beside it.
+ * Errors: WRING_ERR_NO_MEMORY. Threads: safe.
  */
 enum wring_status wring_buffer_alloc(struct wring_session *session, size_t bytes, void **out);
 
 /**
- * Make foreign memory known: providers that can then move it without a copy, as buffers from
- * wring_buffer_alloc(). Others, and all foreign memory that is not registered, are staged: copied
- * into slots of the library's own and sent from there.
+ * Register foreign memory. Providers that can do so then move it without a copy, like buffers of
+ * wring_buffer_alloc(). For other providers the library copies it into its own slots and sends it
+ * from there, as it does with all foreign memory that is not registered.
  *
  * The library finds out by itself whether the pointer is one of a CUDA device: it asks the driver,
  * if the process has loaded libcuda.so.1 already. Device memory needs a provider that registers it.
- * No provider of this version does without a dma-buf, so it is refused. Managed memory and pinned
- * memory of the host count as the host's.
+ * No provider of this version does so without a dma-buf, so the call refuses it. Managed memory and
+ * pinned memory of the host count as the host's.
  *
- * The memory stays the caller's, who keeps it mapped until wring_buffer_free() or the end of the
- * session, and frees it only then.
+ * The memory stays the caller's. The caller keeps it mapped until wring_buffer_free() or the end of
+ * the session, and frees it only then.
  * Errors: WRING_ERR_INVALID (NULL or no bytes), WRING_ERR_NO_MEMORY (a memory lock limit, too),
  * WRING_ERR_UNSUPPORTED (device memory; the log line names the provider).
  */
 enum wring_status wring_buffer_register(struct wring_session *session, void *data, size_t bytes);
 
-/** Free what alloc gave, or forget what was registered at that address. NULL is fine. */
+/** Free a buffer of wring_buffer_alloc(), or forget the memory registered there. NULL is fine. */
 void wring_buffer_free(struct wring_session *session, void *data);
 
 /** How an operation ended. Start from WRING_RESULT_INIT. */
 struct wring_result {
     size_t struct_bytes;
     enum wring_status status;
-    int32_t rank;   /* whose fault it was; of a receive: its sender; -1: no rank's */
+    int32_t rank;   /* the rank at fault; of a receive: its sender; -1: no rank */
     uint64_t tag;   /* of a message; 0: collectives have none */
-    uint64_t bytes; /* of the result that this member has in memory now, or of the message as it was
-                       sent; 0 after an error */
+    uint64_t bytes; /* of the result that this member has in memory now, or of the message as it
+                       was sent; 0 after an error */
 };
 #define WRING_RESULT_INIT WRING_SIZED(struct wring_result)
 
@@ -268,62 +269,63 @@ struct wring_result {
  * A completion callback: a bucket's step or a request has ended. It is called once for each, after
  * the result is written, so that test inside it already sees the end.
  *
- * It runs in a thread that makes progress, and wring holds no lock meanwhile: in the session's
- * thread; or within wait, test, wring_wait_any(), wring_session_close() or a call without a
- * request, of any thread. Callbacks of one session never run at the same time. They may run after
- * wait or test have returned the same end. A thread holds no lock of its own during these calls
- * that a callback takes.
+ * It runs in a thread that makes progress, and wring holds no lock meanwhile. That is the session's
+ * thread, or any thread within wait, test, wring_wait_any(), wring_session_close() or a call
+ * without a request. Callbacks of one session never run at the same time. They may run after wait
+ * or test have returned the same end. During these calls a thread must not hold a lock that a
+ * callback takes.
  *
  * It may post, test, abort and start calls with a request. It may not wait, commit, make a group,
  * start a call without a request or close the session: these return WRING_ERR_INVALID (close
- * returns at once) and log why. A request is still to be tested or waited for once, inside the
- * callback or later, which frees it. Close calls the callbacks of all that is under way, with
- * WRING_ERR_CLOSED, before it returns.
+ * returns at once) and log why. The program still has to test or wait for a request once, inside
+ * the callback or later, which frees it. Before close returns, it calls the callbacks of all that
+ * is under way, with WRING_ERR_CLOSED.
  *
  * @param arg     done_arg of the bucket or call
  * @param result  borrowed for the call
  */
 typedef void (*wring_done_fn)(void *arg, const struct wring_result *result);
 
-/** A bucket to be registered. Zero defaults, but for name and data; start from
+/** A bucket to be registered. All fields but name and data may be zero; start from
  * WRING_BUCKET_PARAMS_INIT. */
 struct wring_bucket_params {
     size_t struct_bytes;
     const char *name; /* unique in the session; ranks agree on it */
-    void *data;     /* [elems]; any memory, which the caller keeps as long as the bucket is there. A
-                       step reads it, and writes the result there unless `out` is given */
-    uint64_t elems; /* 0 is fine */
+    void *data;       /* [elems]; any memory, which the caller keeps as long as the bucket exists. A
+                         step reads it, and writes the result there unless `out` is given */
+    uint64_t elems;   /* 0 is fine */
     enum wring_dtype dtype;
     enum wring_op op;
     const char *codec; /* spec, NULL = "none"; others take sums and averages of f32, f16 and bf16.
-                          Left out where commit measures that it gains no time: see WRING_BYPASS */
+                          Commit bypasses it if it measures that it saves no time: WRING_BYPASS */
     enum wring_scheme scheme;
     int32_t priority;          /* smaller leaves first */
     struct wring_group *group; /* NULL: all ranks */
     struct {
-        uint64_t rows, columns; /* of `elems` together, row after row; zeros: no matrix. Codecs are
-                                   told, but where a plan merges the bucket with others */
+        uint64_t rows, columns; /* of `elems` together, row after row; zeros: no matrix. Codecs see
+                                   it, unless a plan merges the bucket with others */
     } shape;
-    wring_done_fn done; /* called after each step; NULL: nobody is */
+    wring_done_fn done; /* called after each step; NULL: no callback */
     void *done_arg;
-    const char *executor; /* who runs the bucket's codec work and sums: "inline", "pool", "pool:N",
+    const char *executor; /* runs the bucket's codec work and sums: "inline", "pool", "pool:N",
                              "pool:cores=LIST", as WRING_EXECUTOR has it; NULL: the session's.
                              Ranks agree on it. Never changes a bit of a result. A bucket that names
                              one takes no part in WRING_PLAN=auto */
     void *out;     /* [elems]; the result goes there, and data is never written to; NULL: into data.
-                      Does not overlap data. A step that peers read or sum in place, or that
-                      travels with other buckets', first copies data there, in the thread that posts */
+                      Does not overlap data. A step that peers read or sum in place, or that travels
+                      with other buckets, first copies data there, in the thread that posts */
     double factor; /* WRING_PREMUL_SUM: of this rank's contribution (0: it adds nothing), else 0.
-                      The thread that posts multiplies, into where the result goes */
+                      The thread that posts writes the products to the result's place */
 };
 #define WRING_BUCKET_PARAMS_INIT WRING_SIZED(struct wring_bucket_params)
 
 /**
- * Announce a bucket. Local; takes effect at the next commit.
+ * Register a bucket. Local; takes effect at the next commit.
  *
- * An executor that a bucket names is made here and lives as long as the session, which has at most
- * 16; buckets that name the same share it. Data may be memory of a CUDA device only where the
- * executor works on that device. No executor of this version does, so such data is refused.
+ * The call makes the executor that a bucket names. The executor lives as long as the session, which
+ * has at most 16; buckets that name the same share it. Data may be memory of a CUDA device only if
+ * the executor works on that device. No executor of this version does, so the call refuses such
+ * data.
  * Errors: WRING_ERR_INVALID (name, shape, codec spec, executor), WRING_ERR_UNSUPPORTED (a codec for
  * that type or operation, or data out of the executor's reach), WRING_ERR_BUSY (a bucket is under
  * way).
@@ -335,9 +337,9 @@ enum wring_status wring_bucket_register(struct wring_session *session,
 /**
  * Agree on all buckets and make their slots ready. Collective; may be repeated while idle.
  *
- * Here all ranks together decide which buckets' codecs run, by what steps with and without take
- * (docs/which-codec.md): a few trial steps for each codec of a group that the session has not
- * measured yet. WRING_BYPASS=never lets all of them run.
+ * All ranks together decide here which buckets' codecs run, by the time of steps with and without
+ * them (docs/which-codec.md). For that they make a few trial steps for each codec of a group that
+ * the session has not measured yet. WRING_BYPASS=never lets all codecs run.
  * Errors: WRING_ERR_MISMATCH (the log line names both ranks and what differs), WRING_ERR_BUSY,
  * WRING_ERR_PEER, WRING_ERR_NO_MEMORY.
  */
@@ -345,28 +347,27 @@ enum wring_status wring_session_commit(struct wring_session *session);
 
 /**
  * Hand the filled bucket over. Returns at once; the data belongs to wring until wait or test says
- * that it is done. Ranks may post their buckets in any order. A small raw bucket over shm ends in
- * whoever waits or tests: until then it counts as posted, for WRING_ERR_BUSY too. With
- * WRING_PLAN=auto the first post of an iteration waits for all ranks, now and then, to agree on a
- * plan (docs/planning.md).
+ * that it is done. Ranks may post their buckets in any order. A small raw bucket over shm completes
+ * only inside wait or test; until then another post returns WRING_ERR_BUSY. With WRING_PLAN=auto
+ * the first post of an iteration now and then waits for all ranks, to agree on a plan
+ * (docs/planning.md).
  * Errors: WRING_ERR_INVALID (not committed), WRING_ERR_BUSY (posted already), WRING_ERR_PEER.
  */
 enum wring_status wring_bucket_post(struct wring_bucket *bucket);
 
 /**
  * Post a bucket whose data the application's work in a device's stream still fills: the step begins
- * once all is over that was put into the stream before. Never blocks, and calls nothing on the
- * host.
+ * once all earlier work in the stream is over. Never blocks, and calls nothing on the host.
  * @param stream  borrowed for the call; its struct_bytes is set
  * Errors: as wring_bucket_post(). WRING_ERR_UNSUPPORTED: the bucket's executor works on no device,
- * as all executors of this version; nothing is posted, and a log line says so.
+ * like all executors of this version; nothing is posted, and a log line says so.
  */
 enum wring_status wring_bucket_post_on(struct wring_bucket *bucket,
                                        const struct wring_stream *stream);
 
 /**
- * Have a device's stream wait for a bucket: what the application puts into it afterwards begins
- * once the posted step is over. Never blocks.
+ * Have a device's stream wait for a bucket: later work in the stream begins once the posted step is
+ * over. Never blocks.
  * @param stream  as for wring_bucket_post_on()
  * Errors: as wring_bucket_wait(), never WRING_ERR_TIMEOUT; WRING_ERR_UNSUPPORTED as
  * wring_bucket_post_on().
@@ -385,19 +386,20 @@ enum wring_status wring_bucket_test(struct wring_bucket *bucket, struct wring_re
 enum wring_status wring_bucket_wait(struct wring_bucket *bucket, uint64_t timeout_ns,
                                     struct wring_result *result);
 
-/** A posted bucket or a request; neither: the entry is passed over. */
+/** A posted bucket or a request; an entry with neither is passed over. */
 struct wring_waitable {
     struct wring_bucket *bucket;
     struct wring_request *request;
 };
 
 /**
- * Wait until one of several posted buckets and requests of one session is done, and say which: a
- * failed one counts as done. A request is freed by that. Clear the entry before the next call; the
- * others go on. If several are done, calls hand them out in turn, so that none waits for ever.
+ * Wait until one of several posted buckets and requests of one session is done, and say which. A
+ * failed one counts as done. The call frees the request that it reports. Clear the entry before the
+ * next call; the others go on. If several are done, calls hand them out in turn, so that none waits
+ * for ever.
  *
  * @param entries  [n]
- * @param index    out: of the entry that is done; n where all entries are empty
+ * @param index    out: of the entry that is done; n if all entries are empty
  * @param result   out, of that entry; its struct_bytes is set before. May be NULL
  * @return how that entry ended. WRING_ERR_TIMEOUT: none did; WRING_ERR_INVALID: one of them is
  * not committed, belongs to another session, or has both a bucket and a request. Also
@@ -407,32 +409,32 @@ enum wring_status wring_wait_any(const struct wring_waitable *entries, size_t n,
                                  uint64_t timeout_ns, size_t *index, struct wring_result *result);
 
 /**
- * Give up a bucket's step. If one is under way, as far as is known, the bucket's group is aborted
- * (wring_group_abort()), because the other members would wait for it; the step ends with
- * WRING_ERR_CANCELLED. Of a bucket whose group was aborted before, by any member, it tells whether
- * the bucket's data is the caller's.
+ * Give up a bucket's step. If this rank knows of one under way, it aborts the bucket's group as
+ * wring_group_abort() does, because the other members would wait for it. The step ends with
+ * WRING_ERR_CANCELLED. If any member has aborted the group before, the call tells whether the
+ * bucket's data is the caller's.
  *
- * @return WRING_OK: the data is the caller's, and no byte of it changes any more. Over tcp that
- * waits for no other member. WRING_ERR_BUSY: a peer has not said within 50 ms that it
- * writes nothing more into it. The data then stays until the session is closed, or until the same
- * call succeeds; wring_buffer_free() leaves memory of wring_buffer_alloc() there until the session
- * is closed. Also WRING_ERR_CLOSED
+ * @return WRING_OK: the data is the caller's, and no byte of it changes any more. Over tcp the call
+ * waits for no other member. WRING_ERR_BUSY: a peer has not said within 50 ms that it writes
+ * nothing more into it. Then keep the data until the session is closed, or until the same call
+ * succeeds; wring_buffer_free() keeps memory of wring_buffer_alloc() until the session is closed.
+ * Also WRING_ERR_CLOSED
  *
- * Threads: one call at a time for a bucket, but beside a test or wait of another thread, which
- * returns by that; also inside a callback. Not beside setup calls.
+ * Threads: one call at a time for a bucket. Another thread may test or wait meanwhile, which then
+ * returns. Also inside a callback. Not beside setup calls.
  */
 enum wring_status wring_bucket_cancel(struct wring_bucket *bucket);
 
 /**
- * Take a bucket back, before the next commit: that one no longer has it, and the bucket is gone.
- * Its data may be freed after that commit. Every rank of its group drops it, or the commit fails.
+ * Take a bucket back before the next commit, which removes it. Its data may be freed after that
+ * commit. Every rank of its group drops it, or the commit fails.
  * Errors: WRING_ERR_BUSY (under way).
  */
 enum wring_status wring_bucket_drop(struct wring_bucket *bucket);
 
 /**
- * Make a group of members of another one. The new group's members call this, and nobody else; they
- * pass the same ranks in the same order, and the same tag. The order numbers the members: ranks[0]
+ * Make a group of members of another one. Only the members of the new group call this. They pass
+ * the same ranks in the same order, and the same tag. The order numbers the members: ranks[0]
  * becomes member 0. A rank may be in any number of groups, with operations under way in all of
  * them. Exchanges of other groups go on meanwhile.
  *
@@ -440,18 +442,18 @@ enum wring_status wring_bucket_drop(struct wring_bucket *bucket);
  * make groups at once if each has a tag of its own. The same ranks and tag may be used again later;
  * that makes another group.
  *
- * A group that nobody uses takes little memory. What it receives into is allocated with its first
- * operation.
+ * A group that nobody uses takes little memory. Its first operation allocates the memory that it
+ * receives into.
  *
- * @param parent      members of it are meant; it may be destroyed later, the new group stays
+ * @param parent      the group that has the members; the new group stays if it is destroyed later
  * @param ranks       [n] members' numbers in the parent, in any order, each once; the caller's own
  *                    is among them
  * @param timeout_ns  how long to wait for the others; WRING_FOREVER: until they come or one is lost
  *
  * Threads: safe. Errors: WRING_ERR_INVALID (ranks); WRING_ERR_TIMEOUT (the log names a rank that
- * did not call; the parent stays usable, and all may try again); WRING_ERR_MISMATCH (members have a
- * setting otherwise; the log names both); WRING_ERR_BUSY (another thread makes one of the same
- * ranks and tag); WRING_ERR_NO_MEMORY; WRING_ERR_PEER.
+ * did not call; the parent stays usable, and all may try again); WRING_ERR_MISMATCH (members differ
+ * in a setting; the log names both); WRING_ERR_BUSY (another thread makes one of the same ranks and
+ * tag); WRING_ERR_NO_MEMORY; WRING_ERR_PEER.
  */
 enum wring_status wring_group_create(struct wring_group *parent, const uint32_t *ranks, uint32_t n,
                                      uint64_t tag, uint64_t timeout_ns, struct wring_group **out);
@@ -459,23 +461,23 @@ enum wring_status wring_group_create(struct wring_group *parent, const uint32_t 
 /**
  * Give a group back; the other members need not. If no request or bucket uses the group, the
  * library frees it at once. If one does, its exchanges go on, and the library frees the group after
- * the last of them is gone. A member makes all the calls that the others make before it destroys
- * the group: otherwise they wait for it. The library drops pieces that come later, and the session
- * goes on. NULL is fine.
+ * the last of them is gone. Before a member destroys the group, it makes all the calls that the
+ * others make; otherwise they wait for it. The library drops pieces that come later, and the
+ * session goes on. NULL is fine.
  */
 void wring_group_destroy(struct wring_group *group);
 
 #define WRING_WHERE_TEXT 216 /* of wring_group_where(), its NUL included */
 
 /**
- * Ask where the members of a group are, as when a call takes too long: which of its calls and
- * bucket steps each has posted last, and who is behind. All ranks are asked, and answer for 0.4 s;
- * ranks whose progress is their callers' alone (WRING_PROGRESS=caller) answer while they are in a
- * call. The rank that asks them, rank 0 as a rule, logs a table with a line for each of up to 16
- * ranks, once in 10 s for a group. Members may ask at once, and the group may have been aborted.
+ * Ask where the members of a group are, for instance when a call takes too long: which of its calls
+ * and bucket steps each has posted last, and who is behind. One rank, rank 0 as a rule, asks all
+ * ranks and waits up to 0.4 s for answers. With WRING_PROGRESS=caller a rank answers only while it
+ * is in a call. The rank that asks logs a table with a line for each of up to 16 ranks, every 10 s
+ * at most for a group. Members may ask at once, and the group may have been aborted.
  *
  * @param timeout_ns  1 s is enough
- * @param text        out: who is behind, in one line. [bytes], WRING_WHERE_TEXT has room for it
+ * @param text        out: one line that says who is behind. [bytes]; WRING_WHERE_TEXT is enough
  *
  * Threads: safe, not inside a callback. Errors: WRING_ERR_TIMEOUT (no answer: the rank that asks
  * the others is stopped or does not call), those of the session's failure, after which ranks have
@@ -485,21 +487,22 @@ enum wring_status wring_group_where(struct wring_group *group, uint64_t timeout_
                                     size_t bytes);
 
 /**
- * End all collective calls and bucket steps of a group, on all of its members: what is under way or
- * waits for its turn ends with WRING_ERR_CANCELLED, and so do all later calls and posts. Sends and
- * receives are left alone. The group's buckets can only be dropped then, which
- * wring_session_commit() waits for, and the group destroyed. The session and its other groups go
- * on.
+ * End all collective calls and bucket steps of a group, on all of its members. Pending calls and
+ * steps end with WRING_ERR_CANCELLED, and so do all later calls and posts. Sends and receives go
+ * on. After that the program can only drop the group's buckets and destroy the group. The next
+ * wring_session_commit() waits until no peer writes into these buckets, and fails if one of them
+ * was not dropped. The session and its other groups go on.
  *
- * @return WRING_OK: no rank reads or writes this rank's memory of its calls and buckets any more.
- * Over tcp that waits for no other member. WRING_ERR_BUSY: a peer has not taken within 50 ms what
- * is on its way to it, or, where the group has buckets, has not said within that time that it
- * writes nothing more. Memory of its buckets, and of the calls that were under way, then stays
- * until the session is closed, or until the same call succeeds; wring_buffer_free() leaves it
- * there. Other members find out how it is there by the same call. Also WRING_ERR_CLOSED
+ * @return WRING_OK: no rank reads or writes this rank's memory of the group's calls and buckets any
+ * more. Over tcp the call waits for no other member. WRING_ERR_BUSY: a peer has not taken within
+ * 50 ms all that is on its way to it, or, if the group has buckets, has not said within that time
+ * that it writes nothing more. Then keep the memory of its buckets, and of the calls that were
+ * under way, until the session is closed, or until the same call succeeds; wring_buffer_free()
+ * keeps it, too. Each other member learns by the same call whether its own memory is free. Also
+ * WRING_ERR_CLOSED
  *
  * Threads: safe, also inside a callback and beside posts, tests and waits of other threads, which
- * give way; of a group that has buckets not beside setup calls.
+ * give way. If the group has buckets, not beside setup calls.
  */
 enum wring_status wring_group_abort(struct wring_group *group);
 
@@ -513,7 +516,7 @@ struct wring_call {
     const char *codec; /* spec; NULL: "none" */
     double factor;     /* WRING_PREMUL_SUM: of this rank's contribution; otherwise 0 */
     int32_t priority;  /* smaller leaves first, among groups; calls of one group keep their order */
-    wring_done_fn done; /* called at its end; NULL: nobody is */
+    wring_done_fn done; /* called at its end; NULL: no callback */
     void *done_arg;
 };
 #define WRING_CALL_INIT WRING_SIZED(struct wring_call)
@@ -525,32 +528,32 @@ struct wring_call {
  * memory: see wring_buffer_register()), aligned to their elements, and belong to wring until the
  * request is done. A call with request NULL waits for its end.
  *
- * Where a call has in and out, they are the same memory in one way only, which each call states;
- * else they do not overlap. wring never writes to an in that is not also the call's out.
+ * If a call has in and out, they are the same memory in one way only, which each call states; else
+ * they do not overlap. wring never writes to an in that is not also the call's out.
  *
- * A codec takes f32, f16 and bf16, and of the reductions sums (premul_sum among them) and averages,
- * and keeps no residual (no +ef). "in>out" has a meaning for wring_allreduce() and wring_reduce()
- * alone. Where all members end with the same elements (allreduce, allgather, broadcast) they end
- * with the same bits. A group of one copies what it would reduce, times its factor.
+ * A codec takes f32, f16 and bf16, and of the reductions sums (premul_sum among them) and averages.
+ * It keeps no residual (no +ef). "in>out" has a meaning for wring_allreduce() and wring_reduce()
+ * alone. After an allreduce, allgather or broadcast all members have the same bits. A group of one
+ * copies in to out, times the factor if there is one.
  *
- * WRING_PREMUL_SUM multiplies in the thread that calls. It writes the products to out where that
- * has as many elements as in, else to memory that it allocates for the while of the call.
+ * WRING_PREMUL_SUM multiplies in the thread that calls. It writes the products to out if out has as
+ * many elements as in, else to memory that it allocates for the time of the call.
  *
- * A call chooses its scheme by size and codec. It never goes hierarchically: WRING_SCHEME is for
- * buckets, and the first allreduce that it would otherwise be for logs that, once in a session.
- * What is to be summed within nodes first is a bucket, or three calls in groups of the caller's:
- * wring_reduce_scatter() within a node, wring_allreduce() among those in the same place of all
- * nodes, wring_allgather() within the node.
+ * A call chooses its scheme by size and codec, and never a hierarchical one: WRING_SCHEME is for
+ * buckets. The first allreduce in which it would apply logs that, once in a session. To sum within
+ * nodes first, register a bucket, or make three calls in groups of your own:
+ * wring_reduce_scatter() within a node, wring_allreduce() among the members in the same place of
+ * all nodes, wring_allgather() within the node.
  *
- * A member that makes another call than the others in the same place ends the session: the requests
- * of all members end with WRING_ERR_MISMATCH, those of earlier calls too that were not done yet,
- * and wring_session_error() says who calls what. Nobody waits for ever; but a member that passes no
- * elements where the others have some may hear of it in a later call only.
+ * If a member makes another call than the others in the same place, the session ends. The requests
+ * of all members end with WRING_ERR_MISMATCH, also those of earlier calls that were not done yet,
+ * and wring_session_error() says who calls what. Nobody waits for ever. But if a member passes no
+ * elements and the others some, that member may hear of it only in a later call.
  *
  * Errors: WRING_ERR_INVALID (memory, type, an operation that is none of the type's, spec, factor),
  * WRING_ERR_UNSUPPORTED (a codec for that type or operation, or one that keeps a residual),
- * WRING_ERR_MISMATCH (see above; or a setting that members have otherwise: then nothing has begun
- * and the session goes on), WRING_ERR_NO_MEMORY, WRING_ERR_PEER.
+ * WRING_ERR_MISMATCH (see above; or members differ in a setting: then nothing has begun and the
+ * session goes on), WRING_ERR_NO_MEMORY, WRING_ERR_PEER.
  */
 
 /**
@@ -563,20 +566,19 @@ enum wring_status wring_allreduce(struct wring_group *group, const void *in, voi
                                   const struct wring_call *how, struct wring_request **request);
 
 /**
- * The root, a member's index in the group, ends with the reduction of all members' in: with the
- * bits that wring_allreduce() of the same would have. The others end when what they contribute has
- * left them.
+ * The root, a member's index in the group, ends with the reduction of all members' in. It has the
+ * bits that wring_allreduce() would give. The others end when their contributions have left them.
  * @param in   [elems]
- * @param out  [elems] at the root, where it may be `in`, else it does not overlap; of the other
- *             members it is not looked at
+ * @param out  [elems] at the root, where it may be `in`, else it does not overlap; the other
+ *             members' out is ignored
  */
 enum wring_status wring_reduce(struct wring_group *group, const void *in, void *out, uint64_t elems,
                                enum wring_dtype dtype, enum wring_op op, uint32_t root,
                                const struct wring_call *how, struct wring_request **request);
 
 /**
- * Member m ends with the reduction of everyone's m-th run of elems. What a member contributes to
- * its own run, and the result, are not encoded.
+ * Member m ends with the reduction of everyone's m-th run of elems. Neither a member's contribution
+ * to its own run nor the result is encoded.
  * @param in   [members * elems]
  * @param out  [elems]; may be the member's own run in `in`, else it does not overlap
  */
@@ -587,8 +589,8 @@ enum wring_status wring_reduce_scatter(struct wring_group *group, const void *in
 
 /**
  * The same with runs of any lengths: member m ends with the reduction of everyone's m-th run, whose
- * elems[m] elements follow those of run m - 1. All members name the same lengths; 0 is one. With a
- * codec elements count from the beginning of each run.
+ * elems[m] elements follow those of run m - 1. All members name the same lengths, which may be 0.
+ * With a codec elements count from the beginning of each run.
  * @param in     [sum of elems]
  * @param out    [elems[m]]; may be the member's own run in `in`, else it does not overlap
  * @param elems  [members]; must stay until the request is done
@@ -599,8 +601,8 @@ enum wring_status wring_reduce_scatterv(struct wring_group *group, const void *i
                                         struct wring_request **request);
 
 /**
- * Everyone ends with all contributions, in rank order, with the same bits on each: with a codec a
- * member, too, takes what its own contribution decodes to. Each is encoded once.
+ * Everyone ends with all contributions, in rank order, with the same bits on each. Each
+ * contribution is encoded once; with a codec a member decodes its own as well.
  * @param in   [elems]; may be the member's own place in out, else it does not overlap
  * @param out  [members * elems]
  */
@@ -609,8 +611,8 @@ enum wring_status wring_allgather(struct wring_group *group, const void *in, voi
                                   const struct wring_call *how, struct wring_request **request);
 
 /**
- * The same where member m contributes elems[m] elements. All members name the same lengths; 0 is
- * one. With a codec elements count from the beginning of each contribution.
+ * The same where member m contributes elems[m] elements. All members name the same lengths, which
+ * may be 0. With a codec elements count from the beginning of each contribution.
  * @param in     [elems[m]]; may be the member's own place in out, else it does not overlap
  * @param out    [sum of elems]
  * @param elems  [members]; must stay until the request is done
@@ -620,19 +622,19 @@ enum wring_status wring_allgatherv(struct wring_group *group, const void *in, vo
                                    const struct wring_call *how, struct wring_request **request);
 
 /**
- * The root, a member's index in the group, ends with all contributions, in rank order. What the
- * root contributes is not encoded.
+ * The root, a member's index in the group, ends with all contributions, in rank order. The root's
+ * own contribution is not encoded.
  * @param in   [elems]; at the root it may be the root's own place in out, else it does not overlap
- * @param out  [members * elems] at the root; of the other members it is not looked at
+ * @param out  [members * elems] at the root; the other members' out is ignored
  */
 enum wring_status wring_gather(struct wring_group *group, const void *in, void *out, uint64_t elems,
                                enum wring_dtype dtype, uint32_t root, const struct wring_call *how,
                                struct wring_request **request);
 
 /**
- * Run m of what the root has, a member's index in the group, goes to member m. What stays with the
- * root is not encoded.
- * @param in   [members * elems] at the root; of the other members it is not looked at
+ * Run m of the root's in goes to member m. The root is a member's index in the group. Its own run
+ * is not encoded.
+ * @param in   [members * elems] at the root; the other members' in is ignored
  * @param out  [elems]; at the root it may be the root's own run in `in`, else it does not overlap
  */
 enum wring_status wring_scatter(struct wring_group *group, const void *in, void *out,
@@ -640,8 +642,8 @@ enum wring_status wring_scatter(struct wring_group *group, const void *in, void 
                                 const struct wring_call *how, struct wring_request **request);
 
 /**
- * Run m of a member's in goes to member m, where it becomes the run of that member in out. What
- * stays with a member is not encoded.
+ * Run m of a member's in goes to member m, where it becomes the run of that member in out. A
+ * member's run for itself is not encoded.
  * @param in, out  [members * elems] each, not overlapping
  */
 enum wring_status wring_alltoall(struct wring_group *group, const void *in, void *out,
@@ -650,16 +652,16 @@ enum wring_status wring_alltoall(struct wring_group *group, const void *in, void
 
 /**
  * The same with runs of any lengths: the in_elems[m] elements of a member's run m, which follow
- * those of run m - 1, go to member m, where they become the run of that member in out. So what one
- * member names in in_elems for another is what that one names for it in out_elems; 0 is a length.
+ * those of run m - 1, go to member m. There they become the run of that member in out. So a member
+ * names for another in in_elems the length that the other names for it in out_elems; it may be 0.
  * Each two members exchange a message at least. A codec is refused: WRING_ERR_UNSUPPORTED.
  *
- * Only the two of them know how much they exchange. Where they do not name the same the session
- * ends as where members make other calls, and wring_session_error() names the two.
+ * Only the two of them know how much they exchange. If they name different lengths, the session
+ * ends as if members made different calls, and wring_session_error() names the two.
  * @param in         [sum of in_elems], not overlapping out
  * @param in_elems   [members]; must stay until the request is done, as must out_elems
  * @param out        [sum of out_elems]
- * @param out_elems  [members]; for the member itself what in_elems has
+ * @param out_elems  [members]; for the member itself as in in_elems
  */
 enum wring_status wring_alltoallv(struct wring_group *group, const void *in,
                                   const uint64_t *in_elems, void *out, const uint64_t *out_elems,
@@ -668,8 +670,8 @@ enum wring_status wring_alltoallv(struct wring_group *group, const void *in,
 
 /**
  * Everyone's buf becomes that of the root, a member's index in the group. With a codec buf holds
- * float32, and becomes what the root's decodes to, with the same bits on each, the root's too; it
- * is encoded once. A group of one leaves buf as it is.
+ * float32: the root encodes it once, and every member, the root too, ends with the same decoded
+ * bits. A group of one leaves buf as it is.
  * @param buf    [bytes]
  * @param bytes  with a codec a multiple of 4
  */
@@ -685,11 +687,11 @@ enum wring_status wring_barrier(struct wring_group *group, const struct wring_ca
  * Messages between two members of a group. A receive names a member and a tag, or any of either;
  * a member's name is its index in the group.
  *
- * A message goes to the first receive posted that fits it. Of the messages of one sender that fit a
- * receive, the receive takes the one sent first, whatever their sizes. A receive of any source
- * serves the senders in turn: with n senders, it takes a message that fits after at most n - 1 of
- * others. Messages of different groups never meet. Messages and collectives of one group may be
- * under way side by side.
+ * A message goes to the first receive posted that fits it. If several messages of one sender fit a
+ * receive, it takes the one sent first, whatever their sizes. A receive of any source serves the
+ * senders in turn: with n senders, it takes a message that fits after at most n - 1 of others.
+ * Messages of different groups never meet. Messages and collectives of one group may be under way
+ * side by side.
  *
  * A send is done when its buffer may be used again. Messages of up to WRING_EAGER_BYTES leave at
  * once, while the receiver has room for them. Larger ones leave when a receive has taken them. A
@@ -700,11 +702,11 @@ enum wring_status wring_barrier(struct wring_group *group, const struct wring_ca
  * Memory of wring_buffer_alloc() and wring_buffer_register() is faster.
  *
  * A receive of any source waits for other members: once all of them have closed their sessions it
- * ends with WRING_ERR_PEER, although a message of the member's own could still come. Name the
- * source of such a message.
+ * ends with WRING_ERR_PEER, although a message of the member's own could still come. To receive
+ * such a message, name its source.
  *
- * A message that is longer than its receive fills that, and ends it with WRING_ERR_TRUNCATED. Its
- * send ends well, and the session goes on.
+ * If a message is longer than its receive, it fills the receive's memory and the receive ends with
+ * WRING_ERR_TRUNCATED. The send ends well, and the session goes on.
  *
  * The priority in `how` orders the messages that do not leave at once. A codec is refused.
  *
@@ -713,11 +715,11 @@ enum wring_status wring_barrier(struct wring_group *group, const struct wring_ca
  *
  * Threads: safe; messages that several threads send to one member have no order.
  * Errors: WRING_ERR_INVALID (member, tag, memory), WRING_ERR_UNSUPPORTED (a codec),
- * WRING_ERR_NO_MEMORY, WRING_ERR_TRUNCATED, WRING_ERR_PEER (also where the other member has closed
+ * WRING_ERR_NO_MEMORY, WRING_ERR_TRUNCATED, WRING_ERR_PEER (also if the other member has closed
  * its session or, before it received, destroyed the group), WRING_ERR_CLOSED.
  */
 #define WRING_ANY_SOURCE UINT32_MAX
-#define WRING_ANY_TAG UINT64_MAX /* which is no tag of a message */
+#define WRING_ANY_TAG UINT64_MAX /* no message has this tag */
 
 /**
  * Send a message.
@@ -739,9 +741,9 @@ enum wring_status wring_recv(struct wring_group *group, void *buf, uint64_t byte
                              struct wring_request **request);
 
 /**
- * Test or wait for a request, as for buckets. On WRING_OK and on failure the request is freed and
- * must not be used again; WRING_ERR_AGAIN and WRING_ERR_TIMEOUT leave it. Requests that nobody
- * waits for to their end are freed by wring_session_close().
+ * Test or wait for a request, as for buckets. WRING_OK and failures free the request, which must
+ * not be used again; WRING_ERR_AGAIN and WRING_ERR_TIMEOUT leave it. wring_session_close() frees
+ * requests that nobody waited for to their end.
  * @param result  out, once the request has ended; its struct_bytes is set before. May be NULL
  */
 enum wring_status wring_request_test(struct wring_request *request, struct wring_result *result);
@@ -749,25 +751,25 @@ enum wring_status wring_request_wait(struct wring_request *request, uint64_t tim
                                      struct wring_result *result);
 
 /**
- * Give up a request. It ends with WRING_ERR_CANCELLED, unless it has ended before, and is still to
- * be tested or waited for once.
+ * Give up a request. It ends with WRING_ERR_CANCELLED, unless it has ended before. The program
+ * still has to test or wait for it once.
  *
- * Of a collective call the group is aborted (wring_group_abort()), because the other members would
- * wait for it. A send or receive is given up alone. One that the other side has no part in yet ends
- * at once: a receive that has taken no message, a send that has not left. Else the other side is
- * asked, and has 50 ms to answer. If it does, a message of more than WRING_EAGER_BYTES has come on
- * both sides or is cancelled on both: a send whose receiver gave up ends with WRING_ERR_CANCELLED,
- * a receive whose message was taken back takes the next one that fits. Where it does not answer in
- * time, the request ends nevertheless.
+ * For a collective call this aborts the group as wring_group_abort() does, because the other
+ * members would wait for the call. A send or receive is given up alone. It ends at once if the
+ * other side has no part in it yet: a receive that has taken no message, a send that has not left.
+ * Else wring asks the other side, which has 50 ms to answer. If it answers, a message of more than
+ * WRING_EAGER_BYTES has come on both sides or is cancelled on both. A send whose receiver gave up
+ * then ends with WRING_ERR_CANCELLED; a receive whose message was taken back takes the next one
+ * that fits. Without an answer in time, the request ends nevertheless.
  *
  * @return WRING_OK: its memory is the caller's, and no byte of it changes any more, or it had ended
- * before. WRING_ERR_BUSY: a peer may still need the memory, which stays until the session is
- * closed; wring_buffer_free() leaves memory of wring_buffer_alloc() there until then. Never busy is
- * a request whose turn had not come, a receive that has taken no message, or one that goes by tcp.
+ * before. WRING_ERR_BUSY: a peer may still need the memory. Then keep it until the session is
+ * closed; wring_buffer_free() keeps memory of wring_buffer_alloc() until then. A request whose turn
+ * had not come, a receive that has taken no message, and a request that goes by tcp are never busy.
  * WRING_ERR_NO_MEMORY: it goes on. Other errors: those of wring_group_abort()
  *
- * Threads: as test and wait, one call at a time for a request; also inside a callback. A thread
- * that waits for it returns by wring_group_abort().
+ * Threads: as test and wait, one call at a time for a request; also inside a callback. To make a
+ * thread that waits for it return, call wring_group_abort().
  */
 enum wring_status wring_request_cancel(struct wring_request *request);
 
@@ -775,7 +777,7 @@ enum wring_status wring_request_cancel(struct wring_request *request);
 struct wring_error_detail {
     size_t struct_bytes;
     enum wring_status status;
-    int32_t rank;   /* whose fault it was; -1 where no rank's */
+    int32_t rank;   /* the rank at fault; -1: no rank */
     char text[256]; /* one line */
 };
 #define WRING_ERROR_DETAIL_INIT WRING_SIZED(struct wring_error_detail)
@@ -783,7 +785,7 @@ struct wring_error_detail {
 /**
  * Why the session failed: WRING_OK while it works, else its failure. In a forked child it is
  * WRING_ERR_INVALID, with a text that says so; WRING_ERR_CLOSED while another thread closes it.
- * @param detail  out, where it failed; its struct_bytes is set before. May be NULL
+ * @param detail  out, after a failure; its struct_bytes is set before. May be NULL
  *
  * Threads: safe.
  */
@@ -795,8 +797,8 @@ struct wring_session_stats {
     size_t struct_bytes;
     uint64_t wire_bytes_sent, wire_bytes_received; /* payload of puts */
     uint64_t puts_sent;
-    uint64_t steps;  /* bucket and immediate operations finished */
-    uint64_t sleeps; /* of callers and progress thread, where nothing moved for WRING_SPIN */
+    uint64_t steps;           /* bucket and immediate operations finished */
+    uint64_t sleeps;          /* of callers and progress thread, after WRING_SPIN without a move */
     uint64_t progress_cpu_ns; /* used by the progress thread, inline codecs included */
     uint64_t
         waiter_cpu_ns; /* used by callers while they waited, since stats were first asked for */
@@ -808,38 +810,38 @@ struct wring_session_stats {
  * Take the counters of a session since it was opened.
  * @param out  its struct_bytes is set before
  *
- * Errors: WRING_ERR_INVALID (it is not). Threads: safe.
+ * Errors: WRING_ERR_INVALID (it is not set). Threads: safe.
  */
 enum wring_status wring_session_stats(struct wring_session *session,
                                       struct wring_session_stats *out);
 
-/** What one bucket's steps really were since it was registered, and what they cost this rank: of
- * one that a plan lets travel with others, theirs together since the last commit. Start
- * from WRING_BUCKET_STATS_INIT. */
+/** How one bucket's steps ran since it was registered, and their cost on this rank. If a plan fuses
+ * it with others, all of these together since the last commit. Start from WRING_BUCKET_STATS_INIT.
+ */
 struct wring_bucket_stats {
     size_t struct_bytes;
-    const char *codec;     /* canonical spec of what runs: "none" where the codec is left out; lives
+    const char *codec;     /* canonical spec of the codec that runs, "none" if it is bypassed; lives
                               as long as the bucket */
     const char *scheme;    /* "divisible", "indivisible", "direct" (raw shards), "none" (one rank);
-                              "hierarchical-direct", … where they are between nodes */
-    const char *algorithm; /* that runs it: "eager", "eager-board", "eager-in-place", "one-shot",
+                              "hierarchical-direct", … of the exchange between nodes */
+    const char *algorithm; /* of its steps: "eager", "eager-board", "eager-in-place", "one-shot",
                               "two-shot", "two-shot-placed", "two-shot-direct", "hierarchical" */
     const char *order;     /* of its sums: "members", as enum wring_op says, or "nodes": within each
                               node, then over the nodes */
-    const char *executor;  /* that runs its jobs: "inline", "pool:2", ...; lives as long as the
+    const char *executor;  /* of its jobs: "inline", "pool:2", ...; lives as long as the
                               bucket */
-    char provider[48];     /* "shm"; "shm,tcp" where members are reached in different ways */
+    char provider[48];     /* "shm"; "shm,tcp" if wring reaches members in different ways */
     bool in_place;         /* sums are written straight into the members' data */
     uint64_t piece_elems;  /* of a full piece */
     uint64_t steps;
-    uint64_t wire_bytes_sent; /* payload of puts; not what peers read where it lies */
+    uint64_t wire_bytes_sent; /* payload of puts; data that peers read in place does not count */
     uint64_t exchange_ns;     /* from begin to end, all steps added up */
-    uint64_t codec_ns;        /* of that in encoding, decoding and reducing, on any thread */
-    double residual_rms;      /* what error feedback holds back now; NAN without */
+    uint64_t codec_ns;        /* the part for encoding, decoding and reducing, on any thread */
+    double residual_rms;      /* held back by error feedback now; NAN without */
 
-    /* What encoding loses: |x - decode(encode(x))|^2 / |x|^2, where x is what this rank encodes,
-       the residual included. Measured of one piece in turn, every WRING_STATS_EVERY steps. 0 where
-       nothing is encoded; NAN where nothing was measured */
+    /* What encoding loses: |x - decode(encode(x))|^2 / |x|^2. x is the data that this rank encodes,
+       the residual included. wring measures one piece in turn, every WRING_STATS_EVERY steps. 0 if
+       nothing is encoded; NAN if nothing was measured */
     double error;          /* of this rank's contributions, over all pieces measured */
     double error_last;     /* of the last one alone */
     double error_back;     /* of the sums that this rank encodes again; all pieces */
@@ -849,16 +851,16 @@ struct wring_bucket_stats {
     char cores[44];   /* which, by the system's numbers: "0,2-3"; ",..." at the end if more */
 
     /* the last commit's choice, see WRING_BYPASS */
-    const char *codec_asked;                  /* canonical spec of what was registered */
-    uint64_t with_codec_ns, without_codec_ns; /* predicted of a step; 0: nothing was */
+    const char *codec_asked;                  /* canonical spec of the codec as registered */
+    uint64_t with_codec_ns, without_codec_ns; /* predicted time of a step; 0: none */
 
-    uint64_t state_bytes; /* what this rank keeps for the codec between steps: the residual, the
+    uint64_t state_bytes; /* that this rank keeps for the codec between steps: the residual, the
                              codec's own arrays, and copies of both with WRING_ROLLBACK=on */
 };
 #define WRING_BUCKET_STATS_INIT WRING_SIZED(struct wring_bucket_stats)
 
 /**
- * Reads through the whole residual, so it is not for every step.
+ * Take a bucket's statistics. This reads the whole residual, so do not call it in every step.
  * @param out  its struct_bytes is set before
  *
  * Errors: WRING_ERR_INVALID (not committed, or no struct_bytes), WRING_ERR_BUSY (under way).
@@ -866,12 +868,12 @@ struct wring_bucket_stats {
 enum wring_status wring_bucket_stats(struct wring_bucket *bucket, struct wring_bucket_stats *out);
 
 /**
- * What a checkpoint needs besides the model: the residuals of all buckets with error feedback and
- * what codecs keep besides (struct wring_codec_state), as this rank has them, and their steps.
- * Every rank saves its own, between the same two steps.
+ * Save for a checkpoint all that it needs besides the model: this rank's residuals of buckets with
+ * error feedback, its arrays of codecs (struct wring_codec_state), and the numbers of steps. Every
+ * rank saves its own, between the same two steps.
  *
  * After a failure the residuals are those after the last step that all buckets completed, if
- * WRING_ROLLBACK=on kept them; ranks may differ by one step then, which the state's steps tell.
+ * WRING_ROLLBACK=on kept them. Ranks may then differ by one step; the state's steps tell.
  *
  * @param state  out, [*bytes]; NULL: only ask how many bytes are needed
  * @param bytes  in: room; out: written, or needed
@@ -884,10 +886,10 @@ enum wring_status wring_session_save_state(struct wring_session *session, void *
 /**
  * Take over a saved state, after the commit and before the next step. Buckets are found by name.
  *
- * Of another rank's state only residuals of sums and owners' arrays of codecs are taken, and only
- * where this rank owns the elements now, and arrays that all ranks share: a job that has another
- * number of ranks than before loads every old rank's state on every rank. What ranks that are no
- * more held back of their own contributions is lost.
+ * From another rank's state the call takes the arrays that all ranks share. For the elements that
+ * this rank owns now, it also takes residuals of sums and owners' arrays of codecs. It takes
+ * nothing else. So a job that has another number of ranks than before loads every old rank's state
+ * on every rank. The residuals that removed ranks kept of their own contributions are lost.
  *
  * Errors: WRING_ERR_FRAME (no state, or damaged), WRING_ERR_MISMATCH (a bucket of another size or
  * codec; the log line names both), WRING_ERR_BUSY, WRING_ERR_INVALID. Nothing is taken then.
