@@ -2,9 +2,9 @@
 /**
  * For authors of bootstraps: how the ranks of a job meet before they have connections.
  *
- * One operation, exchange, gives every rank everyone's blob. It is called when a session opens,
- * commits and makes groups, by all ranks in the same order, never on the data path. It blocks,
- * so the thread that calls it is never the one that makes progress.
+ * One operation, exchange, gives every rank everyone's blob. All ranks call it in the same order,
+ * when a session opens, commits and plans; never on the data path. It blocks, so the thread that
+ * calls it is never the one that makes progress.
  */
 #ifndef WRING_BOOTSTRAP_H
 #define WRING_BOOTSTRAP_H
@@ -23,24 +23,24 @@ extern "C" {
 
 #define WRING_BLOB_MAX (64u << 20) /* bytes one rank may contribute */
 
-/** What an exchange returns: blob i spans storage[offsets[i] .. offsets[i + 1]). */
+/** The result of an exchange: blob i spans storage[offsets[i] .. offsets[i + 1]). */
 struct wring_blobs {
     uint32_t n;
     size_t *offsets;  /* [n + 1] */
     uint8_t *storage; /* freed with wring_blobs_finish() */
 };
 
-/** Free what an exchange returned. */
+/** Free the result of an exchange. */
 void wring_blobs_finish(struct wring_blobs *blobs);
 
 struct wring_bootstrap {
     const struct wring_bootstrap_ops *ops; /* first member of every bootstrap's own struct */
     uint32_t rank, size;
     int32_t at_fault; /* after an error of exchange() or check(), or when a session could not open:
-                         the rank, -1 where unknown */
+                         the rank, -1 if unknown */
 };
 
-/** Lets whoever waits in an exchange be called off. */
+/** How an exchange that waits can be called off. */
 struct wring_cancel {
     bool (*cancelled)(void *arg);
     void *arg;
@@ -51,7 +51,7 @@ struct wring_bootstrap_ops {
 
     /**
      * Contribute a blob, get all of them in rank order.
-     * @param cancel  asked every now and then; NULL: cannot be called off
+     * @param cancel  asked every now and then; NULL: nobody can call it off
      * Errors, logged with the rank at fault: WRING_ERR_PEER, WRING_ERR_AUTH, WRING_ERR_FRAME,
      * WRING_ERR_NO_MEMORY; WRING_ERR_CLOSED when called off (not logged).
      */
@@ -61,12 +61,12 @@ struct wring_bootstrap_ops {
 
     /**
      * Between two exchanges: has a rank left for good? Never blocks.
-     * @return WRING_OK: none, or it cannot say; errors as of exchange(), logged with the rank
+     * @return WRING_OK: none has, or it cannot say; errors as of exchange(), logged with the rank
      */
     enum wring_status (*check)(struct wring_bootstrap *bootstrap);
 
-    /** The local address that reaches the other ranks, as text; "" where it cannot say: then rank
-     *  0's holds on the ranks of its host. */
+    /** The local address that reaches the other ranks, as text; "" if it cannot say. Ranks on rank
+     *  0's host then take rank 0's address. */
     const char *(*local_address)(struct wring_bootstrap *bootstrap);
 
     void (*close)(struct wring_bootstrap *bootstrap); /* NULL is fine */
