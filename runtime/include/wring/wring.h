@@ -172,7 +172,7 @@ enum wring_status wring_session_open(const struct wring_session_params *params,
 void wring_session_close(struct wring_session *session);
 
 /**
- * End all that is under way in a session, on every rank: waiting calls return WRING_ERR_CANCELLED,
+ * End all that is under way in a session, on every rank. Waiting calls return WRING_ERR_CANCELLED,
  * and so do all later calls but wring_session_error() and wring_session_close(). The other ranks
  * hear of it at once; their calls return the same, and wring_session_error() names this rank.
  *
@@ -207,7 +207,7 @@ enum wring_status wring_session_abort(struct wring_session *session);
 int wring_session_fd(struct wring_session *session);
 
 /**
- * Serve wring_session_fd() without waiting: with WRING_PROGRESS=caller this moves exchanges on and
+ * Serve wring_session_fd() without waiting. With WRING_PROGRESS=caller this moves exchanges on and
  * calls callbacks. A later test sees each step and request that had ended before.
  * @return WRING_OK, or why the session failed
  *
@@ -356,7 +356,7 @@ enum wring_status wring_session_commit(struct wring_session *session);
 enum wring_status wring_bucket_post(struct wring_bucket *bucket);
 
 /**
- * Post a bucket whose data the application's work in a device's stream still fills: the step begins
+ * Post a bucket whose data the application's work in a device's stream still fills. The step begins
  * once all earlier work in the stream is over. Never blocks, and calls nothing on the host.
  * @param stream  borrowed for the call; its struct_bytes is set
  * Errors: as wring_bucket_post(). WRING_ERR_UNSUPPORTED: the bucket's executor works on no device,
@@ -366,7 +366,7 @@ enum wring_status wring_bucket_post_on(struct wring_bucket *bucket,
                                        const struct wring_stream *stream);
 
 /**
- * Have a device's stream wait for a bucket: later work in the stream begins once the posted step is
+ * Have a device's stream wait for a bucket. Later work in the stream begins once the posted step is
  * over. Never blocks.
  * @param stream  as for wring_bucket_post_on()
  * Errors: as wring_bucket_wait(), never WRING_ERR_TIMEOUT; WRING_ERR_UNSUPPORTED as
@@ -470,11 +470,11 @@ void wring_group_destroy(struct wring_group *group);
 #define WRING_WHERE_TEXT 216 /* of wring_group_where(), its NUL included */
 
 /**
- * Ask where the members of a group are, for instance when a call takes too long: which of its calls
- * and bucket steps each has posted last, and who is behind. One rank, rank 0 as a rule, asks all
- * ranks and waits up to 0.4 s for answers. With WRING_PROGRESS=caller a rank answers only while it
- * is in a call. The rank that asks logs a table with a line for each of up to 16 ranks, every 10 s
- * at most for a group. Members may ask at once, and the group may have been aborted.
+ * Ask where the members of a group are, for instance when a call takes too long. One rank, rank 0
+ * as a rule, asks all ranks and waits up to 0.4 s for answers. With WRING_PROGRESS=caller a rank
+ * answers only while it is in a call. The rank that asks logs a table: the call or bucket step that
+ * each of up to 16 ranks has posted last in the group, and who is behind. It does so every 10 s at
+ * most for a group. Members may ask at once, and the group may have been aborted.
  *
  * @param timeout_ns  1 s is enough
  * @param text        out: one line that says who is behind. [bytes]; WRING_WHERE_TEXT is enough
@@ -588,9 +588,9 @@ enum wring_status wring_reduce_scatter(struct wring_group *group, const void *in
                                        struct wring_request **request);
 
 /**
- * The same with runs of any lengths: member m ends with the reduction of everyone's m-th run, whose
- * elems[m] elements follow those of run m - 1. All members name the same lengths, which may be 0.
- * With a codec elements count from the beginning of each run.
+ * As wring_reduce_scatter(), with runs of any lengths. Member m ends with the reduction of
+ * everyone's m-th run, whose elems[m] elements follow those of run m - 1. All members name the same
+ * lengths, which may be 0. With a codec elements count from the beginning of each run.
  * @param in     [sum of elems]
  * @param out    [elems[m]]; may be the member's own run in `in`, else it does not overlap
  * @param elems  [members]; must stay until the request is done
@@ -611,8 +611,8 @@ enum wring_status wring_allgather(struct wring_group *group, const void *in, voi
                                   const struct wring_call *how, struct wring_request **request);
 
 /**
- * The same where member m contributes elems[m] elements. All members name the same lengths, which
- * may be 0. With a codec elements count from the beginning of each contribution.
+ * As wring_allgather(), with elems[m] elements of member m. All members name the same lengths,
+ * which may be 0. With a codec elements count from the beginning of each contribution.
  * @param in     [elems[m]]; may be the member's own place in out, else it does not overlap
  * @param out    [sum of elems]
  * @param elems  [members]; must stay until the request is done
@@ -651,10 +651,11 @@ enum wring_status wring_alltoall(struct wring_group *group, const void *in, void
                                  const struct wring_call *how, struct wring_request **request);
 
 /**
- * The same with runs of any lengths: the in_elems[m] elements of a member's run m, which follow
- * those of run m - 1, go to member m. There they become the run of that member in out. So a member
- * names for another in in_elems the length that the other names for it in out_elems; it may be 0.
- * Each two members exchange a message at least. A codec is refused: WRING_ERR_UNSUPPORTED.
+ * As wring_alltoall(), with runs of any lengths. The in_elems[m] elements of a member's run m,
+ * which follow those of run m - 1, go to member m. There they become the run of that member in out.
+ * So a member names for another in in_elems the length that the other names for it in out_elems; it
+ * may be 0. Each two members exchange a message at least. A codec is refused:
+ * WRING_ERR_UNSUPPORTED.
  *
  * Only the two of them know how much they exchange. If they name different lengths, the session
  * ends as if members made different calls, and wring_session_error() names the two.
@@ -868,9 +869,9 @@ struct wring_bucket_stats {
 enum wring_status wring_bucket_stats(struct wring_bucket *bucket, struct wring_bucket_stats *out);
 
 /**
- * Save for a checkpoint all that it needs besides the model: this rank's residuals of buckets with
- * error feedback, its arrays of codecs (struct wring_codec_state), and the numbers of steps. Every
- * rank saves its own, between the same two steps.
+ * Save a session's state for a checkpoint: all that it needs besides the model. These are this
+ * rank's residuals of buckets with error feedback, its arrays of codecs (struct wring_codec_state),
+ * and the buckets' steps. Every rank saves its own, between the same two steps.
  *
  * After a failure the residuals are those after the last step that all buckets completed, if
  * WRING_ROLLBACK=on kept them. Ranks may then differ by one step; the state's steps tell.
