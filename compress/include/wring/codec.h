@@ -12,7 +12,7 @@
  * from step to step, belong to the caller, who passes them to each call.
  *
  * Every kernel gives the same bits on every CPU and tier. Callers go through wring_job_run()
- * (executor.h), which sets the floating-point mode; call these functions directly only in the mode
+ * (executor.h), which sets the floating-point mode. Call these functions directly only in the mode
  * that a process starts with: round to nearest even, denormals kept.
  */
 #ifndef WRING_CODEC_H
@@ -329,7 +329,7 @@ size_t wring_codec_bound(const struct wring_codec *codec, uint64_t elems);
  * @return bytes written
  *
  * A unit in which src or residual holds NaN or infinity decodes to NaN and leaves its part of the
- * residual as it was; an EXACT codec carries it as it is. Threads: safe on different buffers; each
+ * residual as it was. An EXACT codec carries it as it is. Threads: safe on different buffers; each
  * needs 32 KiB of stack. If several threads encode at once by one topk or lossless codec object,
  * they allocate memory, or take turns if there is none; jobs never do.
  */

@@ -62,9 +62,9 @@ struct wring_source {
 /** How a job ended. All of it is written before the job comes back from poll. */
 struct wring_job_result {
     enum wring_status status; /* WRING_OK; WRING_ERR_FRAME: the bytes of a source are malformed,
-                                 and the session names the rank that sent them; any other error, as
-                                 WRING_ERR_DEVICE or _NO_MEMORY, is the executor's own, and the
-                                 session ends and names this rank and executor */
+                                 and the session names the rank that sent them. Any other error, as
+                                 WRING_ERR_DEVICE or _NO_MEMORY, is the executor's own: the session
+                                 ends and names this rank and executor */
     uint32_t bad_source;      /* index of the source with malformed bytes; else WRING_NO_SOURCE */
     size_t code_bytes;        /* ENCODE, REDUCE with codec_out: of the code */
     uint64_t began_ns;        /* when the work began, CLOCK_MONOTONIC */

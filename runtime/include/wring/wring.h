@@ -541,9 +541,9 @@ struct wring_call {
  *
  * A call chooses its scheme by size and codec, and never a hierarchical one: WRING_SCHEME is for
  * buckets. The first allreduce in which it would apply logs that, once in a session. To sum within
- * nodes first, register a bucket, or make three calls in groups of your own:
+ * nodes first, register a bucket, or make three calls in groups of your own. These are
  * wring_reduce_scatter() within a node, wring_allreduce() among the members in the same place of
- * all nodes, wring_allgather() within the node.
+ * all nodes, and wring_allgather() within the node.
  *
  * If a member makes another call than the others in the same place, the session ends. The requests
  * of all members end with WRING_ERR_MISMATCH, also those of earlier calls that were not done yet,
