@@ -80,6 +80,10 @@ def of(results, ranks, run):
             if result["ranks"] == ranks and result["run"] == run}
 
 
+def runs_of(results, ranks):
+    return list(dict.fromkeys(one["run"] for one in results if one["ranks"] == ranks))
+
+
 def against(results, ranks, run, other, field, how):
     ours, theirs = of(results, ranks, run), of(results, ranks, other)
     both = sorted(set(ours) & set(theirs))
@@ -92,7 +96,7 @@ def show(results):
     print("| ranks | run | ms a step | times gloo:bf16's speed | held-out loss | above gloo:none |\n"
           "|---|---|---|---|---|---|")
     for ranks in sorted({result["ranks"] for result in results}):
-        for run in dict.fromkeys(result["run"] for result in results):
+        for run in runs_of(results, ranks):
             own = of(results, ranks, run).values()
             faster = against(results, ranks, run, BAR, "step_us", lambda us, bar: bar / us)
             worse = against(results, ranks, run, REFERENCE, "held_out_loss", lambda a, b: a - b)
@@ -115,11 +119,12 @@ def curve(results, ranks, run, window=10):
 
 
 def panel(curves, left, title):
-    """Loss against seconds."""
+    """Loss against seconds.
+    @param curves  by run: (its color, its points)"""
     width, top, bottom = 410, 70, 300
-    longest = max(points[-1][0] for points in curves.values())
-    low = min(loss for points in curves.values() for _, loss in points) * 0.97
-    high = max(points[0][1] for points in curves.values())
+    longest = max(points[-1][0] for _, points in curves.values())
+    low = min(loss for _, points in curves.values() for _, loss in points) * 0.97
+    high = max(points[0][1] for _, points in curves.values())
     x = lambda seconds: left + width * seconds / longest
     y = lambda loss: bottom - (bottom - top) * (loss - low) / (high - low)
     parts = [f'<text x="{left}" y="{top - 12}" font-weight="600">{html.escape(title)}</text>',
@@ -129,7 +134,7 @@ def panel(curves, left, title):
         parts.append(f'<text x="{left - 6}" y="{y(loss) + 4:.0f}" text-anchor="end">{loss:.1f}</text>'
                      f'<text x="{x(seconds):.0f}" y="{bottom + 18}" text-anchor="middle">'
                      f"{seconds:.0f} s</text>")
-    for color, (run, points) in zip(COLORS, curves.items()):
+    for run, (color, points) in curves.items():
         path = " ".join(f"{x(seconds):.1f},{y(loss):.1f}" for seconds, loss in points)
         parts.append(f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="2">'
                      f"<title>{html.escape(run)}</title></polyline>")
@@ -138,13 +143,14 @@ def panel(curves, left, title):
 
 def draw(results, link):
     counts = sorted({result["ranks"] for result in results})
-    runs = list(dict.fromkeys(result["run"] for result in results))
+    colors = dict(zip(dict.fromkeys(result["run"] for result in results), COLORS))
     parts = []
     for i, ranks in enumerate(counts):
-        parts += panel({run: curve(results, ranks, run) for run in runs}, 60 + 490 * i,
-                       f"{ranks} processes, {link}: training loss against time")
+        curves = {run: (colors[run], curve(results, ranks, run))
+                  for run in runs_of(results, ranks) if run in colors}
+        parts += panel(curves, 60 + 490 * i, f"{ranks} processes, {link}: training loss against time")
     x = 60
-    for color, run in zip(COLORS, runs):
+    for run, color in colors.items():
         parts.append(f'<rect x="{x}" y="344" width="10" height="10" fill="{color}"/>'
                      f'<text x="{x + 16}" y="354">{html.escape(run)}</text>')
         x += 48 + 7 * len(run)
