@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * Writing under a limit on file sizes (ulimit -f): the kernel sends SIGXFSZ, which kills, before it
- * lets the call fail with EFBIG. What becomes of signals is the application's to say, so ours is
- * held back in the thread that writes, and taken from it.
+ * lets the call fail with EFBIG. Signals are the application's to handle, so the writing thread
+ * blocks this one and discards it.
  */
 #ifndef WRING_BASE_ATOMIC_FILE_H
 #define WRING_BASE_ATOMIC_FILE_H
@@ -17,7 +17,7 @@ struct wring_file_limit {
     bool pending;    /* there was one before, which is not ours */
 };
 
-/** From here on what is too large fails with EFBIG in this thread. Pairs may be nested. */
+/** From here on a write past the limit fails with EFBIG in this thread. Pairs may be nested. */
 void wring_file_limit_hold(struct wring_file_limit *held);
 
 /** As it was before, in the same thread. errno stays. */
@@ -31,8 +31,8 @@ struct wring_draft {
     struct wring_file_limit held;
 };
 
-/** Begin one, in the thread that closes it: what is too large is an error there. @param mode  the
- * file's. @return false: errno says why, and nothing is left */
+/** Begin a draft. The same thread closes it; until then a write past the limit fails there.
+ *  @param mode  the file's. @return false: errno says why, and nothing is left */
 bool wring_draft_open(struct wring_draft *draft, const char *path, mode_t mode);
 
 /** Put it in the place of `path`, or remove it. @param well  all was written. @return false: it was

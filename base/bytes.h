@@ -63,7 +63,7 @@ uint64_t wring_read_u64(struct wring_reader *reader);
 /** @return the bytes that follow, NULL when there are fewer */
 const void *wring_read(struct wring_reader *reader, size_t bytes);
 
-/** What wring_write_sized() wrote. @param bytes out, 0 on failure */
+/** Read what wring_write_sized() wrote. @param bytes out, 0 on failure */
 const void *wring_read_sized(struct wring_reader *reader, size_t *bytes);
 
 /** A sized text into text[capacity], NUL-terminated; fails when it does not fit. */

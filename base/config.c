@@ -100,7 +100,7 @@ static const struct wring_config_var vars[] = {
 };
 /* clang-format on */
 
-/** Variables of what is built upon the library, which read them themselves: docs/pytorch.md. */
+/** Variables that drop-ins read themselves: docs/pytorch.md. */
 static const char *const of_dropins[] = {
     "WRING_LIBRARY",       "WRING_INCLUDE",     "WRING_CODEC_RULES",
     "WRING_TORCH_REPLACE", "WRING_TORCH_CACHE", "WRING_TORCH_NATIVE",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What the processor can do, as tiers of kernels. */
+/** The processor's abilities, as tiers of kernels. */
 #ifndef WRING_BASE_CPU_H
 #define WRING_BASE_CPU_H
 

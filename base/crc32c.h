@@ -30,7 +30,7 @@ struct wring_crc32c {
 /** @param tier the highest that may be used; one that the processor lacks counts as scalar */
 void wring_crc32c_init(struct wring_crc32c *crc, enum wring_cpu_tier tier);
 
-/** Go on from the checksum of what came before; 0 is that of nothing. */
+/** Extend a checksum. @param before  the checksum of all bytes before these; 0: there are none */
 static inline uint32_t wring_crc32c_update(const struct wring_crc32c *crc, uint32_t before,
                                            const void *data, size_t bytes)
 {

@@ -37,7 +37,7 @@ static void after_fork(void)
     pthread_mutex_unlock(&mutex);
 }
 
-/** In the place of what other ranks write and read comes a mapping that is the child's alone. */
+/** Replace memory that other ranks read and write by a private mapping of the child's. */
 static void make_own(const struct shared *at)
 {
     void *own = at->fd < 0 ? MAP_FAILED

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What fork() must not hand on to a child: descriptors of ours, which would keep a dead rank's
- * connections open and its ports taken, and memory that other ranks share with this process.
+ * fork() must not hand on two things to a child: descriptors of ours, which would keep a dead
+ * rank's connections open and its ports taken, and memory that other ranks share with this process.
  *
  * A child does not know which sessions of its parent there are, and nobody asks it: so this is the
  * one place with variables of the process. A handler of pthread_atfork() closes and remaps in the
@@ -22,15 +22,15 @@
 extern atomic_uint wring_forked_times;
 
 /**
- * By how many forks this process descends from the one that first used the library. Who remembers
- * what it was when an object was made knows whether it is in the process that made it.
+ * By how many forks this process descends from the one that first used the library. An object that
+ * remembers the count of its making can tell whether this process made it.
  */
 static inline unsigned wring_forked_count(void)
 {
     return atomic_load_explicit(&wring_forked_times, memory_order_relaxed);
 }
 
-/** The same, for whoever makes such an object: from here on children are told apart. */
+/** The same, for code that makes such an object: from here on forks are counted. */
 unsigned wring_forked_begin(void);
 
 /** No fork() of another thread comes between this and the release. Held for no longer than a
@@ -46,7 +46,7 @@ void wring_forked_drop_descriptor(int fd);
 
 /**
  * Memory that other processes map: a child gets it as a mapping of its own, so that what it writes
- * is seen by nobody else. What others write after the fork, it may see or not.
+ * is seen by nobody else. It may or may not see writes of others after the fork.
  *
  * @param fd  of its file, borrowed until the drop; -1: none, and the child can only read it
  * @return false where there is no memory to remember it by

@@ -8,7 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** As snprintf() and vsnprintf() in the C locale: whatever has a fraction is written with these. */
+/** As snprintf() and vsnprintf() in the C locale: numbers with a fraction are written with
+ *  these. */
 __attribute__((format(printf, 3, 4))) void wring_number_print(char *text, size_t bytes,
                                                               const char *format, ...);
 __attribute__((format(printf, 3, 0))) void wring_number_vprint(char *text, size_t bytes,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What a loop does that waits for another core to write something. */
+/** The pause of a loop that waits for another core to write something. */
 #ifndef WRING_BASE_SPIN_H
 #define WRING_BASE_SPIN_H
 
