@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What the codecs see of themselves. Private to compress/. */
+/** A codec's own fields, for the codecs. Private to compress/. */
 #ifndef WRING_COMPRESS_CODEC_H
 #define WRING_COMPRESS_CODEC_H
 
@@ -17,7 +17,7 @@ struct wring_codec {
     struct wring_codec_info info;
     char spec[WRING_CODEC_SPEC_MAX];
     char identity[WRING_CODEC_IDENTITY_MAX];
-    enum wring_cpu_tier tier;              /* highest allowed; init lowers it to what it took */
+    enum wring_cpu_tier tier;              /* highest allowed; init lowers it to its choice */
     double params[WRING_CODEC_PARAMS_MAX]; /* in the order of ops->params */
     const void *kernels;                   /* the codec's own tier table entry */
     void *own;                             /* [ops->own_bytes]; NULL: none */
@@ -25,7 +25,7 @@ struct wring_codec {
     struct wring_codec_room *room;         /* for encodes outside of jobs; NULL: none is needed */
 };
 
-/** Where an encode works that was given no scratch. */
+/** Scratch memory for an encode that was given none. */
 struct wring_codec_room {
     atomic_bool taken;
     _Alignas(64) unsigned char bytes[];
@@ -42,7 +42,7 @@ static inline bool wring_codec_adds_codes(const struct wring_codec *codec)
     return codec != NULL && codec->ops->code_sum != NULL;
 }
 
-/** Is what an owner contributes to its own shard encoded like all else? */
+/** Is an owner's contribution to its own shard encoded like all others? */
 static inline bool wring_codec_encodes_own(const struct wring_codec *codec)
 {
     return codec != NULL &&
@@ -58,7 +58,7 @@ static inline uint32_t wring_codec_rounds(const struct wring_codec *codec)
 /** For init: set codec->kernels to the best entry of the table, and codec->tier to its tier. */
 void wring_codec_take_kernels(struct wring_codec *codec, const void *tiers, size_t entry_bytes);
 
-/** What a unit that held a non-finite value decodes to, added or not. */
+/** Decode a unit that held a non-finite value, added or not: all of it becomes NaN. */
 void wring_codec_fill_nan(float *dst, uint64_t elems);
 
 /** The smaller of the two: the last unit of a bucket may be short. */
@@ -75,7 +75,7 @@ extern const struct wring_codec_ops wring_codec_int8;
 extern const struct wring_codec_ops wring_codec_onebit;
 extern const struct wring_codec_ops wring_codec_topk;
 
-/* Codecs of a program's own: their tables, as whatever release of the header laid them out. */
+/* Tables of a program's own codecs, laid out as in the header's release that it was built with. */
 
 /**
  * Take an author's table: entries that it lacks become zero.

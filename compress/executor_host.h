@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What executors that work on memory of this process alone have in common. */
+/** The common part of executors that work on memory of this process alone. */
 #ifndef WRING_COMPRESS_EXECUTOR_HOST_H
 #define WRING_COMPRESS_EXECUTOR_HOST_H
 

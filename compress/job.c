@@ -46,8 +46,8 @@ static void fill_lanes(float *lanes, const float *from, uint64_t n)
         lanes[i] = i < n ? from[i] : 0;
 }
 
-/** Add to the job's lost and whole: the sums of squares of what the code lacks, and of all that was
- *  to be encoded, the residual included. */
+/** Add sums of squares to the job's result: to `lost` those of the values that the code lacks,
+ *  to `whole` those of the codec's input, the residual included. */
 static void job_loss_add(struct wring_job *job, const struct wring_encoded *run)
 {
     const float *other = run->residual != NULL ? run->residual : run->input;
@@ -90,7 +90,7 @@ union number {
     int64_t i64;
 };
 
-/** What a sum, a minimum or a maximum begins with. */
+/** The value that a sum, a minimum or a maximum begins with. */
 static union number identity_of(enum wring_dtype dtype, enum wring_op op)
 {
     union number number = {.i64 = 0};
@@ -230,7 +230,7 @@ static enum wring_status encode(struct wring_job *job, float *scratch,
     return status;
 }
 
-/** What comes out as float32 is divided and rounded at once. */
+/** Decode as float32, then divide and round at once. */
 static enum wring_status decode(struct wring_job *job, float *scratch,
                                 enum wring_status (*run)(struct wring_job *, void *))
 {
@@ -289,7 +289,7 @@ size_t wring_job_scratch_bytes(uint64_t max_elems)
     return element_bytes(max_elems) + WRING_CODEC_SCRATCH_MAX;
 }
 
-/** What an encode of the job works in, behind its elements. NULL: it was given none */
+/** Scratch memory for an encode of the job, behind its elements. NULL: it was given none */
 static void *codec_scratch(const struct wring_job *job, void *scratch)
 {
     return scratch != NULL ? (char *)scratch + element_bytes(wring_job_scratch_elems(job)) : NULL;
@@ -360,7 +360,8 @@ static struct wring_codec_context context_of(const struct wring_job *job, struct
     return context;
 }
 
-/** A job's own context is that of what it encodes; what it adds was encoded on the way in. */
+/** The context in which a source was encoded. A reduce job's own context is that of the sum; its
+ *  sources were encoded on the way in. */
 static struct wring_codec_context source_context(const struct wring_job *job, uint32_t index,
                                                  struct tile tile)
 {
@@ -520,7 +521,7 @@ static float *spare_of(const struct wring_job *job, struct tile tile, void *scra
     return (float *)scratch + wring_order_slots(job->n_sources) * tile.n;
 }
 
-/** What a step adds is a source, or the next slot. */
+/** Do a step: its second operand is a source, or the next slot. */
 static enum wring_status sum_step(struct wring_job *job, wring_sum_fn sum, struct tile tile,
                                   struct wring_order_step step, void *scratch)
 {
@@ -563,7 +564,8 @@ static enum wring_status sum_tile(struct wring_job *job, wring_sum_fn sum, struc
     return WRING_OK;
 }
 
-/** The sum's way back. The owner goes on with what its peers will decode, not what it knows. */
+/** Encode the sum for its way back. The owner decodes it too, so that it goes on with the same
+ *  values as its peers. */
 static enum wring_status encode_sum(struct wring_job *job, struct tile tile, void *scratch)
 {
     struct wring_codec_context context = context_of(job, tile);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What an encoding lost, for a job that was asked to say so. */
+/** The loss of an encoding, for a job that was asked to say so. */
 #ifndef WRING_COMPRESS_JOB_H
 #define WRING_COMPRESS_JOB_H
 

@@ -117,11 +117,11 @@ struct block {
     const struct wring_source *src;
     uint64_t begin, n;
     size_t stride;        /* bytes from slot to slot */
-    unsigned char *slots; /* and behind the last one a place for what is widened */
+    unsigned char *slots; /* and behind the last one a place for a widened run */
     unsigned char *spare;
 };
 
-/** What is to be combined. @param in  where it lies, or is to be widened to */
+/** An operand of combine(). @param in  where it lies, or is to be widened to */
 static const void *operand(const struct block *block, uint32_t source, unsigned char *in)
 {
     const struct wring_tree *tree = block->tree;
@@ -369,7 +369,7 @@ static float load(const void *run, uint64_t i)
     return value;
 }
 
-/** The scalar kernel for what most small exchanges are: each of its instructions is waited for. */
+/** Sum two runs, without SIMD: most small exchanges do just this, and wait for each instruction. */
 static void sum_few_of_two(float *dst, const void *const *runs, size_t n_runs, uint64_t n,
                            float divisor)
 {

@@ -21,8 +21,8 @@
  *               leaf i is s[i], or s[i] op s[p + i] where there is that source, for i < p;
  *               then, for l = 0, 1, …, the block of leaves with bit l clear op the one with it set
  *
- * A walk gives the n - 1 steps of that. What is not done yet lies in slots, as many as the tree is
- * high: whoever works block by block needs no other memory.
+ * A walk gives the n - 1 steps of that. Partial results lie in slots, as many as the tree is high:
+ * work block by block needs no other memory.
  */
 
 #define WRING_ORDER_FOLDED 8        /* so many are folded from the left; more by the tree */
@@ -49,7 +49,7 @@ bool wring_order_next(struct wring_order *order, struct wring_order_step *step);
 /** Slots that a walk over n sources needs. */
 uint32_t wring_order_slots(uint32_t n);
 
-/* What WRING_PREMUL_SUM does to a contribution before it is summed. */
+/* WRING_PREMUL_SUM scales a contribution before it is summed. */
 
 /**
  * dst[i] = src[i] * factor, rounded to the type. The factor is first rounded to the precision that
@@ -130,8 +130,8 @@ uint64_t wring_reduce_tile(const struct wring_job *job);
 void wring_reduce_copy(const struct wring_job *job, uint64_t at, uint64_t bytes);
 
 /*
- * A reduction of raw runs, chosen once and run often: for those whom the making of a job would take
- * longer than the work. What comes out is, bit for bit, what a REDUCE job without codecs gives.
+ * A reduction of raw runs, chosen once and run often: for work that takes less time than the making
+ * of a job. Its result is, bit for bit, that of a REDUCE job without codecs.
  */
 
 #define WRING_REDUCTION_RUNS 64 /* at most */
@@ -154,7 +154,8 @@ struct wring_reduction {
 struct wring_reduction wring_reduction_find(enum wring_dtype dtype, enum wring_op op, size_t runs,
                                             const char *tier);
 
-/** For wring_reduction_run(): whatever is no sum of float32, or of more runs than are folded. */
+/** For wring_reduction_run(): reductions other than sums of float32, or of more runs than are
+ *  folded. */
 void wring_reduction_fold(const struct wring_reduction *reduction, void *dst,
                           const void *const *runs, uint64_t elems);
 

@@ -364,7 +364,7 @@ static enum wring_status create_way(const char *spec, size_t length, const char 
     return wring_codec_create(text, tier, own, why, why_bytes, out);
 }
 
-/** What only the way in has. */
+/** Only the way in may have rounds or state. */
 static enum wring_status check_back(const struct wring_codec *codec, char *why, size_t why_bytes)
 {
     const struct wring_codec_info *in = &codec->ways[0]->info, *out = &codec->ways[1]->info;

@@ -21,7 +21,7 @@ enum wring_status wring_spec_parse(struct wring_codec *codec, const char *spec,
  *  WRING_ERR_INVALID (it is too long). */
 enum wring_status wring_spec_write(struct wring_codec *codec, char *why, size_t why_bytes);
 
-/* "in>out": one codec towards whoever adds, another for the sum's way back. */
+/* "in>out": one codec towards the member that adds, another for the sum's way back. */
 
 /**
  * Make a codec from a spec that holds a '>'. Two ways that mean the same give a plain codec.

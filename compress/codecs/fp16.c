@@ -23,8 +23,8 @@ static size_t fp16_bound(const struct wring_codec *codec, uint64_t elems)
 }
 
 /**
- * What is too large goes on as infinity, so that loss scaling sees it, except where a residual
- * keeps the excess, and in a sum of values that each were in range.
+ * A value that is too large goes on as infinity, so that loss scaling sees it, except where a
+ * residual keeps the excess, and in a sum of values that each were in range.
  */
 static size_t fp16_encode(const struct wring_codec *codec,
                           const struct wring_codec_context *context, const float *src,

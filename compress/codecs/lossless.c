@@ -6,8 +6,9 @@
 
 #include "compress/kernels/bits.h"
 
-/* From a block's elements to its code, in a page. Of what went straight the begin and the end are
-   there: neither where the next block's elements begin, nor the sample behind those. */
+/* Distance in a page from a block's elements to its code. Of a block that goes straight only the
+ * begin and the end lie there. Neither may lie at the place in its page where the next block's
+ * elements begin, or the sample behind those. */
 #define APART (WRING_OUTFLOW_PAGE / 8 * 5)
 #define APART_STRAIGHT (WRING_OUTFLOW_PAGE / 16 * 5)
 
@@ -75,7 +76,7 @@ static unsigned char *lossless_outflow_next(struct wring_lossless_outflow *out, 
 {
     unsigned char *from = join(out), *end = out->to + out->rest + out->bytes;
     uint64_t lines = (out->rest + out->bytes) / WRING_LINE, first = put_first(out, from, lines);
-    uint64_t head = (out->rest + WRING_LOSSLESS_HEAD) / WRING_LINE + 1; /* to what is packed */
+    uint64_t head = (out->rest + WRING_LOSSLESS_HEAD) / WRING_LINE + 1; /* up to packed data */
     uint64_t front = head < lines ? head : lines, behind = front + out->gone;
 
     beside->last = (struct wring_lossless_lines){from + first * WRING_LINE,
@@ -142,8 +143,8 @@ static void take_as_is(float *dst, const unsigned char *code, uint64_t n, bool a
 }
 
 /**
- * Whatever a peer makes of the planes, the others are read inside the code, or of its last blocks
- * in memory of our own.
+ * Hostile planes do no harm: the others are read inside the code or, for its last blocks, in memory
+ * of our own.
  * @param left  bytes of code from `packed` on
  */
 static enum wring_status take_packed(const struct wring_lossless_tier_kernels *kernels,
@@ -320,9 +321,10 @@ static struct wring_lossless_plan try_largest(const struct input *in, unsigned c
 }
 
 /**
- * A block that is unlike its sample or the block before. Not inlined: the plans of all others stay
- * in registers, as a load of what was stored in parts waits for the stores past the caches.
- * @param far  of packing as the block before
+ * Plan a block that is unlike its sample or the block before. Not inlined, so that the plans of all
+ * others stay in registers: loading a plan that was stored in parts waits for the stores past the
+ * caches.
+ * @param far  returned by packing it as the block before
  */
 static __attribute__((noinline)) struct wring_lossless_plan look_again(
     struct input *in, unsigned char *packed, struct wring_lossless_far far)
@@ -362,7 +364,7 @@ static struct wring_lossless_plan pack_block(struct input *in, unsigned char *pa
     return look_again(in, packed, far);
 }
 
-/** What went straight is not of the code; what belongs there leaves after it. */
+/** Lines that went straight are not part of the code after all; the right ones leave after them. */
 static void take_back(struct wring_lossless_beside *beside)
 {
     wring_streaming_settle();

@@ -3,7 +3,7 @@
  * lossless: float32 bit for bit, in fewer of them. The exponents of neighbours are much alike, so
  * each block keeps a large one and how far the others lie below it. Bytes in FORMAT.md, "lossless".
  *
- * This is between lossless.c, codecs/lossless.c, codecs/lossless.c and codecs/lossless.c.
+ * For codecs/lossless.c alone.
  */
 #ifndef WRING_COMPRESS_LOSSLESS_H
 #define WRING_COMPRESS_LOSSLESS_H
@@ -16,7 +16,7 @@
 /** Bytes that a block's code is made in. */
 #define WRING_LOSSLESS_ROOM(n) (WRING_LOSSLESS_HEAD + WRING_LOSSLESS_BLOCK_ROOM(n))
 
-/** What a block's first byte says. */
+/** The first byte of a block. */
 enum wring_lossless_layout {
     WRING_LOSSLESS_ZEROS = 0,                            /* +0 everywhere: nothing follows */
     WRING_LOSSLESS_NARROW = WRING_LOSSLESS_BLOCK_NARROW, /* packed with distances of so many bits */

@@ -23,7 +23,7 @@ static const struct wring_codec_param params[] = {
     [PARAM_MEANS] = {"means", NULL, "1: of magnitudes; 2: of each sign", 1, 1, 2, 1},
 };
 
-/** What a block's two kinds of element decode to. */
+/** The two values that a block's elements decode to. */
 struct levels {
     float positive, negative;
 };

@@ -45,7 +45,7 @@ uint32_t wring_threshold_of(const struct wring_topk_kernels *kernels,
     return kernels->rank(room->samples, NULL, count, rank_among(block, count));
 }
 
-/** At least 1: a threshold of 0 counts as 1. No more than what is not finite: that must be seen. */
+/** Limit a threshold to 1..WRING_INF_BITS, so that elements that are not finite always reach it. */
 static uint32_t into_range(uint32_t threshold)
 {
     if (threshold > WRING_INF_BITS)
@@ -53,7 +53,7 @@ static uint32_t into_range(uint32_t threshold)
     return threshold > 0 ? threshold : 1;
 }
 
-/** Without a word of the block before: from samples of a few places. */
+/** A guess without a hint of the block before: from samples of a few places. */
 static uint32_t first_guess(const struct wring_topk_kernels *kernels,
                             const struct wring_topk_block *block)
 {
@@ -211,7 +211,7 @@ static uint64_t find_lower(const struct view *view, struct wring_topk_list *list
     return view->kernels->sampled(view->room->samples, list, block->n);
 }
 
-/** From a list of what reaches `from`. */
+/** Choose from a list of the elements that reach `from`. */
 static bool choose_from(struct view *view, struct wring_topk_hint *hint, uint32_t from,
                         struct wring_topk_list *list, struct wring_topk_choice *choice)
 {

@@ -24,11 +24,11 @@ struct wring_topk_block {
 
 struct wring_topk_choice {
     uint32_t threshold; /* the least magnitude that is sent, as bits */
-    bool cut;           /* of several elements that have just it, only some are */
-    bool taken;         /* the residual is v already, also of what is sent */
+    bool cut;           /* only some of the elements that have just it are sent */
+    bool taken;         /* the residual is v already, also for elements that are sent */
 };
 
-/** What the blocks of a call tell those after them; zeros for the first one. */
+/** Hints from the blocks of a call to those after them; zeros for the first one. */
 struct wring_topk_hint {
     uint32_t guess; /* where to look; any value gives the same list, but a bad one takes longer */
     bool untaken;   /* a residual could not be undone: two traversals are better */
@@ -36,7 +36,7 @@ struct wring_topk_hint {
 
 #define WRING_TOPK_SAMPLES (WRING_TOPK_BLOCK_MAX / WRING_TOPK_STRIDE + WRING_TOPK_SPARE)
 
-/** What choosing works in. */
+/** Scratch memory for choosing. */
 struct wring_topk_room {
     struct wring_topk_undo undo;
     float samples[WRING_TOPK_SAMPLES];

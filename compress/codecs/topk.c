@@ -107,7 +107,7 @@ static struct wring_topk_found mark_exact(const struct wring_topk_kernels *kerne
     return found;
 }
 
-/** What an encode works in. */
+/** Scratch memory for an encode. */
 struct scratch {
     struct wring_topk_room room;
     struct wring_topk_list list;

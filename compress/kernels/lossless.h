@@ -24,8 +24,8 @@
 #define WRING_LOSSLESS_BLOCK_MAX 4096
 #define WRING_LOSSLESS_BLOCK_USUAL 512                 /* kernels may be made for it */
 #define WRING_LOSSLESS_SAMPLE(n) ((n) < 64 ? (n) : 64) /* first elements, which choose a top */
-#define WRING_LOSSLESS_SLACK                                               \
-    64 /* bytes behind what is packed or read that a kernel may touch, too \
+#define WRING_LOSSLESS_SLACK                                                         \
+    64 /* bytes behind packed data, or data to be read, that a kernel may touch, too \
         */
 
 #define WRING_LOSSLESS_BLOCK_NARROW 3 /* the two widths of a distance */
@@ -58,8 +58,8 @@ struct wring_lossless_lines {
 };
 
 /**
- * What is done beside packing, so that the ways to and from memory are not idle meanwhile. All
- * zeros: nothing is.
+ * Work beside packing, so that the ways to and from memory are not idle meanwhile. All zeros:
+ * nothing is.
  */
 struct wring_lossless_beside {
     const float *next; /* in: as many elements, of which the sample's peak is looked for; or NULL */
@@ -95,7 +95,7 @@ struct wring_lossless_tier_kernels {
     /**
      * dst = what was packed. Any bytes give something: an exponent that would be below 0 wraps.
      * @param packed  in, up to where the others begin
-     * @param others  in, n + WRING_LOSSLESS_SLACK readable bytes, whatever is said to be there
+     * @param others  in, n + WRING_LOSSLESS_SLACK readable bytes, however many the planes claim
      * @return how many others were taken
      */
     uint64_t (*unpack)(float *dst, const uint8_t *packed, const uint8_t *others, uint64_t n,

@@ -12,7 +12,7 @@
 
 #define WRING_ONEBIT_LANES 32
 
-/** What a block holds on either side of zero; -0 counts as negative. */
+/** A block's elements on either side of zero; -0 counts as negative. */
 struct wring_onebit_split {
     float positive, negative; /* sums of |v|, by the lanes above; a lane adds +0 for the others */
     uint64_t negatives;       /* how many */

@@ -107,8 +107,8 @@ FOLD(i64_min, int64_t, int64_t, SAME, LESS, a, SAME)
 FOLD(i64_max, int64_t, int64_t, SAME, MORE, a, SAME)
 /* clang-format on */
 
-/* What no vector tier has a form of its own for goes block by block, so that the compiler makes
- * vectors of the loops: those over a whole block have a constant length. */
+/* Operations that no vector tier has go block by block, so that the compiler makes vectors of
+ * the loops: those over a whole block have a constant length. */
 
 #define BLOCK_BYTES 256
 

@@ -21,7 +21,7 @@
 
 #define WRING_TOPK_LOGGED 1024 /* old values that an undo holds */
 
-/** What marking found. */
+/** The result of marking. */
 struct wring_topk_found {
     uint32_t peak;  /* the bits of max|v|; WRING_INF_BITS or more when some v is not finite */
     uint32_t count; /* of marks */
@@ -36,9 +36,10 @@ struct wring_topk_list {
 };
 
 /**
- * How to bring back a residual that has become v = src + residual. v - src is it, or so near that
- * the difference of their bits, taken as integers, fits a byte: v is seldom more than 128 times as
- * large as what it lost bits of. Where that is not so, the old value is logged.
+ * How to bring back a residual that has become v = src + residual. v - src is the old value, or so
+ * near that the difference of their bits, taken as integers, fits a byte: v is seldom more than 128
+ * times as large as the residual, which lost bits to it. Where the difference does not fit, the old
+ * value is logged.
  */
 struct wring_topk_undo {
     _Alignas(64) int8_t steps[WRING_TOPK_BLOCK_MAX]; /* the order within each 64 is the kernel's */

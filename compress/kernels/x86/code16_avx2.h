@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What the AVX2 kernels of 16-bit codes have in common: all of decoding but what a code stands for.
- * A file that includes this defines that, declared first.
+ * The decoding that all AVX2 kernels of 16-bit codes share. A file that includes this defines
+ * load_8(), which says for which value a code stands.
  */
 #ifndef WRING_KERNELS_CODE16_AVX2_H
 #define WRING_KERNELS_CODE16_AVX2_H
@@ -11,7 +11,7 @@
 
 #include "compress/kernels/x86/code16_pages.h"
 
-/** What eight codes at any address decode to. */
+/** The values of eight codes at any address. */
 static inline __m256 load_8(const uint16_t *code);
 
 static void decode_avx2(float *dst, const void *code, uint64_t n)

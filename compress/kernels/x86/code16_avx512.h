@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What the AVX-512 kernels of 16-bit codes have in common: how a call is made of a lead up to a
- * line, pages, steps and a rest. A file that includes this defines the arithmetic, declared first.
+ * The common part of AVX-512 kernels of 16-bit codes: a call consists of a lead up to a line,
+ * pages, steps and a rest. A file that includes this defines the arithmetic, declared first.
  */
 #ifndef WRING_KERNELS_CODE16_AVX512_H
 #define WRING_KERNELS_CODE16_AVX512_H
@@ -13,7 +13,7 @@
 
 #define STEP 32 /* elements at a time: a line of code, two of values */
 
-/** What a code decodes to. */
+/** The values of codes. */
 static inline __m512 widen(__m256i code);
 
 /** Any number of any values. */

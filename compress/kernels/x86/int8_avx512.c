@@ -76,7 +76,7 @@ static inline uint32_t find_peak(const float *src, const float *residual, uint64
     return largest(peaks);
 }
 
-/** What a block's values are multiplied by, and what its steps are. */
+/** The factor for a block's values, and the size of its steps. */
 struct scale {
     float inverse, scale;
 };

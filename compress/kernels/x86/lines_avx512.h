@@ -15,7 +15,7 @@
 
 #define STEP 64 /* elements at a time: their codes fill a vector */
 
-/* for what is known of its arguments only where it is called */
+/* for functions to which each caller gives constants */
 #define INLINE static inline __attribute__((always_inline))
 
 /** The order of fours in a vector of packed steps: 0 4 8 12 1 5 …; it undoes itself. */
@@ -60,7 +60,7 @@ INLINE void put_head(struct lines *out, float scale, bool streaming)
     }
 }
 
-/** The first of a block's vectors, behind what is pending. */
+/** Write the first of a block's vectors, behind the fours that are pending. */
 INLINE void put_first(struct lines *out, __m512i packed, bool streaming)
 {
     __m512i fours = _mm512_permutexvar_epi32(unpacking(), packed);

@@ -48,7 +48,7 @@ INLINE __m256i unsort_fours(__m256i fours)
     return _mm256_shuffle_epi8(fours, _mm256_broadcastsi128_si256(order));
 }
 
-/** Of two vectors of fours: the lower halves, in order. */
+/** The lower halves of two vectors of fours, in order. */
 INLINE __m256i lows_of(__m256i first, __m256i second)
 {
     return _mm256_permute4x64_epi64(_mm256_unpacklo_epi64(first, second), 0xD8);
@@ -123,7 +123,7 @@ INLINE void pack_step(struct parts *to, const float *src, uint64_t live, struct 
 
 /**
  * Put the others where they belong, long before a vector of them is loaded: a load waits for every
- * byte that was stored into what it takes.
+ * earlier store of a byte that it takes.
  * @param placed  out, at the places of others alone; [n rounded up to whole steps]
  * @return how many others that were
  */

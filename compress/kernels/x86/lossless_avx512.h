@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * A step of 64 elements in vectors of 512 bits. What each instruction set has of its own stands
- * behind the include:
+ * A step of 64 elements in vectors of 512 bits. Each instruction set defines these behind the
+ * include:
  *
  *     vector lows_of(vector first, vector second)     of 32 r: the lower halves
  *     vector rests_of(vector first, vector second)    the bytes above these, then the exponents
@@ -83,7 +83,7 @@ INLINE struct apart take_apart(const float *src)
     };
 }
 
-/** What hangs on the exponents. */
+/** Write all parts that depend on the exponents. */
 INLINE void put_exponents(struct parts *to, vector exponents, uint64_t live, struct form form)
 {
     vector distance = _mm512_sub_epi8(_mm512_set1_epi8((char)form.top), exponents);

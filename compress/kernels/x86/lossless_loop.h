@@ -21,7 +21,7 @@
 
 #include "compress/kernels/lossless.h"
 
-/* for what is known of its arguments only where it is called */
+/* for functions to which each caller gives constants */
 #define INLINE static inline __attribute__((always_inline))
 
 #define ALL_LIVE UINT64_MAX
@@ -95,7 +95,8 @@ INLINE void pack_rest(struct parts *to, const float *src, uint64_t n, struct for
     to->far.wide += padded.far.wide;
 }
 
-/** A step's share of what is needed later. Out of memory, a first cache would wait for it. */
+/** Prefetch a step's share of the data that is needed later. Not into a first cache, which would
+ *  wait for memory. */
 INLINE void fetch_step(const float *at)
 {
     for (uint64_t line = 0; line < LINES; line++)
@@ -111,7 +112,7 @@ INLINE uint64_t stream_lines(const struct wring_lossless_lines *lines, uint64_t 
     return end;
 }
 
-/** What is done beside a step; lines leave with every other one, as many as two steps make. */
+/** Do the work beside a step; lines leave with every other one, as many as two steps make. */
 INLINE void do_beside(const struct wring_lossless_beside *beside, uint64_t i, uint64_t *sent)
 {
     if (beside->fetch != NULL)

@@ -23,7 +23,7 @@ INLINE vector rests_of(vector first, vector second)
     return _mm512_permutex2var_epi8(first, index, second);
 }
 
-/** Bytes 2 i and 2 i + 1 of the lower halves, then i and 32 + i of what is above them. */
+/** Each r: bytes 2 i and 2 i + 1 of `lows`, then bytes i and 32 + i of `rests`. */
 INLINE vector r_of(vector lows, vector rests, bool second)
 {
     const vector index = ramp(0x60400100, 0x01010202), next = ramp(0x70502120, 0x01010202);

@@ -5,8 +5,8 @@
 
 #include "compress/kernels/sum.h"
 
-/** What a total is multiplied by (0: nothing) or divided by; the same bits, where both are exact.
- */
+/** A total is multiplied by `factor` or, if that is 0, divided by `divisor`: the same bits,
+ *  where both are exact. */
 struct scale {
     float factor, divisor;
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What the AVX-512 kernels of topk have in common. n, src and residual are those of topk.h. */
+/** The common part of topk's AVX-512 kernels. n, src and residual are those of topk.h. */
 #ifndef WRING_KERNELS_TOPK_AVX512_H
 #define WRING_KERNELS_TOPK_AVX512_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** topk's one traversal of a block: what reaches a threshold is listed, and v becomes residual. */
+/** topk's one traversal of a block: elements that reach a threshold are listed, and v becomes
+ *  the residual. */
 #include "compress/kernels/x86/topk_avx512.h"
 
 #include <string.h>
@@ -7,7 +8,7 @@
 #include "compress/kernels/streaming.h"
 
 #define STEP WRING_PAGE /* elements that are listed between two looks at the list's end */
-#define RUN 4096        /* elements that a first cache holds, beside what is made of them */
+#define RUN 4096        /* elements that a first cache holds, beside their results */
 #define LOOK 4096       /* elements after which a take knows how dense the block is */
 
 /** 64 elements' marks of 16 each. */
@@ -43,8 +44,8 @@ static uint64_t reach_rest(const float *src, const float *residual, uint64_t i, 
 
 /**
  * Write the indices of 64 elements' marks. Few words have more than three, so the first ones are
- * written whether they are there or not: what is rubbish the next word writes over. They are put
- * together in a register, since each store costs as much as finding what it stores.
+ * written whether they are there or not: the next word overwrites rubbish. They are put together in
+ * a register, since each store costs as much as finding what it stores.
  * @param sure  how many are written so: 1..4
  */
 static inline uint16_t *list_64(uint16_t *out, uint64_t marks, uint64_t i, unsigned sure)
@@ -122,7 +123,7 @@ static inline uint64_t list_runs(struct wring_topk_list *list, const float *src,
     return i;
 }
 
-/** What no run holds. */
+/** List the elements behind the last run. */
 static void list_rest(struct wring_topk_list *list, const float *src, const float *residual,
                       uint64_t i, uint64_t n, __m512i limit)
 {
