@@ -28,7 +28,7 @@ enum wring_status wring_cores_load(const struct wring_log *log, hwloc_topology_t
     return WRING_OK;
 }
 
-/** What counts as a core; on a machine that does not tell, each processor. */
+/** The objects that count as cores; on a machine that does not tell, each processor. */
 static hwloc_obj_type_t core_type(hwloc_topology_t topology)
 {
     return hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE) > 0 ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;

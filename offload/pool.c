@@ -38,7 +38,7 @@ struct worker {
     _Atomic uint64_t cpu_ns;
 };
 
-/** What has to be over: the jobs that were submitted before it was recorded. */
+/** An event has happened once all jobs are over that were submitted before it was recorded. */
 struct wring_event {
     struct wring_event *next; /* of those that have not happened */
     uint64_t before;          /* the ticket of the first job that does not count */
@@ -177,7 +177,7 @@ static void pool_submit(struct wring_executor *executor, struct wring_job *const
         pthread_cond_broadcast(&pool->work);
 }
 
-/** Empty the descriptor, so that it does not stay readable for what has been polled. */
+/** Empty the descriptor, so that it does not stay readable for jobs that have been polled. */
 static void drain(const struct pool *pool)
 {
     uint64_t count;
