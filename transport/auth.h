@@ -60,7 +60,7 @@ enum wring_status wring_secret_derive(const void *key, size_t bytes, const char 
 #define WRING_AUTH_TRANSCRIPT_BYTES \
     (WRING_AUTH_FIRST_BYTES + WRING_AUTH_SECOND_BYTES + WRING_AUTH_MAC_BYTES + 1)
 
-/** What the stream is for; a port of one kind refuses the others. Part of the wire format. */
+/** The purpose of a stream; a port of one kind refuses the others. Part of the wire format. */
 enum wring_auth_purpose {
     WRING_AUTH_RENDEZVOUS = 1,
     WRING_AUTH_TCP = 2,
@@ -94,10 +94,10 @@ size_t wring_auth_output(struct wring_auth *auth, const void **data);
 /** n of them have been sent. */
 void wring_auth_sent(struct wring_auth *auth, size_t n);
 
-/** How many bytes wring_auth_input() would take now at most; what follows them is not ours. */
+/** How many bytes wring_auth_input() would take now at most; bytes that follow are not ours. */
 size_t wring_auth_wants(const struct wring_auth *auth);
 
-/** Take bytes from the peer. @return how many; the rest belongs to what comes after */
+/** Take bytes from the peer. @return how many it took; the rest follows the proof */
 size_t wring_auth_input(struct wring_auth *auth, const void *data, size_t n);
 
 /**

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Memory for the boards of groups (collective/mapped.h): each block of it holds those of several
+ * Memory for the boards of groups (collective/shm_flags.h): each block of it holds those of several
  * groups, so that a group takes neither a descriptor nor a mapping of its own.
  *
  * A place is never used again: a member may look at a board after its owner has destroyed the

@@ -328,7 +328,7 @@ enum wring_status wring_channel_credit(struct wring_channel *channel, uint32_t m
     struct wring_channel_out *out = &channel->out[member];
     uint32_t limit = consumed + out->window;
 
-    /* never more than what we sent can have been consumed, and never less than before */
+    /* the peer cannot have consumed more than we sent, nor less than before */
     if (out->reserved - consumed > out->window || limit - out->limit > out->window)
         return WRING_ERR_FRAME;
     out->limit = limit;

@@ -10,7 +10,7 @@
  * order, and returns credits in batches.
  *
  * A *placed* channel has no slots: its pieces go straight to where they belong in the receiver's
- * data, and only their arrival is counted. Whoever uses it knows that the data is ready for them.
+ * data, and only their arrival is counted. Its user knows that the data is ready for them.
  *
  * A *pooled* channel, of a group, has no slots of its own, either: its window only bounds how many
  * pieces are begun, and each lies where the session has room for it (slot_pool.h).
@@ -61,7 +61,8 @@ struct wring_channel_in {
     struct wring_slot *slots;           /* [window] */
 };
 
-/** What peers call a channel: it is ignored what they say of another generation of that id. */
+/** The name that peers use for a channel. Control messages for another generation of its id are
+ *  ignored. */
 struct wring_channel_name {
     uint32_t id, generation;
 };
@@ -104,7 +105,7 @@ struct wring_channel {
     bool placed;
     bool tagged;
     bool owes_credits;
-    uint32_t tag; /* of what is sent and taken now */
+    uint32_t tag; /* of pieces that are sent and taken now */
     uint32_t window;
     size_t slot_bytes, stride;
     uint8_t *memory;               /* our slots: [n][window][stride]; borrowed */
@@ -148,7 +149,7 @@ void wring_channel_finish(struct wring_channel *channel);
  */
 void wring_channel_write_name(const struct wring_channel *channel, struct wring_writer *out);
 
-/** What a peer told. A name that no channel can have fails the reader. */
+/** Read a peer's name. One that no channel can have fails the reader. */
 struct wring_channel_name wring_channel_read_name(struct wring_reader *in);
 
 /** May we reserve a slot at that member (at every other member)? Placed pieces need none. */
@@ -178,13 +179,13 @@ const void *wring_channel_peek(const struct wring_channel *channel, uint32_t mem
 /** The next piece of a member is there, but has another tag. */
 bool wring_channel_is_foreign(const struct wring_channel *channel, uint32_t member);
 
-/** Take what peek showed. @return its sequence, for release */
+/** Take the piece that peek showed. @return its sequence, for release */
 uint32_t wring_channel_take(struct wring_channel *channel, uint32_t member);
 
 /** The slot may be filled again. */
 void wring_channel_release(struct wring_channel *channel, uint32_t member, uint32_t sequence);
 
-/** Try again to return what release could not. */
+/** Try again to return credits that release could not. */
 void wring_channel_return_credits(struct wring_channel *channel);
 
 /** A member returned credits. Errors: WRING_ERR_FRAME. */
@@ -209,7 +210,7 @@ void wring_channel_announce(const struct wring_channel *channel, struct wring_sl
 uint32_t wring_channel_sequence(const struct wring_channel *channel, uint32_t member,
                                 const struct wring_slot *piece);
 
-/** Somebody works on what is in that slot. */
+/** Somebody works on the piece in that slot. */
 bool wring_channel_is_taken(const struct wring_channel *channel, uint32_t member,
                             const struct wring_slot *piece);
 

@@ -9,6 +9,102 @@
 #include "transport/providers/providers.h"
 
 #define WRING_MODULE "tree"
+#define CONTROL_HEAD_BYTES 16
+
+static bool control_is_text(enum wring_control_kind kind)
+{
+    return kind == WRING_CONTROL_ABORT || kind == WRING_CONTROL_CALL ||
+           kind == WRING_CONTROL_STANDSTILL || kind == WRING_CONTROL_FLIGHT;
+}
+
+bool wring_control_has_body(enum wring_control_kind kind)
+{
+    return kind == WRING_CONTROL_FORM || kind == WRING_CONTROL_PAIR ||
+           kind == WRING_CONTROL_CEASE || kind == WRING_CONTROL_LINK || kind == WRING_CONTROL_LEND;
+}
+
+bool wring_control_is_of_groups(enum wring_control_kind kind)
+{
+    return wring_control_has_body(kind) || kind == WRING_CONTROL_ASK ||
+           kind == WRING_CONTROL_GRANT || kind == WRING_CONTROL_SPARE;
+}
+
+/** @param out  [WRING_SEND_MAX] @return bytes */
+static size_t control_pack(const struct wring_control *control, uint8_t *out)
+{
+    size_t bytes = wring_control_has_body(control->kind) ? control->bytes : strlen(control->text);
+
+    wring_put_u32(out, control->kind);
+    wring_put_u32(out + 4, control->a);
+    wring_put_u32(out + 8, control->b);
+    wring_put_u32(out + 12, control->c);
+    memcpy(out + CONTROL_HEAD_BYTES, control->body, bytes);
+    return CONTROL_HEAD_BYTES + bytes;
+}
+
+enum wring_status wring_control_say(struct wring_conn *conn, const struct wring_control *control)
+{
+    uint8_t message[WRING_SEND_MAX];
+    return conn->provider->ops->send(conn, message, control_pack(control, message));
+}
+
+/** No connection stands. Questions between members of a group go by the tree meanwhile. */
+static enum wring_status send_otherwise(struct wring_peer *peer,
+                                        const struct wring_control *control)
+{
+    bool asks = control->kind == WRING_CONTROL_CALL || control->kind == WRING_CONTROL_STANDSTILL;
+    if (!asks || peer->state == WRING_PEER_GONE || peer->fabric->tree == NULL)
+        return WRING_ERR_CLOSED;
+    return wring_control_tree_send(peer->fabric->tree, peer->rank, control);
+}
+
+enum wring_status wring_control_send(struct wring_peer *peer, const struct wring_control *control)
+{
+    if (peer->state != WRING_PEER_READY)
+        return send_otherwise(peer, control);
+    enum wring_status status = wring_control_say(peer->conn, control);
+    if (status == WRING_OK)
+        peer->sent_ns = wring_now_ns();
+    return status;
+}
+
+enum wring_status wring_control_deliver(struct wring_fabric *fabric, struct wring_peer *peer,
+                                        const struct wring_control *control)
+{
+    return peer->state == WRING_PEER_READY ? wring_control_send(peer, control)
+                                           : wring_connect_dial(fabric, peer);
+}
+
+bool wring_control_parse(const void *data, size_t bytes, struct wring_control *out)
+{
+    struct wring_reader reader = {data, bytes, false};
+    struct wring_control control = {0};
+
+    uint32_t kind = wring_read_u32(&reader);
+    control.a = wring_read_u32(&reader);
+    control.b = wring_read_u32(&reader);
+    transport / control_tree.c = wring_read_u32(&reader);
+    if (reader.failed || kind < WRING_CONTROL_HEARTBEAT || kind >= WRING_CONTROL_END ||
+        kind == WRING_CONTROL_RING)
+        return false;
+    control.kind = (enum wring_control_kind)kind;
+    bool texted = control_is_text(control.kind);
+    if (reader.bytes > (texted || wring_control_has_body(control.kind) ? WRING_CONTROL_BODY : 0))
+        return false;
+    if (!texted) {
+        control.bytes = (uint32_t)reader.bytes;
+        if (reader.bytes > 0)
+            memcpy(control.body, reader.data, reader.bytes);
+    }
+    for (size_t i = 0; texted && i < reader.bytes; i++) /* it will be logged: keep terminals safe */
+        control.text[i] =
+            reader.data[i] >= ' ' && reader.data[i] < 127 ? (char)reader.data[i] : '?';
+    *out = control;
+    return true;
+}
+
+/* ---- control tree ---- */
+
 #define EVENTS_PER_POLL 32
 #define HEAD_BYTES 8 /* from, to */
 #define REDIAL_NS (50 * WRING_NS_PER_MS)
@@ -34,7 +130,7 @@ struct link {
     struct frame *first, **last;
 };
 
-/** What has become of a rank. */
+/** The fate of a rank. */
 enum fate {
     ALIVE = 0,
     LEFT,
@@ -55,7 +151,7 @@ struct wring_control_tree {
     uint64_t looked_ns;
     uint64_t redial_ns, dialled_ns; /* when to dial again, 0: not; since when we have */
     bool leaving, failed;
-    struct wring_control failure; /* told to all, and to whoever comes */
+    struct wring_control failure; /* told to all, and to each that connects later */
     uint32_t failure_from;
 };
 
@@ -66,7 +162,7 @@ static uint32_t parent_of(uint32_t rank)
     return (rank - 1) / WRING_CONTROL_TREE_FAN;
 }
 
-/** Whom to go to now; our own rank: to nobody, we are the root. */
+/** The rank to connect to now; our own rank: none, we are the root. */
 static uint32_t choose_parent(const struct wring_control_tree *tree)
 {
     uint32_t rank = tree->rank;
@@ -181,7 +277,7 @@ static bool note(struct wring_control_tree *tree, uint32_t from,
     tree->failed = true;
     tree->failure = *control;
     tree->failure_from = from;
-    tree->failure.text[sizeof(control->text) - 1 - HEAD_BYTES] = '\0'; /* as long as has room */
+    tree->failure.text[sizeof(control->text) - 1 - HEAD_BYTES] = '\0'; /* cut it to the room */
     return true;
 }
 
@@ -408,7 +504,7 @@ static void on_told_us(struct wring_control_tree *tree, struct link *link, uint3
         tree->handler.heard(tree->handler.arg, from, control);
 }
 
-/** It goes on, and everyone on the way hears it. What comes from above does not go back there. */
+/** It goes on, and everyone on the way hears it. Messages from above do not go back there. */
 static void on_raised(struct wring_control_tree *tree, const struct link *link, uint32_t from,
                       const struct wring_control *control)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * A listening socket to which anybody may come: who is let in while descriptors or places are
- * short. What all who listen have in common: the rendezvous and the providers.
+ * A listening socket to which anybody may come, and which of them it lets in while descriptors or
+ * places are short. The rendezvous and the providers share it.
  */
 #ifndef WRING_TRANSPORT_DOOR_H
 #define WRING_TRANSPORT_DOOR_H
@@ -36,7 +36,7 @@ void wring_ports_complete(const struct wring_ports *ports, char *root, size_t by
 /**
  * Listen, without blocking, on the first port of the range that is free.
  *
- * @param address in, where; its port is set to what was tried last
+ * @param address in, where; its port is set to the one that was tried last
  * @param why out, [bytes], for a message, where it fails
  * @return the socket, or -1
  */
@@ -76,7 +76,7 @@ void wring_door_wait(struct wring_door *door);
 /** May it be asked now? Ends a pause that is over. */
 bool wring_door_is_open(struct wring_door *door, uint64_t now);
 
-/** What a system call's errno means where it says that something has run out: "no descriptor is
+/** A system call's errno in words, where it says that something has run out: "no descriptor is
  *  left: …" with the limit that was met; else the system's own words. @param text out, [bytes] */
 void wring_door_shortage(int error, unsigned needed, char *text, unsigned long bytes);
 
@@ -91,13 +91,13 @@ struct wring_door_guest {
 uint32_t wring_door_origin(const struct sockaddr_storage *from);
 
 /**
- * All places are taken: who goes, for others who wait?
+ * All places are taken: which connection goes, for others that wait?
  *
- * A rank speaks first and at once. So those go first who are silent, for some ms at least; of
- * these one from where most come, so that one host cannot take the places of others; of these the
- * oldest. Where all have spoken it is the oldest, if it has had its time.
+ * A rank speaks first and at once. So connections go first that are silent, for some ms at least.
+ * Among these it is one from the host that most come from, so that no host can take the places of
+ * others, and then the oldest. Where all have spoken it is the oldest, if it has had its time.
  *
- * @param slow_ns  the time that one who speaks may count on
+ * @param slow_ns  the time that a connection that speaks may count on
  * @return its index; -1: nobody yet
  */
 int wring_door_choose(const struct wring_door_guest *guests, unsigned n, uint64_t now,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nothing moves: who is waited for, whether that can ever end, and what a sleeper must watch. */
+/* Nothing moves: which ranks the engine waits for, whether that can ever end, and what a sleeper
+ * must watch. */
 #include "transport/engine.h"
 
 #include <inttypes.h>
@@ -19,7 +20,8 @@
 #define PAIRS_RETRY_NS (1 * WRING_NS_PER_MS)
 #define LONG_BYTES (8u << 20) /* memory alone takes a millisecond or more */
 
-/** Nothing moves, and somebody from whom a collective needs more has left: it never will. */
+/** Nothing moves. If a rank has left to which a collective owes a piece, or from which it awaits
+ *  one, the job fails. */
 static void check_departed(struct wring_engine *engine)
 {
     for (struct wring_collective *at = engine->active; at != NULL; at = at->next_active)
@@ -109,7 +111,8 @@ bool wring_engine_works_long(const struct wring_engine *engine)
     return all;
 }
 
-/** Of one hop never: who gets the core instead ends its own step with what comes meanwhile. */
+/** Does it wait for ranks on other cores alone, which need none of ours? Not in steps of one
+ *  hop: a rank that gets our core meanwhile ends its own step there. */
 static bool waits_beside(const struct wring_collective *collective)
 {
     const struct wring_peer *peers = collective->engine->fabric->peers;
@@ -348,7 +351,7 @@ static const char *name_of(enum wring_job_kind kind)
     return "process";
 }
 
-/** Of what a job was given only a peer's bytes can be malformed: all else is this rank's matter. */
+/** Of a job's inputs only a peer's bytes can be malformed: all other failures are this rank's. */
 static void job_failed(struct wring_engine *engine, const struct wring_task *task)
 {
     const struct wring_collective *collective = task->collective;
@@ -389,7 +392,7 @@ bool wring_engine_run(struct wring_engine *engine, struct wring_job *job)
     return take_done(engine, job);
 }
 
-/** What has ended in a lane. @return how many of done[JOBS_PER_POLL] */
+/** Take jobs that have ended in a lane. @return how many of done[JOBS_PER_POLL] */
 static size_t poll_lane(struct wring_engine *engine, struct wring_lane *lane,
                         struct wring_job **done)
 {
@@ -411,7 +414,7 @@ static bool has_jobs(const struct wring_collective *collective)
     return false;
 }
 
-/** The last job ends what was to end. @return whether it has ended by that */
+/** End a ceased collective, if that was its last job. @return whether it has ended by that */
 static bool end_ceased(struct wring_engine *engine, struct wring_collective *collective)
 {
     if (!collective->running || has_jobs(collective))
@@ -421,7 +424,7 @@ static bool end_ceased(struct wring_engine *engine, struct wring_collective *col
     return true;
 }
 
-/** Nothing follows from a job of what was to end. */
+/** A job of a ceased collective is done: nothing follows from it. */
 static void cease_task(struct wring_engine *engine, struct wring_task *task)
 {
     if (task->state == WRING_TASK_SENDING) /* its piece, which the job read, may be on the way */
@@ -439,7 +442,7 @@ void wring_engine_cease(struct wring_engine *engine, struct wring_cease *cease,
         wring_pool_cease(engine->pool, cease);
     for (struct wring_collective *at = engine->active; at != NULL;) {
         bool ended = at->cease == cease && end_ceased(engine, at);
-        at = ended ? engine->active : at->next_active; /* whoever is told may have posted more */
+        at = ended ? engine->active : at->next_active; /* the callback may have posted more */
     }
 }
 
@@ -494,14 +497,14 @@ static bool poll_jobs(struct wring_engine *engine)
     return any;
 }
 
-/** Grows with what collectives do when they are asked to advance. */
+/** Grows with each put, and with each collective that ends. */
 static uint64_t moves_of(const struct wring_engine *engine)
 {
     return atomic_load_explicit(&engine->fabric->puts_sent, memory_order_relaxed) +
            atomic_load_explicit(&engine->finished, memory_order_relaxed);
 }
 
-/** Something happened to it; or nothing will, as what it waits for is written past us. */
+/** Something happened to it; or it is mapped, and its members write past the engine unheard. */
 static bool is_due(const struct wring_collective *collective, bool kick)
 {
     return collective->runnable || wring_collective_is_mapped(collective) ||
@@ -550,7 +553,7 @@ static bool is_over(const struct wring_fabric *fabric)
     return fabric->state == WRING_FABRIC_FAILED || fabric->failure.status == WRING_ERR_CANCELLED;
 }
 
-/** What was posted ends before it begins. @return false: nothing was */
+/** End posted collectives before they begin. @return false: nothing was */
 static bool end_posted(struct wring_engine *engine, enum wring_status status)
 {
     if (atomic_load_explicit(&engine->posted, memory_order_relaxed) == NULL)
@@ -594,7 +597,8 @@ static void tell_jobs(const struct wring_engine *engine)
                lane->executor->ops->name, lane->jobs_under_way);
 }
 
-/** What they lead to is not begun. There is no deadline: their memory is not free before. */
+/** Wait for all jobs, and begin no work that follows from them. There is no deadline: their
+ *  memory is not free before. */
 static void await_jobs(struct wring_engine *engine)
 {
     const struct timespec pause = {0, wring_wait_policy.jobs_look_ns};
@@ -699,7 +703,7 @@ bool wring_engine_poll(struct wring_engine *engine)
         any |= wring_pool_poll(engine->pool);
     any |= advance(engine);
     any |= poll_jobs(engine); /* an inline executor is done already */
-    if (engine->owes_pairs)   /* the last job of what ceased may have ended with that */
+    if (engine->owes_pairs)   /* a ceased collective's last job may have ended with that */
         wring_pairs_poll(engine);
     return any || idle(engine);
 }

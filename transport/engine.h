@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The engine: everything of a session that moves. It owns no thread; whoever makes progress calls
- * wring_engine_poll() again and again. Collectives are state machines that the engine drives:
- * pieces arrive in channels, jobs come back from the executor, puts complete, and the collective
- * is asked to advance.
+ * The engine: everything of a session that moves. It owns no thread; the thread that makes progress
+ * calls wring_engine_poll() again and again. Collectives are state machines that the engine drives:
+ * pieces arrive in channels, jobs come back from the executor, puts complete, and the collective is
+ * asked to advance.
  *
  * One thread at a time, except wring_engine_post() and the counters: safe from any thread.
  */
@@ -100,8 +100,8 @@ void wring_engine_remove_channel(struct wring_engine *engine, struct wring_chann
 void wring_engine_post(struct wring_engine *engine, struct wring_collective *collective);
 
 /**
- * Hand over a collective and begin it here and now; by the thread that makes progress. What follows
- * is up to wring_engine_poll(). @return true if nothing is under way, this collective included
+ * Hand over a collective and begin it here and now; by the thread that makes progress.
+ * wring_engine_poll() does the rest. @return true if nothing is under way, this collective included
  */
 bool wring_engine_begin(struct wring_engine *engine, struct wring_collective *collective);
 
@@ -112,8 +112,8 @@ bool wring_engine_poll(struct wring_engine *engine);
  *  any more. Peers are not told. May be repeated. */
 void wring_engine_drop(struct wring_engine *engine, enum wring_status status);
 
-/** The collectives of a group are to end with that status, as soon as no job of each runs, and so
- *  are all steps that are posted later. What they have on the way to others goes on. */
+/** The collectives of a group are to end with that status, as soon as no job of each runs, and
+ *  so are all steps that are posted later. Their pieces on the way to others go on. */
 void wring_engine_cease(struct wring_engine *engine, struct wring_cease *cease,
                         enum wring_status status);
 

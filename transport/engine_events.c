@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What peers send, and whom in the engine it concerns: channels by their ids. */
+/* Events from peers, handed to the channels and other parts of the engine that they concern. */
 #include <inttypes.h>
 #include <stdlib.h>
 

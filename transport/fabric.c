@@ -448,7 +448,7 @@ static void tick(struct wring_fabric *fabric)
     fabric->tick_ns = wring_now_ns();
 }
 
-/** What few polls have to do. @return true if anything came */
+/** Chores that few polls have to do. @return true if anything came */
 static bool do_chores(struct wring_fabric *fabric)
 {
     bool armed = fabric->armed, owes_welcomes = fabric->owes_welcomes;
@@ -548,7 +548,7 @@ enum wring_status wring_fabric_copy_sources(const struct wring_peer *peer)
 
 /* How the control tree comes to stand as a session opens. */
 
-#define LOOK_NS (50 * WRING_NS_PER_MS) /* between two looks at who has ended */
+#define LOOK_NS (50 * WRING_NS_PER_MS) /* between two looks for ranks that have ended */
 #define BLAME_NS WRING_NS_PER_S        /* for the bootstrap to say whose fault a loss is */
 
 static uint32_t first_missing(const struct wring_fabric *fabric)
@@ -575,7 +575,7 @@ static enum wring_status rest(struct wring_fabric *fabric, struct wring_bootstra
     return WRING_OK;
 }
 
-/** What has become of it so far. */
+/** The fabric's status so far. */
 static enum wring_status status_of(const struct wring_fabric *fabric)
 {
     enum wring_status status = wring_fabric_status(fabric);
@@ -598,9 +598,9 @@ static enum wring_status await_tree(struct wring_fabric *fabric, struct wring_bo
 }
 
 /**
- * A connection was lost: is its rank at fault, or did that one leave because another has ended?
- * The bootstrap knows who ended, and tells all ranks of the same one; who goes without waiting for
- * its word would look like the one at fault to others.
+ * A connection was lost: is its rank at fault, or did that one leave because another has ended? The
+ * bootstrap knows which rank ended, and tells all ranks of the same one. A rank that goes without
+ * waiting for its word would look like the one at fault to others.
  */
 static enum wring_status blame(struct wring_fabric *fabric, struct wring_bootstrap *bootstrap)
 {

@@ -57,7 +57,7 @@ struct wring_peer {
     uint32_t rank;
     uint32_t node;       /* the first rank of its host, which names it; of our own entry, too */
     uint32_t device;     /* index of ours that reaches it */
-    const void *address; /* of its device, in what it said of itself */
+    const void *address; /* of its device, within its description */
     size_t address_bytes;
     enum wring_peer_state state;
     struct wring_conn *conn; /* CONNECTING: that we dialled; READY: to be used; else NULL */
@@ -91,7 +91,7 @@ struct wring_failure {
 
 struct wring_control;
 
-/** What the layer above hears. */
+/** Events for the layer above. */
 struct wring_fabric_handler {
     void *arg;
     void (*arrived)(void *arg, struct wring_peer *peer, uint32_t imm, size_t bytes);
@@ -184,11 +184,11 @@ enum wring_status wring_fabric_create(const struct wring_fabric_params *params,
  */
 enum wring_status wring_fabric_choose(struct wring_fabric *fabric, const struct wring_blobs *blobs);
 
-/** What may be under way to each peer is as for pieces of the configuration's size, which was
- *  another one. The engine is idle. */
+/** Fit each peer's put window to the configuration's chunk size, which has changed. The engine
+ *  is idle. */
 void wring_fabric_renew_windows(struct wring_fabric *fabric);
 
-/** What the other ranks need to connect to us, and which cores we may run on. */
+/** Write the description that others need to connect to us, with the cores that we may run on. */
 void wring_fabric_describe(const struct wring_fabric *fabric, struct wring_writer *out);
 
 /**
@@ -263,10 +263,10 @@ static inline enum wring_status wring_fabric_status(const struct wring_fabric *f
 enum wring_status wring_fabric_failure(struct wring_fabric *fabric, struct wring_failure *out);
 
 /**
- * What is under way is about to end, and what it runs on may go at any time: what peers still send
- * to it is dropped from now on, as is what came of our own puts. Peers may go, too. Signs of life,
- * good-byes and failures are heard as before. Says good-bye: memory that a peer still puts into may
- * go with its connection, and a peer that has heard blames nobody.
+ * Steps and messages under way are about to end, and their memory may go at any time. So pieces
+ * that peers still send are dropped from now on, as are ends of our own puts. Peers may go, too.
+ * Signs of life, good-byes and failures are heard as before. Says good-bye: memory that a peer
+ * still puts into may go with its connection, and a peer that has heard blames nobody.
  */
 void wring_fabric_turn_deaf(struct wring_fabric *fabric);
 
@@ -288,17 +288,17 @@ struct wring_block {
 enum wring_status wring_block_alloc_data(struct wring_fabric *fabric, size_t bytes,
                                          struct wring_block *out);
 
-/** The same for what is ours: children do not have it. */
+/** The same for wring's own use: forked children do not have it. */
 enum wring_status wring_block_alloc(struct wring_fabric *fabric, size_t bytes,
                                     struct wring_block *out);
 
-/** The same for what is only ever put from: no peer can write into it, and it has no key. */
+/** The same for memory that is only ever put from: no peer can write into it, and it has no key. */
 enum wring_status wring_block_alloc_source(struct wring_fabric *fabric, size_t bytes,
                                            struct wring_block *out);
 
 /**
- * Have all pages now, and not at the steps that use each first, of which a ring has many; where the
- * kernel cannot, they come then. Errors: WRING_ERR_NO_MEMORY, WRING_ERR_SYSTEM.
+ * Have all pages now, and not at the steps that use each first: a ring has many. Where the kernel
+ * cannot, they come at those steps. Errors: WRING_ERR_NO_MEMORY, WRING_ERR_SYSTEM.
  */
 enum wring_status wring_block_populate(const struct wring_block *block);
 
@@ -348,5 +348,29 @@ enum wring_status wring_imports_add(struct wring_imports *imports, struct wring_
 enum wring_status wring_imports_add_key(struct wring_imports *imports, struct wring_peer *peer,
                                         const void *key, size_t bytes, struct wring_remote **out);
 void wring_imports_finish(struct wring_imports *imports);
+
+/* A rank's description of itself before ranks connect: for the fabric's own files. */
+
+/** As read by wring_description_read(); addresses point into the blobs. */
+struct wring_description {
+    char host[WRING_CONFIG_TEXT];
+    char machine[WRING_CONFIG_TEXT];
+    cpu_set_t cores;
+    uint32_t n_devices;
+    struct {
+        char name[WRING_NAME_BYTES];
+        const void *address;
+        size_t address_bytes;
+    } devices[WRING_DEVICES_MAX];
+    char lacks[WRING_TEXT_MAX];           /* what it goes without, and why */
+    struct wring_control_tree_place tree; /* where control connections come to it */
+};
+
+/** Read what wring_fabric_describe() wrote. @return false where it is malformed */
+bool wring_description_read(const struct wring_blobs *blobs, uint32_t rank,
+                            struct wring_description *out);
+
+/** @return which of its devices has that name, or -1 */
+int wring_description_find(const struct wring_description *description, const char *name);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which device reaches which peer: every rank comes to the same choice from what all have said. */
+/* Which device reaches which peer: all ranks make the same choice from all descriptions. */
 #include "transport/fabric_connect.h"
 
 #include <inttypes.h>
@@ -25,12 +25,12 @@ static int find_own(const struct wring_fabric *fabric, const char *name)
     return -1;
 }
 
-/** What all ranks have together. */
+/** The devices that ranks have in common. */
 struct survey {
     struct wring_description *all;   /* [size] */
     bool for_all[WRING_DEVICES_MAX]; /* of ours: every rank has it, and it reaches every host */
     uint32_t lacking;                /* the first rank that goes without something; size: none */
-    char apart[2 * WRING_TEXT_MAX];  /* whom a device of ours does not connect, and why; or "" */
+    char apart[2 * WRING_TEXT_MAX];  /* ranks that a device does not connect, and why; or "" */
 };
 
 /** Does a device of ours reach from one rank to another? Both have it. @param why out, where not */
@@ -100,8 +100,8 @@ static enum wring_status take_survey(const struct wring_fabric *fabric,
 }
 
 /**
- * The first device of the lower rank that the higher one has and that reaches: both agree. What
- * leads to other hosts is one device for all, where there is one that serves every rank.
+ * The first device of the lower rank that the higher one has and that reaches: both agree. One
+ * device leads all ranks to other hosts, where there is one that serves every rank.
  * @param why out, [bytes], where there is none: what is in the way, or ""
  */
 static int common_device(const struct wring_fabric *fabric, const struct survey *survey,
@@ -127,7 +127,7 @@ static int common_device(const struct wring_fabric *fabric, const struct survey 
     return second_best;
 }
 
-/** What may be under way to a peer at first, and at most where that shows to be too little. */
+/** Bytes of puts that may be under way to a peer: at first, and at most if that is too little. */
 static struct wring_put_window make_window(const struct wring_fabric *fabric,
                                            const struct wring_provider_caps *caps)
 {
@@ -266,7 +266,7 @@ static bool is_used(const struct wring_fabric *fabric, uint32_t device)
     return false;
 }
 
-/** What was taken unasked and serves nobody registers no memory either. */
+/** Close optional devices that reach no peer, so that no memory is registered with them. */
 static void close_unused(struct wring_fabric *fabric)
 {
     for (uint32_t i = fabric->n_devices; i-- > 0;) {
@@ -281,7 +281,7 @@ static void close_unused(struct wring_fabric *fabric)
     }
 }
 
-/** Rank 0 says for all what leads to other hosts, and what would but for whom. */
+/** Rank 0 logs for all which device leads to other hosts, and why another one does not. */
 static void tell_choice(const struct wring_fabric *fabric, const struct survey *survey)
 {
     const char *name = NULL;

@@ -2,11 +2,11 @@
 /**
  * How one connection comes about, at any time of a session's life. Part of the fabric.
  *
- * Either side dials. Who accepts says WELCOME over the connection that it takes; who dialled
- * answers with a sign of life. Each side uses the connection once it has heard that, so nothing is
- * ever put into one that the other side drops. Where both dial, the one that the higher rank
- * dialled stays: the lower one takes it and closes its own, and the higher one keeps the lower
- * one's unanswered meanwhile, and takes that if its own comes to nothing.
+ * Either side dials. The accepting side says WELCOME over the connection that it takes; the
+ * dialling one answers with a sign of life. Each side uses the connection once it has heard that,
+ * so nothing is ever put into one that the other side drops. Where both dial, the one that the
+ * higher rank dialled stays: the lower one takes it and closes its own, and the higher one keeps
+ * the lower one's unanswered meanwhile, and takes that if its own comes to nothing.
  *
  * A dial that finds nobody is repeated for a moment, since the control tree tells soon of one that
  * has left or died; one that is answered late is repeated for WRING_PEER_TIMEOUT. After that the

@@ -61,7 +61,7 @@ static enum wring_status status_of(const struct wring_collective *collective)
     return (enum wring_status)atomic_load_explicit(&collective->status, memory_order_acquire);
 }
 
-/** How many calls or steps were begun. Those past the engine are counted by what they showed. */
+/** How many calls or steps were begun. Steps past the engine are counted by their puts. */
 static uint64_t begun(const struct wring_collective *collective)
 {
     const struct wring_mapped *mapped = collective->mapped;
@@ -72,7 +72,7 @@ static uint64_t begun(const struct wring_collective *collective)
     return atomic_load_explicit(&mapped->puts, memory_order_relaxed) / mapped->n_others;
 }
 
-/** What is under way: the most urgent of it, and of that the oldest. NULL: nothing is */
+/** The oldest of the most urgent collectives under way. NULL: there is none */
 static const struct wring_collective *find_waiting(const struct wring_engine *engine,
                                                    const struct wring_cease *cease)
 {
@@ -87,14 +87,14 @@ static const struct wring_collective *find_waiting(const struct wring_engine *en
     return NULL;
 }
 
-/** When it ended, among all that the engine ran. What goes past the engine has no such number, and
- *  is written by whoever waits for it. */
+/** When it ended, among all that the engine ran. Mapped steps end past the engine, in the thread
+ *  that waits: they have no such number, and 0 stands for it. */
 static uint64_t ended_at(const struct wring_collective *collective)
 {
     return collective->mapped == NULL ? collective->ended : 0;
 }
 
-/** What was posted last. NULL: nothing was */
+/** The collective that was posted last. NULL: there is none */
 static const struct wring_collective *find_ended(const struct wring_engine *engine,
                                                  const struct wring_cease *cease)
 {
@@ -219,8 +219,7 @@ static void fill_row(const struct wring_engine *engine, const struct wring_pairs
         name_step(collective, name, row->text, sizeof(row->text));
 }
 
-/** Where we are. @param group  0: in whatever one
- *  @param row  out */
+/** Where we are. @param group  0: in any one @param row  out */
 static void flight_describe(const struct wring_engine *engine, uint64_t group,
                             struct wring_flight_row *row)
 {
@@ -243,13 +242,13 @@ static void flight_describe(const struct wring_engine *engine, uint64_t group,
 
 /* ---- table ---- */
 
-/* What all ranks have said, in a line and in a table. */
+/* The rows of all ranks, in a line and in a table. */
 
 #define NAMED 4 /* ranks in the line */
 
-/** How a rank stands to those who wait. */
+/** How a rank stands to the ranks that wait. */
 enum standing {
-    BEHIND, /* it has not posted what they wait in */
+    BEHIND, /* it has not posted the call or step in which they wait */
     LOST,
     SILENT,
     LEFT,
@@ -260,7 +259,7 @@ enum standing {
     STANDINGS,
 };
 
-/** What most ranks that wait, wait in. */
+/** The call or step in which most waiting ranks wait. */
 struct front {
     uint64_t group, posted; /* 0: nobody waits */
     const struct wring_flight_row *row;
@@ -343,7 +342,8 @@ __attribute__((format(printf, 2, 3))) static void add(char *line, const char *fo
     va_end(args);
 }
 
-/** "ranks 1, 5 and 7 more are behind; " @param one, many  of what they do */
+/** "ranks 1, 5 and 7 more are behind; " @param one, many  the predicate, for one rank and for
+ *  several */
 static void add_ranks(char *line, const struct wring_flight_row *rows, uint32_t n,
                       const struct front *front, enum standing standing, const char *one,
                       const char *many)
@@ -559,7 +559,7 @@ bool wring_flight_read(const char *text, struct wring_flight_row *row)
     return true;
 }
 
-/** Say where a rank is, who may be us. */
+/** Say where a rank is: us, or another one. */
 static void say(struct wring_engine *engine, uint32_t rank, uint32_t number,
                 const struct wring_flight_row *row)
 {
@@ -634,7 +634,7 @@ static void begin(struct wring_engine *engine, uint64_t group)
 
     clear_rows(engine);
     if (flight->rows == NULL)
-        return; /* whoever asks gets no answer in time */
+        return; /* the asking rank gets no answer in time */
     flight->numbers += flight->numbers + 1 == 0 ? 2 : 1;
     flight->number = control.b = flight->numbers;
     flight->group = group;

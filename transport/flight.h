@@ -3,9 +3,9 @@
  * Where ranks are: which collective each has posted last, whether it waits in it, and who is
  * behind.
  *
- * Once a job fails, every rank says where it was, before its calls end. What it says goes up the
- * control tree to the root, which logs a table. Who has lost a neighbour there says so in its
- * place; who gets another parent says again what it knows. All keep their connections until the
+ * Once a job fails, every rank says where it was, before its calls end. Its row goes up the control
+ * tree to the root, which logs a table. A rank that has lost a neighbour there says so in its
+ * place; one that gets another parent repeats what it knows. All keep their connections until the
  * root says that it has logged the table, for as long as a failure is told at most.
  *
  * A member of a group may ask, too, as when a call there takes too long for it: the root then asks
@@ -23,8 +23,8 @@
 
 #include "base/clock.h"
 
-#define WRING_FLIGHT_TEXT 176                       /* of where one rank is */
-#define WRING_FLIGHT_LINE 216                       /* of who is behind */
+#define WRING_FLIGHT_TEXT 176                       /* of a rank's row */
+#define WRING_FLIGHT_LINE 216                       /* of the line that names ranks behind */
 #define WRING_FLIGHT_NAMED 16                       /* ranks that have a line of their own */
 #define WRING_FLIGHT_NS (400 * WRING_NS_PER_MS)     /* for all ranks to answer */
 #define WRING_FLIGHT_AGAIN_NS (10 * WRING_NS_PER_S) /* until a group's table is logged again */
@@ -46,7 +46,7 @@ enum wring_flight_state {      /* values are part of the wire format */
     WRING_FLIGHT_LEFT = 7,     /* it has closed its session */
 };
 
-/** What a rank says, or is said of it. */
+/** A rank's word of itself, or another one's about it. */
 struct wring_flight_row {
     enum wring_flight_state state;
     uint64_t group;  /* that it speaks of: wring_flight_group() */
@@ -60,7 +60,7 @@ struct wring_flight {
     struct wring_flight_row *rows; /* [size]; NULL: nobody has asked */
     bool failed;                   /* they are of the job's failure */
     bool settled;                  /* which was logged, by us or by another root */
-    uint32_t parent;               /* to whom we have said it; our own rank: to nobody */
+    uint32_t parent;               /* the rank that we have told; our own: none */
     uint32_t number;               /* the root: of the question under way; 0: none is */
     uint32_t numbers;
     uint64_t group;    /* that it is about */
@@ -74,14 +74,14 @@ struct wring_flight {
     char line[WRING_FLIGHT_LINE];
 };
 
-/** What a group is called here, the same on all of its members; 0: it is still forming. */
+/** The number of a group here, the same on all of its members; 0: it is still forming. */
 uint64_t wring_flight_group(const struct wring_pairs *pairs);
 
 /** Who is behind in a group, of which we are a member? `told` grows with the
  *  answer. */
 void wring_flight_ask(struct wring_engine *engine, uint64_t group);
 
-/** The root: answer what all have answered, or what has taken too long. */
+/** The root: close a question that all have answered, or that has taken too long. */
 void wring_flight_poll(struct wring_engine *engine);
 
 /** When that has something to do. */
@@ -113,7 +113,8 @@ void wring_flight_write(const struct wring_flight_row *row, char *text, size_t b
 /** @param text  hostile, printable @param row  out, on success only. @return false: malformed */
 bool wring_flight_read(const char *text, struct wring_flight_row *row);
 
-/** Who is behind, in one line. @param rows  [n] @param line  out, [WRING_FLIGHT_LINE] */
+/** Say in one line which ranks are behind. @param rows  [n] @param line  out,
+ *  [WRING_FLIGHT_LINE] */
 void wring_flight_sum_up(const struct wring_flight_row *rows, uint32_t n, char *line);
 
 /** The table: at most WRING_FLIGHT_NAMED ranks have a line of their own, those behind first.

@@ -10,7 +10,7 @@
 #define QUESTIONS 16 /* in the half of the time that is left for them */
 #define RETRY_NS (1 * WRING_NS_PER_MS)
 
-/** What a FORM message says; values are part of the wire format. */
+/** Kinds of FORM message; values are part of the wire format. */
 enum wring_form {
     FORM_WORD = 1,  /* b: round; tag, then the word */
     FORM_ASK = 2,   /* whom do you wait for? */
@@ -176,7 +176,7 @@ static struct wring_control message(enum wring_form form, uint32_t value,
     return control;
 }
 
-/** Whose word we lack. */
+/** The rank whose word we lack. */
 static uint32_t rank_awaited(const struct wring_formation *formation)
 {
     return formation->members.ranks[member_before(formation, formation->round)];

@@ -5,17 +5,19 @@
  *
  * In round k a member says to the one 2^k places after it what it has heard so far, and hears as
  * much from the one 2^k places before it; after ceil(log2 n) rounds it has heard of all (the
- * dissemination barrier of Hensgen, Finkel and Manber, 1988). What is said are largest and smallest
+ * dissemination barrier of Hensgen, Finkel and Manber, 1988). Words hold largest and smallest
  * values, so it does no harm that some are counted twice: the settings that are first and last in
  * order, each with its rank, whether all can map each other's memory, the largest generation that
  * any has in use, and the first member that cannot go on. So all end with the same answer.
  *
- * Who makes the same group is told by a key, a hash of the members in their order and a tag. Words
- * of a member that come before we make that group are kept, first come, first taken: connections
- * keep their order, and a member says one word to us for each time that it makes the group.
+ * A key tells whether members make the same group: a hash of the members in their order and a tag.
+ * Words of a member that come before we make that group are kept, first come, first taken:
+ * connections keep their order, and a member says one word to us for each time that it makes the
+ * group.
  *
- * Who waits long asks the one whose word is missing whom that one waits for, and so on, until it
- * finds a member that does not make the group. Who gives up takes its words back.
+ * A member that waits long asks the one whose word is missing which member that one waits for, and
+ * so on, until it finds a member that does not make the group. A member that gives up takes its
+ * words back.
  *
  * Used by the thread that makes progress; the status of a formation may be read by any.
  */
@@ -30,7 +32,7 @@
 #define WRING_FORMATION_TERMS 4    /* settings that members need alike */
 #define WRING_FORMATION_EARLY 1024 /* words of one rank that are kept */
 
-/** What a group is known by. */
+/** The key that a group is known by. */
 struct wring_group_key {
     uint8_t bytes[16];
 };
@@ -41,7 +43,7 @@ struct wring_terms {
     uint64_t values[WRING_FORMATION_TERMS];
 };
 
-/** What a member knows of those that it has heard of, itself among them. */
+/** A member's knowledge of those that it has heard of, itself among them. */
 struct wring_formation_word {
     uint64_t generation;      /* larger than all that they have in use */
     bool mapped;              /* each can map the memory of all */
@@ -124,7 +126,7 @@ bool wring_formations_poll(struct wring_formations *formations);
 /** When wring_formations_poll() has something to do next, though nothing comes. */
 uint64_t wring_formations_deadline(const struct wring_formations *formations);
 
-/** What a member knows that has heard another one's word. */
+/** Add the knowledge of another member's word. */
 void wring_formation_merge(struct wring_formation_word *word,
                            const struct wring_formation_word *other);
 

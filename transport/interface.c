@@ -15,7 +15,7 @@
 #define WRING_MODULE "interface"
 #define SEEN_TEXT 256
 
-/** What stands before the names: ^ for all but these, = for exact names. */
+/** Read the signs before the names: ^ for all but these, = for exact names. */
 static const char *read_signs(const char *list, bool *without, bool *exact)
 {
     *without = *list == '^';
@@ -111,7 +111,7 @@ const char *wring_interface_choose(const struct ifaddrs *all, const char *list, 
     return best->ifa_name;
 }
 
-/** What there is to choose from, for the message. @param text out, [bytes] */
+/** List the interfaces to choose from, for the message. @param text out, [bytes] */
 static void list_all(const struct ifaddrs *all, char *text, size_t bytes)
 {
     size_t n = 0;

@@ -24,7 +24,7 @@ struct wring_log;
  */
 int wring_interface_match(const char *list, const char *name);
 
-/** What is wrong with a list, whatever interfaces there are; NULL: nothing. */
+/** The fault of a list, whichever interfaces there are; NULL: it has none. */
 const char *wring_interface_list_fault(const char *list);
 
 /**
@@ -56,7 +56,7 @@ bool wring_interface_has(const char *address);
 /** The interface that has an address. @param name out, [bytes], "" where none has */
 void wring_interface_name(const char *address, char *name, size_t bytes);
 
-/** What this host has: "eth0 (10.0.0.1), ib0 (10.1.0.1, down)". @param text out, [bytes] */
+/** This host's interfaces: "eth0 (10.0.0.1), ib0 (10.1.0.1, down)". @param text out, [bytes] */
 void wring_interface_list(char *text, size_t bytes);
 
 #endif

@@ -76,7 +76,7 @@ void wring_fabric_fail(struct wring_fabric *fabric, enum wring_status status, in
     fabric->failing_until_ns = wring_now_ns() + TELL_NS;
     atomic_store_explicit(&fabric->failed, (int)status, memory_order_release);
     wring_liveness_tell(fabric);
-    if (worked && status != WRING_ERR_CANCELLED) /* whoever aborts it knows why */
+    if (worked && status != WRING_ERR_CANCELLED) /* the caller that aborts it knows why */
         fabric->handler.failing(fabric->handler.arg);
 }
 
@@ -88,7 +88,7 @@ enum wring_status wring_fabric_failure(struct wring_fabric *fabric, struct wring
     return status;
 }
 
-/** What a rank's own system refused: to the others it is that rank that is lost. */
+/** Did a rank's own system refuse something? To the others that rank is lost. */
 static bool is_local(enum wring_status status)
 {
     return status == WRING_ERR_SYSTEM || status == WRING_ERR_NO_MEMORY;
@@ -111,7 +111,8 @@ static void heard_abort(struct wring_fabric *fabric, uint32_t from,
         wring_fabric_fail(fabric, status, rank, "%s", control->text);
 }
 
-/** Who asks in vain, because there is no room for the answer, asks again. */
+/** Answer with our time. A rank that asks in vain, because there is no room for the answer, asks
+ *  again. */
 static void tell_time(struct wring_peer *peer, uint32_t number)
 {
     uint64_t now = wring_now_ns();

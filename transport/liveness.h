@@ -19,8 +19,8 @@ void wring_liveness_tell(struct wring_fabric *fabric);
 /** Look at the control tree, which enters the kernel. @return true if anything came */
 bool wring_liveness_look(struct wring_fabric *fabric);
 
-/** Look at the tree now and then, send what is due, give up on who is silent, end the telling of a
- *  failure. @return true if anything came by the tree */
+/** Look at the tree now and then, send what is due, give up on silent ranks, end the telling of
+ *  a failure. @return true if anything came by the tree */
 bool wring_liveness_tick(struct wring_fabric *fabric);
 
 /** When wring_liveness_tick() has something to do next. */

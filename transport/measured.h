@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What the codec jobs of a collective lost, piece by piece as samples go, and where they ran.
- * Written by the thread that makes progress.
+ * The losses of a collective's codec jobs, sampled piece by piece, and where the jobs ran. Written
+ * by the thread that makes progress.
  */
 #ifndef WRING_TRANSPORT_MEASURED_H
 #define WRING_TRANSPORT_MEASURED_H

@@ -210,7 +210,8 @@ void wring_memory_free(struct wring_memory *memory)
 
 /* ---- block ---- */
 
-/** What only a device can reach it has to export, and a provider to take so. */
+/** Refuse memory that only a device can reach: the device would have to export it, and the
+ *  provider to take it so. */
 static enum wring_status refuse_device(const struct wring_block *block, uint32_t i)
 {
     const struct wring_device *device = &block->fabric->devices[i];
@@ -271,8 +272,8 @@ static void tell_pages(struct wring_fabric *fabric, enum wring_memory_pages wish
                    bytes, names[got]);
 }
 
-/** Do all devices have the kernel copy it? Then it need be nobody else's. Who has others read it,
- * or devices, which fetch from where it lay before a fork, needs a file's pages. */
+/** Does the kernel copy it for all devices? Then it need not be shared. Memory that others read
+ *  needs a file's pages; so do devices, which fetch from where it lay before a fork. */
 static bool is_copied(const struct wring_fabric *fabric)
 {
     for (uint32_t i = 0; i < fabric->n_devices; i++)

@@ -15,8 +15,8 @@
 
 /**
  * Map zeroed, page-aligned memory of kind WRING_MEMORY_SHARED behind a file without a name in the
- * file system, which is gone with its last descriptor and mapping and which cannot shrink.
- * What a child writes there stays its own (base/forked.h).
+ * file system, which is gone with its last descriptor and mapping and which cannot shrink. A
+ * child's writes there stay its own (base/forked.h).
  *
  * @param bytes  0 is fine; rounded up to whole pages, at least one
  * @param out    owned by the caller; out->bytes is the rounded size
@@ -27,7 +27,8 @@ enum wring_status wring_memory_alloc(size_t bytes, struct wring_memory *out);
 
 #define WRING_MEMORY_LARGE ((size_t)2 << 20) /* from here on large pages are asked for */
 
-/** What memory lies on. Devices and processors look up fewer large pages than small ones. */
+/** The pages that memory lies on. Devices and processors look up fewer large pages than small
+ *  ones. */
 enum wring_memory_pages {
     WRING_PAGES_SMALL,
     WRING_PAGES_TRANSPARENT, /* small ones, which the kernel was asked to join to large ones. It

@@ -26,10 +26,10 @@ struct wring_pair {
     bool owes_cease;             /* likewise, that we have aborted the group, */
     bool owes_quiet;             /* or that nothing of ours is under way any more in it */
     bool quiet;                  /* it has said that of itself, … */
-    uint64_t puts;               /* … but for what arrives up to this one */
+    uint64_t puts;               /* … but for its puts up to this one */
     struct wring_control *early; /* what it told before the group had formed here; */
-    uint64_t ceased;             /* of which generation it said so then that it was aborted, … */
-    uint32_t ceased_by;          /* … by whom, */
+    uint64_t ceased;             /* the generation that it then said was aborted, … */
+    uint32_t ceased_by;          /* … by this rank, */
     bool asked;                  /* and whether it awaits our word of that */
 };
 
@@ -132,7 +132,7 @@ static void write_body(const struct wring_pairs *pairs, uint32_t member,
     control->bytes = 36 + (uint32_t)bytes;
 }
 
-/** What the pair needs, and the peer has to know before it hears of it. */
+/** Make the parts that the pair needs, and tell the peer of those that it has to know first. */
 static enum wring_status prepare(struct wring_pairs *pairs, struct wring_peer *peer)
 {
     struct wring_pool_link *link;
@@ -355,7 +355,7 @@ void wring_pairs_poll(struct wring_engine *engine)
 
 /* ---- hearing ---- */
 
-/** What a member says of itself. */
+/** A member's words about itself. */
 struct words {
     struct wring_group_key key;
     uint64_t generation;
@@ -491,7 +491,7 @@ void wring_pairs_heard(struct wring_engine *engine, struct wring_peer *peer,
         hear(pairs, member, &words);
 }
 
-/** What it said before the group had formed here was of another one of that key. */
+/** A member's early words were about another group of that key: forget them. */
 static void forget_cease(struct wring_pairs *pairs, uint32_t member)
 {
     struct wring_pair *pair = &pairs->pair[member];

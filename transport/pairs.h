@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * A group's members two by two. Nothing of a pair is there before its first piece: then either
- * member tells the other what its ends of the two channels are called, and where its board lies if
- * the group has boards, and the other one answers with as much. Pieces go by what the session has
- * with that rank (slot_pool.h), which is told before, by the first pair of any group. A board is
- * taken with the group's first pair.
+ * A group's members two by two. Nothing of a pair is there before its first piece. Then either
+ * member tells the other the names of its ends of the two channels, and where its board lies if the
+ * group has boards; the other one answers with as much. Pieces travel by the session's link with
+ * that rank (slot_pool.h), which the first pair of any group has told before. A board is taken with
+ * the group's first pair.
  *
  * Used by the thread that makes progress.
  */
@@ -29,7 +29,7 @@ struct wring_pairs {
     void *owner;
 
     uint64_t generation; /* of the group, that its members agreed on; 0: it is still forming */
-    bool boards;         /* all members have one for what is flat */
+    bool boards;         /* all members have one for flat steps */
     struct wring_board_place board; /* ours; if there are any */
     struct wring_imports imports;
     struct wring_pair *pair; /* [members] */
@@ -43,14 +43,14 @@ struct wring_pairs {
 /** Pairs can be told from now on. The channels have their names. Errors: WRING_ERR_NO_MEMORY. */
 enum wring_status wring_pairs_add(struct wring_pairs *pairs);
 
-/** What is told of it is dropped from now on. Zeroed memory is fine. */
+/** Messages about it are dropped from now on. Zeroed memory is fine. */
 void wring_pairs_finish(struct wring_pairs *pairs);
 
 /** The group has formed: take what members have told meanwhile. */
 void wring_pairs_formed(struct wring_pairs *pairs, uint64_t generation, bool boards);
 
-/** There is something for a member of which we do not know where it goes. @return WRING_ERR_AGAIN,
- *  or those of wring_control_deliver() */
+/** A piece waits for a member whose ends are not known yet. @return WRING_ERR_AGAIN, or those of
+ *  wring_control_deliver() */
 enum wring_status wring_pairs_want(struct wring_pairs *pairs, uint32_t member);
 
 /** A control message of kind PAIR. It may fail the job. */
@@ -67,9 +67,9 @@ void wring_pairs_cease(struct wring_pairs *pairs, uint32_t rank);
 /** No member awaits a word of a group that is gone any more: the engine ends. */
 void wring_pairs_forget(struct wring_engine *engine);
 
-/** After that: nothing of another member's writes into our memory any more, all of them have said
- *  so, or left, and what they had put is here. @param revoked  devices whose members need not say
- *  so, a bit each: what they put goes nowhere */
+/** After that: has every other member said that it writes into our memory no more, or left, and
+ *  have its puts arrived? @param revoked  devices whose members need not say so, a bit each:
+ *  their puts go nowhere */
 bool wring_pairs_are_quiet(const struct wring_pairs *pairs, uint32_t revoked);
 
 /** And we have told all of them. */

@@ -523,7 +523,7 @@ static enum wring_status ask(struct wring_channel *channel, struct wring_channel
     if (status != WRING_OK)
         return status;
     asked->state = WRING_ASK_SAID;
-    out->puts++; /* under way from now on, for who looks whether anybody moves */
+    out->puts++; /* under way from now on: standstill.h counts it */
     return WRING_ERR_AGAIN;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What the pool has with one other rank: where its pieces go here and ours there, and the pieces
- * that need not be asked for (slot_pool.h).
+ * The pool's link with one other rank: where its pieces go here and ours there, and the pieces that
+ * need not be asked for (slot_pool.h).
  *
  * Used by the thread that makes progress.
  */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * How many bytes of puts may be under way to a peer: as few as keep the link busy, as what is
- * urgent waits behind them.
+ * How many bytes of puts may be under way to a peer: as few as keep the link busy, because urgent
+ * pieces wait behind them.
  *
- * How few that is shows by itself. Where puts are done once the peer has acknowledged them, an
- * acknowledgement may come late: it stands in line behind the peer's own pieces, and a slow link's
- * line is long. If most of what was under way is done before another put could follow one that was
- * held back, then the link has run dry, and the window widens. (Two-way traffic under a fixed
+ * The window finds that number by itself. Where puts are done once the peer has acknowledged them,
+ * an acknowledgement may come late: it stands in line behind the peer's own pieces, and a slow
+ * link's line is long. If most bytes under way are done before another put could follow one that
+ * was held back, then the link has run dry, and the window widens. (Two-way traffic under a fixed
  * window: Zhang, Shenker and Clark, "Observations on the dynamics of a congestion control
  * algorithm", SIGCOMM 1991.)
  *

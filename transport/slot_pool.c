@@ -136,7 +136,7 @@ static bool is_before(const struct wring_pool_ask *a, const struct wring_pool_as
     return ahead_of(a) != ahead_of(b) ? ahead_of(a) < ahead_of(b) : a->member < b->member;
 }
 
-/** Who is to have the next slot; the newest come first in the list, and older ones win. */
+/** The ask that gets the next slot; the newest come first in the list, and older ones win. */
 static struct wring_pool_ask **next_ask(struct wring_pool_slots *slots)
 {
     struct wring_pool_ask **best = NULL;

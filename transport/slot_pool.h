@@ -5,38 +5,38 @@
  * both are in (pool_link.h).
  *
  * Small pieces (WRING_POOL_SMALL) go into a *ring* of 8 places that each rank has for every other
- * one it exchanges with (transport/pool_link.h). The k-th small piece of a connection, of whatever
- * group, lies in place k mod 8. This is not the ring of messages (message/ring.h), for three
+ * one it exchanges with (transport/pool_link.h). The k-th small piece of a connection, of any
+ * group, lies in place k mod 8. This is not the ring of messages (message/inside.h), for three
  * reasons. A record there has a head in front of its data, so each piece would be copied once more
  * before it is put. Collectives have credits of their own, and may not wait behind sends that no
- * receive takes. And what is put into a ring of records has to leave it at once, where a piece is
- * reduced where it lies.
+ * receive takes. And records have to leave their ring at once, whereas a piece is reduced where it
+ * lies.
  *
  * Larger pieces are asked for: the sender has the piece ready and says how long it is (ASK), and
  * the receiver names one of the session's WRING_POOL_SLOTS slots (GRANT), once the operation is
- * under way here, too (transport/slot_pool.h, transport/pool_link.h). Who waits is served in the
- * order of priority, then of how many pieces of that sender come first, then of its member index.
- * The last quarter of the slots is for pieces that their operations need next. A sender whose
- * operation was aborted meanwhile gives the slot back (SPARE).
+ * under way here, too. Waiting senders are served in the order of priority, then of how many of
+ * their own pieces come first, then of member index. The last quarter of the slots is for pieces
+ * that their operations need next. A sender whose operation was aborted meanwhile gives the slot
+ * back (SPARE).
  *
  * An ask costs a round trip. So the first grant to a peer lends it up to 8 slots for good (LEND):
- * it uses them in turn, as those of the ring, for large pieces of whatever group, and asks only
- * where they are all in use. Three quarters of the slots may be lent, to each next peer a quarter
- * of those that are left.
+ * it uses them in turn, as those of the ring, for large pieces of any group, and asks only where
+ * they are all in use. Three quarters of the slots may be lent, to each next peer a quarter of
+ * those that are left.
  *
  * Why nothing stands still: a slot that is not lent is granted only for a piece that its sender has
  * ready, so it is filled, and a filled one never stays for want of others. Where asks wait and
  * nothing else moves, pieces that wait for those of other members are moved out of their slots,
  * into memory of their own (`moved`), and reduced from there in their order. So each operation that
- * is under way at both ends always gets a slot in the end, with any number of slots, in whatever
- * order ranks begin their operations. What is moved is part of what the operation receives anyway:
- * at most its window of pieces from each member. The same goes for rings: of more than four small
- * pieces in one the oldest are moved out, so that a ring never waits for a call that is not made
- * here yet. Lent slots may wait for one: whoever finds them in use asks.
+ * is under way at both ends always gets a slot in the end, with any number of slots, and with
+ * operations begun in any order. The operation receives the moved pieces anyway: at most its window
+ * of them from each member. The same goes for rings: if one has more than four small pieces, the
+ * oldest are moved out, so that a ring never waits for a call that is not made here yet. Lent slots
+ * may wait for one: a sender that finds them in use asks.
  *
  * A channel of a group has an id of its own kind (WRING_POOL_ID), which is not used again before
- * 2^17 others have been: what comes late for a group that is gone finds no channel, is counted like
- * all others, and dropped.
+ * 2^17 others have been: a piece that comes late for a group that is gone finds no channel; it is
+ * counted like all others, and dropped.
  *
  * Used by the thread that makes progress.
  */
@@ -49,8 +49,8 @@
 #include "transport/pool_link.h"
 
 /*
- * The session's slots for large pieces of groups, at the receiver: who asks for one, who gets the
- * next, and what lies in them (slot_pool.h).
+ * The session's slots for large pieces of groups, at the receiver: asks for slots, their order, and
+ * the pieces in them.
  *
  * Used by the thread that makes progress.
  */
@@ -70,7 +70,7 @@ enum wring_pool_slot_state {
 
 struct wring_pool_slot {
     enum wring_pool_slot_state state;
-    struct wring_pool_link *link;  /* whom it is granted to */
+    struct wring_pool_link *link;  /* that it is granted to */
     struct wring_channel *channel; /* NULL: of a group that is gone */
     struct wring_slot *piece;
     uint32_t member, sequence, bytes;
@@ -137,10 +137,10 @@ enum wring_status wring_pool_create(struct wring_engine *engine, struct wring_po
 /** NULL is fine. All channels are gone, the fabric is not. */
 void wring_pool_destroy(struct wring_pool *pool);
 
-/** What a group's channel is called. Errors: WRING_ERR_NO_MEMORY. */
+/** Name a group's channel. Errors: WRING_ERR_NO_MEMORY. */
 enum wring_status wring_pool_add(struct wring_pool *pool, struct wring_channel *channel);
 
-/** Whatever comes for it from now on is dropped. */
+/** Pieces for it are dropped from now on. */
 void wring_pool_remove(struct wring_pool *pool, struct wring_channel *channel);
 
 /** The channel with that id; NULL: it is gone, or never was. */

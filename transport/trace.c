@@ -61,7 +61,7 @@ void wring_clocks_answered(struct wring_clocks *clocks, uint32_t number, uint64_
     atomic_store_explicit(&clocks->n_heard, heard, memory_order_release);
 }
 
-/** What a sample says of another time. */
+/** A sample's interval at another time. */
 static struct wring_clock_sample widen(const struct wring_clock_sample *sample, uint64_t at_ns)
 {
     uint64_t apart = at_ns > sample->at_ns ? at_ns - sample->at_ns : sample->at_ns - at_ns;
@@ -76,7 +76,7 @@ static void narrow(struct wring_clock_sample *sample, const struct wring_clock_s
     sample->high_ns = known.high_ns < sample->high_ns ? known.high_ns : sample->high_ns;
 }
 
-/* What a sample knows from one neighbour holds all that lies behind that one. */
+/* A sample that one neighbour has narrowed knows all that lies behind that one, too. */
 void wring_clocks_settle(struct wring_clocks *clocks)
 {
     for (uint32_t i = 1; i < clocks->n; i++)

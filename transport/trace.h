@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * A record of what a session did and when. Room for it is made at the beginning; adding to it
- * allocates nothing and takes no lock. A NULL trace records nothing.
+ * A record of a session's events and their times. Room for it is made at the beginning; adding to
+ * it allocates nothing and takes no lock. A NULL trace records nothing.
  */
 #ifndef WRING_TRANSPORT_TRACE_H
 #define WRING_TRANSPORT_TRACE_H
@@ -22,9 +22,10 @@
  *     sent - theirs  <=  ahead  <=  heard - theirs
  *
  * whatever the ways there and back took, and however unequal they were. No clock drifts faster than
- * WRING_CLOCK_DRIFT, so an interval holds for other times too when it is widened by that much. What
- * all intervals together leave at a time is how far the truth can be from its middle: an error that
- * is known, not guessed. Source: Marzullo's intersection, as NTP (RFC 5905) selects clocks by it.
+ * WRING_CLOCK_DRIFT, so an interval holds for other times too when it is widened by that much. At
+ * any time all intervals together leave one, and the truth is no farther from its middle than its
+ * ends: an error that is known, not guessed. Source: Marzullo's intersection, as NTP (RFC 5905)
+ * selects clocks by it.
  *
  * Asked and answered by the thread that makes progress; n_heard may be read by any.
  */
@@ -106,7 +107,7 @@ void wring_trace_destroy(struct wring_trace *trace);
 /** A number for a bucket's name, the same for the same name; 0 without a trace. Setup only. */
 uint32_t wring_trace_label(struct wring_trace *trace, const char *name);
 
-/** Threads: safe. What does not fit is counted and dropped. */
+/** Threads: safe. Events that do not fit are counted and dropped. */
 void wring_trace_add(struct wring_trace *trace, const struct wring_trace_event *event);
 
 #endif

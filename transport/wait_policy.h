@@ -5,7 +5,7 @@
  * A wait goes through four stages, and each is longer than the one before:
  *
  *     look    at the boards of a mapped step, without a lock, an engine or a clock
- *             (collective/mapped_wait.c, runtime/progress/progress.c)
+ *             (collective/shm_flags.c, runtime/progress/progress.c)
  *     drive   the engine, spinning, and giving the core away where ranks share cores
  *             (runtime/progress/caller.c)
  *     nap     a fixed while, only where ranks that share the core work through much data
@@ -40,7 +40,7 @@ struct wring_wait_policy {
         uneven_for; /* comparisons in a row before somebody moves: the scheduler may see to it */
 
     /* driving the engine, in multiples of WRING_SPIN */
-    unsigned caller_spins;  /* of a caller, who has nothing else to do, giving the core away */
+    unsigned caller_spins;  /* of a caller, which has nothing else to do, giving the core away */
     unsigned crowded_spins; /* crowded: most of that time others have run */
     uint64_t beside_ns;     /* crowded: a core is handed over and back in about that time */
     uint64_t nap_ns;        /* of steps that take milliseconds */
@@ -49,12 +49,12 @@ struct wring_wait_policy {
     uint64_t park_ns;   /* the thread stands back for so long after a caller has driven */
     unsigned visits;    /* tests within that time that make a caller one that drives */
     uint64_t prompt_ns; /* so soon after its post comes a caller that works on nothing */
-    uint64_t aside_min_ns, aside_max_ns; /* between what callers do aside */
-    uint64_t pause_ns;                   /* between looks at what another thread is about to do */
+    uint64_t aside_min_ns, aside_max_ns; /* between two calls of the program's aside function */
+    uint64_t pause_ns;                   /* between looks at another thread that is to act */
 
     /* the engine */
     uint64_t check_ns;     /* nothing moves for so long: why? */
-    uint64_t jobs_tell_ns; /* jobs are waited for so long: who has them? */
+    uint64_t jobs_tell_ns; /* jobs are waited for so long: which executor has them? */
     uint64_t jobs_look_ns; /* between looks after that */
 };
 

@@ -26,7 +26,7 @@
 #define PORTS_FIRST 10240u /* below the ephemeral ports of common systems */
 #define PORTS_SPAN 20480u
 
-/* What rank 0 tells: one text of fields. A field is never empty. */
+/* The text of rank 0: some fields. A field is never empty. */
 #define TOLD_FORMAT "wring1|%s|%.32s|%s" /* addresses, job, key or one of the words below */
 #define ROOT_BYTES 300                   /* of addresses, so that all of it fits */
 #define NOT_CARRIED " \t\r\n;=|"         /* ends a field or a value, of wring's or of PMI's */
@@ -290,7 +290,7 @@ static enum wring_status prepare(const struct wring_config *config, const struct
     return WRING_OK;
 }
 
-/** The next field of what rank 0 told; hostile only as far as the launcher is. */
+/** The next field of rank 0's text, which is hostile only as far as the launcher is. */
 static bool take_field(const char **at, char *out, size_t bytes)
 {
     size_t length = strcspn(*at, "|");
@@ -302,7 +302,7 @@ static bool take_field(const char **at, char *out, size_t bytes)
     return true;
 }
 
-/** The others: what rank 0 told. */
+/** The other ranks: take rank 0's text. */
 static enum wring_status take_over(const struct wring_config *config, const struct wring_log *log,
                                    const struct wring_launched *launched, const char *told,
                                    struct wring_launcher_meeting *out)
@@ -803,7 +803,7 @@ enum wring_status wring_launcher_refuse_child(const struct wring_log *log)
     return WRING_ERR_UNSUPPORTED;
 }
 
-/** Copy up to a bracket; of what stands in brackets, the first. */
+/** Copy up to a bracket, and the first number in it: "n[3-5,8]" gives "n3". */
 bool wring_slurm_first_host(const char *list, char *out, size_t bytes)
 {
     size_t n = 0;

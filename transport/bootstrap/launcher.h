@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Who started this process, and what that launcher says about the job. One table serves the library
- * and the tools; docs/launchers.md describes it for users.
+ * Which launcher started this process, and its information about the job. One table serves the
+ * library and the tools; docs/launchers.md describes it for users.
  *
  * A launcher that is seen and cannot be used is an error, never a job of one.
  */
@@ -50,7 +50,7 @@ struct wring_launcher_exchange {
 enum wring_status wring_launcher_root(const struct wring_config *config,
                                       const struct wring_log *log, char *root);
 
-/** What a launcher tells one process. */
+/** A launcher's information for one process. */
 struct wring_launched {
     const char *name;                               /* "torchrun", …; NULL: nobody started it */
     const struct wring_launcher_exchange *exchange; /* NULL: variables only */
@@ -83,7 +83,7 @@ struct wring_launcher_meeting {
     int root_fd;                    /* rank 0: a listening socket; -1: it makes one */
     bool root_fd_is_given;          /* it is config->root_fd; else the caller's to close */
     char key[WRING_CONFIG_TEXT];    /* the job's */
-    char job[WRING_LAUNCHER_JOB];   /* part of what the ranks prove; "" */
+    char job[WRING_LAUNCHER_JOB];   /* the job's name, part of the ranks' proof; or "" */
 };
 
 /**
@@ -131,7 +131,7 @@ extern const struct wring_launcher_exchange wring_exchange_pmix;
 extern const struct wring_launcher_exchange wring_exchange_pmi1;
 extern const struct wring_launcher_exchange wring_exchange_pmi2;
 
-/** What PMIx says of a job whose size no variable tells. Errors, logged: WRING_ERR_SYSTEM. */
+/** Ask PMIx for the size of a job if no variable tells it. Errors, logged: WRING_ERR_SYSTEM. */
 enum wring_status wring_pmix_job_size(const struct wring_log *log, uint32_t *size);
 
 #endif

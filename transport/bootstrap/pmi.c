@@ -28,7 +28,7 @@
 
 #define WRING_MODULE "launcher"
 #define MESSAGE_BYTES 2048
-#define ANSWER_NS (10 * WRING_NS_PER_S) /* for what no other rank has a part in */
+#define ANSWER_NS (10 * WRING_NS_PER_S) /* for answers that depend on no other rank */
 #define FRAME_DIGITS 6                  /* of PMI-2: decimal, filled up with spaces */
 
 struct dialect {

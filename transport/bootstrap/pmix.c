@@ -191,10 +191,10 @@ static enum wring_status begin_once(const struct wring_log *log)
     return WRING_OK;
 }
 
-/* ---- waiting for what has no deadline of its own ---- */
+/* ---- waiting for calls without a deadline of their own ---- */
 
-/** An answer that libpmix's thread gives; who waits and who answers let go of it, the last frees.
- */
+/** An answer that libpmix's thread gives. The waiting and the answering thread both let go of
+ *  it; the last one frees it. */
 struct answer {
     pthread_mutex_t mutex;
     pthread_cond_t changed;

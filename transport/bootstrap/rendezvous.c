@@ -307,7 +307,7 @@ void wring_rendezvous_place_text(const struct wring_rendezvous_place *place, cha
 
 /* Rank 0's side of an exchange: collect from all, hand out to all. */
 
-/** What one rank has sent so far. */
+/** The part of one rank's contribution that has come. */
 struct contribution {
     uint8_t head[WRING_RENDEZVOUS_FRAME_BYTES];
     struct wring_rendezvous_frame frame;

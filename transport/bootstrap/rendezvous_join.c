@@ -27,7 +27,7 @@
 #define STATE_BYTES WRING_REFUSAL_TEXT
 #define LIST_BYTES 800
 
-/** What goes on at one place. */
+/** An attempt to reach the root at one place. */
 struct attempt {
     const struct wring_rendezvous_place *place;
     int fd; /* -1: nothing */
@@ -198,7 +198,7 @@ static enum wring_status finish_handshake(struct attempt *attempt,
     return wring_auth_status(&attempt->auth);
 }
 
-/** Where the root has one place whoever is there is final; of several, when all have answered. */
+/** A refusal at the root's only place is final; at several, once all places have refused. */
 static bool is_hopeless(const struct reach *reach)
 {
     unsigned refused = 0;
@@ -207,7 +207,7 @@ static bool is_hopeless(const struct reach *reach)
     return refused == reach->n || (refused > 0 && !reach->several);
 }
 
-/** Of those who refused us the one to tell of: a wrong key or version may be our own fault. */
+/** The refusal to report, of several: a wrong key or version may be our own fault. */
 static const struct attempt *find_refusal(const struct reach *reach)
 {
     const struct attempt *found = NULL;
@@ -228,7 +228,7 @@ static const char *state_of(const struct attempt *attempt)
     return attempt->state[0] != '\0' ? attempt->state : "not tried";
 }
 
-/** What there is at each place. @param list out, [bytes] */
+/** How the attempt at each place stands. @param list out, [bytes] */
 static void list_states(const struct reach *reach, char *list, size_t bytes)
 {
     char place[WRING_RENDEZVOUS_PLACE_TEXT];
@@ -319,7 +319,7 @@ static enum wring_status reach_any(struct reach *reach, const struct wring_patie
  * and again until one proves that it knows the secret. Strangers at some of several places do no
  * harm; at all of them they end it.
  *
- * @param taken  asked of who has proven it: does it take us?
+ * @param taken  called once a root has proven it: does it take us?
  * Errors, logged: WRING_ERR_AUTH, WRING_ERR_VERSION, WRING_ERR_FRAME, WRING_ERR_PEER (nobody is
  * there), WRING_ERR_CLOSED; and those of taken().
  */

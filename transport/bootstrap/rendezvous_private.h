@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What the parts of the rendezvous share. */
+/** Declarations that the parts of the rendezvous share. */
 #ifndef WRING_TRANSPORT_RENDEZVOUS_PRIVATE_H
 #define WRING_TRANSPORT_RENDEZVOUS_PRIVATE_H
 
@@ -45,10 +45,11 @@ void wring_rendezvous_pack(const struct wring_rendezvous_frame *frame, uint8_t *
  *  @return false, and nothing written, where these are not the bytes of a frame */
 bool wring_rendezvous_parse(const uint8_t *bytes, struct wring_rendezvous_frame *out);
 
-/** What a FAILURE says; WRING_ERR_PEER where it names no error that this version knows. */
+/** The status of a FAILURE; WRING_ERR_PEER where it names no error that this version knows. */
 enum wring_status wring_rendezvous_failure_status(const struct wring_rendezvous_frame *frame);
 
-/** A text from the wire, for a log: [bytes] and a NUL; '?' for what is not printable ASCII. */
+/** A text from the wire, for a log: [bytes] and a NUL; bytes that are not printable ASCII become
+ *  '?'. */
 void wring_rendezvous_make_printable(char *text, size_t bytes);
 
 /**
@@ -117,9 +118,9 @@ struct wring_rendezvous_places {
 };
 
 /**
- * What params->root stands for on a rank that joins: "host:port", or several with commas between
- * them. Of several, those that mean nothing here are passed over, and without a key all that are
- * not of loopback. A link-local address whose zone is another host's word is tried on each
+ * The places that params->root names, on a rank that joins: "host:port", or several with commas
+ * between them. Addresses that mean nothing here are passed over; without a key, so are all that
+ * are not of loopback. A link-local address whose zone is another host's word is tried on each
  * interface of this one.
  * Errors, logged: WRING_ERR_INVALID, WRING_ERR_ADDRESS, WRING_ERR_AUTH (all of them need a key).
  */

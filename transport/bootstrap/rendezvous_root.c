@@ -97,8 +97,8 @@ static void rendezvous_peer(int fd, char *text)
 #define CROWDED_NS (500 * WRING_NS_PER_MS) /* what each may count on where places are short */
 #define COMPLAINT_NS (10 * WRING_NS_PER_S) /* between two log lines of one kind */
 
-/* What it still sends is read first, as an unread byte would make the system reset the connection
- * and could take our last word with it. */
+/* Close a connection. Its pending input is read first, as an unread byte would make the system
+ * reset the connection and could take our last word with it. */
 static void rendezvous_drop(struct wring_rendezvous_pending *pending)
 {
     char rest[512];
@@ -162,7 +162,7 @@ static unsigned count_needed(const struct wring_rendezvous_host *host)
     return (unsigned)limit.rlim_cur - strangers + (others - host->joined) + others;
 }
 
-/** What the host lacks, as far as is known, for all to join: "" or a text. @param text out */
+/** The shortage that keeps ranks from joining, if one is known: "" or a text. @param text out */
 static void rendezvous_name_shortage(const struct wring_rendezvous_host *host, char *text,
                                      size_t bytes)
 {
@@ -334,7 +334,7 @@ void wring_rendezvous_judge(const struct wring_rendezvous_claim *claim, uint32_t
                        claim->rank, claim->holder, claim->from);
 }
 
-/** Who has not joined. @param out out, {0} before @return borrowed from out */
+/** The ranks that have not joined. @param out out, {0} before @return borrowed from out */
 static const char *rendezvous_missing(const struct wring_rendezvous_host *host,
                                       struct wring_rendezvous_names *out)
 {
@@ -345,7 +345,8 @@ static const char *rendezvous_missing(const struct wring_rendezvous_host *host,
     return wring_rendezvous_named(out);
 }
 
-/** The time is over: end the job, with what was seen of those who may be missing. */
+/** The time is over: end the job, and say which ranks are missing and which connections came to
+ *  nothing. */
 static void rendezvous_give_up(struct wring_rendezvous_host *host)
 {
     struct wring_rendezvous_names absent = {0};
@@ -534,7 +535,7 @@ static enum wring_status take_given(const struct wring_rendezvous_params *params
     enum wring_status status = check_key(params, (const struct sockaddr *)&address);
     if (status != WRING_OK)
         return status;
-    /* whoever made it may have left it blocking, and accept must not */
+    /* its maker may have left it blocking, and accept must not block */
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
     *out = fd;
     return WRING_OK;

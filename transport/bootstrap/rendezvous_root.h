@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What the parts of the root's door share: bootstrap/rendezvous_root.c waits for the ranks and lets
- * them in, bootstrap/rendezvous_root.c has those who have not proven anything yet,
- * bootstrap/rendezvous_root.c says why a job cannot begin.
+ * The root's door: bootstrap/rendezvous_root.c waits for the ranks and lets them in, keeps
+ * connections that have not proven anything yet, and says why a job cannot begin.
  */
 #ifndef WRING_TRANSPORT_BOOTSTRAP_RENDEZVOUS_ROOT_H
 #define WRING_TRANSPORT_BOOTSTRAP_RENDEZVOUS_ROOT_H
@@ -36,7 +35,7 @@ struct wring_rendezvous_verdict {
     char text[WRING_RENDEZVOUS_TEXT];
 };
 
-/** What one who knows the key says of itself. */
+/** The claim of a process that knows the key. */
 struct wring_rendezvous_claim {
     uint32_t rank, size;
     const char *from;                      /* its address */

@@ -8,7 +8,7 @@
 #include "transport/auth.h"
 #include <wring/bootstrap.h>
 
-/** Until when to wait, and who may call it off. */
+/** The end of a wait, and a way to call it off. */
 struct wring_patience {
     uint64_t deadline_ns;
     const struct wring_cancel *cancel; /* may be NULL */
@@ -22,8 +22,9 @@ enum wring_status wring_stream_poll(struct pollfd *fds, unsigned n,
                                     const struct wring_patience *patience);
 
 /**
- * The other side has left: did it do so because the job has failed? Then whoever may call us off is
- * about to know. @return true when called off within a second; at once false where nobody can
+ * The other side has left: did it do so because the job has failed? Then the thread that may call
+ * us off is about to know. @return true when called off within a second; at once false where nobody
+ * can
  */
 bool wring_stream_called_off(const struct wring_patience *patience);
 

@@ -32,7 +32,7 @@ const struct wring_algorithm_parts wring_algorithms[WRING_ALGORITHMS] = {
 };
 
 /**
- * Who has an order of its own, and where: the first row that fits. A ring's or a hierarchy's bits
+ * The order of an allreduce or a barrier: the first row that fits. A ring's or a hierarchy's bits
  * are not those of the members' order, so nothing that was measured may add to this table: only
  * scheme, nodes and size. Integers, whose order shows in no bit, go by it as well.
  */
@@ -72,8 +72,8 @@ const char *wring_reduction_order_name(enum wring_reduction_order order)
     return "?";
 }
 
-/** Of what is coded: the same on every link, since a sum that is encoded once more has other bits.
- *  Two ranks send as much either way, and round once less without. */
+/** The answer for coded operations is the same on every link, since a sum that is encoded once
+ *  more has other bits. Two ranks send as many bytes either way, and round once less without. */
 bool wring_algorithm_encodes_sums(const struct wring_operation *operation)
 {
     const struct wring_codec_info *code = operation->code;
@@ -92,10 +92,10 @@ static uint64_t bytes_of(const struct wring_operation *operation)
 }
 
 /**
- * One hop is sooner done than two, until the time goes by bytes. Two ranks over a network send as
- * many in one hop as in two, so there it is worth more of them, and most where a kernel copies them
- * anyway (tcp on loopback: from 12 KiB to 512 KiB, by a third to a seventh). In mapped data there
- * is no engine in between, which tells up to about as many bytes.
+ * One hop is faster than two until bytes dominate the time. Two ranks over a network send as many
+ * bytes in one hop as in two, so their limit is higher. It is highest where a kernel copies the
+ * bytes anyway (tcp on loopback: from 12 KiB to 512 KiB, faster by a third to a seventh). Steps in
+ * mapped data bypass the engine, which pays up to about as many bytes.
  */
 uint64_t wring_algorithm_eager_limit(const struct wring_operation *operation,
                                      const struct wring_reach *reach)

@@ -31,8 +31,8 @@ enum wring_reduction_order {
 enum wring_algorithm {
     WRING_ALLREDUCE_EAGER,           /* all of it in one piece to all; each reduces at once */
     WRING_ALLREDUCE_EAGER_BOARD,     /* the same, shown in memory that members map */
-    WRING_ALLREDUCE_EAGER_IN_PLACE,  /* boards say that data is ready; whoever runs sums shards of
-                                        it into everyone's */
+    WRING_ALLREDUCE_EAGER_IN_PLACE,  /* boards say that data is ready; a running member reduces
+                                        shards of it into everyone's */
     WRING_ALLREDUCE_ONE_SHOT,        /* all of it to all, each reduces; by the executor */
     WRING_ALLREDUCE_TWO_SHOT,        /* shards to their owners, sums back to all, in slots */
     WRING_ALLREDUCE_TWO_SHOT_PLACED, /* sums go straight into everyone's data */
@@ -40,7 +40,7 @@ enum wring_algorithm {
                                         no more than the word that theirs is ready */
     WRING_ALLREDUCE_HIERARCHICAL,    /* by legs */
     WRING_REDUCE_SCATTER_OWNERS,     /* the first half of two shots: owners keep their sums */
-    WRING_REDUCE_SCATTER_DIRECT,     /* which they make of what lies in everyone's data */
+    WRING_REDUCE_SCATTER_DIRECT,     /* the same; they read contributions where they lie */
     WRING_REDUCE_ONE_SHOT,           /* all of it to the root, which reduces */
     WRING_REDUCE_TWO_SHOT,           /* shards to their owners, sums to the root */
     WRING_EXCHANGE_SLOTS,            /* pieces as they are: allgather, alltoall, broadcast, gather,
@@ -49,7 +49,7 @@ enum wring_algorithm {
 };
 #define WRING_ALGORITHMS 14
 
-/** What is to be done. */
+/** An operation, as all members know it. */
 struct wring_operation {
     enum wring_call_kind kind;
     enum wring_dtype dtype;
@@ -74,7 +74,7 @@ struct wring_reach {
     bool copies;          /* a put copies, as a kernel's socket does */
 };
 
-/** What an algorithm is made of. */
+/** The parts of an algorithm. */
 struct wring_algorithm_parts {
     const char *name; /* for stats and logs */
     const struct wring_collective_ops *ops;
@@ -90,7 +90,7 @@ extern const struct wring_algorithm_parts wring_algorithms[WRING_ALGORITHMS];
  *  nodes. */
 enum wring_reduction_order wring_algorithm_order(const struct wring_operation *operation);
 
-/** Are sums encoded once more for their way back? Of what is raw: never. */
+/** Are sums encoded once more for their way back? Raw ones never are. */
 bool wring_algorithm_encodes_sums(const struct wring_operation *operation);
 
 /** The most bytes of a raw allreduce that go in one hop. */
@@ -109,7 +109,7 @@ static inline bool wring_scheme_is_hierarchical(enum wring_scheme scheme)
     return scheme >= WRING_SCHEME_HIERARCHICAL;
 }
 
-/** What goes between nodes, or all of it where there are no legs. */
+/** The scheme between nodes, or of all members where there are no legs. */
 static inline enum wring_scheme wring_scheme_across(enum wring_scheme scheme)
 {
     if (!wring_scheme_is_hierarchical(scheme))

@@ -61,7 +61,7 @@ static struct wring_channel *channel_of(const struct wring_collective *collectiv
     return collective->work.to_all ? collective->gather : collective->scatter;
 }
 
-/** What stays with us is decoded as well, where all ranks are to end with the same bits. */
+/** Do we decode our own contribution as well, so that all ranks end with the same bits? */
 static bool decodes_own(const struct wring_collective *collective)
 {
     return collective->work.to_all && collective->work.codec != NULL;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is small: as collective/allreduce_one_shot.c, with one raw piece of each member, which is
- * reduced here and now and by nobody else. A latency and a half is all there is to gain, so nothing
- * is set in motion.
+ * Small steps: as collective/allreduce_one_shot.c, with one raw piece of each member, which this
+ * thread reduces at once. A latency and a half is all there is to gain, so nothing is set in
+ * motion.
  */
 #include "transport/collective/collective.h"
 

@@ -15,7 +15,7 @@ static uint64_t chunks_of(const struct wring_collective *collective)
     return wring_geometry_chunks(&collective->work.geometry, whole(collective));
 }
 
-/** Whom our pieces go to; of a root's, which go nowhere, it is itself. */
+/** The member that our pieces go to; a root's go nowhere, and it gets itself. */
 static uint32_t target_of(const struct wring_collective *collective)
 {
     return collective->work.to_root ? collective->work.root : WRING_EVERYBODY;

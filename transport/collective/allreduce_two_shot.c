@@ -104,7 +104,8 @@ static bool contributions_are_there(struct wring_collective *collective)
                                  : wring_collective_all_arrived(collective, collective->scatter);
 }
 
-/** The sum will need a slot at whoever gets it. */
+/** Has each receiver of the sum a slot for it? A root gets sums after all our contributions to
+ *  it. */
 static bool can_send_sum(const struct wring_collective *collective)
 {
     uint32_t root = collective->work.root;

@@ -40,7 +40,7 @@ struct wring_codec_context wring_collective_context(const struct wring_collectiv
     return context;
 }
 
-/** What a sum of everyone's pieces is divided by. */
+/** The divisor of a sum of everyone's pieces. */
 static float divisor_of(const struct wring_collective *collective)
 {
     const struct wring_work *work = &collective->work;

@@ -54,7 +54,7 @@ size_t wring_coding_piece_bytes(const struct wring_codec *codec,
     return most < PIECE_MAX ? most : PIECE_MAX;
 }
 
-/** What the rounds are of: all that the collective works on; but the step, which changes. */
+/** The context of rounds: all elements of the collective; without the step, which changes. */
 static struct wring_codec_context whole_context(const struct wring_collective *collective,
                                                 const struct wring_work *work)
 {

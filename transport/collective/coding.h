@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What steps by some codecs need besides their pieces: the statistics of rounds, which are reduced
- * before the first piece is encoded, and room for codes of our own shard where it is encoded like
- * all others. It belongs to a bucket, or to one immediate call.
+ * The state that steps by some codecs need besides their pieces. It holds the statistics of rounds,
+ * which are reduced before the first piece is encoded. It also has room for codes of our own shard
+ * where that is encoded like all others. It belongs to a bucket, or to one immediate call.
  *
- * A round is a step of its own within the step: begun by a job, gathered over the same channels as
- * what follows, ended by another job. Meanwhile the collective's work is that of the round.
+ * A round is a step of its own within the step: a job begins it, the step's channels gather it, and
+ * another job ends it. Meanwhile the collective's work is that of the round.
  */
 #ifndef WRING_TRANSPORT_CODING_H
 #define WRING_TRANSPORT_CODING_H
@@ -37,7 +37,7 @@ enum wring_status wring_coding_create(const struct wring_collective *collective,
 /** NULL is fine. */
 void wring_coding_destroy(struct wring_coding *coding);
 
-/** Of each round; NULL where there are none. @param coding  NULL is fine */
+/** The statistics of each round; NULL where there are none. @param coding  NULL is fine */
 const void *const *wring_coding_statistics(const struct wring_coding *coding);
 
 /** Where REDUCE task number `index` of the collective has the code of our own piece. */
@@ -46,7 +46,7 @@ void *wring_coding_own(const struct wring_coding *coding, uint32_t index);
 /** Begin the collective's step: its rounds first, if it has some. */
 void wring_coding_start(struct wring_collective *collective);
 
-/** A state machine is at the end of what it was started for. @return whether the step goes on */
+/** A state machine has ended its round, or the step. @return whether the step goes on */
 bool wring_coding_goes_on(struct wring_collective *collective);
 
 /** The step has failed, perhaps within a round: its work is what it was posted with. */

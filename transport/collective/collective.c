@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What collectives tell the session's trace. */
+/* Collectives: the core that a rank moves to, tasks, and records in the session's trace. */
 #include "transport/collective/collective.h"
 
 #include <inttypes.h>
@@ -19,7 +19,7 @@ static bool count_members(const uint32_t *cores, uint32_t n, uint32_t load[CPU_S
     return true;
 }
 
-/** Of all members on its core; only one may move at a time. */
+/** Is it the last member on its core? Only one may move at a time. */
 static bool is_last_there(const uint32_t *cores, uint32_t n, uint32_t me)
 {
     for (uint32_t i = me + 1; i < n; i++)

@@ -2,9 +2,9 @@
 /**
  * A collective: one operation of one bucket (or of a group's immediate calls), run again and again.
  *
- * Its owner fills in what it works on, prepares it once, posts it to the engine for each step and
- * waits for its status. Four state machines cover the algorithms (algorithm_select.h); codecs are
- * in their path. "In order" is what compress/reduce.h makes of so many members.
+ * Its owner fills in its work, prepares it once, posts it to the engine for each step and waits for
+ * its status. Four state machines cover the algorithms (algorithm_select.h); codecs are in their
+ * path. "In order" means the order of compress/reduce.h for so many members.
  *
  *     allreduce_two_shot   every member sends each shard to its owner, which reduces it in order,
  *                          encodes the sum and sends it to all (divisible; raw: "direct"); or
@@ -81,12 +81,12 @@ struct wring_task {
     struct wring_collective *collective;
     enum wring_task_kind kind;
     enum wring_task_state state;
-    bool has_job;                 /* it is with the executor, in whatever state the task is */
+    bool has_job;                 /* the executor has it, whatever `state` says */
     struct wring_source *sources; /* [members] */
     void **copies;                /* [members] direct: where the sum lies at the others */
     struct wring_span span;
     uint64_t chunk;
-    uint32_t member;   /* SEND, REDUCE: to whom the piece goes; DECODE: whose it is */
+    uint32_t member;   /* SEND, REDUCE: gets the piece; DECODE: has sent it */
     uint32_t sequence; /* reserved at the receivers */
     uint32_t *taken;   /* [members] REDUCE, DECODE: sequences of the pieces taken */
     bool held;         /* SEND: we ourselves still read the piece */
@@ -112,7 +112,7 @@ struct wring_collective_ops {
     bool (*awaits)(const struct wring_collective *collective, uint32_t member);
 };
 
-/** What a step works on; set before a post if it changes. */
+/** The work of a step; set before a post if it changes. */
 struct wring_work {
     enum wring_algorithm algorithm;
     const struct wring_collective_ops *ops; /* that run it: wring_work_set_algorithm() */
@@ -153,16 +153,16 @@ static inline void wring_work_set_algorithm(struct wring_work *work, enum wring_
     work->ops = wring_algorithms[algorithm].ops;
 }
 
-/** What the steps so far took. Written by the thread that makes progress. */
+/** Bytes and times of the steps so far. Written by the thread that makes progress. */
 struct wring_steps_cost {
     uint64_t wire_bytes;
     uint64_t exchange_ns, codec_ns, timed; /* of so many steps that were timed */
 };
 
 /**
- * An early end of all collectives of a group, and who still writes into members' memory past the
- * engine. `status` is set first and `writing` looked at after it, by who ends; by who writes, the
- * other way round.
+ * An early end of all collectives of a group, and the threads that still write into members' memory
+ * past the engine. The thread that ends them sets `status` and then looks at `writing`. A writing
+ * thread adds itself to `writing` and then looks at `status`.
  */
 struct wring_cease {
     atomic_int status;   /* how all steps end from now on; WRING_OK: as they do */
@@ -173,7 +173,7 @@ struct wring_collective {
     /* what it is; set by the owner before wring_collective_prepare() */
     struct wring_engine *engine;
     struct wring_cease *cease; /* of its group, borrowed; NULL: its steps end by themselves alone */
-    struct wring_lane *lane;   /* who runs its jobs; NULL: the engine's first one */
+    struct wring_lane *lane;   /* runs its jobs; NULL: the engine's first one */
     struct wring_members members;
     uint32_t bucket;  /* id */
     uint32_t label;   /* its name in the trace */
@@ -183,8 +183,8 @@ struct wring_collective {
     struct wring_channel *scatter; /* to one member, another piece to each */
     struct wring_channel *gather;  /* to all */
     struct wring_calls *calls;     /* those of a group; NULL: all ranks agreed on the bucket */
-    struct wring_mapped *mapped;   /* for what is flat; NULL: that goes over channels, too */
-    bool watched;    /* its steps are to end without anybody asking, so mapped ones in the engine */
+    struct wring_mapped *mapped;   /* for flat steps; NULL: these use channels, too */
+    bool watched;    /* its steps end without a caller's test: the engine runs mapped ones */
     float *residual; /* [elems] or NULL */
     struct wring_memory_place residual_place;
     void *const *states;         /* of the codec, from the whole bucket's element 0 on; or NULL */
@@ -239,7 +239,7 @@ extern const struct wring_collective_ops wring_allgather_alltoall;
 extern const struct wring_collective_ops wring_round_job, wring_round_gathered; /* coding.h */
 extern const struct wring_collective_ops wring_hierarchical;
 
-/** Does this member end with what is reduced, and with all that is exchanged? */
+/** Does this member get the result? */
 static inline bool wring_collective_ends_here(const struct wring_collective *collective)
 {
     return !collective->work.to_root || collective->work.root == collective->members.me;
@@ -301,13 +301,13 @@ void wring_collective_finish(struct wring_collective *collective);
 /** Bytes of send slots that prepare will cut from slots_base. */
 size_t wring_collective_slot_memory(const struct wring_collective *collective);
 
-/* What the state machines share. */
+/* Functions that the state machines share. */
 
 /** A span of our contribution as it is. */
 struct wring_source wring_collective_own(const struct wring_collective *collective,
                                          struct wring_span span);
 
-/** What a task sends. @param codec  that it is encoded by; NULL: raw */
+/** The piece that a task sends. @param codec  that it is encoded by; NULL: raw */
 struct wring_source wring_collective_piece(const struct wring_task *task,
                                            const struct wring_codec *codec);
 

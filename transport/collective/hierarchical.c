@@ -27,7 +27,7 @@ static void begin_leg(struct wring_collective *collective, struct wring_slice *s
     wring_engine_post(collective->engine, leg);
 }
 
-/** A slice's first leg waits for that of the slice before; the others for what precedes them. */
+/** A slice's first leg waits for that of the slice before; each other one for the leg before it. */
 static void go_on(struct wring_collective *collective)
 {
     struct wring_levels *levels = collective->levels;

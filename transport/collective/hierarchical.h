@@ -39,7 +39,7 @@ struct wring_levels {
     struct wring_slice slices[WRING_SLICES_MAX];
 };
 
-/** The `finished` of a leg: whoever drives it looks what comes next. */
+/** The `finished` of a leg: it makes the whole runnable, so that the next leg begins. */
 void wring_leg_finished(struct wring_collective *leg, enum wring_status status);
 
 #endif

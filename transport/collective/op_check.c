@@ -68,7 +68,7 @@ const char *wring_call_name(enum wring_call_kind kind)
     return names[kind];
 }
 
-/** What is exchanged: " of 1000 f32". */
+/** Describe a call's data: " of 1000 f32". */
 static void describe_data(const struct wring_op_check *call, char *text, size_t bytes)
 {
     if (call->kind == WRING_CALL_BROADCAST)
@@ -210,7 +210,7 @@ static bool state_to_all(const struct wring_collective *collective)
     return all;
 }
 
-/** A member of whom we wait for a piece, and whose next one is of another call; or members.n. */
+/** A member that owes us a piece, and whose next piece is of another call; or members.n. */
 static uint32_t find_stranger(const struct wring_collective *collective)
 {
     uint32_t n = collective->members.n;

@@ -2,8 +2,8 @@
 /**
  * Do all members of a group make the same immediate calls? Nothing is asked beforehand. The pieces
  * of a call carry a tag, made of it and of all calls before it, in their immediates; a piece of
- * another tag is not taken. A member that gets no further says what it calls to all others, and
- * whoever has made another call in that place ends the job with a line that names both.
+ * another tag is not taken. A member that gets no further says to all others what it calls, and a
+ * member that has made another call in that place ends the job with a line that names both.
  *
  * Used by the thread that makes progress.
  */
@@ -37,7 +37,7 @@ enum wring_call_kind { /* values are part of the wire format */
 };
 #define WRING_CALL_KINDS 13 /* and one that is none, 0 */
 
-/** What must be the same on all members. */
+/** The properties of a call that must be the same on all members. */
 struct wring_op_check {
     enum wring_call_kind kind;
     enum wring_dtype dtype;

@@ -7,9 +7,9 @@
 #define GATHER_UP 4  /* times the bytes of a piece may be encoded into one */
 
 /**
- * As many grains as travel in chunk_bytes, of at most GATHER_UP times as many bytes: with a codec
- * of few bits each message would cost more than what it carries, and without that limit nothing
- * would be left to overlap.
+ * The elements of a chunk: as many grains as a code of chunk_bytes holds, so that with a codec of
+ * few bits a message does not cost more than its payload. At most GATHER_UP times chunk_bytes are
+ * coded into one, so that something is left to overlap.
  */
 static uint64_t chunk_of(const struct wring_codec *codec, uint64_t grain, uint32_t elem_bytes,
                          size_t chunk_bytes)

@@ -16,7 +16,8 @@
 
 #define LINE 64
 
-/** What fits comes in the number's line; all else begins with a line of its own. */
+/** A contribution that fits comes in the number's line; all others begin with a line of their
+ *  own. */
 static size_t head_of(size_t room)
 {
     return room <= LINE - sizeof(struct wring_mapped_slot) ? sizeof(struct wring_mapped_slot)
@@ -164,11 +165,11 @@ struct wring_mapped_counts wring_mapped_count(const struct wring_mapped *list)
 
 /* ---- mapped ---- */
 
-/* A step: who posts and who waits do all of it; how they wait is in collective/shm_flags.c. */
+/* A step: the threads that post and wait do all of it. */
 
 #define AT_ONCE 4096 /* bytes that stay near until they are copied to others */
 
-/** What we reduce: all of it. In place our shard counts as what we do. */
+/** Set the elements that we reduce: all of them, or in place our own shard. */
 static void set_span(struct wring_mapped *mapped, const struct wring_work *work)
 {
     const struct wring_geometry *geometry = &work->geometry;
@@ -229,8 +230,8 @@ static inline void copy_contribution(void *to, const void *from, size_t bytes)
         memcpy(to, from, bytes);
 }
 
-/** Enter a round: whoever finds its number in the slot finds our contribution behind it. Calls are
- *  counted, too. */
+/** Enter a round: a member that finds its number in the slot finds our contribution behind it.
+ *  Calls are counted, too. */
 static inline void show(struct wring_collective *collective)
 {
     struct wring_mapped *mapped = collective->mapped;
@@ -401,7 +402,7 @@ static void mapped_yield(struct wring_collective *collective)
     wring_engine_post(collective->engine, collective);
 }
 
-/** What the step waits for is there: go on from it. Between wring_fp_enter() and
+/** Go on, as all data is there that the step waits for. Between wring_fp_enter() and
  *  wring_fp_leave(). */
 static void mapped_go_on(struct wring_collective *collective)
 {
@@ -428,7 +429,7 @@ bool wring_mapped_end(struct wring_collective *collective)
 
 /* ---- wait ---- */
 
-/* How a caller waits for what others have not shown yet. */
+/* How a caller waits for data that others have not shown yet. */
 
 bool wring_mapped_give(struct wring_collective *collective, unsigned looks)
 {
@@ -440,7 +441,7 @@ bool wring_mapped_give(struct wring_collective *collective, unsigned looks)
     return true;
 }
 
-/** It runs on another core, by what it said last. */
+/** That member showed last that it runs on another core. */
 static bool is_beside(const struct wring_mapped *mapped, uint32_t other, uint32_t core)
 {
     const struct wring_board *board = mapped->others[other].board;
@@ -449,8 +450,8 @@ static bool is_beside(const struct wring_mapped *mapped, uint32_t other, uint32_
 }
 
 /**
- * Whoever has not shown anything yet, or still sums a shard, runs on another core: to give ours
- * away would help nobody, and cost as much as the wait.
+ * Each member that has not shown anything yet, or still sums a shard, runs on another core. To give
+ * ours away would help none of them, and cost as much as the wait.
  */
 static bool all_come_from_beside(const struct wring_mapped *mapped, uint32_t core)
 {

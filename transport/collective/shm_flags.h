@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * The flat scheme among members that map each other's memory: nothing is sent. Each member shows
- * what it contributes on a board of its own, all others read it there, and whoever posts and waits
- * does all of it himself: no lock is taken, and no system call made. Only a step that takes long,
+ * what it contributes on a board of its own, and all others read it there. The thread that posts
+ * and waits does all of it: it takes no lock and makes no system call. Only a step that takes long,
  * and one that has to wake somebody, goes to the engine.
  *
- * A board lies in the slots of its member: 128 bytes that say whether that one sleeps, and where
- * ranks share cores on which of them it runs, 128 for steps in place, then two
- * slots, for rounds (the steps over this board, from 1) in turn. A slot is the number of a round
- * and behind it the contribution: one that fits comes with its number in one cache line, all others
- * begin with a line of their own. But for the state of a shard (below) no line has two writers.
+ * A board lies in the slots of its member: 128 bytes that say whether the member sleeps and, where
+ * ranks share cores, on which core it runs; 128 for steps in place, then two slots, for rounds (the
+ * steps over this board, from 1) in turn. A slot is the number of a round and behind it the
+ * contribution: one that fits comes with its number in one cache line, all others begin with a line
+ * of their own. But for the state of a shard (below) no line has two writers.
  *
  * Two slots are enough, and nobody acknowledges anything: a member writes round k + 2 over round k
  * after its own round k + 1 has ended, so when all others have shown theirs of k + 1; and each does
  * that only after its round k has ended, which was the last time that it read a slot of round k.
  *
  * In place: where the members' data is mapped as well, nothing is behind the number of a step on
- * more than a few lines: it says that the member's data is ready. Once all have said so, whoever is
- * there sums a shard, out of everyone's data and into everyone's data, then the next one, until
- * none is left: first its own, then those of members that share its core, who cannot run meanwhile,
- * then any. The state of a shard, on its member's board, says whether it is open, who sums it, or
- * that it is summed; one member alone sums it, as it claims it by compare and swap. The step has
- * ended where all are summed. A member that has posted is not needed again, and no line goes to and
- * fro but those of the sums, once for all members of a core.
+ * more than a few lines: it says that the member's data is ready. Once all have said so, any member
+ * that runs sums a shard, out of everyone's data and into everyone's data, then the next one, until
+ * none is left: first its own, then those of members that share its core, which cannot run
+ * meanwhile, then any. The state of a shard, on its member's board, says whether it is open, which
+ * member sums it, or that it is summed; one member alone sums it, as it claims it by compare and
+ * swap. The step has ended where all are summed. A member that has posted is not needed again, and
+ * no line goes to and fro but those of the sums, once for all members of a core.
  *
- * What others write is hostile. Its place and length follow from the layout alone; a board that
+ * Data from others is hostile. Its place and length follow from the layout alone; a board that
  * tells nonsense makes nothing but a wrong sum, or a wait that ends as all do.
  *
  * Used by the thread that posts or waits, one at a time for a collective, until `by_engine`; from
@@ -45,14 +45,15 @@
 
 #define WRING_BOARD_ALIGN 128 /* processors fetch lines in pairs */
 
-/** What of a board its member writes at commit, when it goes to sleep, and when it moves. */
+/** The part of a board that its member writes at commit, when it goes to sleep, and when it
+ *  moves. */
 struct wring_board {
-    alignas(WRING_BOARD_ALIGN) _Atomic uint32_t asleep; /* it is to be told of what is shown */
+    alignas(WRING_BOARD_ALIGN) _Atomic uint32_t asleep; /* others that show something wake it */
     _Atomic uint32_t fenced; /* heavy fences of others do not reach it, or it can make none */
     _Atomic uint32_t core;   /* + 1, from which it showed something last; 0: it does not say */
 
-    /* in place: round << WRING_SHARD_BITS | what becomes of the member's shard in it. Opened by its
-     * member, then written by whoever sums it */
+    /* in place: round << WRING_SHARD_BITS | what becomes of the member's shard in it. Its member
+     * opens it, then the member that sums it writes it */
     alignas(WRING_BOARD_ALIGN) _Atomic uint64_t shard;
 };
 
@@ -60,7 +61,7 @@ struct wring_board {
 #define WRING_SHARD_OPEN 0 /* more: that member sums it, counted from 1 */
 #define WRING_SHARD_SUMMED 128
 
-/** What even rounds use of our own board, or odd ones. */
+/** The part of our own board that even rounds use, or odd ones. */
 struct wring_mapped_turn {
     struct wring_mapped_slot *slot;
     void *place;      /* of the contribution, in it */
@@ -95,8 +96,8 @@ struct wring_mapped {
     uint32_t n_others;
     unsigned looks;  /* that found this step not yet ended */
     bool by_engine;  /* the step under way is the engine's */
-    bool watched;    /* so all steps are: for a trace, or for who is told of their ends */
-    bool fenced;     /* there is somebody for whom light fences are not enough */
+    bool watched;    /* so all steps are: for a trace, or to end without a test */
+    bool fenced;     /* light fences are not enough for some member */
     bool crowded;    /* ranks share cores, and say which */
     bool spreads;    /* they are all here: so one can tell that cores have unlike many */
     unsigned yields; /* since cores were last compared */
@@ -125,7 +126,7 @@ struct wring_mapped {
     struct wring_mapped *next; /* in a list of its owner's */
 };
 
-/** What mapped steps count for their session. */
+/** Counts of mapped steps, for their session. */
 struct wring_mapped_counts {
     uint64_t bytes_sent, bytes_received, puts_sent, steps;
 };
@@ -167,8 +168,8 @@ struct wring_mapped_counts wring_mapped_count(const struct wring_mapped *list);
 /** Begin a step. @return false: it is to be given to the engine now, as another member sleeps */
 bool wring_mapped_begin(struct wring_collective *collective);
 
-/** End the step here and now, if it can be and is not the engine's. @return whether it has ended,
- *  in whatever way */
+/** End the step now, if it can end and is not the engine's. @return whether it has ended, well
+ *  or not */
 bool wring_mapped_end(struct wring_collective *collective);
 
 /** Note that it has not ended. @return true, once: it has been found so often so, and is now to be
@@ -178,10 +179,10 @@ bool wring_mapped_give(struct wring_collective *collective, unsigned looks);
 /** Look so often; then the engine has it. @return whether it has ended */
 bool wring_mapped_wait(struct wring_collective *collective, unsigned looks);
 
-/** What that member shows in this round is of another call. */
+/** That member shows data of another call in this round. */
 bool wring_mapped_is_foreign(const struct wring_collective *collective, uint32_t member);
 
-/** Whoever goes to sleep until the step ends must be told; by the thread that makes progress. */
+/** Before a sleep until the step ends: others are to wake us. By the thread that makes progress. */
 void wring_mapped_sleep(struct wring_collective *collective);
 
 #endif

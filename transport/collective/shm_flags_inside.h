@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What boards show, and how it is read. Private to mapped*.c. */
+/** The contents of boards, and how to read them. Private to shm_flags*.c. */
 #ifndef WRING_TRANSPORT_COLLECTIVE_SHM_FLAGS_INSIDE_H
 #define WRING_TRANSPORT_COLLECTIVE_SHM_FLAGS_INSIDE_H
 
@@ -43,7 +43,7 @@ static inline bool wring_mapped_all_summed(const struct wring_mapped *mapped)
     return true;
 }
 
-/** What the step waits for next is there. */
+/** All data is there that the step waits for next. */
 static inline bool wring_mapped_all_there(const struct wring_mapped *mapped)
 {
     return mapped->claimed ? wring_mapped_all_summed(mapped) : wring_mapped_all_shown(mapped);

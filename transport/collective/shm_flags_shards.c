@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * In place: a shard is summed by whoever comes first. Two ranks that share a core take one
- * hand-over less by that than if each had to sum its own, and what one of them fetches from another
+ * In place: the member that comes first sums a shard. So two ranks that share a core need one
+ * hand-over less than if each had to sum its own, and lines that one of them fetches from another
  * core need not come a second time.
  */
 #include <string.h>
@@ -14,7 +14,7 @@
 #include "transport/collective/shm_flags_inside.h"
 #include "transport/control.h"
 
-#define LOOKS 100 /* as long as a line takes to come, and who looks for it */
+#define LOOKS 100 /* for about as long as a line and its reader take */
 
 void wring_mapped_cut(struct wring_mapped *mapped, const struct wring_geometry *geometry)
 {
@@ -66,8 +66,8 @@ static void sum_up(struct wring_collective *collective, const struct wring_mappe
                           memory_order_release);
 }
 
-/** Nobody else is about to sum it: it is ours, or that of a member that runs where we do, by what
- *  that said last, so that it cannot run now. */
+/** Nobody else is about to sum it: it is ours, or its member last showed the core that we run
+ *  on, so that it cannot run now. */
 static bool is_near(const struct wring_mapped *mapped, uint32_t i)
 {
     const struct wring_board *board = mapped->shards[i].board;
@@ -76,8 +76,8 @@ static bool is_near(const struct wring_mapped *mapped, uint32_t i)
                                    atomic_load_explicit(&mapped->own->core, memory_order_relaxed));
 }
 
-/** Unless somebody else comes first, or the group's steps have ended: who ends them waits until we
- *  have written. @return whether we have */
+/** Sum a shard, unless somebody else comes first, or the group's steps have ended. The thread
+ *  that ends them waits until we have written. @return whether we have */
 static bool sum_one(struct wring_collective *collective, const struct wring_mapped_shard *shard,
                     uint64_t open)
 {
@@ -120,7 +120,7 @@ static bool any_is_open(const struct wring_mapped *mapped, uint64_t open)
     return false;
 }
 
-/** Who has a core of its own may be about to sum its shard, which is sooner done by two.
+/** A member with a core of its own may be about to sum its shard: two members are sooner done.
  *  @return whether one is left that nobody comes for */
 static bool await_owners(const struct wring_mapped *mapped)
 {
@@ -162,7 +162,7 @@ bool wring_mapped_lacks(const struct wring_mapped *mapped, uint32_t other)
 
 /* A mapped step that takes long, or has to wake somebody: as a state machine of the engine. */
 
-/** A bucket's step was begun by who posted it, and is left alone; a call may begin here. */
+/** The posting thread has begun a bucket's step, which is left alone; a call may begin here. */
 static void begin_call(struct wring_collective *collective)
 {
     if (collective->mapped->by_engine)
@@ -198,7 +198,7 @@ static bool wake(struct wring_peer *peer)
     return wring_control_send(peer, &life) != WRING_ERR_AGAIN;
 }
 
-/** Whoever sleeps needs what we show, or what another one does; once is enough. */
+/** Wake all members that sleep: each waits for our data, or for another one's. Once is enough. */
 static void wake_all(struct wring_collective *collective)
 {
     struct wring_mapped *mapped = collective->mapped;
@@ -228,7 +228,7 @@ static void trace_arrived(const struct wring_collective *collective)
                                        collective->mapped->bytes);
 }
 
-/** What the step waits for is there. */
+/** Go on, as all data is there that the step waits for. */
 static void go_on(struct wring_collective *collective)
 {
     struct wring_mapped *mapped = collective->mapped;
@@ -239,7 +239,7 @@ static void go_on(struct wring_collective *collective)
     uint64_t mode = wring_fp_enter();
     bool ended = wring_mapped_advance(collective, &summed);
     wring_fp_leave(mode);
-    if (summed) { /* who sleeps needs that, too, and perhaps no more */
+    if (summed) { /* sleeping members need that, too, and perhaps no more */
         memset(mapped->woken, 0, mapped->n_others * sizeof(bool));
         collective->runnable = true;
     } else if (ended) {
@@ -263,7 +263,7 @@ static void mapped_job_done(struct wring_collective *collective, struct wring_ta
     (void)collective, (void)task;
 }
 
-/** What we contribute is shown before the engine hears of the step. */
+/** No: our contribution is shown before the engine hears of the step. */
 static bool mapped_owes(const struct wring_collective *collective, uint32_t member)
 {
     (void)collective, (void)member;

@@ -122,7 +122,7 @@ static uint32_t find_creditor(const struct wring_collective *collective, int way
     return n;
 }
 
-/** What it waits for. */
+/** Find out what this member waits for. */
 static void find_want(const struct wring_collective *collective, struct wring_statement *out)
 {
     uint32_t n = collective->members.n, missing = wring_collective_missing(collective);

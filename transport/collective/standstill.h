@@ -7,13 +7,14 @@
  * A member that waits and has not moved for WRING_HEARTBEAT says so to all others, and again after
  * each heartbeat: what it has sent to each and what has come from it, what it waits for, and how
  * often in a row it has found that all others stand still as well. It finds that where each of them
- * has said so since, in answer to its own statement, of the same step, and where nothing is under
- * way between the two: all that one has sent has come to the other. Whoever is past the step says
- * so when it is told of it. Once a member and all others have found it WRING_STANDSTILL_ROUNDS
- * times in a row, the job fails with a line that says who waits for what.
+ * has said so since, in answer to its own statement, of the same step. Nothing may be under way
+ * between the two, either: all that one has sent has come to the other. A member that is past the
+ * step says so when it is told of it. Once a member and all others have found it
+ * WRING_STANDSTILL_ROUNDS times in a row, the job fails with a line that says which rank waits for
+ * which piece or credit of which other.
  *
  * So a rank that has not posted, that computes, or makes no progress, says nothing and is waited
- * for; a link that moves, however slowly, is one between two who do not agree.
+ * for; two members whose link moves, however slowly, do not agree.
  *
  * Used by the thread that makes progress, and only where nothing moves.
  */
@@ -34,7 +35,7 @@ enum wring_standstill_want { /* values are part of the wire format */
     WRING_WANTS_PIECE = 2,
 };
 
-/** What a member says of itself to another one. */
+/** A member's statement about itself, to another one. */
 struct wring_statement {
     uint32_t round; /* steps begun since the commit, or calls of the group */
     bool active;    /* the last of them has not ended */
@@ -45,7 +46,7 @@ struct wring_statement {
         uint32_t puts, arrivals; /* to the other, and from it */
     } ways[WRING_STANDSTILL_WAYS];
     enum wring_standstill_want want;
-    uint32_t rank, number; /* of whom it wants it; which one */
+    uint32_t rank, number; /* it wants that of this rank; which one */
 };
 
 /** Of one collective. Zeroed at first. */
@@ -55,7 +56,7 @@ struct wring_standstill {
         bool heard; /* since we last looked */
     } * others;     /* [members] */
     uint32_t round, epoch, found;
-    uint64_t sign;    /* of what was done in this step */
+    uint64_t sign;    /* of the progress in this step */
     uint64_t look_ns; /* when to look again */
 };
 

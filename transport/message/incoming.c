@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What comes in: records out of peers' rings, and which receive takes them. */
+/* Incoming records out of peers' rings, and which receive takes them. */
 #include "transport/message/inside.h"
 
 #include <stdlib.h>

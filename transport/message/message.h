@@ -5,8 +5,8 @@
  * Each rank has a ring for every peer that it talks to, made with the first message. Everything
  * that one side says to the other goes through the ring of the other one, in order: a small message
  * whole (eager), of a larger one the offer; a grant, and that something is done. A receiver takes
- * records out of its rings at once. What no receive waits for goes into a bounded queue, so a ring
- * never stands still because of a receive that is not posted.
+ * records out of its rings at once. A message that no receive waits for goes into a bounded queue,
+ * so a ring never stands still because of a receive that is not posted.
  *
  * The data of an offer travels after a receive has taken it. Where the receive's memory is
  * registered, the receiver grants it and the sender puts it there. Else the receiver reads it where
@@ -66,7 +66,7 @@ struct wring_message {
     uint64_t bytes;
     uint64_t tag;     /* a receive: or WRING_MATCH_ANY_TAG */
     uint32_t member;  /* to; from, or WRING_MATCH_ANY_SOURCE */
-    int32_t priority; /* of what is larger than eager: smaller first */
+    int32_t priority; /* of messages larger than eager: smaller first */
     bool is_send;
     const struct wring_block *block; /* where buf lies, if that is registered; else NULL */
     void (*ended)(struct wring_message *message); /* its last use; NULL: `status` alone tells */
@@ -81,7 +81,7 @@ struct wring_message {
 
     /* the messenger's */
     enum wring_message_state state;
-    bool counted; /* in the list of what is under way */
+    bool counted; /* in the list of messages under way */
     struct wring_message *newer, *older;
     struct wring_match_receive receive;
     struct wring_message *next; /* posted; or in a peer's list, or in the messenger's */
@@ -101,8 +101,8 @@ struct wring_message {
     struct wring_message_grant *grants, **last_grant; /* a send: in order, not all put */
 };
 
-/** Of what the caller sets, what all need; the rest is zero. The messenger sets its own when the
- *  message begins. */
+/** Set the caller's fields, but for context and is_send; those without an argument become 0 or
+ *  NULL. The messenger sets its own when the message begins. */
 static inline void wring_message_init(struct wring_message *message, void *buf, uint64_t bytes,
                                       uint32_t member, uint64_t tag)
 {
@@ -143,20 +143,20 @@ void wring_message_context_destroy(struct wring_messenger *messenger,
 void wring_message_cancel(struct wring_messenger *messenger, struct wring_message *message);
 
 /**
- * End now what was cancelled and has not ended; the messenger awaits the answer in its place. Where
- * the peer puts into memory by a key that can be revoked, that is done; puts of ours that have not
- * left are sent from copies, if they can be.
+ * End a message now that was cancelled and has not ended; the messenger awaits the answer in its
+ * place. Where the peer puts into memory by a key that can be revoked, that is done; puts of ours
+ * that have not left are sent from copies, if they can be.
  * @return WRING_OK: its memory is its owner's. WRING_ERR_BUSY: the peer, or a put of ours, may
  * still use it. WRING_ERR_NO_MEMORY: it goes on
  */
 enum wring_status wring_message_abandon(struct wring_messenger *messenger,
                                         struct wring_message *message);
 
-/** Hand over a message for whoever makes progress. Threads: safe; takes no lock. */
+/** Hand over a message to the thread that makes progress. Threads: safe; takes no lock. */
 void wring_message_post(struct wring_messenger *messenger, struct wring_message *message);
 
 /**
- * Begin it here and now; what was handed over before begins first.
+ * Begin it here and now; messages that were handed over before begin first.
  * @return whether it has ended; it may be gone then, where it is another thread's
  */
 bool wring_message_begin(struct wring_messenger *messenger, struct wring_message *message);
@@ -176,7 +176,7 @@ bool wring_messenger_poll(struct wring_messenger *messenger);
 /** Before a sleep: peers whose records come through memory are to wake us. */
 void wring_messenger_arm(struct wring_messenger *messenger);
 
-/** Nothing moves: is somebody waited for who has left? Then the job fails. */
+/** Nothing moves. If a message waits for a rank that has left, the job fails. */
 void wring_messenger_check(struct wring_messenger *messenger);
 
 /** All that is under way or was posted ends so. @return whether there was anything */
@@ -188,7 +188,7 @@ bool wring_messenger_is_idle(const struct wring_messenger *messenger);
 /** Has something been handed over that has not begun? Threads: safe. */
 bool wring_messenger_has_posted(const struct wring_messenger *messenger);
 
-/** What the fabric hears for us. Hostile. */
+/** Events that the fabric hears for us. Hostile. */
 void wring_messenger_arrived(struct wring_messenger *messenger, struct wring_peer *peer,
                              uint32_t imm, size_t bytes);
 void wring_messenger_put_done(struct wring_messenger *messenger, struct wring_peer *peer,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The messenger: what is under way in all contexts, and who drives it. */
+/* The messenger: the messages under way in all contexts, and the functions that drive it. */
 #include "transport/message/inside.h"
 
 #include <inttypes.h>
@@ -390,7 +390,8 @@ bool wring_messenger_poll(struct wring_messenger *messenger)
     return any;
 }
 
-/** Does whoever it waits for write into our rings itself? What providers bring, the engine sees. */
+/** Does the peer that it waits for write into our rings itself? Only the engine sees records
+ *  that providers bring. */
 static bool sees(const struct wring_messenger *messenger, const struct wring_message *message)
 {
     const struct wring_message_context *context = message->context;
@@ -406,7 +407,7 @@ static bool sees(const struct wring_messenger *messenger, const struct wring_mes
     return true;
 }
 
-/** Who looks drives it, too, but for what providers report: that is the engine's. */
+/** The thread that looks drives the messenger, too. Only the engine takes events from providers. */
 bool wring_message_look(struct wring_messenger *messenger, const struct wring_message *message,
                         unsigned looks)
 {
@@ -472,7 +473,7 @@ static struct wring_peer *all_left(const struct wring_messenger *messenger,
     return last;
 }
 
-/** Who is gone, and without whom it cannot end. */
+/** The peer that is gone, and without which the message cannot end; or NULL. */
 static struct wring_peer *missing_of(const struct wring_messenger *messenger,
                                      const struct wring_message *message)
 {
@@ -486,7 +487,7 @@ static struct wring_peer *missing_of(const struct wring_messenger *messenger,
     return rank != wring_messenger_fabric(messenger)->rank && is_gone(peer) ? peer : NULL;
 }
 
-/** Nobody answers any more to what was given up. */
+/** End messages that were given up and whose peer is gone: it does not answer any more. */
 static void end_ghosts(struct wring_messenger *messenger)
 {
     for (struct wring_message *at = messenger->newest, *older; at != NULL; at = older) {

@@ -475,7 +475,7 @@ static bool write_offer(struct wring_message_peer *peer, const struct wring_mess
     return show(peer, &place);
 }
 
-/** What the peer lets us send, as its ring says. */
+/** Read from the peer's ring how much it lets us send. */
 static void look_up_limits(struct wring_message_peer *peer)
 {
     if (peer->out == NULL)
@@ -528,7 +528,8 @@ static bool push_send(struct wring_message_peer *peer, struct wring_message *sen
     return true;
 }
 
-/** Nothing of what waits has room: it is to make some, though it may wait for nothing of ours. */
+/** No record that waits has room: the peer is to make some, though it may wait for nothing of
+ *  ours. */
 static void ring_bell(struct wring_message_peer *peer)
 {
     const struct wring_control life = {.kind = WRING_CONTROL_HEARTBEAT};
@@ -660,7 +661,7 @@ static bool send_credit(struct wring_message_peer *peer)
     return send_raw(peer, message, sizeof(message)) != WRING_ERR_AGAIN;
 }
 
-/** Raise what it may send ahead, as far as there is room for what no receive waits for. */
+/** Let the peer send more ahead, as far as there is room for messages that no receive waits for. */
 static void renew_limit(struct wring_message_peer *peer)
 {
     struct wring_messenger *messenger = peer->messenger;

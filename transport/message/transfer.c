@@ -287,7 +287,7 @@ static bool make_pool(struct wring_messenger *messenger)
     return true;
 }
 
-/** Who is next: by priority, then by piece, then by rank. */
+/** The receive that is next: by priority, then by piece, then by rank. */
 static struct wring_message *next_wanting(const struct wring_messenger *messenger)
 {
     struct wring_message *best = messenger->wanting;
@@ -642,8 +642,8 @@ static void cancel_send(struct wring_message *message)
                                                        .tag = message->moved});
 }
 
-/** What was granted is to be put no more. @param limit  what has been put; UINT64_MAX: the sender
- *  is yet to say */
+/** The sender is to put no more into granted memory. @param limit  bytes that it has put;
+ *  UINT64_MAX: the sender is yet to say */
 static void end_receive(struct wring_messenger *messenger, struct wring_message *receive,
                         uint64_t limit)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What comes over the emulated link is held until it is due. */
+/** Events that come over the emulated link are held until they are due. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -18,7 +18,7 @@ static struct fault_put *put_at(const struct fault_provider *provider, struct fa
     return &conn->puts[(conn->first + i) % provider->caps.put_depth];
 }
 
-/** Whose put goes next: it took the link first, and nothing is in its way. */
+/** The connection whose put goes next: it took the link first, and nothing is in its way. */
 static struct fault_conn *next_conn(const struct fault_provider *provider)
 {
     struct fault_conn *next = NULL;

@@ -89,7 +89,8 @@ static bool lies_in(const struct wring_region *region, const void *local, size_t
            bytes <= region->bytes - (begin - base);
 }
 
-/** What the inner provider would refuse, it refuses too late: the put was accepted by then. */
+/** Would the inner provider take the put? It would refuse too late, when the put has been
+ *  accepted. */
 static bool put_is_sound(const struct wring_provider_caps *caps, const struct wring_region *region,
                          const void *local, const struct wring_remote *remote, uint64_t offset,
                          size_t bytes)

@@ -38,7 +38,7 @@ struct wring_fault_schedule {
     int64_t rank; /* -1: all */
 };
 
-/** What is drawn. */
+/** Kinds of draws. */
 enum wring_fault_draw {
     WRING_FAULT_JITTER,
     WRING_FAULT_SPOIL_PUT,

@@ -12,7 +12,7 @@ static bool draw(const struct fault_provider *provider, double chance, enum wrin
     return chance > 0 && wring_fault_hits(&provider->schedule, chance, provider->rank, kind, n);
 }
 
-/** What is cut by count is cut once: the counts stand still after it. */
+/** A count cuts once: the counts stand still after it. */
 static bool reaches_count(const struct fault_provider *provider, size_t bytes)
 {
     const struct wring_fault_schedule *schedule = &provider->schedule;

@@ -82,9 +82,9 @@ struct fault_provider {
     struct fault_queue heard;                        /* control messages */
     uint8_t texts[FAULT_EVENTS_MAX][WRING_SEND_MAX]; /* of the messages in `heard` */
     uint32_t free_texts[FAULT_EVENTS_MAX], n_free_texts;
-    int timer;             /* wakes a sleeper who does not know of what is due */
+    int timer;             /* wakes a sleeper that does not know the next due time */
     bool armed, timing;    /* the caller may sleep after the next poll; the timer is set */
-    uint64_t known_due_ns; /* what arm told him */
+    uint64_t known_due_ns; /* as arm told it */
     double egress_free_ns, ingress_free_ns; /* when the link's two directions are idle again */
 };
 

@@ -89,7 +89,7 @@ void wring_shm_conn_fail(struct shm_conn *conn, enum wring_status status, const 
 #define WHY(status, call) \
     ((status) == WRING_ERR_SYSTEM ? WRING_REFUSED(call) : wring_status_text(status))
 
-/** Watch the socket for what is awaited now. */
+/** Watch the socket for input and, while output waits, for room. */
 static void watch(struct shm_conn *conn)
 {
     bool room = conn->state == SHM_AUTH ? wring_handshake_wants_room(&conn->auth)
@@ -306,7 +306,7 @@ bool wring_shm_conn_arm(struct shm_conn *conn, uint64_t *deadline_ns)
 
 /* ---- traffic ---- */
 
-/** What goes through the rings of an open connection: puts and messages out, events in. */
+/** Traffic through the rings of an open connection: puts and messages out, events in. */
 
 /** May one entry be pushed? A peer that tampers with the ring loses the connection. */
 static enum wring_status room_for_entry(struct shm_conn *conn)

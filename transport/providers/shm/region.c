@@ -238,7 +238,7 @@ void wring_shm_mappings_finish(struct shm_conn *conn)
         wring_shm_mapping_remove(conn, conn->mappings->id);
 }
 
-/** The connection has just ended of what came, and nobody has been told so far. */
+/** Reading has just ended the connection, and nobody has been told so far: log why. */
 static enum wring_status say_lost(const struct shm_conn *conn)
 {
     wring_error(&shm_of(conn)->log, "memory of process %d cannot be mapped: %s", (int)conn->pid,

@@ -82,7 +82,7 @@ enum wring_status wring_shm_ring_room(struct shm_ring *ring)
     return ring->head - tail < SHM_RING_ENTRIES ? WRING_OK : WRING_ERR_AGAIN;
 }
 
-/** What the mark of an entry is, but for its kind. */
+/** The mark of an entry, but for its kind. */
 static uint32_t mark_of(uint32_t index)
 {
     return (index + 1) << KIND_BITS;
@@ -140,7 +140,7 @@ enum wring_status wring_shm_ring_take(struct shm_ring *ring, struct shm_entry *e
 enum wring_status wring_shm_ring_end(const struct shm_ring *ring, uint32_t *end)
 {
     uint32_t head = atomic_load_explicit(&ring->inbox->head, memory_order_acquire);
-    if (head - ring->tail == UINT32_MAX) /* it died after the mark of what we have taken */
+    if (head - ring->tail == UINT32_MAX) /* it died after the mark of an entry that we have taken */
         head = ring->tail;
     if (head - ring->tail > SHM_RING_ENTRIES)
         return WRING_ERR_FRAME;

@@ -5,8 +5,8 @@
  * layout.
  *
  * Each entry has a cache line, and in it a mark that says that it is there: the consumer looks at
- * nothing else, so that one line that changes cores is what a message costs. What is small travels
- * in that line, too.
+ * nothing else, so that one line that changes cores is what a message costs. A small message
+ * travels in that line, too.
  *
  * The other process can write to all of it at any time. Each side therefore keeps its own index in
  * private memory, publishes it for the other to see, and believes of the other's index only what
@@ -71,7 +71,7 @@ struct shm_ring {
 /**
  * Make the consumer's end.
  * @param fd    out, to be sent to the producer; the caller closes it
- * @param call  out: the one that the system refused, for whoever logs it
+ * @param call  out: the call that the system refused, for the log
  * Errors: WRING_ERR_SYSTEM, with errno.
  */
 enum wring_status wring_shm_ring_create(struct shm_ring *ring, int *fd, const char **call);
@@ -95,8 +95,7 @@ enum wring_status wring_shm_ring_room(struct shm_ring *ring);
 bool wring_shm_ring_push(struct shm_ring *ring, const struct shm_entry *entry, const void *data);
 
 /**
- * Consumer: take one entry. Its fields are copied but not checked, save for the size of what comes
- * with it.
+ * Consumer: take one entry. Its fields are copied but not checked, save for the size of its data.
  * @param data  out, [WRING_SEND_MAX]: of a SHM_MESSAGE or SHM_INSIDE, entry->bytes of it
  * Errors: WRING_ERR_AGAIN (empty), WRING_ERR_FRAME (tampered with).
  */

@@ -161,7 +161,8 @@ static bool service_is_due(struct shm_provider *shm)
     return now >= shm->next_service_ns;
 }
 
-/** Of two polls after arm the first comes before the sleep. What it finds prevents the sleep. */
+/** After arm, the first of two polls comes before the sleep. An event that it finds prevents the
+ *  sleep. */
 static void wake_up(struct shm_provider *shm, bool found)
 {
     if (shm->sleep == 0 || (--shm->sleep > 0 && !found))

@@ -324,7 +324,7 @@ uint64_t wring_tcp_next_deadline(const struct tcp_provider *provider)
 
 /* ---- listen ---- */
 
-/** Listening, and accepting whoever comes: no stranger may take what ranks need. */
+/** Listening and accepting: no stranger may take places or descriptors that ranks need. */
 
 #define BACKLOG 512
 

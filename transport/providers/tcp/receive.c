@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What arrives. Payload is received where it belongs; while frames are small, several are read
- * ahead into a buffer by one call, and while they are large no more than what may be small: the
- * next header and a message.
+ * Receiving. Payload is received where it belongs. While frames are small, one call reads several
+ * of them ahead into a buffer; while they are large, no more than the next header and a message,
+ * which may be small.
  */
 #include <errno.h>
 #include <string.h>

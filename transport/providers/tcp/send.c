@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What leaves: puts straight from the caller's memory, control messages from a ring of copies.
+ * Sending: puts straight from the caller's memory, control messages from a ring of copies.
  *
  * Frames leave in this order: the put that is half sent, control messages, the other puts. As a
  * control message can only be half sent while no put is, the order needs no further notes.
@@ -80,7 +80,7 @@ static bool unused_are_zero(const uint8_t *in)
            (!is_checked(in) || memcmp(in + ZEROS_AT, zeros, sizeof(zeros)) == 0);
 }
 
-/** What can be said without knowing any region. */
+/** Is the frame sound, as far as can be said without knowing any region? */
 static bool is_sound(const struct tcp_frame *frame)
 {
     switch (frame->kind) {

@@ -102,7 +102,7 @@ struct tcp_put {
     size_t spoiled_at;
 };
 
-/** What a put sends, where its source is not to be read any more. */
+/** A copy that a put sends, where its source is not to be read any more. */
 struct tcp_copy {
     struct tcp_copy *next; /* of an earlier put */
     uint32_t put;          /* its number, as put_head counts */
@@ -231,7 +231,7 @@ void wring_tcp_address_text(const struct sockaddr_storage *address, char *text, 
 /** Have both ends of a connection one address? */
 bool wring_tcp_stays_on_host(int fd);
 
-/* tcp/frame.c */
+/* tcp/send.c, tcp/receive.c: frames */
 
 /** @param out the header, up to TCP_HEADER_MAX @return its bytes */
 size_t wring_tcp_frame_pack(const struct tcp_frame *frame, const struct wring_crc32c *crc,
@@ -310,7 +310,7 @@ enum wring_status wring_tcp_connect(struct wring_provider *provider, const void 
                                     struct wring_conn **out);
 void wring_tcp_disconnect(struct wring_conn *conn);
 
-/** Have the epoll set tell again of whatever was seen and is not done with. */
+/** Have the epoll set tell again of all events that were seen and are not done with. */
 void wring_tcp_repeat_edges(struct tcp_provider *provider);
 
 /** The connection is dead; the first reason stays. Closes the socket. */

@@ -15,7 +15,7 @@ struct verbs_rail;
 
 #define VERBS_BATCH 16 /* requests posted under one doorbell, at most */
 
-/** What a completion queue tells, whichever way it was read. */
+/** A completion, however its queue was read. */
 struct verbs_completion {
     uint64_t id; /* as posted: see verbs/port.c */
     enum ibv_wc_status status;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * Which registrations are there to be shared, and which are kept without a user: intervals of
- * addresses with a count of users. Of those without one the least recently used go first when they
- * are more bytes than the budget. Pure: what a registration is, the owner knows.
+ * addresses with a count of users. When those without a user are more bytes than the budget, the
+ * least recently used go first. Pure: only the owner knows about the registrations themselves.
  *
  * Objects are used by one thread at a time.
  */

@@ -61,7 +61,7 @@ static bool has_wr_calls(const struct verbs_library *library, struct ibv_pd *pd,
     return qp != NULL;
 }
 
-/** What a queue pair is granted that asks for so much; -1 where it is refused. */
+/** The inline bytes that a queue pair gets if it asks for so many; -1 where it is refused. */
 static int64_t ask_inline(const struct verbs_library *library, struct ibv_pd *pd, struct ibv_cq *cq,
                           uint32_t bytes)
 {

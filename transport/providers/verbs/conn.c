@@ -212,7 +212,7 @@ static unsigned pair_rails(struct verbs_conn *conn, const struct verbs_offer *of
                                       pairs, why, bytes);
 }
 
-/** What both sides come to from their settings. @return paths per pair of rails */
+/** Settle the values that follow from both sides' settings. @return paths per pair of rails */
 static unsigned settle(struct verbs_conn *conn)
 {
     const struct verbs_settings *settings = &wring_verbs_of(conn)->settings;

@@ -15,7 +15,7 @@
 #include <wring/provider.h>
 #include <wring/status.h>
 
-/* What the provider's epoll set watches, and who is told of news there. */
+/* Objects that the provider's epoll set watches, and the owners of news there. */
 
 enum verbs_watched {
     VERBS_WATCH_LISTENER, /* owner: verbs_provider */
@@ -65,28 +65,28 @@ void wring_verbs_rail_close(struct verbs_rail *rail); /* also one that is open i
 /** Take a place in the rail's table and room in its completion queue; sets path->id. Logs. */
 enum wring_status wring_verbs_rail_join(struct verbs_rail *rail, struct verbs_path *path);
 
-/** What a path that is no more has left in the completion queue leads nowhere after this. */
+/** After this, completions that a former path has left in the queue lead nowhere. */
 void wring_verbs_rail_leave(struct verbs_rail *rail, struct verbs_path *path);
 
 /** Take completions, a bounded number, and hand them to their paths. */
 void wring_verbs_rail_poll(struct verbs_rail *rail);
 
-/** Take all: what paths that are gone have left there takes up room. */
+/** Take all completions: those of paths that are gone take up room. */
 void wring_verbs_rail_empty(struct verbs_rail *rail);
 
 /** Its device or port does not work: all paths on it fail. */
 void wring_verbs_rail_fail(struct verbs_rail *rail, const char *what);
 
 /*
- * A path may fail without a word from its port: what is sent vanishes for a while. Where other
- * paths go on it is tried again after WRING_VERBS_REVIVE, without a stop of what travels on those:
+ * A path may fail without a word from its port: its packets vanish for a while. Where other paths
+ * go on it is tried again after WRING_VERBS_REVIVE, without a stop of their traffic:
  *
  *   - the side that dialed makes a new queue pair in the place of the dead one and says TRY, with
  *     its card;
  *   - the other one makes a new queue pair too, connects it, and answers TRY with its card;
  *   - the first connects its own and sends a message over it, which nobody takes;
  *   - once that is complete packets pass both ways: both agree to take all paths of that pair of
- *     rails back (verbs/conn.h), with queue pairs that are new once more.
+ *     rails back (below), with queue pairs that are new once more.
  *
  * No answer in time, or a message that does not come through, doubles the time to the next try; so
  * does a path that was taken back and fails soon. Ports that are down are not tried: they tell when
@@ -120,7 +120,7 @@ void wring_verbs_revive_step(struct verbs_conn *conn);
 /** When there is something to do next; WRING_NEVER where there is not. */
 uint64_t wring_verbs_revive_deadline(const struct verbs_conn *conn);
 
-/** What became of a request on a dead path: of the message sent to try it, perhaps. */
+/** A request on a dead path has completed: perhaps the message that was sent to try it. */
 void wring_verbs_revive_complete(struct verbs_path *path,
                                  const struct verbs_completion *completion);
 
@@ -201,7 +201,7 @@ enum wring_status wring_verbs_path_connect(struct verbs_path *path, char *why, s
 /** Make it drop all work. */
 void wring_verbs_path_stop(struct verbs_path *path);
 
-/** Post receives anew for what was given out, when it is worth it. @return errno */
+/** Post receives anew for messages that were given out, when it is worth it. @return errno */
 int wring_verbs_path_post_receives(struct verbs_path *path);
 
 /** A path in words: device, port, queue pairs and addresses. @param text out, [bytes] */
@@ -254,10 +254,10 @@ void wring_verbs_stream_push(struct verbs_conn *conn);
  *        path remains
  *     3  take completions until that many receives of mine were used up; give out what is whole,
  *        forget the rest: parts of messages, and messages after a gap
- *     4  RESUME: how many messages I have given out, and new queue pairs for what both can make
- *        anew. From here on I expect messages over the new set of paths
- *     5  the peer's RESUME: connect the new queue pairs, say GO. What the peer gave out is done;
- *        once its GO is there the rest is sent anew
+ *     4  RESUME: how many messages I have given out, and new queue pairs for paths that both can
+ *        make anew. From here on I expect messages over the new set of paths
+ *     5  the peer's RESUME: connect the new queue pairs, say GO. Messages that the peer gave out
+ *        are done; once its GO is there the rest is sent anew
  *
  * RESUME and GO name the numbers of the two RESYNC that they follow from: others are of a round
  * that was overtaken, and mean nothing.
@@ -266,7 +266,7 @@ void wring_verbs_stream_push(struct verbs_conn *conn);
  * and here its source is not the caller's again before PUT_DONE. PUT_DONE is given in order, for
  * messages all of whose requests completed: so all of those were given out, or will be, in 3.
  *
- * verbs/recovery.c has 1 and 2, verbs/recovery.c the rest.
+ * verbs/recovery.c does all of it.
  */
 
 struct verbs_conn;
@@ -299,7 +299,7 @@ void wring_verbs_take_resync(struct verbs_conn *conn, const uint8_t *data, size_
 void wring_verbs_take_resume(struct verbs_conn *conn, const uint8_t *data, size_t bytes);
 void wring_verbs_take_go(struct verbs_conn *conn, const uint8_t *data, size_t bytes);
 
-/* between verbs/recovery.c and verbs/recovery.c */
+/* within verbs/recovery.c */
 
 #define VERBS_MESSAGES 128 /* puts and sends under way per connection; a power of two */
 #define VERBS_PUTS (VERBS_MESSAGES - 4)
@@ -322,8 +322,8 @@ enum verbs_state {
 /** Memory of a connection that devices read and write. */
 struct verbs_buffers {
     /* by path: how many receives were posted in all; 64 bytes each, aligned */
-    uint32_t credits[VERBS_PATHS_MAX]; /* there; the peer writes it */
-    uint32_t posted[VERBS_PATHS_MAX];  /* here: the source of what we write there */
+    uint32_t credits[VERBS_PATHS_MAX]; /* posted there; the peer writes it */
+    uint32_t posted[VERBS_PATHS_MAX];  /* posted here: the source of our write there */
     uint8_t nothing[WRING_SEND_MAX];   /* to be sent where it does not matter */
     uint8_t sends[VERBS_MESSAGES][WRING_SEND_MAX];
     uint8_t receives[][VERBS_RECEIVES][WRING_SEND_MAX]; /* [n_paths] */
@@ -434,7 +434,7 @@ enum wring_status wring_verbs_connect(struct wring_provider *base, const void *a
                                       struct wring_conn **out);
 void wring_verbs_disconnect(struct wring_conn *base);
 
-/** Take those in who have come; what comes to nothing before anybody knows of it goes silently. */
+/** Accept connections that have come. One that fails before anybody knows of it goes silently. */
 void wring_verbs_accept(struct verbs_provider *verbs);
 
 /** Look at the listener again, if it was left alone for a while and that is over. */
@@ -443,7 +443,7 @@ void wring_verbs_listen_again(struct verbs_provider *verbs);
 /** Take it out of the table and free it. */
 void wring_verbs_remove_conn(struct verbs_provider *verbs, struct verbs_conn *conn);
 
-/** Who is at the other end of a socket. @param text out, [bytes] */
+/** The name of the other end of a socket. @param text out, [bytes] */
 void wring_verbs_peer_name(int fd, char *text, size_t bytes);
 
 /*
@@ -461,14 +461,14 @@ void wring_verbs_take_cards(struct verbs_conn *conn, const uint8_t *data, size_t
 void wring_verbs_take_ready(struct verbs_conn *conn, const uint8_t *data, size_t bytes);
 
 /*
- * What is to be sent: a message becomes a request on each path that it takes. Requests gather in
- * their path's ring and are posted together.
+ * Sending: a message becomes a request on each path that it takes. Requests gather in their path's
+ * ring and are posted together.
  */
 
 struct verbs_conn;
 struct verbs_path;
 
-/** What the peer was told of them may be lost with a path: it is told anew. */
+/** Our words to the peer about credits may be lost with a path: tell it anew. */
 void wring_verbs_forget_credits(struct verbs_conn *conn);
 
 enum wring_status wring_verbs_put(struct wring_conn *base, struct wring_region *region,
@@ -496,10 +496,11 @@ struct verbs_path;
 /** Was a completion asked for that has not come? */
 bool wring_verbs_path_is_owed(const struct verbs_path *path);
 
-/** What the completion queue said of a path. */
+/** Take a path's completion. */
 void wring_verbs_path_complete(struct verbs_path *path, const struct verbs_completion *completion);
 
-/** Before completions are looked at: post what is pending, and receives for what was given out. */
+/** Before completions are looked at: post pending requests, and receives for messages that were
+ *  given out. */
 void wring_verbs_conn_begin_poll(struct verbs_conn *conn);
 
 /** Hand out events. @return how many of events[max] were written */

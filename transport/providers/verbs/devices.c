@@ -43,7 +43,7 @@ static bool next_item(const char **list, struct verbs_item *item)
     return true;
 }
 
-/** What stands before the names: ^ for all but these, = for exact names. */
+/** Read the signs before the names: ^ for all but these, = for exact names. */
 static const char *read_signs(const char *list, bool *without, bool *exact)
 {
     *without = *list == '^';
@@ -126,7 +126,7 @@ bool wring_verbs_unmatched(const char *list, const struct verbs_table *table, ch
 
 /* ---- text ---- */
 
-/* Names of what verbs/devices.h speaks of, for people. */
+/* Names of the values in verbs/devices.h, for people. */
 
 static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff}; /* before an IPv4 address */
 

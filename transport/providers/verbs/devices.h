@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What RDMA ports there are, as tables that choices are made from and that `wring info` shows.
+ * The RDMA ports of this host, as tables that choices are made from and that `wring info` shows.
  * Nothing here needs the headers of libibverbs; verbs/library.h reads it from there.
  */
 #ifndef WRING_VERBS_DEVICES_H
@@ -45,7 +45,7 @@ struct verbs_gid {
     uint8_t bytes[16];
 };
 
-/** What a device can do; read for show only. */
+/** The abilities of a device; read for show only. */
 struct verbs_abilities {
     bool extended_cq, wr_calls, dmabuf;
     uint32_t inline_bytes; /* that a queue pair was granted, of 220, 128, 64 or 32 asked for */
@@ -91,7 +91,7 @@ const char *wring_verbs_gid_text(const uint8_t *gid, char *text);
 /** A socket address as a GID, IPv4 mapped; false for other families. @param gid out, [16] */
 bool wring_verbs_gid_of(const struct sockaddr *address, uint8_t *gid);
 
-/* What the verbs provider did, counted, so that its cost per byte can be told. */
+/* Counters of the verbs provider's work, so that its cost per byte can be told. */
 
 struct wring_provider;
 
@@ -110,7 +110,7 @@ struct wring_verbs_counters {
     uint64_t paths_lost, trials, resyncs, recoveries;
 };
 
-/** What was counted since an earlier look: now -= before. */
+/** The counts since an earlier look: now -= before. */
 void wring_verbs_counters_since(struct wring_verbs_counters *now,
                                 const struct wring_verbs_counters *before);
 

@@ -40,7 +40,7 @@ enum verbs_word {
     VERBS_WORD_TRY = 7,    /* a new queue pair for a dead path, see verbs/conn.h */
 };
 
-/** What a side has to offer. */
+/** The offer of a side. */
 struct verbs_offer {
     unsigned qps;          /* paths per pair of rails, 1..8; the smaller number of both counts */
     uint64_t stripe_bytes; /* the larger one counts */
@@ -48,7 +48,7 @@ struct verbs_offer {
     struct verbs_end rails[VERBS_RAILS_MAX];
 };
 
-/** What a side tells of its queue pair. */
+/** A side's queue pair, as it tells the other. */
 struct verbs_card {
     uint32_t qpn, psn; /* below 2^24 */
     uint16_t lid;
@@ -116,9 +116,9 @@ void wring_verbs_word_pack(enum verbs_word word, size_t bytes, uint8_t to[VERBS_
 unsigned wring_verbs_word_unpack(const uint8_t from[VERBS_WORD_HEADER], size_t *bytes);
 
 /*
- * What a side tells its peers before they connect: where its stream listens, and what kinds of
- * rails it has, so that ranks find out whether they can pair while they still may choose another
- * provider. Pure; WIRE.md, "verbs", has the table.
+ * A side's address, which it tells its peers before they connect: where its stream listens, and
+ * what kinds of rails it has, so that ranks find out whether they can pair while they still may
+ * choose another provider. Pure; WIRE.md, "verbs", has the table.
  */
 
 #define VERBS_KIND_BYTES 12

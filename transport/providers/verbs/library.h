@@ -40,7 +40,7 @@ bool wring_verbs_library_load(struct verbs_library *library, char *reason, size_
 
 void wring_verbs_library_unload(struct verbs_library *library);
 
-/* What RDMA devices there are, as tables (verbs/devices.h), read from libibverbs. */
+/* The RDMA devices of this host, as tables (verbs/devices.h), read from libibverbs. */
 
 /**
  * Look at every port of every device; nothing stays open.
@@ -57,9 +57,9 @@ void wring_verbs_table_free(struct verbs_table *table);
 /** Open the device of that name. @return NULL where it is not there or does not open; errno */
 struct ibv_context *wring_verbs_open_named(const struct verbs_library *library, const char *name);
 
-/* What a device can do, tried out on it. */
+/* The abilities of a device, tried out on it. */
 
-/** What the device cannot tell is left zero. */
+/** Abilities that the device cannot tell are left zero. */
 void wring_verbs_try_abilities(const struct verbs_library *library, struct ibv_context *context,
                                const struct ibv_device_attr *attr, struct verbs_abilities *out);
 

@@ -7,7 +7,7 @@
 
 #include "transport/providers/verbs/library.h"
 
-/* What hwloc reads lists of devices with, libudev, has state of the whole process. */
+/* hwloc reads lists of devices with libudev, which has state of the whole process. */
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 
 /** The part of the machine that a device hangs off; NULL where hwloc does not know it. */
@@ -52,8 +52,8 @@ static bool load(hwloc_topology_t topology)
     return good;
 }
 
-/** Does any device hang off something? What hwloc reads then takes as long as all else of a start.
- */
+/** Does any device hang off something? If not, hwloc need not look: that takes as long as all
+ *  else of a start. */
 static bool hang_somewhere(const struct verbs_table *table)
 {
     char path[PATH_MAX];

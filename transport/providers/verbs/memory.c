@@ -35,7 +35,7 @@ static void registrar_init(struct verbs_registrar *registrar,
     *registrar = (struct verbs_registrar){.params = *params, .relaxed = wants_relaxed(params)};
 }
 
-/** What a limit on locked memory has to do with it. @param text out, [bytes] */
+/** Explain how a limit on locked memory may be the cause. @param text out, [bytes] */
 static void explain_limit(const struct verbs_registrar *registrar, uint64_t need, char *text,
                           size_t bytes)
 {

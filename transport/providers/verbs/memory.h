@@ -2,9 +2,9 @@
 /**
  * Memory that the devices read and write: one registration (MR) per rail for each piece.
  *
- * What peers may write into has registrations of its own, made with the region and gone with it:
- * a key that was handed out must name nothing once its region is destroyed. What is only ever a
- * source is registered without remote access; regions over the same memory share that
+ * Memory that peers may write into has registrations of its own, made with the region and gone with
+ * it: a key that was handed out must name nothing once its region is destroyed. Memory that is only
+ * ever a source is registered without remote access; regions over the same memory share that
  * registration, and it stays in a cache when the last of them goes, until its room is wanted, or
  * the memory's owner says that the memory goes (wring_provider_ops.memory_gone).
  *
@@ -39,7 +39,7 @@ struct verbs_pin {
     struct ibv_mr *mrs[VERBS_RAILS_MAX];
 };
 
-/** What devices may do with it. */
+/** The use that devices may make of it. */
 enum verbs_pin_use {
     VERBS_PIN_TARGET, /* peers write into it; with relaxed ordering where that is on */
     VERBS_PIN_WORDS,  /* peers write into it, and it is read while they do: strictly in order */
@@ -128,7 +128,7 @@ struct verbs_registrar {
     uint64_t bytes; /* registered now, of all rails together */
 };
 
-/* What a connection knows of a peer's regions. */
+/* A connection's view of a peer's regions. */
 
 struct verbs_remote {
     struct wring_remote base;

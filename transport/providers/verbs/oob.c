@@ -20,7 +20,7 @@ void wring_verbs_stream_close(struct verbs_conn *conn)
     conn->stream.in_epoll = false;
 }
 
-/** Have the epoll set watch the stream for what is awaited now. */
+/** Have the epoll set watch the stream for input and, while output waits, for room. */
 static void watch(struct verbs_conn *conn)
 {
     struct verbs_stream *stream = &conn->stream;
@@ -146,7 +146,7 @@ static bool fill(struct verbs_conn *conn, size_t bytes)
     return conn->stream.fd >= 0 && conn->stream.in_got == bytes;
 }
 
-/** Which word has its place in which states, and who takes it. */
+/** The states in which each word has its place, and the function that takes it. */
 static const struct {
     enum verbs_state first, last;
     void (*take)(struct verbs_conn *conn, const uint8_t *data, size_t bytes);

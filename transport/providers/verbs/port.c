@@ -317,7 +317,7 @@ static bool is_chosen(const struct verbs_choice *choices, size_t n, const struct
     return false;
 }
 
-/** What was named and is not used is worth a warning, what nobody named is not. */
+/** A port that was named and is not used is worth a warning, one that nobody named is not. */
 static void log_choice(const struct wring_log *log, const struct verbs_table *table,
                        const struct verbs_wish *wish, const struct verbs_choice *choices, size_t n,
                        char (*why)[VERBS_WHY])

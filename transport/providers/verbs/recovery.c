@@ -67,7 +67,8 @@ static bool is_quiet(const struct verbs_conn *conn)
     return true;
 }
 
-/** Where nothing is left: whatever has a port. Else what may work again. */
+/** The dead paths to make anew. If no path is left, all whose port is up; else those that may
+ *  work again. */
 static uint32_t can_renew(const struct verbs_conn *conn)
 {
     uint32_t mask = 0;
@@ -145,7 +146,8 @@ void wring_verbs_resync_revive(struct verbs_conn *conn, uint32_t paths)
     wring_verbs_resync_begin(conn);
 }
 
-/** What the peer could make anew we do, too: the port that came back may be on its side alone. */
+/** Make the paths anew, too, that the peer could: the port that came back may be on its side
+ *  alone. */
 static void follow(struct verbs_conn *conn, uint32_t renew)
 {
     uint32_t before = can_renew(conn);
@@ -183,13 +185,14 @@ void wring_verbs_take_resync(struct verbs_conn *conn, const uint8_t *data, size_
 
 /* ---- resume ---- */
 
-/* After both sides agreed on what is dead: what came, what is sent again, over which paths. */
+/* After both sides agreed which paths are dead: find out which messages came, and send the
+ * others again over the paths that are left. */
 
 #define TRIES 16 /* to make or connect queue pairs while none is left */
 
 /**
- * Is all known that came on the paths that are dead? What the peer's side completed, and its caller
- * was told of, may lie in our queue still: until a look that began after the stop found its end.
+ * Is all known that came on the paths that are dead? A message that the peer's caller knows to be
+ * complete may lie in our queue still, until a look that began after the stop found its end.
  */
 static bool dead_are_read(const struct verbs_conn *conn)
 {
@@ -285,7 +288,7 @@ static void say_go(struct verbs_conn *conn)
     wring_verbs_stream_push(conn);
 }
 
-/** What was given out stays, what was not is forgotten; messages come over the new set. */
+/** Messages that were given out stay; all others are forgotten, and come over the new set. */
 static void resume(struct verbs_conn *conn)
 {
     uint32_t renewed = resync_renewed(conn);

@@ -269,7 +269,7 @@ size_t wring_verbs_choose(const struct verbs_table *table, const struct verbs_wi
 #define V4_NETWORK_BYTES 15 /* of a mapped address: a /24 */
 #define V6_NETWORK_BYTES 8
 
-/** What the two sides are called. */
+/** The names of the two sides. */
 struct names {
     const char *one, *other;
 };
@@ -291,7 +291,7 @@ static bool do_partitions_meet(uint16_t a, uint16_t b)
     return ((a ^ b) & ~FULL_MEMBER) == 0 && ((a | b) & FULL_MEMBER) != 0;
 }
 
-/** Say in what two rails differ so that no packet passes between them. @return false: in nothing */
+/** Name the difference between two rails that lets no packet pass. @return false: there is none */
 static bool name_difference(const struct verbs_end *one, const struct verbs_end *other,
                             struct names names, char *why, size_t bytes)
 {

@@ -17,7 +17,7 @@
 
 #include "transport/providers/verbs/devices.h"
 
-/** What was asked for. */
+/** The user's wishes. */
 struct verbs_wish {
     const char *devices; /* WRING_VERBS_DEVICES */
     unsigned rails;      /* 1..VERBS_RAILS_MAX */
@@ -59,8 +59,8 @@ int wring_verbs_match(const char *list, const char *device, unsigned port);
 const char *wring_verbs_list_fault(const char *list);
 
 /**
- * What a list names and no port answers to: a device that is not there, or a wrong name. Nothing of
- * a list that excludes: the same one may serve hosts that differ.
+ * The names in a list that no port answers to: a device that is not there, or a wrong name. None
+ * for a list that excludes: the same one may serve hosts that differ.
  *
  * @param text  out, [bytes], the names with commas between; empty where there are none
  */
@@ -88,7 +88,7 @@ size_t wring_verbs_choose(const struct verbs_table *table, const struct verbs_wi
 
 /* Which rails of two sides can reach each other. Pure. */
 
-/** What a side tells of one of its rails. From a peer: checked by who read it, see the fields. */
+/** A rail as its side describes it. The reader has checked a peer's: see the fields. */
 struct verbs_end {
     enum verbs_link link;         /* INFINIBAND or ROCE */
     enum verbs_gid_type gid_type; /* any of the three */
@@ -111,9 +111,9 @@ struct verbs_end wring_verbs_end_of(const struct verbs_choice *choice);
 /**
  * Which rails of two sides make pairs. Both sides come to the same pairs in the same order, since
  * both call it with the dialing side's rails first. A pair has one link layer, the same kind of
- * GID, partitions that meet and, on InfiniBand, the same subnet. Of those that could be, rails in
- * the same network (64 bits of prefix; of IPv4 24 bits) are paired first, then the rest, in order
- * of index. Every rail is in one pair at most.
+ * GID, partitions that meet and, on InfiniBand, the same subnet. Rails in the same network (64 bits
+ * of prefix; of IPv4 24 bits) are paired first, then the rest, in order of index. Every rail is in
+ * one pair at most.
  *
  * @param n_dialing, n_accepting  1..VERBS_RAILS_MAX
  * @param we_dial  for the text: who is "ours"
@@ -126,17 +126,17 @@ size_t wring_verbs_pair(const struct verbs_end *dialing, size_t n_dialing,
                         struct verbs_pair *out, char *why, size_t bytes);
 
 /**
- * Would wring_verbs_pair() find any, whoever dials? Of a GID it looks at what makes the network
- * only, see verbs/handshake.h. @param why out, [bytes], where not: what differs
+ * Would wring_verbs_pair() find any, whichever side dials? Of a GID it looks only at the network,
+ * see verbs/handshake.h. @param why out, [bytes], where not: what differs
  */
 bool wring_verbs_may_pair(const struct verbs_end *one, size_t n_one, const struct verbs_end *other,
                           size_t n_other, char *why, size_t bytes);
 
-/** What pairs with one of them pairs with the other. */
+/** Does each rail that pairs with one of them pair with the other? */
 bool wring_verbs_pairs_alike(const struct verbs_end *a, const struct verbs_end *b);
 
 /*
- * What `wring info` shows of RDMA; in every build: verbs/port.c has it, or verbs/stub.c where there
+ * The RDMA part of `wring info`; in every build: verbs/port.c has it, or verbs/stub.c where there
  * are no headers of libibverbs.
  */
 

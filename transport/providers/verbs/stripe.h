@@ -27,7 +27,7 @@ struct verbs_stripes {
     uint64_t threshold; /* bytes, a multiple of VERBS_STRIPE_ALIGN */
 };
 
-/** What one receive request took in. */
+/** The arrival that one receive request took in. */
 struct verbs_arrival {
     uint32_t bytes, imm;
     bool is_message; /* a control message */

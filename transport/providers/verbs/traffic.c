@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What is to be sent: a message becomes a request on each path that it takes. Requests gather in
- * their path's ring and are posted together.
+ * Sending: a message becomes a request on each path that it takes. Requests gather in their path's
+ * ring and are posted together.
  */
 #include <stdio.h>
 #include <string.h>
@@ -91,7 +91,8 @@ static struct verbs_request *add_request(struct verbs_path *path)
     return &path->requests[path->head++ % VERBS_REQUESTS];
 }
 
-/** What the peer says of its receives; it cannot have posted more than all that we used up. */
+/** Has the path a receive of the peer's left? The peer cannot have posted more than all that we
+ *  used up. */
 static bool has_credit(struct verbs_path *path)
 {
     if (path->credits != path->sent)
@@ -369,7 +370,7 @@ static const char *kind_text(const struct verbs_path *path, uint64_t id)
     return texts[path->requests[(uint32_t)id % VERBS_REQUESTS].kind];
 }
 
-/** What a user can do about it. */
+/** A hint for the user. */
 static const char *hint_of(enum ibv_wc_status status)
 {
     switch (status) {
@@ -401,7 +402,7 @@ static enum wring_status status_of_wc(enum ibv_wc_status status)
     }
 }
 
-/** Is it the path that does not work, rather than what was asked of it? */
+/** Is it the path that does not work, rather than the request? */
 static bool is_lost(enum ibv_wc_status status)
 {
     switch (status) {

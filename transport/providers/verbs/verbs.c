@@ -40,7 +40,7 @@ static void settings_read(const struct wring_config *config, struct verbs_settin
 
 /* ---- async ---- */
 
-/* What devices tell besides completions: notices that there are some, and events. */
+/* Words of devices besides completions: notices that there are some, and events. */
 
 #define NOTICES_AT_ONCE 32
 
@@ -125,7 +125,8 @@ static void rail_take_async(struct verbs_rail *rail)
 #define POLLS_PER_CLOCK 16
 #define EVENTS_AT_ONCE 32
 
-/** What came to nothing before anybody above knew of it goes without a word to them. */
+/** A connection that came to nothing before anybody above knew of it goes without a word to
+ *  them. */
 static void service_meeting(struct verbs_provider *verbs)
 {
     verbs->meeting = false;

@@ -2,15 +2,16 @@
 /**
  * The inside of the verbs provider: RDMA through libibverbs, InfiniBand or RoCE.
  *
- *   - verbs/conn.h: a device's port that this process uses, with one completion queue for all of it
- *   - verbs/conn.h: one reliable queue pair of a connection, on one rail
- *   - verbs/conn.h: all paths to one peer, and what travels over them
- *   - verbs/conn.h: the TCP connection beside them, which carries no data: it proves the key,
- *     carries what two sides have to agree on, and tells of the peer's end
+ *   - rail: a device's port that this process uses, with one completion queue for all of it
+ *   - path: one reliable queue pair of a connection, on one rail
+ *   - connection: all paths to one peer, and the messages that travel over them
+ *   - stream: the TCP connection beside them, which carries no data: it proves the key, carries
+ *     what two sides have to agree on, and tells of the peer's end
  *
- * verbs/select.h chooses rails, verbs/conn.h makes paths, verbs/conn.h and verbs/conn.h use
- * them, verbs/conn.h goes on without those that fail. verbs/conn.h has how connections come and
- * go, verbs/verbs.h what is done when, verbs/memory.h what devices may read and write.
+ * verbs/conn.h has all four. verbs/select.c chooses rails, verbs/port.c opens them. verbs/conn.c
+ * lets connections come and go, verbs/qp.c makes their paths, verbs/traffic.c uses these, and
+ * verbs/recovery.c goes on without those that fail. verbs/oob.c has streams, verbs/memory.h the
+ * memory that devices may read and write, verbs/verbs.c the order in which all of it is polled.
  *
  * A put is an RDMA write with immediate, a control message a send. Messages (puts and sends) are
  * numbered per direction, take the paths that verbs/stripe.h says, and are given to the layer above
@@ -36,7 +37,7 @@
 #include <wring/provider.h>
 #include <wring/status.h>
 
-/* What the config says of the verbs provider. */
+/* The verbs provider's part of the config. */
 
 struct wring_config;
 
