@@ -22,7 +22,7 @@
 #define ALARM_TAG 1
 #define STATUS_WORDS 16 /* more than any MPI_Status has */
 
-/** What a rank says that fails; its cause follows, without a zero. */
+/** What a failing rank tells the others. The text of its cause follows, without a final zero. */
 struct failure {
     uint32_t status;
     uint8_t is_cause; /* it fails by itself, and not because another does */
@@ -43,8 +43,8 @@ struct exchange {
 static struct {
     struct wring_bootstrap base; /* first */
     struct exchange *open;       /* one that this rank was called off from; else NULL */
-    struct wring_blobs failures; /* after the last exchange: struct failure and text of who fails */
-    bool over;                   /* that one has been */
+    struct wring_blobs failures; /* each failing rank's struct failure and text, at the end */
+    bool over;                   /* the last exchange has been */
     uintptr_t control, alone;    /* as the MPI writes them */
 } meeting;
 
@@ -131,7 +131,7 @@ static enum wring_status begin_lengths(struct exchange *exchange)
                : WRING_ERR_PEER;
 }
 
-/** If somebody fails only such ranks have something to say. */
+/** Begin the exchange of blobs. If any rank fails, only failing ranks send one. */
 static enum wring_status begin_blobs(struct exchange *exchange)
 {
     const struct wring_mpi_abi *abi = &wring_mpi_abi;
@@ -182,7 +182,7 @@ static void say_nobody_came(void)
 }
 
 /**
- * Go on with the meeting's exchange. If somebody fails it is the last one.
+ * Go on with the meeting's exchange. If any rank fails it is the last one.
  * WRING_ERR_CLOSED: this rank was called off, and has to go on with it later.
  */
 static enum wring_status go_on(uint64_t deadline_ns, const struct wring_cancel *cancel,
@@ -267,8 +267,8 @@ struct wring_bootstrap *wring_mpi_bootstrap(void)
 
 /* ---- the beginning ---- */
 
-/** What we use of the MPI fails by codes: its errors are not the program's. A rank without this
- *  library never comes to the copy of MPI_COMM_WORLD. */
+/** MPI calls of wring return error codes, since their errors are not the program's. A rank that has
+ *  not loaded this library never comes to the copy of MPI_COMM_WORLD. */
 enum wring_status wring_mpi_meet(uint64_t deadline_ns)
 {
     struct wring_mpi_own *own = &wring_mpi_own;
@@ -295,7 +295,7 @@ enum wring_status wring_mpi_meet(uint64_t deadline_ns)
 
 /* ---- the end ---- */
 
-/** @return requests of what was sent, [size]; NULL: out of memory */
+/** Send an alarm to each other rank. @return the sends' requests, [size]; NULL: out of memory */
 static uintptr_t *alarm_others(void)
 {
     const struct wring_mpi_own *own = &wring_mpi_own;
@@ -310,7 +310,7 @@ static uintptr_t *alarm_others(void)
     return requests;
 }
 
-/** The message that a rank said it has sent. */
+/** Receive the alarm that a rank said it has sent. */
 static void take_alarm(uint32_t rank)
 {
     const struct wring_mpi_abi *abi = &wring_mpi_abi;
@@ -318,7 +318,7 @@ static void take_alarm(uint32_t rank)
                    abi->status_ignore);
 }
 
-/** Who fails first by itself, and how many do. */
+/** Find the first rank that fails by itself, else the first that fails. Counts the former. */
 static void judge(struct wring_mpi_verdict *verdict)
 {
     for (uint32_t i = 0; i < meeting.failures.n; i++) {
@@ -368,7 +368,8 @@ static enum wring_status last_exchange(const struct wring_mpi_verdict *mine, boo
     return status;
 }
 
-/** Whoever ends the job now lets others say first why. */
+/** Wait a second at most, so that the other ranks print their error lines before one ends the job.
+ */
 static void await_lines(void)
 {
     uintptr_t request = 0;

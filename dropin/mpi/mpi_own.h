@@ -27,7 +27,7 @@
     __attribute__((visibility("default"), alias("MPI_" #name))) int PMPI_##name(__VA_ARGS__); \
     int MPI_##name(__VA_ARGS__)
 
-/** The same for what Open MPI 4 calls MPIX_. */
+/** The same for a function that Open MPI 4 calls MPIX_. */
 #define WRING_MPI_EXPORT_X(name, ...)                                                          \
     __attribute__((visibility("default"), alias("MPI_" #name))) int MPIX_##name(__VA_ARGS__);  \
     __attribute__((visibility("default"), alias("MPI_" #name))) int PMPIX_##name(__VA_ARGS__); \
@@ -254,8 +254,8 @@ enum wring_status wring_mpi_finish(struct wring_mpi_call *call, enum wring_statu
 /** A whole call. @return false: it is the MPI's */
 bool wring_mpi_run(const struct wring_mpi_args *args, int *code);
 
-/** An exact allreduce of what needs no preparation, in fewer instructions. @return false: it is not
- *  known whether it is one: ask wring_mpi_run() */
+/** Run an exact allreduce that needs no preparation, in fewer instructions.
+ *  @return false: nothing was done, and wring_mpi_run() must decide */
 bool wring_mpi_run_plain(const void *in, void *out, int64_t count, wring_mpi_handle_t type,
                          wring_mpi_handle_t op, wring_mpi_handle_t comm, int *code);
 

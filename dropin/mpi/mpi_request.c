@@ -2,17 +2,17 @@
 /**
  * Requests of MPI_I… and of persistent collectives that wring serves.
  *
- * To the program and the MPI a call that is under way is a generalized request: a handle like all
- * others, which may stand in arrays between the MPI's own, be converted to Fortran's, and be tested
- * by any function. The MPI cannot drive it, and no thread of ours may tell the MPI of its end,
- * since the program may have asked for MPI_THREAD_SINGLE. So the program's own thread does, in each
- * function that waits or tests: it sees to what is under way first, and then asks the MPI. A wait
- * for several requests of both kinds waits for ours one after the other, while the MPI is let go
- * on, and then for the rest in the MPI.
+ * To the program and the MPI a call in flight is a generalized request: a handle like all others.
+ * It may stand in arrays between the MPI's own, be converted to Fortran's, and be tested by any
+ * function. The MPI cannot drive it, and no thread of ours may tell the MPI of its end, since the
+ * program may have asked for MPI_THREAD_SINGLE. So the program's own thread does, in each function
+ * that waits or tests: it drives wring's calls first, and then asks the MPI. A wait for requests of
+ * both kinds waits for wring's one after the other, while it lets the MPI progress. Then it waits
+ * for the others in the MPI.
  *
  * A persistent request is a persistent receive of the MPI's. When the call that MPI_Start began has
- * ended, the receive is started, and we send ourselves the message that it waits for. Until then it
- * is inactive to the MPI, and functions that would take it for done are answered here.
+ * ended, wring starts the receive and sends its message from this rank to itself. Until then the
+ * MPI takes the request for inactive, and the functions here correct what the MPI says of it.
  */
 #include "dropin/mpi/mpi_own.h"
 
@@ -540,7 +540,7 @@ WRING_MPI_EXPORT(Testall, int n, void *requests, int *flag, void *statuses)
     return code;
 }
 
-/** Of what the MPI takes for inactive something may be under way. */
+/** The MPI may take all requests for inactive while a persistent call of wring's is in flight. */
 static int test_any(int n, void *requests, int *index, int *flag, void *status)
 {
     settle();

@@ -77,7 +77,7 @@ int wring_nccl_coll_support(int dtype, int op, int *supported)
     return WRING_NCCL_SUCCESS;
 }
 
-/** All ranks decide alike: by what they all pass. */
+/** All ranks decide alike, since all pass the same arguments. */
 static const char *codec_for(enum wring_dtype dtype, enum wring_op op, uint64_t bytes)
 {
     const struct wring_nccl_own *own = &wring_nccl_own;

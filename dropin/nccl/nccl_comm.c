@@ -11,8 +11,8 @@
  * the sender sees as well as the receiver that a message was larger than its buffer.
  *
  * A notice has kind u32, n u32, and for each buffer tag u32, bytes u64 (with NOTED); the last word
- * of a sender is one, too, without buffers. Who changes these, the handle or a connection request
- * raises FORMAT of nccl_handle.c.
+ * of a sender is one, too, without buffers. After a change of these, the handle or a connection
+ * request, raise FORMAT of nccl_handle.c.
  *
  * Each side says when it closes, and what is left of a connection waits for the other side's word,
  * so that no message of a connection that is gone stays with the link.
@@ -445,7 +445,7 @@ static void hear_end(struct wring_nccl_comm *comm)
         lose(comm, status);
 }
 
-/** A receiver: of what comes in its buffers. */
+/** In a receiver: take the notes that have arrived about the data in its buffers. */
 static void hear_notes(struct wring_nccl_comm *comm)
 {
     while (comm->n_notes > 0 && comm->failed == WRING_NCCL_SUCCESS) {
@@ -532,7 +532,7 @@ static struct wring_nccl_slot *find_slot(struct wring_nccl_comm *comm, int tag)
     return NULL;
 }
 
-/** With what waited for a code. */
+/** Post the queued sends whose codes are ready. */
 static void go_on_sending(struct wring_nccl_comm *comm)
 {
     if (comm->queue == NULL || comm->failed != WRING_NCCL_SUCCESS)
@@ -732,7 +732,7 @@ static bool check_room(struct wring_nccl_request *request)
 {
     if (request->early)
         hear(request->comm);
-    if (request->early) /* who has left in order had received what it wanted */
+    if (request->early) /* a peer that closed in order had all it wanted */
         return request->comm->gone;
     if (request->too_large)
         say_too_large(request, request->bytes[0], request->room[0], request->tag);

@@ -38,7 +38,7 @@ enum wring_nccl_purpose {
     WRING_NCCL_COLLECTIVES = 2,
 };
 
-/** What listen() hands out, and NCCL carries to who connects. */
+/** listen() returns it, and NCCL carries it to the rank that connects. */
 struct wring_nccl_handle {
     uint32_t purpose;
     bool keyed;                          /* the job has a key of its own; `secret` is empty */
@@ -108,7 +108,7 @@ void wring_nccl_why(struct wring_nccl_opening *opening, char *text, size_t bytes
 
 struct wring_nccl_link;
 
-/** Who has connected and is not accepted yet. */
+/** A connection that has come in and is not accepted yet. */
 struct wring_nccl_arrival {
     struct wring_nccl_arrival *next;
     struct wring_nccl_link *link;
@@ -132,10 +132,11 @@ int wring_nccl_listen_create(int device, enum wring_nccl_purpose purpose, void *
 /** One that is closed already is fine. @return NCCL's code */
 int wring_nccl_listen_close(void *listen);
 
-/** Of what NCCL holds. The mutex is held. NULL: there is none. */
+/** Find a listen by the pointer that NCCL holds. The mutex is held. NULL: there is none. */
 struct wring_nccl_listen *wring_nccl_listen_find(const void *listen);
 
-/** Of its number, for messages. The mutex is held. NULL: there is none, or NCCL has closed it. */
+/** Find a listen by its number, as messages name it. The mutex is held. NULL: there is none, or
+ * NCCL has closed it. */
 struct wring_nccl_listen *wring_nccl_listen_of(uint64_t number);
 
 /** The session that its socket served is open, or has failed. The mutex is held. */
@@ -192,7 +193,7 @@ struct wring_nccl_link *wring_nccl_link_to(const struct wring_nccl_handle *handl
 /** It could not be opened: say so, once. The mutex is held. @return NCCL's code */
 int wring_nccl_link_failed(struct wring_nccl_link *link);
 
-/** Look for connection requests, and at what is closing. The mutex is held. */
+/** Take connection requests, and go on with connections that are closing. The mutex is held. */
 void wring_nccl_links_poll(void);
 
 /** Ask for a connection over a link that is open. The mutex is held. */
@@ -368,7 +369,7 @@ struct wring_nccl_comm {
     int failed;  /* NCCL's code */
     struct wring_nccl_request *free;
     unsigned n_requests;
-    struct wring_nccl_hello ask;                          /* of who connects */
+    struct wring_nccl_hello ask;                          /* of the side that connects */
     struct wring_nccl_notice notices[WRING_NCCL_NOTICES]; /* a sender hears them, a receiver says
                                                              them */
     unsigned next_notice;
@@ -409,8 +410,8 @@ int wring_nccl_close(void *comm);
 /** Nothing of it is under way. */
 void wring_nccl_comm_free(struct wring_nccl_comm *comm);
 
-/** Go on with what NCCL has closed. The mutex is held. @return whether it is over: it may be freed
- */
+/** Go on with a connection that NCCL has closed. The mutex is held.
+ *  @return whether it is over and may be freed */
 bool wring_nccl_comm_settle(struct wring_nccl_comm *comm);
 
 /* ---- nccl_pack.c ---- */
@@ -421,7 +422,7 @@ void wring_nccl_pack(struct wring_nccl_request *request);
 /** Send it, and the note about it. */
 enum wring_status wring_nccl_post_send(struct wring_nccl_request *request);
 
-/** What a send that had left early is for is known now. */
+/** Send the note about a send that had left before its buffer was known. */
 enum wring_status wring_nccl_say_note(struct wring_nccl_request *request);
 
 /** Put it behind those that wait. */
@@ -430,7 +431,7 @@ void wring_nccl_queue(struct wring_nccl_request *request);
 /** Send what need not wait any more. */
 enum wring_status wring_nccl_queue_go_on(struct wring_nccl_comm *comm);
 
-/** Of either side: it is over, or given up. Work on its memory ends first. */
+/** A send or receive is over, or given up: end the work on its memory, and free its code. */
 void wring_nccl_pack_end(struct wring_nccl_request *request);
 
 bool wring_nccl_wants_note(const void *data, uint64_t room);
@@ -468,7 +469,7 @@ void wring_nccl_colls_finish(void);
 
 /** The process. */
 struct wring_nccl_own {
-    pthread_mutex_t mutex;  /* of what is set up */
+    pthread_mutex_t mutex;  /* guards all that follows */
     unsigned users;         /* init() less finalize() */
     unsigned lasting_users; /* init() of version 8, which has no finalize() */
     wring_nccl_log_fn say;
