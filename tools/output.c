@@ -176,7 +176,7 @@ int wring_output_failed(void)
     return output_is_unread(STDOUT_FILENO) ? WRING_EXIT_OK : WRING_EXIT_FAILURE;
 }
 
-/** When the process ends, by whatever way: argp ends it by itself after --help. */
+/** Called at exit, since not only main() ends the process: argp does, after --help. */
 static void check_standard_output(void)
 {
     errno = 0;
@@ -203,7 +203,7 @@ void wring_output_init(void)
     atexit(check_standard_output);
 }
 
-/** What we print goes there, too, as with -o /dev/stdout and standard output in a file. */
+/** Is it the file of our standard output or error, as with -o /dev/stdout? */
 static bool is_printed_to(const struct stat *there)
 {
     for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++) {
@@ -222,8 +222,8 @@ static bool has_room_beside(const char *path)
     return access(dirname(folder), W_OK) == 0;
 }
 
-/** Something that a draft must not take the place of: a device, a pipe, a file that is printed to,
- *  of somebody else, with several names, or in a folder where we may make none. */
+/** Is it something that a draft must not replace? A device, a pipe, a file that is printed to, that
+ *  another user owns, that has several names, or whose folder we may not write to. */
 static bool is_written_through(const char *path)
 {
     struct stat there;

@@ -90,7 +90,7 @@ static enum wring_status compare_with_rank_0(struct wring_allreduce_bench *bench
     return WRING_OK;
 }
 
-/** What is not raw has no exact sum, but every rank must hold the same finite numbers. */
+/** A coded result is no exact sum, but every rank must hold the same finite numbers. */
 static enum wring_status compare_ranks(struct wring_allreduce_bench *bench,
                                        const struct wring_allreduce_case *this,
                                        struct wring_allreduce_findings *findings)
@@ -113,8 +113,8 @@ static enum wring_status allreduce_verify_first(struct wring_allreduce_bench *be
     return this->raw ? WRING_OK : compare_ranks(bench, this, findings);
 }
 
-/** Check the last call's result. What is not raw now holds what error feedback put off, so that
- *  the exact sum says nothing. Collective, as above. */
+/** Check the last call's result. If it was coded it includes residuals of earlier steps, so it is
+ * not compared with the exact sum. Collective, as above. */
 static enum wring_status allreduce_verify_last(struct wring_allreduce_bench *bench,
                                                const struct wring_allreduce_case *this,
                                                struct wring_allreduce_findings *findings)
@@ -220,7 +220,7 @@ static enum wring_status combine(struct wring_allreduce_bench *bench,
 {
     struct wring_allreduce_findings all[WRING_PATTERN_RANKS_MAX];
     enum wring_status status = wring_allgather(bench->world, own, all, sizeof(*own) / 8, WRING_I64,
-                                               NULL, NULL); /* of whatever 8 bytes they are */
+                                               NULL, NULL); /* copied as words of 8 bytes */
 
     for (uint32_t rank = 0; rank < bench->ranks && status == WRING_OK; rank++) {
         double nmse = all[rank].power > 0 ? all[rank].error / all[rank].power : all[rank].error;
@@ -318,8 +318,8 @@ static enum wring_status allreduce_finish_case(struct wring_allreduce_bench *ben
 /* ---- allreduce rank ---- */
 
 /**
- * Cases that take turns, each turn beginning with another one, as who comes first may fare worse.
- * @param last  out, the case that was run last: the one that failed
+ * The cases take turns. Each turn begins with another case, since the first one may be slower.
+ * @param last  out, the case that ran last; after an error, the one that failed
  */
 static enum wring_status run_together(struct wring_allreduce_bench *bench,
                                       struct wring_allreduce_case *cases, size_t n,

@@ -56,7 +56,7 @@ void wring_arguments_free(int argc, char **argv);
 
 /** Where their values go; borrowed while they are parsed. */
 struct wring_bench_options {
-    double *seconds; /* on each of what is measured */
+    double *seconds; /* for each measurement */
     bool *json;
 };
 

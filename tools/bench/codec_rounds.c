@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The rounds of `wring bench codec`: in each, every task is timed once, so that whatever else the
- * machine does meets the codec and what it is compared with alike.
+ * The rounds of `wring bench codec`: each times every task once, so that other load on the machine
+ * slows the codec and its twins alike.
  */
 #include <errno.h>
 #include <math.h>
@@ -297,10 +297,10 @@ static uint64_t settle_passes(const struct wring_codec_bench *bench)
 }
 
 /**
- * One task in all threads at once. It is done some times before it is timed, so that each finds in
- * the caches what it left there itself, not what another task left. Once would not do: a last cache
- * takes some passes to let go of what lay there, and the twins, of which several follow each other
- * over the same memory, would find more of it than a codec that follows the copy.
+ * Time one task in all threads at once. Untimed passes come first, so that the timed ones find the
+ * task's own data in the caches, not that of the task before. One pass is not enough: a last-level
+ * cache evicts older data only after some passes. Several twins follow each other over the same
+ * memory, and would find more of it cached than a codec that follows the copy.
  */
 static void time_task(struct member *member, size_t task)
 {

@@ -48,7 +48,7 @@ static void on_event(struct wring_bench_pair *pair, const struct wring_event *ev
     case WRING_EVENT_CONNECTED:
         pair->connected = true;
         return;
-    case WRING_EVENT_ACCEPTED: /* of whoever knows the secret: the other rank */
+    case WRING_EVENT_ACCEPTED: /* only the other rank knows the secret */
         pair->conn = event->conn;
         pair->connected = true;
         return;
@@ -241,7 +241,8 @@ static void borrow(struct wring_bench_pair *pair, const struct wring_bench_pair_
     pair->peer = params->ranks[pair->rank == 0];
 }
 
-/** What both ends of the connection prove to know: from the job's key and a number of rank 0's. */
+/** Make the secret that both ends of the connection prove to know, from the job's key and a random
+ *  number of rank 0. */
 static enum wring_status make_secret(struct wring_bench_pair *pair, uint8_t *secret)
 {
     const char *key = pair->session->config.key;
@@ -262,8 +263,8 @@ static enum wring_status make_secret(struct wring_bench_pair *pair, uint8_t *sec
 }
 
 /**
- * The address to listen on, as sessions choose it: without a key it is loopback. What of it cannot
- * be, the pair's own session has refused already.
+ * The address to listen on, as sessions choose it: without a key it is loopback. The pair's own
+ * session has refused impossible addresses already.
  * @param found [WRING_INTERFACE_ADDRESS], filled if need be @param out NULL: loopback
  */
 static enum wring_status choose_bind(const struct wring_bench_pair *pair, char *found,

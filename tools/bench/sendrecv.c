@@ -96,7 +96,7 @@ static enum wring_status receive_slot(struct bench *bench, uint64_t i,
                       TAG_PAYLOAD, NULL, request);
 }
 
-/** Look at the end of what has come into slot i. */
+/** Check the last bytes of the message in slot i. */
 static enum wring_status look_at_slot(struct bench *bench, uint64_t i)
 {
     if (!wring_payload_has_stamp(received_slot(bench, i), bench->bytes, bench->taken++))
@@ -294,7 +294,7 @@ static int measure_all(struct bench *bench, wring_sendrecv_report_fn report, voi
         if (status == WRING_OK && bench->rank == 0)
             report(arg, &result);
     }
-    if (status == WRING_OK) /* who leaves first must not look lost to the other */
+    if (status == WRING_OK) /* the rank that leaves first must not look lost to the other */
         status = wring_barrier(bench->world, NULL, NULL);
     if (status == WRING_OK)
         return WRING_EXIT_OK;

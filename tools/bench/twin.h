@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Twin kernels: what memory traffic costs by itself. A twin reads and writes as many bytes as a
- * codec or a kernel does, in the same buffers, and computes nothing; none that has to touch these
- * bytes can be faster, but for what it finds in a cache. `wring bench codec` and the benchmark of
- * the kernels' tests time it beside what they measure.
+ * Twin kernels measure the cost of memory traffic alone. A twin reads and writes as many bytes as a
+ * codec or kernel, in the same buffers, and computes nothing. No codec or kernel that touches these
+ * bytes can be faster, unless it finds some of them in a cache. `wring bench codec` and the
+ * kernels' benchmark in the tests time each codec or kernel beside its twin.
  *
  * Memory counts in lines of 64 bytes. This header is included by files built for one instruction
  * set each: declarations and macros only.

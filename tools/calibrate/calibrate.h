@@ -45,7 +45,7 @@ struct wring_calibrate_params {
 /** What is to be measured; rank 0 finds out and tells the others. */
 struct wring_calibrate_wants {
     int32_t code;                              /* an exit status: other than 0, all ranks end */
-    uint32_t links, copies, computing, waking; /* the last two are of what computes meanwhile */
+    uint32_t links, copies, computing, waking; /* the last two: an application computes meanwhile */
     struct wring_measure_codecs codecs;        /* whole exchanges */
     struct wring_measure_codecs coded;         /* their coding alone */
 };
@@ -97,7 +97,7 @@ struct wring_calibrate_setting_texts {
 };
 
 /**
- * What this part's session is to be set to, and what it has then.
+ * The setting of this part's session, as text for its variables and in numbers.
  * @param out  chunk_bytes 0: the job's pool has cores by their names, which is no number of them
  * @return an exit status: cores that this rank may not use are refused, and said
  */
@@ -113,7 +113,8 @@ bool wring_calibrate_is_in_doubt(double *samples, uint32_t n);
 /** One point more; sorts its samples. */
 void wring_calibrate_count(struct wring_fit_point *point, struct wring_measure_noise *noise);
 
-/** The links of the levels. @param noise  counted up, here and below, by what all plans need */
+/** The links of the levels. @param noise  here and below: the points that all plans need are added
+ */
 enum wring_status wring_calibrate_links(struct wring_calibration *job, double share,
                                         struct wring_profile *profile,
                                         struct wring_measure_noise *noise);
@@ -154,8 +155,9 @@ double wring_calibrate_middle(double *samples, uint32_t n, double most, double *
 /* ---- the profile, in rank 0 ---- */
 
 /**
- * The profile that the file holds, to be added to, or a new one; and what it lacks of what was
- * asked for. A fault is said, and wants->code is not 0. @return the caller's; NULL then
+ * Read the profile to add to from the file, or begin a new one. List the wanted measurements that
+ * it lacks. If that fails, an error line is printed and wants->code is not 0.
+ * @return the caller's; NULL: it failed
  */
 struct wring_profile *wring_calibrate_open(const struct wring_calibration *job,
                                            struct wring_calibrate_wants *wants);
@@ -171,8 +173,7 @@ int wring_calibrate_write(const struct wring_calibrate_params *params,
 /** As one rank. @param out  the finished profile in rank 0, else NULL. @return an exit status */
 int wring_calibrate_rank(const struct wring_calibrate_params *params, struct wring_profile **out);
 
-/* Steps of exchanges among the ranks of a level, timed in rounds: between calibrate/links.c and
- *  calibrate/links.c. */
+/* Steps of exchanges among the ranks of a level, timed in rounds: for calibrate/links.c. */
 
 #define WRING_LINK_SIZES 9 /* latency, and 4 KiB, 16 KiB, ... 64 MiB to pass a link */
 #define WRING_LINK_SAMPLES_MAX 120

@@ -89,7 +89,7 @@ static bool is_in_doubt(struct bench *bench)
     return false;
 }
 
-/** Longer for what is in doubt. */
+/** Measure past the deadline, until late_ns, while a median is in doubt. */
 static bool goes_on(struct bench *bench)
 {
     uint64_t now = wring_now_ns();

@@ -18,7 +18,7 @@
 #define SIZES 3
 #define ROUNDS_MIN 5
 #define ROUNDS_MAX 60
-#define PIECE (256u << 10) /* elements, about what WRING_CHUNK_BYTES carries in codes */
+#define PIECE (256u << 10) /* elements: their code fills about WRING_CHUNK_BYTES */
 #define PIECES_MAX 64
 #define SAMPLE_NS 30000.0 /* shorter ones are repeated to take about so long */
 
@@ -140,7 +140,7 @@ static bool is_in_doubt(struct bench *bench, uint32_t n_sizes)
     return false;
 }
 
-/** Until the time is over; longer for what is in doubt. */
+/** Measure until deadline_ns; until late_ns while a median is in doubt. */
 static void run_rounds(struct bench *bench, uint32_t n_sizes, uint64_t deadline_ns,
                        uint64_t late_ns)
 {

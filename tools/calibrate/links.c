@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What a level's links take: allgathers of rising size among its ranks, and the other steps of the
- * planner's options, in rounds (calibrate/links.c). All nodes do it at the same time inside;
- * between nodes one rank of each does. calibrate/links.c has what puts take by themselves.
+ * Times a level's links: allgathers of rising size among its ranks, and the other steps of the
+ * planner's options, in rounds; and puts by themselves. All nodes measure their inner links at the
+ * same time; between nodes one rank of each node measures.
  */
 #include <math.h>
 #include <stdio.h>
@@ -23,7 +23,8 @@
 #define REPEATS_MAX 8                /* of a size in a round … */
 #define REPEATS_SHARE 0.125          /* … that all take no more than this part of the largest */
 
-/** What a member gives, in elements: one for the latency, else what makes so many bytes pass. */
+/** A member's elements in an allgather: one for the latency, else so many that the size's bytes
+ * pass the link. */
 static uint64_t link_elems(const struct wring_link_bench *bench, uint32_t size)
 {
     if (size == 0)
@@ -185,9 +186,9 @@ static enum wring_status link_rounds(struct wring_link_bench *bench)
 /* ---- puts ---- */
 
 /*
- * What puts between two ranks of a level take, by size: their latency, and what each takes with
- * many under way, as `wring bench p2p` measures both. They are the level's first two ranks, over
- * its provider, while all others rest.
+ * Times of puts between two ranks of a level, by size. `wring bench p2p` measures both their
+ * latency and the time of each with many in flight. The level's first two ranks do it, over its
+ * provider, while all others rest.
  */
 
 #define SIZES 6
@@ -204,7 +205,7 @@ struct bench {
     uint32_t rounds[SIZES];
 };
 
-/** Of the sorted times as many as there is room for, evenly. */
+/** Keep as many of the sorted times as there is room for, evenly spread. */
 static void on_result(void *arg, const struct wring_p2p_result *result)
 {
     struct bench *bench = arg;
@@ -217,7 +218,7 @@ static void on_result(void *arg, const struct wring_p2p_result *result)
     bench->rounds[bench->n++] = result->rounds;
 }
 
-/** Sizes that the time is enough for, by what the link takes; two at least. Rank 0 says it. */
+/** Take as many sizes as the time allows at the link's speed, two at least. Rank 0 decides. */
 static enum wring_status agree_on_sizes(struct wring_calibration *job,
                                         const struct wring_profile_link *link, double seconds,
                                         struct wring_p2p_params *params)
@@ -414,7 +415,7 @@ enum wring_status wring_calibrate_links(struct wring_calibration *job, double sh
 
 /* ---- ways ---- */
 
-/* What whole exchanges take: runtime/plan/exchange_bench.h, for what the profile wants. */
+/* runtime/plan/exchange_bench.h times whole exchanges of the codecs that the profile lacks. */
 
 #define WAY_ROUNDS_MIN 9
 

@@ -11,7 +11,7 @@
 #include "tools/calibrate/calibrate.h"
 #include "tools/commands.h"
 
-/** Who sifts, and the curve that was found wanting last. */
+/** The job and profile to sift, and the last curve that was too noisy. */
 struct sieve {
     const struct wring_calibration *job;
     struct wring_profile *profile;
@@ -155,7 +155,7 @@ static bool has_noise(struct sieve *sieve, const char *spec)
     return false;
 }
 
-/** All of a codec: a lack of one of its schemes nobody would see. */
+/** Drop all ways of a codec: if only one scheme were missing, a user would not notice. */
 static void drop_ways(struct wring_profile *profile, const char *spec)
 {
     uint32_t left = 0;
@@ -166,7 +166,7 @@ static void drop_ways(struct wring_profile *profile, const char *spec)
     profile->n_ways = left;
 }
 
-/** Nothing of what was asked for is no success. */
+/** Fails if every codec that was asked for is dropped. */
 static int sift_ways(struct sieve *sieve)
 {
     const struct wring_measure_codecs *codecs = &sieve->job->wants.codecs;

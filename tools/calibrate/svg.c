@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Up to four charts under each other, of what a profile has: exchanges, coding, encoding by cores
- * and kernels, and links. A curve has a colour by its codec, and by the setting it was measured
- * with; of these all but the first are dashed, in the third chart each closer than the one before.
+/* Up to four charts of a profile, one below the other: exchanges, coding, encoding by cores and
+ * kernels, and links. Each pair of codec and setting has a colour. A pair's first curve is solid
+ * and the others are dashed; in the third chart the dashes become shorter with each curve.
  */
 #include <math.h>
 #include <string.h>
@@ -70,7 +70,7 @@ static void add(struct chart *chart, const struct wring_cost *cost, const char *
     chart->curves[chart->n++] = curve;
 }
 
-/** With what setting it was measured, where that is not the default. */
+/** Name the setting that the way was measured with, where it is not the default. */
 static void name_setting(const struct wring_profile_way *way, char *text, size_t bytes)
 {
     struct wring_setting setting = wring_profile_way_setting(way);
@@ -129,7 +129,7 @@ static void collect_links(const struct wring_profile *profile, struct chart *lin
     }
 }
 
-/** Of each codec those by which cores and kernels can be compared: encoding. */
+/** Collect each codec's encoding curves, to compare cores and kernels. */
 static void collect_coders(const struct wring_profile *profile, struct chart *coders)
 {
     char what[WHAT_BYTES];

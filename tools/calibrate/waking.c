@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What it costs whoever has the processor that the application is woken: a thread of each rank
- * computes beside one that sleeps through a window at a stretch, or is woken as often as gradients
- * come. What all ranks' threads get done together is compared, of windows that follow each other:
- * whatever else changes, changes more slowly. Exchanges themselves, measured that way, differ by
- * more than wake-ups cost. In a third window rank 0 computes alone: do ranks share processors? That
- * is told by the processor time they get. What they get done with it is less in company where
- * processors are threads of one core, and that is in the processor time of exchanges as well.
+ * Measures the computing that a wake-up of the application costs. A thread of each rank computes
+ * beside one that sleeps through a whole window, or is woken as often as gradients come. The work
+ * of all ranks' threads is compared between windows that follow each other, since other load
+ * changes more slowly. Exchanges would not do: their times differ by more than wake-ups cost.
+ *
+ * In a third window rank 0 computes alone. Its processor time against that in company tells whether
+ * ranks share processors. The work done would not tell. If processors are threads of one core it is
+ * less in company, and the processor time of exchanges includes that already.
  */
 #include <errno.h>
 #include <math.h>
@@ -108,8 +109,8 @@ static enum wring_status run_window(struct wring_calibration *job, struct worker
     return status;
 }
 
-/** What was lost for each time, all ranks' mean; and of what rank 0 has alone, what each has beside
- *  the others. */
+/** Add this round's samples: the computing time that one wake-up costs, as all ranks' mean, and the
+ *  core share. The share is a rank's processor time beside the others, over rank 0's alone. */
 static enum wring_status take(struct wring_calibration *job, const struct window *alone,
                               const struct window *asleep, const struct window *woken,
                               struct samples *out)

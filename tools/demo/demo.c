@@ -102,7 +102,7 @@ static enum wring_status combine(struct wring_session *session, struct demo_run_
 struct measuring {
     const struct demo_options *options;
     const struct demo_corpus *corpus;
-    struct wring_session *control; /* for what the ranks tell each other between runs */
+    struct wring_session *control; /* the ranks agree over it between runs */
     atomic_bool settled;           /* it is open */
     uint32_t rank, ranks;
     struct show show;
@@ -430,7 +430,7 @@ static const struct argp demo_argp = {
         "bit-identical with it, which is checked. Takes one to three minutes on two cores.",
 };
 
-/** What can be wrong with the text is said once here, not by every rank. */
+/** Check the text here, so that its faults are printed once, not by every rank. */
 static bool has_text(const struct demo_options *o)
 {
     struct demo_corpus corpus;
@@ -531,7 +531,7 @@ int wring_cmd_demo(int argc, char **argv)
 
 /* ---- demo session ---- */
 
-/** Of a lost peer every other rank knows: one speaks for all. */
+/** Every other rank knows of a lost peer: one of them speaks for all. */
 static bool is_speaker(uint32_t rank, enum wring_status status,
                        const struct wring_error_detail *detail)
 {

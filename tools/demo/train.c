@@ -82,7 +82,7 @@ static void demo_batch_held_out(const struct demo_run *run, struct demo_model *m
 
 /* ---- train ---- */
 
-#define RATE 0.1      /* twice as much is at the edge of what this momentum bears */
+#define RATE 0.1      /* at twice the rate, training with this momentum is barely stable */
 #define RATE_END 0.05 /* share of it that is left at the last step */
 #define MOMENTUM 0.9f
 #define WARM_UP_STEPS 50
@@ -330,8 +330,8 @@ static int run_steps(struct trainer *trainer, double *step_us, struct demo_run_r
 }
 
 /**
- * A rank that has all of the last step may still have parts of it to send: nobody closes the run's
- * session before everybody is through.
+ * A rank that has all of the last step may still have parts of it to send. So no rank closes the
+ * run's session before all are through.
  */
 static int all_done(const struct trainer *trainer)
 {

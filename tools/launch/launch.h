@@ -108,7 +108,8 @@ int wring_lines_init(struct wring_lines *lines, int from, int to, uint32_t rank,
                      struct wring_outputs *outputs);
 void wring_lines_finish(struct wring_lines *lines);
 
-/** Pass on what can be read now; closes `from` at the stream's end, after the last piece. */
+/** Read once from `from`, and pass on its whole lines. Closes `from` at the stream's end, after the
+ *  last piece. */
 void wring_lines_pump(struct wring_lines *lines);
 
 #endif

@@ -108,7 +108,8 @@ static bool explains(const struct watch *watch, uint32_t rank)
            ranks[watch->first_failed].signal == 0;
 }
 
-/** Of ranks that ended at the same time, one that was killed explains those that gave up. */
+/** Note the ranks that have ended. If several ended at the same time, a killed one explains those
+ * that gave up. */
 static void note_ends(struct watch *watch)
 {
     struct wring_local_job *job = watch->job;
@@ -205,7 +206,7 @@ static bool any_open(struct watch *watch)
     return false;
 }
 
-/** Sleep until something happens, and pass on what ranks wrote. */
+/** Sleep until a signal, output of a rank, or the deadline. Passes the ranks' output on. */
 static void pump(struct watch *watch, uint64_t deadline_ns)
 {
     size_t streams = 2 * (size_t)watch->job->params->ranks;

@@ -25,7 +25,7 @@ struct way {
     bool kept;       /* it may be the best one for some group */
 };
 
-/** Of one codec. */
+/** Numbers of one codec's options. */
 struct count {
     uint32_t ways, flat, sums, executable, kept;
 };
@@ -344,7 +344,7 @@ static bool may(const struct wring_problem *problem, uint32_t tensor, uint32_t o
     return problem->allowed[word] >> option % 64 & 1;
 }
 
-/** Who may take what, by the part's numbers. */
+/** Set the options that each tensor of the part may take, by the part's numbers. */
 static enum wring_status allow(const struct wring_planning *planning,
                                const struct wring_problem *whole, struct wring_planned_part *part)
 {
@@ -430,9 +430,9 @@ static void planned_part_finish(struct wring_planned_part *part)
 
 /* ---- planned find ---- */
 
-/* What a plan is found with: the search, each codec alone, the proof. */
+/* A plan is found by the search, by that of each codec alone, and by the proof. */
 
-/** What is left of a time of which some was spent; 1 rather than none, which would be no limit. */
+/** The rest of a time; 1 if all is spent, since 0 would be no limit. */
 static uint64_t left_of(uint64_t ns, uint64_t spent_ns)
 {
     return spent_ns < ns ? ns - spent_ns : 1;
@@ -476,7 +476,7 @@ enum {
     FARTHER_LEAST = 1000000, /* evaluations; with less nothing is found that the search did not */
 };
 
-/** What searches left to the proof, of its time or effort. */
+/** The time or effort that searches left to the proof. */
 static uint64_t left_to_prove(const struct wring_planning *planning,
                               const struct wring_planned *planned)
 {
@@ -643,7 +643,7 @@ struct course {
     double open_us;                                 /* the least that nobody reached */
 };
 
-/** An equal part of what is left of a time; 0, which is no limit or no bound, stays. */
+/** An equal part of the remaining time. A time of 0 means no limit or no bound, and stays 0. */
 static uint64_t share(uint64_t all_ns, uint64_t spent_ns, uint32_t left)
 {
     if (all_ns == 0)

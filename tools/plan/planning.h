@@ -17,7 +17,7 @@
 
 /** The question. */
 struct wring_planning {
-    const char *trace_path, *profile_path; /* as given; also names of what is built in */
+    const char *trace_path, *profile_path; /* as given; or names of built-in ones */
     uint32_t nodes, ranks_per_node;        /* 0: the profile's */
     char *codecs[WRING_PLANNING_CODECS_MAX];
     size_t n_codecs;
@@ -71,7 +71,7 @@ void wring_planning_finish(struct wring_planning *planning);
  *  bytes take no time; NaN where the profile knows no such link. */
 double wring_planning_link_gbit(const struct wring_profile *profile);
 
-/** Pass the status on; where it is an error, one line says of what. */
+/** Pass the status on. If it is an error, print one line that names `what`. */
 enum wring_status wring_planning_said(const struct wring_planning *planning, const char *what,
                                       enum wring_status status);
 
@@ -106,8 +106,7 @@ struct wring_cost_model_params wring_planning_model(const struct wring_planning 
                                                     const struct wring_planned_want *want);
 
 /**
- * Who allows a codec should know where that is in vain: with `runnable`, a line about each that has
- * no way which this build can run.
+ * With `runnable`, print a line about each allowed codec that has no way which this build can run.
  *
  * @param said  in and out: [planning->n_codecs] of which ones it was said; once is enough
  */
@@ -156,8 +155,8 @@ void wring_settings_parse_chunks(struct wring_settings_wanted *settings, char *a
 /* wring plan: its question and what it shows. */
 
 /**
- * What the search for this question ranges over: groups, codecs, settings, and every way of each
- * codec, with counts; as text or as one JSON object. Trace and profile are loaded.
+ * Print the range of the search for this question, as text or as one JSON object. It has groups,
+ * codecs, settings, and every way of each codec, with counts. Trace and profile are loaded.
  * @return exit status
  */
 int wring_plan_list_range(const struct wring_planning *planning, bool json);

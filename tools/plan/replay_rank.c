@@ -23,9 +23,10 @@ static uint64_t mix(uint64_t bits)
 }
 
 /**
- * What gradients are made of: four dice together, as codecs depend on how gradients are shaped, and
- * whole numbers below 2^13, so that the sums of 1024 ranks are exact. Thrown once; each rank and
- * iteration begins at another one, as writing gradients anew shall take no longer than memory does.
+ * The numbers that gradients are made of. Each is a sum of four dice, since codecs depend on the
+ * distribution. All are whole numbers below 2^13, so that the sums of 1024 ranks are exact. They
+ * are drawn once, and each rank and iteration begins at another one: so writing gradients takes no
+ * longer than the memory does.
  * @return to be freed; NULL without memory
  */
 static float *replay_numbers(void)
@@ -96,7 +97,7 @@ static uint64_t elems_of(const struct wring_replay_side *side, uint32_t tensor)
     return side->params->trace->tensors[tensor].elems;
 }
 
-/** Of all its tensors, from data[0] on. */
+/** Bytes of all the side's tensors, from data[0] on. */
 static size_t replay_side_bytes(const struct wring_replay_side *side)
 {
     size_t bytes = 0;
@@ -404,8 +405,9 @@ static enum wring_status measure(struct replay *replay, struct wring_replay_resu
     return WRING_OK;
 }
 
-/** Memory that a process is given early and late may differ in speed by a tenth, by what the host
- *  backs it with: so no side has all of its pages before another. */
+/** Pages that a process gets early and late may differ in speed by a tenth, by the host's memory
+ *  behind them. So the sides touch their pages in turns, and none has all of them before another.
+ */
 static void touch_in_turns(const struct replay *replay)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = replay_side_bytes(replay->sides);
@@ -415,8 +417,8 @@ static void touch_in_turns(const struct replay *replay)
             ((volatile char *)replay->sides[i].data[0])[at] = 0;
 }
 
-/** Sessions of their own. Who has met the other ranks once has a way to: exchanges come in the same
- *  order on all of them, as sides take turns. */
+/** Each side opens its own session. The later ones use the first session's bootstrap: its exchanges
+ *  come in the same order on all ranks, since sides take turns. */
 static int open_sides(struct replay *replay, const float *numbers)
 {
     const struct wring_replay_params *params = replay->params;
@@ -449,8 +451,9 @@ static int fail(const struct replay *replay, enum wring_status status)
 }
 
 /**
- * A process that trains has parameters and activations before it has gradients. What a system hands
- * out first are odd pages that others have left, and exchanges in those take up to a sixth longer.
+ * A process that trains has parameters and activations before it has gradients. The system first
+ * hands out odd pages that other processes have left, and exchanges in those take up to a sixth
+ * longer.
  * @return as many bytes as parameters have, and some at least, in memory; to be freed; NULL without
  */
 static char *hold_parameters(const struct wring_replay_params *params)

@@ -39,7 +39,7 @@ static struct links links_of(const struct wring_cost_model *model, uint32_t lane
     return (struct links){0};
 }
 
-/** What a group takes on its links, which are as slow as they are in that exchange. */
+/** Scale a group's times on its links by how slow these are in that exchange. */
 static void slow_down(const struct wring_sweep_timing *timing, uint64_t key, double *once,
                       double *each)
 {
@@ -123,8 +123,8 @@ static double sweep_time(const struct wring_sweep_timing *timing,
 /* ---- sweep ---- */
 
 /**
- * Of what a node exchanges with every other, (nodes − rack) / (nodes − 1) leaves its rack, over a
- * way that is oversubscribed; the rest does not.
+ * A node sends (nodes − rack) / (nodes − 1) of its bytes out of its rack, over oversubscribed
+ * links. The rest stays within it.
  */
 static double rack_slowdown(const struct wring_sweep *sweep, uint32_t nodes)
 {
@@ -134,7 +134,7 @@ static double rack_slowdown(const struct wring_sweep *sweep, uint32_t nodes)
     return fmax(1, leaves * sweep->oversubscription);
 }
 
-/** Of the links that are asked for, against the profile's. */
+/** The bandwidth of the links that are asked for, against the profile's. */
 static double link_scale(const struct wring_sweep *sweep, double link_gbit)
 {
     return sweep->links_given ? link_gbit / wring_planning_link_gbit(sweep->planning.profile) : 1;
@@ -192,7 +192,7 @@ uint64_t wring_sweep_count(const struct wring_sweep *sweep)
     return sets * sweep->n_nodes * sweep->n_links * sweep->n_local_steps * sweep->n_link_jitters;
 }
 
-/** Plan for what local steps have changed in all: it is all there at once. */
+/** Plan the exchange that follows several local steps: all tensors are ready at once. */
 static enum wring_status plan_local(const struct wring_planning *planning,
                                     const struct wring_planned_want *want,
                                     struct wring_planned *out)

@@ -21,7 +21,7 @@ struct wring_sweep {
     bool links_given;        /* or else link_gbit is the profile's */
     bool each;               /* each codec by itself, too */
     uint32_t rack;           /* nodes of a rack; 0: one network for all */
-    double oversubscription; /* of what leaves a rack */
+    double oversubscription; /* of the links out of a rack */
     double jitter;           /* sigma of the logarithm of a node's computing time, each iteration */
     double straggler;        /* how much longer one node computes; 1: no longer */
     double link_straggler;   /* the same of one link between nodes */
@@ -58,8 +58,8 @@ enum wring_status wring_sweep_run(struct wring_sweep *sweep, wring_point_fn each
 /** One cluster's iterations. */
 struct wring_sweep_timing {
     const struct wring_sweep *sweep;
-    const struct wring_cost_model *model; /* with local steps, of what all of them changed: nothing
-                                             is computed in it */
+    const struct wring_cost_model *model; /* with local steps: of the exchange after them, which
+                                             has no computing */
     double forward_us, last_ready_us;
     uint32_t local_steps;
     double link_jitter;

@@ -11,7 +11,7 @@
 #include "tools/output.h"
 #include "tools/plan/sweep.h"
 
-/** Of a measured profile one takes for granted that somebody measured. */
+/** With a measured profile: say which times were not measured as they are. */
 static void show_costs(const struct wring_sweep *sweep, const struct wring_point *points, size_t n,
                        FILE *file)
 {
@@ -104,7 +104,7 @@ enum wring_status wring_sweep_write_json(const struct wring_sweep *sweep,
                         sweep->straggler, "link_straggler", sweep->link_straggler, "points", list));
 }
 
-/** Nothing where nobody knows. */
+/** Write a number, or nothing if it is not known. */
 static void write_number(double number, const char *after, FILE *file)
 {
     if (isfinite(number))
@@ -138,8 +138,9 @@ enum wring_status wring_sweep_write_csv(const struct wring_sweep *sweep,
 
 /* ---- sweep svg ---- */
 
-/* Three charts under each other, over nodes or, where there is one number of those, over links;
- * a curve for each combination of what else is swept. The axis to the right is logarithmic. */
+/* Three charts, one below the other, over nodes or, if only one number of nodes is swept, over
+ * links. Each combination of the other swept values has a curve. The axis to the right is
+ * logarithmic. */
 
 #define WIDTH 900
 #define LEFT 70
