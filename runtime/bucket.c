@@ -126,7 +126,7 @@ __attribute__((noinline)) static enum wring_status post_to_engine(struct wring_b
     return WRING_OK;
 }
 
-/** Begin a step, of what lies in the bucket now. */
+/** Begin a step with the bucket's current data. */
 static enum wring_status begin(struct wring_bucket *bucket)
 {
     enum wring_status failed = wring_session_check(bucket->session);
@@ -169,7 +169,7 @@ static void bring_in(struct wring_bucket *bucket)
         wring_bucket_bring(bucket, bucket->data);
 }
 
-/** What is held back is kept, for a step that fails, or goes out with this one. */
+/** Begin a step with a residual: keep a copy of it in case the step fails, or send it out. */
 static enum wring_status begin_with_residual(struct wring_bucket *bucket)
 {
     if (step_is_left(bucket))
@@ -242,7 +242,7 @@ enum wring_status wring_bucket_post(struct wring_bucket *bucket)
     return status;
 }
 
-/** Of a step of its own. */
+/** Test a step of a bucket that travels by itself. */
 static enum wring_status test_step(struct wring_bucket *bucket)
 {
     struct wring_progress *progress = bucket->session->progress;
@@ -275,7 +275,7 @@ static enum wring_status test_planned(struct wring_bucket *bucket)
     return status;
 }
 
-/** Whoever asks how it ended enters by the count, too. */
+/** A test that counts the caller as inside the session: also for a caller that wants a result. */
 __attribute__((noinline)) static enum wring_status test_otherwise(struct wring_bucket *bucket,
                                                                   struct wring_result *result)
 {
@@ -418,8 +418,8 @@ bool wring_bucket_enter(struct wring_bucket *bucket)
     return false;
 }
 
-/** Calls that came before the abort is seen have left. What they look at they soon give to the
- *  engine, which ends it. */
+/** Wait until calls that came before they could see the abort have left. They soon give their steps
+ *  to the engine, which ends these. @return whether all have */
 static bool await_calls(struct wring_bucket *carrier, uint64_t until_ns)
 {
     const struct timespec pause = {0, wring_wait_policy.pause_ns};

@@ -14,11 +14,11 @@
 /* Whose memory a pointer leads to. */
 
 /**
- * Ask the CUDA driver, if the process has loaded its library already: whoever has not owns no
- * pointer into a device. Memory that the driver moves to whoever touches it (managed, and pinned
- * host memory) counts as the host's.
+ * Ask the CUDA driver, if the process has loaded its library: a process that has not owns no device
+ * memory. Memory that host and device both can touch (managed, and pinned host memory) counts as
+ * the host's.
  *
- * For registrations: it looks the library up each time. Threads: safe.
+ * Call it for registrations only: it looks the library up each time. Threads: safe.
  *
  * @return WRING_MEMORY_DEVICE and its ordinal, or WRING_MEMORY_HOST
  */
@@ -103,7 +103,8 @@ struct wring_buffer {
 /** Its memory is unmapped, if it is ours. It is in no list; the engine is locked. */
 void wring_buffer_destroy(struct wring_buffer *buffer);
 
-/** What holds that byte, if it is registered, stays until the session closes. Threads: safe. */
+/** Keep the buffer that holds that byte, if it is registered, until the session closes. Threads:
+ *  safe. */
 void wring_buffer_keep(struct wring_session *session, const void *data);
 
 /** The registered memory that holds [data, data + bytes), or NULL. Threads: safe. */

@@ -48,7 +48,7 @@ static bool holds_any(const struct wring_bucket *bucket, uint64_t begin, uint64_
     return begin < end;
 }
 
-/** Of what other ranks of the node encode. */
+/** Does it hold anything back of elements that other ranks of the node encode? */
 static bool holds_others(const struct wring_bucket *bucket)
 {
     uint64_t at = 0;
@@ -73,7 +73,7 @@ bool wring_residual_is_idle(const struct wring_bucket *bucket)
     return bucket->levels != NULL && holds_others(bucket);
 }
 
-/** What is left in a codec's place would be sent twice. */
+/** Clear the residual: left there, a codec would send it a second time. */
 static void forget(struct wring_bucket *bucket)
 {
     if (wring_codec_info(bucket->codec)->flags & WRING_CODEC_FEEDBACK) {

@@ -89,7 +89,7 @@ static uint64_t steps_made(const struct wring_bucket *bucket)
     return bucket->collective.step - has_failed(bucket);
 }
 
-/** What a bucket keeps from step to step, as it was at some time. */
+/** A bucket's residual and codec states, as they were at some time. */
 struct past {
     const float *residual; /* NULL: none */
     void *const *states;   /* of the codec; NULL: none */
@@ -294,7 +294,7 @@ struct range {
     struct wring_span span;
 };
 
-/** Take over what of a range lies in a part of the bucket. */
+/** Copy the part of a range that lies in [from, to) of the bucket. */
 static void take(float *residual, const struct range *range, uint64_t from, uint64_t to)
 {
     uint64_t first = later(range->span.begin, from), last = sooner(range->span.end, to);
@@ -303,7 +303,8 @@ static void take(float *residual, const struct range *range, uint64_t from, uint
                (last - first) * sizeof(*residual));
 }
 
-/** What it left out of sums is taken by whoever owns them, of contributions by who made them. */
+/** The owner of an element takes the residual of its sum. The rank that made a contribution takes
+ *  the residual of that. */
 static void take_range(const struct input *in, struct wring_bucket *bucket,
                        enum wring_state_part part, const struct range *range)
 {
@@ -340,7 +341,7 @@ static void read_range(struct input *in, struct wring_bucket *bucket, uint64_t e
     take_range(in, bucket, (enum wring_state_part)part, &range);
 }
 
-/** Take over what of a range belongs to this rank now. */
+/** Copy the parts of a range that belong to this rank now. */
 static void take_array(const struct input *in, struct wring_bucket *bucket, uint32_t i,
                        const struct range *range)
 {

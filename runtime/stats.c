@@ -47,7 +47,7 @@ void wring_stats_unlist(struct wring_session *session, const struct wring_mapped
     pthread_mutex_unlock(&session->mapped_mutex);
 }
 
-/** What the engine moved, and what buckets did past it; one thing counts once. */
+/** Sum the engine's counts and those of buckets that go past it; each byte or put counts once. */
 static void count(struct wring_session *session, struct wring_session_stats *stats)
 {
     const struct wring_fabric *fabric = session->fabric;
@@ -151,7 +151,7 @@ static const char *scheme_of(const struct wring_collective *collective)
     return collective->work.codec != NULL ? "divisible" : "direct";
 }
 
-/** Of what the timed steps took: as if all of them were. */
+/** Scale a time of the timed steps to all steps. */
 static uint64_t of_all(const struct wring_collective *collective, uint64_t ns)
 {
     uint64_t timed = collective->cost.timed;

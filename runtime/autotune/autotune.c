@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which way is tried next, and which one stays, by what iterations took. Each has a look; then,
- * unless it is clear who wins, those that are near have further ones in turn, so that what else the
- * machine did meanwhile met all of them.
+ * Chooses the way that is tried next and the one that stays, by measured iteration times. First
+ * each way has one look. Unless one wins clearly, those that come near the best have further looks
+ * in turn: so other load on the machine slows all alike.
  */
 #include "runtime/autotune/autotune.h"
 
@@ -17,7 +17,7 @@
 #define CLEAR 0.6  /* of the time without: no machine is so much faster only for a while */
 #define WORTH 0.97 /* of the time without, at most: what saves less is not worth a change */
 
-/** Of what a way took in a look; as registered has the better of those that are as good. */
+/** A way's time in a look. Way 0, as registered, is favoured: another one must save 3 %. */
 static double score_of(const struct wring_autoplan *autoplan, uint32_t way, uint32_t look)
 {
     return autoplan->ways[way].measured_us[look] * (way == 0 ? WORTH : 1);
@@ -35,7 +35,7 @@ static uint32_t find_best(const struct wring_autoplan *autoplan, uint32_t look)
     return best;
 }
 
-/** Beside the first one of those in turn, in looks that followed each other: the median. */
+/** The way's time against that of the first way in turn: the median over the looks of both. */
 static double compare(const struct wring_autoplan *autoplan, uint32_t way)
 {
     double ratios[WRING_AUTOPLAN_LOOKS];
@@ -73,7 +73,7 @@ static void begin_turns(struct wring_autoplan *autoplan)
     autoplan->first = next_in_turn(autoplan, 0);
 }
 
-/** All in turn have had as many looks: who wins? @param agree  out: all looks say so */
+/** All ways in turn have had as many looks: which one wins? @param agree  out: all looks say so */
 static uint32_t find_winner(const struct wring_autoplan *autoplan, bool *agree)
 {
     uint32_t winner = autoplan->first, looks = autoplan->ways[winner].measured;

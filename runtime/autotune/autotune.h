@@ -8,9 +8,9 @@
  *     keep        the best one, or none where none is better; from time to time all ranks look
  *                 whether iterations still take as long, and begin anew where they do not
  *
- * What an iteration is, and which buckets take part, iterations.h says; other buckets travel as
- * registered. The first post of an iteration is where ranks agree and buckets change their ways:
- * after as many iterations on all ranks, so that nothing has to be said in between.
+ * iterations.h defines iterations, and the buckets that take part; others travel as registered. At
+ * the first post of an iteration ranks agree and buckets change their ways. All ranks do so after
+ * the same number of iterations, so they need not tell each other anything in between.
  */
 #ifndef WRING_RUNTIME_AUTOTUNE_AUTOTUNE_H
 #define WRING_RUNTIME_AUTOTUNE_AUTOTUNE_H
@@ -96,11 +96,13 @@ void wring_autoplan_tell(const struct wring_session *session, struct wring_autop
 /** Ranks meet at an iteration's end. Under the mutex. */
 enum wring_status wring_autoplan_meet(struct wring_autoplan *autoplan);
 
-/** By all looks so far: which way is next? @param way  out. @return it is not tried, but stays */
+/** Choose the next way by all looks so far. @param way  out
+ *  @return true: it stays; false: it is to be tried */
 bool wring_autoplan_choose(struct wring_autoplan *autoplan, uint32_t *way);
 
-/** What iterations take in a way, by the look that speaks for all: beside as registered it was in
- *  the middle then, or the later one of two. @param without_us  out: as registered, then */
+/** An iteration's time in a way, from one look for all. It is the look with the median ratio to the
+ * time as registered, or the later one of two. @param without_us  out: the time as registered, then
+ */
 double wring_autoplan_us(const struct wring_autoplan *autoplan, uint32_t way, double *without_us);
 
 /** The same, told to all ranks by rank 0. Collective. Errors: those of thinking, and of an
@@ -127,7 +129,7 @@ void wring_autoplan_save(const struct wring_autoplan *autoplan);
 /** In rank 0: write the plan that is kept to where WRING_PLAN_SAVE says; says what came of it. */
 void wring_autoplan_save_plan(const struct wring_autoplan *autoplan);
 
-/** Destroy all plans but what was registered. */
+/** Destroy the plans of all ways. The session has none, and buckets travel as registered. */
 void wring_autoplan_forget_ways(struct wring_autoplan *autoplan);
 
 #endif

@@ -73,7 +73,7 @@ enum wring_status wring_autoplan_codecs(const struct wring_session *session,
 
 /* ---- think ---- */
 
-/* What is worth a try: rank 0 has what was recorded and a profile, and asks the planner. */
+/* Rank 0 has the recorded iterations and a profile, and asks the planner for ways worth a try. */
 
 #define WRING_MODULE "plan"
 #define BUDGET_NS                                                                  \
@@ -101,7 +101,7 @@ struct thought {
 
 /* ---- ways ---- */
 
-/** What is as configured is said in the same words. */
+/** A plan with the configured number of cores names the executor as the configuration does. */
 static void name_executor(const struct wring_autoplan *autoplan,
                           const struct wring_cost_model *model, struct wring_plan *plan)
 {
@@ -227,7 +227,8 @@ static const char *spec_of(const struct thought *thought, uint32_t option)
     return wring_autoplan_spec_of(&thought->configured.made, option);
 }
 
-/** The option with which everything is done soonest, each by itself, but for what runs now. */
+/** The option that ends the iteration soonest if each tensor travels by itself with it. Raw and the
+ *  codec as registered are left out. */
 static uint32_t find_best_apart(struct thought *thought)
 {
     const struct wring_cost_model *model = thought->configured.made.model;
@@ -283,8 +284,8 @@ static enum wring_status think(struct thought *thought, bool early)
     return status == WRING_OK ? add_plain(thought) : status;
 }
 
-/** Ways that are worth a try, by what was recorded, in rank 0. The first, as registered, is there.
- *  @param early  buckets cannot be merged. Errors: logged */
+/** In rank 0: add the ways that are worth a try for the recorded iterations. The first way, as
+ *  registered, is there already. @param early  buckets cannot be merged. Errors: logged */
 static enum wring_status autoplan_think(struct wring_autoplan *autoplan, bool early)
 {
     struct thought thought = {.autoplan = autoplan,
@@ -309,7 +310,7 @@ static enum wring_status autoplan_think(struct wring_autoplan *autoplan, bool ea
 
 /* ---- ways ---- */
 
-/* What to try is rank 0's to say: it thinks, and the others hear its plans. */
+/* Rank 0 decides on the ways to try, and sends its plans to the others. */
 
 #define PLAN_BYTES_MAX (16u << 20)
 

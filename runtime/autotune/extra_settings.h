@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Exchanges with further settings than the configured one. Of those a short measurement says
- * enough: what the configured one takes is known, and theirs is compared with it.
+ * Exchanges with settings other than the configured one. A short measurement of these is enough:
+ * the times with the configured setting are known, and theirs are compared with them.
  */
 #ifndef WRING_RUNTIME_AUTOTUNE_EXTRA_SETTINGS_H
 #define WRING_RUNTIME_AUTOTUNE_EXTRA_SETTINGS_H
@@ -27,11 +27,11 @@ struct wring_autoplan_furthers {
 uint64_t wring_autoplan_further_elems(const struct wring_autoplan *autoplan);
 
 /**
- * Which settings are worth measuring, in rank 0; why others are not is said.
+ * In rank 0: choose the settings that are worth measuring, and log why others are not.
  *
- * Pinned cores are where an exchange with a codec keeps its processor at work, as who waits for the
- * link gains nothing by them. Any setting is where a round of its buckets takes as little as the
- * time for it allows, by what the profile says of the configured one.
+ * Pinned cores are worth it if an exchange with a codec keeps its processor at work. A rank that
+ * waits for the link gains nothing from them. A round of a setting's buckets must fit into its
+ * share of the time, by the profile's times for the configured setting.
  *
  * @param codecs  that may be used beside none
  * @param params  how the configured one is measured

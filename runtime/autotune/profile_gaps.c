@@ -57,7 +57,7 @@ static void look_at_sizes(const struct wring_autoplan *autoplan, const char *spe
     add(&out->larger, spec);
 }
 
-/** Is a round of what is listed short enough? */
+/** Is a round of the listed codecs short enough, from the largest size that all of them know? */
 static bool is_affordable(const struct wring_autoplan *autoplan,
                           const struct wring_measure_params *params,
                           const struct wring_autoplan_missing *missing)
@@ -182,7 +182,7 @@ static enum wring_status measure_missing(struct wring_autoplan *autoplan,
     return status;
 }
 
-/** What is missing is added to the profile, which rank 0 has. */
+/** Measure what is missing and add it to rank 0's profile. */
 static enum wring_status measure(struct wring_autoplan *autoplan,
                                  const struct wring_measure_params *params,
                                  const struct wring_autoplan_missing *missing)

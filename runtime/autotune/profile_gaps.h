@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What a profile lacks of what this job's buckets may take. */
+/** Finds the codecs and bucket sizes that this job may use and its profile does not know. */
 #ifndef WRING_RUNTIME_AUTOTUNE_PROFILE_GAPS_H
 #define WRING_RUNTIME_AUTOTUNE_PROFILE_GAPS_H
 
@@ -40,9 +40,9 @@ void wring_autoplan_read_missing(struct wring_reader *in, struct wring_autoplan_
 /* Measuring what a job's profile lacks. */
 
 /**
- * What is missing is measured with the session as it is configured, then other settings are as far
- * as they are worth it; all of it is added to rank 0's profile, which is kept for other jobs, too.
- * Collective. The profile has ways of the configured setting alone before, and all after it.
+ * Measure what is missing with the session as configured, and then other settings that are worth
+ * it. All of it is added to rank 0's profile, which is kept for other jobs, too. Collective. Before
+ * it the profile has ways of the configured setting alone, and afterwards all.
  *
  * @param codecs   that may be used beside none
  * @param missing  nothing, where the profile lacks nothing of the configured setting; without a

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is kept between jobs: profiles, one for each machine, way of starting and version; and a
- * plan, for who asks for it. */
+/* Files that outlive the job. The cache has a profile for each machine, way of starting and
+ * version. WRING_PLAN_SAVE may name a file for the plan that is kept. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -214,8 +214,8 @@ static enum wring_status decide(struct wring_autoplan *autoplan,
     return WRING_OK;
 }
 
-/** In rank 0, once it is known what a raw exchange takes: is a kept profile still right? What else
- *  the machine does makes most exchanges slower, but a slower link makes all of them so. */
+/** In rank 0, after a raw exchange was timed: is a kept profile still right? Other load on the
+ *  machine makes most exchanges slower, but a slower link makes all of them slower. */
 static void judge(struct wring_autoplan *autoplan, const struct wring_measure_codecs *codecs,
                   const struct wring_measure_params *params,
                   const struct wring_measure_glance *seen, struct order *order)
@@ -253,7 +253,7 @@ static enum wring_status probe(struct wring_autoplan *autoplan,
 
 /* ---- all of it ---- */
 
-/** What all ranks have memory and time for: the least of each. */
+/** Agree on the sizes and the time that all ranks can afford: the least of each. */
 static enum wring_status agree_on_limits(struct wring_session *session, uint32_t n_codecs,
                                          struct wring_measure_params *params)
 {

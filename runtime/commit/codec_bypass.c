@@ -12,7 +12,7 @@
 
 #define WRING_MODULE "commit"
 #define GAIN_MIN 0.15    /* of the time without */
-#define GAIN_MIN_NS 5000 /* and no less than this: about what it takes to wake a thread */
+#define GAIN_MIN_NS 5000 /* and no less than this: about the time to wake a thread */
 
 /** On the line through two points. */
 static double between(const struct wring_curve *curve, uint32_t a, uint32_t b, uint64_t bytes)

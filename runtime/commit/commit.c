@@ -24,7 +24,7 @@ struct piece {
     size_t bytes;
 };
 
-/** What tells the session's plan from another one, by what they were made from; "none" without.
+/** Name the session's plan by the hashes of its trace and profile; "none" without a plan.
  *  @param text out, [bytes] */
 static void name_plan(const struct wring_session *session, char *text, size_t bytes)
 {
@@ -82,7 +82,7 @@ static struct piece split(struct piece line, struct piece *value)
     return (struct piece){line.text, n};
 }
 
-/** What of a value to show, so that one sees where it differs from the other. */
+/** Choose the part of a value to show: the place where it differs from the other one. */
 static void excerpt(struct piece value, struct piece other, char *shown)
 {
     size_t same = 0, begin = 0;
@@ -338,8 +338,8 @@ static bool compare_with(struct wring_session *session, uint32_t rank, const str
     return true;
 }
 
-/** What members can map is known once they are connected: that may be by another device than both
- *  have chosen. */
+/** Connect the members of all groups. Only then do they know each other's mappable memory: the
+ *  connection may use another device than both have chosen. */
 static enum wring_status reach_members(struct wring_session *session)
 {
     enum wring_status status = WRING_OK;
@@ -517,7 +517,7 @@ enum wring_status wring_commit_connect(struct wring_session *session)
     return WRING_OK;
 }
 
-/** Of the steps that go past the engine, or have not come to it yet. */
+/** Is any step in flight that goes past the engine, or has not come to it yet? */
 static bool any_under_way(const struct wring_session *session)
 {
     for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
@@ -545,7 +545,7 @@ enum wring_status wring_commit_check_groups(const struct wring_session *session)
     return WRING_OK;
 }
 
-/** Of groups that were aborted: late pieces come into slots that the commit gives to others. */
+/** Can late pieces of an aborted group still come? The commit gives their slots to others. */
 static bool any_is_late(const struct wring_session *session)
 {
     for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next)

@@ -7,7 +7,7 @@
 #include "runtime/group/group.h"
 #include "runtime/session/session.h"
 
-/* What all ranks must mean alike by a bucket, as text that they compare. */
+/* A bucket's properties that must be alike on all ranks, as a text that ranks compare. */
 
 #define WRING_SIGNATURE_MAX 768
 
@@ -82,12 +82,13 @@ void wring_commit_forget_passing(struct wring_session *session, struct wring_buc
  */
 enum wring_status wring_commit_make(struct wring_session *session);
 
-/** Our channels' names and places, for those who will put into them; transport/WIRE.md, "Joining".
- */
+/** Write the names and places of our channels, for the peers that put into them; transport/WIRE.md,
+ *  "Joining". */
 void wring_commit_write_places(struct wring_session *session, struct wring_writer *out);
 
 /**
- * Take over what a peer wrote with wring_commit_write_places(): hostile until checked.
+ * Read the names and places that a peer wrote with wring_commit_write_places(): hostile until
+ * checked.
  * @param in  its whole blob
  * Errors: WRING_ERR_FRAME (malformed), WRING_ERR_NO_MEMORY, those of the provider's import.
  */

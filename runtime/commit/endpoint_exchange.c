@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where each rank's ends of the channels are: told to all, and read from what they told. */
+/* Each rank tells all others where its ends of the channels lie, and reads where theirs do. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -15,7 +15,7 @@ static uint64_t offset_of(const struct wring_session *session, const void *at)
     return at != NULL ? (uint64_t)((const uint8_t *)at - base) : 0;
 }
 
-/** What concerns all members: the slots that others fill, or the board that they read. */
+/** Memory for the other members: the slots that they fill, or the board that they read. */
 static const void *inbox_of(const struct wring_bucket *bucket)
 {
     const struct wring_mapped *mapped = bucket->collective.mapped;

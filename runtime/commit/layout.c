@@ -101,7 +101,7 @@ static size_t with_rounds(const struct wring_bucket *bucket, size_t slot_bytes)
     return bytes > slot_bytes ? bytes : slot_bytes;
 }
 
-/** How many pieces, how large, and room for how many of them: of what moves whole, or in shards. */
+/** Set slot size, window and numbers of tasks for a bucket that moves whole, or in shards. */
 static void size_pieces(const struct wring_bucket *bucket, bool shards, struct wring_shape *shape)
 {
     const struct wring_algorithm_parts *parts = &wring_algorithms[shape->algorithm];
@@ -156,7 +156,7 @@ static void choose(struct wring_bucket *bucket)
     bucket->shape = shape_alone(bucket, within || chosen->choice.bypass || is_raw(bucket));
 }
 
-/** Of one that goes by legs: what it shows of itself is what goes between nodes. */
+/** The shape of a bucket that goes by legs is that of its leg between nodes. */
 static void choose_whole(struct wring_bucket *bucket)
 {
     const struct wring_shape *across = &wring_leg_bucket(bucket, 0, WRING_LEG_ACROSS)->shape;
@@ -168,7 +168,7 @@ static void choose_whole(struct wring_bucket *bucket)
     };
 }
 
-/** Settle those of all buckets, by what all ranks have agreed on and whether their codecs run. */
+/** Choose the shapes of all buckets, by the ranks' agreement and by whether their codecs run. */
 static void shapes_choose(struct wring_session *session)
 {
     for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
@@ -225,7 +225,7 @@ static enum wring_status shapes_fit(struct wring_session *session)
     return WRING_ERR_NO_MEMORY;
 }
 
-/** Of a bucket without legs. @return whether there are any */
+/** Find the span of a bucket without legs that this rank owns. @return whether there is one */
 static bool find_owned(const struct wring_bucket *bucket, struct wring_span *out)
 {
     struct wring_operation operation = wring_shape_operation(bucket, is_raw(bucket));
@@ -260,7 +260,7 @@ static uint32_t shape_find_owned(const struct wring_bucket *bucket, struct wring
 
 #define ALIGN WRING_BOARD_ALIGN
 
-/** Of what is shown on a board. */
+/** Bytes that a member shows on its board. */
 static size_t board_room(const struct wring_bucket *bucket)
 {
     return wring_algorithm_is_direct(bucket->shape.algorithm) ? 1 : wring_bucket_bytes(bucket);
@@ -296,7 +296,7 @@ static void fill_op(const struct wring_bucket *leg, struct wring_work *work)
         work->ranks = leg->whole->group->members.n;
 }
 
-/** What a leg has of the bucket that it is of. */
+/** Give a leg the properties of its bucket. */
 static void fill_leg(struct wring_bucket *leg)
 {
     struct wring_collective *collective = &leg->collective;

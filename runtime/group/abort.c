@@ -41,14 +41,14 @@ static void cease_all(struct wring_group *group)
     wring_progress_unlock(session->progress);
 }
 
-/* ---- who else uses memory of what has ceased ---- */
+/* ---- other users of memory of a ceased group ---- */
 
 static bool is_committed(const struct wring_bucket *bucket, const struct wring_group *group)
 {
     return bucket->group == group && bucket->committed && bucket->whole == NULL;
 }
 
-/** What is on its way to other members leaves from copies. @return whether all of it does */
+/** Copy all data in flight to other members, and send it from the copies. @return whether all is */
 static bool copy_sources(const struct wring_group *group)
 {
     const struct wring_members *members = &group->members;
@@ -86,7 +86,7 @@ static uint32_t revoke(struct wring_bucket *bucket)
     return safe;
 }
 
-/** Of one bucket, or of all of the group. */
+/** Revoke one bucket's keys, or those of all of the group's. @return bits of the safe devices */
 static uint32_t revoke_data(struct wring_group *group, struct wring_bucket *bucket)
 {
     struct wring_session *session = group->session;
@@ -102,7 +102,7 @@ static uint32_t revoke_data(struct wring_group *group, struct wring_bucket *buck
     return safe;
 }
 
-/** Whose memory is to be the caller's? */
+/** The memory that the caller wants for itself. */
 struct asked {
     bool others;                 /* what other members write, too */
     struct wring_bucket *bucket; /* of this one alone; NULL: of all of the group */
@@ -145,7 +145,7 @@ enum wring_status wring_group_abort_calls(struct wring_group *group)
     return status;
 }
 
-/** Of a bucket of a group that has ceased. */
+/** End the step of a bucket whose group has ceased. */
 static enum wring_status end_step(struct wring_bucket *bucket)
 {
     bool left = !wring_bucket_end_ceased(bucket);

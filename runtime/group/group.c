@@ -53,7 +53,7 @@ static void group_describe_mismatch(const struct wring_formation_word *word, cha
 #define SEND_TASKS 8
 #define STAGE_TASKS 4
 
-/** Bytes of what is flat, at most; 0: no members can map each other's memory. */
+/** Largest flat call in bytes, 1 or more; 0: a group of this size has no board. */
 static size_t board_room(const struct wring_group *group)
 {
     bool fits = group->members.n > 1 && group->members.n <= WRING_REDUCTION_RUNS;
@@ -292,7 +292,7 @@ static bool is_flat_untold(const struct wring_group *group)
 
 /* ---- forming ---- */
 
-/** What whoever forms a group waits for. */
+/** A caller that forms a group waits for this. */
 struct forming {
     struct wring_session *session;
     struct wring_formation formation;
@@ -378,7 +378,7 @@ static enum wring_status begin_forming(struct wring_group *group, struct forming
                                  forming->timeout_ns);
 }
 
-/** It has come about: messages and pairs are known by what its members agreed on. */
+/** The group is formed: name its messages and pairs by the word that its members agreed on. */
 static enum wring_status take_name(struct wring_group *group,
                                    const struct wring_formation_word *word)
 {

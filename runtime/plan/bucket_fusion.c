@@ -58,7 +58,7 @@ static void append(struct wring_bucket **list, struct wring_bucket *bucket)
     bucket->next = NULL;
 }
 
-/** What a member held back goes into the carrier's residual. */
+/** Move a member's residual into the carrier's. */
 static void carry_residual(const struct wring_bucket *carrier, struct wring_bucket *member)
 {
     wring_residual_loosen(member);
@@ -68,7 +68,7 @@ static void carry_residual(const struct wring_bucket *carrier, struct wring_buck
     wring_residual_free(member);
 }
 
-/** A carrier whose codec holds nothing back sends on what its members did. */
+/** Give a carrier whose codec has no residual one for its members' residuals: it sends them on. */
 static enum wring_status make_room_for_residuals(const struct wring_joined *joined)
 {
     struct wring_bucket *carrier = joined->carrier;
@@ -193,7 +193,7 @@ enum wring_status wring_join(struct wring_session *session, struct wring_bucket 
     return WRING_OK;
 }
 
-/** Its part of what the carrier held back, for a member whose own codec may not hold anything. */
+/** Give a member its part of the carrier's residual, even if the member's own codec has none. */
 static enum wring_status return_residual(const struct wring_bucket *carrier,
                                          struct wring_bucket *member)
 {
@@ -296,7 +296,8 @@ static bool is_sent(const struct wring_bucket *bucket)
     return atomic_load_explicit(&bucket->joined->step, memory_order_acquire) == bucket->joined_step;
 }
 
-/** All of them are posted: whoever came last has posted the carrier, or is about to. */
+/** Are all members posted? Then the thread of the last one has posted the carrier, or is about to.
+ */
 static bool is_complete(const struct wring_bucket *bucket)
 {
     const struct wring_joined *joined = bucket->joined;
@@ -456,7 +457,7 @@ static const struct wring_bucket *find_missing(const struct wring_bucket *bucket
     return joined->members[i];
 }
 
-/** The last of them is being posted by another thread, which waits for nobody. */
+/** Wait while another thread posts the last member; that thread waits for no other. */
 static bool await_post(const struct wring_bucket *bucket, uint64_t deadline_ns)
 {
     while (!is_sent(bucket)) {

@@ -15,7 +15,7 @@ struct wring_joined {
     struct wring_bucket **members; /* [n], in the carrier's order */
     uint32_t n;
     atomic_ullong posted; /* members, since they were joined: n for each step */
-    atomic_ullong step;   /* how often the carrier was posted; written last by whoever posts it */
+    atomic_ullong step;   /* posts of the carrier; the thread that posts it writes this last */
     atomic_int refused;   /* why its last post began no step; WRING_OK: it did */
     atomic_bool turn;     /* a thread looks after a carrier that goes past the engine */
     bool in_place;
@@ -28,26 +28,25 @@ struct wring_joined_way {
     const char *codec; /* spec */
     enum wring_scheme scheme;
     int32_t priority;
-    const char *executor; /* who runs its jobs; NULL: as the members say, who agree */
+    const char *executor; /* runs its jobs; NULL: that of the members, which agree */
 };
 
 /**
- * Join buckets, which leave the session's list for one carrier that comes in their place. What
- * residuals hold goes with them. Before a commit; nothing is under way.
+ * Join buckets: one carrier takes their place in the session's list, and takes over their
+ * residuals. Before a commit; no step is in flight.
  *
  * @param members  [n], in the order of their elements; dtype, operation and group are equal
  *
- * Errors: WRING_ERR_UNSUPPORTED (the codec, for what they are), WRING_ERR_INVALID (codec and
- * scheme), WRING_ERR_NO_MEMORY. The list is as it was then.
+ * Errors: WRING_ERR_UNSUPPORTED (the codec cannot code these buckets), WRING_ERR_INVALID (codec and
+ * scheme), WRING_ERR_NO_MEMORY. After an error the list is as it was.
  */
 enum wring_status wring_join(struct wring_session *session, struct wring_bucket *const *members,
                              uint32_t n, const struct wring_joined_way *way);
 
-/** Part all that were joined: the list is as it was, what residuals hold is each bucket's own. */
+/** Part all joined buckets: the list is as it was, and each bucket has its residual again. */
 enum wring_status wring_part_all(struct wring_session *session);
 
-/** Before its callback: what a bucket that travels with others has in the carrier is in its data.
- */
+/** Before the callback of a joined bucket: copy its result from the carrier to its data. */
 void wring_joined_settle(struct wring_completion *completion);
 
 /** The session is closed: those whose mates were never posted hear of that. */

@@ -111,7 +111,7 @@ static void choose_sizes(struct wring_measure_bench *bench)
         bench->sizes++;
 }
 
-/** What all ranks can do and want: the least of each. */
+/** Agree on sizes and budget: the least of all ranks counts. */
 static enum wring_status agree_on_limits(struct wring_measure_bench *bench)
 {
     struct wring_writer writer = {0};
@@ -267,7 +267,7 @@ static enum wring_status register_all(struct wring_measure_bench *bench)
     return status;
 }
 
-/** Agree with the others on what is measured, register the ways' buckets and connect them.
+/** Agree with the other ranks on sizes and limits, register the ways' buckets and connect them.
  *  Collective. Errors: those of a commit. */
 static enum wring_status measure_prepare(struct wring_measure_bench *bench)
 {
@@ -371,7 +371,7 @@ static enum wring_status exchange(struct wring_measure_bench *bench, struct wrin
         status = step_all(way->buckets[size], k);
     out->us = (double)(wring_now_ns() - began) / 1e3;
     out->cpu_us = (double)(wring_clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu) / 1e3;
-    /* who shares a core with another writes nothing while that one is still at it */
+    /* ranks that share a core write nothing while another one is still measured */
     return status == WRING_OK ? step(bench->mean_bucket) : status;
 }
 
@@ -485,10 +485,9 @@ static bool is_in_doubt(struct wring_measure_way *way, uint32_t size)
     return doubtful;
 }
 
-/** How many points, and of how many the median is in doubt; none of those that are beaten. What is
- *  noisy, or in doubt in whatever kind, is to be measured again: beaten ones as well. Sorts
- * samples.
- */
+/** Count the points that are not beaten, and those whose median is in doubt. Mark points to be
+ *  measured again: those that are in doubt in any kind, beaten ones as well, and those that are
+ *  noisy. Sorts samples. */
 static struct wring_measure_noise measure_look(struct wring_measure_bench *bench)
 {
     struct wring_measure_noise noise = {0};
@@ -514,7 +513,7 @@ static struct wring_measure_noise measure_look(struct wring_measure_bench *bench
 #define SHORT_US 1000.0
 #define RARE_SIZE 6        /* from this on a size has its turn in every other round */
 #define ROUNDS_IN_BUDGET 6 /* of the longest ones */
-#define NOISY_SHARE 0.1    /* of the time is for what is noisy */
+#define NOISY_SHARE 0.1    /* of the time is for noisy points */
 #define RAW_SPENT 1.25     /* of it may be spent where raw exchanges are */
 #define SHOWN 3            /* samples by which a size can be beaten */
 #define PROBE_FIRST 2      /* 16 Ki and 64 Ki elements, if buckets are as large */
@@ -537,8 +536,8 @@ static uint32_t fit_batch(const struct wring_measure_bench *bench, uint32_t size
     return share >= most ? most : share <= 2 ? 2 : (uint32_t)share;
 }
 
-/** What a round may take with that size in it: the least number of rounds fits into the time, where
- *  each has all sizes. */
+/** The longest round with that size in it: the least number of rounds with all sizes must fit into
+ *  the time. */
 static double round_limit_us(const struct wring_measure_bench *bench, uint32_t size)
 {
     double rounds = size < RARE_SIZE ? bench->params->rounds_min : 0;
@@ -666,8 +665,8 @@ static void leave_coded(struct wring_measure_bench *bench)
             memset(bench->ways[w].again, 0, sizeof(bench->ways[w].again));
 }
 
-/** What is noisy or in doubt, by itself, until it is not or the time is over. Without raw exchanges
- *  a profile is nothing, so these have some more. */
+/** Measure points that are noisy or in doubt again, until none are or the time is over. A profile
+ *  needs its raw exchanges, so these have some more time. */
 static enum wring_status run_again(struct wring_measure_bench *bench,
                                    struct wring_measure_noise *noise)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a profile has already of what is measured. */
+/* Between measured exchanges and a profile: what it lacks, and its entries from the samples. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -49,15 +49,15 @@ double wring_measure_round_us(const struct wring_profile *profile, const char *s
 
 /* ---- measured backlog ---- */
 
-/* What a further bucket takes, from the samples of backlogs: none is long enough to show it. */
+/* The time of a further bucket, from the samples of backlogs: none is long enough to show it. */
 
 #define MANY 16               /* pieces */
-#define SHARED 0.75           /* of a processor: who has less shares it */
+#define SHARED 0.75           /* of a processor: a rank that has less shares it */
 #define LONG_BYTES (16 << 20) /* that no credit for bursts is enough for */
-#define LINKS_SHARE 0.75      /* of what a bucket takes: it is the link that takes it */
+#define LINKS_SHARE 0.75      /* of a bucket's time: from there on the link decides it */
 
-/** What a byte takes on a link that is used for long: as the link's own measurement says, or as a
- *  backlog of the largest raw buckets has shown, if that was less. */
+/** A byte's time on a link that is used for long. It is that of the link's own measurement, or of a
+ * backlog of the largest raw buckets if that was less. */
 static double sustained_us(struct wring_measure_bench *bench, const struct wring_profile_link *link)
 {
     double least_us = link->us.slope;
@@ -84,9 +84,9 @@ static const struct wring_profile_link *find_link(const struct wring_profile *pr
 }
 
 /**
- * What a link lets through at first may be more than it sustains: queues are empty, and credit for
- * bursts is left. Buckets that follow each other for long take as long as their bytes do, by what
- * the largest ones have shown.
+ * A link may let through more at first than it sustains: queues are empty, and credit for bursts is
+ * left. In a long backlog a bucket takes at least the time of its bytes on the link, as measured
+ * with the largest buckets.
  */
 static void sustain(struct wring_measure_bench *bench, const struct wring_profile *profile)
 {
@@ -106,9 +106,9 @@ static void sustain(struct wring_measure_bench *bench, const struct wring_profil
 }
 
 /**
- * Ranks that share a processor have turns of it, and each one's clock starts with its first: all of
- * them take longer than any sees, by as much for a short backlog as for a long one. No further
- * bucket takes less than its processor time of a rank's share.
+ * Ranks that share a processor take turns, and each one's clock starts with its first turn. So all
+ * of them together take longer than any rank sees, by as much in a short backlog as in a long one.
+ * A further bucket takes at least its processor time over a rank's share of the processor.
  */
 static void take_turns(struct wring_measure_bench *bench, double share,
                        struct wring_measure_way *way)
@@ -153,10 +153,10 @@ static void steady(struct wring_measure_bench *bench, struct wring_measure_way *
 }
 
 /**
- * What larger buckets take than were measured, where there was no time for all sizes and the link
- * takes most of the largest one's time: its bytes' worth of that for each further element. How
- * backlogs of small ones begin and end is part of what they took, and no part of that.
- * @param fitted  its curves, of which those of solo and busy may go on otherwise
+ * Extrapolate to buckets larger than those measured, if there was no time for all sizes and the
+ * link takes most of the largest one's time. Each further element takes its bytes' time on the
+ * link. The times of small buckets include how their backlogs begin and end, which this leaves out.
+ * @param fitted  in and out: its curves of solo and busy get that slope
  */
 static void measured_go_on(struct wring_measure_bench *bench, const struct wring_profile *profile,
                            struct wring_profile_way *fitted)
@@ -179,8 +179,8 @@ static void measured_backlogs(struct wring_measure_bench *bench)
         steady(bench, &bench->ways[w]);
 }
 
-/** The same in backlogs longer than any that was measured, by what the profile knows of links, and
- * of how many processors ranks have. */
+/** The same in backlogs longer than any measured one, by the profile's link and by each rank's
+ * share of a processor. */
 static void measured_for_long(struct wring_measure_bench *bench,
                               const struct wring_profile *profile)
 {
@@ -197,7 +197,7 @@ static void measured_for_long(struct wring_measure_bench *bench,
 
 /* ---- links ---- */
 
-/** What passes a link one way for a raw bucket: also what peers read where it lies. */
+/** Bytes of a raw bucket that pass a link one way, those included that peers read in place. */
 static double raw_bytes(const struct wring_measure_bench *bench,
                         const struct wring_measure_way *raw, uint32_t size)
 {
@@ -207,7 +207,7 @@ static double raw_bytes(const struct wring_measure_bench *bench,
     return fmax(raw->wire_bytes[size], least);
 }
 
-/** As far as raw exchanges tell, where nobody has measured it for itself. */
+/** Add links that the profile lacks, as far as raw exchanges tell. */
 static void add_links(const struct wring_measure_bench *bench, struct wring_measure_way *raw,
                       struct wring_profile *profile)
 {

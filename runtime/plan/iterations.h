@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What iterations of a job are that posts committed buckets: who plans while the job runs counts
- * and times them (autotune/autotune.h), and so does who records them (recorder.h).
+ * The iterations of a job that posts committed buckets. WRING_PLAN=auto counts and times them
+ * (autotune/autotune.h), and so does the recorder (recorder.h).
  *
  * An iteration is over when every bucket that takes part has been posted and seen to end. Computing
  * is the time that is not spent in posts and waits, from the end of one iteration on.
  *
- * Sums and averages of f32 among all ranks take part. Hooks are called by whoever posts and waits,
- * from any thread.
+ * Sums and averages of f32 among all ranks take part. The threads that post and wait call the
+ * hooks: any thread may.
  */
 #ifndef WRING_RUNTIME_ITERATIONS_H
 #define WRING_RUNTIME_ITERATIONS_H

@@ -182,7 +182,7 @@ static bool stands_out(const struct rows *rows, uint32_t leader, double *us)
     return true;
 }
 
-/** Several of what repeats are one iteration, if that makes one call stand out. */
+/** Take several repetitions as one iteration, if one call of it stands out then. */
 static void join_alike(const struct wring_recorded_calls *calls, struct window window,
                        struct wring_recorded_period *period)
 {
@@ -299,7 +299,7 @@ struct wring_recorder {
     atomic_bool by_calls;
     atomic_bool over; /* a trace was written, or cannot be */
 
-    pthread_mutex_t mutex; /* of what follows */
+    pthread_mutex_t mutex; /* guards the fields below */
     struct wring_recorded_calls calls;
     uint32_t inside;     /* threads whose time is none of computing */
     uint64_t resumed_ns; /* with none inside: since when all computes */

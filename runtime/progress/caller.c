@@ -134,7 +134,7 @@ uint64_t wring_progress_next_ns(struct wring_progress *progress)
 /* ---- caller ---- */
 
 #define METER_SHORT_NS (20 * WRING_NS_PER_US)
-#define METER_SHARE 127 /* of short waits one is counted: no multiple of what a step has */
+#define METER_SHARE 127 /* one of so many short waits counts; a prime, so all take turns */
 
 /** A caller comes to wait: was that at once after the first post? */
 static void note_wait(struct wring_progress *progress)
@@ -146,7 +146,7 @@ static void note_wait(struct wring_progress *progress)
         atomic_store_explicit(&progress->prompt, true, memory_order_relaxed);
 }
 
-/** What a nudge has brought about is told. */
+/** Tell an event loop, and deliver completions, after a nudge. */
 __attribute__((noinline)) static void look_after(struct wring_progress *progress)
 {
     wring_disturb_loop(progress);
@@ -233,7 +233,7 @@ static bool drive_as_caller(struct wring_progress *progress, const struct wring_
             continue;
         }
         uint64_t now = fabric->tick_ns;
-        if (!fabric->ticked) { /* it is as old as what came last */
+        if (!fabric->ticked) { /* `now` may be older than the last events */
             wring_give_way(progress);
             continue;
         }
@@ -263,8 +263,8 @@ static bool is_driven(struct wring_progress *progress)
 }
 
 /**
- * Somebody else drives: wait until they let go or something finishes. Whoever lets go after the
- * last look sees an onlooker, and cannot tell it anything before it waits.
+ * Another thread drives: wait until it lets go or something finishes. A driver that lets go after
+ * the last look sees an onlooker, and cannot wake it before it waits.
  */
 static void look_on(struct wring_progress *progress, const struct wring_goal *goal)
 {
@@ -276,7 +276,7 @@ static void look_on(struct wring_progress *progress, const struct wring_goal *go
     atomic_fetch_sub(&progress->onlookers, 1);
 }
 
-/** A wait is interrupted after a quarter of what it has taken so far, within bounds. */
+/** Interrupt a wait after another quarter of its time so far, within bounds. */
 static uint64_t aside_in_ns(uint64_t waited_ns)
 {
     uint64_t in_ns = waited_ns / 4;
@@ -377,8 +377,8 @@ bool wring_progress_drive(struct wring_progress *progress, struct wring_goal goa
     take_over(progress, &goal, deadline_ns);
     if (wring_is_stopped(progress)) /* the caller's memory is in use until jobs have ended */
         wring_progress_drop(progress);
-    /* What else is under way goes on without us. Whoever posts once we no longer count sees that,
-     * and what was posted before, we see. */
+    /* Other work in flight goes on without us. A thread that posts after we have left sees that no
+     * taker is there; earlier posts we see. */
     bool last = atomic_fetch_sub(&progress->takers, 1) == 1;
     if (last &&
         (atomic_load(&progress->engine->n_active) > 0 || wring_engine_has_posted(progress->engine)))

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What has ended and is to be told: callbacks, in the order in which things ended, and a descriptor
- * that an event loop watches.
+ * Completions of steps, calls and messages: callbacks, in the order in which these ended, and a
+ * descriptor that an event loop watches.
  *
- * Things end in a thread that drives, which holds the driver lock and only queues them. Whoever
- * lets go of that lock delivers what is queued, one thread at a time, and holds no lock of wring's
+ * They end in a thread that drives, which holds the driver lock and only queues them. The thread
+ * that lets go of that lock delivers the queue, one thread at a time, and holds no lock of wring's
  * meanwhile.
  */
 #ifndef WRING_RUNTIME_COMPLETIONS_H
@@ -90,7 +90,7 @@ void wring_completions_loop(struct wring_completions *all);
 /** Make the descriptor readable, if there is one. Threads: safe. */
 void wring_completions_ring(struct wring_completions *all);
 
-/** Make it unreadable, before a look at what there is. */
+/** Make it unreadable; then look for completions. */
 void wring_completions_hush(struct wring_completions *all);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Who drives the engine: the session's own thread, or a caller that waits and takes it over.
+ * The session's progress thread drives the engine, or a caller that waits takes it over.
  *
- * The driver lock is held by whoever polls the engine or changes what it works on. The thread
- * sleeps without it. A caller that waits asks the thread to stand back, drives by itself, and
- * hands back when it is done; so short exchanges never cross threads.
+ * A thread holds the driver lock while it polls the engine or changes its work. The progress thread
+ * sleeps without the lock. A caller that waits asks it to stand back, drives by itself, and hands
+ * back when it is done; so short exchanges never cross threads.
  */
 #ifndef WRING_RUNTIME_PROGRESS_PROGRESS_H
 #define WRING_RUNTIME_PROGRESS_PROGRESS_H
@@ -18,21 +18,21 @@ struct wring_progress;
 /**
  * The engine and its fabric are ready.
  * @param threaded     false: only callers drive
- * @param completions  what whoever lets go of the driver lock delivers, within the calls below that
- *                     say so; borrowed
+ * @param completions  delivered by the thread that lets go of the driver lock, within the calls
+ *                     below that say so; borrowed
  */
 enum wring_status wring_progress_create(struct wring_engine *engine, bool threaded,
                                         uint64_t spin_ns, struct wring_completions *completions,
                                         struct wring_progress **out);
 
-/** What callers do now and then while they wait long, without any lock; NULL: nothing. The library
- *  that a drop-in stands before makes progress in that way. */
+/** A function that callers run now and then in a long wait, without any lock; NULL: none. The
+ * library behind a drop-in makes progress in that way. */
 struct wring_aside {
     void (*fn)(void *arg);
     void *arg;
 };
 
-/** Before anybody waits. */
+/** Call it before the first wait. */
 void wring_progress_set_aside(struct wring_progress *progress, struct wring_aside aside);
 
 /**
@@ -43,7 +43,7 @@ void wring_progress_set_aside(struct wring_progress *progress, struct wring_asid
  */
 void wring_progress_stop(struct wring_progress *progress);
 
-/** After wring_progress_stop(): the same for what was posted since. Threads: safe. */
+/** After wring_progress_stop(): the same for work posted since. Threads: safe. */
 void wring_progress_drop(struct wring_progress *progress);
 
 /** Stops the thread. NULL is fine. */
@@ -67,12 +67,12 @@ void wring_progress_serve(struct wring_progress *progress);
  *  WRING_NEVER. */
 uint64_t wring_progress_next_ns(struct wring_progress *progress);
 
-/** Run a collective. What one hop carries is begun in this thread if nobody else is driving, and
- *  all is where there is no thread. */
+/** Run a collective. This thread begins it if no other drives, and it is no larger than the
+ * configured flat_bytes or there is no progress thread. */
 void wring_progress_post(struct wring_progress *progress, struct wring_collective *collective);
 
-/** The step of a mapped collective that was begun without the engine is the engine's now; in this
- *  thread if nobody else is driving. */
+/** Give the step of a mapped collective that was begun without the engine to the engine; in this
+ *  thread if no other drives. */
 void wring_progress_hand_in(struct wring_progress *progress, struct wring_collective *collective);
 
 /** A step of a mapped collective has begun: the engine gets it if it needs that, and where no
@@ -94,7 +94,7 @@ bool wring_progress_run_held(struct wring_progress *progress, struct wring_colle
 void wring_progress_release(struct wring_progress *progress);
 
 /**
- * Begin a message in this thread if nobody else drives; else whoever does begins it.
+ * Begin a message in this thread if no other drives; else the driving thread begins it.
  * @param waits  the caller waits for its end: it looks for it a while, without the engine
  * @return whether it has ended
  */

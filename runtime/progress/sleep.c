@@ -115,7 +115,7 @@ bool wring_sleep_prepare(struct wring_progress *progress, struct wring_wait_set 
                          struct wring_sleeper *sleeper)
 {
     count_sleep(progress);
-    atomic_store(&sleeper->asleep, true); /* before the last look at what is posted */
+    atomic_store(&sleeper->asleep, true); /* before the last look for posts */
     set->fds[set->n++] = (struct pollfd){sleeper->fd, POLLIN, 0};
     wring_engine_arm(progress->engine, set);
     bool wanted = set->busy || wring_engine_has_posted(progress->engine) ||
@@ -135,7 +135,7 @@ void wring_sleep_end(struct wring_sleeper *sleeper)
     (void)ignored; /* EAGAIN: something else woke us */
 }
 
-/** May another than who shares our core send next? Then it does so while we look. */
+/** May a rank on another core send next? Then keep the core for a while, and look for its data. */
 static bool looks_beside(struct wring_progress *progress)
 {
     if (!wring_engine_waits_beside(progress->engine))
@@ -156,9 +156,9 @@ void wring_give_way(struct wring_progress *progress)
 }
 
 /**
- * Of who sleeps the scheduler thinks that it may wake where its peer computes, and it waits there
- * for that to end while its own core stands idle: what two ranks encode then takes twice as long.
- * So a caller goes on looking for as long as pieces take that are encoded in one go.
+ * The scheduler may wake a sleeping rank on its peer's busy core and leave its own idle, which
+ * doubles encode time. So a caller goes on looking for as long as pieces take that are encoded in
+ * one go.
  */
 static bool look_longer(const struct wring_progress *progress, uint64_t idle_ns)
 {
@@ -187,7 +187,7 @@ bool wring_nap(struct wring_progress *progress, uint64_t deadline_ns)
                                  .n = 1,
                                  .deadline_ns = until_ns < deadline_ns ? until_ns : deadline_ns};
     count_sleep(progress);
-    atomic_store(&progress->caller.asleep, true); /* before the last look at what is posted */
+    atomic_store(&progress->caller.asleep, true); /* before the last look for posts */
     if (!wring_engine_has_posted(progress->engine) && !atomic_load(&progress->stop))
         wring_wait_set_sleep(&set);
     wring_sleep_end(&progress->caller);

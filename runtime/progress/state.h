@@ -11,10 +11,10 @@
 #include "transport/wait_policy.h"
 
 /**
- * One that sleeps until its descriptor is written to. It raises its flag before its last look at
- * what there is to do. Whoever wakes it lowers the flag first, so that no sleep is ended twice: a
- * call into the kernel each time. Each sleeper has a descriptor of its own: of a common one, the
- * first to wake would take what was written for another that is about to sleep.
+ * A thread that sleeps until its descriptor is written to. It raises its flag before its last look
+ * for work. The thread that wakes it lowers the flag first, so that no sleep is ended twice: each
+ * write is a call into the kernel. Each sleeper has its own descriptor: from a common one, the
+ * first to wake would read the wake-up of another that is about to sleep.
  */
 struct wring_sleeper {
     int fd;
@@ -32,14 +32,14 @@ struct wring_progress {
 
     struct wring_aside aside; /* set before the first wait */
 
-    uint64_t beside_ns; /* the driver's: since when it looks for what comes from beside; 0: not */
+    uint64_t beside_ns; /* the driver's: since when it looks for data from other cores; 0: not */
 
     struct wring_sleeper caller; /* one that drives, so one at a time */
     struct wring_sleeper own;    /* the thread, while others may drive */
     atomic_ullong sleeps;        /* of all kinds, since the beginning */
 
     atomic_uint takers;  /* callers that drive or want to */
-    atomic_uint lockers; /* who waits to hold the engine still */
+    atomic_uint lockers; /* threads that wait to hold the engine still */
     atomic_uint taken;   /* how often a caller has; written under the driver lock */
 
     /* Callers that test often are one taker together. Any of them begins that, the thread ends it:
@@ -51,10 +51,10 @@ struct wring_progress {
     uint64_t visits_seen_ns; /* and when that was */
 
     /*
-     * To wake the thread for what a caller comes to wait for at once costs more than a small
-     * exchange, and takes a core from somebody. So while callers are prompt, posts leave a parked
-     * thread alone; it looks for itself every park_ns, and what it finds unattended ends
-     * that.
+     * Waking the thread costs more than a small exchange and takes a core from another rank. A
+     * prompt caller waits at once after its post, and drives. So while callers are prompt, posts
+     * leave a parked thread alone. It looks for itself every park_ns; if it finds unattended work,
+     * callers are not prompt any more.
      */
     atomic_bool prompt;
     atomic_ullong posted_ns; /* not prompt: the first post since a caller last drove; 0: none */
@@ -94,13 +94,13 @@ enum wring_status wring_sleep_init(struct wring_progress *progress);
 /** Nobody sleeps any more. Descriptors may be -1. */
 void wring_sleep_finish(struct wring_progress *progress);
 
-/** Whoever drives is to look again, be it a caller or the thread. */
+/** Make the driver look again, be it a caller or the thread. */
 void wring_wake_driver(struct wring_progress *progress);
 
 /** Something finished, or the driver lock is free: tell those who wait for either. */
 void wring_wake_onlookers(struct wring_progress *progress);
 
-/** What an event loop has armed may be so no longer, as somebody else polled. */
+/** Ring an event loop: another thread has polled, and the loop's descriptors may be disarmed. */
 static inline void wring_disturb_loop(struct wring_progress *progress)
 {
     if (atomic_load_explicit(&progress->outside_fd, memory_order_relaxed) >= 0)
@@ -119,22 +119,22 @@ static inline void wring_let_go(struct wring_progress *progress)
 }
 
 /**
- * The thread is to drive again, wherever it waits. One that sleeps may have been disarmed: whoever
- * polled meanwhile took over what would have woken it.
+ * Make the thread drive again, wherever it waits. While it slept, another thread may have polled
+ * and taken the events that would have woken it.
  */
 void wring_wake_thread(struct wring_progress *progress);
 
-/** Work is under way that no caller drives: the thread is to, unless a caller will. */
+/** Work is in flight that no caller drives: wake the thread for it, unless a caller will come. */
 void wring_hand_over(struct wring_progress *progress);
 
-/** Spinning is for short gaps; with more ranks than cores the one we wait for needs the core, now.
- *  @return false when it is time to sleep */
+/** Spin through a short gap. With more ranks than cores it yields each time: the rank that we wait
+ *  for needs the core now. @return false when it is time to sleep */
 bool wring_spin(const struct wring_progress *progress, uint64_t idle_ns);
 
 /**
- * Nothing came just now. With more ranks than cores, who shares ours may be who can change that,
- * and gets it at once. What comes from ranks on other cores is looked for as long as it takes to
- * hand the core over and back. By a caller that drives.
+ * For a caller that drives, after a poll that brought nothing. With more ranks than cores, the rank
+ * that shares our core may be the one we wait for, and gets the core at once. If a rank on another
+ * core may send next, the caller first looks for its data, for as long as yielding would take.
  */
 void wring_give_way(struct wring_progress *progress);
 
@@ -142,9 +142,9 @@ void wring_give_way(struct wring_progress *progress);
 bool wring_spin_as_driver(struct wring_progress *progress, uint64_t idle_ns);
 
 /**
- * A caller that drives, and only waits for others who share its core to work through much mapped
- * data, sleeps a little. The scheduler gives one that sleeps its core when the time is over; one
- * that yields waits for whatever the others do next to take a slice.
+ * A caller that drives, and only waits for ranks on its core to work through much mapped data,
+ * sleeps a little. The scheduler gives it the core back when the time is over. After a yield, it
+ * would wait until the other ranks have used up a slice.
  * @return false if there is no such wait
  */
 bool wring_nap(struct wring_progress *progress, uint64_t deadline_ns);

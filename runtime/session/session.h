@@ -34,7 +34,7 @@ struct wring_session {
     atomic_uint any_turn; /* calls that waited for one of several */
     struct wring_config config;
     struct wring_log log;
-    struct wring_launched launched; /* who started this process, and as what */
+    struct wring_launched launched; /* the launcher, and the rank that it gave this process */
     uint32_t rank, size;
     uint64_t seed;
     const struct wring_codec_ops *const *codecs; /* the program's own; NULL: none */
@@ -126,7 +126,7 @@ static inline bool wring_session_is_inherited(const struct wring_session *sessio
     return session->born != wring_forked_count();
 }
 
-/** What such a child is answered: WRING_ERR_INVALID, after a log line the first time. */
+/** Refuse a call of such a child. @return WRING_ERR_INVALID, after a log line the first time */
 enum wring_status wring_session_refuse(struct wring_session *session);
 
 /** A call begins. @return why it may not, and what it answers then: WRING_ERR_CLOSED while another
