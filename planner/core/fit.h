@@ -24,11 +24,11 @@ struct wring_fit_point {
 /** Of sorted samples, n > 0: linear between the nearest two. */
 double wring_fit_quantile(const double *sorted, uint32_t n, double share);
 
-/** Where the median of what n > 0 sorted samples are of lies, whatever the distribution: between
- *  the order statistics n/2 -+ 0.98 sqrt(n). */
+/** The interval in which the true median lies, from n > 0 sorted samples of any distribution:
+ *  between the order statistics n/2 -+ 0.98 sqrt(n). */
 struct wring_fit_interval {
     double low, high;
-    double confidence; /* 0.95, or what all of fewer than six samples have */
+    double confidence; /* 0.95; with fewer than six samples, that of their whole range */
 };
 struct wring_fit_interval wring_fit_interval(const double *sorted, uint32_t n);
 
@@ -42,17 +42,17 @@ struct wring_fit_look {
 };
 struct wring_fit_look wring_fit_look(struct wring_fit_point *point);
 
-/** What counts of a point's samples. */
+/** The value that stands for a point's samples. */
 enum wring_fit_middle {
-    WRING_FIT_MEDIAN, /* what one takes by itself */
-    WRING_FIT_MEAN    /* what each of many takes that follow each other, see wring_fit_mean() */
+    WRING_FIT_MEDIAN, /* the time of one by itself */
+    WRING_FIT_MEAN    /* the time of each of many in a row, see wring_fit_mean() */
 };
 
 /**
  * The mean of sorted samples, none of which counts as more than three medians. A backlog takes the
- * sum of what its buckets do, with the slow ones, of which there are some in most backlogs: 15 to
- * 30 % of a machine that others use, too. What happens less often than that would otherwise count
- * for more than it is in the median of such sums.
+ * sum of its buckets' times. Most backlogs have some slow buckets: on a machine that others use,
+ * too, 15 to 30 % of all are slow. Without the cap, rarer outliers would raise the mean above the
+ * median of such sums.
  */
 double wring_fit_mean(const double *sorted, uint32_t n);
 

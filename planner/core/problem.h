@@ -66,9 +66,10 @@ struct wring_grouping {
 };
 
 /**
- * What a group of the tensors [begin, end) takes. Both out, [n_lanes]; computing is in `once` of
- * its lane.
- * @return chunks, 1 or more: each takes `each` after what `once` adds to the first
+ * The times of a group of the tensors [begin, end).
+ * @param once  out, [n_lanes]: added to the first chunk; computing is here, in its lane
+ * @param each  out, [n_lanes]: of every chunk
+ * @return chunks, 1 or more
  */
 uint64_t wring_problem_group(const struct wring_problem *problem, uint32_t begin, uint32_t end,
                              uint32_t option, double *once, double *each);

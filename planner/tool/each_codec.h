@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * More codecs to choose from must not make a plan worse. A search looks at a share of what there
- * is, and the more options there are, the smaller that share: now and then it misses what it would
- * have found with one of the codecs alone. So each of them is searched alone as well.
+ * A further codec to choose from must not make a plan worse. A search tries a share of all
+ * groupings, and the more options there are, the smaller that share. So it may miss a plan that it
+ * finds with one of the codecs alone, and each codec is searched alone as well.
  */
 #ifndef WRING_PLANNER_EACH_CODEC_H
 #define WRING_PLANNER_EACH_CODEC_H
@@ -17,8 +17,8 @@
  *
  * @param params       those of the model
  * @param method       of the searches
- * @param deadline_ns  of wring_now_ns(), WRING_NEVER for none; no codec is begun that will
- *                     hardly end by then, going by those before
+ * @param deadline_ns  of wring_now_ns(), WRING_NEVER for none; a codec is not begun if, by the
+ *                     times of those before, it would hardly end by then
  * @param found        in and out: a plan of the model's problem; what it took adds up
  *
  * Errors: WRING_ERR_NO_MEMORY; those of wring_cost_model_create().

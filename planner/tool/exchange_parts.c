@@ -49,7 +49,7 @@ static double code(const struct measured *measured, uint32_t cores, double elems
     return us[WRING_PART_ENCODE] + us[WRING_PART_DECODE];
 }
 
-/** What was measured one by one does not have to fit: coding has no more than there is. */
+/** Coding was measured apart and may not fit: cut it to most_us. @return us of coding */
 static double fit_coding(double most_us, double *us)
 {
     double coding = us[WRING_PART_ENCODE] + us[WRING_PART_DECODE];
@@ -105,7 +105,7 @@ static double lay_pinned(const struct measured *measured, double cpu_us, double 
     return coding;
 }
 
-/** The wire begins with what is encoded first, and ends in time. */
+/** The wire begins after the encoding, or earlier if it would not end in time. */
 static void lay_wire(const struct measured *measured, double cpu_us, double elems,
                      struct wring_exchange_parts *out)
 {
@@ -120,7 +120,7 @@ static void lay_wire(const struct measured *measured, double cpu_us, double elem
         out->decides = BIT(WIRE);
 }
 
-/** What the ranks' thread is doing nothing in. Where pinned cores decide it lies between their
+/** The time in which the ranks' thread does nothing. If pinned cores decide, it lies between their
  * encoding and their decoding. */
 static void lay_peers(double end, struct wring_exchange_parts *out)
 {

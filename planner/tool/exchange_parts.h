@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What an exchange that was measured as a whole is made of: for pictures, not for plans. Its time,
- * its processor time, codec work and bytes were measured apart from each other; how they lie in it
- * is apportioned here.
+ * The parts of an exchange that was measured as a whole: for pictures, not for plans. Its time, its
+ * processor time, codec work and bytes were measured apart from each other; this apportions them.
  */
 #ifndef WRING_TOOL_EXCHANGE_PARTS_H
 #define WRING_TOOL_EXCHANGE_PARTS_H
@@ -36,14 +35,15 @@ struct wring_exchange_parts {
 const char *wring_exchange_part_name(enum wring_exchange_part part);
 
 /**
- * Apportion what a group of `elems` takes.
+ * Apportion the time of a group of `elems`.
  *
- * With W for the exchange, P for the processor time in it, E and D for coding it: whoever codes
- * inline has P - E - D for the rest, and waits for what is left of W; ranks that share a processor
- * wait first for that, P / share - P. Pinned cores code beside the rest. The wire has what its
- * bytes take on the only kind of link that there is. It decides where it is busy for nine tenths
- * of W and the processor is not, nor longer with what it waits for a core; else the thread does
- * that has most to do, its waiting included.
+ * W is the exchange's time, P its processor time, E and D those of encoding and decoding. A rank
+ * that codes inline has P - E - D for the rest of the work, and waits for the remainder of W. Ranks
+ * that share a processor wait for it first, P / share - P. Pinned cores code beside the rest.
+ *
+ * The wire takes the time of the bytes on the only kind of link. It decides if it is busy for nine
+ * tenths of W, the processor is not, and the thread's work with its wait for a core is shorter.
+ * Else the thread with the most work decides, its waiting included.
  *
  * @return false: the option was not measured as a whole, or takes no time
  */

@@ -155,7 +155,7 @@ static bool is_text(const char *bytes, size_t n)
     return is;
 }
 
-/** @return a copy of what is UTF-8 without NUL, as in the JSON files; NULL after a fault */
+/** @return a copy of a text, UTF-8 without NUL as in the JSON files; NULL after a fault */
 static char *read_text(struct wring_reading *reading, struct wring_reader *in, size_t min,
                        size_t max)
 {

@@ -6,7 +6,7 @@
 
 #include "planner/core/model/lanes.h"
 
-/** What one group does: kept for all groups, to find the way back along the critical path. */
+/** One group's times on the lanes: kept for all groups, to find the critical path backwards. */
 struct stay {
     uint64_t chunks;
     double once[WRING_PLAN_LANES_MAX], each[WRING_PLAN_LANES_MAX];
@@ -38,7 +38,7 @@ struct way {
     double spent[WRING_PLAN_LANES_MAX]; /* us on each lane */
 };
 
-/** Of the chunks after the first one. */
+/** The critical way of the chunks after the first one. */
 static struct way trace_chunks(const struct stay *stay, uint32_t last)
 {
     double sum = 0, latest = stay->first[last];
@@ -64,7 +64,7 @@ static struct way trace_chunks(const struct stay *stay, uint32_t last)
     return way;
 }
 
-/** Of the first chunk, from where the group before let it in. */
+/** The critical way of the first chunk, from the lane on which the group before let it in. */
 static struct way trace_first(const struct stay *stay, uint32_t last)
 {
     double sum = 0, latest = -1;
@@ -90,7 +90,8 @@ static void take_way(const struct way *way, uint32_t last, struct stay *stay, do
     }
 }
 
-/** From the end of the last lane back to the start, through whatever was waited for. */
+/** Mark the critical path, from the end of the last lane back to the start: each task on it waits
+ *  for the one before. */
 static void mark_critical(uint32_t n_lanes, uint32_t n_groups, struct stay *stays,
                           double *critical_us)
 {

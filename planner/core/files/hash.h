@@ -12,7 +12,7 @@
 void wring_write_double(struct wring_writer *writer, double number);
 
 /**
- * The first 8 bytes of the SHA-256 of what was written, and free the writer's memory.
+ * The first 8 bytes of the SHA-256 of the writer's bytes. Frees the writer's memory.
  * Errors: WRING_ERR_NO_MEMORY.
  */
 enum wring_status wring_hash(struct wring_writer *writer, uint64_t *out);

@@ -85,7 +85,7 @@ static void show(const struct walk *walk, char *path, size_t bytes)
 
 /**
  * The field in which byte `position` of a text lies, as in "tensors[3].ready_us"; "" outside of
- * any. What comes before must be JSON; objects and lists deeper than 12 are left out.
+ * any. The text before it must be JSON; objects and lists deeper than 12 are left out.
  *
  * @param text  in, of position bytes or more
  * @param path  out, [bytes], cut to fit
@@ -330,7 +330,7 @@ uint64_t wring_reading_value_count(struct wring_reading *reading, const json_t *
     return 0;
 }
 
-/** What moves a terminal's cursor or begins a line: below U+0020, and from U+007F to U+009F. */
+/** Has it characters that move a terminal's cursor: below U+0020, or from U+007F to U+009F? */
 static bool has_control(const char *text)
 {
     for (const unsigned char *at = (const unsigned char *)text; *at != '\0'; at++)
@@ -484,8 +484,8 @@ const json_t *wring_reading_array(struct wring_reading *reading, const json_t *o
 
 /* ---- writer ---- */
 
-#define LINE 96       /* bytes of what stands on one line, about */
-#define FLAT_LINE 600 /* of an object without anything inside that has parts: a row of a table */
+#define LINE 96       /* longest value on one line, in bytes, about */
+#define FLAT_LINE 600 /* the same for an object without lists or objects inside: a table's row */
 
 struct writer {
     FILE *file;
@@ -591,7 +591,7 @@ static void put_key(struct writer *writer, const char *key)
 
 static void put_value(struct writer *writer, const json_t *value, int depth);
 
-/** One element of a list or an object, with what stands before it. */
+/** One element of a list or an object, after its comma, line break and key. */
 static void put_element(struct writer *writer, const char *key, const json_t *value, bool first,
                         int depth)
 {

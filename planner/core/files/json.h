@@ -56,7 +56,7 @@ __attribute__((format(printf, 3, 4))) void wring_reading_fault(struct wring_read
                                                                enum wring_status status,
                                                                const char *format, ...);
 
-/** And that for what is no object, as each of an array's may have to be. */
+/** Log such a fault if the value is no object; for the elements of an array. */
 void wring_reading_expect_object(struct wring_reading *reading, const json_t *value);
 
 /* ---- the value of the field that was entered; NULL: it is missing. In files/json.c ---- */

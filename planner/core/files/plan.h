@@ -31,14 +31,14 @@ struct wring_plan_group {
     uint64_t elems;                     /* of all */
     uint64_t *each;                     /* [n] of each; NULL: an old file did not say */
     char codec[WRING_CODEC_SPEC_MAX];   /* "none" */
-    char where[16];                     /* who codes: "device", "cpu", "node"; "" for nobody */
+    char where[16];                     /* that codes: "device", "cpu", "node"; "": raw */
     char scheme[WRING_PLAN_SCHEME_MAX]; /* the option in words */
     uint64_t chunk_elems;               /* of a piece, as the model has it; 0: not known to it */
     uint32_t cores;                     /* pinned for the codec; 0: as the plan's executor says */
     char run_as[32]; /* the runtime's scheme, by its name in wring/types.h; "" where this build
                         cannot run the option */
     char
-        executor[64]; /* who runs its jobs, as a bucket's executor has it; "": as its buckets say */
+        executor[64]; /* runs its jobs, as a bucket's executor has it; "": the one of its buckets */
 };
 
 struct wring_plan {
@@ -61,8 +61,8 @@ struct wring_plan {
 };
 
 /**
- * A plan of what was found, with its time and the baselines'; the caller adds what it knows of
- * espresso_us, bound_us, gap and the times that the search took. Borrows nothing.
+ * Create the plan of a grouping, with its time and the baselines' times. The caller adds
+ * espresso_us, bound_us, gap and the times of the search, if it knows them. Borrows nothing.
  *
  * Errors: WRING_ERR_NO_MEMORY.
  */

@@ -49,7 +49,7 @@ static void list_codecs(const struct wring_profile *profile, char *text, size_t 
         used += (size_t)snprintf(text + used, bytes - used, ", %s", profile->codecs[i].spec);
 }
 
-/** Whoever codes one way of a pair leaves the other as it is in no time. */
+/** The raw direction of a pair like "in>none": it takes no codec time. */
 static struct wring_profile_codec uncoded(void)
 {
     struct wring_profile_codec none = {
@@ -266,8 +266,8 @@ void wring_profile_extend_way(struct wring_profile_way *way, const struct wring_
 
 /* ---- hash ---- */
 
-/* The hash of a profile: what a plan depends on. What nobody has said adds nothing to it, so that
- * profiles of times when it could not be said keep theirs. */
+/* The hash of a profile covers all that a plan depends on. Fields without a value add nothing to
+ * it, so that profiles older than a field keep their hash. */
 
 static void write_cost(struct wring_writer *writer, const struct wring_cost *cost)
 {
@@ -279,7 +279,7 @@ static void write_cost(struct wring_writer *writer, const struct wring_cost *cos
     }
 }
 
-/** Nothing where nobody has said. */
+/** Writes nothing if the profile has no value. */
 static void write_trust(struct wring_writer *writer, const struct wring_profile_trust *trust)
 {
     if (trust->samples == 0)
@@ -594,7 +594,7 @@ static bool is_said(const struct wring_profile_way *way, const struct wring_sett
     return way->coder_cores == setting->cores && way->chunk_bytes == setting->chunk_bytes;
 }
 
-/** The same exchange, with whatever setting. */
+/** The same exchange, with any setting. */
 static bool is_same_way(const struct wring_profile_way *a, const struct wring_profile_way *b)
 {
     return strcmp(a->codec, b->codec) == 0 && strcmp(a->run_as, b->run_as) == 0 &&
@@ -627,7 +627,7 @@ enum wring_status wring_profile_set_aside(struct wring_profile *profile,
     return WRING_OK;
 }
 
-/** Those that nobody measured anew. @return how many */
+/** List the ways set aside that were not measured again. @param out  [aside->n] @return how many */
 static uint32_t list_others(const struct wring_profile_aside *aside,
                             const struct wring_profile *profile, struct wring_profile_way *out)
 {

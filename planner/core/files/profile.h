@@ -24,9 +24,9 @@ enum wring_level {
 };
 #define WRING_LEVELS 2
 
-/** Who codes. */
+/** Where codecs run. */
 enum wring_place {
-    WRING_PLACE_DEVICE, /* what computes: its codec work delays backward */
+    WRING_PLACE_DEVICE, /* the one that computes: its codec work delays backward */
     WRING_PLACE_CPU,    /* cores of the node, besides the computation */
     WRING_PLACE_NODE,   /* an offload node in the path */
 };
@@ -41,10 +41,10 @@ struct wring_profile_trust {
     uint32_t samples; /* of the point that has fewest */
     uint32_t points;  /* sizes that were measured */
     uint32_t noisy;   /* of these, points whose spread is more than WRING_PROFILE_NOISE */
-    uint32_t doubtful; /* and those whose doubt is: nobody knows their median that well */
+    uint32_t doubtful; /* and those whose doubt is: their median is not known that well */
 };
 #define WRING_PROFILE_NOISE 0.25
-/* samples = 0: nobody has said */
+/* samples = 0: not known */
 
 /** A cost that was measured as a whole. */
 struct wring_profile_curve {
@@ -52,7 +52,7 @@ struct wring_profile_curve {
     struct wring_profile_trust trust;
 };
 
-/** What a step takes, where it was measured by itself. */
+/** The time of a step that was measured by itself. */
 struct wring_profile_routine {
     char name[16];        /* as options have it: "alltoall" */
     double latency_us;    /* of it alone */
@@ -61,7 +61,7 @@ struct wring_profile_routine {
 };
 #define WRING_PROFILE_ROUTINES_MAX 8
 
-/** What puts between two ranks of a level take, without any collective around them. */
+/** The time of puts between two ranks of a level, without any collective around them. */
 struct wring_profile_put {
     struct wring_profile_curve latency; /* us by bytes: from the put to its arrival. us.n = 0:
                                            nobody measured puts */
@@ -93,7 +93,7 @@ struct wring_profile_coding {
     bool present;
     struct wring_cost encode_us;
     struct wring_cost decode_us;     /* of one code, into its place */
-    struct wring_cost decode_add_us; /* of one code, added to what is there; n = 0: as decode_us */
+    struct wring_cost decode_add_us; /* of one code, added to its place; n = 0: as decode_us */
     struct wring_profile_trust encode_trust, decode_trust, decode_add_trust;
 };
 
@@ -191,9 +191,9 @@ struct wring_profile_errors {
 };
 
 /**
- * What an exchange loses to an application that computes beside it on the same processors: as
- * where a device computes and the application is woken for each gradient, and as where the
- * processor does.
+ * The time that an exchange loses to an application beside it on the same processors. In one case a
+ * device computes and the application is woken for each gradient; in the other the processor
+ * computes.
  */
 struct wring_profile_computing {
     bool present;
@@ -213,7 +213,7 @@ struct wring_profile_computing {
 
 struct wring_profile {
     char name[64];
-    char machine[256]; /* of what it was measured on; "" for one that is built in */
+    char machine[256]; /* that it was measured on; "" for a built-in profile */
     char source[256];
     uint32_t nodes, ranks_per_node; /* unless told otherwise */
     bool chunked;                   /* it describes wring's own schedule: --timeline full */
@@ -250,8 +250,8 @@ enum wring_status wring_profile_codec(const struct wring_profile *profile, const
                                       const struct wring_log *log, struct wring_profile_codec *out);
 
 /**
- * What a codec loses of a tensor's recorded gradients, after feedback where it has that: what an
- * error budget is held against.
+ * A codec's error on a tensor's recorded gradients, after its error feedback if it has that. An
+ * error budget limits this.
  *
  * @param spec    one that errors were measured of, or "in>out" of two such codecs: their sum
  * @param tensor  its name; where none of the recorded ones is called so, and with NULL, it is that
@@ -261,13 +261,13 @@ enum wring_status wring_profile_codec(const struct wring_profile *profile, const
 double wring_profile_error(const struct wring_profile *profile, const char *spec,
                            const char *tensor);
 
-/** Is more than that share of its points in doubt? Then nobody has measured it. */
+/** Is more than that share of its points in doubt? Then it counts as not measured. */
 static inline bool wring_profile_is_noise(const struct wring_profile_trust *trust, double share)
 {
     return trust->doubtful > share * trust->points;
 }
 
-/** What decoding takes that adds, or does not; a profile may know one number for both. */
+/** The time of decoding that adds, or does not; a profile may have one number for both. */
 static inline const struct wring_cost *wring_profile_decoding(
     const struct wring_cost *decode_us, const struct wring_cost *decode_add_us, bool adds)
 {
@@ -342,8 +342,8 @@ enum wring_status wring_profile_check_machine(const struct wring_profile *profil
 void wring_profile_destroy(struct wring_profile *profile);
 
 /*
- * Ways of several settings side by side in a profile. Whoever measures with one setting sees its
- * ways alone: those of the others are set aside meanwhile.
+ * A profile has ways of several settings side by side. While one setting is measured, the profile
+ * has its ways alone: those of the others are set aside.
  */
 
 /** Ways of other settings; owned, and freed by wring_profile_bring_back(), or by hand. */
@@ -371,8 +371,8 @@ enum wring_status wring_profile_bring_back(struct wring_profile *profile,
 void wring_profile_label_ways(struct wring_profile *profile, const struct wring_setting *setting);
 
 /**
- * Ways of other settings than that one know smaller buckets only: beyond the largest of these they
- * take as many times of what the same way takes with that setting as they do there.
+ * Extend the ways of other settings, which were measured with smaller buckets only. Beyond their
+ * largest bucket they keep the ratio that they have there to the same way with the given setting.
  */
 void wring_profile_carry_on(struct wring_profile *profile, const struct wring_setting *setting);
 

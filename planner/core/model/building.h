@@ -21,17 +21,17 @@ struct wring_building {
     struct wring_candidates candidates;
 };
 
-/** What the model is for, as those ask who know what a setting makes of costs. */
+/** The model's cluster, setting and profile, for the functions of core_scaling.h. */
 struct wring_pinned wring_building_pinned(const struct wring_building *building);
 
 /** The codecs: none, fp16, the allow-list. Errors: as wring_cost_model_create(). */
 enum wring_status wring_building_codecs(struct wring_building *building);
 
-/** Work out how a new codec's error stands to what is allowed. Where it was not measured on
- * gradients, what bell-shaped numbers lost is taken. */
+/** Compare a new codec's error with the budget. If it was not measured on gradients, its error on
+ * bell-shaped numbers is taken. */
 void wring_building_weigh(struct wring_building *building, uint32_t codec);
 
-/** How it stands when so many encodings follow each other. */
+/** The same for that many encodings, one after another. */
 enum wring_budget wring_building_budget(const struct wring_building *building, uint32_t codec,
                                         struct wring_encodings encodings);
 
@@ -51,12 +51,12 @@ double wring_building_load(const struct wring_building *building);
 /** Candidates and lanes of these. Errors: WRING_ERR_NO_MEMORY. */
 enum wring_status wring_building_ways(struct wring_building *building);
 
-/** Say of which codecs times are put together. */
+/** Log the codecs whose times are put together from parts. */
 void wring_building_tell_parts(const struct wring_building *building);
 
 /**
- * What one that lacks ways takes on their lanes: the sum of its steps, and latencies.
- * @return false: it does not lack them, or nobody measured it on cores as the setting has them
+ * The cost of a codec without measured ways on their lanes: the sum of its steps, and latencies.
+ * @return false: it has ways, or was not measured on cores as the setting has them
  */
 bool wring_building_parts(const struct wring_building *building, uint32_t codec,
                           const struct wring_option *option, struct wring_cost *busy,

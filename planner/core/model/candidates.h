@@ -28,7 +28,7 @@
 bool wring_dominates(const struct wring_option_cost *a, const struct wring_option_cost *b,
                      uint32_t n_lanes);
 
-/** How an error stands to what is allowed. */
+/** A codec's error against the budget. */
 enum wring_budget {
     WRING_BUDGET_WITHIN,
     WRING_BUDGET_SOMEWHERE, /* on some tensors */
@@ -54,7 +54,7 @@ struct wring_candidate {
 
 #define WRING_CANDIDATE_SIZES 3
 
-/** Costs at a few sizes: who is above another one there does not dominate it. */
+/** Costs at a few sizes: a candidate that costs more at one of them does not dominate. */
 struct wring_candidate_samples {
     float us[WRING_CANDIDATE_SIZES][WRING_PLAN_LANES_MAX];
 };
@@ -63,7 +63,7 @@ struct wring_candidates {
     struct wring_candidate *list;            /* [n] in the order in which they came */
     struct wring_candidate_samples *samples; /* [n] likewise, apart: most are looked at no closer */
     uint32_t n, room;
-    uint32_t last; /* who dominated the last one; often the next one, too */
+    uint32_t last; /* the candidate that dominated the last one; often the next one, too */
     bool keep_dominated;
     uint64_t considered, dominated;
     uint32_t *ways; /* [codecs] of each, those offered that are not barred; borrowed */

@@ -9,7 +9,7 @@
 #include "planner/core/model/cost_model.h"
 #include "planner/core/model/exchange.h"
 
-/** Who asks. */
+/** A cluster and a session's setting, and the profile to answer from. */
 struct wring_pinned {
     const struct wring_profile *profile;
     uint32_t nodes, ranks_per_node; /* to plan for */
@@ -25,33 +25,33 @@ bool wring_pinned_fits(const struct wring_pinned *pinned);
 bool wring_pinned_knows(const struct wring_pinned *pinned, const struct wring_profile_codec *codec);
 
 /**
- * The codec's work on the CPU as that number of cores does it, by the elements of one rank. Where
- * a node has fewer processors than ranks they share them. A codec that was measured on other
- * numbers of cores alone cannot be coded there.
- * @param codec  in and out; as it was, where nobody measured it by cores, for 0 of them
+ * Replace the codec's times on the CPU by those of the setting's number of cores, by the elements
+ * of one rank. If a node has fewer processors than ranks, they share them. A codec that was
+ * measured with other numbers of cores alone cannot run there.
+ * @param codec  in and out; unchanged for 0 cores if it was not measured by cores
  */
 void wring_pinned_code(const struct wring_pinned *pinned, struct wring_profile_codec *codec);
 
 /**
- * The way that was measured with that setting, or else the one that was measured inline, with
- * pieces as large, its codec work moved to pinned cores where it can be said what that gains.
+ * The way that was measured with that setting. Else the way that was measured inline with pieces of
+ * the same size, its codec work moved to pinned cores.
  *
- * With W(x) for what a further bucket of x elements takes, P(x) for the processor time in it, C(x)
- * for the codec work inline and D(x) on pinned cores, and L(x) for what its bytes take on the link,
+ * W(x) is the time of a further bucket of x elements, and P(x) its processor time. C(x) is its
+ * codec work inline, D(x) that on pinned cores, and L(x) the time of its bytes on the link. Moved,
+ * it takes
  *
  *     max(D, min(W, max(L, P - C)))
  *
- * is what it takes then: the link, the rest of the work and the codecs each go on by themselves,
- * and the slowest of them decides. Where P is less than 0.9 W it is max(D, W): whoever waits for
- * the link or for others gains nothing from less work. That needs a core for each thread, besides
- * those that compute, and one kind of links: elsewhere there is no such way.
+ * since the link, the rest of the work and the codecs each go on by themselves, and the slowest of
+ * them decides. If P is less than 0.9 W it takes max(D, W). A rank that waits for the link or for
+ * others gains nothing from less work. A way can be moved only if each thread has a core, besides
+ * the cores that compute, and if there is one kind of links.
  *
- * Where links between nodes are asked for that are faster or slower than the profile's,
- * wring_way_cost_relink() says what becomes of it, if there is one kind of links: elsewhere there
- * is no such way.
+ * If the links between nodes are to be faster or slower than the profile's, wring_way_cost_relink()
+ * converts the times. That, too, needs one kind of links.
  *
  * @param cost  out
- * @return NULL: none
+ * @return NULL: there is no such way
  */
 const struct wring_profile_way *wring_pinned_way(const struct wring_pinned *pinned,
                                                  const char *codec, const char *run_as,
@@ -64,8 +64,8 @@ const struct wring_profile_way *wring_pinned_way(const struct wring_pinned *pinn
 bool wring_pinned_is_of(const struct wring_pinned *pinned, const struct wring_profile_way *way);
 
 /*
- * What exchanges take of processors besides codecs, as far as a profile tells: whoever makes
- * progress moves bytes and adds them, on the cores that code.
+ * The processor time of exchanges besides codecs, as far as a profile has it. The progressing
+ * thread moves bytes and adds them, on the cores that code.
  */
 
 /**
@@ -82,10 +82,10 @@ bool wring_pinned_is_of(const struct wring_pinned *pinned, const struct wring_pr
 bool wring_shared_cores_progress(const struct wring_pinned *pinned, struct wring_cost *us_by_bytes);
 
 /**
- * Of an exchange's pace, what is lost while all ranks of a node compute on its processors, where no
- * exchanges of such a cluster were measured: of 2 k threads each has min(1, P/2k) of one, and alone
- * those of exchanges have min(1, P/k). As many ranks as were measured, or more, lose no less than
- * these did.
+ * The share of an exchange's pace that is lost while all k ranks of a node compute on its P
+ * processors. It is for clusters whose exchanges were not measured. Each of 2 k threads has min(1,
+ * P/2k) of a processor; those of exchanges alone would have min(1, P/k). As many ranks as were
+ * measured, or more, lose no less than these did.
  */
 double wring_shared_cores_spin_lost(const struct wring_pinned *pinned);
 

@@ -57,7 +57,7 @@ static struct wring_candidates_params codec_params(const struct wring_building *
     return walk;
 }
 
-/** Lanes nobody needs go: a group passes them in no time, so that nobody waits there either. */
+/** Drop lanes that no option uses: a group passes them in no time, so no group waits there. */
 static void drop_idle_lanes(struct wring_cost_model *model, const struct wring_lanes *from)
 {
     struct wring_lanes lanes = *from;
@@ -166,7 +166,7 @@ static void fill(const struct wring_building *building)
             *(candidate->option.codec == 0 ? &model->uncompressed : &model->fp16) = i;
     }
     if (model->source == WRING_COSTS_NOTHING && model->fp16 < n)
-        model->fp16 = model->uncompressed; /* who exchanges nothing rounds nothing */
+        model->fp16 = model->uncompressed; /* without exchanges nothing is rounded */
 }
 
 /** Searches begin with it, and a tensor that no codec is for has to travel somehow. */
@@ -279,7 +279,7 @@ static enum wring_status take_tensors(struct wring_building *building)
         model->elems[i + 1] = model->elems[i] + trace->tensors[i].elems;
     }
     lose_to_computing(building);
-    /* an iteration begins with what the one before has brought */
+    /* an iteration begins with the optimizer's step of the one before */
     model->compute_us[0] += trace->optimizer_us;
     model->problem.n_tensors = trace->n;
     model->problem.compute_us = model->compute_us;

@@ -9,15 +9,15 @@
 #include "planner/core/files/profile.h"
 #include "planner/core/model/cost_model.h"
 
-/** Of the time: who is busy for less waits for something else. */
+/** Part of the time: a thread that is busy for less waits for something else. */
 #define WRING_AT_WORK 0.9
 
 /** The codec of that very spec; NULL: none. */
 const struct wring_profile_codec *wring_way_codec(const struct wring_profile *profile,
                                                   const struct wring_profile_way *way);
 
-/** Between whom the codes of a way travel: all its ranks, or hierarchically those in one place of
- * all nodes, and of what part of a bucket. */
+/** The ranks between which a way's codes travel, and their part of a bucket. Hierarchically these
+ * are one rank of each node; else all ranks, and the whole bucket. */
 struct wring_way_codes {
     uint32_t ranks;
     double part;
@@ -28,16 +28,15 @@ struct wring_way_codes {
 struct wring_way_codes wring_way_codes_of(const struct wring_profile_way *way,
                                           uint32_t ranks_per_node);
 
-/** What encoding a bucket takes one rank, in us: in two steps the others' shards and its own sum.
- */
+/** A rank's time to encode a bucket, in us: in two steps, the others' shards and its own sum. */
 double wring_way_encode_us(const struct wring_way_codes *codes,
                            const struct wring_profile_coder *coder, double elems);
 
-/** Likewise, decoding and adding what comes from the others. */
+/** Likewise, to decode and add the other ranks' codes. */
 double wring_way_decode_us(const struct wring_way_codes *codes,
                            const struct wring_profile_coder *coder, double elems);
 
-/** A bucket's bytes on the link, in us: it sustains no more than it lets through of many. */
+/** The time of a bucket's bytes on the link, in us: no less than at the rate that it sustains. */
 double wring_way_link_us(const struct wring_profile_way *way, const struct wring_cost *link_us,
                          double elems);
 
@@ -53,20 +52,19 @@ struct wring_way_cost {
     struct wring_cost rest; /* that a single one takes longer than that */
 };
 
-/** As it was measured, but for what a further bucket takes. @param busy  of that */
+/** As it was measured, except for a further bucket. @param busy  the time of that */
 struct wring_way_cost wring_way_cost_of(const struct wring_profile_way *way,
                                         const struct wring_cost *busy);
 
 /**
- * The same where the one link that all its bytes pass is so many times as fast. With W for what a
- * further bucket takes, L for what its bytes take on the link, P for the processor time, each no
- * more than W, and s for how many times as fast,
+ * The same if the one link that all its bytes pass is s times as fast. W is a further bucket's
+ * time, L its bytes' time on the link and P its processor time, each no more than W. Then it takes
  *
  *     W' = max(L/s, P) + W − max(L, P)
  *
- * since the link and the processor go on beside each other, and what is neither's stays as it is.
- * A single bucket takes as much more or less, and min(l/s, p) instead of min(l, p) for the part
- * of them that its first piece has: that one passes the faster of both by itself.
+ * since the link and the processor go on beside each other, and the rest of W stays. A single
+ * bucket's time changes by as much. Its first piece passes the faster of both by itself. With l and
+ * p for that piece's times, it takes min(l/s, p) instead of min(l, p) there.
  *
  * @param link_us  of the link as it was measured, by bytes
  * @param scale    s, of bandwidth; latencies stay

@@ -20,7 +20,7 @@ static bool lists(const struct wring_profile *profile, const char *spec)
     return false;
 }
 
-/** Of the profile, or of two of the profile's. */
+/** Find a codec in the profile, or make it of two of the profile's. */
 static enum wring_status find_codec(const struct wring_building *building, const char *spec,
                                     struct wring_profile_codec *in,
                                     struct wring_profile_codec *back)
@@ -89,7 +89,7 @@ static bool may_code(const struct wring_building *building, const struct wring_p
     return false;
 }
 
-/** Numbers that somebody made up are better than none, and worse than the training's. */
+/** Warn if errors are those of made-up numbers: better than none, and worse than the training's. */
 static void warn_of_made_up(const struct wring_building *building)
 {
     const struct wring_cost_model *model = building->model;
@@ -214,10 +214,10 @@ enum wring_status wring_building_codecs(struct wring_building *building)
 /* ---- parts ---- */
 
 /*
- * Exchanges of a codec that nobody measured as a whole, beside those that somebody did: put
- * together from what links and codecs take. One thread does all of it, as inline codecs have it:
- * codec work and link follow one another, and a group stays on the exchange's lane for their sum.
- * That is the most it can take there; where a slow link waits for nobody, it is less.
+ * Exchanges that were not measured as a whole, beside those that were: put together from the times
+ * of links and codecs. One thread does all the work, as with inline codecs. Codec work and link
+ * follow one another, and a group stays on the exchange's lane for their sum. That is the most it
+ * can take there; if a slow link waits for no rank, it is less.
  */
 
 static bool has_way(const struct wring_building *building, const char *spec)

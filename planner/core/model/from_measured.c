@@ -49,7 +49,7 @@ static struct error find_error(const struct wring_building *building, uint32_t c
     return error;
 }
 
-/** What a tensor loses: each encoding as much as one. */
+/** A tensor's error: the sum over its encodings, each with the error of one. */
 static double error_on(const struct error *error, uint32_t tensor)
 {
     const char *name = error->building->params->trace->tensors[tensor].name;
@@ -99,8 +99,8 @@ enum wring_budget wring_building_budget(const struct wring_building *building, u
     return building->budgets[codec].of[encodings.in][encodings.back];
 }
 
-/** An option is not for the tensors on which it loses too much; what is only compared with is for
- *  nobody. */
+/** Bar an option from the tensors on which it loses too much. @param nobody  from all: it serves
+ *  comparisons only */
 static void bar_option(const struct wring_building *building, uint32_t option, bool nobody)
 {
     struct wring_cost_model *model = building->model;
@@ -148,11 +148,11 @@ enum wring_status wring_building_bar(struct wring_building *building)
 /* ---- ways ---- */
 
 /*
- * Options of a profile that has measured whole exchanges. They say more than what can be put
- * together from links and codecs, and are just those that the runtime can execute.
+ * Options of a profile that has measured whole exchanges. These measurements say more than sums of
+ * link and codec times, and they are of just the options that the runtime can execute.
  *
- * A group is exchanged for as long as a further bucket takes behind others, which is when the next
- * one can begin; what a single one takes longer than that follows on a lane of its own.
+ * A group is exchanged for as long as a further bucket takes behind others: then the next group can
+ * begin. A single bucket takes longer; the difference follows on a lane of its own.
  */
 
 enum {
@@ -273,7 +273,7 @@ bool wring_building_has_ways(const struct wring_building *building)
            wring_pinned_way(&pinned, "none", "auto", &cost) != NULL;
 }
 
-/** Of a codec in its faster scheme; 0 where the profile has neither. */
+/** The load of a codec's exchanges, in its faster scheme; 0 if the profile has neither. */
 static double load_of(const struct wring_building *building, const char *spec)
 {
     const struct wring_pinned pinned = wring_building_pinned(building);
@@ -311,7 +311,8 @@ double wring_building_load(const struct wring_building *building)
     return raw > most ? raw : most;
 }
 
-/** Of large buckets: what is compared with is the faster of two ways without a choice. */
+/** Is the codec faster as `run_as` than as `than`, with large buckets? The faster is the baseline.
+ */
 static bool is_faster(const struct wring_building *building, uint32_t codec, const char *run_as,
                       const char *than)
 {

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/** What exchanges lose of each wake-up. */
+/** The time that exchanges lose to each wake-up. */
 static double wake_us(const struct wring_profile_computing *profile, double load, uint32_t n,
                       const double *compute_us)
 {
@@ -62,15 +62,15 @@ double wring_computing_true_us(const struct wring_cost_model *model, double us)
 #define COMM (WORKER(INTRA_IN) | WORKER(INTER) | WORKER(INTRA_OUT))
 #define CPU (WORKER(CPU_ENCODE) | WORKER(CPU_DECODE))
 
-/** Who works on a lane. An option that has somebody of `if_any` at work takes `then` instead. */
+/** The workers of a lane. For an option that uses any worker of `if_any`, they are `then`. */
 struct lane {
     const char *name;
     uint32_t workers;
     uint32_t if_any, then;
 };
 
-/* Espresso's F: traffic of what is coded beside the device goes with the coder, not over the one
-   network. That is a second network for nothing; the other timelines know better. */
+/* Espresso's F: traffic that is coded beside the device takes the coder's lane, not that of the one
+   network. So it has a second network for nothing; the other timelines know better. */
 static const struct lane serial[WRING_PLAN_LANES_MAX] = {
     {"device", WORKER(DEVICE_ENCODE), 0, 0},
     {"net", WORKER(DEVICE_DECODE) | COMM, CPU | WORKER(NODE), WORKER(DEVICE_DECODE)},

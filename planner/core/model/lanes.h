@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Lanes: who of those that can be busy waits for whom, as each kind of timeline sees it. */
+/** Lanes: which workers wait for each other, in each kind of timeline. */
 #ifndef WRING_PLANNER_CORE_MODEL_LANES_H
 #define WRING_PLANNER_CORE_MODEL_LANES_H
 
@@ -7,15 +7,17 @@
 #include "planner/core/model/option_work.h"
 
 /*
- * Exchanges that lose time to the computing beside them, in a problem that knows of no such thing.
+ * Exchanges lose time to the computing beside them, and struct wring_problem cannot express that.
+ * So the model counts time on another clock.
  *
- * While tensor i is computed, exchanges stand still for lost[i] us, whatever it is that they do.
- * A clock that stops meanwhile has counted less at every ready time, by what was lost up to there;
- * by it, exchanges take what they always take, and when backward is over it is late by all that
- * was lost. Set ahead by as much from the beginning, it shows the true time from then on. So the
- * time of the first tensor grows by what is lost during all others, whose times shrink: their sum
- * and the time of a whole plan are true, and only what lies before the end of backward is shown
- * too late. wring_computing_true_us() undoes that.
+ * While tensor i is computed, exchanges stand still for lost[i] us, whatever they do. On a clock
+ * that stops meanwhile, exchanges take their usual time. Each ready time on it is less by the time
+ * lost up to there, and the end of backward by all lost time. Set ahead by all of it from the
+ * beginning, the clock shows the true time from the end of backward on.
+ *
+ * So the time of the first tensor grows by the loss during all others, whose times shrink. Their
+ * sum and the time of a whole plan are true; only times before the end of backward are shown too
+ * late. wring_computing_true_us() undoes that.
  */
 
 /**

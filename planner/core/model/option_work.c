@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * A tensor of E elements walks through its steps. Each rank that is at work holds `codes` pieces
- * (one, if raw) of x E elements each, of a part f of the tensor; model/option_work.c says what
- * becomes of these on the links. Codes are neither added nor shrunk until somebody decodes them:
- * then f of the tensor is there, once.
+ * (one, if raw) of x E elements each, of a part f of the tensor. Codes are neither added nor shrunk
+ * until a rank decodes them: then f of the tensor is there, once.
  */
 #include "planner/core/model/option_work.h"
 
@@ -26,7 +25,7 @@ static double ranks_of(const struct wring_walk *walk, enum wring_phase phase)
     return phase == WRING_PHASE_INTER ? nodes(walk) : ranks_per_node(walk);
 }
 
-/** What passes a link: `pieces` codes of `part` of the tensor each. */
+/** The data that pass a link: `pieces` codes of `part` of the tensor each. */
 struct passing {
     double pieces, part;
 };
@@ -82,16 +81,16 @@ static bool is_alone(const struct wring_walk *walk, const struct wring_step *ste
     return step->routine == WRING_ROUTINE_ALLREDUCE || step->routine == WRING_ROUTINE_ALLGATHER;
 }
 
-/** What a step takes of a link, and how long it takes at least. */
+/** The time of a step on a link, by bytes, and its latency. */
 struct price {
     const struct wring_cost *us;
     double latency_us;
 };
 
 /**
- * As it was measured by itself, if it was. What ends in one rank is no collective that anybody has:
- * it is made of puts. Else it takes what an allgather does, and of two steps each half of a pair's
- * latency.
+ * The price of a step as it was measured by itself, if it was. A step that ends in one rank is made
+ * of puts: it is no collective of the library. Else it takes the time of an allgather, and each of
+ * two steps half of a pair's latency.
  */
 static struct price price_of(const struct wring_profile_link *link, enum wring_routine routine,
                              bool alone)
@@ -156,7 +155,7 @@ static void pay_comm(struct wring_walk *walk, const struct wring_step *step)
         pay(walk, step, WRING_WORKER_INTRA_OUT, 1);
 }
 
-/** Raw data are added by somebody: n − 1 pieces, where the profile knows what that takes. */
+/** Pay for the sums of raw data: n − 1 pieces, if the profile knows their time. */
 static void pay_sums(struct wring_walk *walk, const struct wring_step *step)
 {
     const struct wring_profile *profile = walk->params->profile;
@@ -222,7 +221,7 @@ static void count_active(struct wring_walk *walk, const struct wring_step *step)
         walk->active = ranks_per_node(walk);
 }
 
-/** Whoever makes progress moves what passes a rank's link. */
+/** The progressing thread moves the bytes that pass a rank's link. */
 static void pay_progress(struct wring_walk *walk, const struct wring_step *step)
 {
     struct passing passing = through_rank(walk, step);
@@ -303,9 +302,9 @@ static void decode(struct wring_walk *walk, const struct wring_step *step)
 }
 
 /**
- * Espresso's artifact knows what its own options take as a whole: once the encoding and once the
- * decoding of what remains of a tensor for a rank's device after the phase inside the node, or for
- * the node's other coders.
+ * Espresso's artifact has times of its own options as a whole: one encoding and one decoding. On
+ * the device they are of the part of a tensor that the phase inside the node leaves to a rank. On
+ * the node's other coders they are of the whole tensor.
  */
 static void code_as_whole(struct wring_walk *walk, enum wring_place place)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What an option takes of everything that can be busy: the work of its steps, by formulas for each
- * routine, before anybody says which lanes there are.
+ * The work of an option's steps for each worker, by formulas for each routine. lanes.h puts the
+ * workers on lanes.
  */
 #ifndef WRING_MODEL_OPTION_WORK_H
 #define WRING_MODEL_OPTION_WORK_H
@@ -10,7 +10,7 @@
 #include "planner/core/files/profile.h"
 #include "planner/core/model/option.h"
 
-/** What is busy. */
+/** A device, cores or a link that can be busy. */
 enum wring_worker {
     WRING_WORKER_DEVICE_ENCODE,
     WRING_WORKER_DEVICE_DECODE,

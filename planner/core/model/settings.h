@@ -18,26 +18,27 @@ struct wring_settings_wanted {
     uint64_t chunk_bytes[WRING_SETTINGS_EACH_MAX]; /* likewise */
 };
 
-/** What there is: by size of pieces, the default one first, then by cores, fewest first. */
+/** Known settings: by size of pieces, the default one first, then by cores, fewest first. */
 struct wring_settings {
     uint32_t n; /* 0: nothing is known apart, the plan leaves them to the job */
     struct wring_setting list[WRING_SETTINGS_MAX];
 };
 
 /**
- * The settings of which the profile can say what they take.
+ * List the settings whose times the profile knows.
  *
- * Where it has whole exchanges of such a cluster, these are the settings that they were measured
- * with, and those that wring_pinned_way() can tell from them: for each codec that is asked for, of
- * those that have exchanges at all. Elsewhere in timeline full these are
- * the cores that all codecs were measured on, as far as a node has them; and pieces of any size,
- * but only of the default one unless others are wanted, as what each piece costs the link is not
- * known. Other timelines know none.
+ * If it has whole exchanges of such a cluster, these are the settings of these measurements, and
+ * those that wring_pinned_way() can derive from them. Each codec of the model that has exchanges at
+ * all must have one with the setting.
+ *
+ * Otherwise, in timeline full, these are the numbers of cores on which all codecs were measured, as
+ * far as a node has them. Pieces have the default size then, unless others are wanted, since the
+ * link's cost of each piece is not known. Other timelines know no setting.
  *
  * @param params  of the model; its setting is not looked at
  * @param wanted  NULL: all
  *
- * Errors: WRING_ERR_INVALID, with one log line: something wanted is not known, and what is.
+ * Errors: WRING_ERR_INVALID, with one log line: a wanted setting is not known, and which ones are.
  */
 enum wring_status wring_settings_list(const struct wring_cost_model_params *params,
                                       const struct wring_settings_wanted *wanted,

@@ -101,7 +101,7 @@ static void mend(struct wring_stops *stops)
     }
 }
 
-/** Fill up with what promises most, and read out. */
+/** Fill up with the most promising stops, and list them all. */
 static void end(struct wring_stops *stops)
 {
     uint32_t n = stops->rates->n_tensors;

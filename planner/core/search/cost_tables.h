@@ -63,10 +63,10 @@ static inline void wring_rate_loads(const struct wring_rate *rate, uint64_t elem
 }
 
 /*
- * Rates: a problem's costs, worked into tables from which a group's task comes in a few
- * nanoseconds, and the two steps over it that searches take: from the ends of the lanes before a
- * group to those after it (heads), and from what is left to do after it to what was left before it
- * (tails). The time of a whole grouping is, between any two of its groups,
+ * Rates are a problem's costs in tables that give a group's task in a few nanoseconds. Searches
+ * step over a task in two directions. Heads go from the ends of the lanes before a group to those
+ * after it. Tails go from the time that remains after it to that before it. The time of a whole
+ * grouping is, between any two of its groups,
  *
  *     max over lanes of heads[lane] + tails[lane]
  *
@@ -87,9 +87,9 @@ struct wring_rate; /* an option's tables */
 #define WRING_SIZES 32 /* groups of 4^i to 4^(i + 1) elements */
 
 /**
- * Options worth a thought at some size. Of a few options, those that none beats on every lane; of
- * many, only those that take least on some set of lanes together: whatever the busy lanes of a
- * plan turn out to be, one that spares them is among these.
+ * Options worth a try at some size. If there are few, these are all that no other beats on every
+ * lane. If there are many, these are the ones that take least on some set of lanes together. For
+ * any busy lanes of a plan, an option that spares them is among these.
  */
 struct wring_choices {
     uint32_t n;
@@ -213,14 +213,14 @@ static inline double wring_heads_meet(uint32_t n_lanes, const double *heads, con
 
 /* Two options for one group, tried side by side. */
 
-/** Of heads + tails, with the one task and the other. */
+/** From heads + tails, with the one task and with the other. */
 struct wring_two_times {
     wring_pair most; /* the time of the whole */
     wring_pair sum;  /* over the lanes */
 };
 
 /**
- * What a grouping comes to with each of two tasks in one place.
+ * The time of a grouping with each of two tasks in one place.
  *
  * @param one, other  the tasks; may be the same
  * @param backward    `from` has tails after the group and `to` heads before it; else heads before

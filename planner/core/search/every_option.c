@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Every option there is, group by group of the best grouping so far: the best change is made, and
- * those options are noted that a next beam should know of. A few choices per size cannot hold all
- * that may pay, since what pays depends on which lanes a plan leaves idle; here that is known.
- * Further sweeps, over what the changes of one have changed, try those that are noted.
+ * Tries every option, group by group of the best grouping so far. It makes the best change, and
+ * marks the options that the next beam should try. A few choices per size cannot hold all options
+ * that may pay. That depends on the lanes that a plan leaves idle, which are known here. After a
+ * sweep that changed options, further sweeps try the marked ones alone.
  */
 #include <float.h>
 #include <stdlib.h>
@@ -17,11 +17,11 @@ enum {
     VIEWS = 4, /* see blurs */
 };
 
-/* What the mean lane counts for beside the time: the option that is best by itself, and those that
-   would be if other groups made room. */
+/* Weight of the mean lane beside the time, per view. The first finds the option that is best now,
+ * the others those that would be best if other groups made room. */
 static const double blurs[VIEWS] = {1e-3, 0.1, 0.5, 3};
 
-/* Of the time: less is rounding. */
+/* Part of the time; a smaller gain is rounding. */
 static const double least_gain = 1e-9;
 
 struct trial {

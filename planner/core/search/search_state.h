@@ -23,7 +23,7 @@ struct wring_seek {
     uint64_t evaluations;
     double time_us;              /* of `best`; DBL_MAX before the first offer */
     struct wring_grouping best;  /* room for a group per tensor */
-    struct wring_grouping trial; /* likewise; scratch of whoever calls */
+    struct wring_grouping trial; /* likewise; scratch of the caller */
 };
 
 /** Has the time run out? There is an answer by then, at least one offer having been made. */

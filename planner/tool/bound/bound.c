@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The lower bound: first the game of groupings against a flow, in which a small set of groups
- * finds the flow and the table of all groups proves what it is worth; then branch and bound with
- * what the flow says of every suffix. Between them groups are buried that cannot be part of
- * anything better than the best known.
+ * The lower bound. First comes the game of groupings against a flow. A small set of groups finds
+ * the flow, and the table of all groups proves the bound that it gives. Branch and bound follows,
+ * with the flow's bounds of every suffix. Between them, groups that cannot be part of anything
+ * better than the best known grouping are buried.
  *
- * All that sees the problem from its end. Lanes make up for what is uneven in the middle of a
- * grouping, and cannot at its end, with all that is still on its way: what is decided there tells
- * groupings apart, so that labels of branch and bound begin there.
+ * All of that works on the reversed problem. In the middle of a grouping the lanes even out
+ * differences; at its end, with work still in flight, they cannot. Decisions at the end tell
+ * groupings apart, so the labels of branch and bound begin there.
  *
- * Of more groups than a table holds only the computing bounds the time.
+ * If there are more groups than a table holds, only the computing bounds the time.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -63,7 +63,7 @@ static void proof_finish(struct wring_proof *proof)
     free(proof->memory);
 }
 
-/** Of all that was looked at, in nanoseconds of bound/proof.h. */
+/** The effort so far, in nanoseconds of bound/proof.h. */
 static uint64_t proof_effort(const struct wring_proof *proof)
 {
     return WRING_EFFORT_PLAYED * proof->game.played + WRING_EFFORT_PRICED * proof->table.priced +

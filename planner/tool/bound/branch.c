@@ -83,10 +83,10 @@ static void make_room(struct wring_branch *branch, uint32_t prefix, uint32_t wid
     branch->full[prefix] = n > width / 4 * 3;
 }
 
-/* Of what a label is below the limit: one that loses less by merging is merged. */
+/* Part of a label's distance to the limit: a label that loses less by merging is merged. */
 static const double alike = 0.25;
 
-/* What an end counts for on each lane, beside the mass that crosses there. */
+/* Weight of an end on each lane, added to the mass that crosses there. */
 static const double any_lane = 0.05;
 
 /** How much two labels lose by being merged, about. */
@@ -144,8 +144,8 @@ static void branch_take_merged(struct wring_branch *branch, uint32_t prefix)
     branch->n_merged[prefix] = 0;
 }
 
-/** Take a label in, for which another may be merged with what is like it. @param width  labels per
- *  prefix, at most */
+/** Take a label in. If the prefix is full, the worst label is merged with one like it.
+ *  @param width  labels per prefix, at most */
 static void branch_keep(struct wring_branch *branch, uint32_t prefix, uint32_t width,
                         const struct wring_label *label)
 {
@@ -169,7 +169,7 @@ static void branch_keep(struct wring_branch *branch, uint32_t prefix, uint32_t w
 
 /* ---- branch ---- */
 
-/** What an option takes of one tensor on the lanes before each, where that is less than `least`. */
+/** Lower `least` to an option's time for one tensor on the lanes before each. */
 static void arrive_by(const struct wring_branch *branch, uint32_t tensor, uint32_t option,
                       double *least)
 {

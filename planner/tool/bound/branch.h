@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Branch and bound over prefixes. A label is a grouping of the tensors before one, of which only
- * the ends of the lanes matter for what follows: of two labels one that ends later on every lane
- * may go. A flow bounds what follows: the mass that crosses from prefix to suffix on each lane
- * waits for that lane's end, and then takes the least expected length of the suffix. Labels that
- * come to no less than the limit go.
+ * Branch and bound over prefixes. A label is a grouping of the tensors before one. For the suffix
+ * only the ends of its lanes matter: a label that ends later than another on every lane is dropped.
+ * A flow bounds the suffix. The mass that crosses from prefix to suffix on each lane waits for that
+ * lane's end, and then takes the least expected length of the suffix. Labels whose bound reaches
+ * the limit are dropped.
  *
- * Where a prefix has more labels than there is room for, those with the least bounds stay. Of the
- * others those that are alike are merged: one that ends, on each lane, when the first of them does
- * stands for all. What it comes to, no completion of any of them takes less than.
+ * If a prefix has more labels than there is room for, those with the least bounds stay. Among the
+ * others, labels that are alike are merged into one, which ends on each lane with the first of
+ * them. Its bound holds for all of them: no completion of any takes less.
  *
  * Owner and threads: one. All memory is taken by init.
  */
@@ -32,7 +32,9 @@ struct wring_label {
 
 #define WRING_MERGED_MAX 16 /* labels of a prefix that stand for others */
 
-/** What some flow says of a suffix: its least expected length, and by which lane it is entered. */
+/** A flow's bound of a suffix: the masses that enter it by each lane, and its least expected
+ * length.
+ */
 struct wring_tail {
     double cross[WRING_PLAN_LANES_MAX];
     double rest;
@@ -67,7 +69,7 @@ struct wring_branch {
     uint64_t tried;                      /* options, ever */
     uint64_t run_nodes, run_tried;       /* both of them before the run under way */
     uint64_t run_learnt;                 /* effort of tails learnt in it, in nanoseconds */
-    double dropped_us;                   /* the least bound of what was dropped for want of time */
+    double dropped_us;                   /* the least bound of labels dropped for want of time */
     double limit_us;                     /* of the run under way: labels of this and more go */
     bool *full;                          /* [n + 1] no room even after those dominated went */
     uint64_t deadline_ns;
@@ -86,9 +88,9 @@ void wring_branch_learn(struct wring_branch *branch, const struct wring_edges *f
 /**
  * One run over all prefixes.
  *
- * @param limit_us  only what takes less is looked for
+ * @param limit_us  only groupings that take less are looked for
  * @param width     labels per prefix, at most; branch->room bounds it
- * @param deadline_ns  ends by then with what is known; 0: never
+ * @param deadline_ns  ends by then, with the results so far; 0: never
  * @param best      out where found: the best grouping
  * @param bound     out: no grouping of groups alive takes less than this, except for the limit
  * @return whether one was found that takes less than the limit

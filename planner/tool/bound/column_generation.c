@@ -70,7 +70,8 @@ void wring_game_start(struct wring_game *game)
     begin_mean(game);
 }
 
-/** Of the arcs of one tensor, by what they regret; where none does, the best is taken. */
+/** Set the chances of one tensor's arcs in proportion to their regrets; without any regret, the
+ * best arc gets all. */
 static void set_chances(struct wring_game *game, uint32_t begin, uint32_t best, double all)
 {
     double part = all > 0 ? 1 / all : 0;
@@ -130,7 +131,7 @@ static void add_to_mean(struct wring_game *game)
     game->weight += weight;
 }
 
-/** What is expected of the arcs of one tensor that are awake. @param best  out: the cheapest
+/** Work out the expected costs of one tensor's arcs that are awake. @param best  out: the cheapest
  *  @return that of the mixture */
 static double expect(struct wring_game *game, uint32_t begin, uint32_t *best)
 {
@@ -169,7 +170,8 @@ static void lay_down(struct wring_game *game, uint32_t begin, uint32_t best, dou
     }
 }
 
-/** What each arc of one tensor is better by than the mixture, and how the next one is made. */
+/** Update the regrets of one tensor's arcs against the mixture, and make the next mixture of them.
+ */
 static void play_tensor(struct wring_game *game, uint32_t begin)
 {
     uint32_t best = game->set->row[begin];
@@ -193,7 +195,8 @@ static void play_groupings(struct wring_game *game)
         play_tensor(game, begin);
 }
 
-/** How long edges are in the mixture, from what begins and ends at each tensor. */
+/** Set the edges' expected lengths in the mixture, from the arcs that begin or end at each tensor.
+ */
 static void set_lengths(struct wring_game *game)
 {
     uint32_t n = game->n_tensors;
@@ -225,7 +228,7 @@ static void set_lengths(struct wring_game *game)
     }
 }
 
-/** What a cell is worth, and what each way on is better by. */
+/** A cell's worth; updates the regrets of its two ways on. */
 static double play_cell(struct wring_game_cell *cell, double down, double along)
 {
     double worth = cell->share * down + (1 - cell->share) * along;

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * The game between a mixture of groupings and a flow, played among the arcs of a set. Groupings
- * want the expected length least, flows most; what a flow leaves the best grouping bounds the time
- * of all groupings from below.
+ * minimise the expected length, flows maximise it. The length that the best grouping has against a
+ * flow bounds the time of all groupings from below.
  *
- * Both sides decide place by place: at a tensor with which arc a grouping goes on, in a cell of the
- * grid which part of a flow goes down. Each place keeps, per choice, by how much that would have
- * been better than what was done so far, never less than nothing, and chooses in proportion
- * (regret matching+, Tammelin 2014; what places regret bounds what the whole does, as in
- * counterfactual regret minimisation, Zinkevich et al. 2007). The mean of the flows, later ones
- * counting for more, comes close to the best flow, and no step has a length that must be chosen.
+ * Both sides decide place by place. A grouping chooses at each tensor the arc to go on with. A flow
+ * chooses in each cell of the grid the part that goes down. Each place keeps a regret per choice:
+ * by how much it would have been better than the choices so far, never less than 0. It chooses in
+ * proportion to the regrets (regret matching+, Tammelin 2014). The places' regrets bound the regret
+ * of the whole, as in counterfactual regret minimisation (Zinkevich et al. 2007). The mean of the
+ * flows, weighted towards later ones, comes close to the best flow, and needs no step length.
  *
- * It can also be played for a suffix, behind a label: when each lane is done with the tensors
- * before. The label then stands in the row of the tensor before: the way down to a lane in that
- * row is as long as the lane is busy.
+ * The game can also be played for a suffix, behind a label: the times at which the lanes finish the
+ * tensors before it. The label takes the row of the tensor before. In that row, the way down to a
+ * lane is as long as the lane is busy.
  *
  * Owner and threads: one. All memory is taken by init.
  */
@@ -24,7 +24,7 @@
 
 #include "planner/tool/bound/columns.h"
 
-/** Of a cell of the grid: what its two ways on regret, and how much of the flow goes down. */
+/** A cell of the grid: the regrets of its two ways on, and the share of the flow that goes down. */
 struct wring_game_cell {
     double down, along, share;
 };

@@ -48,7 +48,8 @@ static void learn_tails(struct wring_branch *branch, uint32_t first, const struc
     }
 }
 
-/** Bounds anew, after a tail more. Labels at the limit go; the least bound comes first. */
+/** Compute the bounds again, after a further tail. Drops labels at the limit; the least bound comes
+ *  first. */
 static void rebound(struct wring_branch *branch, uint32_t prefix)
 {
     struct wring_label *labels = wring_branch_labels(branch, prefix);

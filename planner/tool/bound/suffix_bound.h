@@ -27,8 +27,8 @@ static inline double wring_branch_bound(const struct wring_branch *branch, uint3
     return bound;
 }
 
-/** Where it is due, or took no more so far than what went on with labels, give the label of the
- * least bound a flow of its own, from which all learn. */
+/** Give the label of the least bound a flow of its own, from which all labels learn. Only if that
+ * is due at this prefix, or if it has taken no more effort so far than expanding labels. */
 void wring_branch_learn_behind(struct wring_branch *branch, uint32_t prefix);
 
 #endif
