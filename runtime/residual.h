@@ -13,8 +13,8 @@
 
 #include "runtime/bucket.h"
 
-/** In how many places (bucket->owned) it is of sums. Where a rank encodes its own contributions to
- *  these as well, it is of contributions everywhere. */
+/** The number of spans in bucket->owned for which the residual is in units of sums. It is 0 if the
+ * rank encodes its own contributions to these elements as well. */
 uint32_t wring_residual_count_owned(const struct wring_bucket *bucket);
 
 /** Make a bucket's residual loose, as its last layout had it. No residual is fine. */

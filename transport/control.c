@@ -43,7 +43,7 @@ enum wring_status wring_control_say(struct wring_conn *conn, const struct wring_
     return conn->provider->ops->send(conn, message, wring_control_pack(control, message));
 }
 
-/** No connection stands. What members of a group ask each other goes by the tree meanwhile. */
+/** No connection stands. Questions between members of a group go by the tree meanwhile. */
 static enum wring_status send_otherwise(struct wring_peer *peer,
                                         const struct wring_control *control)
 {

@@ -2,11 +2,11 @@
 /**
  * The control tree: from the time that a session opens to the end of its life every rank has a tcp
  * connection to its parent, rank (r - 1) / 8, and to at most eight children; all others it knows by
- * address. Messages for all ranks, deaths, failures and good-byes, go from neighbour to neighbour;
- * a message for one rank goes along the tree, and one for the root upwards. A failure ends calls,
+ * address. What all are to hear, deaths, failures and good-byes, goes from neighbour to neighbour;
+ * what is for one rank goes along the tree, and what is for the root upwards. A failure ends calls,
  * not the tree.
  *
- * A rank that loses its parent goes to the nearest ancestor that is left or, where none is, to the
+ * Whoever loses its parent goes to the nearest ancestor that is left, or, where none is, to the
  * lowest rank that is; that one is the root then. The two tell each other what has happened, so
  * that nothing is missed meanwhile. A parent's rank is always lower than its child's: no circles.
  *

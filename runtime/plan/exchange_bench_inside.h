@@ -11,7 +11,7 @@
 
 #define WRING_MEASURE_BATCH_MAX 16 /* buckets posted at once */
 #define WRING_MEASURE_ROUNDS_MAX 40
-#define WRING_MEASURE_AGAIN_MAX 40 /* rounds of what is noisy */
+#define WRING_MEASURE_AGAIN_MAX 40 /* rounds of noisy points */
 #define WRING_MEASURE_SAMPLES_MAX \
     (WRING_MEASURE_SIZES * (WRING_MEASURE_ROUNDS_MAX + WRING_MEASURE_AGAIN_MAX))
 #define WRING_MEASURE_WAYS_MAX (4 * WRING_MEASURE_CODECS_MAX)
@@ -42,7 +42,7 @@ struct wring_measure_way {
     bool beaten[WRING_MEASURE_SIZES]; /* its codec's other scheme is far faster */
 };
 
-/** What ranks tell each other after each sample: the slowest one's. */
+/** Times that ranks tell each other after each sample; the slowest rank's count. */
 enum wring_measure_word {
     WRING_MEASURE_WORD_SOLO,
     WRING_MEASURE_WORD_ALL,
@@ -92,7 +92,7 @@ static inline bool wring_measure_is_raw(const struct wring_measure_bench *bench,
  *  tensors, which is more of the small ones; all of a size in 128 MiB. */
 uint32_t wring_measure_batch(uint32_t size);
 
-/** Of its samples of a kind, 1 or more. Sorts them. */
+/** The median of a way's samples of a kind, 1 or more. Sorts them. */
 double wring_measure_median(struct wring_measure_way *way, enum wring_measure_kind kind,
                             uint32_t size);
 

@@ -21,7 +21,7 @@
 
 #define WRING_MESSAGE_EAGER_MAX 8192 /* bytes of an eager message, at most */
 #define WRING_RING_LINE 64
-#define WRING_RECORD_HEAD 32 /* bytes before what follows the head */
+#define WRING_RECORD_HEAD 32 /* bytes of a record's head */
 #define WRING_RING_SLOTS 8
 #define WRING_RECORD_LINES ((WRING_RECORD_HEAD + WRING_MESSAGE_EAGER_MAX + 63) / WRING_RING_LINE)
 #define WRING_RECORD_MAX ((size_t)WRING_RECORD_LINES * WRING_RING_LINE)
@@ -49,14 +49,14 @@ struct wring_record {
     uint64_t tag;
 };
 
-/** What follows the head of an offer. */
+/** The rest of an offer, behind its head. */
 struct wring_record_offer {
     uint64_t bytes, address;
     uint32_t member; /* the sender's */
     uint32_t zero;
 };
 
-/** What follows the head of a grant. */
+/** The rest of a grant, behind its head. */
 struct wring_record_grant {
     uint64_t at, bytes; /* this part of the message */
     uint64_t total;     /* of all parts */
@@ -92,7 +92,8 @@ static inline uint64_t wring_record_mark(uint64_t secret, uint64_t line)
     return secret ^ (line + 1) * UINT64_C(0x9E3779B97F4A7C15);
 }
 
-/** What a message that no receive waits for costs of WRING_UNEXPECTED_BYTES: both sides know. */
+/** The cost, out of WRING_UNEXPECTED_BYTES, of a message that no receive waits for. Both sides
+ *  compute it. */
 static inline uint64_t wring_message_cost(uint64_t bytes)
 {
     uint64_t all = 96 + bytes, step = all <= 1024 ? 128 : 1024;
