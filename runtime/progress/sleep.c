@@ -45,13 +45,6 @@ static void end_sleep(const struct wring_sleeper *sleeper)
     (void)ignored; /* full means that it will be seen anyway */
 }
 
-/** End the sleeps of all who drive, whatever their flags say. */
-static void end_sleeps(struct wring_progress *progress)
-{
-    end_sleep(&progress->caller);
-    end_sleep(&progress->own);
-}
-
 /** Lower a sleeper's flag. @return whether it was up */
 static bool lower(atomic_bool *flag)
 {

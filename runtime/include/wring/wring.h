@@ -864,7 +864,8 @@ struct wring_bucket_stats {
  * Take a bucket's statistics. This reads the whole residual, so do not call it in every step.
  * @param out  its struct_bytes is set before
  *
- * Errors: WRING_ERR_INVALID (not committed, or no struct_bytes), WRING_ERR_BUSY (under way).
+ * Errors: WRING_ERR_INVALID (not committed, or a struct_bytes that is no size of it),
+ * WRING_ERR_BUSY (under way).
  */
 enum wring_status wring_bucket_stats(struct wring_bucket *bucket, struct wring_bucket_stats *out);
 
