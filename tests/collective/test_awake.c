@@ -30,6 +30,7 @@ struct ledger {
     uint64_t sleeps;           /* that the session knows of, from the first step to the last */
     unsigned awake;      /* steps of a round in which nobody slept, or was kept waiting for long */
     unsigned broken;     /* of these, in all rounds, steps with a call into the kernel */
+    bool asleep;         /* somebody began to sleep, and has not been woken since */
     unsigned long looks; /* at the control tree; in all rounds, which took ... */
     uint64_t took_ns;    /* ... so long */
     struct kernel_calls first; /* in the first of these */
@@ -78,6 +79,13 @@ static enum wring_status watch_posts(struct wring_session *session, struct wring
     return status;
 }
 
+/** Did a step call the kernel for more than to end a sleep that began before it? */
+static bool calls_kernel(const struct kernel_calls *step, bool asleep)
+{
+    unsigned long own = asleep && step->futex_wakes > 0 ? 1 : 0;
+    return kernel_calls_sum(step) > step->reads + own;
+}
+
 /** One step, with the calls of all threads. */
 static enum wring_status watch_step(struct wring_session *session, struct wring_bucket **buckets,
                                     uint64_t compute_ns, struct ledger *ledger)
@@ -93,11 +101,13 @@ static enum wring_status watch_step(struct wring_session *session, struct wring_
     /* a core is given away where nothing moved for a quarter of WRING_SPIN: sleep is near */
     uint64_t took_ns = wring_now_ns() - began_ns;
     ledger->took_ns += took_ns;
+    bool asleep = ledger->asleep;
+    ledger->asleep = slept > 0 || (asleep && step.futex_wakes == 0);
     if (slept > 0 || step.yields > 0 || took_ns > STEADY_LONG_NS)
         return status;
     ledger->awake++;
     ledger->looks += step.reads;
-    if (kernel_calls_sum(&step) > step.reads && ledger->broken++ == 0)
+    if (calls_kernel(&step, asleep) && ledger->broken++ == 0)
         ledger->first = step;
     return status;
 }

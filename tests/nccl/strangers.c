@@ -122,7 +122,7 @@ static bool go_on(int fd, struct wring_auth *auth, uint64_t until_ns)
 static void *come_without_key(void *arg)
 {
     struct strangers *strangers = arg;
-    int fd = come_to(&strangers->doors->at[0]);
+    int fd = strangers->keyless_fd;
     uint64_t until_ns = wring_deadline_in(KEYLESS_NS);
     struct wring_auth auth;
 
@@ -137,9 +137,9 @@ static void *come_without_key(void *arg)
 void strangers_come(struct strangers *strangers, const struct doors *doors)
 {
     MUST(doors->n > 0, "the rank listens nowhere");
-    *strangers = (struct strangers){.doors = doors};
     for (unsigned i = 0; i < STRANGERS; i++)
         strangers->fds[i] = knock(&doors->at[i % doors->n], i % 6);
+    strangers->keyless_fd = come_to(&doors->at[0]); /* before anybody shuts the door */
     if (pthread_create(&strangers->keyless, NULL, come_without_key, strangers) != 0)
         abort();
 }

@@ -24,8 +24,8 @@ void doors_find(struct doors *doors);
 
 struct strangers {
     int fds[STRANGERS]; /* -1: it has gone */
-    const struct doors *doors;
-    pthread_t keyless; /* one that goes through the whole handshake */
+    pthread_t keyless;  /* one that goes through the whole handshake, */
+    int keyless_fd;     /* on this socket */
     enum wring_status refused;
 };
 
