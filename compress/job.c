@@ -334,13 +334,6 @@ static void *dst_at(const struct wring_job *job, uint64_t element)
 }
 
 /** For elements of 16 bits. */
-static const struct wring_reduce_kernels *short_kernels(const struct wring_job *job)
-{
-    const struct wring_reduce_tier *tier =
-        wring_kernels_pick(wring_reduce_tiers, sizeof(wring_reduce_tiers[0]), wring_job_tier(job));
-    return tier->kernels;
-}
-
 /** A source's part of a tile; less than all of it is only asked for where codes have fixed sizes.
  */
 static struct wring_source part_of(const struct wring_job *job, uint32_t index, struct tile tile)
@@ -379,7 +372,7 @@ static void take_short(const struct wring_job *job, wring_sum_fn sum, const void
 {
     const void *runs[] = {acc, wide};
 
-    short_kernels(job)->widen[job->dtype](wide != NULL ? wide : acc, data, n);
+    kernels_of(job)->widen[job->dtype](wide != NULL ? wide : acc, data, n);
     if (wide != NULL)
         sum(acc, runs, 2, n, 1);
 }
@@ -559,8 +552,7 @@ static enum wring_status sum_tile(struct wring_job *job, wring_sum_fn sum, struc
     else if (job->codec_out != NULL)
         sum((float *)runs[0], runs, 1, tile.n, job->divisor);
     else
-        short_kernels(job)->narrow[job->dtype](dst_at(job, tile.begin), runs[0], tile.n,
-                                               job->divisor);
+        kernels_of(job)->narrow[job->dtype](dst_at(job, tile.begin), runs[0], tile.n, job->divisor);
     return WRING_OK;
 }
 
@@ -586,7 +578,7 @@ static enum wring_status encode_sum(struct wring_job *job, struct tile tile, voi
     if (job->measure && status == WRING_OK)
         job_loss_add(job, &run);
     if (is_short && status == WRING_OK)
-        short_kernels(job)->narrow[job->dtype](dst_at(job, tile.begin), dst, tile.n, 1);
+        kernels_of(job)->narrow[job->dtype](dst_at(job, tile.begin), dst, tile.n, 1);
     return status;
 }
 

@@ -43,8 +43,6 @@ void wring_ports_complete(const struct wring_ports *ports, char *root, size_t by
 int wring_ports_listen(const struct wring_ports *ports, struct sockaddr_storage *address,
                        socklen_t address_bytes, int backlog, char *why, size_t bytes);
 
-struct wring_log;
-
 struct wring_door {
     uint64_t retry_ns;       /* nobody is accepted before then; 0: at once */
     uint64_t quiet_until_ns; /* the log has had its line */

@@ -75,7 +75,6 @@ enum wring_status wring_autoplan_codecs(const struct wring_session *session,
 
 /* Rank 0 has the recorded iterations and a profile, and asks the planner for ways worth a try. */
 
-#define WRING_MODULE "plan"
 #define BUDGET_NS                                                                  \
     (100 * 1000000ull) /* of all searches; models of hundreds of tensors take less \
                         */
@@ -308,7 +307,7 @@ static enum wring_status autoplan_think(struct wring_autoplan *autoplan, bool ea
     return status;
 }
 
-/* ---- ways ---- */
+/* ---- plans to try, from rank 0 to all ---- */
 
 /* Rank 0 decides on the ways to try, and sends its plans to the others. */
 

@@ -39,12 +39,12 @@ struct range {
     struct count *counts; /* [all->n_codecs] */
 };
 
-static bool is_in_list(const struct wring_planning *planning, const char *spec)
+static bool is_listed(const struct wring_planning *planning, const char *spec)
 {
     for (size_t i = 0; i < planning->n_codecs; i++)
         if (strcmp(planning->codecs[i], spec) == 0)
             return true;
-    return !planning->only;
+    return false;
 }
 
 /** May some tensor take it? Options that are there to compare with only are for none. */
@@ -57,7 +57,8 @@ static bool is_allowed(const struct range *range, uint32_t option)
     for (uint32_t i = 0; i < problem->n_tensors && !any; i++)
         any = (problem->allowed[(size_t)i * words + option / 64] >> option % 64 & 1) != 0;
     return any &&
-           is_in_list(range->planning, range->all->codecs[range->all->options[option].codec].spec);
+           (!range->planning->only ||
+            is_listed(range->planning, range->all->codecs[range->all->options[option].codec].spec));
 }
 
 static bool same(const struct wring_cost_option *a, const struct wring_cost_option *b)
@@ -317,14 +318,6 @@ static enum wring_status planned_layers(const struct wring_problem *problem,
 /* ---- planned part ---- */
 
 /* Plans in which every tensor takes a codec that was asked for: a part of the model's options. */
-
-static bool is_listed(const struct wring_planning *planning, const char *spec)
-{
-    for (size_t i = 0; i < planning->n_codecs; i++)
-        if (strcmp(planning->codecs[i], spec) == 0)
-            return true;
-    return false;
-}
 
 static void choose(const struct wring_planning *planning, const struct wring_cost_model *model,
                    struct wring_planned_part *part)

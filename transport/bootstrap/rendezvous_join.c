@@ -17,7 +17,6 @@
 #include "transport/door.h"
 
 #define WRING_MODULE "rendezvous"
-#define WRING_MODULE "rendezvous"
 #define RETRY_NS (50 * WRING_NS_PER_MS)
 #define STAGGER_NS                                                                             \
     (250 * WRING_NS_PER_MS)              /* the next place's turn, where this one says nothing \

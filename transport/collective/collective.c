@@ -57,7 +57,7 @@ void wring_spread_move(int core, const cpu_set_t *usable)
         sched_setaffinity(0, sizeof(*usable), usable);
 }
 
-/* ---- collective ---- */
+/* ---- for the session's trace ---- */
 
 static void add(const struct wring_collective *collective, struct wring_trace_event event)
 {

@@ -111,8 +111,6 @@ static void json_place(const char *text, size_t position, char *path, size_t byt
     show(&walk, path, bytes);
 }
 
-/* ---- reader ---- */
-
 /* ---- faults, and where they are ---- */
 
 void wring_reading_fault(struct wring_reading *reading, enum wring_status status,

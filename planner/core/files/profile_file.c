@@ -17,7 +17,7 @@
 #define WAKE_MAX_US 1e9
 #define CORE_SHARE_MIN 1e-6
 
-/* ---- reading ---- */
+/* ---- reading measured exchanges ---- */
 
 static void read_trust(struct wring_reading *reading, const json_t *value,
                        struct wring_profile_trust *out)
@@ -184,7 +184,7 @@ static void profile_read_computing(struct wring_reading *reading, const json_t *
     wring_reading_leave(reading);
 }
 
-/* ---- writing ---- */
+/* ---- writing measured exchanges ---- */
 
 /** How far something can be trusted; a new reference, NULL without memory. */
 static json_t *profile_trust_json(const struct wring_profile_trust *trust)
@@ -271,9 +271,7 @@ static json_t *profile_computing_json(const struct wring_profile_computing *comp
                      share, "samples", (json_int_t)computing->samples);
 }
 
-/* ---- links ---- */
-
-/* ---- reading ---- */
+/* ---- reading links ---- */
 
 static void read_put(struct wring_reading *reading, const json_t *object,
                      struct wring_profile_put *out)
@@ -362,7 +360,7 @@ static void profile_read_links(struct wring_reading *reading, const json_t *obje
     wring_reading_leave(reading);
 }
 
-/* ---- writing ---- */
+/* ---- writing links ---- */
 
 static int put_trust(json_t *value, const char *name, const struct wring_profile_trust *trust)
 {
@@ -427,7 +425,7 @@ static json_t *profile_links_json(const struct wring_profile *profile)
     return object;
 }
 
-/* ---- read ---- */
+/* ---- reading the file ---- */
 
 /* Profiles read from files. docs/planner-files.md has the fields. */
 
@@ -626,7 +624,7 @@ enum wring_status wring_profile_load(const char *path, const struct wring_log *l
     return WRING_OK;
 }
 
-/* ---- write ---- */
+/* ---- writing the file ---- */
 
 /* Profiles written as files. docs/planner-files.md has the fields. */
 

@@ -129,7 +129,7 @@ static uint32_t find_offload(const struct wring_building *building, uint32_t opt
     return candidates->n;
 }
 
-/* ---- the whole ---- */
+/* ---- all options ---- */
 
 static enum wring_status walk_codecs(struct wring_building *building)
 {

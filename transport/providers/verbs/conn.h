@@ -129,8 +129,6 @@ void wring_verbs_take_try(struct verbs_conn *conn, const uint8_t *data, size_t b
 
 /* Paths: one reliable queue pair of a connection, on one rail. */
 
-struct verbs_conn;
-
 /* powers of two */
 #define VERBS_RECEIVES 256 /* requests posted per path: what a peer has credits for */
 #define VERBS_REQUESTS 256 /* of a path: each message has one at most, the rest is for credits */
@@ -212,8 +210,6 @@ void wring_verbs_path_text(const struct verbs_path *path, char *text, size_t byt
  * (verbs/handshake.h), both ways; no data. Its end tells of the peer's.
  */
 
-struct verbs_conn;
-
 #define VERBS_OUT 4096
 #define VERBS_IN (VERBS_WORD_HEADER + VERBS_WORD_MAX)
 
@@ -269,9 +265,6 @@ void wring_verbs_stream_push(struct verbs_conn *conn);
  * verbs/recovery.c does all of it.
  */
 
-struct verbs_conn;
-struct verbs_path;
-
 /** How far two sides are with agreeing. */
 struct verbs_resync {
     bool told, heard;       /* RESYNC, as things are now */
@@ -304,8 +297,6 @@ void wring_verbs_take_go(struct verbs_conn *conn, const uint8_t *data, size_t by
 #define VERBS_MESSAGES 128 /* puts and sends under way per connection; a power of two */
 #define VERBS_PUTS (VERBS_MESSAGES - 4)
 #define VERBS_TEXT 384
-
-struct verbs_provider;
 
 enum verbs_state {
     VERBS_CONNECTING, /* TCP */
@@ -424,9 +415,6 @@ void wring_verbs_path_fail(struct verbs_path *path, enum wring_status status, co
 
 /* How connections come and go: listening, dialing, accepting, and the table of all there are. */
 
-struct verbs_conn;
-struct verbs_provider;
-
 /* as wring_provider_ops has them */
 enum wring_status wring_verbs_listen(struct wring_provider *base, void *address, size_t *bytes);
 enum wring_status wring_verbs_connect(struct wring_provider *base, const void *address,
@@ -451,8 +439,6 @@ void wring_verbs_peer_name(int fd, char *text, size_t bytes);
  * of rails that both find, tells their addresses, and says when they are ready.
  */
 
-struct verbs_conn;
-
 void wring_verbs_say_offer(struct verbs_conn *conn);
 
 /* The peer's words; data[bytes] is hostile. */
@@ -464,9 +450,6 @@ void wring_verbs_take_ready(struct verbs_conn *conn, const uint8_t *data, size_t
  * Sending: a message becomes a request on each path that it takes. Requests gather in their path's
  * ring and are posted together.
  */
-
-struct verbs_conn;
-struct verbs_path;
 
 /** Our words to the peer about credits may be lost with a path: tell it anew. */
 void wring_verbs_forget_credits(struct verbs_conn *conn);
@@ -488,10 +471,6 @@ void wring_verbs_ask_completion(struct verbs_path *path);
 bool wring_verbs_has_credits(struct verbs_conn *conn);
 
 /* From completions to events. */
-
-struct verbs_completion;
-struct verbs_conn;
-struct verbs_path;
 
 /** Was a completion asked for that has not come? */
 bool wring_verbs_path_is_owed(const struct verbs_path *path);

@@ -51,7 +51,6 @@ struct verbs_settings {
 
 /* From the settings and what there is to the rails to open. */
 
-struct wring_config;
 struct wring_log;
 
 /**
