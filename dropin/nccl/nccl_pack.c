@@ -257,10 +257,11 @@ static struct wring_nccl_request *find_group(struct wring_nccl_comm *comm, uint6
 
 bool wring_nccl_take_note(struct wring_nccl_comm *comm, const uint8_t *bytes, uint64_t n_bytes)
 {
+    if (n_bytes != WRING_NCCL_NOTE_BYTES)
+        return false;
     uint64_t raw = wring_get_u64(bytes + 16);
     uint32_t buffer = wring_get_u32(bytes + 8), coded = wring_get_u32(bytes + 12);
-
-    if (n_bytes != WRING_NCCL_NOTE_BYTES || buffer >= WRING_NCCL_GROUPED || coded > 1)
+    if (buffer >= WRING_NCCL_GROUPED || coded > 1)
         return false;
     struct wring_nccl_request *request = find_group(comm, wring_get_u64(bytes));
     if (request == NULL || request->failed != WRING_NCCL_SUCCESS)
