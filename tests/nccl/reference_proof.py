@@ -36,7 +36,7 @@ NET = [
     proof("connecting_never_blocks", "block-accept", "is inside accept", SOON),
     proof("sends_before_accept_arrive", "lose", "other bytes"),
     proof("malformed_handles_are_refused", "trusting", "connect to refuse", SOON),
-    proof("strangers_do_no_harm", "open-door", "test of|messages of", SOON),
+    proof("strangers_do_no_harm", "open-door", "test of|messages of|connect: ", SOON),
     proof("many_connections_of_one_pair", "crosstalk", "differs|says|waits|test of", SOON),
     proof("rank_connects_to_itself", "corrupt", "differs"),
     proof("posting_never_blocks", "block-send", "is inside isend", SOON),
