@@ -88,22 +88,6 @@ enum wring_status wring_calibration_agree(struct wring_calibration *job, bool *m
 __attribute__((format(printf, 2, 3))) void wring_calibration_tell(
     const struct wring_calibration *job, const char *format, ...);
 
-/* ---- settings ---- */
-
-/** The texts by which a session is told the setting of this part. */
-struct wring_calibrate_setting_texts {
-    char executor[48], chunk_bytes[48];
-    const char *list[3]; /* ended by NULL */
-};
-
-/**
- * The setting of this part's session, as text for its variables and in numbers.
- * @param out  chunk_bytes 0: the job's pool has cores by their names, which is no number of them
- * @return an exit status: cores that this rank may not use are refused, and said
- */
-int wring_calibrate_set(const struct wring_calibrate_params *params,
-                        struct wring_calibrate_setting_texts *texts, struct wring_setting *out);
-
 /* ---- the parts; what they measure is put into the profile on rank 0. A share is of the seconds
  * ---- */
 
@@ -201,17 +185,6 @@ struct wring_link_bench {
     uint32_t samples_n[WRING_LINK_STEPS][WRING_LINK_SIZES];
     uint32_t rounds;
 };
-
-/* Ways to run a codec's jobs on this machine: by cores, and by kernels. */
-
-struct wring_coder_variant {
-    uint32_t cores; /* 0: inline */
-    const char *tier;
-};
-
-/** The best kernels inline and on 1, 2, 4, … cores, then the others inline. @return how many */
-uint32_t wring_coder_variants(const char *spec,
-                              struct wring_coder_variant out[WRING_PROFILE_CODERS_MAX]);
 
 /* A profile for people. */
 

@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "offload/pool.h"
@@ -30,6 +31,12 @@ enum task {
     DECODE,
     DECODE_ADD,
     TASKS
+};
+
+/** A way to run a codec's jobs on this machine: by cores, and by kernels. */
+struct variant {
+    uint32_t cores; /* 0: inline */
+    const char *tier;
 };
 
 struct bench {
@@ -218,7 +225,7 @@ static void finish(struct bench *bench)
 }
 
 static enum wring_status measure(const struct wring_calibration *job, const char *spec,
-                                 const struct wring_coder_variant *variant, double seconds,
+                                 const struct variant *variant, double seconds,
                                  struct wring_profile_coder *out, struct wring_measure_noise *noise)
 {
     struct bench *bench = calloc(1, sizeof(*bench));
@@ -252,12 +259,57 @@ static enum wring_status measure(const struct wring_calibration *job, const char
     return status;
 }
 
+/* ---- variants ---- */
+
+#define TIERS 6 /* what there may be, and the best of them */
+
+/** Which kernels a codec has at most with that ceiling; "" without the codec. */
+static void name_tier(const char *spec, const char *ceiling, char *text, size_t bytes)
+{
+    struct wring_codec *codec;
+
+    text[0] = '\0';
+    if (wring_codec_create(spec, ceiling, NULL, NULL, 0, &codec) != WRING_OK)
+        return;
+    snprintf(text, bytes, "%s", wring_codec_info(codec)->tier);
+    wring_codec_destroy(codec);
+}
+
+/** The best kernels inline and on 1, 2, 4, … cores, then the others inline. @return how many */
+static uint32_t list_variants(const char *spec, struct variant out[WRING_PROFILE_CODERS_MAX])
+{
+    static const char *const ceilings[TIERS - 1] = {"vbmi2", "avx512", "avx2", "neon", "scalar"};
+    cpu_set_t cpus;
+    uint32_t cores =
+        sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? (uint32_t)CPU_COUNT(&cpus) : 1;
+    char known[TIERS][16], tier[16];
+    uint32_t n = 0, n_known = 1;
+
+    out[n++] = (struct variant){0, NULL};
+    for (uint32_t pinned = 1; pinned <= cores && n < WRING_PROFILE_CODERS_MAX - TIERS; pinned *= 2)
+        out[n++] = (struct variant){pinned, NULL};
+    name_tier(spec, NULL, known[0], sizeof(known[0]));
+    for (size_t i = 0; i < TIERS - 1; i++) {
+        uint32_t same = 0;
+        name_tier(spec, ceilings[i], tier, sizeof(tier));
+        while (same < n_known && strcmp(known[same], tier) != 0)
+            same++;
+        if (tier[0] == '\0' || same < n_known)
+            continue;
+        memcpy(known[n_known++], tier, sizeof(tier));
+        out[n++] = (struct variant){0, ceilings[i]};
+    }
+    return n;
+}
+
+/* ---- coders ---- */
+
 enum wring_status wring_calibrate_coders(const struct wring_calibration *job, double seconds,
                                          struct wring_profile_codec *codec,
                                          struct wring_measure_noise *noise)
 {
-    struct wring_coder_variant variants[WRING_PROFILE_CODERS_MAX];
-    uint32_t n = wring_coder_variants(codec->spec, variants);
+    struct variant variants[WRING_PROFILE_CODERS_MAX];
+    uint32_t n = list_variants(codec->spec, variants);
     enum wring_status status = WRING_OK;
 
     codec->n_coders = 0;

@@ -5,14 +5,12 @@
  * the codec that takes most of a core: progress, codec and application have the same cores then.
  * What they lose to wake-ups is in calibrate/waking.c.
  */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 
 #include "base/clock.h"
-#include "planner/core/fit.h"
 #include "tools/bench/bench.h"
 #include "tools/calibrate/calibrate.h"
 
@@ -190,15 +188,6 @@ static enum wring_status run_rounds(struct bench *bench, double seconds)
             status = wring_calibration_agree(bench->job, &more);
     }
     return status;
-}
-
-double wring_calibrate_middle(double *samples, uint32_t n, double most, double *doubt)
-{
-    struct wring_fit_point point = {0, samples, n};
-    struct wring_fit_look look = wring_fit_look(&point);
-
-    *doubt = wring_fit_half_interval(samples, n);
-    return fmin(fmax(look.median, 0), most);
 }
 
 /** What was known of raw exchanges stays; that of codecs may come later. */

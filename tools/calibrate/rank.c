@@ -1,43 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** One rank of `wring calibrate`: part after part, as rank 0 wants them. */
-#include <stdarg.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/config.h"
+#include "offload/cores.h"
+#include "runtime/session/executor.h"
 #include "runtime/session/session.h"
 #include "tools/calibrate/calibrate.h"
 #include "tools/commands.h"
-
-enum wring_status wring_calibration_slowest(struct wring_calibration *job, double *times,
-                                            uint64_t n)
-{
-    return wring_allreduce(job->world, times, times, n, WRING_F64, WRING_MAX, NULL, NULL);
-}
-
-enum wring_status wring_calibration_agree(struct wring_calibration *job, bool *more)
-{
-    uint64_t word = *more;
-    enum wring_status status = wring_broadcast(job->world, &word, sizeof(word), 0, NULL, NULL);
-
-    *more = word != 0;
-    return status;
-}
-
-void wring_calibration_tell(const struct wring_calibration *job, const char *format, ...)
-{
-    va_list args;
-
-    if (job->rank != 0 || !isatty(STDERR_FILENO))
-        return;
-    fputc('\r', stderr);
-    va_start(args, format);
-    vfprintf(stderr, format, args);
-    va_end(args);
-    fputs("\033[K", stderr);
-}
+#include "tools/launch/launch.h"
 
 /** The node's ranks, and the first rank of each node. @param first  of each rank, on its host */
 static void list_levels(struct wring_calibration *job, const uint32_t *first, uint32_t *peers,
@@ -101,12 +77,77 @@ static enum wring_status find_nodes(struct wring_calibration *job, const char **
     return status;
 }
 
+/** The texts by which a session is told the setting of this part. */
+struct setting_texts {
+    char executor[48], chunk_bytes[48];
+    const char *list[3]; /* ended by NULL */
+};
+
+/** Rank 0 says it. */
+static int check_cores(const struct wring_calibrate_params *params, uint32_t cores, bool says)
+{
+    struct wring_log log = {.level = WRING_LOG_WARN};
+    uint32_t usable;
+
+    if (wring_cores_usable(&log, &usable) != WRING_OK)
+        return WRING_EXIT_FAILURE; /* which was said */
+    if (cores <= usable)
+        return WRING_EXIT_OK;
+    if (!says)
+        return WRING_EXIT_FAILURE;
+    return wring_fail(params->name, "--cores %u: a rank may use %u here", cores, usable);
+}
+
+/**
+ * The setting of this part's session, as text for its variables and in numbers.
+ * @param out  chunk_bytes 0: the job's pool has cores by their names, which is no number of them
+ * @return an exit status: cores that this rank may not use are refused, and said
+ */
+static int set(const struct wring_calibrate_params *params, struct setting_texts *texts,
+               struct wring_setting *out)
+{
+    const struct wring_settings_wanted *wanted = &params->settings;
+    struct wring_log log = {.level = WRING_LOG_WARN};
+    struct wring_config config;
+    struct wring_launched launched;
+    uint32_t n = 0;
+
+    *texts = (struct setting_texts){.list = {NULL}};
+    if (wring_config_load(&config, &log) != WRING_OK ||
+        wring_command_launched(&config, &launched) != WRING_EXIT_OK)
+        return WRING_EXIT_FAILURE; /* which was said */
+    bool counted = wring_executor_count_cores(config.executor, &out->cores);
+    out->chunk_bytes = config.chunk_bytes;
+    if (wanted->n_chunks > 0) {
+        out->chunk_bytes = wanted->chunk_bytes[params->part % wanted->n_chunks];
+        snprintf(texts->chunk_bytes, sizeof(texts->chunk_bytes), "WRING_CHUNK_BYTES=%" PRIu64,
+                 out->chunk_bytes);
+        texts->list[n++] = texts->chunk_bytes;
+    }
+    if (wanted->n_cores > 0) {
+        uint32_t every = wanted->n_chunks > 0 ? wanted->n_chunks : 1;
+        counted = true;
+        out->cores = wanted->cores[params->part / every];
+        if (out->cores > 0)
+            snprintf(texts->executor, sizeof(texts->executor), "WRING_EXECUTOR=pool:%" PRIu32,
+                     out->cores);
+        else
+            snprintf(texts->executor, sizeof(texts->executor), "WRING_EXECUTOR=inline");
+        texts->list[n++] = texts->executor;
+    }
+    if (!counted)
+        *out = (struct wring_setting){0};
+    return wanted->n_cores > 0 ? check_cores(params, out->cores, launched.rank == 0)
+                               : WRING_EXIT_OK;
+}
+
+/** Join the job, find out who shares a node, and meet in groups. @return an exit status; said */
 static int calibration_join(struct wring_calibration *job)
 {
-    struct wring_calibrate_setting_texts texts;
+    struct setting_texts texts;
     struct wring_session_params params = WRING_SESSION_PARAMS_INIT;
     const char *what = "cannot prepare";
-    int code = wring_calibrate_set(job->params, &texts, &job->setting);
+    int code = set(job->params, &texts, &job->setting);
     const char *settings[] = {"WRING_BYPASS=never", "WRING_PLAN=", "WRING_SCHEME=auto",
                               texts.list[0],        texts.list[1], NULL};
 
@@ -131,33 +172,6 @@ static int calibration_join(struct wring_calibration *job)
     return WRING_EXIT_OK;
 }
 
-enum wring_status wring_calibration_provider(struct wring_calibration *job,
-                                             struct wring_group *group, char *text, size_t bytes)
-{
-    float data = 0;
-    struct wring_bucket_stats stats = WRING_BUCKET_STATS_INIT;
-    struct wring_bucket_params params = WRING_BUCKET_PARAMS_INIT;
-    struct wring_bucket *bucket = NULL;
-    enum wring_status status = WRING_OK;
-
-    params.name = "calibrate.link";
-    params.data = &data;
-    params.elems = 1;
-    params.group = group;
-    if (group != NULL)
-        status = wring_bucket_register(job->session, &params, &bucket);
-    if (status == WRING_OK)
-        status = wring_session_commit(job->session);
-    if (status == WRING_OK && bucket != NULL)
-        status = wring_bucket_stats(bucket, &stats);
-    if (status == WRING_OK && bucket != NULL) {
-        snprintf(text, bytes, "%.31s", stats.provider);
-        status = wring_bucket_drop(bucket);
-    }
-    return status == WRING_OK ? wring_session_commit(job->session) : status;
-}
-
-/** Join the job, find out who shares a node, and meet in groups. @return an exit status; said */
 static void calibration_leave(struct wring_calibration *job)
 {
     for (int level = 0; level < WRING_LEVELS; level++)
@@ -212,19 +226,6 @@ static enum wring_status agree_on_sizes(struct wring_calibration *job)
                                               job->machine.ranks_per_node);
     return wring_allreduce(job->world, &job->max_elems, &job->max_elems, 1, WRING_I64, WRING_MIN,
                            NULL, NULL);
-}
-
-void wring_calibrate_count(struct wring_fit_point *point, struct wring_measure_noise *noise)
-{
-    noise->points++;
-    noise->shaky += wring_fit_look(point).doubt > WRING_PROFILE_NOISE;
-}
-
-bool wring_calibrate_is_in_doubt(double *samples, uint32_t n)
-{
-    struct wring_fit_point point = {0, samples, n};
-
-    return wring_fit_look(&point).doubt > WRING_PROFILE_NOISE;
 }
 
 /** What each part has measured. */
