@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/control.h"
 
-#include "base/clock.h"
-#include "transport/control_tree.h"
-#include "transport/fabric_connect.h"
-
 #define HEAD_BYTES 16
 
 bool wring_control_is_text(enum wring_control_kind kind)
@@ -35,39 +31,6 @@ size_t wring_control_pack(const struct wring_control *control, uint8_t *out)
     wring_put_u32(out + 12, control->c);
     memcpy(out + HEAD_BYTES, control->body, bytes);
     return HEAD_BYTES + bytes;
-}
-
-enum wring_status wring_control_say(struct wring_conn *conn, const struct wring_control *control)
-{
-    uint8_t message[WRING_SEND_MAX];
-    return conn->provider->ops->send(conn, message, wring_control_pack(control, message));
-}
-
-/** No connection stands. Questions between members of a group go by the tree meanwhile. */
-static enum wring_status send_otherwise(struct wring_peer *peer,
-                                        const struct wring_control *control)
-{
-    bool asks = control->kind == WRING_CONTROL_CALL || control->kind == WRING_CONTROL_STANDSTILL;
-    if (!asks || peer->state == WRING_PEER_GONE || peer->fabric->tree == NULL)
-        return WRING_ERR_CLOSED;
-    return wring_control_tree_send(peer->fabric->tree, peer->rank, control);
-}
-
-enum wring_status wring_control_send(struct wring_peer *peer, const struct wring_control *control)
-{
-    if (peer->state != WRING_PEER_READY)
-        return send_otherwise(peer, control);
-    enum wring_status status = wring_control_say(peer->conn, control);
-    if (status == WRING_OK)
-        peer->sent_ns = wring_now_ns();
-    return status;
-}
-
-enum wring_status wring_control_deliver(struct wring_fabric *fabric, struct wring_peer *peer,
-                                        const struct wring_control *control)
-{
-    return peer->state == WRING_PEER_READY ? wring_control_send(peer, control)
-                                           : wring_connect_dial(fabric, peer);
 }
 
 bool wring_control_parse(const void *data, size_t bytes, struct wring_control *out)

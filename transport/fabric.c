@@ -8,97 +8,18 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/host.h"
 #include "base/log.h"
 #include "base/parse.h"
 #include "transport/control.h"
 #include "transport/control_tree.h"
 #include "transport/fabric_connect.h"
 #include "transport/fabric_describe.h"
+#include "transport/failure.h"
 #include "transport/interface.h"
 #include "transport/liveness.h"
 #include "transport/providers/fault/fault.h"
 
 #define WRING_MODULE "fabric"
-
-/** The machine, however many hosts it counts as, and the cores that we may run on there. */
-static void describe_cores(struct wring_writer *out)
-{
-    char machine[WRING_CONFIG_TEXT];
-    cpu_set_t cores;
-
-    if (!wring_host_identity(machine, sizeof(machine)))
-        machine[0] = '\0';
-    machine[strcspn(machine, "/")] = '\0';
-    CPU_ZERO(&cores);
-    if (sched_getaffinity(0, sizeof(cores), &cores) != 0)
-        CPU_ZERO(&cores); /* more cores than fit: then there are enough */
-    wring_write_sized(out, machine, strlen(machine));
-    wring_write_sized(out, &cores, sizeof(cores));
-}
-
-static bool parse_cores(struct wring_reader *reader, struct wring_description *out)
-{
-    size_t bytes;
-    wring_read_text(reader, out->machine, sizeof(out->machine));
-    const void *cores = wring_read_sized(reader, &bytes);
-    if (cores == NULL || bytes != sizeof(out->cores))
-        return false;
-    memcpy(&out->cores, cores, bytes);
-    return true;
-}
-
-void wring_fabric_describe(const struct wring_fabric *fabric, struct wring_writer *out)
-{
-    char host[WRING_CONFIG_TEXT];
-
-    if (!wring_host_of_rank(fabric->config->node, fabric->rank, host, sizeof(host)))
-        wring_warn(fabric->log,
-                   "this host cannot be told from others, and counts as one of its own: %s; "
-                   "WRING_NODE names it",
-                   WRING_REFUSED("open of /proc/sys/kernel/random/boot_id"));
-    wring_write_sized(out, host, strlen(host));
-    describe_cores(out);
-    wring_write_u32(out, fabric->n_devices);
-    for (uint32_t i = 0; i < fabric->n_devices; i++) {
-        const struct wring_device *device = &fabric->devices[i];
-        wring_write_sized(out, device->name, strlen(device->name));
-        wring_write_sized(out, device->address, device->address_bytes);
-    }
-    wring_write_sized(out, fabric->lacks, strlen(fabric->lacks));
-    struct wring_control_tree_place place = {NULL, 0};
-    if (fabric->tree != NULL)
-        place = wring_control_tree_place(fabric->tree);
-    wring_write_sized(out, place.address, place.bytes);
-}
-
-bool wring_description_read(const struct wring_blobs *blobs, uint32_t rank,
-                            struct wring_description *out)
-{
-    struct wring_reader reader = {blobs->storage + blobs->offsets[rank],
-                                  blobs->offsets[rank + 1] - blobs->offsets[rank], false};
-    wring_read_text(&reader, out->host, sizeof(out->host));
-    if (!parse_cores(&reader, out))
-        return false;
-    out->n_devices = wring_read_u32(&reader);
-    if (out->n_devices > WRING_DEVICES_MAX)
-        return false;
-    for (uint32_t i = 0; i < out->n_devices; i++) {
-        wring_read_text(&reader, out->devices[i].name, sizeof(out->devices[i].name));
-        out->devices[i].address = wring_read_sized(&reader, &out->devices[i].address_bytes);
-    }
-    wring_read_text(&reader, out->lacks, sizeof(out->lacks));
-    out->tree.address = wring_read_sized(&reader, &out->tree.bytes);
-    return !reader.failed && reader.bytes == 0;
-}
-
-int wring_description_find(const struct wring_description *description, const char *name)
-{
-    for (uint32_t i = 0; i < description->n_devices; i++)
-        if (strcmp(description->devices[i].name, name) == 0)
-            return (int)i;
-    return -1;
-}
 
 /* ---- open ---- */
 
@@ -496,11 +417,6 @@ void wring_fabric_arm(struct wring_fabric *fabric, struct wring_wait_set *set)
         set->deadline_ns = next;
 }
 
-enum wring_status wring_fabric_reach(struct wring_fabric *fabric, struct wring_peer *peer)
-{
-    return peer->state == WRING_PEER_READY ? WRING_OK : wring_connect_dial(fabric, peer);
-}
-
 enum wring_status wring_fabric_send_credit(struct wring_fabric *fabric, struct wring_peer *peer,
                                            uint32_t channel, uint32_t generation, uint32_t sequence)
 {
@@ -645,7 +561,7 @@ static void tell_why(struct wring_fabric *fabric, const struct wring_bootstrap *
     fabric->failure = (struct wring_failure){WRING_ERR_PEER, bootstrap->at_fault, ""};
     snprintf(fabric->failure.text, sizeof(fabric->failure.text),
              "rank %" PRId32 " ended while ranks connected to each other", bootstrap->at_fault);
-    wring_liveness_tell(fabric);
+    wring_failure_tell(fabric);
 }
 
 enum wring_status wring_fabric_connect(struct wring_fabric *fabric,
@@ -669,4 +585,24 @@ enum wring_status wring_fabric_connect(struct wring_fabric *fabric,
     fabric->tick_ns = fabric->judged_ns = wring_now_ns();
     fabric->state = WRING_FABRIC_WORKING;
     return WRING_OK;
+}
+
+/* ---- leave ---- */
+
+#define LEAVE_NS (500 * WRING_NS_PER_MS) /* how long a good-bye waits to be heard */
+
+void wring_fabric_leave(struct wring_fabric *fabric)
+{
+    uint64_t deadline = wring_deadline_in(LEAVE_NS);
+
+    while (fabric->state == WRING_FABRIC_WORKING && !wring_liveness_has_parted(fabric)) {
+        if (wring_fabric_poll(fabric))
+            continue;
+        struct wring_wait_set set = {.deadline_ns = deadline};
+        wring_fabric_arm(fabric, &set);
+        if (wring_now_ns() >= deadline)
+            return;
+        if (!wring_fabric_poll(fabric))
+            wring_wait_set_sleep(&set);
+    }
 }

@@ -326,17 +326,6 @@ enum wring_status wring_fabric_choose(struct wring_fabric *fabric, const struct 
 #define REDIAL_NS (20 * WRING_NS_PER_MS)
 #define GRACE_NS (200 * WRING_NS_PER_MS) /* for the tree to say that nobody is there any more */
 
-/** A connection that does not stand yet. */
-struct wring_dial {
-    struct wring_conn *spare; /* that the lower rank dialled, while we, the higher one, dial it */
-    uint32_t spare_device;
-    bool taken;                 /* peer->conn is one that the peer dialled: it is to answer */
-    uint64_t began_ns;          /* to dial by this device */
-    uint64_t redial_ns;         /* when to dial again; 0: a dial is under way */
-    bool second;                /* ours goes by another device than the first one, which ... */
-    char first[WRING_TEXT_MAX]; /* ... came to nothing: "shm: why" */
-};
-
 /** Disconnect; events of it that came in the same poll and are yet to be handled lose their conn.
  */
 static void disconnect(struct wring_fabric *fabric, struct wring_conn *conn)
@@ -485,12 +474,6 @@ static void on_accepted(struct wring_fabric *fabric, uint32_t device, struct wri
     peer->dial->spare_device = device;
 }
 
-enum wring_status wring_connect_say(struct wring_peer *peer, const struct wring_control *control)
-{
-    bool stands_there = peer->dial != NULL && peer->dial->taken && !peer->owes_welcome;
-    return stands_there ? wring_control_say(peer->conn, control) : WRING_ERR_CLOSED;
-}
-
 /* ---- the side that dials ---- */
 
 /** @return WRING_OK: it is under way */
@@ -622,6 +605,18 @@ enum wring_status wring_connect_dial(struct wring_fabric *fabric, struct wring_p
     if (status != WRING_OK)
         on_undialled(fabric, peer, status, wring_status_text(status));
     return peer->state == WRING_PEER_GONE ? WRING_ERR_CLOSED : WRING_ERR_AGAIN;
+}
+
+enum wring_status wring_fabric_reach(struct wring_fabric *fabric, struct wring_peer *peer)
+{
+    return peer->state == WRING_PEER_READY ? WRING_OK : wring_connect_dial(fabric, peer);
+}
+
+enum wring_status wring_control_deliver(struct wring_fabric *fabric, struct wring_peer *peer,
+                                        const struct wring_control *control)
+{
+    return peer->state == WRING_PEER_READY ? wring_control_send(peer, control)
+                                           : wring_connect_dial(fabric, peer);
 }
 
 void wring_connect_redial(struct wring_fabric *fabric)

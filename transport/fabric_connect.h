@@ -17,6 +17,17 @@
 
 #include "transport/control.h"
 
+/** A connection that does not stand yet. */
+struct wring_dial {
+    struct wring_conn *spare; /* that the lower rank dialled, while we, the higher one, dial it */
+    uint32_t spare_device;
+    bool taken;                 /* peer->conn is one that the peer dialled: it is to answer */
+    uint64_t began_ns;          /* to dial by this device */
+    uint64_t redial_ns;         /* when to dial again; 0: a dial is under way */
+    bool second;                /* ours goes by another device than the first one, which ... */
+    char first[WRING_TEXT_MAX]; /* ... came to nothing: "shm: why" */
+};
+
 /**
  * There is something to be sent to a peer that no connection stands to: dial, unless somebody has.
  * Errors: WRING_ERR_AGAIN, until it stands; WRING_ERR_CLOSED: it never will.
@@ -31,10 +42,6 @@ bool wring_connect_event(struct wring_fabric *fabric, uint32_t device, struct wr
 
 /** Tell those that were taken and could not be told yet. */
 void wring_connect_welcome(struct wring_fabric *fabric);
-
-/** Say something to a peer that may use the connection already that we have taken and that does not
- *  stand yet. Errors: WRING_ERR_CLOSED, there is none; WRING_ERR_AGAIN. */
-enum wring_status wring_connect_say(struct wring_peer *peer, const struct wring_control *control);
 
 /** Dial again, where it is time to. */
 void wring_connect_redial(struct wring_fabric *fabric);

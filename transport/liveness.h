@@ -13,9 +13,6 @@ void wring_liveness_heard(struct wring_fabric *fabric, struct wring_peer *peer,
 void wring_liveness_told(void *arg, uint32_t from, const struct wring_control *control);
 void wring_liveness_lost(void *arg, uint32_t rank, enum wring_status status, const char *text);
 
-/** Tell all of the fabric's failure. */
-void wring_liveness_tell(struct wring_fabric *fabric);
-
 /** Look at the control tree, which enters the kernel. @return true if anything came */
 bool wring_liveness_look(struct wring_fabric *fabric);
 
@@ -25,5 +22,9 @@ bool wring_liveness_tick(struct wring_fabric *fabric);
 
 /** When wring_liveness_tick() has something to do next. */
 uint64_t wring_liveness_deadline(const struct wring_fabric *fabric);
+
+/** After wring_fabric_turn_deaf(): has everybody heard our good-bye, or gone? Else those hear it
+ * that there was no room for. */
+bool wring_liveness_has_parted(struct wring_fabric *fabric);
 
 #endif
