@@ -54,21 +54,20 @@ static bool has_answers(const void *arg)
     return atomic_load_explicit(&clocks->n_heard, memory_order_acquire) >= ANSWERS;
 }
 
-enum wring_status wring_session_trace_clocks(struct wring_session *session)
+bool wring_session_trace_clocks(struct wring_session *session)
 {
     if (session->trace == NULL || session->size == 1)
-        return WRING_OK;
+        return false;
     struct wring_clocks *clocks = &session->trace->clocks;
     wring_progress_lock(session->progress);
     session->fabric->clocks = clocks;
     wring_progress_unlock(session->progress);
     if (!session->all_trace) /* those who do not record do not wait for our answers */
-        return WRING_OK;
+        return false;
     if (session->rank != 0)
         wring_progress_drive(session->progress, (struct wring_goal){has_answers, clocks},
                              wring_deadline_in(ANSWERS_WITHIN_NS));
-    return wring_barrier(session->world, NULL,
-                         NULL); /* in which rank 0 answers, whoever makes its progress */
+    return true;
 }
 
 static const char *const kinds[] = {"step", "encode", "reduce", "decode", "send", "arrive", "wait"};

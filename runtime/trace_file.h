@@ -13,9 +13,9 @@ enum wring_status wring_session_trace_open(struct wring_session *session);
 
 /**
  * Begin to compare this rank's clock with rank 0's, which goes on as long as the session.
- * Collective, where all ranks record. Errors: those of wring_barrier().
+ * @return true: all ranks record, and are to meet before any of them goes on
  */
-enum wring_status wring_session_trace_clocks(struct wring_session *session);
+bool wring_session_trace_clocks(struct wring_session *session);
 
 /** Add this rank's record to the file, and end it. */
 void wring_session_trace_close(struct wring_session *session);

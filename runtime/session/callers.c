@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/session/callers.h"
 
+#include "runtime/session/session.h"
+
+#define WRING_MODULE "session"
+
 void wring_callers_init(struct wring_callers *callers)
 {
     callers->may_mark = wring_fence_register();
@@ -13,4 +17,11 @@ bool wring_callers_enter(struct wring_callers *callers)
         return true;
     wring_callers_leave(callers);
     return false;
+}
+
+enum wring_status wring_session_refuse(struct wring_session *session)
+{
+    if (!atomic_exchange(&session->told_born, true))
+        wring_error(&session->log, "%s", WRING_SESSION_NOT_OURS);
+    return WRING_ERR_INVALID;
 }

@@ -186,6 +186,13 @@ enum wring_status wring_session_abort(struct wring_session *session)
 
 /* ---- session ---- */
 
+/** Where all ranks record, rank 0 answers until all have met, whoever makes its progress. */
+static enum wring_status compare_clocks(struct wring_session *session)
+{
+    return wring_session_trace_clocks(session) ? wring_barrier(session->world, NULL, NULL)
+                                               : WRING_OK;
+}
+
 static enum wring_status open_session(struct wring_session *session,
                                       const struct wring_session_params *params)
 {
@@ -218,7 +225,7 @@ static enum wring_status open_session(struct wring_session *session,
     wring_progress_lock(session->progress);
     session->engine->trace = session->trace;
     wring_progress_unlock(session->progress);
-    status = wring_session_trace_clocks(session);
+    status = compare_clocks(session);
     return status == WRING_OK ? wring_recorder_open(session) : status;
 }
 
@@ -339,17 +346,6 @@ static void ungroup_buckets(struct wring_session *session)
             at->group = NULL;
 }
 
-#define NOT_OURS                                                                        \
-    "this process was made by fork() of the one that opened the session, which is its " \
-    "parent's alone: leave it to the parent, or open a session of its own here"
-
-enum wring_status wring_session_refuse(struct wring_session *session)
-{
-    if (!atomic_exchange(&session->told_born, true))
-        wring_error(&session->log, "%s", NOT_OURS);
-    return WRING_ERR_INVALID;
-}
-
 void wring_session_close(struct wring_session *session)
 {
     if (session == NULL || wring_session_is_inherited(session) ||
@@ -426,7 +422,7 @@ enum wring_status wring_session_error(struct wring_session *session,
     if (status == WRING_OK)
         status = wring_session_leave(session, wring_fabric_failure(session->fabric, &failure));
     else if (status == WRING_ERR_INVALID)
-        failure = (struct wring_failure){status, -1, NOT_OURS};
+        failure = (struct wring_failure){status, -1, WRING_SESSION_NOT_OURS};
     if (status == WRING_OK || detail == NULL)
         return status;
     struct wring_error_detail known = {.status = failure.status, .rank = failure.rank};

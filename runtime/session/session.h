@@ -126,6 +126,11 @@ static inline bool wring_session_is_inherited(const struct wring_session *sessio
     return session->born != wring_forked_count();
 }
 
+/** What it is told then. */
+#define WRING_SESSION_NOT_OURS                                                          \
+    "this process was made by fork() of the one that opened the session, which is its " \
+    "parent's alone: leave it to the parent, or open a session of its own here"
+
 /** Refuse a call of such a child. @return WRING_ERR_INVALID, after a log line the first time */
 enum wring_status wring_session_refuse(struct wring_session *session);
 
