@@ -17,14 +17,6 @@
 #define WRING_MODULE "bucket"
 #define CEASE_NS (50 * WRING_NS_PER_MS)
 
-uint32_t wring_bucket_id(const char *name)
-{
-    uint32_t hash = 2166136261u;
-    for (; *name != '\0'; name++)
-        hash = (hash ^ (uint8_t)*name) * 16777619u;
-    return hash;
-}
-
 struct wring_bucket *wring_bucket_find_exchanged(const struct wring_session *session,
                                                  const char *name)
 {

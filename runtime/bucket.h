@@ -203,20 +203,8 @@ static inline bool wring_bucket_keeps(const struct wring_bucket *bucket)
     return bucket->kept != NULL || (bucket->states != NULL && bucket->states->kept[0] != NULL);
 }
 
-/** A residual of zeros, where its codec needs one, and room to keep it. Errors: NO_MEMORY. */
-enum wring_status wring_bucket_make_residual(struct wring_bucket *bucket);
-
-/** Zeros, aligned for kernels, where the bucket's executor likes residuals to lie; or NULL. */
-float *wring_residual_alloc(const struct wring_bucket *bucket);
-
-/** It has no residual any more, nor what was kept of it. */
-void wring_residual_free(struct wring_bucket *bucket);
-
 /** What registration made; channels are gone already. */
 void wring_bucket_free(struct wring_bucket *bucket);
-
-/** The id of a bucket in codec contexts: a hash of its name (FNV-1a), so equal on all ranks. */
-uint32_t wring_bucket_id(const char *name);
 
 /** What its steps are encoded by, as a spec. */
 static inline const char *wring_bucket_spec(const struct wring_bucket *bucket)

@@ -4,6 +4,7 @@
 #include "runtime/buffer.h"
 #include "runtime/commit/hierarchy_phases.h"
 #include "runtime/plan/bucket_fusion.h"
+#include "runtime/residual.h"
 #include "runtime/session/executor.h"
 #include "runtime/versioned_struct.h"
 
@@ -116,39 +117,6 @@ enum wring_status wring_bucket_check_codec(const struct wring_session *session, 
     return WRING_ERR_UNSUPPORTED;
 }
 
-float *wring_residual_alloc(const struct wring_bucket *bucket)
-{
-    struct wring_executor *executor = bucket->lane->executor;
-    void *values = NULL;
-    enum wring_status status = executor->ops->allocate(
-        executor, executor->home, bucket->elems * sizeof(*bucket->residual), &values);
-    return status == WRING_OK ? values : NULL;
-}
-
-void wring_residual_free(struct wring_bucket *bucket)
-{
-    float *const values[] = {bucket->residual, bucket->kept};
-
-    for (size_t i = 0; i < 2; i++)
-        if (values[i] != NULL) {
-            struct wring_executor *executor = bucket->lane->executor;
-            executor->ops->release(executor, executor->home, values[i]);
-        }
-    bucket->residual = bucket->kept = NULL;
-}
-
-enum wring_status wring_bucket_make_residual(struct wring_bucket *bucket)
-{
-    bool wanted = wring_codec_info(bucket->codec)->flags & WRING_CODEC_FEEDBACK;
-    bool twice = strcmp(bucket->session->config.rollback, "on") == 0;
-    if (!wanted || bucket->elems == 0)
-        return WRING_OK;
-    bucket->residual = wring_residual_alloc(bucket);
-    bucket->kept = twice ? wring_residual_alloc(bucket) : NULL;
-    return bucket->residual == NULL || (twice && bucket->kept == NULL) ? WRING_ERR_NO_MEMORY
-                                                                       : WRING_OK;
-}
-
 static enum wring_status set_codec(struct wring_session *session, struct wring_bucket *bucket,
                                    const char *spec)
 {
@@ -254,13 +222,13 @@ enum wring_status wring_bucket_make(struct wring_session *session,
     bucket->priority = params->priority;
     bucket->group = params->group != NULL ? params->group : session->world;
     atomic_fetch_add(&bucket->group->n_buckets, 1);
-    bucket->completion = (struct wring_completion){
-        .done = params->done, .done_arg = params->done_arg, .settle = wring_joined_settle};
+    bucket->completion =
+        (struct wring_completion){.done = params->done, .done_arg = params->done_arg};
     enum wring_status status = set_executor(session, bucket, params->executor);
     if (status == WRING_OK)
         status = set_codec(session, bucket, params->codec);
     if (status == WRING_OK)
-        status = wring_bucket_make_residual(bucket);
+        status = wring_residual_make(bucket);
     if (status == WRING_OK)
         status = wring_codec_states_create(bucket, strcmp(session->config.rollback, "on") == 0,
                                            &bucket->states);

@@ -13,6 +13,39 @@
 #include "runtime/residual.h"
 #include "runtime/session/session.h"
 
+float *wring_residual_alloc(const struct wring_bucket *bucket)
+{
+    struct wring_executor *executor = bucket->lane->executor;
+    void *values = NULL;
+    enum wring_status status = executor->ops->allocate(
+        executor, executor->home, bucket->elems * sizeof(*bucket->residual), &values);
+    return status == WRING_OK ? values : NULL;
+}
+
+void wring_residual_free(struct wring_bucket *bucket)
+{
+    float *const values[] = {bucket->residual, bucket->kept};
+
+    for (size_t i = 0; i < 2; i++)
+        if (values[i] != NULL) {
+            struct wring_executor *executor = bucket->lane->executor;
+            executor->ops->release(executor, executor->home, values[i]);
+        }
+    bucket->residual = bucket->kept = NULL;
+}
+
+enum wring_status wring_residual_make(struct wring_bucket *bucket)
+{
+    bool wanted = wring_codec_info(bucket->codec)->flags & WRING_CODEC_FEEDBACK;
+    bool twice = strcmp(bucket->session->config.rollback, "on") == 0;
+    if (!wanted || bucket->elems == 0)
+        return WRING_OK;
+    bucket->residual = wring_residual_alloc(bucket);
+    bucket->kept = twice ? wring_residual_alloc(bucket) : NULL;
+    return bucket->residual == NULL || (twice && bucket->kept == NULL) ? WRING_ERR_NO_MEMORY
+                                                                       : WRING_OK;
+}
+
 uint32_t wring_residual_count_owned(const struct wring_bucket *bucket)
 {
     return wring_codec_encodes_own(bucket->codec) ? 0 : bucket->n_owned;
@@ -115,6 +148,13 @@ void wring_residual_flush(struct wring_bucket *bucket)
 
 #define ALIGN 64
 
+uint32_t wring_bucket_id(const char *name)
+{
+    uint32_t hash = 2166136261u;
+    for (; *name != '\0'; name++)
+        hash = (hash ^ (uint8_t)*name) * 16777619u;
+    return hash;
+}
 static struct wring_codec_context context_of(const struct wring_bucket *bucket)
 {
     return (struct wring_codec_context){

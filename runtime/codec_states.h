@@ -20,6 +20,9 @@ struct wring_codec_states {
 enum wring_status wring_codec_states_create(const struct wring_bucket *bucket, bool keep,
                                             struct wring_codec_states **out);
 
+/** The id of a bucket in codec contexts: a hash of its name (FNV-1a), so equal on all ranks. */
+uint32_t wring_bucket_id(const char *name);
+
 /** NULL is fine. */
 void wring_codec_states_destroy(struct wring_codec_states *states);
 

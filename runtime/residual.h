@@ -13,6 +13,15 @@
 
 #include "runtime/bucket.h"
 
+/** A residual of zeros, where its codec needs one, and room to keep it. Errors: NO_MEMORY. */
+enum wring_status wring_residual_make(struct wring_bucket *bucket);
+
+/** Zeros, aligned for kernels, where the bucket's executor likes residuals to lie; or NULL. */
+float *wring_residual_alloc(const struct wring_bucket *bucket);
+
+/** It has no residual any more, nor what was kept of it. */
+void wring_residual_free(struct wring_bucket *bucket);
+
 /** The number of spans in bucket->owned for which the residual is in units of sums. It is 0 if the
  * rank encodes its own contributions to these elements as well. */
 uint32_t wring_residual_count_owned(const struct wring_bucket *bucket);

@@ -82,6 +82,8 @@ static enum wring_status make_room_for_residuals(const struct wring_joined *join
     return carrier->residual != NULL ? WRING_OK : WRING_ERR_NO_MEMORY;
 }
 
+static void settle(struct wring_completion *completion);
+
 static void take_members(struct wring_session *session, struct wring_joined *joined)
 {
     uint64_t at = 0;
@@ -95,6 +97,7 @@ static void take_members(struct wring_session *session, struct wring_joined *joi
         member->joined = joined;
         member->carrier = joined->carrier;
         member->ops = &wring_bucket_joined;
+        wring_completion_settle_by(&session->completions, &member->completion, settle);
         member->joined_at = at;
         member->joined_step = 0;
         at += member->elems;
@@ -197,7 +200,7 @@ enum wring_status wring_join(struct wring_session *session, struct wring_bucket 
 static enum wring_status return_residual(const struct wring_bucket *carrier,
                                          struct wring_bucket *member)
 {
-    enum wring_status status = wring_bucket_make_residual(member);
+    enum wring_status status = wring_residual_make(member);
 
     member->loose = true;
     if (status != WRING_OK || carrier->residual == NULL || member->elems == 0)
@@ -490,7 +493,8 @@ static enum wring_status wait(struct wring_bucket *bucket, uint64_t timeout_ns)
     return wait_for_carrier(bucket->joined, deadline_ns, &status) ? take(bucket) : status;
 }
 
-void wring_joined_settle(struct wring_completion *completion)
+/** Before its callback: bring its part of the carrier to where it belongs. */
+static void settle(struct wring_completion *completion)
 {
     struct wring_bucket *bucket = wring_bucket_of(completion);
     while (bucket->joined != NULL && status_of(bucket) == WRING_ERR_AGAIN) {

@@ -46,9 +46,6 @@ enum wring_status wring_join(struct wring_session *session, struct wring_bucket 
 /** Part all joined buckets: the list is as it was, and each bucket has its residual again. */
 enum wring_status wring_part_all(struct wring_session *session);
 
-/** Before the callback of a joined bucket: copy its result from the carrier to its data. */
-void wring_joined_settle(struct wring_completion *completion);
-
 /** The session is closed: those whose mates were never posted hear of that. */
 void wring_joined_end_unsent(struct wring_session *session);
 

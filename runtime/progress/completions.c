@@ -93,6 +93,14 @@ void wring_completion_release(struct wring_completions *all, struct wring_comple
         forget(completion);
 }
 
+void wring_completion_settle_by(struct wring_completions *all, struct wring_completion *completion,
+                                void (*settle)(struct wring_completion *completion))
+{
+    pthread_mutex_lock(&all->mutex);
+    completion->settle = settle;
+    pthread_mutex_unlock(&all->mutex);
+}
+
 /** A call that is to be made. */
 struct call {
     wring_done_fn done;

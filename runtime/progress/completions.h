@@ -24,7 +24,8 @@ struct wring_completion {
     void *done_arg;
     struct wring_result result; /* of its last end; while calls are owed, under the list's mutex */
     /** Before the callback of its last end, in the thread that calls: bring the data to where it
-     *  belongs. NULL: it is there. One that has it is not released while calls are owed. */
+     *  belongs. NULL: it is there. One that has it is not released while calls are owed. Under the
+     *  list's mutex. */
     void (*settle)(struct wring_completion *completion);
 
     /* under the list's mutex */
@@ -58,6 +59,10 @@ void wring_completions_finish(struct wring_completions *all);
  */
 void wring_completion_end(struct wring_completions *all, struct wring_completion *completion,
                           const struct wring_result *result, atomic_int *status);
+
+/** From now on that is called before the callbacks of its last ends. Threads: safe. */
+void wring_completion_settle_by(struct wring_completions *all, struct wring_completion *completion,
+                                void (*settle)(struct wring_completion *completion));
 
 /** Its owner lets go of it: `forget` is called now, or after the calls that it is owed. */
 void wring_completion_release(struct wring_completions *all, struct wring_completion *completion,
