@@ -6,8 +6,6 @@
 
 #include "base/clock.h"
 #include "runtime/bucket.h"
-#include "runtime/buffer.h"
-#include "runtime/group/abort.h"
 #include "runtime/plan/recorder.h"
 #include "runtime/result.h"
 
@@ -304,15 +302,74 @@ static enum wring_status run_and_call(struct wring_group *group, const struct wr
     return wring_request_take(request, NULL);
 }
 
+/** Can calls be made in it? Errors: WRING_ERR_MISMATCH, WRING_ERR_TIMEOUT (a member gave up making
+ * it); logged. */
+static enum wring_status check_group(const struct wring_group *group)
+{
+    const struct wring_log *log = &group->session->log;
+    unsigned given_up = atomic_load_explicit(&group->pairs.given_up, memory_order_relaxed);
+
+    if (group->unfit[0] != '\0') {
+        wring_error(log, "%s", group->unfit);
+        return WRING_ERR_MISMATCH;
+    }
+    if (atomic_load_explicit(&group->aborted_by, memory_order_relaxed) != 0)
+        return WRING_ERR_CANCELLED;
+    if (given_up == 0)
+        return WRING_OK;
+    wring_error(log,
+                "rank %u gave up making this group just before all had made it: destroy it, "
+                "and make it again with more time",
+                given_up - 1);
+    return WRING_ERR_TIMEOUT;
+}
+
+static enum wring_status make_sources(struct wring_group *group)
+{
+    size_t bytes = wring_collective_slot_memory(&group->collective);
+    enum wring_status status =
+        wring_block_alloc_source(group->session->fabric, bytes, &group->sources);
+    if (status == WRING_OK)
+        status = wring_block_populate(&group->sources);
+    if (status == WRING_OK)
+        wring_collective_give_slots(&group->collective, group->sources.memory.base);
+    return status;
+}
+
+/** Pieces are sent from slots, be they codes, copies, or the sums that a root is to have. */
+static bool uses_sources(const struct wring_work *work)
+{
+    return work->codec != NULL || work->in_staged || work->out_staged ||
+           work->algorithm == WRING_REDUCE_TWO_SHOT;
+}
+
+/** There are send slots, if that work needs any: made with the first that does. Errors:
+ *  WRING_ERR_NO_MEMORY, those of the provider. */
+static enum wring_status need_sources(struct wring_group *group, const struct wring_work *work)
+{
+    struct wring_progress *progress = group->session->progress;
+    enum wring_status status = WRING_OK;
+
+    if (!uses_sources(work) || group->members.n == 1 ||
+        atomic_load_explicit(&group->has_sources, memory_order_acquire))
+        return WRING_OK;
+    wring_progress_lock(progress);
+    if (!atomic_load_explicit(&group->has_sources, memory_order_relaxed))
+        status = make_sources(group);
+    atomic_store_explicit(&group->has_sources, status == WRING_OK, memory_order_release);
+    wring_progress_unlock(progress);
+    return status;
+}
+
 static enum wring_status start_unrecorded(struct wring_group *group, const struct wring_work *work,
                                           const struct wring_call *how, struct wring_request **out)
 {
     enum wring_status failed = wring_session_check(group->session);
     if (failed != WRING_OK)
         return free_memory(work, failed);
-    failed = wring_group_check(group);
+    failed = check_group(group);
     if (failed == WRING_OK)
-        failed = wring_group_need_sources(group, work);
+        failed = need_sources(group, work);
     if (failed != WRING_OK)
         return free_memory(work, failed);
     if (out != NULL)
@@ -396,45 +453,6 @@ enum wring_status wring_request_wait(struct wring_request *request, uint64_t tim
     if (entered != WRING_OK)
         return entered;
     return wring_session_leave(session, wait(request, timeout_ns, result));
-}
-
-/** It is in the queue, so that nothing of it has begun. */
-static bool is_waiting(const struct wring_request *request)
-{
-    struct wring_group *group = request->group;
-    pthread_mutex_lock(&group->mutex);
-    const struct wring_request *at = group->waiting;
-    while (at != NULL && at != request)
-        at = at->next;
-    pthread_mutex_unlock(&group->mutex);
-    return at != NULL;
-}
-
-static enum wring_status cancel(struct wring_request *request)
-{
-    struct wring_session *session = request->group->session;
-    if (wring_request_is_over(request))
-        return WRING_OK;
-    if (request->work.ops == NULL)
-        return wring_request_cancel_message(request);
-    bool waiting = is_waiting(request);
-    enum wring_status status = wring_group_abort_calls(request->group);
-    if (status != WRING_ERR_BUSY)
-        return status;
-    if (waiting) /* its memory was never touched */
-        return WRING_OK;
-    wring_buffer_keep(session, request->work.in);
-    wring_buffer_keep(session, request->work.out);
-    return WRING_ERR_BUSY;
-}
-
-enum wring_status wring_request_cancel(struct wring_request *request)
-{
-    struct wring_session *session = request->group->session;
-    enum wring_status entered = wring_session_enter(session);
-    if (entered != WRING_OK)
-        return entered;
-    return wring_session_leave(session, cancel(request));
 }
 
 /** Keep a codec for later calls, or take the one of the same spec that is there. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A group whose calls and steps end now, on all of its members; buckets that are given up by that.
- */
+/* A group whose calls and steps end now, on all of its members; buckets and requests that are given
+ * up by that. */
 #include "runtime/group/abort.h"
 
 #include <inttypes.h>
@@ -137,7 +137,8 @@ static enum wring_status await_quiet(struct wring_group *group, struct asked ask
     return WRING_OK;
 }
 
-enum wring_status wring_group_abort_calls(struct wring_group *group)
+/** End the calls of a group; the caller asks for their memory alone. */
+static enum wring_status abort_calls(struct wring_group *group)
 {
     cease_all(group);
     enum wring_status status = await_quiet(group, (struct asked){.others = false});
@@ -225,4 +226,45 @@ enum wring_status wring_bucket_cancel(struct wring_bucket *bucket)
     if (entered != WRING_OK)
         return entered;
     return wring_session_leave(session, cancel_bucket(bucket));
+}
+
+/* ---- requests ---- */
+
+/** It is in the queue, so that nothing of it has begun. */
+static bool is_waiting(const struct wring_request *request)
+{
+    struct wring_group *group = request->group;
+    pthread_mutex_lock(&group->mutex);
+    const struct wring_request *at = group->waiting;
+    while (at != NULL && at != request)
+        at = at->next;
+    pthread_mutex_unlock(&group->mutex);
+    return at != NULL;
+}
+
+static enum wring_status cancel_request(struct wring_request *request)
+{
+    struct wring_session *session = request->group->session;
+    if (wring_request_is_over(request))
+        return WRING_OK;
+    if (request->work.ops == NULL)
+        return wring_request_cancel_message(request);
+    bool waiting = is_waiting(request);
+    enum wring_status status = abort_calls(request->group);
+    if (status != WRING_ERR_BUSY)
+        return status;
+    if (waiting) /* its memory was never touched */
+        return WRING_OK;
+    wring_buffer_keep(session, request->work.in);
+    wring_buffer_keep(session, request->work.out);
+    return WRING_ERR_BUSY;
+}
+
+enum wring_status wring_request_cancel(struct wring_request *request)
+{
+    struct wring_session *session = request->group->session;
+    enum wring_status entered = wring_session_enter(session);
+    if (entered != WRING_OK)
+        return entered;
+    return wring_session_leave(session, cancel_request(request));
 }

@@ -9,7 +9,4 @@
  *  locked. */
 void wring_group_cease(struct wring_group *group, uint32_t rank);
 
-/** As wring_group_abort(), by a caller that is inside, and asks for memory of calls alone. */
-enum wring_status wring_group_abort_calls(struct wring_group *group);
-
 #endif

@@ -144,141 +144,10 @@ static enum wring_status group_make_channels(struct wring_group *group)
     return status;
 }
 
-static enum wring_status make_sources(struct wring_group *group)
-{
-    size_t bytes = wring_collective_slot_memory(&group->collective);
-    enum wring_status status =
-        wring_block_alloc_source(group->session->fabric, bytes, &group->sources);
-    if (status == WRING_OK)
-        status = wring_block_populate(&group->sources);
-    if (status == WRING_OK)
-        wring_collective_give_slots(&group->collective, group->sources.memory.base);
-    return status;
-}
-
-/** Pieces are sent from slots, be they codes, copies, or the sums that a root is to have. */
-static bool uses_sources(const struct wring_work *work)
-{
-    return work->codec != NULL || work->in_staged || work->out_staged ||
-           work->algorithm == WRING_REDUCE_TWO_SHOT;
-}
-
-enum wring_status wring_group_need_sources(struct wring_group *group, const struct wring_work *work)
-{
-    struct wring_progress *progress = group->session->progress;
-    enum wring_status status = WRING_OK;
-
-    if (!uses_sources(work) || group->members.n == 1 ||
-        atomic_load_explicit(&group->has_sources, memory_order_acquire))
-        return WRING_OK;
-    wring_progress_lock(progress);
-    if (!atomic_load_explicit(&group->has_sources, memory_order_relaxed))
-        status = make_sources(group);
-    atomic_store_explicit(&group->has_sources, status == WRING_OK, memory_order_release);
-    wring_progress_unlock(progress);
-    return status;
-}
-
-/* ---- nodes ---- */
-
-static uint32_t node_of(const struct wring_group *group, uint32_t member)
-{
-    return group->session->fabric->peers[group->ranks[member]].node;
-}
-
-/** How many of the first `end` members are on a member's node. */
-static uint32_t count_alike(const struct wring_group *group, uint32_t member, uint32_t end)
-{
-    uint32_t alike = 0;
-    for (uint32_t i = 0; i < end; i++)
-        alike += node_of(group, i) == node_of(group, member);
-    return alike;
-}
-
-struct wring_group_nodes wring_group_count_nodes(const struct wring_group *group)
-{
-    struct wring_group_nodes nodes = {.least = UINT32_MAX};
-
-    for (uint32_t i = 0; i < group->members.n; i++) {
-        if (count_alike(group, i, i) > 0)
-            continue; /* not the first of its node */
-        uint32_t alike = count_alike(group, i, group->members.n);
-        nodes.n++;
-        if (alike < nodes.least) {
-            nodes.least = alike;
-            nodes.least_rank = group->ranks[i];
-        }
-        if (alike > nodes.most) {
-            nodes.most = alike;
-            nodes.most_rank = group->ranks[i];
-        }
-    }
-    return nodes;
-}
-
-/** Does a member belong to the subgroup that we are in: that of our node, or of our place? */
-static bool is_with_us(const struct wring_group *group, uint32_t member, bool across)
-{
-    uint32_t me = group->members.me;
-    if (!across)
-        return node_of(group, member) == node_of(group, me);
-    return count_alike(group, member, member) == count_alike(group, me, me);
-}
-
-static enum wring_status group_new(struct wring_session *session, const uint32_t *ranks, uint32_t n,
-                                   struct wring_group **out);
-
-static enum wring_status make_subgroup(struct wring_group *group, bool across,
-                                       struct wring_group **out)
-{
-    uint32_t *ranks = malloc(group->members.n * sizeof(*ranks)), n = 0;
-
-    if (ranks == NULL)
-        return WRING_ERR_NO_MEMORY;
-    for (uint32_t i = 0; i < group->members.n; i++)
-        if (is_with_us(group, i, across))
-            ranks[n++] = group->ranks[i];
-    enum wring_status status = group_new(group->session, ranks, n, out);
-    free(ranks);
-    return status;
-}
-
-enum wring_status wring_group_split(struct wring_group *group)
-{
-    enum wring_status status = WRING_OK;
-
-    if (group->node == NULL)
-        status = make_subgroup(group, false, &group->node);
-    if (status == WRING_OK && group->across == NULL)
-        status = make_subgroup(group, true, &group->across);
-    return status;
-}
-
 /* ---- group ---- */
 
 #define WORLD_GENERATION 1                  /* of the group of all ranks: the first */
 #define MESSAGES_SPREAD 0x9E3779B97F4A7C15u /* odd: generations of a key have ids of their own */
-
-/** One of those ranks, ours among them, which knows them and can do nothing. Errors: NO_MEMORY. */
-static enum wring_status group_new(struct wring_session *session, const uint32_t *ranks, uint32_t n,
-                                   struct wring_group **out)
-{
-    struct wring_group *group = calloc(1, sizeof(*group));
-    if (group == NULL)
-        return WRING_ERR_NO_MEMORY;
-    group->session = session;
-    pthread_mutex_init(&group->mutex, NULL);
-    group->ranks = malloc(n * sizeof(*ranks));
-    if (group->ranks == NULL) {
-        wring_group_free(group);
-        return WRING_ERR_NO_MEMORY;
-    }
-    memcpy(group->ranks, ranks, n * sizeof(*ranks));
-    group->members = (struct wring_members){n, 0, group->ranks};
-    group->members.me = wring_members_find(&group->members, session->rank);
-    *out = group;
-    return WRING_OK;
-}
 
 /** Would buckets of WRING_SCHEME go hierarchically in it? One member says that calls do not. */
 static bool is_flat_untold(const struct wring_group *group)
@@ -425,7 +294,7 @@ static enum wring_status form(struct wring_session *session, const uint32_t *ran
 {
     uint64_t deadline_ns = wring_deadline_in(forming->timeout_ns);
     struct wring_group *group;
-    enum wring_status status = group_new(session, ranks, n, &group);
+    enum wring_status status = wring_group_new(session, ranks, n, &group);
     if (status != WRING_OK)
         return status;
     forming->session = session;
@@ -573,7 +442,7 @@ enum wring_status wring_group_make_world(struct wring_session *session, struct w
         return WRING_ERR_NO_MEMORY;
     for (uint32_t i = 0; i < session->size; i++)
         ranks[i] = i;
-    enum wring_status status = group_new(session, ranks, session->size, &group);
+    enum wring_status status = wring_group_new(session, ranks, session->size, &group);
     free(ranks);
     if (status != WRING_OK)
         return status;
@@ -585,26 +454,6 @@ enum wring_status wring_group_make_world(struct wring_session *session, struct w
     else
         *out = group;
     return status;
-}
-
-enum wring_status wring_group_check(const struct wring_group *group)
-{
-    const struct wring_log *log = &group->session->log;
-    unsigned given_up = atomic_load_explicit(&group->pairs.given_up, memory_order_relaxed);
-
-    if (group->unfit[0] != '\0') {
-        wring_error(log, "%s", group->unfit);
-        return WRING_ERR_MISMATCH;
-    }
-    if (atomic_load_explicit(&group->aborted_by, memory_order_relaxed) != 0)
-        return WRING_ERR_CANCELLED;
-    if (given_up == 0)
-        return WRING_OK;
-    wring_error(log,
-                "rank %u gave up making this group just before all had made it: destroy it, "
-                "and make it again with more time",
-                given_up - 1);
-    return WRING_ERR_TIMEOUT;
 }
 
 /** Requests of it are yet to be waited for, or buckets travel in it. */

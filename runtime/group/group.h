@@ -52,17 +52,12 @@ void wring_group_name_providers(const struct wring_group *group, char *text, siz
  *  a group in which no call can be made. Errors: those of wring_session_exchange() and _reach(). */
 enum wring_status wring_group_make_world(struct wring_session *session, struct wring_group **out);
 
-/** Can calls be made in it? Threads: safe. Errors: WRING_ERR_MISMATCH, WRING_ERR_TIMEOUT (a member
- *  gave up making it); logged. */
-enum wring_status wring_group_check(const struct wring_group *group);
-
-/** There are send slots, if that work needs any: made with the first that does. Threads: safe.
- *  Errors: WRING_ERR_NO_MEMORY, those of the provider. */
-enum wring_status wring_group_need_sources(struct wring_group *group,
-                                           const struct wring_work *work);
-
 /** The engine is locked. */
 void wring_group_free(struct wring_group *group);
+
+/** One of those ranks, ours among them, which knows them and can do nothing. Errors: NO_MEMORY. */
+enum wring_status wring_group_new(struct wring_session *session, const uint32_t *ranks, uint32_t n,
+                                  struct wring_group **out);
 
 /* Which of a group's members share a node: hosts as they were told apart when the session opened.
  */
