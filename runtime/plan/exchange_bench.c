@@ -446,13 +446,6 @@ static enum wring_status measure_count(struct wring_measure_bench *bench)
     return status;
 }
 
-double wring_measure_median(struct wring_measure_way *way, enum wring_measure_kind kind,
-                            uint32_t size)
-{
-    struct wring_fit_point point = {0, way->us[kind][size], way->samples[size]};
-    return wring_fit_look(&point).median;
-}
-
 /** Whether the codec's other scheme is so much faster, alone and in a backlog, that more samples of
  *  this one would say nothing more; the same on all ranks. Sorts samples. */
 static bool measure_is_beaten(struct wring_measure_bench *bench, struct wring_measure_way *way,

@@ -7,6 +7,13 @@
 #include "planner/core/fit.h"
 #include "runtime/plan/exchange_bench_inside.h"
 
+double wring_measure_median(struct wring_measure_way *way, enum wring_measure_kind kind,
+                            uint32_t size)
+{
+    struct wring_fit_point point = {0, way->us[kind][size], way->samples[size]};
+    return wring_fit_look(&point).median;
+}
+
 bool wring_measure_has_coding(const struct wring_profile *profile, const char *spec)
 {
     for (uint32_t i = 0; i < profile->n_codecs; i++)

@@ -8,7 +8,6 @@
 
 #include "offload/cores.h"
 #include "planner/core/files/plan.h"
-#include "runtime/autotune/autotune.h"
 #include "runtime/plan/bucket_fusion.h"
 #include "runtime/plan/machine.h"
 
@@ -158,8 +157,8 @@ enum wring_status wring_plan_open(struct wring_session *session)
     enum wring_status status = check_scheme(session);
     if (status != WRING_OK)
         return status;
-    if (strcmp(session->config.plan, "auto") == 0)
-        return wring_autoplan_open(session);
+    if (wring_plan_is_auto(session))
+        return WRING_OK;
     status = wring_plan_load(session->config.plan, &session->log, &session->plan);
     if (status == WRING_OK)
         status = wring_plan_check_ranks(session->plan, session->config.plan, session->size,

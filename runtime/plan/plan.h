@@ -4,10 +4,18 @@
 #ifndef WRING_RUNTIME_PLAN_PLAN_H
 #define WRING_RUNTIME_PLAN_PLAN_H
 
+#include <string.h>
+
 #include "runtime/session/session.h"
 
+/** Is the session to plan for itself? */
+static inline bool wring_plan_is_auto(const struct wring_session *session)
+{
+    return strcmp(session->config.plan, "auto") == 0;
+}
+
 /**
- * Load the plan that the configuration names, if it names one, and see whether it is for as many
+ * Load the plan that the configuration names, if it names a file, and see whether it is for as many
  * ranks and can be executed here.
  *
  * Errors, with one log line: WRING_ERR_INVALID (the file), WRING_ERR_MISMATCH (another number of

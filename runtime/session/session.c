@@ -199,6 +199,8 @@ static enum wring_status open_session(struct wring_session *session,
     enum wring_status status = session_configure(session, params);
     if (status == WRING_OK)
         status = wring_plan_open(session);
+    if (status == WRING_OK && wring_plan_is_auto(session))
+        status = wring_autoplan_open(session);
     if (status == WRING_OK)
         status = wring_session_meet(session, params);
     if (status == WRING_OK)
