@@ -100,34 +100,12 @@ enum wring_status wring_autoplan_meet(struct wring_autoplan *autoplan);
  *  @return true: it stays; false: it is to be tried */
 bool wring_autoplan_choose(struct wring_autoplan *autoplan, uint32_t *way);
 
-/** An iteration's time in a way, from one look for all. It is the look with the median ratio to the
- * time as registered, or the later one of two. @param without_us  out: the time as registered, then
- */
-double wring_autoplan_us(const struct wring_autoplan *autoplan, uint32_t way, double *without_us);
-
 /** The same, told to all ranks by rank 0. Collective. Errors: those of thinking, and of an
  * exchange. */
 enum wring_status wring_autoplan_find_ways(struct wring_autoplan *autoplan, bool early);
 
-/** Codecs that the setting lists, as "bf16,onebit+ef", canonical. Errors: INVALID (logged),
- *  NO_MEMORY. */
-enum wring_status wring_autoplan_listed(const struct wring_session *session,
-                                        struct wring_measure_codecs *out);
-
-/** Codecs that any of the buckets may take beside none, canonical. Errors: INVALID (logged),
- * NO_MEMORY. */
-enum wring_status wring_autoplan_codecs(const struct wring_session *session,
-                                        const struct wring_autoplan *autoplan,
-                                        struct wring_measure_codecs *out);
-
 /** There is none any more; NULL is fine. */
 void wring_autoplan_forget_profile(struct wring_autoplan *autoplan);
-
-/** Put the profile into the cache; what goes wrong is warned of. */
-void wring_autoplan_save(const struct wring_autoplan *autoplan);
-
-/** In rank 0: write the plan that is kept to where WRING_PLAN_SAVE says; says what came of it. */
-void wring_autoplan_save_plan(const struct wring_autoplan *autoplan);
 
 /** Destroy the plans of all ways. The session has none, and buckets travel as registered. */
 void wring_autoplan_forget_ways(struct wring_autoplan *autoplan);

@@ -2,10 +2,12 @@
 /* What ranks say of their last iterations when they meet. */
 #include "runtime/autotune/consensus.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 
+#include "base/atomic_file.h"
 #include "base/clock.h"
 #include "base/parse.h"
 #include "planner/core/files/plan.h"
@@ -121,6 +123,126 @@ static enum wring_status autoplan_hear(struct wring_autoplan *autoplan,
     return status;
 }
 
+/* ---- choose ---- */
+
+/*
+ * The way that is tried next and the one that stays, by measured iteration times. First each way
+ * has one look. Unless one wins clearly, those that come near the best have further looks in turn:
+ * so other load on the machine slows all alike.
+ */
+
+#define NEAR 1.1   /* times as long as the best: is looked at again */
+#define CLEAR 0.6  /* of the time without: no machine is so much faster only for a while */
+#define WORTH 0.97 /* of the time without, at most: what saves less is not worth a change */
+
+/** A way's time in a look. Way 0, as registered, is favoured: another one must save 3 %. */
+static double score_of(const struct wring_autoplan *autoplan, uint32_t way, uint32_t look)
+{
+    return autoplan->ways[way].measured_us[look] * (way == 0 ? WORTH : 1);
+}
+
+/** @return the way that had the least in a look, of those that are in it */
+static uint32_t find_best(const struct wring_autoplan *autoplan, uint32_t look)
+{
+    uint32_t best = autoplan->first;
+
+    for (uint32_t i = best + 1; i < autoplan->n_ways; i++)
+        if (autoplan->ways[i].measured > look &&
+            score_of(autoplan, i, look) < score_of(autoplan, best, look))
+            best = i;
+    return best;
+}
+
+/** The way's time against that of the first way in turn: the median over the looks of both. */
+static double compare(const struct wring_autoplan *autoplan, uint32_t way)
+{
+    double ratios[WRING_AUTOPLAN_LOOKS];
+    uint32_t n = autoplan->ways[way].measured;
+
+    for (uint32_t i = 0; i < n; i++)
+        ratios[i] = score_of(autoplan, way, i) / score_of(autoplan, autoplan->first, i);
+    return wring_iterations_median(ratios, n);
+}
+
+static bool is_in_turn(const struct wring_autoplan *autoplan, uint32_t way)
+{
+    return autoplan->in_turn >> way & 1;
+}
+
+/** @return the next way in turn, from this one on; n_ways: there is none */
+static uint32_t next_in_turn(const struct wring_autoplan *autoplan, uint32_t way)
+{
+    while (way < autoplan->n_ways && !is_in_turn(autoplan, way))
+        way++;
+    return way;
+}
+
+/** All ways have had a look: which ones take turns? */
+static void begin_turns(struct wring_autoplan *autoplan)
+{
+    double least_us = autoplan->ways[find_best(autoplan, 0)].measured_us[0];
+
+    autoplan->in_turn = 0;
+    for (uint32_t i = 0; i < autoplan->n_ways; i++)
+        if (autoplan->ways[i].measured_us[0] <= NEAR * least_us)
+            autoplan->in_turn |= 1u << i;
+    if (least_us > CLEAR * autoplan->ways[0].measured_us[0])
+        autoplan->in_turn |= 1;
+    autoplan->first = next_in_turn(autoplan, 0);
+}
+
+/** All ways in turn have had as many looks: which one wins? @param agree  out: all looks say so */
+static uint32_t find_winner(const struct wring_autoplan *autoplan, bool *agree)
+{
+    uint32_t winner = autoplan->first, looks = autoplan->ways[winner].measured;
+
+    for (uint32_t i = winner + 1; i < autoplan->n_ways; i++)
+        if (is_in_turn(autoplan, i) && compare(autoplan, i) < compare(autoplan, winner))
+            winner = i;
+    *agree = true;
+    for (uint32_t look = 0; look < looks; look++)
+        *agree &= find_best(autoplan, look) == winner;
+    return winner;
+}
+
+bool wring_autoplan_choose(struct wring_autoplan *autoplan, uint32_t *way)
+{
+    bool agree, first_round = autoplan->ways[autoplan->at].measured == 1;
+
+    *way = first_round ? autoplan->at + 1 : next_in_turn(autoplan, autoplan->at + 1);
+    if (*way < autoplan->n_ways)
+        return false;
+    if (first_round)
+        begin_turns(autoplan);
+    *way = find_winner(autoplan, &agree);
+    if (agree && (!first_round || autoplan->in_turn == 1u << *way))
+        return true;
+    if (autoplan->ways[*way].measured == WRING_AUTOPLAN_LOOKS)
+        return true;
+    *way = autoplan->first;
+    return false;
+}
+
+/** An iteration's time in a way, from one look for all. It is the look with the median ratio to the
+ * time as registered, or the later one of two. @param without_us  out: the time as registered, then
+ */
+static double iteration_us(const struct wring_autoplan *autoplan, uint32_t way, double *without_us)
+{
+    const struct wring_autoplan_way *none = &autoplan->ways[0], *it = &autoplan->ways[way];
+    uint32_t looks = it->measured < none->measured ? it->measured : none->measured;
+    uint32_t look = looks - 1;
+    double ratios[WRING_AUTOPLAN_LOOKS] = {0};
+
+    for (uint32_t i = 0; i < looks; i++)
+        ratios[i] = it->measured_us[i] / none->measured_us[i];
+    double middle = wring_iterations_median(ratios, looks); /* of two: neither */
+    for (uint32_t i = 0; i < looks; i++)
+        if (ratios[i] == middle)
+            look = i;
+    *without_us = none->measured_us[look];
+    return it->measured_us[look];
+}
+
 /* ---- meet ---- */
 
 /*
@@ -131,6 +253,14 @@ static enum wring_status autoplan_hear(struct wring_autoplan *autoplan,
 #define BUSY_MAX 20  /* meetings in a row in which nothing can be changed */
 #define CHANGED 0.25 /* of an iteration's time, more or less than before */
 #define LOOKS_WORSE 2
+
+void wring_autoplan_forget_ways(struct wring_autoplan *autoplan)
+{
+    autoplan->session->plan = NULL;
+    for (uint32_t i = 0; i < autoplan->n_ways; i++)
+        wring_plan_destroy(autoplan->ways[i].plan);
+    autoplan->n_ways = autoplan->at = autoplan->first = autoplan->in_turn = 0;
+}
 
 /* ---- changing ways ---- */
 
@@ -182,11 +312,11 @@ static void describe_setting(const struct wring_plan *plan, char *text, size_t b
 
 static void say_none(const struct wring_autoplan *autoplan)
 {
-    double without_us, us = wring_autoplan_us(autoplan, 1, &without_us);
+    double without_us, us = iteration_us(autoplan, 1, &without_us);
     const char *name = autoplan->ways[1].name;
 
     for (uint32_t i = 2; i < autoplan->n_ways; i++) {
-        double none_us, so_us = wring_autoplan_us(autoplan, i, &none_us);
+        double none_us, so_us = iteration_us(autoplan, i, &none_us);
         if (so_us / none_us >= us / without_us)
             continue;
         us = so_us;
@@ -229,6 +359,32 @@ static void say_result(const struct wring_autoplan *autoplan)
                    (way->predicted_us / autoplan->kept_us - 1) * 100);
 }
 
+static bool write_plan(const struct wring_plan *plan, const char *path)
+{
+    struct wring_draft draft;
+
+    return wring_draft_open(&draft, path, 0644) &&
+           wring_draft_close(&draft, path, wring_plan_save(plan, draft.file) == WRING_OK);
+}
+
+/** In rank 0: write the plan that is kept to where WRING_PLAN_SAVE says; says what came of it. */
+static void save_plan(const struct wring_autoplan *autoplan)
+{
+    const struct wring_plan *plan = autoplan->ways[autoplan->at].plan;
+    const struct wring_log *log = &autoplan->session->log;
+    const char *path = autoplan->session->config.plan_save;
+
+    if (path[0] == '\0')
+        return;
+    if (plan == NULL)
+        wring_warn(log, "WRING_PLAN_SAVE=%s: no plan is kept, so none is written", path);
+    else if (!write_plan(plan, path))
+        wring_warn(log, "WRING_PLAN_SAVE=%s: the plan cannot be written: %s", path,
+                   strerror(errno));
+    else
+        wring_info(log, "WRING_PLAN_SAVE=%s: the plan is written", path);
+}
+
 /** The question is answered. */
 static enum wring_status settle(struct wring_autoplan *autoplan, uint32_t way)
 {
@@ -237,7 +393,7 @@ static enum wring_status settle(struct wring_autoplan *autoplan, uint32_t way)
     if (autoplan->stage == WRING_AUTOPLAN_OFF)
         return status;
     autoplan->stage = WRING_AUTOPLAN_KEEP;
-    autoplan->kept_us = wring_autoplan_us(autoplan, way, &autoplan->without_us);
+    autoplan->kept_us = iteration_us(autoplan, way, &autoplan->without_us);
     autoplan->kept_compute_us = autoplan->ways[way].compute_us;
     autoplan->worse = 0;
     autoplan->settled_ns = wring_now_ns();
@@ -245,7 +401,7 @@ static enum wring_status settle(struct wring_autoplan *autoplan, uint32_t way)
         autoplan->iterations.iteration + until_next_look(autoplan, autoplan->kept_us);
     say_result(autoplan);
     if (autoplan->session->rank == 0)
-        wring_autoplan_save_plan(autoplan);
+        save_plan(autoplan);
     return status;
 }
 

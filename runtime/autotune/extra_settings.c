@@ -6,6 +6,7 @@
 
 #include "planner/core/files/profile.h"
 #include "planner/core/model/exchange.h"
+#include "runtime/autotune/codecs.h"
 #include "runtime/autotune/profile_gaps.h"
 
 #define WRING_MODULE "plan"

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "runtime/autotune/codecs.h"
 #include "runtime/autotune/extra_settings.h"
 
 /* ---- which options each may take ---- */

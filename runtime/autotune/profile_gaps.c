@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "runtime/autotune/codecs.h"
 #include "runtime/autotune/extra_settings.h"
 
 #define WRING_MODULE "plan"
@@ -90,25 +91,6 @@ void wring_autoplan_find_missing(const struct wring_autoplan *autoplan,
 }
 
 /* ---- between ranks ---- */
-
-void wring_autoplan_write_codecs(const struct wring_measure_codecs *codecs,
-                                 struct wring_writer *out)
-{
-    wring_write_u32(out, codecs->n);
-    for (uint32_t i = 0; i < codecs->n; i++)
-        wring_write_sized(out, codecs->specs[i], strlen(codecs->specs[i]));
-}
-
-void wring_autoplan_read_codecs(struct wring_reader *in, struct wring_measure_codecs *out)
-{
-    out->n = wring_read_u32(in);
-    if (out->n > WRING_MEASURE_CODECS_MAX) {
-        in->failed = true;
-        out->n = 0;
-    }
-    for (uint32_t i = 0; i < out->n; i++)
-        wring_read_text(in, out->specs[i], WRING_CODEC_SPEC_MAX);
-}
 
 void wring_autoplan_write_missing(const struct wring_autoplan_missing *missing,
                                   struct wring_writer *out)
@@ -206,23 +188,23 @@ static enum wring_status bring_back(struct wring_autoplan *autoplan)
     return wring_profile_bring_back(autoplan->profile, &autoplan->leeway.setting, &autoplan->aside);
 }
 
-/** In rank 0: for this job, and for others. */
-static enum wring_status keep(struct wring_autoplan *autoplan,
-                              const struct wring_autoplan_missing *missing, uint32_t further)
+/** In rank 0: the profile is whole. */
+static enum wring_status end_profile(struct wring_autoplan *autoplan,
+                                     const struct wring_autoplan_missing *missing, uint32_t further)
 {
     enum wring_status status = wring_profile_rehash(autoplan->profile);
 
     if (status != WRING_OK)
         return status;
     say_measured(autoplan, missing, further);
-    wring_autoplan_save(autoplan);
     return WRING_OK;
 }
 
 enum wring_status wring_autoplan_measure(struct wring_autoplan *autoplan,
                                          const struct wring_measure_codecs *codecs,
                                          const struct wring_measure_params *params,
-                                         const struct wring_autoplan_missing *missing)
+                                         const struct wring_autoplan_missing *missing,
+                                         bool *measured)
 {
     struct wring_session *session = autoplan->session;
     bool any = missing->codecs.n > 0 || missing->larger.n > 0;
@@ -237,5 +219,8 @@ enum wring_status wring_autoplan_measure(struct wring_autoplan *autoplan,
     if (status != WRING_OK || (!any && further == 0))
         return status;
     autoplan->spent_ns = wring_now_ns() - began_ns;
-    return session->rank == 0 ? keep(autoplan, missing, further) : WRING_OK;
+    status = session->rank == 0 ? end_profile(autoplan, missing, further) : WRING_OK;
+    if (status == WRING_OK)
+        *measured = true;
+    return status;
 }

@@ -27,11 +27,6 @@ void wring_autoplan_find_missing(const struct wring_autoplan *autoplan,
                                  const struct wring_measure_params *params,
                                  struct wring_autoplan_missing *out);
 
-/** Codecs to the other ranks, or from one. Errors: as reading fails, in->failed. */
-void wring_autoplan_write_codecs(const struct wring_measure_codecs *codecs,
-                                 struct wring_writer *out);
-void wring_autoplan_read_codecs(struct wring_reader *in, struct wring_measure_codecs *out);
-
 /** Say it to the other ranks, or hear it. Errors: as reading fails, in->failed. */
 void wring_autoplan_write_missing(const struct wring_autoplan_missing *missing,
                                   struct wring_writer *out);
@@ -41,17 +36,19 @@ void wring_autoplan_read_missing(struct wring_reader *in, struct wring_autoplan_
 
 /**
  * Measure what is missing with the session as configured, and then other settings that are worth
- * it. All of it is added to rank 0's profile, which is kept for other jobs, too. Collective. Before
- * it the profile has ways of the configured setting alone, and afterwards all.
+ * it. All of it is added to rank 0's profile. Collective. Before it the profile has ways of the
+ * configured setting alone, and afterwards all.
  *
  * @param codecs   that may be used beside none
  * @param missing  nothing, where the profile lacks nothing of the configured setting; without a
  *                 profile there is one then
+ * @param measured out, true if anything was, and the profile is another one than before
  * Errors: those of measuring, and WRING_ERR_NO_MEMORY.
  */
 enum wring_status wring_autoplan_measure(struct wring_autoplan *autoplan,
                                          const struct wring_measure_codecs *codecs,
                                          const struct wring_measure_params *params,
-                                         const struct wring_autoplan_missing *missing);
+                                         const struct wring_autoplan_missing *missing,
+                                         bool *measured);
 
 #endif

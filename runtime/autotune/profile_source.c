@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files that outlive the job. The cache has a profile for each machine, way of starting and
- * version. WRING_PLAN_SAVE may name a file for the plan that is kept. */
+/* The profile of a job: from the cache, which has one for each machine, way of starting and
+ * version, else measured. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "planner/core/files/plan.h"
 #include "runtime/autotune/autotune.h"
+#include "runtime/autotune/codecs.h"
 #include "runtime/autotune/profile_gaps.h"
 
 #define WRING_MODULE "plan"
@@ -94,15 +95,8 @@ static bool write_profile(const struct wring_profile *profile, const char *path)
            wring_draft_close(&draft, path, wring_profile_save(profile, draft.file) == WRING_OK);
 }
 
-static bool write_plan(const struct wring_plan *plan, const char *path)
-{
-    struct wring_draft draft;
-
-    return wring_draft_open(&draft, path, 0644) &&
-           wring_draft_close(&draft, path, wring_plan_save(plan, draft.file) == WRING_OK);
-}
-
-void wring_autoplan_save(const struct wring_autoplan *autoplan)
+/** Put the profile into the cache; what goes wrong is warned of. */
+static void save(const struct wring_autoplan *autoplan)
 {
     char path[PATH_BYTES + 64];
 
@@ -112,23 +106,6 @@ void wring_autoplan_save(const struct wring_autoplan *autoplan)
         wring_warn(&autoplan->session->log,
                    "WRING_PLAN=auto: %s cannot be written (%s): the next job measures again", path,
                    strerror(errno));
-}
-
-void wring_autoplan_save_plan(const struct wring_autoplan *autoplan)
-{
-    const struct wring_plan *plan = autoplan->ways[autoplan->at].plan;
-    const struct wring_log *log = &autoplan->session->log;
-    const char *path = autoplan->session->config.plan_save;
-
-    if (path[0] == '\0')
-        return;
-    if (plan == NULL)
-        wring_warn(log, "WRING_PLAN_SAVE=%s: no plan is kept, so none is written", path);
-    else if (!write_plan(plan, path))
-        wring_warn(log, "WRING_PLAN_SAVE=%s: the plan cannot be written: %s", path,
-                   strerror(errno));
-    else
-        wring_info(log, "WRING_PLAN_SAVE=%s: the plan is written", path);
 }
 
 /* ---- prepare ---- */
@@ -291,6 +268,7 @@ static enum wring_status find_profile(struct wring_autoplan *autoplan)
     };
     struct wring_measure_codecs codecs;
     struct order order = {.word = NOTHING};
+    bool measured = false;
     enum wring_status status =
         wring_session_agree(session, wring_autoplan_codecs(session, autoplan, &codecs), NULL);
 
@@ -310,7 +288,9 @@ static enum wring_status find_profile(struct wring_autoplan *autoplan)
     if (status == WRING_OK && order.word == PROBE)
         status = probe(autoplan, &codecs, &params, &order);
     if (status == WRING_OK)
-        status = wring_autoplan_measure(autoplan, &codecs, &params, &order.missing);
+        status = wring_autoplan_measure(autoplan, &codecs, &params, &order.missing, &measured);
+    if (measured && session->rank == 0)
+        save(autoplan);
     return status;
 }
 
