@@ -13,6 +13,32 @@
 #include "base/log.h"
 #include "transport/providers/tcp/tcp.h"
 
+struct wring_event *wring_tcp_event(struct tcp_events *events, enum wring_event_kind kind,
+                                    struct tcp_conn *conn)
+{
+    if (events->n == events->max)
+        return NULL;
+    struct wring_event *event = &events->events[events->n++];
+    *event = (struct wring_event){.kind = kind, .conn = &conn->base};
+    return event;
+}
+
+void wring_tcp_make_ready(struct tcp_conn *conn)
+{
+    struct tcp_provider *provider = tcp_of(conn);
+    if (conn->in_ready || conn->state == TCP_CLOSED)
+        return;
+    conn->in_ready = true;
+    conn->ready_next = NULL;
+    conn->ready_previous = provider->ready_last;
+    if (provider->ready_last != NULL)
+        provider->ready_last->ready_next = conn;
+    else
+        provider->ready_first = conn;
+    provider->ready_last = conn;
+    provider->ready_count++;
+}
+
 static void close_socket(struct tcp_conn *conn)
 {
     if (conn->fd < 0)

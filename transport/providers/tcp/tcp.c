@@ -95,32 +95,6 @@ static void tcp_capabilities(struct wring_provider *provider, struct wring_provi
     };
 }
 
-struct wring_event *wring_tcp_event(struct tcp_events *events, enum wring_event_kind kind,
-                                    struct tcp_conn *conn)
-{
-    if (events->n == events->max)
-        return NULL;
-    struct wring_event *event = &events->events[events->n++];
-    *event = (struct wring_event){.kind = kind, .conn = &conn->base};
-    return event;
-}
-
-void wring_tcp_make_ready(struct tcp_conn *conn)
-{
-    struct tcp_provider *provider = tcp_of(conn);
-    if (conn->in_ready || conn->state == TCP_CLOSED)
-        return;
-    conn->in_ready = true;
-    conn->ready_next = NULL;
-    conn->ready_previous = provider->ready_last;
-    if (provider->ready_last != NULL)
-        provider->ready_last->ready_next = conn;
-    else
-        provider->ready_first = conn;
-    provider->ready_last = conn;
-    provider->ready_count++;
-}
-
 static struct tcp_conn *take_ready(struct tcp_provider *provider)
 {
     struct tcp_conn *conn = provider->ready_first;
