@@ -7,6 +7,7 @@
 
 #include "planner/core/files/plan.h"
 #include "planner/core/model/cost_model.h"
+#include "planner/core/model/run_as.h"
 #include "tests/lib/test.h"
 #include "tests/planner/good_plan.h"
 #include "tests/planner/json_cases.h"
@@ -121,21 +122,21 @@ static void run_as(void)
          {.kind = WRING_STEP_DECODE, .place = WRING_PLACE_CPU}}};
     struct wring_option cpu = coded_option(WRING_PLACE_CPU), other = cpu;
 
-    CHECK(strcmp(wring_plan_run_as(&raw_option, "none", 8), "auto") == 0, "a plain allreduce");
-    CHECK(strcmp(wring_plan_run_as(&cpu, "int8:block=512", 8), "indivisible") == 0,
+    CHECK(strcmp(wring_option_run_as(&raw_option, "none", 8), "auto") == 0, "a plain allreduce");
+    CHECK(strcmp(wring_option_run_as(&cpu, "int8:block=512", 8), "indivisible") == 0,
           "a plain allgather");
-    CHECK(wring_plan_run_as(&cpu, "randk:ratio=0.01", 8)[0] == 0, "a codec of nobody");
-    CHECK(wring_plan_run_as(&cpu, "none", 8)[0] == 0, "nothing to code");
-    CHECK(wring_plan_run_as(&cpu, "int8>bf16", 8)[0] == 0, "a pair without a way back");
-    CHECK(strcmp(wring_plan_run_as(&both_ways, "int8>none", 8), "divisible") == 0, "a pair");
-    CHECK(wring_plan_run_as(&raw_option, "int8", 8)[0] == 0, "a codec that codes nothing");
+    CHECK(wring_option_run_as(&cpu, "randk:ratio=0.01", 8)[0] == 0, "a codec of nobody");
+    CHECK(wring_option_run_as(&cpu, "none", 8)[0] == 0, "nothing to code");
+    CHECK(wring_option_run_as(&cpu, "int8>bf16", 8)[0] == 0, "a pair without a way back");
+    CHECK(strcmp(wring_option_run_as(&both_ways, "int8>none", 8), "divisible") == 0, "a pair");
+    CHECK(wring_option_run_as(&raw_option, "int8", 8)[0] == 0, "a codec that codes nothing");
     other.steps[1].phase = WRING_PHASE_INTER;
-    CHECK(wring_plan_run_as(&other, "int8", 8)[0] == 0, "nodes of several ranks");
-    CHECK(strcmp(wring_plan_run_as(&other, "int8", 1), "indivisible") == 0, "nodes of one rank");
+    CHECK(wring_option_run_as(&other, "int8", 8)[0] == 0, "nodes of several ranks");
+    CHECK(strcmp(wring_option_run_as(&other, "int8", 1), "indivisible") == 0, "nodes of one rank");
     other.steps[1].routine = WRING_ROUTINE_GATHER;
-    CHECK(wring_plan_run_as(&other, "int8", 1)[0] == 0, "half a way");
+    CHECK(wring_option_run_as(&other, "int8", 1)[0] == 0, "half a way");
     other = coded_option(WRING_PLACE_NODE);
-    CHECK(wring_plan_run_as(&other, "int8", 1)[0] == 0, "an offload node");
+    CHECK(wring_option_run_as(&other, "int8", 1)[0] == 0, "an offload node");
 }
 
 /** An exchange within nodes, around the flat one of `inside`. */
@@ -170,14 +171,14 @@ static void run_in_nodes(void)
     struct wring_option cpu_nodes = in_nodes(&cpu, false);
     struct wring_option coded_nodes = in_nodes(&cpu, true);
 
-    CHECK(strcmp(wring_plan_run_as(&raw_nodes, "none", 2), "hierarchical") == 0, "raw");
-    CHECK(strcmp(wring_plan_run_as(&two_nodes, "none", 2), "hierarchical") == 0, "two steps");
-    CHECK(strcmp(wring_plan_run_as(&cpu_nodes, "int8", 2), "hierarchical-indivisible") == 0,
+    CHECK(strcmp(wring_option_run_as(&raw_nodes, "none", 2), "hierarchical") == 0, "raw");
+    CHECK(strcmp(wring_option_run_as(&two_nodes, "none", 2), "hierarchical") == 0, "two steps");
+    CHECK(strcmp(wring_option_run_as(&cpu_nodes, "int8", 2), "hierarchical-indivisible") == 0,
           "codes between nodes");
-    CHECK(wring_plan_run_as(&cpu_nodes, "int8", 1)[0] == 0, "nothing to sum within a node");
-    CHECK(wring_plan_run_as(&coded_nodes, "int8", 2)[0] == 0, "codes within nodes");
+    CHECK(wring_option_run_as(&cpu_nodes, "int8", 1)[0] == 0, "nothing to sum within a node");
+    CHECK(wring_option_run_as(&coded_nodes, "int8", 2)[0] == 0, "codes within nodes");
     raw_nodes.steps[2].routine = WRING_ROUTINE_BROADCAST;
-    CHECK(wring_plan_run_as(&raw_nodes, "none", 2)[0] == 0, "half a way back");
+    CHECK(wring_option_run_as(&raw_nodes, "none", 2)[0] == 0, "half a way back");
 }
 
 /* ---- other buckets ---- */

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "planner/core/files/plan.h"
 #include "planner/core/model/option.h"
+#include "planner/core/model/run_as.h"
 #include "planner/tool/each_codec.h"
 #include "tools/commands.h"
 #include "tools/output.h"
@@ -89,8 +90,8 @@ static void add_way(struct range *range, uint32_t option)
 
     *way = (struct way){.option = option,
                         .kept = is_kept(range, chosen),
-                        .executable = wring_plan_run_as(&chosen->option, spec,
-                                                        range->all->ranks_per_node)[0] != '\0'};
+                        .executable = wring_option_run_as(&chosen->option, spec,
+                                                          range->all->ranks_per_node)[0] != '\0'};
     count->ways++;
     count->flat += wring_option_is_flat(&chosen->option);
     count->sums += wring_option_sums_codes(&chosen->option);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "planner/core/files/plan.h"
+#include "planner/core/model/run_as.h"
 
 /* sums that were added up in another order */
 #define ROUNDING 1e-12
@@ -262,7 +263,7 @@ static bool may_run(const struct wring_candidates_params *params, const struct w
     const char *spec = params->work.in != NULL ? params->work.in->spec : "none";
 
     return !params->runnable ||
-           wring_plan_run_as(option, spec, params->work.ranks_per_node)[0] != '\0';
+           wring_option_run_as(option, spec, params->work.ranks_per_node)[0] != '\0';
 }
 
 static void take(void *arg, const struct wring_option *option)
