@@ -30,7 +30,7 @@ static void check_departed(struct wring_engine *engine)
             bool departed = peer->state == WRING_PEER_GONE || peer->state == WRING_PEER_NONE;
             if (departed && peer->left &&
                 (at->work.ops->owes(at, i) || at->work.ops->awaits(at, i))) {
-                wring_engine_put_failed(engine, peer, WRING_ERR_PEER);
+                wring_fabric_put_failed(peer, WRING_ERR_PEER);
                 return;
             }
         }
@@ -209,19 +209,6 @@ void wring_engine_destroy(struct wring_engine *engine)
     wring_flight_finish(&engine->flight);
     free(engine->channels);
     free(engine);
-}
-
-void wring_engine_put_failed(struct wring_engine *engine, struct wring_peer *peer,
-                             enum wring_status status)
-{
-    if (peer->left)
-        wring_fabric_fail(engine->fabric, WRING_ERR_PEER, (int32_t)peer->rank,
-                          "rank %" PRIu32 " closed its session while others still exchange with it",
-                          peer->rank);
-    else
-        wring_fabric_fail(engine->fabric, WRING_ERR_PEER, (int32_t)peer->rank,
-                          "cannot send to rank %" PRIu32 ": %s", peer->rank,
-                          wring_status_text(status));
 }
 
 void wring_engine_post(struct wring_engine *engine, struct wring_collective *collective)

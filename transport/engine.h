@@ -138,10 +138,6 @@ bool wring_engine_run(struct wring_engine *engine, struct wring_job *job);
 void wring_engine_finish(struct wring_engine *engine, struct wring_collective *collective,
                          enum wring_status status);
 
-/** A collective cannot send: decide what that means for the job. */
-void wring_engine_put_failed(struct wring_engine *engine, struct wring_peer *peer,
-                             enum wring_status status);
-
 /** Is all that is under way steps on so much mapped data that each member works for long? */
 bool wring_engine_works_long(const struct wring_engine *engine);
 

@@ -460,6 +460,18 @@ enum wring_status wring_fabric_copy_sources(const struct wring_peer *peer)
     return peer->conn->provider->ops->copy_sources(peer->conn);
 }
 
+void wring_fabric_put_failed(struct wring_peer *peer, enum wring_status status)
+{
+    if (peer->left)
+        wring_fabric_fail(peer->fabric, WRING_ERR_PEER, (int32_t)peer->rank,
+                          "rank %" PRIu32 " closed its session while others still exchange with it",
+                          peer->rank);
+    else
+        wring_fabric_fail(peer->fabric, WRING_ERR_PEER, (int32_t)peer->rank,
+                          "cannot send to rank %" PRIu32 ": %s", peer->rank,
+                          wring_status_text(status));
+}
+
 /* ---- meet ---- */
 
 /* How the control tree comes to stand as a session opens. */

@@ -232,6 +232,9 @@ enum wring_status wring_fabric_put(struct wring_fabric *fabric, struct wring_pee
                                    struct wring_remote *remote, uint64_t remote_offset,
                                    size_t bytes, uint32_t imm, uint64_t cookie);
 
+/** Nothing can be sent to that peer: decide what that means for the job. */
+void wring_fabric_put_failed(struct wring_peer *peer, enum wring_status status);
+
 /**
  * Our puts to a peer read no memory of ours any more on return, but arrive as ever. Errors: as
  * those of wring_provider_ops.copy_sources; what they are made of is to be left alone then.

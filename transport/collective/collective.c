@@ -343,8 +343,7 @@ static bool send_task(struct wring_task *task)
             continue;
         }
         if (status != WRING_OK) {
-            wring_engine_put_failed(collective->engine,
-                                    &fabric->peers[collective->members.ranks[member]], status);
+            wring_fabric_put_failed(&fabric->peers[collective->members.ranks[member]], status);
             return any;
         }
         task->put_to[member] = true;

@@ -514,7 +514,7 @@ void wring_messenger_check(struct wring_messenger *messenger)
         struct wring_peer *peer = missing_of(messenger, at);
         if (peer == NULL)
             continue;
-        wring_engine_put_failed(messenger->engine, peer, WRING_ERR_PEER);
+        wring_fabric_put_failed(peer, WRING_ERR_PEER);
         return;
     }
 }

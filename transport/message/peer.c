@@ -359,7 +359,7 @@ static bool put_record(struct wring_message_peer *peer, struct wring_message_put
     if (status != WRING_OK || peer->peer->put_copies)
         wring_message_put_free(messenger, put);
     if (status != WRING_OK && status != WRING_ERR_AGAIN)
-        wring_engine_put_failed(messenger->engine, peer->peer, status);
+        wring_fabric_put_failed(peer->peer, status);
     return status == WRING_OK;
 }
 

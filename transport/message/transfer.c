@@ -593,7 +593,7 @@ bool wring_transfer_send(struct wring_message_peer *peer)
             if (status == WRING_ERR_AGAIN)
                 return any;
             if (status != WRING_OK) {
-                wring_engine_put_failed(peer->messenger->engine, peer->peer, status);
+                wring_fabric_put_failed(peer->peer, status);
                 return any;
             }
             any = true;
