@@ -26,6 +26,22 @@ static inline bool wring_mapped_all_shown(const struct wring_mapped *mapped)
     return true;
 }
 
+/** Has somebody made another call? */
+static inline bool wring_mapped_other_is_foreign(const struct wring_mapped *mapped, uint32_t other)
+{
+    uint64_t number = wring_mapped_number(mapped, other);
+    return number != mapped->number && number >> WRING_TAG_BITS == mapped->round;
+}
+
+/** Its index among the others. */
+static inline uint32_t wring_mapped_other_of(const struct wring_mapped *mapped, uint32_t member)
+{
+    uint32_t i = 0;
+    while (mapped->others[i].member != member)
+        i++;
+    return i;
+}
+
 /** In place: has the shard been summed? Its member may have opened it for the next round by now. */
 static inline bool wring_mapped_is_summed(const struct wring_mapped *mapped,
                                           const struct wring_mapped_shard *shard)

@@ -207,17 +207,10 @@ static void wake_all(struct wring_collective *collective)
             mapped->woken[i] = wake(peer_of(collective, i));
 }
 
-/** Has somebody made another call? */
-static bool is_foreign(const struct wring_mapped *mapped, uint32_t other)
-{
-    uint64_t number = wring_mapped_number(mapped, other);
-    return number != mapped->number && number >> WRING_TAG_BITS == mapped->round;
-}
-
 static void suspect(struct wring_collective *collective)
 {
     for (uint32_t i = 0; i < collective->mapped->n_others; i++)
-        if (is_foreign(collective->mapped, i))
+        if (wring_mapped_other_is_foreign(collective->mapped, i))
             wring_calls_suspect(collective, collective->engine->fabric->tick_ns);
 }
 
@@ -270,24 +263,11 @@ static bool mapped_owes(const struct wring_collective *collective, uint32_t memb
     return false;
 }
 
-/** Its index among the others. */
-static uint32_t other_of(const struct wring_mapped *mapped, uint32_t member)
-{
-    uint32_t i = 0;
-    while (mapped->others[i].member != member)
-        i++;
-    return i;
-}
-
 static bool mapped_awaits(const struct wring_collective *collective, uint32_t member)
 {
     const struct wring_mapped *mapped = collective->mapped;
-    return member != mapped->members.me && wring_mapped_lacks(mapped, other_of(mapped, member));
-}
-
-bool wring_mapped_is_foreign(const struct wring_collective *collective, uint32_t member)
-{
-    return is_foreign(collective->mapped, other_of(collective->mapped, member));
+    return member != mapped->members.me &&
+           wring_mapped_lacks(mapped, wring_mapped_other_of(mapped, member));
 }
 
 void wring_mapped_sleep(struct wring_collective *collective)
