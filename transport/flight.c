@@ -26,28 +26,6 @@ uint64_t wring_flight_group(const struct wring_pairs *pairs)
     return name != 0 ? name : 1;
 }
 
-void wring_flight_list(struct wring_collective *collective)
-{
-    if (collective->engine == NULL || collective->link != NULL)
-        return;
-    collective->link = &collective->engine->listed;
-    collective->next_listed = collective->engine->listed;
-    if (collective->next_listed != NULL)
-        collective->next_listed->link = &collective->next_listed;
-    collective->engine->listed = collective;
-}
-
-void wring_flight_unlist(struct wring_collective *collective)
-{
-    if (collective->link == NULL)
-        return;
-    *collective->link = collective->next_listed;
-    if (collective->next_listed != NULL)
-        collective->next_listed->link = collective->link;
-    collective->next_listed = NULL;
-    collective->link = NULL;
-}
-
 /** Calls of groups, and buckets but for their legs. */
 static bool counts(const struct wring_collective *collective, const struct wring_cease *cease)
 {

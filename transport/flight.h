@@ -103,10 +103,6 @@ bool wring_flight_account(struct wring_engine *engine);
 
 void wring_flight_finish(struct wring_flight *flight);
 
-/** A collective of a bucket's or a group's calls is there, and gone. */
-void wring_flight_list(struct wring_collective *collective);
-void wring_flight_unlist(struct wring_collective *collective);
-
 /** A row as it is sent. @param text  out, [bytes] */
 void wring_flight_write(const struct wring_flight_row *row, char *text, size_t bytes);
 

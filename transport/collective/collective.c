@@ -170,6 +170,29 @@ static enum wring_status prepare_task(struct wring_collective *collective, uint3
                : WRING_ERR_NO_MEMORY;
 }
 
+/** It can be asked where it is: a bucket's, or that of a group's calls. */
+static void list(struct wring_collective *collective)
+{
+    if (collective->engine == NULL || collective->link != NULL)
+        return;
+    collective->link = &collective->engine->listed;
+    collective->next_listed = collective->engine->listed;
+    if (collective->next_listed != NULL)
+        collective->next_listed->link = &collective->next_listed;
+    collective->engine->listed = collective;
+}
+
+static void unlist(struct wring_collective *collective)
+{
+    if (collective->link == NULL)
+        return;
+    *collective->link = collective->next_listed;
+    if (collective->next_listed != NULL)
+        collective->next_listed->link = collective->link;
+    collective->next_listed = NULL;
+    collective->link = NULL;
+}
+
 enum wring_status wring_collective_prepare(struct wring_collective *collective)
 {
     uint32_t n = collective->members.n;
@@ -178,19 +201,20 @@ enum wring_status wring_collective_prepare(struct wring_collective *collective)
     collective->sent = calloc(n, sizeof(*collective->sent));
     collective->decoded = calloc(n, sizeof(*collective->decoded));
     collective->arrivals = calloc(n, sizeof(*collective->arrivals));
+    collective->standstill.others = calloc(n, sizeof(*collective->standstill.others));
     if (collective->calls != NULL)
         collective->begins = calloc(2 * ((size_t)n + 1), sizeof(*collective->begins));
     enum wring_status status = WRING_OK;
     if ((collective->calls != NULL && collective->begins == NULL) || collective->tasks == NULL ||
         collective->sent == NULL || collective->decoded == NULL || collective->arrivals == NULL ||
-        !wring_standstill_init(&collective->standstill, n))
+        collective->standstill.others == NULL)
         status = WRING_ERR_NO_MEMORY;
     for (uint32_t i = 0; status == WRING_OK && i < task_count(collective); i++)
         status = prepare_task(collective, i);
     if (status != WRING_OK)
         wring_collective_finish(collective);
     else
-        wring_flight_list(collective);
+        list(collective);
     return status;
 }
 
@@ -202,15 +226,16 @@ void wring_collective_finish(struct wring_collective *collective)
         free(collective->tasks[i].put_to);
         free(collective->tasks[i].taken);
     }
-    wring_flight_unlist(collective);
+    unlist(collective);
     wring_mapped_destroy(collective->mapped);
-    wring_standstill_finish(&collective->standstill);
+    free(collective->standstill.others);
     free(collective->tasks);
     free(collective->sent);
     free(collective->decoded);
     free(collective->arrivals);
     free(collective->begins);
     free(collective->sums);
+    collective->standstill = (struct wring_standstill){0};
     collective->mapped = NULL;
     collective->tasks = NULL;
     collective->sent = NULL;

@@ -3,7 +3,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "transport/collective/collective.h"
@@ -13,18 +12,6 @@
 #define SPREAD 0x9E3779B97F4A7C15u /* an odd number without pattern: 2^64 by the golden ratio */
 #define FIELDS 11
 #define LINE_BYTES 512
-
-bool wring_standstill_init(struct wring_standstill *standstill, uint32_t members)
-{
-    standstill->others = calloc(members, sizeof(*standstill->others));
-    return standstill->others != NULL;
-}
-
-void wring_standstill_finish(struct wring_standstill *standstill)
-{
-    free(standstill->others);
-    *standstill = (struct wring_standstill){0};
-}
 
 static uint32_t round_of(const struct wring_collective *collective)
 {

@@ -60,12 +60,6 @@ struct wring_standstill {
     uint64_t look_ns; /* when to look again */
 };
 
-/** @return false: there is no memory */
-bool wring_standstill_init(struct wring_standstill *standstill, uint32_t members);
-
-/** Zeroed memory is fine. */
-void wring_standstill_finish(struct wring_standstill *standstill);
-
 /** A step waits: look whether anybody moves, if it is time to. It may fail the job. */
 void wring_standstill_look(struct wring_collective *collective, uint64_t now_ns);
 
