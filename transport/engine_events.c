@@ -85,7 +85,7 @@ static void take_in(struct wring_engine *engine, struct wring_channel *channel, 
 {
     channel->owner->runnable = true;
     if (wring_channel_is_foreign(channel, member))
-        wring_calls_suspect(channel->owner, engine->fabric->tick_ns);
+        wring_calls_suspect(channel->owner->calls, engine->fabric->tick_ns);
     wring_collective_trace_arrived(channel->owner, peer->rank, bytes);
 }
 

@@ -38,10 +38,13 @@ static struct wring_peer *peer_of(const struct wring_pairs *pairs, uint32_t memb
     return &pairs->engine->fabric->peers[pairs->collective->members.ranks[member]];
 }
 
+static enum wring_status want(struct wring_pairs *pairs, uint32_t member);
+
 enum wring_status wring_pairs_add(struct wring_pairs *pairs)
 {
     struct wring_engine *engine = pairs->engine;
 
+    pairs->want = want;
     pairs->pair = calloc(pairs->collective->members.n, sizeof(*pairs->pair));
     if (pairs->pair == NULL)
         return WRING_ERR_NO_MEMORY;
@@ -171,7 +174,7 @@ static enum wring_status tell(struct wring_pairs *pairs, uint32_t member)
     return status;
 }
 
-enum wring_status wring_pairs_want(struct wring_pairs *pairs, uint32_t member)
+static enum wring_status want(struct wring_pairs *pairs, uint32_t member)
 {
     struct wring_pair *pair = &pairs->pair[member];
     if (pair->told)

@@ -28,6 +28,9 @@ struct wring_pairs {
     struct wring_cease *cease;                                /* of its collectives */
     void *owner;
 
+    /** A piece waits for a member whose ends are not known yet. @return WRING_ERR_AGAIN, or those
+     * of wring_control_deliver() */
+    enum wring_status (*want)(struct wring_pairs *pairs, uint32_t member);
     uint64_t generation; /* of the group, that its members agreed on; 0: it is still forming */
     bool boards;         /* all members have one for flat steps */
     struct wring_board_place board; /* ours; if there are any */
@@ -48,10 +51,6 @@ void wring_pairs_finish(struct wring_pairs *pairs);
 
 /** The group has formed: take what members have told meanwhile. */
 void wring_pairs_formed(struct wring_pairs *pairs, uint64_t generation, bool boards);
-
-/** A piece waits for a member whose ends are not known yet. @return WRING_ERR_AGAIN, or those of
- *  wring_control_deliver() */
-enum wring_status wring_pairs_want(struct wring_pairs *pairs, uint32_t member);
 
 /** A control message of kind PAIR. It may fail the job. */
 void wring_pairs_heard(struct wring_engine *engine, struct wring_peer *peer,

@@ -535,7 +535,7 @@ enum wring_status wring_pool_put(struct wring_channel *channel, uint32_t member,
     struct wring_pool_link *link = out->link;
 
     if (link == NULL)
-        return wring_pairs_want(channel->pairs, member);
+        return channel->pairs->want(channel->pairs, member);
     struct wring_channel_ask *asked = wring_channel_asked(channel, member, sequence);
     if (bytes <= WRING_POOL_SMALL ||
         (asked->state == WRING_ASK_NONE && wring_pool_link_has_room(link)))

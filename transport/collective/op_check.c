@@ -12,9 +12,8 @@
 
 #define SPREAD 0x9E3779B97F4A7C15u /* an odd number without pattern: 2^64 by the golden ratio */
 #define REDUCING 4                 /* kinds of calls that reduce, at most */
-#define FIRST_LOOK_NS (1 * WRING_NS_PER_MS)      /* nearly all calls are through by then */
-#define LOOKS 8                                  /* in the time between two statements */
-#define PATIENCE 5                               /* statements that may go unanswered */
+#define LOOKS 8                    /* in the time between two statements */
+#define PATIENCE 5                 /* statements that may go unanswered */
 #define STATEMENT_TEXT (WRING_SEND_MAX - 16 + 1) /* of a control message */
 
 static uint64_t fold(uint64_t hash, uint64_t value)
@@ -165,14 +164,7 @@ uint32_t wring_calls_begin(struct wring_collective *collective)
 
 void wring_calls_wait(struct wring_collective *collective, uint64_t now_ns)
 {
-    collective->calls->look_ns = now_ns + FIRST_LOOK_NS;
-}
-
-void wring_calls_suspect(struct wring_collective *collective, uint64_t now_ns)
-{
-    struct wring_calls *calls = collective->calls;
-    if (calls->stated == 0 && now_ns + FIRST_LOOK_NS < calls->look_ns)
-        calls->look_ns = now_ns + FIRST_LOOK_NS;
+    collective->calls->look_ns = now_ns + WRING_CALLS_FIRST_LOOK_NS;
 }
 
 /* ---- statements: "history|call" ---- */
@@ -191,8 +183,9 @@ static void write_statement(const struct wring_calls *calls, uint32_t number,
 static bool state_to(const struct wring_collective *collective, uint32_t member)
 {
     const struct wring_channel_out *out = &collective->scatter->out[member];
+    struct wring_pairs *pairs = collective->scatter->pairs;
     if (out->name.id == WRING_NO_CHANNEL)
-        return wring_pairs_want(collective->scatter->pairs, member) != WRING_ERR_AGAIN;
+        return pairs->want(pairs, member) != WRING_ERR_AGAIN;
     struct wring_control control = {.kind = WRING_CONTROL_CALL,
                                     .a = out->name.id,
                                     .b = out->name.generation,

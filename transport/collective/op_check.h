@@ -18,6 +18,7 @@
 
 #define WRING_CALL_TEXT 112 /* bytes of a call's description, its NUL included */
 #define WRING_CALLS_KEPT 64 /* a power of two */
+#define WRING_CALLS_FIRST_LOOK_NS UINT64_C(1000000) /* nearly all calls are through by then */
 
 struct wring_collective;
 
@@ -79,7 +80,11 @@ uint32_t wring_calls_begin(struct wring_collective *collective);
 void wring_calls_wait(struct wring_collective *collective, uint64_t now_ns);
 
 /** A piece of another call has come. If ours goes on for long, that is why: look soon. */
-void wring_calls_suspect(struct wring_collective *collective, uint64_t now_ns);
+static inline void wring_calls_suspect(struct wring_calls *calls, uint64_t now_ns)
+{
+    if (calls->stated == 0 && now_ns + WRING_CALLS_FIRST_LOOK_NS < calls->look_ns)
+        calls->look_ns = now_ns + WRING_CALLS_FIRST_LOOK_NS;
+}
 
 /** The call under way is not through: state it if that takes long. It may fail the job. */
 void wring_calls_look(struct wring_collective *collective, uint64_t now_ns);

@@ -211,7 +211,7 @@ static void suspect(struct wring_collective *collective)
 {
     for (uint32_t i = 0; i < collective->mapped->n_others; i++)
         if (wring_mapped_other_is_foreign(collective->mapped, i))
-            wring_calls_suspect(collective, collective->engine->fabric->tick_ns);
+            wring_calls_suspect(collective->calls, collective->engine->fabric->tick_ns);
 }
 
 static void trace_arrived(const struct wring_collective *collective)

@@ -183,7 +183,7 @@ static void state_to(const struct wring_collective *collective, uint32_t member)
         collective->scatter != NULL ? collective->scatter : collective->gather;
     const struct wring_channel_out *out = &channel->out[member];
     if (out->name.id == WRING_NO_CHANNEL) {
-        wring_pairs_want(channel->pairs, member);
+        channel->pairs->want(channel->pairs, member);
         return;
     }
     struct wring_statement statement = make_statement(collective, member);
