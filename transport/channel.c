@@ -3,8 +3,6 @@
 
 #include <stdlib.h>
 
-#include "transport/slot_pool.h"
-
 #define SEQUENCE_MASK ((1u << WRING_SEQUENCE_BITS) - 1)
 #define TAG_SHIFT (WRING_SEQUENCE_BITS - WRING_TAG_BITS)
 #define TAGGED_MASK ((1u << TAG_SHIFT) - 1)
@@ -74,16 +72,6 @@ void wring_channel_unpair(struct wring_channel *channel, struct wring_pairs *pai
         channel->out[i].name.id = WRING_NO_CHANNEL;
 }
 
-enum wring_status wring_channel_use_pool(struct wring_channel *channel, struct wring_pool *pool)
-{
-    size_t n = (size_t)channel->members.n * channel->window;
-    channel->asks = calloc(n, sizeof(*channel->asks));
-    if (channel->asks == NULL)
-        return WRING_ERR_NO_MEMORY;
-    channel->tagged = true;
-    return wring_pool_add(pool, channel);
-}
-
 void wring_channel_finish(struct wring_channel *channel)
 {
     if (channel->in != NULL)
@@ -146,7 +134,7 @@ enum wring_status wring_channel_put(struct wring_channel *channel, uint32_t memb
 {
     struct wring_channel_out *out = &channel->out[member];
     if (channel->pool != NULL)
-        return wring_pool_put(channel, member, sequence, region, local, bytes, cookie);
+        return channel->pool_ops->put(channel, member, sequence, region, local, bytes, cookie);
     uint64_t offset = out->offset + (uint64_t)(sequence % out->window) * channel->stride;
     enum wring_status status =
         wring_fabric_put(channel->fabric, out->peer, region, local, out->remote, offset, bytes,
@@ -268,11 +256,11 @@ static enum wring_status send_credit(struct wring_channel *channel, uint32_t mem
     if (channel->pool == NULL)
         return wring_fabric_send_credit(channel->fabric, out->peer, out->name.id,
                                         out->name.generation, consumed);
-    uint32_t ring = wring_pool_credits(channel, member);
+    uint32_t ring = channel->pool_ops->credits(channel, member);
     enum wring_status status =
         wring_fabric_send_credit(channel->fabric, out->peer, out->name.id, ring, consumed);
     if (status == WRING_OK)
-        wring_pool_credited(channel, member);
+        channel->pool_ops->credited(channel, member);
     return status;
 }
 
@@ -305,13 +293,13 @@ void wring_channel_release(struct wring_channel *channel, uint32_t member, uint3
     struct wring_slot *slot = &in->slots[sequence % channel->window];
 
     if (channel->pool != NULL)
-        wring_pool_release(channel, member, slot);
+        channel->pool_ops->release(channel, member, slot);
     slot->released = true;
     while (in->consumed != in->taken && in->slots[in->consumed % channel->window].released)
         clear(channel, &in->slots[in->consumed++ % channel->window]);
     return_credits(channel, member, batch_of(channel));
     if (channel->pool != NULL)
-        wring_pool_return_credits(channel, member);
+        channel->pool_ops->return_credits(channel, member);
 }
 
 void wring_channel_return_credits(struct wring_channel *channel)

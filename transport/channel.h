@@ -93,10 +93,31 @@ struct wring_channel_out {
 
 #define WRING_NO_CHANNEL UINT32_MAX /* the id of a peer's end that is not known yet */
 
+struct wring_channel;
 struct wring_collective;
 struct wring_pairs;
 struct wring_pool;
 struct wring_pool_link;
+
+/** What becomes of a pooled channel's pieces: the pool's part (slot_pool.c). */
+struct wring_channel_pool_ops {
+    /** Put a piece. Errors: WRING_ERR_AGAIN (no room, or no grant yet), those of
+     *  wring_fabric_put(). */
+    enum wring_status (*put)(struct wring_channel *channel, uint32_t member, uint32_t sequence,
+                             struct wring_region *region, const void *local, size_t bytes,
+                             uint64_t cookie);
+
+    /** The memory of a piece is free. */
+    void (*release)(struct wring_channel *channel, uint32_t member, struct wring_slot *piece);
+
+    /** Credits of a channel say what the link with that member owes as well. @return that; then it
+     *  is said */
+    uint32_t (*credits)(const struct wring_channel *channel, uint32_t member);
+    void (*credited)(const struct wring_channel *channel, uint32_t member);
+
+    /** Say so by itself, where no channel has for long. */
+    void (*return_credits)(const struct wring_channel *channel, uint32_t member);
+};
 
 struct wring_channel {
     struct wring_fabric *fabric;
@@ -114,7 +135,8 @@ struct wring_channel {
     struct wring_collective *owner;
     struct wring_pairs *pairs; /* of a group: that find peers' ends at their first piece; or NULL */
     struct wring_pool *pool;   /* pooled; else NULL */
-    struct wring_channel_ask *asks; /* [n][window] pooled */
+    const struct wring_channel_pool_ops *pool_ops; /* pooled */
+    struct wring_channel_ask *asks;                /* [n][window] pooled */
 };
 
 /** Bytes of slots that a channel of these dimensions needs. */
@@ -138,9 +160,6 @@ void wring_channel_set_window(struct wring_channel *channel, uint32_t member, ui
 /** Peers' ends are not known: they are found by those pairs, and a put answers WRING_ERR_AGAIN
  *  meanwhile. */
 void wring_channel_unpair(struct wring_channel *channel, struct wring_pairs *pairs);
-
-/** It is pooled and tagged from now on: it was made without memory. Errors: WRING_ERR_NO_MEMORY. */
-enum wring_status wring_channel_use_pool(struct wring_channel *channel, struct wring_pool *pool);
 
 /** Zeroed memory is fine. */
 void wring_channel_finish(struct wring_channel *channel);

@@ -448,6 +448,50 @@ static uint32_t next_id(struct wring_pool *pool)
     return WRING_POOL_ID | id;
 }
 
+/* ---- what a channel asks of its pool ---- */
+
+static struct wring_pool_link *link_of(const struct wring_channel *channel, uint32_t member)
+{
+    return channel->pool->links[channel->members.ranks[member]];
+}
+
+static void release(struct wring_channel *channel, uint32_t member, struct wring_slot *piece)
+{
+    if (piece->home == WRING_SLOT_MOVED)
+        free(piece->data);
+    else if (piece->home == WRING_SLOT_POOL)
+        pool_slots_release(&channel->pool->slots, piece);
+    else if (piece->home == WRING_SLOT_RING || piece->home == WRING_SLOT_LENT)
+        wring_pool_link_release(link_of(channel, member), piece);
+    piece->home = WRING_SLOT_OWN;
+    piece->data = NULL;
+}
+
+static uint32_t credits(const struct wring_channel *channel, uint32_t member)
+{
+    return wring_pool_link_consumed(channel->out[member].link);
+}
+
+static void credited(const struct wring_channel *channel, uint32_t member)
+{
+    wring_pool_link_credited(channel->out[member].link);
+}
+
+static void return_credits(const struct wring_channel *channel, uint32_t member)
+{
+    struct wring_pool_link *link = link_of(channel, member);
+    if (link != NULL)
+        wring_pool_link_return_credits(link);
+}
+
+static const struct wring_channel_pool_ops ops = {
+    .put = wring_pool_put,
+    .release = release,
+    .credits = credits,
+    .credited = credited,
+    .return_credits = return_credits,
+};
+
 enum wring_status wring_pool_add(struct wring_pool *pool, struct wring_channel *channel)
 {
     if (2 * pool->n_used >= pool->n_channels &&
@@ -456,8 +500,13 @@ enum wring_status wring_pool_add(struct wring_pool *pool, struct wring_channel *
     uint32_t id = next_id(pool);
     while (*place_of(pool, id) != NULL)
         id = next_id(pool);
+    channel->asks = calloc((size_t)channel->members.n * channel->window, sizeof(*channel->asks));
+    if (channel->asks == NULL)
+        return WRING_ERR_NO_MEMORY;
+    channel->tagged = true;
     channel->name = (struct wring_channel_name){id, 0};
     channel->pool = pool;
+    channel->pool_ops = &ops;
     *place_of(pool, id) = channel;
     pool->n_used++;
     return WRING_OK;
@@ -492,40 +541,6 @@ bool wring_pool_move(const struct wring_channel *channel, uint32_t member, struc
     piece->home = WRING_SLOT_MOVED;
     channel->pool->moved++;
     return true;
-}
-
-static struct wring_pool_link *link_of(const struct wring_channel *channel, uint32_t member)
-{
-    return channel->pool->links[channel->members.ranks[member]];
-}
-
-void wring_pool_release(struct wring_channel *channel, uint32_t member, struct wring_slot *piece)
-{
-    if (piece->home == WRING_SLOT_MOVED)
-        free(piece->data);
-    else if (piece->home == WRING_SLOT_POOL)
-        pool_slots_release(&channel->pool->slots, piece);
-    else if (piece->home == WRING_SLOT_RING || piece->home == WRING_SLOT_LENT)
-        wring_pool_link_release(link_of(channel, member), piece);
-    piece->home = WRING_SLOT_OWN;
-    piece->data = NULL;
-}
-
-uint32_t wring_pool_credits(const struct wring_channel *channel, uint32_t member)
-{
-    return wring_pool_link_consumed(channel->out[member].link);
-}
-
-void wring_pool_credited(const struct wring_channel *channel, uint32_t member)
-{
-    wring_pool_link_credited(channel->out[member].link);
-}
-
-void wring_pool_return_credits(const struct wring_channel *channel, uint32_t member)
-{
-    struct wring_pool_link *link = link_of(channel, member);
-    if (link != NULL)
-        wring_pool_link_return_credits(link);
 }
 
 enum wring_status wring_pool_credit(struct wring_pool *pool, const struct wring_peer *peer,

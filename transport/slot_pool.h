@@ -137,7 +137,8 @@ enum wring_status wring_pool_create(struct wring_engine *engine, struct wring_po
 /** NULL is fine. All channels are gone, the fabric is not. */
 void wring_pool_destroy(struct wring_pool *pool);
 
-/** Name a group's channel. Errors: WRING_ERR_NO_MEMORY. */
+/** A group's channel, made without memory, is pooled and tagged from now on, and has its name.
+ *  Errors: WRING_ERR_NO_MEMORY. */
 enum wring_status wring_pool_add(struct wring_pool *pool, struct wring_channel *channel);
 
 /** Pieces for it are dropped from now on. */
@@ -169,17 +170,6 @@ enum wring_status wring_pool_put(struct wring_channel *channel, uint32_t member,
  */
 struct wring_channel *wring_pool_arrived(struct wring_pool *pool, struct wring_peer *peer,
                                          uint32_t imm, size_t bytes, uint32_t *member);
-
-/** The memory of a piece is free. */
-void wring_pool_release(struct wring_channel *channel, uint32_t member, struct wring_slot *piece);
-
-/** Credits of a channel say what the link with that member owes as well. @return that; then it is
- *  said */
-uint32_t wring_pool_credits(const struct wring_channel *channel, uint32_t member);
-void wring_pool_credited(const struct wring_channel *channel, uint32_t member);
-
-/** Say so by itself, where no channel has for long. */
-void wring_pool_return_credits(const struct wring_channel *channel, uint32_t member);
 
 /** A peer has so many pieces of ours behind it. Errors: WRING_ERR_FRAME. */
 enum wring_status wring_pool_credit(struct wring_pool *pool, const struct wring_peer *peer,

@@ -94,7 +94,7 @@ static enum wring_status make_channel(struct wring_group *group, struct wring_ch
     if (status != WRING_OK)
         return status;
     channel->owner = &group->collective;
-    return wring_channel_use_pool(channel, session->engine->pool);
+    return wring_pool_add(session->engine->pool, channel);
 }
 
 /**

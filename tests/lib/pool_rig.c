@@ -142,7 +142,7 @@ bool pool_rig_make_channel(struct pool_rig *rig)
         return false;
     rig->channel.owner = &rig->owner;
     rig->channel.out[1].name.id = WRING_NO_CHANNEL;
-    return wring_channel_use_pool(&rig->channel, rig->engine.pool) == WRING_OK;
+    return wring_pool_add(rig->engine.pool, &rig->channel) == WRING_OK;
 }
 
 void pool_rig_drop_channel(struct pool_rig *rig)
