@@ -211,66 +211,6 @@ void wring_engine_destroy(struct wring_engine *engine)
     free(engine);
 }
 
-void wring_engine_post(struct wring_engine *engine, struct wring_collective *collective)
-{
-    atomic_store_explicit(&collective->status, WRING_ERR_AGAIN, memory_order_relaxed);
-    struct wring_collective *head = atomic_load_explicit(&engine->posted, memory_order_relaxed);
-    do {
-        collective->next_posted = head;
-    } while (!atomic_compare_exchange_weak_explicit(&engine->posted, &head, collective,
-                                                    memory_order_release, memory_order_relaxed));
-}
-
-static struct wring_lane *lane_of(struct wring_engine *engine,
-                                  const struct wring_collective *collective)
-{
-    return collective->lane != NULL ? collective->lane : &engine->lanes[0];
-}
-
-void wring_engine_submit(struct wring_engine *engine, struct wring_job *job)
-{
-    struct wring_task *task = job->cookie;
-    struct wring_lane *lane = lane_of(engine, task->collective);
-
-    task->has_job = true;
-    lane->jobs_under_way++;
-    engine->jobs_under_way++;
-    if (lane->executor->ops->at_once)
-        engine->computed += job->elems;
-    lane->executor->ops->submit(lane->executor, &job, 1);
-}
-
-static void remove_active(struct wring_engine *engine, struct wring_collective *collective)
-{
-    struct wring_collective **at = &engine->active;
-    while (*at != NULL && *at != collective)
-        at = &(*at)->next_active;
-    if (*at == collective) {
-        *at = collective->next_active;
-        engine->n_active--;
-    }
-}
-
-void wring_engine_finish(struct wring_engine *engine, struct wring_collective *collective,
-                         enum wring_status status)
-{
-    if (status == WRING_OK && wring_coding_goes_on(collective))
-        return;
-    wring_coding_stop(collective);
-    remove_active(engine, collective);
-    collective->running = false;
-    if (collective->timed)
-        wring_collective_add_cost(collective);
-    collective->step++;
-    if (collective->whole == NULL)
-        wring_count(&engine->finished, 1);
-    collective->ended = atomic_load_explicit(&engine->finished, memory_order_relaxed);
-    void (*finished)(struct wring_collective *, enum wring_status) = collective->finished;
-    atomic_store_explicit(&collective->status, status, memory_order_release);
-    if (finished != NULL)
-        finished(collective, status);
-}
-
 /** Start a posted collective and put it among the active ones, by priority, then by age. */
 static void activate(struct wring_engine *engine, struct wring_collective *collective)
 {
@@ -318,65 +258,6 @@ static bool activate_posted(struct wring_engine *engine)
         oldest = next;
     }
     return true;
-}
-
-static const char *name_of(enum wring_job_kind kind)
-{
-    switch (kind) {
-    case WRING_JOB_ENCODE:
-        return "encode";
-    case WRING_JOB_DECODE:
-        return "decode";
-    case WRING_JOB_REDUCE:
-        return "reduce";
-    case WRING_JOB_COPY:
-        return "copy";
-    case WRING_JOB_ROUND_BEGIN:
-    case WRING_JOB_ROUND_END:
-        return "make statistics of";
-    }
-    return "process";
-}
-
-/** Of a job's inputs only a peer's bytes can be malformed: all other failures are this rank's. */
-static void job_failed(struct wring_engine *engine, const struct wring_task *task)
-{
-    const struct wring_collective *collective = task->collective;
-    const struct wring_executor *executor = lane_of(engine, collective)->executor;
-    const struct wring_job *job = &task->job;
-    if (job->result.status != WRING_ERR_FRAME || job->result.bad_source == WRING_NO_SOURCE) {
-        wring_fabric_fail(engine->fabric, job->result.status, (int32_t)engine->fabric->rank,
-                          "executor %s of rank %" PRIu32 " could not %s a piece: %s",
-                          executor->ops->name, engine->fabric->rank, name_of(job->kind),
-                          wring_status_text(job->result.status));
-        return;
-    }
-    uint32_t member = task->kind == WRING_TASK_REDUCE ? job->result.bad_source : task->member;
-    int32_t rank = member < collective->members.n ? (int32_t)collective->members.ranks[member] : -1;
-    bool raw = collective->work.codec == NULL; /* then it has but a length to be wrong */
-    wring_fabric_fail(engine->fabric, raw ? WRING_ERR_MISMATCH : WRING_ERR_FRAME, rank,
-                      "rank %" PRId32 " sent a piece that %s: do all ranks pass the same count, "
-                      "type and codec?",
-                      rank, raw ? "has another size than here" : "its codec cannot decode");
-}
-
-/** Count a job's cost. @return whether what it was given was sound */
-static bool take_done(struct wring_engine *engine, const struct wring_job *job)
-{
-    const struct wring_task *task = job->cookie;
-    struct wring_collective *whole = wring_collective_whole(task->collective);
-    whole->cost.codec_ns += job->result.took_ns;
-    wring_measured_take(&whole->measured, job);
-    wring_collective_trace_job(task);
-    if (job->result.status != WRING_OK)
-        job_failed(engine, task);
-    return job->result.status == WRING_OK;
-}
-
-bool wring_engine_run(struct wring_engine *engine, struct wring_job *job)
-{
-    wring_job_run(job, NULL);
-    return take_done(engine, job);
 }
 
 /** Take jobs that have ended in a lane. @return how many of done[JOBS_PER_POLL] */
@@ -433,14 +314,6 @@ void wring_engine_cease(struct wring_engine *engine, struct wring_cease *cease,
     }
 }
 
-bool wring_engine_writes(const struct wring_engine *engine, const struct wring_cease *cease)
-{
-    const struct wring_collective *at = engine->active;
-    while (at != NULL && at->cease != cease)
-        at = at->next_active;
-    return at != NULL || atomic_load(&cease->writing) > 0;
-}
-
 bool wring_engine_is_quiet(const struct wring_engine *engine, const struct wring_cease *cease)
 {
     if (wring_engine_writes(engine, cease))
@@ -459,7 +332,7 @@ static void take_jobs(struct wring_engine *engine, struct wring_job *const *done
     for (size_t i = 0; i < n; i++) {
         struct wring_task *task = done[i]->cookie;
         task->has_job = false;
-        if (!take_done(engine, done[i]))
+        if (!wring_engine_take_job(engine, done[i]))
             continue;
         if (wring_collective_ceased(task->collective) != WRING_OK)
             cease_task(engine, task);

@@ -5,4 +5,8 @@
 
 #include "transport/engine.h"
 
+/** A job has ended: count its cost. @return whether what it was given was sound; if not, the
+ * session has failed */
+bool wring_engine_take_job(struct wring_engine *engine, const struct wring_job *job);
+
 #endif
