@@ -227,7 +227,7 @@ int wring_nccl_coll_close(void *comm)
     pthread_mutex_lock(&wring_nccl_own.mutex);
     if (listen != NULL)
         wring_nccl_listen_served(listen);
-    wring_nccl_leave();
+    wring_nccl_own.leave();
     pthread_mutex_unlock(&wring_nccl_own.mutex);
     return WRING_NCCL_SUCCESS;
 }

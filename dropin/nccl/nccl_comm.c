@@ -30,29 +30,6 @@
 
 #define EAGER_BYTES ((size_t)8 << 10)
 
-static uint32_t peer_of(const struct wring_nccl_comm *comm)
-{
-    return 1 - comm->link->opening.rank;
-}
-
-static struct wring_group *world_of(const struct wring_nccl_comm *comm)
-{
-    return comm->link->opening.world;
-}
-
-static uint64_t tag_of(const struct wring_nccl_comm *comm, enum wring_nccl_class class, int tag)
-{
-    return wring_nccl_tag(class, comm->asker, comm->conn, tag);
-}
-
-enum wring_status wring_nccl_send_on(const struct wring_nccl_comm *comm,
-                                     enum wring_nccl_class class, int tag, const void *data,
-                                     uint64_t bytes, struct wring_request **request)
-{
-    return wring_send(world_of(comm), data, bytes, peer_of(comm), tag_of(comm, class, tag), NULL,
-                      request);
-}
-
 /* ---- failures ---- */
 
 /** The connection is over. @return NCCL's code */
@@ -177,8 +154,9 @@ static struct wring_nccl_comm *comm_new(struct wring_nccl_link *link, bool sends
 static enum wring_status await_notice(struct wring_nccl_comm *comm,
                                       struct wring_nccl_notice *notice)
 {
-    return wring_recv(world_of(comm), notice->bytes, sizeof(notice->bytes), peer_of(comm),
-                      tag_of(comm, WRING_NCCL_CLASS_NOTICE, 0), NULL, &notice->request);
+    return wring_recv(wring_nccl_world_of(comm), notice->bytes, sizeof(notice->bytes),
+                      wring_nccl_peer_of(comm), wring_nccl_tag_of(comm, WRING_NCCL_CLASS_NOTICE, 0),
+                      NULL, &notice->request);
 }
 
 /** Over an open link. The mutex is held. NULL: no memory */
@@ -232,12 +210,13 @@ static struct wring_nccl_comm *take_arrival(struct wring_nccl_listen *listen)
     if (listen->arrivals == NULL)
         listen->last = &listen->arrivals;
     arrival->link->n_arrivals--;
-    comm->asker = peer_of(comm);
+    comm->asker = wring_nccl_peer_of(comm);
     comm->conn = arrival->conn;
     free(arrival);
     enum wring_status status =
-        wring_recv(world_of(comm), comm->peers.bytes, sizeof(comm->peers.bytes), peer_of(comm),
-                   tag_of(comm, WRING_NCCL_CLASS_END, 0), NULL, &comm->peers.request);
+        wring_recv(wring_nccl_world_of(comm), comm->peers.bytes, sizeof(comm->peers.bytes),
+                   wring_nccl_peer_of(comm), wring_nccl_tag_of(comm, WRING_NCCL_CLASS_END, 0), NULL,
+                   &comm->peers.request);
     if (status != WRING_OK)
         fail_by(comm, status);
     return comm;
@@ -281,8 +260,9 @@ static void say_closed(struct wring_nccl_comm *comm)
     enum wring_nccl_class class = comm->sends ? WRING_NCCL_CLASS_END : WRING_NCCL_CLASS_NOTICE;
 
     wring_put_u32(comm->last.bytes, WRING_NCCL_NOTICE_CLOSED);
-    enum wring_status status = wring_send(world_of(comm), comm->last.bytes, 8, peer_of(comm),
-                                          tag_of(comm, class, 0), NULL, &comm->last.request);
+    enum wring_status status =
+        wring_send(wring_nccl_world_of(comm), comm->last.bytes, 8, wring_nccl_peer_of(comm),
+                   wring_nccl_tag_of(comm, class, 0), NULL, &comm->last.request);
     if (status != WRING_OK && comm->failed == WRING_NCCL_SUCCESS)
         comm->failed = wring_nccl_code_of(status);
 }
@@ -308,7 +288,7 @@ int wring_nccl_close(void *comm_)
     say_closed(comm);
     comm->closed = true;
     wring_nccl_links_poll();
-    wring_nccl_leave();
+    wring_nccl_own.leave();
     pthread_mutex_unlock(&wring_nccl_own.mutex);
     return WRING_NCCL_SUCCESS;
 }
@@ -479,8 +459,9 @@ static enum wring_status await_notes(struct wring_nccl_request *request)
             continue;
         struct wring_nccl_note *note =
             &comm->notes[(comm->first_note + comm->n_notes) % WRING_NCCL_NOTES];
-        status = wring_recv(world_of(comm), note->bytes, sizeof(note->bytes), peer_of(comm),
-                            tag_of(comm, WRING_NCCL_CLASS_NOTICE, 0), NULL, &note->request);
+        status = wring_recv(
+            wring_nccl_world_of(comm), note->bytes, sizeof(note->bytes), wring_nccl_peer_of(comm),
+            wring_nccl_tag_of(comm, WRING_NCCL_CLASS_NOTICE, 0), NULL, &note->request);
         comm->n_notes += status == WRING_OK;
     }
     return status;
@@ -640,16 +621,17 @@ static enum wring_status post(struct wring_nccl_request *request, void **data, c
     if (request->unpack != NULL)
         status = await_notes(request);
     for (unsigned i = 0; i < request->n && status == WRING_OK; i++) {
-        status =
-            wring_recv(world_of(comm), data[i], bytes[i], peer_of(comm),
-                       tag_of(comm, WRING_NCCL_CLASS_DATA, tags[i]), NULL, &request->under_way[i]);
+        status = wring_recv(wring_nccl_world_of(comm), data[i], bytes[i], wring_nccl_peer_of(comm),
+                            wring_nccl_tag_of(comm, WRING_NCCL_CLASS_DATA, tags[i]), NULL,
+                            &request->under_way[i]);
     }
     if (status != WRING_OK)
         return status;
     write_notice(notice, (int)request->n, data, bytes, tags);
     comm->next_notice = (comm->next_notice + 1) % WRING_NCCL_NOTICES;
-    return wring_send(world_of(comm), notice->bytes, 8 + 12 * (uint64_t)request->n, peer_of(comm),
-                      tag_of(comm, WRING_NCCL_CLASS_NOTICE, 0), NULL, &notice->request);
+    return wring_send(wring_nccl_world_of(comm), notice->bytes, 8 + 12 * (uint64_t)request->n,
+                      wring_nccl_peer_of(comm), wring_nccl_tag_of(comm, WRING_NCCL_CLASS_NOTICE, 0),
+                      NULL, &notice->request);
 }
 
 int wring_nccl_irecv(void *comm_, int n, void **data, const size_t *bytes, const int *tags,

@@ -7,7 +7,6 @@
 #include <glob.h>
 #include <inttypes.h>
 #include <link.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,27 +20,10 @@
 #include <wring/provider.h>
 
 #define UNKNOWN_MBPS 10000 /* as NCCL itself takes where an interface does not say */
-#define LINE 1024
 
-struct wring_nccl_own wring_nccl_own = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+static void leave(void);
 
-/* ---- log lines ---- */
-
-void wring_nccl_say(enum wring_nccl_log_level level, const char *format, ...)
-{
-    char text[LINE];
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
-    va_end(args);
-    if (wring_nccl_own.say != NULL)
-        wring_nccl_own.say((int)level, WRING_NCCL_PART_INIT | WRING_NCCL_PART_NET, "nccl_job.c",
-                           __LINE__, "%s", text);
-    else if (level == WRING_NCCL_LOG_WARN) /* a caller without a log: standard error */
-        wring_log_line(&(struct wring_log){.level = WRING_LOG_WARN}, WRING_LOG_WARN, WRING_MODULE,
-                       "%s", text);
-}
+struct wring_nccl_own wring_nccl_own = {.mutex = PTHREAD_MUTEX_INITIALIZER, .leave = leave};
 
 /** What wring says of no session. */
 static void take_line(void *arg, enum wring_log_level level, const char *module, const char *text)
@@ -54,37 +36,6 @@ static void take_line(void *arg, enum wring_log_level level, const char *module,
     };
     (void)arg;
     wring_nccl_say(levels[level], "wring: %s: %s", module, text);
-}
-
-int wring_nccl_code_of(enum wring_status status)
-{
-    switch (status) {
-    case WRING_OK:
-        return WRING_NCCL_SUCCESS;
-    case WRING_ERR_INVALID:
-        return WRING_NCCL_INVALID_ARGUMENT;
-    case WRING_ERR_UNSUPPORTED:
-    case WRING_ERR_MISMATCH:
-    case WRING_ERR_VERSION:
-    case WRING_ERR_AUTH:
-    case WRING_ERR_TRUNCATED:
-        return WRING_NCCL_INVALID_USAGE;
-    case WRING_ERR_PEER:
-    case WRING_ERR_FRAME:
-    case WRING_ERR_TIMEOUT:
-    case WRING_ERR_CANCELLED:
-    case WRING_ERR_CLOSED:
-        return WRING_NCCL_REMOTE_ERROR;
-    case WRING_ERR_NO_MEMORY:
-    case WRING_ERR_ADDRESS:
-    case WRING_ERR_DEVICE:
-    case WRING_ERR_SYSTEM:
-        return WRING_NCCL_SYSTEM_ERROR;
-    case WRING_ERR_AGAIN:
-    case WRING_ERR_BUSY:
-        break;
-    }
-    return WRING_NCCL_INTERNAL_ERROR;
 }
 
 /* ---- what there is ---- */
@@ -388,7 +339,8 @@ int wring_nccl_init(wring_nccl_log_fn log, const char *table, bool finalizes)
     return wring_nccl_code_of(status);
 }
 
-void wring_nccl_leave(void)
+/** As wring_nccl_own.leave(). */
+static void leave(void)
 {
     struct wring_nccl_own *own = &wring_nccl_own;
 
@@ -412,21 +364,7 @@ int wring_nccl_finalize(void)
 
     pthread_mutex_lock(&own->mutex);
     own->users -= own->users > 0;
-    wring_nccl_leave();
+    leave();
     pthread_mutex_unlock(&own->mutex);
     return WRING_NCCL_SUCCESS;
-}
-
-int wring_nccl_check_device(int device)
-{
-    pthread_mutex_lock(&wring_nccl_own.mutex);
-    bool begun = wring_nccl_own.users > 0 || wring_nccl_own.lasting_users > 0;
-    pthread_mutex_unlock(&wring_nccl_own.mutex);
-    if (begun && device == 0)
-        return WRING_NCCL_SUCCESS;
-    wring_nccl_say(WRING_NCCL_LOG_WARN,
-                   begun ? "wring: there is no device %d: there is device 0 alone"
-                         : "wring: device %d is used before init()",
-                   device);
-    return begun ? WRING_NCCL_INVALID_ARGUMENT : WRING_NCCL_INVALID_USAGE;
 }

@@ -326,7 +326,7 @@ int wring_nccl_listen_close(void *listen)
         else
             drop_socket(found);
     }
-    wring_nccl_leave();
+    wring_nccl_own.leave();
     pthread_mutex_unlock(&wring_nccl_own.mutex);
     wring_nccl_listens_wake();
     return WRING_NCCL_SUCCESS;

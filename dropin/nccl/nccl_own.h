@@ -394,10 +394,22 @@ struct wring_nccl_comm {
     struct wring_nccl_request requests[]; /* [n_requests] */
 };
 
-/** Send to the connection's other end. */
-enum wring_status wring_nccl_send_on(const struct wring_nccl_comm *comm,
-                                     enum wring_nccl_class class, int tag, const void *data,
-                                     uint64_t bytes, struct wring_request **request);
+/** The connection's other end. */
+static inline uint32_t wring_nccl_peer_of(const struct wring_nccl_comm *comm)
+{
+    return 1 - comm->link->opening.rank;
+}
+
+static inline struct wring_group *wring_nccl_world_of(const struct wring_nccl_comm *comm)
+{
+    return comm->link->opening.world;
+}
+
+static inline uint64_t wring_nccl_tag_of(const struct wring_nccl_comm *comm,
+                                         enum wring_nccl_class class, int tag)
+{
+    return wring_nccl_tag(class, comm->asker, comm->conn, tag);
+}
 
 int wring_nccl_connect(int device, void *handle, void **send_comm);
 int wring_nccl_accept(void *listen, void **recv_comm);
@@ -490,6 +502,11 @@ struct wring_nccl_own {
     uint64_t n_listens;
     struct wring_nccl_listen *listens;
     struct wring_nccl_link *links;
+
+    /** After a finalize(), or where something was closed: if nobody uses the plugin any more, or
+     *  only those that never finalize it and have nothing open, all threads and sockets go. The
+     *  mutex is held. */
+    void (*leave)(void);
 };
 extern struct wring_nccl_own wring_nccl_own;
 
@@ -501,10 +518,7 @@ extern struct wring_nccl_own wring_nccl_own;
 int wring_nccl_init(wring_nccl_log_fn log, const char *table, bool finalizes);
 int wring_nccl_finalize(void);
 
-/** After a finalize(), or where something was closed: if nobody uses the plugin any more, or only
- *  those that never finalize it and have nothing open, all threads and sockets go. The mutex is
- *  held. */
-void wring_nccl_leave(void);
+/* ---- nccl_say.c ---- */
 
 /** @return WRING_NCCL_SUCCESS, or an error that is logged */
 int wring_nccl_check_device(int device);

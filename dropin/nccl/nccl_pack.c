@@ -145,14 +145,23 @@ static bool is_coded(const struct wring_nccl_request *request)
            request->task->job.result.code_bytes < request->bytes[0];
 }
 
+/** Send to the connection's other end. */
+static enum wring_status send_on(const struct wring_nccl_comm *comm, enum wring_nccl_class class,
+                                 int tag, const void *data, uint64_t bytes,
+                                 struct wring_request **request)
+{
+    return wring_send(wring_nccl_world_of(comm), data, bytes, wring_nccl_peer_of(comm),
+                      wring_nccl_tag_of(comm, class, tag), NULL, request);
+}
+
 enum wring_status wring_nccl_say_note(struct wring_nccl_request *request)
 {
     wring_put_u64(request->note_bytes, request->group);
     wring_put_u32(request->note_bytes + 8, request->buffer);
     wring_put_u32(request->note_bytes + 12, is_coded(request));
     wring_put_u64(request->note_bytes + 16, request->bytes[0]);
-    return wring_nccl_send_on(request->comm, WRING_NCCL_CLASS_NOTICE, 0, request->note_bytes,
-                              sizeof(request->note_bytes), &request->note);
+    return send_on(request->comm, WRING_NCCL_CLASS_NOTICE, 0, request->note_bytes,
+                   sizeof(request->note_bytes), &request->note);
 }
 
 enum wring_status wring_nccl_post_send(struct wring_nccl_request *request)
@@ -161,8 +170,8 @@ enum wring_status wring_nccl_post_send(struct wring_nccl_request *request)
     const void *data = coded ? request->code : request->data;
     uint64_t bytes = coded ? request->task->job.result.code_bytes : request->bytes[0];
 
-    enum wring_status status = wring_nccl_send_on(
-        request->comm, WRING_NCCL_CLASS_DATA, request->tag, data, bytes, &request->under_way[0]);
+    enum wring_status status = send_on(request->comm, WRING_NCCL_CLASS_DATA, request->tag, data,
+                                       bytes, &request->under_way[0]);
     if (status == WRING_OK && request->noted && !request->too_large)
         status = wring_nccl_say_note(request);
     return status;
