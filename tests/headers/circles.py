@@ -53,7 +53,7 @@ def list_objects(build):
         made = build / entry["output"]
         if made.exists():
             yield here, made
-        elif not here.startswith("tests/"):
+        elif not entry["output"].startswith("tests/"):
             missing.append(here)
     if missing:
         sys.exit(f"{len(missing)} objects are not built, {missing[0]} for one: run ninja first")
