@@ -8,15 +8,10 @@
 #include "base/config.h"
 #include "base/json.h"
 
-/** Each returns a new reference; NULL without memory, or with the reason logged. */
-json_t *wring_info_providers(void);
-json_t *wring_info_codecs(const struct wring_config *config);
-json_t *wring_info_kernels(const struct wring_config *config);
 json_t *wring_info_topology(void);
 json_t *wring_info_rdma(const struct wring_config *config);
 json_t *wring_info_network(const struct wring_config *config);
 json_t *wring_info_executor(const struct wring_config *config);
-json_t *wring_info_config(const struct wring_config *config);
 json_t *wring_info_launcher(const struct wring_config *config);
 
 /** Print one part; borrowed. */
