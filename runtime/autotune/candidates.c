@@ -8,12 +8,212 @@
 
 #include "base/clock.h"
 #include "planner/core/files/plan.h"
+#include "planner/core/model/settings.h"
 #include "planner/core/search/search.h"
 #include "runtime/autotune/autotune.h"
-#include "runtime/autotune/planner_input.h"
+#include "runtime/autotune/codecs.h"
+#include "runtime/autotune/extra_settings.h"
 #include "runtime/plan/recorder.h"
 
 #define WRING_MODULE "plan"
+
+/* What rank 0 asks the planner. */
+
+/** What was recorded, as the planner has it, and what may be chosen. */
+struct question {
+    const struct wring_autoplan *autoplan;
+    bool early;                                  /* buckets cannot be merged */
+    struct wring_tensor_trace trace;             /* by when tensors are ready */
+    uint32_t *order;                             /* [trace.n] the session's tensors likewise */
+    struct wring_measure_codecs codecs, listed;  /* of any bucket; that all may take */
+    const char *specs[WRING_MEASURE_CODECS_MAX]; /* the former */
+    struct wring_profile profile; /* the session's, but for the ways: a copy, in which those of
+                                     other settings are carried on */
+};
+
+/** The planner's model with one setting; which options a tensor may take is the job's affair. */
+struct model {
+    struct wring_cost_model *model;
+    uint64_t *allowed; /* its problem's, in the place of its own */
+};
+
+/** An option's codec. */
+static const char *option_spec(const struct model *made, uint32_t option)
+{
+    return made->model->codecs[made->model->options[option].codec].spec;
+}
+
+/* ---- which options each may take ---- */
+
+/** Its own, none, and those that the setting lists. */
+static bool allows(const struct question *question, uint32_t tensor, const char *spec)
+{
+    const struct wring_bucket *bucket = question->autoplan->iterations.tensors[tensor].bucket;
+
+    return strcmp(spec, "none") == 0 || strcmp(spec, wring_codec_info(bucket->codec)->spec) == 0 ||
+           wring_measure_has(&question->listed, spec);
+}
+
+static enum wring_status set_allowed(const struct question *question, struct model *out)
+{
+    struct wring_problem *problem = &out->model->problem;
+    uint32_t words = wring_problem_words(problem);
+    const uint64_t *before = problem->allowed;
+
+    out->allowed = calloc((size_t)problem->n_tensors * words, sizeof(*out->allowed));
+    if (out->allowed == NULL)
+        return WRING_ERR_NO_MEMORY;
+    for (uint32_t i = 0; i < problem->n_tensors; i++)
+        for (uint32_t o = 0; o < problem->n_options; o++) {
+            size_t word = (size_t)i * words + o / 64;
+            bool barred = before != NULL && (before[word] >> o % 64 & 1) == 0;
+            if (!barred && allows(question, question->order[i], option_spec(out, o)))
+                out->allowed[word] |= UINT64_C(1) << o % 64;
+        }
+    problem->allowed = out->allowed;
+    return WRING_OK;
+}
+
+/** May tensor i of the trace take that option? */
+static bool may_take(const struct model *made, uint32_t i, uint32_t option)
+{
+    uint32_t words = wring_problem_words(&made->model->problem);
+
+    return made->allowed[(size_t)i * words + option / 64] >> option % 64 & 1;
+}
+
+/* ---- models ---- */
+
+static struct wring_cost_model_params params_of(const struct question *question)
+{
+    const struct wring_autoplan *autoplan = question->autoplan;
+
+    return (struct wring_cost_model_params){
+        .trace = &question->trace,
+        .profile = &question->profile,
+        .nodes = autoplan->machine.nodes,
+        .ranks_per_node = autoplan->machine.ranks_per_node,
+        .timeline = WRING_TIMELINE_FULL,
+        .codecs = question->specs,
+        .n_codecs = question->codecs.n,
+        .places = 1u << WRING_PLACE_CPU,
+        .chunk_bytes = autoplan->leeway.chunk_bytes,
+        .runnable = true,
+        .flat = true, /* a hierarchy's sums have other bits: measurements do not choose it */
+    };
+}
+
+/** @param setting  NULL: as configured. Errors: those of a model; it is to be finished then, too.
+ */
+static enum wring_status model_init(const struct question *question,
+                                    const struct wring_setting *setting, struct model *out)
+{
+    struct wring_cost_model_params params = params_of(question);
+
+    *out = (struct model){.model = NULL};
+    params.setting = setting;
+    enum wring_status status =
+        wring_cost_model_create(&params, &question->autoplan->session->log, &out->model);
+    if (status != WRING_OK)
+        return status;
+    if (question->early) /* who waits for a bucket may not have posted its mates */
+        out->model->problem.max_group_elems = 1;
+    return set_allowed(question, out);
+}
+
+static void model_finish(struct model *made)
+{
+    if (made->model != NULL)
+        made->model->problem.allowed = NULL;
+    wring_cost_model_destroy(made->model);
+    free(made->allowed);
+    *made = (struct model){.model = NULL};
+}
+
+/* ---- settings ---- */
+
+static bool is_configured(const struct wring_autoplan *autoplan,
+                          const struct wring_setting *setting)
+{
+    return setting->cores == autoplan->leeway.setting.cores &&
+           setting->chunk_bytes == autoplan->leeway.setting.chunk_bytes;
+}
+
+/** Does the profile know buckets of several pieces with it? */
+static bool is_told(const struct wring_autoplan *autoplan, const struct wring_setting *setting)
+{
+    const struct wring_profile_way *way =
+        wring_profile_way_at(autoplan->profile, "none", "auto", autoplan->session->size, setting);
+
+    return way != NULL && way->max_elems >= wring_autoplan_further_elems(autoplan);
+}
+
+/** Settings that a plan may choose among, the configured one first. None: nothing is told apart,
+ *  and all is as configured. Errors: WRING_ERR_NO_MEMORY. */
+static enum wring_status list_settings(const struct question *question, struct wring_settings *out)
+{
+    const struct wring_autoplan *autoplan = question->autoplan;
+    const struct wring_cost_model_params params = params_of(question);
+    struct wring_settings *all = calloc(1, sizeof(*all));
+
+    out->n = 0;
+    if (all == NULL)
+        return WRING_ERR_NO_MEMORY;
+    enum wring_status status = wring_settings_list(&params, NULL, &autoplan->session->log, all);
+    for (uint32_t i = 0; i < all->n && status == WRING_OK; i++)
+        if (is_configured(autoplan, &all->list[i]))
+            out->list[out->n++] = all->list[i];
+    for (uint32_t i = 0; i < all->n && out->n > 0; i++) /* without that one nothing compares */
+        if (!is_configured(autoplan, &all->list[i]) &&
+            wring_autoplan_may_have(autoplan, &all->list[i]) && is_told(autoplan, &all->list[i]))
+            out->list[out->n++] = all->list[i];
+    free(all);
+    return status;
+}
+
+/* ---- the question ---- */
+
+/** The profile, with other settings' ways as far as the configured one's. */
+static enum wring_status make_profile(struct question *question)
+{
+    const struct wring_profile *profile = question->autoplan->profile;
+    size_t bytes = (size_t)profile->n_ways * sizeof(*profile->ways);
+
+    question->profile = *profile;
+    question->profile.ways = malloc(bytes + 1);
+    if (question->profile.ways == NULL)
+        return WRING_ERR_NO_MEMORY;
+    memcpy(question->profile.ways, profile->ways, bytes);
+    if (question->autoplan->leeway.setting.chunk_bytes != 0)
+        wring_profile_carry_on(&question->profile, &question->autoplan->leeway.setting);
+    return WRING_OK;
+}
+
+/** Errors: WRING_ERR_NO_MEMORY, INVALID (WRING_PLAN_CODECS; logged). It is to be finished then,
+ *  too. */
+static enum wring_status question_init(struct question *question,
+                                       const struct wring_autoplan *autoplan, bool early)
+{
+    *question = (struct question){.autoplan = autoplan, .early = early};
+    enum wring_status status = wring_iterations_trace(&autoplan->iterations, autoplan->ready_us,
+                                                      &question->order, &question->trace);
+    if (status == WRING_OK)
+        status = wring_autoplan_codecs(autoplan->session, autoplan, &question->codecs);
+    if (status == WRING_OK)
+        status = wring_autoplan_listed(autoplan->session, &question->listed);
+    if (status == WRING_OK)
+        status = make_profile(question);
+    for (uint32_t i = 0; i < question->codecs.n; i++)
+        question->specs[i] = question->codecs.specs[i];
+    return status;
+}
+
+static void question_finish(struct question *question)
+{
+    free(question->profile.ways);
+    free(question->order);
+    free(question->trace.tensors);
+}
 
 /* ---- think ---- */
 
@@ -27,14 +227,14 @@
 
 /** What the planner says of one setting. */
 struct answer {
-    struct wring_autoplan_model made;
+    struct model made;
     struct wring_found found;
 };
 
 /** The question, and what becomes of it. */
 struct thought {
     struct wring_autoplan *autoplan;
-    struct wring_autoplan_question question;
+    struct question question;
     struct wring_settings *settings;
     struct answer configured, best; /* the latter of other settings; without a model: there is none
                                      */
@@ -59,7 +259,7 @@ static enum wring_status add_way(struct thought *thought, const struct wring_cos
 {
     struct wring_autoplan *autoplan = thought->autoplan;
     struct wring_autoplan_way *way = &autoplan->ways[autoplan->n_ways];
-    const struct wring_autoplan_question *question = &thought->question;
+    const struct question *question = &thought->question;
 
     *way = (struct wring_autoplan_way){.plan = NULL};
     enum wring_status status =
@@ -78,7 +278,7 @@ static enum wring_status add_way(struct thought *thought, const struct wring_cos
 static void finish(struct answer *answer)
 {
     wring_grouping_finish(&answer->found.grouping);
-    wring_autoplan_model_finish(&answer->made);
+    model_finish(&answer->made);
     *answer = (struct answer){.found.time_us = INFINITY};
 }
 
@@ -90,7 +290,7 @@ static enum wring_status ask(struct thought *thought, const struct wring_setting
     struct wring_search_params params = {.budget_ns = rest_ns / left + 1};
 
     *out = (struct answer){.found.time_us = INFINITY};
-    enum wring_status status = wring_autoplan_model_init(&thought->question, setting, &out->made);
+    enum wring_status status = model_init(&thought->question, setting, &out->made);
     if (status != WRING_OK)
         return status;
     params.offload = out->made.model->offload;
@@ -144,13 +344,13 @@ static enum wring_status add_searched(struct thought *thought)
 /** Each bucket by itself, with an option where it may take it, else uncompressed. */
 static void set_apart(struct thought *thought, uint32_t option)
 {
-    const struct wring_autoplan_model *made = &thought->configured.made;
+    const struct model *made = &thought->configured.made;
     struct wring_grouping *grouping = &thought->grouping;
 
     grouping->n = thought->question.trace.n;
     for (uint32_t i = 0; i < grouping->n; i++) {
         grouping->end[i] = i + 1;
-        grouping->option[i] = wring_autoplan_may_take(made, i, option) ? option : made->model->raw;
+        grouping->option[i] = may_take(made, i, option) ? option : made->model->raw;
     }
 }
 
@@ -167,7 +367,7 @@ static bool is_as_registered(const struct thought *thought, const char *spec)
 
 static const char *spec_of(const struct thought *thought, uint32_t option)
 {
-    return wring_autoplan_spec_of(&thought->configured.made, option);
+    return option_spec(&thought->configured.made, option);
 }
 
 /** The option that ends the iteration soonest if each tensor travels by itself with it. Raw and the
@@ -213,13 +413,12 @@ static enum wring_status add_plain(struct thought *thought)
 
 static enum wring_status think(struct thought *thought, bool early)
 {
-    enum wring_status status =
-        wring_autoplan_question_init(&thought->question, thought->autoplan, early);
+    enum wring_status status = question_init(&thought->question, thought->autoplan, early);
 
     if (status == WRING_OK && thought->autoplan->session->recorder != NULL)
         wring_recorder_write(thought->autoplan->session->recorder, &thought->question.trace);
     if (status == WRING_OK)
-        status = wring_autoplan_list_settings(&thought->question, thought->settings);
+        status = list_settings(&thought->question, thought->settings);
     if (status == WRING_OK)
         status = wring_grouping_init(&thought->grouping, thought->question.trace.n);
     if (status == WRING_OK)
@@ -246,7 +445,7 @@ static enum wring_status autoplan_think(struct wring_autoplan *autoplan, bool ea
     wring_grouping_finish(&thought.grouping);
     finish(&thought.configured);
     finish(&thought.best);
-    wring_autoplan_question_finish(&thought.question);
+    question_finish(&thought.question);
     free(thought.settings);
     return status;
 }
