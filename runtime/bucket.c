@@ -17,15 +17,6 @@
 #define WRING_MODULE "bucket"
 #define CEASE_NS (50 * WRING_NS_PER_MS)
 
-struct wring_bucket *wring_bucket_find_exchanged(const struct wring_session *session,
-                                                 const char *name)
-{
-    struct wring_bucket *at = session->buckets;
-    while (at != NULL && (at->dropped || strcmp(at->name, name) != 0))
-        at = at->next;
-    return at;
-}
-
 struct wring_bucket *wring_bucket_find(const struct wring_session *session, const char *name)
 {
     const struct wring_bucket *const lists[] = {session->joined, session->buckets};
@@ -87,16 +78,6 @@ void wring_bucket_end(struct wring_bucket *bucket, enum wring_status status)
     }
     struct wring_result result = describe(bucket, status);
     wring_completion_end(all, &bucket->completion, &result, NULL);
-}
-
-bool wring_bucket_is_watched(const struct wring_bucket *bucket)
-{
-    const struct wring_joined *joined = bucket->carries;
-    bool any = bucket->completion.done != NULL ||
-               atomic_load_explicit(&bucket->session->completions.bell, memory_order_relaxed) >= 0;
-    for (uint32_t i = 0; joined != NULL && i < joined->n; i++)
-        any |= joined->members[i]->completion.done != NULL;
-    return any;
 }
 
 void wring_bucket_finished(struct wring_collective *collective, enum wring_status status)

@@ -126,10 +126,6 @@ struct wring_bucket {
 /** The application's bucket of that name, dropped ones passed over; or NULL. */
 struct wring_bucket *wring_bucket_find(const struct wring_session *session, const char *name);
 
-/** The same among those that ranks exchange: what others carry is not there, carriers are. */
-struct wring_bucket *wring_bucket_find_exchanged(const struct wring_session *session,
-                                                 const char *name);
-
 /** A bucket of those params, checked already, which is in no list yet. Errors: of registration. */
 enum wring_status wring_bucket_make(struct wring_session *session,
                                     const struct wring_bucket_params *params,
@@ -187,9 +183,6 @@ void wring_bucket_tell(const struct wring_bucket *bucket, enum wring_status stat
 
 /** Its step has ended: its callback is queued, and the descriptor tells. */
 void wring_bucket_end(struct wring_bucket *bucket, enum wring_status status);
-
-/** Is somebody told of its steps who does not ask? */
-bool wring_bucket_is_watched(const struct wring_bucket *bucket);
 
 /** The `finished` of a bucket's collective. */
 void wring_bucket_finished(struct wring_collective *collective, enum wring_status status);

@@ -15,6 +15,16 @@ static enum wring_status reached(struct wring_iterations *iterations)
     return wring_autoplan_meet(iterations->session->autoplan);
 }
 
+/** What the session was opened with. */
+static void note_leeway(struct wring_autoplan *autoplan)
+{
+    const struct wring_config *config = &autoplan->session->config;
+    struct wring_autoplan_leeway *leeway = &autoplan->leeway;
+
+    *leeway = (struct wring_autoplan_leeway){.chunk_bytes = config->chunk_bytes};
+    memcpy(leeway->executor, config->executor, sizeof(leeway->executor));
+}
+
 enum wring_status wring_autoplan_open(struct wring_session *session)
 {
     struct wring_autoplan *autoplan = calloc(1, sizeof(*autoplan));
@@ -25,7 +35,7 @@ enum wring_status wring_autoplan_open(struct wring_session *session)
     autoplan->session = session;
     wring_iterations_init(&autoplan->iterations, session, reached);
     session->autoplan = autoplan;
-    wring_autoplan_note_leeway(autoplan);
+    note_leeway(autoplan);
     return wring_autoplan_codecs(session, autoplan, &unused);
 }
 

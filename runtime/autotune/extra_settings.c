@@ -2,12 +2,14 @@
 #include "runtime/autotune/extra_settings.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "planner/core/files/profile.h"
 #include "planner/core/model/exchange.h"
 #include "runtime/autotune/codecs.h"
 #include "runtime/autotune/profile_gaps.h"
+#include "runtime/session/executor.h"
 
 #define WRING_MODULE "plan"
 #define PIECES 4      /* of the largest bucket as configured, at least */
@@ -199,6 +201,21 @@ static enum wring_status hear(struct wring_session *session, struct wring_autopl
     return status;
 }
 
+/** The session is set so. Errors: those of wring_session_settle(). */
+static enum wring_status set(struct wring_autoplan *autoplan, const struct wring_setting *setting)
+{
+    const struct wring_autoplan_leeway *leeway = &autoplan->leeway;
+    char executor[WRING_CONFIG_TEXT];
+
+    if (setting->cores == leeway->setting.cores)
+        snprintf(executor, sizeof(executor), "%s", leeway->executor);
+    else if (setting->cores > 0)
+        snprintf(executor, sizeof(executor), "pool:%" PRIu32, setting->cores);
+    else
+        snprintf(executor, sizeof(executor), "inline");
+    return wring_session_settle(autoplan->session, executor, setting->chunk_bytes);
+}
+
 /** The session is set so, and the profile has that setting's ways alone; then both have all again.
  */
 static enum wring_status measure_one(struct wring_autoplan *autoplan,
@@ -208,7 +225,7 @@ static enum wring_status measure_one(struct wring_autoplan *autoplan,
     struct wring_session *session = autoplan->session;
     struct wring_measure_params params = *how;
     struct wring_profile_aside aside = {0};
-    enum wring_status status = wring_autoplan_set(autoplan, &further->setting);
+    enum wring_status status = set(autoplan, &further->setting);
 
     params.codecs = further->codecs;
     params.max_elems = wring_autoplan_further_elems(autoplan);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/autotune/tunables.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "planner/core/files/plan.h"
@@ -15,15 +13,6 @@ struct heard {
     uint64_t chunk_bytes;
     bool executor_given, pieces_given;
 };
-
-void wring_autoplan_note_leeway(struct wring_autoplan *autoplan)
-{
-    const struct wring_config *config = &autoplan->session->config;
-    struct wring_autoplan_leeway *leeway = &autoplan->leeway;
-
-    *leeway = (struct wring_autoplan_leeway){.chunk_bytes = config->chunk_bytes};
-    memcpy(leeway->executor, config->executor, sizeof(leeway->executor));
-}
 
 /* ---- what all ranks were told ---- */
 
@@ -123,21 +112,6 @@ bool wring_autoplan_may_have(const struct wring_autoplan *autoplan,
 }
 
 /* ---- the session ---- */
-
-enum wring_status wring_autoplan_set(struct wring_autoplan *autoplan,
-                                     const struct wring_setting *setting)
-{
-    const struct wring_autoplan_leeway *leeway = &autoplan->leeway;
-    char executor[WRING_CONFIG_TEXT];
-
-    if (setting->cores == leeway->setting.cores)
-        snprintf(executor, sizeof(executor), "%s", leeway->executor);
-    else if (setting->cores > 0)
-        snprintf(executor, sizeof(executor), "pool:%" PRIu32, setting->cores);
-    else
-        snprintf(executor, sizeof(executor), "inline");
-    return wring_session_settle(autoplan->session, executor, setting->chunk_bytes);
-}
 
 enum wring_status wring_autoplan_settle(struct wring_session *session)
 {

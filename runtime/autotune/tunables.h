@@ -22,9 +22,6 @@ struct wring_autoplan_leeway {
     const char *cores_why, *pieces_why; /* why not, in words; NULL: it may */
 };
 
-/** What the session was opened with. */
-void wring_autoplan_note_leeway(struct wring_autoplan *autoplan);
-
 /** What may be chosen on all ranks, the same on each. Collective; the machine is known. Errors:
  *  those of an exchange. */
 enum wring_status wring_autoplan_agree_on_leeway(struct wring_autoplan *autoplan);
@@ -32,10 +29,6 @@ enum wring_status wring_autoplan_agree_on_leeway(struct wring_autoplan *autoplan
 /** May a plan ask for that? */
 bool wring_autoplan_may_have(const struct wring_autoplan *autoplan,
                              const struct wring_setting *setting);
-
-/** The session is set so. Local. Errors: those of wring_session_settle(). */
-enum wring_status wring_autoplan_set(struct wring_autoplan *autoplan,
-                                     const struct wring_setting *setting);
 
 /** The session is set as its plan says, or as configured. Local; nothing where it does not plan for
  *  itself. Errors: those of wring_session_settle(). */

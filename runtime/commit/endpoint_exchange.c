@@ -185,6 +185,16 @@ static void set_places(struct wring_bucket *bucket, uint32_t member, const struc
     out->offset = place->data_offset;
 }
 
+/** The bucket of that name among those that ranks exchange: what others carry is not there,
+ * carriers are. NULL: there is none. */
+static struct wring_bucket *find_exchanged(const struct wring_session *session, const char *name)
+{
+    struct wring_bucket *at = session->buckets;
+    while (at != NULL && (at->dropped || strcmp(at->name, name) != 0))
+        at = at->next;
+    return at;
+}
+
 static enum wring_status read_place(struct wring_session *session, struct wring_peer *peer,
                                     struct wring_reader *in, const struct slots *slots,
                                     struct wring_remote **buffers, uint32_t n_buffers)
@@ -210,7 +220,7 @@ static enum wring_status read_place(struct wring_session *session, struct wring_
     if (in->failed || place.window > WRING_WINDOW_MAX || (place.window & (place.window - 1)) != 0)
         return WRING_ERR_FRAME;
 
-    struct wring_bucket *bucket = wring_bucket_find_exchanged(session, name);
+    struct wring_bucket *bucket = find_exchanged(session, name);
     uint32_t member = bucket != NULL ? wring_members_find(&bucket->group->members, peer->rank) : 0;
     if (bucket == NULL || member == bucket->group->members.n)
         return WRING_OK; /* a bucket of a group that we are not in */

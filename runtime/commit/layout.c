@@ -10,6 +10,7 @@
 #include "runtime/commit/commit.h"
 #include "runtime/commit/hierarchy_phases.h"
 #include "runtime/group/group.h"
+#include "runtime/plan/bucket_fusion.h"
 #include "runtime/residual.h"
 #include "runtime/session/executor.h"
 #include "runtime/session/session.h"
@@ -327,6 +328,17 @@ static bool can_read_source(const struct wring_bucket *bucket)
            wring_block_sendable(bucket->session->fabric, NULL);
 }
 
+/** Is somebody told of its steps who does not ask? */
+static bool is_watched(const struct wring_bucket *bucket)
+{
+    const struct wring_joined *joined = bucket->carries;
+    bool any = bucket->completion.done != NULL ||
+               atomic_load_explicit(&bucket->session->completions.bell, memory_order_relaxed) >= 0;
+    for (uint32_t i = 0; joined != NULL && i < joined->n; i++)
+        any |= joined->members[i]->completion.done != NULL;
+    return any;
+}
+
 static void fill_collective(struct wring_bucket *bucket)
 {
     struct wring_session *session = bucket->session;
@@ -380,7 +392,7 @@ static void fill_collective(struct wring_bucket *bucket)
     bucket->collective.measured.every = (uint64_t)session->config.stats_every;
     bucket->collective.finished = wring_bucket_finished;
     bucket->collective.owner = bucket;
-    bucket->collective.watched = wring_bucket_is_watched(bucket);
+    bucket->collective.watched = is_watched(bucket);
     if (bucket->whole != NULL)
         fill_leg(bucket);
 }
