@@ -22,6 +22,8 @@
  *     wr       0: no ibv_wr_*             cqex    0: no extended completion queues
  *     resize   0: no ibv_resize_cq        dmabuf  0: no ibv_reg_dmabuf_mr
  *     relaxed  0: relaxed ordering is refused
+ *     late     1: the end of each write into a dma-buf stays in the adapter, until that region
+ *              is written to again or the adapter reads it: what a flush is for
  *     memlock  bytes that may be registered
  *     delay    microseconds until a request is carried out, jitter: up to so many more
  *

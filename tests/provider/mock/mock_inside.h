@@ -15,7 +15,7 @@ struct mock_options {
     unsigned host, devices, ports;
     struct {
         unsigned link_layer, mtu, speed, inline_bytes, depth, sges, cqe, message;
-        unsigned wr, cqex, resize, dmabuf, relaxed;
+        unsigned wr, cqex, resize, dmabuf, relaxed, late;
     } device[MOCK_DEVICES];
     uint64_t memlock;
     unsigned delay_us, jitter_us;

@@ -78,6 +78,7 @@ static int32_t take(size_t bytes)
 static struct ibv_mr *enter(struct ibv_pd *pd, struct mock_mr *mr, void *host, uint64_t iova,
                             size_t bytes, unsigned access)
 {
+    const struct mock_context *context = (const struct mock_context *)verbs_get_ctx(pd->context);
     net_lock(mock_self.net);
     int32_t index = take(bytes);
     if (index >= 0) {
@@ -87,6 +88,8 @@ static struct ibv_mr *enter(struct ibv_pd *pd, struct mock_mr *mr, void *host, u
         shared->host = (uintptr_t)host;
         shared->bytes = bytes;
         shared->access = access;
+        shared->late =
+            mr->mapping != NULL && mock_self.options.device[context->device->index].late != 0;
         uint32_t key = (uint32_t)index << 8 | shared->generation;
         mr->index = (uint32_t)index;
         mr->base = (struct ibv_mr){pd->context, pd, host, bytes, key, key, key};

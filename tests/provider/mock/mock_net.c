@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MAGIC 0x6d6f636b6e657431ull /* changes with the layout */
+#define MAGIC 0x6d6f636b6e657432ull /* changes with the layout */
 #define LOCK_SPINS 2000
 #define NAP_NS 50000
 

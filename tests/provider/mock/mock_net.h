@@ -30,6 +30,7 @@
 #define MOCK_SGES 4
 #define MOCK_CQE_MAX 32768 /* a power of two */
 #define MOCK_EVENTS 64
+#define MOCK_HELD 64 /* bytes of a write that an adapter holds back */
 
 struct net_port {
     bool there, blackhole;
@@ -66,6 +67,10 @@ struct net_mr {
     uint32_t pd;
     uint64_t iova, host, bytes; /* host: where it lies in its process */
     unsigned access;
+    bool late;           /* the end of each write is held back: */
+    uint32_t held_bytes; /* of it; 0: nothing is */
+    uint64_t held_at;    /* as host is */
+    uint8_t held[MOCK_HELD];
 };
 
 struct net_cqe {

@@ -31,6 +31,7 @@ static const struct {
     {"resize",  OF_DEVICE(resize),       1,       0,   1},
     {"dmabuf",  OF_DEVICE(dmabuf),       1,       0,   1},
     {"relaxed", OF_DEVICE(relaxed),      1,       0,   1},
+    {"late",    OF_DEVICE(late),         0,       0,   1},
 };
 static const struct {
     const char *name;

@@ -4,6 +4,7 @@
  * All of it is done by the process that posted them, under the network's lock.
  */
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/provider/mock/mock_inside.h"
 
@@ -44,14 +45,27 @@ static enum fate fail(struct failure *failure, enum ibv_wc_status status, uint32
     return FAILED;
 }
 
-/** A piece of registered memory, of any process. @return false: it is not, or not for that */
+/** What the adapter holds back of a region's last write goes where it belongs. */
+static void let_go(struct net_mr *mr)
+{
+    uint32_t bytes = mr->held_bytes;
+    mr->held_bytes = 0;
+    if (bytes > 0)
+        net_copy(mr->pid, mr->held_at, getpid(), (uintptr_t)mr->held, bytes);
+}
+
+/** A piece of registered memory, of any process. Who is to read it reads all that was written
+ *  before. @return false: it is not, or not for that */
 static bool resolve(uint32_t key, pid_t pid, uint32_t pd, uint64_t address, uint32_t bytes,
                     unsigned access, uint64_t *host)
 {
-    const struct net_mr *mr = net_mr_find(mock_self.net, key, pid, pd);
+    const unsigned writes = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+    struct net_mr *mr = net_mr_find(mock_self.net, key, pid, pd);
     if (mr == NULL || (mr->access & access) != access || address < mr->iova ||
         address - mr->iova > mr->bytes || bytes > mr->bytes - (address - mr->iova))
         return false;
+    if ((access & writes) == 0)
+        let_go(mr);
     *host = mr->host + (address - mr->iova);
     return true;
 }
@@ -192,6 +206,33 @@ static enum fate locate(struct mock_qp *qp, const struct mock_request *request, 
     return DONE;
 }
 
+/** Write to a peer's region; where that is late, its adapter holds the end back. @return false: the
+ *  peer's process is gone */
+static bool write_out(const struct mock_qp *qp, const struct mock_request *request,
+                      const struct net_qp *peer, struct span *to, const struct span *from,
+                      unsigned n_from)
+{
+    const pid_t self = qp->net->pid;
+    uint32_t bytes = to->bytes < MOCK_HELD ? to->bytes : MOCK_HELD;
+    uint64_t at = to->at + to->bytes - bytes;
+    uint8_t before[MOCK_HELD];
+    struct net_mr *mr = !is_send(request->opcode) && bytes > 0
+                            ? net_mr_find(mock_self.net, request->rkey, peer->pid, peer->pd)
+                            : NULL;
+
+    if (mr == NULL || !mr->late)
+        return copy(peer->pid, to, self, from, n_from);
+    let_go(mr);
+    if (!net_copy(self, (uintptr_t)before, peer->pid, at, bytes) ||
+        !copy(peer->pid, to, self, from, n_from) ||
+        !net_copy(self, (uintptr_t)mr->held, peer->pid, at, bytes) ||
+        !net_copy(peer->pid, at, self, (uintptr_t)before, bytes))
+        return false;
+    mr->held_at = at;
+    mr->held_bytes = bytes;
+    return true;
+}
+
 static void tell_write(const struct mock_request *request, uint64_t to, uint32_t bytes)
 {
     struct mock_write write = {
@@ -228,7 +269,7 @@ static enum fate carry_out(struct mock_qp *qp, const struct mock_request *reques
     bool read = request->opcode == IBV_WR_RDMA_READ;
     uint64_t to = bytes > 0 ? theirs[0].at : 0;
     if (read ? !copy(qp->net->pid, ours, peer->pid, theirs, 1)
-             : !copy(peer->pid, theirs, qp->net->pid, ours, n))
+             : !write_out(qp, request, peer, theirs, ours, n))
         return SILENCE;
     mock_self.counts.moved_bytes += bytes;
     tell_write(request, to, bytes);

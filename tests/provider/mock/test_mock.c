@@ -176,6 +176,58 @@ static void device_memory_can_be_registered(void)
     with("", register_dmabuf);
 }
 
+/** The last bytes that were written, and whether they are what was sent. */
+static bool has_come(int fd, size_t at, size_t bytes, uint8_t sent)
+{
+    uint8_t got[512];
+    bool read = bytes <= sizeof(got) && pread(fd, got, bytes, (off_t)at) == (ssize_t)bytes;
+    CHECK(read, "pread");
+    for (size_t i = 0; read && i < bytes; i++)
+        if (got[i] != sent)
+            return false;
+    return read;
+}
+
+static void hold_writes_back(void)
+{
+    struct pair pair;
+    struct ibv_sge piece;
+    struct ibv_wc wc;
+    REQUIRE(pair_open(&pair, USUAL), "no pair");
+    int fd = memfd_create("stands in for a dma-buf", MFD_CLOEXEC);
+    CHECK(fd >= 0 && ftruncate(fd, 1 << 16) == 0, "memfd");
+    uint64_t iova = 0x700000000000;
+    int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+    struct ibv_mr *mr = ibv_reg_dmabuf_mr(pair.b.pd, 0, 1 << 16, iova, fd, access);
+    REQUIRE(mr != NULL, "dma-buf: %s", strerror(errno));
+    for (unsigned i = 0; i < 2; i++) {
+        memset(pair.a.memory, 0x70 + (int)i, 300);
+        struct ibv_send_wr wr = pair_write(&pair.a, &pair.b, &piece, 0, 300);
+        wr.wr.rdma.rkey = mr->rkey;
+        wr.wr.rdma.remote_addr = iova + 4096 * i;
+        CHECK(pair_post(&pair.a, &wr) == 0, "post");
+        pair_expect(&pair.a, IBV_WC_SUCCESS, &wc);
+        CHECK(has_come(fd, (size_t)4096 * i, 236, (uint8_t)(0x70 + i)) &&
+                  !has_come(fd, (size_t)4096 * i + 236, 64, (uint8_t)(0x70 + i)),
+              "write %u", i);
+    }
+    CHECK(has_come(fd, 0, 300, 0x70), "the next write pushes the one before");
+    struct ibv_send_wr out = pair_write(&pair.b, &pair.a, &piece, 0, 1);
+    piece.lkey = mr->lkey;
+    piece.addr = iova;
+    CHECK(pair_post(&pair.b, &out) == 0, "post");
+    pair_expect(&pair.b, IBV_WC_SUCCESS, &wc);
+    CHECK(has_come(fd, 4096, 300, 0x71), "and so does a read of the same region");
+    CHECK(ibv_dereg_mr(mr) == 0, "dereg");
+    close(fd);
+    pair_close(&pair);
+}
+
+static void device_memory_shows_writes_late(void)
+{
+    with("late=1", hold_writes_back);
+}
+
 static void lose_port(void)
 {
     struct pair pair;
@@ -366,6 +418,7 @@ int main(int argc, char **argv)
         {"queues_fill_up", queues_fill_up},
         {"limits_hold", limits_hold},
         {"device_memory_can_be_registered", device_memory_can_be_registered},
+        {"device_memory_shows_writes_late", device_memory_shows_writes_late},
         {"ports_go_and_come_back", ports_go_and_come_back},
         {"faults_come_when_asked_for", faults_come_when_asked_for},
         {"the_other_side_knows", the_other_side_knows},
