@@ -11,6 +11,13 @@ enum wring_status wring_unsupported_region_revoke(struct wring_region *region)
     return WRING_ERR_UNSUPPORTED;
 }
 
+enum wring_status wring_unsupported_region_flush(struct wring_region *region, const void *at,
+                                                 uint64_t *ticket)
+{
+    (void)region, (void)at, (void)ticket;
+    return WRING_ERR_UNSUPPORTED;
+}
+
 enum wring_status wring_unsupported_copy_sources(struct wring_conn *conn)
 {
     (void)conn;

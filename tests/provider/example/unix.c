@@ -213,6 +213,7 @@ const struct wring_provider_ops wring_provider_unix = {
     .region_create = unix_region_create,
     .region_destroy = unix_region_destroy,
     .region_revoke = wring_unsupported_region_revoke,
+    .region_flush = wring_unsupported_region_flush,
     .memory_gone = wring_nothing_kept,
     .region_export = unix_region_export,
     .remote_import = unix_remote_import,

@@ -216,6 +216,18 @@ struct wring_provider_ops {
     enum wring_status (*region_revoke)(struct wring_region *region);
 
     /**
+     * Device memory only: let that device see all bytes that peers have put there and whose ARRIVED
+     * was given. A call with *ticket 0 begins a flush and writes its ticket. Later calls with this
+     * ticket ask whether the flush has ended.
+     * @param at  in the region, the last byte that was put there
+     * @param ticket  stays 0 if too many flushes are under way: try again
+     * @return WRING_OK: it has ended. Errors: WRING_ERR_AGAIN until then, WRING_ERR_UNSUPPORTED,
+     * WRING_ERR_INVALID (not in the region), WRING_ERR_DEVICE: what has come may not be visible.
+     */
+    enum wring_status (*region_flush)(struct wring_region *region, const void *at,
+                                      uint64_t *ticket);
+
+    /**
      * Memory that was registered as `source_only` is about to be unmapped, or mapped anew: drop all
      * that is kept of destroyed regions there. The caller has destroyed living regions before.
      * Providers that keep nothing use wring_nothing_kept.
@@ -307,6 +319,8 @@ const struct wring_provider_ops *wring_provider_find(const char *name);
 /** Stand-ins for abilities that a provider lacks; they answer WRING_ERR_UNSUPPORTED. */
 enum wring_status wring_unsupported_remote_map(struct wring_remote *remote, void **out);
 enum wring_status wring_unsupported_region_revoke(struct wring_region *region);
+enum wring_status wring_unsupported_region_flush(struct wring_region *region, const void *at,
+                                                 uint64_t *ticket);
 enum wring_status wring_unsupported_copy_sources(struct wring_conn *conn);
 enum wring_status wring_unsupported_spoil(struct wring_conn *conn, uint64_t at, uint8_t mask);
 

@@ -32,6 +32,12 @@ static enum wring_status fault_region_revoke(struct wring_region *region)
     return region->provider->ops->region_revoke(region);
 }
 
+static enum wring_status fault_region_flush(struct wring_region *region, const void *at,
+                                            uint64_t *ticket)
+{
+    return region->provider->ops->region_flush(region, at, ticket);
+}
+
 static size_t fault_region_export(struct wring_region *region, void *key)
 {
     return region->provider->ops->region_export(region, key);
@@ -312,6 +318,7 @@ static const struct wring_provider_ops fault_ops = {
     .region_create = fault_region_create,
     .region_destroy = fault_region_destroy,
     .region_revoke = fault_region_revoke,
+    .region_flush = fault_region_flush,
     .memory_gone = fault_memory_gone,
     .region_export = fault_region_export,
     .remote_import = fault_remote_import,

@@ -225,6 +225,7 @@ const struct wring_provider_ops wring_provider_shm = {
     .region_create = wring_shm_region_create,
     .region_destroy = wring_shm_region_destroy,
     .region_revoke = wring_unsupported_region_revoke,
+    .region_flush = wring_unsupported_region_flush,
     .memory_gone = wring_nothing_kept,
     .region_export = wring_shm_region_export,
     .remote_import = wring_shm_remote_import,

@@ -255,6 +255,7 @@ const struct wring_provider_ops wring_provider_tcp = {
     .region_create = wring_tcp_region_create,
     .region_destroy = wring_tcp_region_destroy,
     .region_revoke = wring_tcp_region_revoke,
+    .region_flush = wring_unsupported_region_flush,
     .memory_gone = wring_nothing_kept,
     .region_export = wring_tcp_region_export,
     .remote_import = wring_tcp_remote_import,

@@ -196,6 +196,10 @@ enum wring_status wring_verbs_path_renew(struct verbs_path *path);
  * why */
 enum wring_status wring_verbs_path_connect(struct verbs_path *path, char *why, size_t bytes);
 
+/** Connect a new queue pair to itself. Of the path, rail, mtu and qp are set. @param why  likewise
+ */
+enum wring_status wring_verbs_path_connect_self(struct verbs_path *path, char *why, size_t bytes);
+
 /** Make it drop all work. */
 void wring_verbs_path_stop(struct verbs_path *path);
 

@@ -276,3 +276,19 @@ enum wring_status wring_verbs_path_connect(struct verbs_path *path, char *why, s
     snprintf(why, bytes, "%s cannot be connected: %s", text, strerror(error));
     return WRING_ERR_DEVICE;
 }
+
+enum wring_status wring_verbs_path_connect_self(struct verbs_path *path, char *why, size_t bytes)
+{
+    const struct verbs_choice *choice = &path->rail->choice;
+
+    path->card = (struct verbs_card){
+        .qpn = path->qp->qp_num, .lid = choice->lid, .mtu = (uint8_t)mtu_code(path->mtu)};
+    memcpy(path->card.gid, choice->gid.bytes, sizeof(path->card.gid));
+    path->peer = path->card;
+    int error = to_init(path);
+    if (error == 0)
+        return wring_verbs_path_connect(path, why, bytes);
+    snprintf(why, bytes, "a queue pair on %s cannot be set up: %s", choice->device,
+             strerror(error));
+    return WRING_ERR_DEVICE;
+}

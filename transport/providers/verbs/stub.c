@@ -139,6 +139,7 @@ const struct wring_provider_ops wring_provider_verbs = {
     .region_create = region_create,
     .region_destroy = region_destroy,
     .region_revoke = wring_unsupported_region_revoke,
+    .region_flush = wring_unsupported_region_flush,
     .memory_gone = wring_nothing_kept,
     .region_export = region_export,
     .remote_import = remote_import,

@@ -319,6 +319,7 @@ static void provider_close(struct wring_provider *base)
         return;
     while (verbs->n_conns > 0)
         wring_verbs_remove_conn(verbs, verbs->conns[0]);
+    wring_verbs_flusher_destroy(verbs->flusher);
     wring_verbs_memory_destroy(verbs->memory);
     while (verbs->n_rails > 0)
         wring_verbs_rail_close(&verbs->rails[--verbs->n_rails]);
@@ -438,6 +439,7 @@ const struct wring_provider_ops wring_provider_verbs = {
     .region_create = region_create,
     .region_destroy = wring_verbs_region_destroy,
     .region_revoke = wring_unsupported_region_revoke,
+    .region_flush = wring_verbs_region_flush,
     .memory_gone = memory_gone,
     .region_export = region_export,
     .remote_import = wring_verbs_remote_import,

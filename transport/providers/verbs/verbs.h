@@ -75,6 +75,17 @@ enum wring_status wring_verbs_suits(const struct wring_config *config, char *rea
 /** As wring_provider_ops.probe: is there a port that could be a rail? */
 enum wring_status wring_verbs_probe(char *reason, size_t bytes);
 
+/* verbs/flush.c */
+
+struct verbs_flusher;
+
+/** Before the memory is destroyed and rails are closed. NULL is fine. */
+void wring_verbs_flusher_destroy(struct verbs_flusher *flusher);
+
+/** As wring_provider_ops.region_flush. */
+enum wring_status wring_verbs_region_flush(struct wring_region *region, const void *at,
+                                           uint64_t *ticket);
+
 #define VERBS_TO_SLEEP 2 /* provider->sleep: polls that look at everything, around a sleep */
 
 struct verbs_provider {
@@ -90,6 +101,7 @@ struct verbs_provider {
     struct verbs_rail rails[VERBS_RAILS_MAX];
     unsigned n_rails;
     struct verbs_memory *memory;
+    struct verbs_flusher *flusher; /* NULL: nothing has been flushed yet */
     size_t put_max_bytes;
     int epoll, listener;
     struct verbs_watch listening;
