@@ -19,7 +19,8 @@
 #define MEMORY_TYPE 2 /* attributes */
 #define IS_MANAGED 8
 #define DEVICE_ORDINAL 9
-#define TYPE_DEVICE 2 /* of memory */
+#define DMA_BUF_SUPPORTED 124 /* of a device */
+#define TYPE_DEVICE 2         /* of memory */
 
 typedef int (*attribute_fn)(void *data, int attribute, unsigned long long pointer);
 
@@ -52,6 +53,37 @@ struct wring_memory_place wring_pointer_place(const void *pointer)
         place = ask(get_attribute, pointer);
     dlclose(library);
     return place;
+}
+
+/** Its functions. @return false: it lacks one, or there is no device that does not */
+static bool all_export(void *library)
+{
+    int (*count_devices)(int *n) = NULL;
+    int (*get_device)(int *device, int ordinal) = NULL;
+    int (*get_attribute)(int *value, int attribute, int device) = NULL;
+    int n = 0, device = 0, value = 0;
+
+    *(void **)(uintptr_t)&count_devices = dlsym(library, "cuDeviceGetCount");
+    *(void **)(uintptr_t)&get_device = dlsym(library, "cuDeviceGet");
+    *(void **)(uintptr_t)&get_attribute = dlsym(library, "cuDeviceGetAttribute");
+    if (count_devices == NULL || get_device == NULL || get_attribute == NULL ||
+        count_devices(&n) != CUDA_SUCCESS)
+        return false;
+    for (int i = 0; i < n; i++)
+        if (get_device(&device, i) != CUDA_SUCCESS ||
+            get_attribute(&value, DMA_BUF_SUPPORTED, device) != CUDA_SUCCESS || value == 0)
+            return false;
+    return n > 0;
+}
+
+bool wring_devices_export_dmabufs(void)
+{
+    void *library = dlopen(LIBRARY, RTLD_LAZY | RTLD_NOLOAD);
+    if (library == NULL)
+        return false;
+    bool all = all_export(library);
+    dlclose(library);
+    return all;
 }
 
 /* ---- arena ---- */
@@ -242,6 +274,8 @@ static bool add(struct wring_session *session, struct wring_buffer *buffer)
     session->buffers = buffer;
     if (buffer->is_arena)
         session->arena_bytes += memory->bytes;
+    if (memory->kind == WRING_MEMORY_DEVICE)
+        atomic_fetch_add(&session->n_device_buffers, 1);
     return true;
 }
 
@@ -254,6 +288,8 @@ static void take_out(struct wring_session *session, struct wring_buffer *buffer)
     *at = buffer->next;
     if (buffer->is_arena)
         session->arena_bytes -= buffer->block.memory.bytes;
+    if (buffer->block.memory.kind == WRING_MEMORY_DEVICE)
+        atomic_fetch_sub(&session->n_device_buffers, 1);
     wring_buffer_index_remove(&session->buffer_index, buffer->block.memory.base, buffer);
 }
 
@@ -370,22 +406,79 @@ enum wring_status wring_buffer_alloc(struct wring_session *session, size_t bytes
     return wring_session_leave(session, alloc(session, bytes, out));
 }
 
-static enum wring_status borrow(struct wring_session *session, void *data, size_t bytes)
+static enum wring_status borrow(struct wring_session *session, const struct wring_memory *memory,
+                                struct wring_buffer **out)
 {
-    if (data == NULL || bytes == 0 || is_too_much(session, (uintptr_t)data, bytes))
+    if (memory->base == NULL || memory->bytes == 0 ||
+        is_too_much(session, (uintptr_t)memory->base, memory->bytes))
         return WRING_ERR_INVALID;
     struct wring_buffer *buffer = calloc(1, sizeof(*buffer));
     if (buffer == NULL)
         return WRING_ERR_NO_MEMORY;
     wring_progress_lock(session->progress);
-    enum wring_status status =
-        wring_block_borrow(session->fabric, data, bytes, wring_pointer_place(data), &buffer->block);
+    enum wring_status status = wring_block_borrow_memory(session->fabric, memory, &buffer->block);
     wring_progress_unlock(session->progress);
     if (status != WRING_OK) {
         free(buffer);
         return status;
     }
-    return keep(session, buffer);
+    status = keep(session, buffer);
+    if (status == WRING_OK)
+        *out = buffer;
+    return status;
+}
+
+enum wring_status wring_buffer_borrow(struct wring_session *session,
+                                      const struct wring_memory *memory, struct wring_buffer **out)
+{
+    enum wring_status entered = wring_session_enter(session);
+    if (entered != WRING_OK)
+        return entered;
+    return wring_session_leave(session, borrow(session, memory, out));
+}
+
+void wring_buffer_give_back(struct wring_session *session, struct wring_buffer *buffer)
+{
+    if (buffer == NULL || wring_session_enter(session) != WRING_OK)
+        return; /* who closes the session frees it */
+    pthread_mutex_lock(&session->buffers_mutex);
+    bool last = !buffer->kept;
+    if (last)
+        take_out(session, buffer);
+    pthread_mutex_unlock(&session->buffers_mutex);
+    if (last)
+        destroy(session, buffer);
+    wring_session_leave(session, WRING_OK);
+}
+
+static enum wring_status flush(struct wring_session *session, const struct wring_buffer *buffer,
+                               const void *at, struct wring_buffer_flush *flush)
+{
+    enum wring_status all = WRING_OK;
+
+    wring_progress_lock(session->progress);
+    for (uint32_t i = 0; i < session->fabric->n_devices; i++) {
+        struct wring_region *region = buffer->block.regions[i];
+        if (region == NULL || flush->ended[i])
+            continue;
+        enum wring_status status =
+            region->provider->ops->region_flush(region, at, &flush->tickets[i]);
+        flush->ended[i] = status != WRING_ERR_AGAIN;
+        if (status != WRING_OK && (all == WRING_OK || all == WRING_ERR_AGAIN))
+            all = status;
+    }
+    wring_progress_unlock(session->progress);
+    return all;
+}
+
+enum wring_status wring_buffer_flush(struct wring_session *session,
+                                     const struct wring_buffer *buffer, const void *at,
+                                     struct wring_buffer_flush *how)
+{
+    enum wring_status entered = wring_session_enter(session);
+    if (entered != WRING_OK)
+        return entered;
+    return wring_session_leave(session, flush(session, buffer, at, how));
 }
 
 enum wring_status wring_buffer_register(struct wring_session *session, void *data, size_t bytes)
@@ -393,7 +486,11 @@ enum wring_status wring_buffer_register(struct wring_session *session, void *dat
     enum wring_status entered = wring_session_enter(session);
     if (entered != WRING_OK)
         return entered;
-    return wring_session_leave(session, borrow(session, data, bytes));
+    struct wring_memory_place place = wring_pointer_place(data);
+    const struct wring_memory memory = {
+        .base = data, .bytes = bytes, .kind = place.kind, .ordinal = place.ordinal, .fd = -1};
+    struct wring_buffer *buffer;
+    return wring_session_leave(session, borrow(session, &memory, &buffer));
 }
 
 /** What was registered at that address, or the arena that a piece was taken from. */

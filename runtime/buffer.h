@@ -24,6 +24,12 @@
  */
 struct wring_memory_place wring_pointer_place(const void *pointer);
 
+/**
+ * Does the CUDA driver, if the process has loaded its library, export memory of all its devices as
+ * dma-bufs? Threads: safe.
+ */
+bool wring_devices_export_dmabufs(void);
+
 /*
  * Room of one registered block, shared out among buffers: jobs have thousands of these, and each
  * block takes a descriptor, a mapping in every peer and a registration.
@@ -102,6 +108,33 @@ struct wring_buffer {
 
 /** Its memory is unmapped, if it is ours. It is in no list; the engine is locked. */
 void wring_buffer_destroy(struct wring_buffer *buffer);
+
+/**
+ * Register memory that the caller describes; its descriptor is borrowed for the call. The same
+ * memory may be registered several times. Threads: safe. Errors: those of wring_buffer_register().
+ */
+enum wring_status wring_buffer_borrow(struct wring_session *session,
+                                      const struct wring_memory *memory, struct wring_buffer **out);
+
+/** Forget such memory: no message uses it. NULL is fine. Threads: safe. */
+void wring_buffer_give_back(struct wring_session *session, struct wring_buffer *buffer);
+
+/** A flush under way; zeroed at first. */
+struct wring_buffer_flush {
+    uint64_t tickets[WRING_DEVICES_MAX];
+    bool ended[WRING_DEVICES_MAX];
+};
+
+/**
+ * Let a device see what has been received in its memory: begin, and ask again until it has ended.
+ * @param buffer  of wring_buffer_borrow(), in device memory
+ * @param at  in it, the last byte that was received
+ * @return WRING_OK: it has ended. Errors: WRING_ERR_AGAIN until then; those of
+ * wring_provider_ops.region_flush. Threads: safe; a flush is used by one at a time.
+ */
+enum wring_status wring_buffer_flush(struct wring_session *session,
+                                     const struct wring_buffer *buffer, const void *at,
+                                     struct wring_buffer_flush *how);
 
 /** Keep the buffer that holds that byte, if it is registered, until the session closes. Threads:
  *  safe. */

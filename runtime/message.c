@@ -77,8 +77,22 @@ static enum wring_status read_how(const struct wring_group *group, const struct 
 static void find_memory(const struct wring_group *group, struct wring_message *message)
 {
     struct wring_session *session = group->session;
-    if (message->bytes > session->config.eager_bytes)
+    bool device = atomic_load_explicit(&session->n_device_buffers, memory_order_relaxed) > 0;
+    if (message->bytes > session->config.eager_bytes || (device && message->bytes > 0))
         message->block = wring_buffer_find(session, message->buf, (size_t)message->bytes);
+}
+
+/** A core would have to copy what is sent to oneself. */
+static enum wring_status check_place(const struct wring_group *group,
+                                     const struct wring_message *message)
+{
+    if (!message->is_send || message->member != group->members.me ||
+        !wring_message_is_on_device(message))
+        return WRING_OK;
+    wring_error(&group->session->log,
+                "send: %" PRIu64 " bytes of device memory to this rank itself: copy them there",
+                message->bytes);
+    return WRING_ERR_UNSUPPORTED;
 }
 
 /** Without a request that the caller would hold, and so without memory for it. @return how it ended
@@ -158,6 +172,9 @@ static enum wring_status start(struct wring_group *group, const struct wring_cal
         return status;
     message->context = group->messages;
     find_memory(group, message);
+    status = check_place(group, message);
+    if (status != WRING_OK)
+        return status;
     if (request != NULL)
         return begin(group, message, &known, request);
     if (wring_session_refuses_to_wait(group->session, "A send or receive without a request"))
@@ -176,6 +193,19 @@ enum wring_status wring_send(struct wring_group *group, const void *buf, uint64_
     wring_message_init(&message, (void *)(uintptr_t)buf, bytes, to, tag);
     message.is_send = true;
     return wring_session_leave(group->session, start(group, how, &message, request));
+}
+
+enum wring_status wring_send_offered(struct wring_group *group, const void *buf, uint64_t bytes,
+                                     uint32_t to, uint64_t tag, struct wring_request **request)
+{
+    enum wring_status entered = wring_session_enter(group->session);
+    if (entered != WRING_OK)
+        return entered;
+    struct wring_message message;
+    wring_message_init(&message, (void *)(uintptr_t)buf, bytes, to, tag);
+    message.is_send = true;
+    message.offered = true;
+    return wring_session_leave(group->session, start(group, NULL, &message, request));
 }
 
 enum wring_status wring_recv(struct wring_group *group, void *buf, uint64_t bytes, uint32_t from,

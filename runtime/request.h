@@ -51,6 +51,10 @@ void wring_request_end(struct wring_request *request, const struct wring_result 
 enum wring_status wring_request_await(struct wring_session *session, const atomic_int *status,
                                       uint64_t deadline_ns);
 
+/** wring_send(), but never eager: for a receive that may be in device memory. */
+enum wring_status wring_send_offered(struct wring_group *group, const void *buf, uint64_t bytes,
+                                     uint32_t to, uint64_t tag, struct wring_request **request);
+
 /** Has it ended? Takes no lock. */
 static inline bool wring_request_is_over(const struct wring_request *request)
 {

@@ -311,6 +311,12 @@ enum wring_status wring_block_populate(const struct wring_block *block);
 enum wring_status wring_block_borrow(struct wring_fabric *fabric, void *base, size_t bytes,
                                      struct wring_memory_place place, struct wring_block *out);
 
+/** The same, of memory that the caller describes: its descriptor is borrowed for the call. Device
+ *  memory needs one, a dma-buf. */
+enum wring_status wring_block_borrow_memory(struct wring_fabric *fabric,
+                                            const struct wring_memory *memory,
+                                            struct wring_block *out);
+
 /** True if every device in use can put into this memory. */
 bool wring_block_complete(const struct wring_block *block);
 

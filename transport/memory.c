@@ -356,11 +356,18 @@ enum wring_status wring_block_populate(const struct wring_block *block)
 enum wring_status wring_block_borrow(struct wring_fabric *fabric, void *base, size_t bytes,
                                      struct wring_memory_place place, struct wring_block *out)
 {
-    struct wring_block block = {
-        .fabric = fabric,
-        .memory = {
-            .base = base, .bytes = bytes, .kind = place.kind, .ordinal = place.ordinal, .fd = -1}};
+    const struct wring_memory memory = {
+        .base = base, .bytes = bytes, .kind = place.kind, .ordinal = place.ordinal, .fd = -1};
+    return wring_block_borrow_memory(fabric, &memory, out);
+}
+
+enum wring_status wring_block_borrow_memory(struct wring_fabric *fabric,
+                                            const struct wring_memory *memory,
+                                            struct wring_block *out)
+{
+    struct wring_block block = {.fabric = fabric, .memory = *memory};
     enum wring_status status = register_with_devices(&block);
+    block.memory.fd = -1;
     if (status != WRING_OK) {
         wring_block_finish(&block);
         return status;

@@ -56,6 +56,7 @@ struct wring_session {
     struct wring_buffer *buffers;
     struct wring_buffer_index buffer_index; /* of the same */
     size_t arena_bytes;                     /* of those that are arenas */
+    atomic_uint n_device_buffers;           /* of all; read by any thread */
     struct wring_bucket
         *buckets;                /* that are exchanged: in the order of registration, or a plan's */
     struct wring_bucket *joined; /* that travel in some of them */

@@ -2,8 +2,10 @@
 /* Incoming records out of peers' rings, and which receive takes them. */
 #include "transport/message/inside.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
+#define WRING_MODULE "message"
 #define FREE_BYTES_MOST ((size_t)1 << 20)
 
 /* ---- messages that wait for a receive ---- */
@@ -87,10 +89,21 @@ static void note(struct wring_message *receive, uint32_t member, uint64_t tag, u
     receive->length = bytes < receive->bytes ? bytes : receive->bytes;
 }
 
-static void copy_to(const struct wring_message *receive, const void *data)
+/** Its message is here: copy it, and end it. */
+static void copy_to(struct wring_messenger *messenger, struct wring_message *receive,
+                    const void *data)
 {
+    if (receive->length > 0 && wring_message_is_on_device(receive)) {
+        wring_error(messenger->engine->log,
+                    "a receive in device memory got a message that came with its offer: member "
+                    "%" PRIu32 " must send it from device memory, too",
+                    receive->end.member);
+        wring_message_finish(messenger, receive, WRING_ERR_UNSUPPORTED);
+        return;
+    }
     if (receive->length > 0)
         memcpy(receive->buf, data, (size_t)receive->length);
+    wring_message_finish_receive(messenger, receive);
 }
 
 /** A receive has taken the offer of a peer. @return whether it has ended */
@@ -117,11 +130,10 @@ static bool take(struct wring_messenger *messenger, struct wring_message *receiv
         release(messenger, arrival);
         return begin_offered(messenger, receive, peer, id, address);
     }
-    copy_to(receive, own != NULL ? own->buf : arrival->data);
+    copy_to(messenger, receive, own != NULL ? own->buf : arrival->data);
     release(messenger, arrival);
     if (own != NULL)
         wring_message_finish(messenger, own, WRING_OK);
-    wring_message_finish_receive(messenger, receive);
     return true;
 }
 
@@ -147,9 +159,8 @@ bool wring_incoming_send_own(struct wring_messenger *messenger, struct wring_mes
     if (match != NULL) {
         struct wring_message *receive = wring_message_of(match);
         note(receive, context->me, send->tag, send->bytes);
-        copy_to(receive, send->buf);
+        copy_to(messenger, receive, send->buf);
         wring_message_finish(messenger, send, WRING_OK);
-        wring_message_finish_receive(messenger, receive);
         return true;
     }
     struct wring_message_peer *self =
@@ -337,8 +348,7 @@ static void take_eager(struct wring_message_peer *peer, const struct head *head,
         return;
     if (receive != NULL) {
         note(receive, head->id, head->tag, head->small);
-        copy_to(receive, data);
-        wring_message_finish_receive(messenger, receive);
+        copy_to(messenger, receive, data);
         return;
     }
     struct wring_message_arrival *arrival =

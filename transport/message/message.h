@@ -14,6 +14,10 @@
  * message (where that costs nothing), or grants a slot of a pool for each piece. Slots go by
  * priority, then by piece, then by rank.
  *
+ * Device memory is registered, and neither copied nor read here: it is always offered, and granted
+ * in place. A receive in device memory does not take an eager message; the sender offers it
+ * (`offered`).
+ *
  * Where a peer's memory is mapped, records are written into its ring by the sender's thread and
  * found there by the receiver's: no provider, queue or clock is in that way. Elsewhere they are
  * put.
@@ -68,6 +72,7 @@ struct wring_message {
     uint32_t member;  /* to; from, or WRING_MATCH_ANY_SOURCE */
     int32_t priority; /* of messages larger than eager: smaller first */
     bool is_send;
+    bool offered; /* a send: never eager, as its receive may be in device memory */
     const struct wring_block *block; /* where buf lies, if that is registered; else NULL */
     void (*ended)(struct wring_message *message); /* its last use; NULL: `status` alone tells */
     void *owner;
@@ -111,10 +116,18 @@ static inline void wring_message_init(struct wring_message *message, void *buf, 
     message->member = member;
     message->tag = tag;
     message->priority = 0;
+    message->offered = false;
     message->block = NULL;
     message->ended = NULL;
     message->owner = NULL;
     atomic_init(&message->status, WRING_ERR_AGAIN);
+}
+
+/** No core may touch its bytes. Then it is offered, whatever its size, and devices alone move it.
+ */
+static inline bool wring_message_is_on_device(const struct wring_message *message)
+{
+    return message->block != NULL && message->block->memory.kind == WRING_MEMORY_DEVICE;
 }
 
 /** Errors: WRING_ERR_NO_MEMORY, WRING_ERR_SYSTEM. The engine's fabric is connected. */

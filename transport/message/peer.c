@@ -507,7 +507,8 @@ static bool push_send(struct wring_message_peer *peer, struct wring_message *sen
 {
     struct wring_messenger *messenger = peer->messenger;
     uint64_t cost = wring_message_cost(send->bytes);
-    bool small = send->bytes <= messenger->eager_bytes;
+    bool offered = send->bytes > 0 && (send->offered || wring_message_is_on_device(send));
+    bool small = send->bytes <= messenger->eager_bytes && !offered;
 
     if (small && may_be_eager(peer, cost)) {
         if (!write_eager(peer, send))

@@ -260,6 +260,11 @@ bool wring_transfer_begin(struct wring_messenger *messenger, struct wring_messag
         end_read(messenger, receive);
         return true;
     }
+    if (wring_message_is_on_device(receive)) { /* it can be had in no other way */
+        if (!grant_registered(receive))
+            wring_message_no_memory(messenger);
+        return false;
+    }
     if (grant_for_once(receive) || grant_registered(receive))
         return false;
     if (receive->peer->readable) {
