@@ -91,6 +91,7 @@ static const struct wring_config_var vars[] = {
     { "WRING_MPI_CODEC_MIN", "256k",   "bytes", "libwring_mpi.so: sums of fewer bytes stay exact",                BYTES(1, 1ll << 40),              FIELD(mpi_codec_min), false },
     { "WRING_NCCL_CODEC",   "",        "",      "libnccl-net-wring.so: codec of CollNet's float sums, as bf16 or onebit:block=128; empty: exact", STRING, FIELD(nccl_codec), false },
     { "WRING_NCCL_CODEC_MIN", "256k",  "bytes", "libnccl-net-wring.so: sums of fewer bytes stay exact",           BYTES(1, 1ll << 40),              FIELD(nccl_codec_min), false },
+    { "WRING_NCCL_DEVICES", "each",    "",      "libnccl-net-wring.so: each shows NCCL every port of an RDMA device as a device; one shows it one, which spreads over the ports", CHOICE("each|one"), FIELD(nccl_devices), false },
     { "WRING_NCCL_LOSSLESS", "0",      "cores", "libnccl-net-wring.so: cores pinned to code large messages without a loss, on connections where that proves faster; 0: no message is coded", INTEGER(0, 64), FIELD(nccl_lossless), false },
     { "WRING_NCCL_LOSSLESS_MIN", "256k", "bytes", "libnccl-net-wring.so: messages of fewer bytes are not coded", BYTES(4096, 1ll << 24),           FIELD(nccl_lossless_min), false },
     { "WRING_STATS",        "0",       "",      "libwring_mpi.so: 1 prints at the end which calls it served, and which it left to the MPI and why", INTEGER(0, 1), FIELD(stats), false },

@@ -96,6 +96,7 @@ struct wring_config {
     uint64_t mpi_codec_min;
     char nccl_codec[WRING_CONFIG_TEXT]; /* likewise */
     uint64_t nccl_codec_min;
+    char nccl_devices[WRING_CONFIG_TEXT];
     int64_t nccl_lossless;
     uint64_t nccl_lossless_min;
     int64_t stats;

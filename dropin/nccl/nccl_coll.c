@@ -92,10 +92,10 @@ static const char *codec_for(enum wring_dtype dtype, enum wring_op op, uint64_t 
 static int read_handles(void *handles[], int ranks, struct wring_nccl_handle *first)
 {
     struct wring_nccl_handle other;
-    int code = wring_nccl_handle_read(handles[0], WRING_NCCL_COLLECTIVES, first);
+    int code = wring_nccl_handle_read(handles[0], WRING_NCCL_COLLECTIVES, 0, first);
 
     for (int i = 1; i < ranks && code == WRING_NCCL_SUCCESS; i++)
-        code = wring_nccl_handle_read(handles[i], WRING_NCCL_COLLECTIVES, &other);
+        code = wring_nccl_handle_read(handles[i], WRING_NCCL_COLLECTIVES, i, &other);
     return code;
 }
 
@@ -142,12 +142,14 @@ static int start(struct coll *coll, const struct wring_nccl_handle *first, void 
     return WRING_NCCL_SUCCESS;
 }
 
-static struct coll *coll_new(const struct wring_nccl_handle *first, int ranks, int rank)
+/** @param device  of the listen comm that this rank passed */
+static struct coll *coll_new(const struct wring_nccl_handle *first, int device, int ranks, int rank)
 {
     struct coll *coll = calloc(1, sizeof(*coll));
     if (coll == NULL)
         return NULL;
     struct wring_nccl_opening *opening = &coll->opening;
+    opening->device = &wring_nccl_own.devices[device];
     opening->rank = (uint32_t)rank;
     opening->size = (uint32_t)ranks;
     opening->root_fd = -1;
@@ -163,6 +165,16 @@ static struct coll *coll_new(const struct wring_nccl_handle *first, int ranks, i
     return coll;
 }
 
+/** The device that NCCL listens by. One that is closed already: the first. */
+static int device_of(const void *listen)
+{
+    pthread_mutex_lock(&wring_nccl_own.mutex);
+    const struct wring_nccl_listen *found = wring_nccl_listen_find(listen);
+    int device = found != NULL ? found->handle.device : 0;
+    pthread_mutex_unlock(&wring_nccl_own.mutex);
+    return device;
+}
+
 int wring_nccl_coll_connect(void *handles[], int ranks, int rank, void *listen, void **comm)
 {
     struct wring_nccl_handle first;
@@ -176,7 +188,7 @@ int wring_nccl_coll_connect(void *handles[], int ranks, int rank, void *listen, 
     int code = read_handles(handles, ranks, &first);
     if (code != WRING_NCCL_SUCCESS)
         return code;
-    struct coll *coll = coll_new(&first, ranks, rank);
+    struct coll *coll = coll_new(&first, device_of(listen), ranks, rank);
     if (coll == NULL)
         return WRING_NCCL_SYSTEM_ERROR;
     pthread_mutex_lock(&wring_nccl_own.mutex);

@@ -10,9 +10,12 @@
  * A small message leaves although no irecv() is known. It ends once its buffer is known: like that
  * the sender sees as well as the receiver that a message was larger than its buffer.
  *
- * A notice has kind u32, n u32, and for each buffer tag u32, bytes u64 (with NOTED); the last word
- * of a sender is one, too, without buffers. After a change of these, the handle or a connection
- * request, raise FORMAT of nccl_handle.c.
+ * A notice has kind u32, n u32, and for each buffer tag u32, bytes u64 (with NOTED, and ON_DEVICE);
+ * the last word of a sender is one, too, without buffers. After a change of these, the handle or a
+ * connection request, raise FORMAT of nccl_handle.c.
+ *
+ * A message for a buffer in device memory, or for one that is not known on a device that has such
+ * memory, is offered: its sender may not be the one to copy it.
  *
  * Each side says when it closes, and what is left of a connection waits for the other side's word,
  * so that no message of a connection that is gone stays with the link.
@@ -38,9 +41,10 @@ static int fail(struct wring_nccl_comm *comm, int code, const char *what)
     if (comm->failed == WRING_NCCL_SUCCESS) {
         comm->failed = code;
         wring_nccl_say(WRING_NCCL_LOG_WARN,
-                       "wring: %s %s: %s (device 0 of %s, %s, connection %" PRIu32 ")",
+                       "wring: %s %s: %s (device %s at %s, %s, connection %" PRIu32 ")",
                        comm->sends ? "sending to" : "receiving from", comm->link->name, what,
-                       wring_nccl_own.address, wring_nccl_own.providers, comm->conn);
+                       comm->link->opening.device->name, wring_nccl_own.address,
+                       wring_nccl_own.providers, comm->conn);
     }
     return comm->failed;
 }
@@ -95,9 +99,11 @@ static enum wring_status look(struct wring_request *request, struct wring_result
 static struct wring_nccl_request *take_request(struct wring_nccl_comm *comm, unsigned n)
 {
     struct wring_nccl_request *request = comm->free;
-    if (request == NULL)
+    unsigned most = comm->sends ? WRING_NCCL_SENDS : WRING_NCCL_RECVS;
+    if (request == NULL || (n > 0 && comm->n_busy == most))
         return NULL;
     comm->free = request->next;
+    comm->n_busy += n > 0;
     *request = (struct wring_nccl_request){.comm = comm, .busy = true, .n = n};
     return request;
 }
@@ -106,9 +112,15 @@ static void give_back(struct wring_nccl_request *request)
 {
     struct wring_nccl_comm *comm = request->comm;
     wring_nccl_pack_end(request);
+    comm->n_busy -= request->n > 0;
     request->busy = false;
     request->next = comm->free;
     comm->free = request;
+}
+
+struct wring_nccl_request *wring_nccl_request_take(struct wring_nccl_comm *comm)
+{
+    return take_request(comm, 0);
 }
 
 /** Nothing is under way there any more. */
@@ -134,7 +146,7 @@ static void cancel(struct wring_request **request)
 
 static struct wring_nccl_comm *comm_new(struct wring_nccl_link *link, bool sends)
 {
-    unsigned n = sends ? WRING_NCCL_SENDS : WRING_NCCL_RECVS;
+    unsigned n = sends ? WRING_NCCL_SENDS : WRING_NCCL_RECVS + WRING_NCCL_FLUSHES;
     struct wring_nccl_comm *comm = calloc(1, sizeof(*comm) + n * sizeof(comm->requests[0]));
     if (comm == NULL)
         return NULL;
@@ -182,12 +194,12 @@ int wring_nccl_connect(int device, void *handle, void **send_comm)
     *send_comm = NULL;
     int code = wring_nccl_check_device(device);
     if (code == WRING_NCCL_SUCCESS)
-        code = wring_nccl_handle_read(handle, WRING_NCCL_MESSAGES, &to);
+        code = wring_nccl_handle_read(handle, WRING_NCCL_MESSAGES, -1, &to);
     if (code != WRING_NCCL_SUCCESS)
         return code;
     pthread_mutex_lock(&wring_nccl_own.mutex);
     wring_nccl_links_poll();
-    struct wring_nccl_link *link = wring_nccl_link_to(&to);
+    struct wring_nccl_link *link = wring_nccl_link_to(&to, device);
     int state = link != NULL ? atomic_load(&link->opening.state) : WRING_NCCL_FAILED;
     if (link == NULL)
         code = WRING_NCCL_SYSTEM_ERROR;
@@ -285,6 +297,7 @@ int wring_nccl_close(void *comm_)
     }
     cancel_requests(comm);
     pthread_mutex_lock(&wring_nccl_own.mutex);
+    wring_nccl_regions_leave(comm);
     say_closed(comm);
     comm->closed = true;
     wring_nccl_links_poll();
@@ -355,7 +368,8 @@ static bool take_posted(struct wring_nccl_comm *comm, const uint8_t *bytes, uint
         slot->tag = (int)wring_get_u32(bytes + 8 + 12 * i);
         slot->bytes = wring_get_u64(bytes + 12 + 12 * i);
         slot->noted = (slot->bytes & WRING_NCCL_NOTED) != 0;
-        slot->bytes &= ~WRING_NCCL_NOTED;
+        slot->on_device = (slot->bytes & WRING_NCCL_ON_DEVICE) != 0;
+        slot->bytes &= ~(WRING_NCCL_NOTED | WRING_NCCL_ON_DEVICE);
         match_early(comm, slots, slot);
         slots->taken += slot->taken;
     }
@@ -532,6 +546,7 @@ static int send_to(struct wring_nccl_comm *comm, struct wring_nccl_slot *slot, c
     request->bytes[0] = bytes;
     request->tag = tag;
     request->data = data;
+    request->offered = comm->link->opening.device->cuda && (slot == NULL || slot->on_device);
     if (slot != NULL) {
         request->too_large = bytes > slot->bytes;
         request->room[0] = slot->bytes;
@@ -563,7 +578,7 @@ static int send_to(struct wring_nccl_comm *comm, struct wring_nccl_slot *slot, c
     return WRING_NCCL_SUCCESS;
 }
 
-int wring_nccl_isend(void *comm_, void *data, size_t bytes, int tag, void **request)
+int wring_nccl_isend(void *comm_, void *data, size_t bytes, int tag, void *mhandle, void **request)
 {
     struct wring_nccl_comm *comm = comm_;
     struct wring_nccl_slot *slot;
@@ -577,6 +592,8 @@ int wring_nccl_isend(void *comm_, void *data, size_t bytes, int tag, void **requ
                        WRING_NCCL_BYTES_MAX);
         return WRING_NCCL_INVALID_ARGUMENT;
     }
+    if (!wring_nccl_region_holds(comm, mhandle, data, bytes))
+        return WRING_NCCL_INVALID_ARGUMENT;
     go_on_sending(comm);
     slot = find_slot(comm, tag);
     if (slot == NULL) {
@@ -594,15 +611,17 @@ int wring_nccl_isend(void *comm_, void *data, size_t bytes, int tag, void **requ
 
 /* ---- receiving ---- */
 
-static void write_notice(struct wring_nccl_notice *notice, int n, void **data, const size_t *bytes,
-                         const int *tags)
+static void write_notice(const struct wring_nccl_comm *comm, struct wring_nccl_notice *notice,
+                         int n, void **data, const size_t *bytes, const int *tags)
 {
     wring_put_u32(notice->bytes, WRING_NCCL_NOTICE_POSTED);
     wring_put_u32(notice->bytes + 4, (uint32_t)n);
     for (int i = 0; i < n; i++) {
+        bool noted = wring_nccl_wants_note(comm, data[i], bytes[i]);
+        bool device = wring_nccl_is_on_device(comm, data[i], bytes[i]);
         wring_put_u32(notice->bytes + 8 + 12 * i, (uint32_t)tags[i]);
-        wring_put_u64(notice->bytes + 12 + 12 * i,
-                      bytes[i] | (wring_nccl_wants_note(data[i], bytes[i]) ? WRING_NCCL_NOTED : 0));
+        wring_put_u64(notice->bytes + 12 + 12 * i, bytes[i] | (noted ? WRING_NCCL_NOTED : 0) |
+                                                       (device ? WRING_NCCL_ON_DEVICE : 0));
     }
 }
 
@@ -627,7 +646,7 @@ static enum wring_status post(struct wring_nccl_request *request, void **data, c
     }
     if (status != WRING_OK)
         return status;
-    write_notice(notice, (int)request->n, data, bytes, tags);
+    write_notice(comm, notice, (int)request->n, data, bytes, tags);
     comm->next_notice = (comm->next_notice + 1) % WRING_NCCL_NOTICES;
     return wring_send(wring_nccl_world_of(comm), notice->bytes, 8 + 12 * (uint64_t)request->n,
                       wring_nccl_peer_of(comm), wring_nccl_tag_of(comm, WRING_NCCL_CLASS_NOTICE, 0),
@@ -635,7 +654,7 @@ static enum wring_status post(struct wring_nccl_request *request, void **data, c
 }
 
 int wring_nccl_irecv(void *comm_, int n, void **data, const size_t *bytes, const int *tags,
-                     void **out)
+                     void **mhandles, void **out)
 {
     struct wring_nccl_comm *comm = comm_;
 
@@ -648,6 +667,9 @@ int wring_nccl_irecv(void *comm_, int n, void **data, const size_t *bytes, const
                        WRING_NCCL_GROUPED);
         return WRING_NCCL_INVALID_ARGUMENT;
     }
+    for (int i = 0; mhandles != NULL && i < n; i++)
+        if (!wring_nccl_region_holds(comm, mhandles[i], data[i], bytes[i]))
+            return WRING_NCCL_INVALID_ARGUMENT;
     struct wring_request **said = &comm->notices[comm->next_notice].request;
     if (!is_over(said)) {
         nudge(comm);
@@ -721,8 +743,22 @@ static bool check_room(struct wring_nccl_request *request)
     return true;
 }
 
+/** @return whether it has ended */
+static bool test_flush(struct wring_nccl_request *request)
+{
+    enum wring_status status = wring_nccl_flush_look(request);
+
+    if (status == WRING_ERR_AGAIN)
+        return false;
+    if (status != WRING_OK)
+        request->failed = fail_by(request->comm, status);
+    return true;
+}
+
 static bool test_all(struct wring_nccl_request *request)
 {
+    if (request->flushed != NULL)
+        return test_flush(request);
     go_on_sending(request->comm);
     hear_notes(request->comm);
     return test_parts(request) &&
@@ -762,7 +798,7 @@ int wring_nccl_test(void *request_, int *done, int *bytes)
         nudge(request->comm);
         over = test_all(request);
     }
-    if (!over && request->failed == WRING_NCCL_SUCCESS)
+    if (!over && request->failed == WRING_NCCL_SUCCESS && request->flushed == NULL)
         over = look_for_end(request);
     if (request->failed != WRING_NCCL_SUCCESS)
         return request->failed;

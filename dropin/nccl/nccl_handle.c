@@ -6,7 +6,7 @@
  *      4  u16  format            32  u64   listen
  *      6  u16  wire version      40  [16]  secret
  *      8  u32  FNV-1a of 12..128 56  [48]  root, as text
- *     12  u32  purpose, keyed   104  [24]  release, as text
+ *     12  u32  see PURPOSE      104  [24]  release, as text
  */
 #include "dropin/nccl/nccl_own.h"
 
@@ -17,8 +17,12 @@
 #include "transport/auth.h"
 
 #define MAGIC 0x4c434e57u /* "WNCL" */
-#define FORMAT 2u
+#define FORMAT 3u
+/* Word 12: bits 0..7 purpose, 8 keyed, 16..23 device, 24..31 number of devices. */
+#define PURPOSE 0xffu
 #define KEYED 0x100u
+#define DEVICE_SHIFT 16
+#define DEVICES_SHIFT 24
 #define CHECKED 12 /* what the sum covers begins there */
 #define RELEASE 24
 
@@ -35,7 +39,9 @@ void wring_nccl_handle_write(const struct wring_nccl_handle *handle, uint8_t *ou
     memset(out, 0, WRING_NCCL_HANDLE_BYTES);
     wring_put_u32(out, MAGIC);
     wring_put_u32(out + 4, FORMAT | (uint32_t)WRING_WIRE_VERSION << 16);
-    wring_put_u32(out + 12, handle->purpose | (handle->keyed ? KEYED : 0));
+    wring_put_u32(out + 12, handle->purpose | (handle->keyed ? KEYED : 0) |
+                                (uint32_t)handle->device << DEVICE_SHIFT |
+                                (uint32_t)handle->n_devices << DEVICES_SHIFT);
     memcpy(out + 16, handle->process, WRING_NCCL_PROCESS);
     wring_put_u64(out + 32, handle->listen);
     memcpy(out + 40, handle->secret, WRING_NCCL_SECRET);
@@ -68,7 +74,25 @@ static int refuse_version(const uint8_t *bytes)
     return WRING_NCCL_INVALID_USAGE;
 }
 
-int wring_nccl_handle_read(const uint8_t *bytes, enum wring_nccl_purpose purpose,
+/** NCCL pairs devices by number, and has no exchange before the first connection. */
+static int refuse_count(const struct wring_nccl_handle *handle, int rank)
+{
+    const struct wring_nccl_own *own = &wring_nccl_own;
+    char who[WRING_NCCL_ROOT + 32], names[256] = "";
+
+    snprintf(who, sizeof(who), rank >= 0 ? "%s (rank %d)" : "%s", handle->root, rank);
+    for (int i = 0; i < own->n_devices; i++) {
+        size_t at = strlen(names);
+        snprintf(names + at, sizeof(names) - at, "%s%s", i > 0 ? ", " : "", own->devices[i].name);
+    }
+    wring_nccl_say(WRING_NCCL_LOG_WARN,
+                   "wring: %d devices here (%s), and %u at %s: let WRING_VERBS_DEVICES or "
+                   "NCCL_IB_HCA name as many on all hosts, or set WRING_NCCL_DEVICES=one on all",
+                   own->n_devices, names, handle->n_devices, who);
+    return WRING_NCCL_INVALID_USAGE;
+}
+
+int wring_nccl_handle_read(const uint8_t *bytes, enum wring_nccl_purpose purpose, int rank,
                            struct wring_nccl_handle *out)
 {
     struct wring_nccl_handle handle = {0};
@@ -80,8 +104,10 @@ int wring_nccl_handle_read(const uint8_t *bytes, enum wring_nccl_purpose purpose
     if (wring_get_u32(bytes + 8) != sum_of(bytes))
         return refuse("was damaged on its way");
     uint32_t purposes = wring_get_u32(bytes + 12);
-    handle.purpose = purposes & ~KEYED;
+    handle.purpose = purposes & PURPOSE;
     handle.keyed = (purposes & KEYED) != 0;
+    handle.device = (uint8_t)(purposes >> DEVICE_SHIFT);
+    handle.n_devices = (uint8_t)(purposes >> DEVICES_SHIFT);
     memcpy(handle.process, bytes + 16, WRING_NCCL_PROCESS);
     handle.listen = wring_get_u64(bytes + 32);
     memcpy(handle.secret, bytes + 40, WRING_NCCL_SECRET);
@@ -100,6 +126,10 @@ int wring_nccl_handle_read(const uint8_t *bytes, enum wring_nccl_purpose purpose
                        handle.keyed ? "here" : "at the peer");
         return WRING_NCCL_INVALID_USAGE;
     }
+    if (handle.n_devices != wring_nccl_own.n_devices)
+        return refuse_count(&handle, rank);
+    if (handle.device >= handle.n_devices)
+        return refuse("names no device");
     *out = handle;
     return WRING_NCCL_SUCCESS;
 }

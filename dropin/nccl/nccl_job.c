@@ -4,7 +4,6 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <glob.h>
 #include <inttypes.h>
 #include <link.h>
 #include <stdio.h>
@@ -12,14 +11,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/host.h"
 #include "transport/auth.h"
 #include "transport/bootstrap/job_key.h"
 #include "transport/providers/providers.h"
 #include <wring/codec.h>
 #include <wring/provider.h>
-
-#define UNKNOWN_MBPS 10000 /* as NCCL itself takes where an interface does not say */
 
 static void leave(void);
 
@@ -40,18 +36,6 @@ static void take_line(void *arg, enum wring_log_level level, const char *module,
 
 /* ---- what there is ---- */
 
-static bool is_named(const char *list, const char *name)
-{
-    size_t bytes = strlen(name);
-
-    for (const char *at = list; at != NULL; at = strchr(at, ',')) {
-        at += *at == ',';
-        if (strncmp(at, name, bytes) == 0 && (at[bytes] == '\0' || at[bytes] == ','))
-            return true;
-    }
-    return false;
-}
-
 /** Which providers can be used here. @return false: none, which is logged */
 static bool find_providers(bool *rdma)
 {
@@ -63,7 +47,7 @@ static bool find_providers(bool *rdma)
     *rdma = false;
     own->providers[0] = '\0';
     for (const struct wring_provider_ops *const *ops = wring_provider_list(); *ops != NULL; ops++) {
-        if ((!automatic && !is_named(own->config.provider, (*ops)->name)) ||
+        if ((!automatic && !wring_nccl_names(own->config.provider, (*ops)->name)) ||
             (*ops)->probe(reason, sizeof(reason)) != WRING_OK)
             continue;
         *rdma |= strcmp((*ops)->name, "verbs") == 0;
@@ -100,63 +84,6 @@ static enum wring_status find_address(void)
         status = WRING_OK;
     }
     return status;
-}
-
-/** The number at the beginning of a file; 0: there is none. */
-static int read_number(const char *path)
-{
-    int number = 0;
-    FILE *file = fopen(path, "re");
-
-    if (file == NULL)
-        return 0;
-    if (fscanf(file, "%d", &number) != 1 || number < 0)
-        number = 0;
-    fclose(file);
-    return number;
-}
-
-static int fastest_rdma_mbps(void)
-{
-    glob_t found;
-    int best = 0;
-
-    if (glob("/sys/class/infiniband/*/ports/*/rate", 0, NULL, &found) != 0)
-        return 0;
-    for (size_t i = 0; i < found.gl_pathc; i++) {
-        int gbps = read_number(found.gl_pathv[i]); /* "100 Gb/sec (4X EDR)" */
-        best = gbps > best ? gbps : best;
-    }
-    globfree(&found);
-    return best < 1000000 ? best * 1000 : 0;
-}
-
-static void find_speed(bool rdma, const char *interface)
-{
-    struct wring_nccl_own *own = &wring_nccl_own;
-    char path[128];
-
-    own->speed_mbps = rdma ? fastest_rdma_mbps() : 0;
-    if (own->speed_mbps == 0 && interface[0] != '\0') {
-        snprintf(path, sizeof(path), "/sys/class/net/%s/speed", interface);
-        own->speed_mbps = read_number(path);
-    }
-    if (own->speed_mbps == 0)
-        own->speed_mbps = UNKNOWN_MBPS;
-}
-
-/** A number of this host's network that is the same in all of its processes. */
-static void name_device(const char *interface)
-{
-    char text[192] = "";
-    uint64_t hash = 14695981039346656037u;
-
-    if (!wring_host_identity(text, sizeof(text) - 64))
-        snprintf(text, sizeof(text), "%s", wring_nccl_own.address);
-    snprintf(text + strlen(text), sizeof(text) - strlen(text), "/%s", interface);
-    for (const char *at = text; *at != '\0'; at++)
-        hash = (hash ^ (uint8_t)*at) * 1099511628211u;
-    wring_nccl_own.guid = hash;
 }
 
 /* ---- the beginning ---- */
@@ -253,8 +180,7 @@ static enum wring_status find_network(char *interface, size_t bytes)
     if (status != WRING_OK)
         return status;
     wring_interface_name(wring_nccl_own.address, interface, bytes);
-    find_speed(rdma, interface);
-    name_device(interface);
+    wring_nccl_devices_find(rdma, interface);
     return WRING_OK;
 }
 
@@ -289,12 +215,15 @@ static void introduce(const char *table, const char *interface)
     const char *copy = NULL;
 
     wring_nccl_say(WRING_NCCL_LOG_INFO,
-                   "wring " WRING_VERSION " (%s): device 0: wring at %s%s%s%s, %d Mbit/s, by %s; "
-                   "CollNet sums %s%s; key %s",
-                   table, own->address, interface[0] != '\0' ? " (" : "", interface,
-                   interface[0] != '\0' ? ")" : "", own->speed_mbps, own->providers,
-                   own->codec[0] != '\0' ? "by codec " : "exact", own->codec,
+                   "wring " WRING_VERSION " (%s): %d device%s at %s%s%s%s, by %s; CollNet sums "
+                   "%s%s; key %s",
+                   table, own->n_devices, own->n_devices == 1 ? "" : "s", own->address,
+                   interface[0] != '\0' ? " (" : "", interface, interface[0] != '\0' ? ")" : "",
+                   own->providers, own->codec[0] != '\0' ? "by codec " : "exact", own->codec,
                    own->key[0] != '\0' ? "of WRING_KEY" : "in each handle");
+    for (int i = 0; i < own->n_devices; i++)
+        wring_nccl_say(WRING_NCCL_LOG_INFO, "wring: device %d: %s, %d Mbit/s, %s", i,
+                       own->devices[i].name, own->devices[i].speed_mbps, own->devices[i].about);
     if (dl_iterate_phdr(find_copy, &copy) != 0)
         wring_nccl_say(WRING_NCCL_LOG_WARN,
                        "wring: %s is loaded, too: the two do not share their links; name one of "

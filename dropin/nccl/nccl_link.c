@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Links: sessions of two, one of which has dialled the other. Both ask for connections over it. */
+/* Links: sessions of two, by a device of each, one of which has dialled the other. Both ask for
+ * connections over it. */
 #include "dropin/nccl/nccl_own.h"
 
 #include <stdio.h>
@@ -10,7 +11,8 @@
 #include "base/clock.h"
 #include "runtime/request.h"
 
-/* A connection request: conn u32, 0 u32, listen u64, process [16], name [96]. */
+/* A connection request: conn u32, the asker's device u32, listen u64, process [16], name [96]. */
+#define HELLO_DEVICE 4
 #define HELLO_LISTEN 8
 #define HELLO_PROCESS 16
 #define HELLO_NAME 32
@@ -100,12 +102,14 @@ static enum wring_status greet(void *owner, uint64_t deadline_ns)
     return status;
 }
 
-static struct wring_nccl_link *add(const struct wring_nccl_handle *handle, uint32_t rank, int fd)
+static struct wring_nccl_link *add(const struct wring_nccl_handle *handle, int device,
+                                   uint32_t rank, int fd)
 {
     struct wring_nccl_link *link = calloc(1, sizeof(*link));
     if (link == NULL)
         return NULL;
     struct wring_nccl_opening *opening = &link->opening;
+    opening->device = &wring_nccl_own.devices[device];
     opening->rank = rank;
     opening->size = 2;
     opening->root_fd = fd;
@@ -127,7 +131,7 @@ static struct wring_nccl_link *add(const struct wring_nccl_handle *handle, uint3
 
 void wring_nccl_link_serve(struct wring_nccl_listen *listen)
 {
-    struct wring_nccl_link *link = add(&listen->handle, 0, listen->fd);
+    struct wring_nccl_link *link = add(&listen->handle, listen->handle.device, 0, listen->fd);
     if (link == NULL)
         return; /* it is tried again */
     link->listen = listen;
@@ -142,16 +146,24 @@ static bool works(struct wring_nccl_link *link)
     return !link->broken;
 }
 
-struct wring_nccl_link *wring_nccl_link_to(const struct wring_nccl_handle *handle)
+static bool leads_to(const struct wring_nccl_link *link, const struct wring_nccl_handle *handle,
+                     int device)
+{
+    return link->knows_process && link->peer_device == handle->device &&
+           link->opening.device == &wring_nccl_own.devices[device] &&
+           memcmp(link->process, handle->process, WRING_NCCL_PROCESS) == 0;
+}
+
+struct wring_nccl_link *wring_nccl_link_to(const struct wring_nccl_handle *handle, int device)
 {
     for (struct wring_nccl_link *at = wring_nccl_own.links; at != NULL; at = at->next)
-        if (at->knows_process && memcmp(at->process, handle->process, WRING_NCCL_PROCESS) == 0 &&
-            works(at))
+        if (leads_to(at, handle, device) && works(at))
             return at;
-    struct wring_nccl_link *link = add(handle, 1, -1);
+    struct wring_nccl_link *link = add(handle, device, 1, -1);
     if (link == NULL)
         return NULL;
     memcpy(link->process, handle->process, WRING_NCCL_PROCESS);
+    link->peer_device = handle->device;
     link->knows_process = true;
     return link;
 }
@@ -194,13 +206,15 @@ static bool take_hello(struct wring_nccl_link *link, const uint8_t *bytes)
 
     if (!link->knows_process) {
         memcpy(link->process, bytes + HELLO_PROCESS, WRING_NCCL_PROCESS);
+        link->peer_device = wring_get_u32(bytes + HELLO_DEVICE);
         memcpy(link->name, bytes + HELLO_NAME, WRING_NCCL_NAME);
         link->name[WRING_NCCL_NAME - 1] = '\0';
         wring_text_clean(link->name);
         link->knows_process = true;
     }
     if (listen == NULL || conn >= WRING_NCCL_CONNS_MAX ||
-        listen->handle.purpose != WRING_NCCL_MESSAGES) {
+        listen->handle.purpose != WRING_NCCL_MESSAGES ||
+        &wring_nccl_own.devices[listen->handle.device] != link->opening.device) {
         wring_nccl_link_refuse(link, conn % WRING_NCCL_CONNS_MAX);
         return true;
     }
@@ -238,6 +252,8 @@ enum wring_status wring_nccl_link_ask(struct wring_nccl_link *link, uint64_t lis
     uint32_t new = link->n_conns++;
     memset(hello->bytes, 0, sizeof(hello->bytes));
     wring_put_u32(hello->bytes, new);
+    wring_put_u32(hello->bytes + HELLO_DEVICE,
+                  (uint32_t)(link->opening.device - wring_nccl_own.devices));
     wring_put_u64(hello->bytes + HELLO_LISTEN, listen);
     memcpy(hello->bytes + HELLO_PROCESS, wring_nccl_own.process, WRING_NCCL_PROCESS);
     memcpy(hello->bytes + HELLO_NAME, wring_nccl_own.name, WRING_NCCL_NAME);
@@ -301,6 +317,7 @@ static bool is_useless(const struct wring_nccl_link *link)
 
 static void free_link(struct wring_nccl_link *link)
 {
+    wring_nccl_regions_part(link);
     wring_nccl_opening_finish(&link->opening);
     while (link->comms != NULL) {
         struct wring_nccl_comm *comm = link->comms;

@@ -214,11 +214,13 @@ static int open_socket(char *root)
 }
 
 /** The mutex is held. */
-static bool fill(struct wring_nccl_listen *listen, enum wring_nccl_purpose purpose)
+static bool fill(struct wring_nccl_listen *listen, int device, enum wring_nccl_purpose purpose)
 {
     struct wring_nccl_handle *handle = &listen->handle;
 
     handle->purpose = (uint32_t)purpose;
+    handle->device = (uint8_t)device;
+    handle->n_devices = (uint8_t)wring_nccl_own.n_devices;
     handle->keyed = wring_nccl_own.key[0] != '\0';
     memcpy(handle->process, wring_nccl_own.process, WRING_NCCL_PROCESS);
     handle->listen = ++wring_nccl_own.n_listens;
@@ -241,7 +243,7 @@ int wring_nccl_listen_create(int device, enum wring_nccl_purpose purpose, void *
     if (new == NULL)
         return WRING_NCCL_SYSTEM_ERROR;
     pthread_mutex_lock(&wring_nccl_own.mutex);
-    bool made = fill(new, purpose) && (purpose != WRING_NCCL_MESSAGES || start_watcher());
+    bool made = fill(new, device, purpose) && (purpose != WRING_NCCL_MESSAGES || start_watcher());
     if (made) {
         new->next = wring_nccl_own.listens;
         wring_nccl_own.listens = new;

@@ -78,11 +78,14 @@ static enum wring_status meet(struct wring_nccl_opening *opening, uint64_t deadl
 static enum wring_status open_session(struct wring_nccl_opening *opening)
 {
     const struct wring_nccl_own *own = &wring_nccl_own;
-    const char *settings[5] = {"WRING_PROGRESS=thread", "WRING_PLAN="};
+    const char *settings[2 + 2 + 2 + 1] = {"WRING_PROGRESS=thread", "WRING_PLAN="};
+    unsigned n = 2;
     struct wring_session_params params = WRING_SESSION_PARAMS_INIT;
 
     for (unsigned i = 0; i < own->n_settings; i++)
-        settings[2 + i] = own->settings[i];
+        settings[n++] = own->settings[i];
+    for (unsigned i = 0; i < opening->device->n_settings; i++) /* they come after, and count */
+        settings[n++] = opening->device->settings[i];
     uint64_t deadline_ns = wring_deadline_in(wring_nccl_own.config.join_timeout_ns);
     enum wring_status status = meet(opening, deadline_ns);
     if (status != WRING_OK)

@@ -18,6 +18,7 @@
 
 #include "base/config.h"
 #include "dropin/nccl/nccl_abi.h"
+#include "runtime/buffer.h"
 #include "transport/interface.h"
 #include <wring/executor.h>
 #include <wring/wring.h>
@@ -30,6 +31,32 @@
 #define WRING_NCCL_PROCESS 16
 #define WRING_NCCL_ROOT 48
 #define WRING_NCCL_NAME 96
+#define WRING_NCCL_DEVICES 16 /* at most, in NCCL's eyes */
+#define WRING_NCCL_SETTING (WRING_CONFIG_TEXT + 32)
+
+/* ---- nccl_devices.c ---- */
+
+/** What NCCL sees as a device: a port of an RDMA device, or else the host's network as a whole. */
+struct wring_nccl_device {
+    char name[WRING_NCCL_NAME];
+    char pci_path[256]; /* "": it is no PCI device, or nobody knows which */
+    uint64_t guid;      /* the same in all processes of this host */
+    int speed_mbps;
+    int port;
+    bool cuda;                            /* it moves device memory by itself, by dma-bufs */
+    char about[128];                      /* for the log */
+    char settings[2][WRING_NCCL_SETTING]; /* NAME=VALUE of its sessions */
+    unsigned n_settings;
+};
+
+/** Fill in the process's devices. @param interface  of its address, or "" */
+void wring_nccl_devices_find(bool rdma, const char *interface);
+
+/** @return WRING_NCCL_SUCCESS, or an error that is logged */
+int wring_nccl_check_device(int device);
+
+/** Is it in a list with commas between? */
+bool wring_nccl_names(const char *list, const char *name);
 
 /* ---- nccl_handle.c ---- */
 
@@ -42,6 +69,7 @@ enum wring_nccl_purpose {
 struct wring_nccl_handle {
     uint32_t purpose;
     bool keyed;                          /* the job has a key of its own; `secret` is empty */
+    uint8_t device, n_devices;           /* that listens, and how many its process has */
     uint8_t process[WRING_NCCL_PROCESS]; /* which process listens; another after each first init */
     uint64_t listen;                     /* as its how-many-eth */
     uint8_t secret[WRING_NCCL_SECRET];
@@ -51,8 +79,9 @@ struct wring_nccl_handle {
 /** @param out  [WRING_NCCL_HANDLE_BYTES] */
 void wring_nccl_handle_write(const struct wring_nccl_handle *handle, uint8_t *out);
 
-/** Hostile bytes. @return NCCL's code; logged */
-int wring_nccl_handle_read(const uint8_t *bytes, enum wring_nccl_purpose purpose,
+/** Hostile bytes. A process with another number of devices is an error, too. @param rank  whose
+ *  handle it is, for the log; -1: unknown. @return NCCL's code; logged */
+int wring_nccl_handle_read(const uint8_t *bytes, enum wring_nccl_purpose purpose, int rank,
                            struct wring_nccl_handle *out);
 
 /* ---- nccl_open.c ---- */
@@ -66,6 +95,7 @@ enum wring_nccl_opening_state {
 /** A session that a thread of its own opens. */
 struct wring_nccl_opening {
     /* set before */
+    const struct wring_nccl_device *device; /* by which it goes */
     uint32_t rank, size;
     char root[WRING_NCCL_ROOT]; /* of rank 0 */
     int root_fd;     /* rank 0: its listening socket, borrowed until it is over; else -1 */
@@ -165,12 +195,14 @@ struct wring_nccl_hello {
 };
 
 struct wring_nccl_comm;
+struct wring_nccl_region;
 
 struct wring_nccl_link {
     struct wring_nccl_link *next;
     struct wring_nccl_opening opening; /* its rank is ours: 0 has listened */
     uint8_t process[WRING_NCCL_PROCESS];
-    bool knows_process;
+    uint32_t peer_device;             /* of that process, by number */
+    bool knows_process;               /* and that */
     bool broken;                      /* no new connection goes by it */
     char name[WRING_NCCL_NAME];       /* of the peer, for log lines */
     struct wring_nccl_listen *listen; /* rank 0: whose socket is used, while it opens */
@@ -181,14 +213,15 @@ struct wring_nccl_link {
     atomic_bool left;                   /* the peer has said farewell: its session may end */
     unsigned n_arrivals;                /* connections that wait to be accepted */
     struct wring_nccl_comm *comms;      /* also those that NCCL has closed, and the peer not yet */
+    struct wring_nccl_region *regions;
 };
 
 /** Somebody knocks at a listen. The mutex is held. */
 void wring_nccl_link_serve(struct wring_nccl_listen *listen);
 
-/** A link to the process of a handle, which may be still opening. The mutex is held. NULL: no
- *  memory, or no thread. */
-struct wring_nccl_link *wring_nccl_link_to(const struct wring_nccl_handle *handle);
+/** A link by one of our devices to that of a handle, which may be still opening. The mutex is held.
+ *  NULL: no memory, or no thread. */
+struct wring_nccl_link *wring_nccl_link_to(const struct wring_nccl_handle *handle, int device);
 
 /** It could not be opened: say so, once. The mutex is held. @return NCCL's code */
 int wring_nccl_link_failed(struct wring_nccl_link *link);
@@ -260,7 +293,8 @@ void wring_nccl_task_await(struct wring_nccl_task *task);
 
 #define WRING_NCCL_NOTICE_BYTES (8 + WRING_NCCL_GROUPED * 12)
 #define WRING_NCCL_NOTICES 16
-#define WRING_NCCL_RECVS 64 /* irecv() under way */
+#define WRING_NCCL_RECVS 64   /* irecv() under way */
+#define WRING_NCCL_FLUSHES 64 /* likewise */
 #define WRING_NCCL_SENDS (WRING_NCCL_REQUESTS * WRING_NCCL_GROUPED)
 
 enum wring_nccl_notice_kind {
@@ -278,7 +312,8 @@ struct wring_nccl_notice {
 struct wring_nccl_slot {
     int tag;
     bool taken;
-    bool noted; /* a note about its message is waited for */
+    bool noted;     /* a note about its message is waited for */
+    bool on_device; /* it lies in device memory */
     uint64_t bytes;
 };
 struct wring_nccl_slots {
@@ -288,7 +323,8 @@ struct wring_nccl_slots {
 };
 
 #define WRING_NCCL_NOTE_BYTES 24
-#define WRING_NCCL_NOTED ((uint64_t)1 << 63) /* of a buffer's bytes, in a notice */
+#define WRING_NCCL_NOTED ((uint64_t)1 << 63)     /* of a buffer's bytes, in a notice */
+#define WRING_NCCL_ON_DEVICE ((uint64_t)1 << 62) /* likewise */
 
 #define WRING_NCCL_NOTES (WRING_NCCL_RECVS * WRING_NCCL_GROUPED) /* a buffer under way, a note */
 
@@ -339,6 +375,12 @@ struct wring_nccl_request {
     int tag;                                             /* of a send */
     bool early;                                          /* a send whose receive is not known */
     bool too_large;                                      /* a send, for its receive's room[0] */
+    bool offered; /* a send that must not be eager: its receive may be in device memory */
+
+    /* nccl_region.c: a flush has no buffers */
+    const struct wring_nccl_region *flushed; /* NULL: it is no flush */
+    const void *flushed_at;
+    struct wring_buffer_flush flush;
 
     /* nccl_pack.c */
     uint64_t group;                    /* its irecv(), by number */
@@ -368,7 +410,7 @@ struct wring_nccl_comm {
     bool gone;   /* or its whole session, perhaps before all it has said was heard */
     int failed;  /* NCCL's code */
     struct wring_nccl_request *free;
-    unsigned n_requests;
+    unsigned n_requests, n_busy;                          /* of these, sends or receives */
     struct wring_nccl_hello ask;                          /* of the side that connects */
     struct wring_nccl_notice notices[WRING_NCCL_NOTICES]; /* a sender hears them, a receiver says
                                                              them */
@@ -413,9 +455,9 @@ static inline uint64_t wring_nccl_tag_of(const struct wring_nccl_comm *comm,
 
 int wring_nccl_connect(int device, void *handle, void **send_comm);
 int wring_nccl_accept(void *listen, void **recv_comm);
-int wring_nccl_isend(void *comm, void *data, size_t bytes, int tag, void **request);
+int wring_nccl_isend(void *comm, void *data, size_t bytes, int tag, void *mhandle, void **request);
 int wring_nccl_irecv(void *comm, int n, void **data, const size_t *bytes, const int *tags,
-                     void **request);
+                     void **mhandles, void **request);
 int wring_nccl_test(void *request, int *done, int *bytes);
 int wring_nccl_close(void *comm);
 
@@ -446,7 +488,7 @@ enum wring_status wring_nccl_queue_go_on(struct wring_nccl_comm *comm);
 /** A send or receive is over, or given up: end the work on its memory, and free its code. */
 void wring_nccl_pack_end(struct wring_nccl_request *request);
 
-bool wring_nccl_wants_note(const void *data, uint64_t room);
+bool wring_nccl_wants_note(const struct wring_nccl_comm *comm, const void *data, uint64_t room);
 
 /** A receive's rooms are known. @return false: no memory */
 bool wring_nccl_unpack_begin(struct wring_nccl_request *request, void **data);
@@ -459,6 +501,35 @@ enum wring_status wring_nccl_unpack(struct wring_nccl_request *request, unsigned
 
 /** All of a buffer is here, and it is not decoded yet. */
 bool wring_nccl_is_unpacking(const struct wring_nccl_request *request);
+
+/* ---- nccl_region.c: registrations of device memory, each of the link of its comm ---- */
+
+int wring_nccl_reg_mr(void *comm, void *data, size_t bytes, int memory, void **mhandle);
+int wring_nccl_reg_mr_dmabuf(void *comm, void *data, size_t bytes, int memory, uint64_t offset,
+                             int fd, void **mhandle);
+int wring_nccl_dereg_mr(void *comm, void *mhandle);
+
+/** Does memory lie where its registration says? No core could help if it did not. Logged. */
+bool wring_nccl_region_holds(const struct wring_nccl_comm *comm, const void *mhandle,
+                             const void *data, size_t bytes);
+
+/** Does it lie in device memory that was registered with the comm's link? */
+bool wring_nccl_is_on_device(const struct wring_nccl_comm *comm, const void *data, uint64_t bytes);
+
+int wring_nccl_iflush(void *comm, int n, void **data, int *bytes, void **mhandles, void **request);
+
+/** A flush goes on. Errors: those of wring_buffer_flush(). */
+enum wring_status wring_nccl_flush_look(struct wring_nccl_request *request);
+
+/** A comm is closed, its requests are given up. The mutex is held. */
+void wring_nccl_regions_leave(struct wring_nccl_comm *comm);
+
+/** The link's session is about to go: what NCCL still holds is freed as it deregisters it. The
+ * mutex is held. */
+void wring_nccl_regions_part(struct wring_nccl_link *link);
+
+/** A request of a comm, with no buffers. NULL: all are under way. */
+struct wring_nccl_request *wring_nccl_request_take(struct wring_nccl_comm *comm);
 
 /* ---- nccl_coll.c ---- */
 
@@ -494,11 +565,11 @@ struct wring_nccl_own {
     char codec[WRING_CONFIG_TEXT];         /* "": exact */
     uint64_t codec_min;
     char providers[WRING_CONFIG_TEXT];
-    const char *iface_by; /* the variable that names the interface; NULL: none */
-    char settings[2][WRING_CONFIG_TEXT + 32]; /* NAME=VALUE of all sessions, by NCCL's variables */
+    const char *iface_by;                 /* the variable that names the interface; NULL: none */
+    char settings[2][WRING_NCCL_SETTING]; /* NAME=VALUE of all sessions, by NCCL's variables */
     unsigned n_settings;
-    int speed_mbps;
-    uint64_t guid;
+    struct wring_nccl_device devices[WRING_NCCL_DEVICES];
+    int n_devices;
     uint64_t n_listens;
     struct wring_nccl_listen *listens;
     struct wring_nccl_link *links;
@@ -519,9 +590,6 @@ int wring_nccl_init(wring_nccl_log_fn log, const char *table, bool finalizes);
 int wring_nccl_finalize(void);
 
 /* ---- nccl_say.c ---- */
-
-/** @return WRING_NCCL_SUCCESS, or an error that is logged */
-int wring_nccl_check_device(int device);
 
 /** What wring's status is to NCCL. */
 int wring_nccl_code_of(enum wring_status status);

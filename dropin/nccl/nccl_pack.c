@@ -130,7 +130,8 @@ void wring_nccl_pack(struct wring_nccl_request *request)
 {
     struct wring_nccl_comm *comm = request->comm;
 
-    if (!request->noted || request->too_large || !may_be_coded(request->data, request->bytes[0]))
+    if (!request->noted || request->too_large || !may_be_coded(request->data, request->bytes[0]) ||
+        wring_nccl_is_on_device(comm, request->data, request->bytes[0]))
         return;
     request->counted = true;
     count_begin(&comm->trial);
@@ -147,9 +148,12 @@ static bool is_coded(const struct wring_nccl_request *request)
 
 /** Send to the connection's other end. */
 static enum wring_status send_on(const struct wring_nccl_comm *comm, enum wring_nccl_class class,
-                                 int tag, const void *data, uint64_t bytes,
+                                 int tag, const void *data, uint64_t bytes, bool offered,
                                  struct wring_request **request)
 {
+    if (offered)
+        return wring_send_offered(wring_nccl_world_of(comm), data, bytes, wring_nccl_peer_of(comm),
+                                  wring_nccl_tag_of(comm, class, tag), request);
     return wring_send(wring_nccl_world_of(comm), data, bytes, wring_nccl_peer_of(comm),
                       wring_nccl_tag_of(comm, class, tag), NULL, request);
 }
@@ -161,7 +165,7 @@ enum wring_status wring_nccl_say_note(struct wring_nccl_request *request)
     wring_put_u32(request->note_bytes + 12, is_coded(request));
     wring_put_u64(request->note_bytes + 16, request->bytes[0]);
     return send_on(request->comm, WRING_NCCL_CLASS_NOTICE, 0, request->note_bytes,
-                   sizeof(request->note_bytes), &request->note);
+                   sizeof(request->note_bytes), false, &request->note);
 }
 
 enum wring_status wring_nccl_post_send(struct wring_nccl_request *request)
@@ -171,7 +175,7 @@ enum wring_status wring_nccl_post_send(struct wring_nccl_request *request)
     uint64_t bytes = coded ? request->task->job.result.code_bytes : request->bytes[0];
 
     enum wring_status status = send_on(request->comm, WRING_NCCL_CLASS_DATA, request->tag, data,
-                                       bytes, &request->under_way[0]);
+                                       bytes, request->offered, &request->under_way[0]);
     if (status == WRING_OK && request->noted && !request->too_large)
         status = wring_nccl_say_note(request);
     return status;
@@ -231,11 +235,11 @@ void wring_nccl_pack_end(struct wring_nccl_request *request)
 
 /* ---- receiving ---- */
 
-bool wring_nccl_wants_note(const void *data, uint64_t room)
+bool wring_nccl_wants_note(const struct wring_nccl_comm *comm, const void *data, uint64_t room)
 {
     const struct wring_config *config = &wring_nccl_own.config;
     return config->nccl_lossless > 0 && room >= config->nccl_lossless_min &&
-           (uintptr_t)data % sizeof(float) == 0;
+           (uintptr_t)data % sizeof(float) == 0 && !wring_nccl_is_on_device(comm, data, room);
 }
 
 bool wring_nccl_unpack_begin(struct wring_nccl_request *request, void **data)
@@ -243,7 +247,7 @@ bool wring_nccl_unpack_begin(struct wring_nccl_request *request, void **data)
     bool wanted = false;
 
     for (unsigned i = 0; i < request->n; i++)
-        wanted |= wring_nccl_wants_note(data[i], request->room[i]);
+        wanted |= wring_nccl_wants_note(request->comm, data[i], request->room[i]);
     if (!wanted)
         return true;
     request->unpack = calloc(1, sizeof(*request->unpack));
@@ -251,7 +255,8 @@ bool wring_nccl_unpack_begin(struct wring_nccl_request *request, void **data)
         return false;
     for (unsigned i = 0; i < request->n; i++) {
         request->unpack->landings[i].to = data[i];
-        request->unpack->landings[i].wanted = wring_nccl_wants_note(data[i], request->room[i]);
+        request->unpack->landings[i].wanted =
+            wring_nccl_wants_note(request->comm, data[i], request->room[i]);
     }
     return true;
 }
@@ -259,7 +264,7 @@ bool wring_nccl_unpack_begin(struct wring_nccl_request *request, void **data)
 static struct wring_nccl_request *find_group(struct wring_nccl_comm *comm, uint64_t group)
 {
     for (unsigned i = 0; i < comm->n_requests; i++)
-        if (comm->requests[i].busy && comm->requests[i].group == group)
+        if (comm->requests[i].busy && comm->requests[i].n > 0 && comm->requests[i].group == group)
             return &comm->requests[i];
     return NULL;
 }

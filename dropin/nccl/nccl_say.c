@@ -53,17 +53,3 @@ int wring_nccl_code_of(enum wring_status status)
     }
     return WRING_NCCL_INTERNAL_ERROR;
 }
-
-int wring_nccl_check_device(int device)
-{
-    pthread_mutex_lock(&wring_nccl_own.mutex);
-    bool begun = wring_nccl_own.users > 0 || wring_nccl_own.lasting_users > 0;
-    pthread_mutex_unlock(&wring_nccl_own.mutex);
-    if (begun && device == 0)
-        return WRING_NCCL_SUCCESS;
-    wring_nccl_say(WRING_NCCL_LOG_WARN,
-                   begun ? "wring: there is no device %d: there is device 0 alone"
-                         : "wring: device %d is used before init()",
-                   device);
-    return begun ? WRING_NCCL_INVALID_ARGUMENT : WRING_NCCL_INVALID_USAGE;
-}

@@ -11,23 +11,24 @@ static int devices(int *n)
 {
     if (wring_nccl_check_device(0) != WRING_NCCL_SUCCESS)
         return WRING_NCCL_INVALID_USAGE;
-    *n = 1;
+    *n = wring_nccl_own.n_devices;
     return WRING_NCCL_SUCCESS;
 }
-
-static char device_name[] = "wring";
 
 static int properties_v8(int device, struct wring_nccl_properties_v8 *out)
 {
     int code = wring_nccl_check_device(device);
     if (code != WRING_NCCL_SUCCESS)
         return code;
+    struct wring_nccl_device *known = &wring_nccl_own.devices[device];
     *out = (struct wring_nccl_properties_v8){
-        .name = device_name,
-        .guid = wring_nccl_own.guid,
-        .memory = WRING_NCCL_HOST,
-        .global_registration = 1, /* it is of no comm */
-        .speed_mbps = wring_nccl_own.speed_mbps,
+        .name = known->name,
+        .pci_path = known->pci_path[0] != '\0' ? known->pci_path : NULL,
+        .guid = known->guid,
+        .memory = WRING_NCCL_HOST | (known->cuda ? WRING_NCCL_CUDA | WRING_NCCL_DMABUF : 0),
+        .global_registration = !known->cuda, /* then it is of no comm */
+        .speed_mbps = known->speed_mbps,
+        .port = known->port,
         .max_comms = MAX_COMMS,
         .max_recvs = WRING_NCCL_GROUPED,
         .device_type = WRING_NCCL_DEVICE_HOST,
@@ -44,10 +45,12 @@ static int properties_v8(int device, struct wring_nccl_properties_v8 *out)
             return code;                                      \
         *(out) = (__typeof__(*(out))){                        \
             .name = known.name,                               \
+            .pci_path = known.pci_path,                       \
             .guid = known.guid,                               \
             .memory = known.memory,                           \
             .global_registration = known.global_registration, \
             .speed_mbps = known.speed_mbps,                   \
+            .port = known.port,                               \
             .max_comms = known.max_comms,                     \
             .max_recvs = known.max_recvs,                     \
             .device_type = known.device_type,                 \
@@ -68,59 +71,6 @@ static int properties_v12(int device, struct wring_nccl_properties_v12 *out)
 {
     FILL_PROPERTIES(device, out);
     out->rail = out->plane = WRING_NCCL_UNDEFINED;
-    return WRING_NCCL_SUCCESS;
-}
-
-/* ---- memory: nothing is registered. What tcp sends and shm reads lies where it is; verbs goes
-   through slots of its own ---- */
-
-static char any_memory; /* what all registrations are */
-
-static int reg_mr(void *comm, void *data, size_t bytes, int memory, void **mhandle)
-{
-    (void)comm, (void)data, (void)bytes;
-    *mhandle = NULL;
-    if (memory != WRING_NCCL_HOST) {
-        wring_nccl_say(
-            WRING_NCCL_LOG_WARN,
-            "wring: memory of kind %d cannot be registered: this release moves the host's "
-            "memory alone, as ptrSupport says",
-            memory);
-        return WRING_NCCL_INVALID_USAGE;
-    }
-    *mhandle = &any_memory;
-    return WRING_NCCL_SUCCESS;
-}
-
-static int reg_mr_dmabuf(void *comm, void *data, size_t bytes, int memory, uint64_t offset, int fd,
-                         void **mhandle)
-{
-    (void)comm, (void)data, (void)bytes, (void)memory, (void)offset, (void)fd;
-    *mhandle = NULL;
-    wring_nccl_say(WRING_NCCL_LOG_WARN,
-                   "wring: a dma-buf cannot be registered: this release moves the host's memory "
-                   "alone, as ptrSupport says");
-    return WRING_NCCL_INVALID_USAGE;
-}
-
-static int dereg_mr(void *comm, void *mhandle)
-{
-    (void)comm, (void)mhandle;
-    return WRING_NCCL_SUCCESS;
-}
-
-/** The host sees what has been received. */
-static int iflush(void *comm, int n, void **data, int *bytes, void **mhandles, void **request)
-{
-    (void)comm, (void)n, (void)data, (void)bytes, (void)mhandles;
-    *request = NULL;
-    return WRING_NCCL_SUCCESS;
-}
-
-static int coll_iflush(void *comm, void *data, int bytes, void *mhandle, void **request)
-{
-    (void)comm, (void)data, (void)bytes, (void)mhandle;
-    *request = NULL;
     return WRING_NCCL_SUCCESS;
 }
 
@@ -190,32 +140,30 @@ static int net_accept(void *listen_comm, void **recv_comm,
 static int net_isend(void *send_comm, void *data, size_t bytes, int tag, void *mhandle,
                      void *phandle, void **request)
 {
-    (void)mhandle, (void)phandle;
-    return wring_nccl_isend(send_comm, data, bytes, tag, request);
+    (void)phandle;
+    return wring_nccl_isend(send_comm, data, bytes, tag, mhandle, request);
 }
 
 static int net_isend_v8(void *send_comm, void *data, int bytes, int tag, void *mhandle,
                         void **request)
 {
-    (void)mhandle;
     *request = NULL;
     if (bytes < 0)
         return WRING_NCCL_INVALID_ARGUMENT;
-    return wring_nccl_isend(send_comm, data, (size_t)bytes, tag, request);
+    return wring_nccl_isend(send_comm, data, (size_t)bytes, tag, mhandle, request);
 }
 
 static int net_irecv(void *recv_comm, int n, void **data, size_t *bytes, int *tags, void **mhandles,
                      void **phandles, void **request)
 {
-    (void)mhandles, (void)phandles;
-    return wring_nccl_irecv(recv_comm, n, data, bytes, tags, request);
+    (void)phandles;
+    return wring_nccl_irecv(recv_comm, n, data, bytes, tags, mhandles, request);
 }
 
 static int net_irecv_v8(void *recv_comm, int n, void **data, int *bytes, int *tags, void **mhandles,
                         void **request)
 {
     size_t wide[WRING_NCCL_GROUPED];
-    (void)mhandles;
 
     for (int i = 0; i < n && i < WRING_NCCL_GROUPED; i++) {
         if (bytes[i] < 0) {
@@ -224,7 +172,7 @@ static int net_irecv_v8(void *recv_comm, int n, void **data, int *bytes, int *ta
         }
         wide[i] = (size_t)bytes[i];
     }
-    return wring_nccl_irecv(recv_comm, n, data, wide, tags, request);
+    return wring_nccl_irecv(recv_comm, n, data, wide, tags, mhandles, request);
 }
 
 EXPORTED const struct wring_nccl_net_v12 ncclNetPlugin_v12 = {
@@ -235,12 +183,12 @@ EXPORTED const struct wring_nccl_net_v12 ncclNetPlugin_v12 = {
     .listen = net_listen,
     .connect = net_connect,
     .accept = net_accept,
-    .reg_mr = reg_mr,
-    .reg_mr_dmabuf = reg_mr_dmabuf,
-    .dereg_mr = dereg_mr,
+    .reg_mr = wring_nccl_reg_mr,
+    .reg_mr_dmabuf = wring_nccl_reg_mr_dmabuf,
+    .dereg_mr = wring_nccl_dereg_mr,
     .isend = net_isend,
     .irecv = net_irecv,
-    .iflush = iflush,
+    .iflush = wring_nccl_iflush,
     .test = wring_nccl_test,
     .close_send = wring_nccl_close,
     .close_recv = wring_nccl_close,
@@ -256,12 +204,12 @@ EXPORTED const struct wring_nccl_net_v11 ncclNetPlugin_v11 = {
     .listen = net_listen,
     .connect = net_connect,
     .accept = net_accept,
-    .reg_mr = reg_mr,
-    .reg_mr_dmabuf = reg_mr_dmabuf,
-    .dereg_mr = dereg_mr,
+    .reg_mr = wring_nccl_reg_mr,
+    .reg_mr_dmabuf = wring_nccl_reg_mr_dmabuf,
+    .dereg_mr = wring_nccl_dereg_mr,
     .isend = net_isend,
     .irecv = net_irecv,
-    .iflush = iflush,
+    .iflush = wring_nccl_iflush,
     .test = wring_nccl_test,
     .close_send = wring_nccl_close,
     .close_recv = wring_nccl_close,
@@ -277,12 +225,12 @@ EXPORTED const struct wring_nccl_net_v8 ncclNetPlugin_v8 = {
     .listen = net_listen_v8,
     .connect = net_connect_v8,
     .accept = net_accept,
-    .reg_mr = reg_mr,
-    .reg_mr_dmabuf = reg_mr_dmabuf,
-    .dereg_mr = dereg_mr,
+    .reg_mr = wring_nccl_reg_mr,
+    .reg_mr_dmabuf = wring_nccl_reg_mr_dmabuf,
+    .dereg_mr = wring_nccl_dereg_mr,
     .isend = net_isend_v8,
     .irecv = net_irecv_v8,
-    .iflush = iflush,
+    .iflush = wring_nccl_iflush,
     .test = wring_nccl_test,
     .close_send = wring_nccl_close,
     .close_recv = wring_nccl_close,
@@ -290,6 +238,59 @@ EXPORTED const struct wring_nccl_net_v8 ncclNetPlugin_v8 = {
 };
 
 /* ---- ncclCollNet ---- */
+
+/* Sums are computed by cores, so CollNet takes memory of the host alone. */
+#define FOR_COLL(version)                                                                         \
+    static int coll_properties_##version(int device, struct wring_nccl_properties_##version *out) \
+    {                                                                                             \
+        int code = properties_##version(device, out);                                             \
+        if (code == WRING_NCCL_SUCCESS) {                                                         \
+            out->memory = WRING_NCCL_HOST;                                                        \
+            out->global_registration = 1;                                                         \
+        }                                                                                         \
+        return code;                                                                              \
+    }
+FOR_COLL(v8)
+FOR_COLL(v11)
+FOR_COLL(v12)
+
+static char any_memory; /* what all registrations are */
+
+static int reg_mr(void *comm, void *data, size_t bytes, int memory, void **mhandle)
+{
+    (void)comm, (void)data, (void)bytes;
+    *mhandle = NULL;
+    if (memory != WRING_NCCL_HOST) {
+        wring_nccl_say(WRING_NCCL_LOG_WARN,
+                       "wring: CollNet: memory of kind %d cannot be registered: sums are computed "
+                       "by cores, in the host's memory, as ptrSupport says",
+                       memory);
+        return WRING_NCCL_INVALID_USAGE;
+    }
+    *mhandle = &any_memory;
+    return WRING_NCCL_SUCCESS;
+}
+
+static int reg_mr_dmabuf(void *comm, void *data, size_t bytes, int memory, uint64_t offset, int fd,
+                         void **mhandle)
+{
+    (void)offset, (void)fd;
+    return reg_mr(comm, data, bytes, memory | WRING_NCCL_DMABUF, mhandle);
+}
+
+static int dereg_mr(void *comm, void *mhandle)
+{
+    (void)comm, (void)mhandle;
+    return WRING_NCCL_SUCCESS;
+}
+
+/** The host sees what has been received. */
+static int coll_iflush(void *comm, void *data, int bytes, void *mhandle, void **request)
+{
+    (void)comm, (void)data, (void)bytes, (void)mhandle;
+    *request = NULL;
+    return WRING_NCCL_SUCCESS;
+}
 
 static int coll_init(void **context, uint64_t comm_id, wring_nccl_log_fn log)
 {
@@ -395,7 +396,7 @@ EXPORTED const struct wring_nccl_coll_v12 ncclCollNetPlugin_v12 = {
     .name = "wring",
     .init = coll_init,
     .devices = devices,
-    .get_properties = properties_v12,
+    .get_properties = coll_properties_v12,
     .listen = coll_listen,
     .connect = wring_nccl_coll_connect,
     .reduce_support = wring_nccl_coll_support,
@@ -416,7 +417,7 @@ EXPORTED const struct wring_nccl_coll_v11 ncclCollNetPlugin_v11 = {
     .name = "wring",
     .init = coll_init,
     .devices = devices,
-    .get_properties = properties_v11,
+    .get_properties = coll_properties_v11,
     .listen = coll_listen,
     .connect = wring_nccl_coll_connect,
     .reduce_support = wring_nccl_coll_support,
@@ -437,7 +438,7 @@ EXPORTED const struct wring_nccl_coll_v8 ncclCollNetPlugin_v8 = {
     .name = "wring",
     .init = coll_init_v8,
     .devices = devices,
-    .get_properties = properties_v8,
+    .get_properties = coll_properties_v8,
     .listen = coll_listen_v8,
     .connect = wring_nccl_coll_connect,
     .reduce_support = wring_nccl_coll_support,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A library of the CUDA driver's name, with one function of its interface and made-up devices. */
+/* A library of the CUDA driver's name, with a few functions of its interface and a made-up device.
+ */
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/mman.h>
@@ -10,6 +11,39 @@
 __attribute__((visibility("default"))) int cuPointerGetAttribute(void *data, int attribute,
                                                                  unsigned long long pointer);
 __attribute__((visibility("default"))) void *fake_memory(int managed);
+
+__attribute__((visibility("default"))) int cuDeviceGetCount(int *n);
+__attribute__((visibility("default"))) int cuDeviceGet(int *device, int ordinal);
+__attribute__((visibility("default"))) int cuDeviceGetAttribute(int *value, int attribute,
+                                                                int device);
+__attribute__((visibility("default"))) void fake_dmabufs(int exported);
+
+static int exports_dmabufs = 1;
+
+void fake_dmabufs(int exported)
+{
+    exports_dmabufs = exported;
+}
+
+int cuDeviceGetCount(int *n)
+{
+    *n = 1;
+    return 0;
+}
+
+int cuDeviceGet(int *device, int ordinal)
+{
+    *device = ordinal + 100; /* a handle is no ordinal */
+    return ordinal == 0 ? 0 : INVALID_VALUE;
+}
+
+int cuDeviceGetAttribute(int *value, int attribute, int device)
+{
+    if (attribute != 124 || device != 100) /* can it export memory as a dma-buf? */
+        return INVALID_VALUE;
+    *value = exports_dmabufs;
+    return 0;
+}
 
 /** Nobody but a device can touch the first one. */
 static struct {

@@ -324,10 +324,24 @@ int plugin_close_listen(struct plugin *plugin, void *listener)
     return ENTER("closeListen", ALL(net, close_listen(listener)));
 }
 
-int plugin_register(struct plugin *plugin, void *comm, void *data, size_t bytes, void **out)
+int plugin_register_kind(struct plugin *plugin, void *comm, void *data, size_t bytes, int kind,
+                         void **out)
 {
     *out = NULL;
-    return ENTER("regMr", ALL(net, reg_mr(comm, data, bytes, PLUGIN_HOST, out)));
+    return ENTER("regMr", ALL(net, reg_mr(comm, data, bytes, kind, out)));
+}
+
+int plugin_register_dmabuf(struct plugin *plugin, void *comm, void *data, size_t bytes,
+                           uint64_t offset, int fd, void **out)
+{
+    *out = NULL;
+    return ENTER("regMrDmaBuf",
+                 ALL(net, reg_mr_dmabuf(comm, data, bytes, PLUGIN_CUDA, offset, fd, out)));
+}
+
+int plugin_register(struct plugin *plugin, void *comm, void *data, size_t bytes, void **out)
+{
+    return plugin_register_kind(plugin, comm, data, bytes, PLUGIN_HOST, out);
 }
 
 int plugin_deregister(struct plugin *plugin, void *comm, void *region)

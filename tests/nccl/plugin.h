@@ -80,6 +80,10 @@ int plugin_close_receive(struct plugin *plugin, void *comm);
 int plugin_close_listen(struct plugin *plugin, void *listener);
 
 int plugin_register(struct plugin *plugin, void *comm, void *data, size_t bytes, void **out);
+int plugin_register_kind(struct plugin *plugin, void *comm, void *data, size_t bytes, int kind,
+                         void **out);
+int plugin_register_dmabuf(struct plugin *plugin, void *comm, void *data, size_t bytes,
+                           uint64_t offset, int fd, void **out);
 int plugin_deregister(struct plugin *plugin, void *comm, void *region);
 
 int plugin_isend(struct plugin *plugin, void *comm, void *data, size_t bytes, int tag, void *region,

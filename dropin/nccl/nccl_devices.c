@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * The devices that NCCL sees: each port of an RDMA device that verbs can use, so that NCCL pairs
+ * adapters with GPUs by the PCI tree; or, where there is none, the host's network as one device.
+ *
+ * A port moves device memory by itself if its adapter and the CUDA driver both have dma-bufs.
+ * Everywhere else NCCL copies through host memory of its own, as it does for sockets.
+ */
+#include "dropin/nccl/nccl_own.h"
+
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/host.h"
+#include "transport/providers/providers.h"
+#include "transport/providers/verbs/select.h"
+
+#define UNKNOWN_MBPS 10000 /* as NCCL itself takes where an interface does not say */
+#define STAGED "host memory: NCCL stages"
+
+bool wring_nccl_names(const char *list, const char *name)
+{
+    size_t bytes = strlen(name);
+
+    for (const char *at = list; at != NULL; at = strchr(at, ',')) {
+        at += *at == ',';
+        if (strncmp(at, name, bytes) == 0 && (at[bytes] == '\0' || at[bytes] == ','))
+            return true;
+    }
+    return false;
+}
+
+/** The number at the beginning of a file; 0: there is none. */
+static int read_number(const char *path)
+{
+    int number = 0;
+    FILE *file = fopen(path, "re");
+
+    if (file == NULL)
+        return 0;
+    if (fscanf(file, "%d", &number) != 1 || number < 0)
+        number = 0;
+    fclose(file);
+    return number;
+}
+
+static int fastest_rdma_mbps(void)
+{
+    glob_t found;
+    int best = 0;
+
+    if (glob("/sys/class/infiniband/*/ports/*/rate", 0, NULL, &found) != 0)
+        return 0;
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        int gbps = read_number(found.gl_pathv[i]); /* "100 Gb/sec (4X EDR)" */
+        best = gbps > best ? gbps : best;
+    }
+    globfree(&found);
+    return best < 1000000 ? best * 1000 : 0;
+}
+
+/** A number of this host's device that is the same in all of its processes. */
+static uint64_t guid_of(const char *name)
+{
+    char text[192] = "";
+    uint64_t hash = 14695981039346656037u;
+
+    if (!wring_host_identity(text, sizeof(text) - 100))
+        snprintf(text, sizeof(text), "%s", wring_nccl_own.address);
+    size_t at = strlen(text);
+    snprintf(text + at, sizeof(text) - at, "/%s", name);
+    for (const char *byte = text; *byte != '\0'; byte++)
+        hash = (hash ^ (uint8_t)*byte) * 1099511628211u;
+    return hash;
+}
+
+/** Where a device hangs in the PCI tree. @param class  "net" or "infiniband" */
+static void find_pci_path(const char *class, const char *name, char *out, size_t bytes)
+{
+    char path[160];
+
+    snprintf(path, sizeof(path), "/sys/class/%s/%.96s/device", class, name);
+    char *real = realpath(path, NULL);
+    snprintf(out, bytes, "%s", real != NULL && strlen(real) < bytes ? real : "");
+    free(real);
+}
+
+/* ---- the network as a whole ---- */
+
+static void take_network(bool rdma, const char *interface)
+{
+    struct wring_nccl_own *own = &wring_nccl_own;
+    struct wring_nccl_device *device = &own->devices[0];
+    char path[128];
+
+    *device = (struct wring_nccl_device){.name = "wring", .guid = guid_of(interface)};
+    snprintf(device->about, sizeof(device->about), "%s", STAGED);
+    device->speed_mbps = rdma ? fastest_rdma_mbps() : 0;
+    if (device->speed_mbps == 0 && interface[0] != '\0') {
+        snprintf(path, sizeof(path), "/sys/class/net/%.64s/speed", interface);
+        device->speed_mbps = read_number(path);
+    }
+    if (device->speed_mbps == 0)
+        device->speed_mbps = UNKNOWN_MBPS;
+    own->n_devices = 1;
+}
+
+/* ---- ports ---- */
+
+/** May sessions use verbs? */
+static bool uses_verbs(void)
+{
+    const struct wring_config *config = &wring_nccl_own.config;
+    const struct wring_provider_ops *verbs = &wring_provider_verbs;
+    char reason[256];
+
+    if (strcmp(config->nccl_devices, "one") == 0)
+        return false;
+    if (strcmp(config->provider, "auto") != 0)
+        return wring_nccl_names(config->provider, verbs->name);
+    return verbs->probe(reason, sizeof(reason)) == WRING_OK &&
+           verbs->suits(config, reason, sizeof(reason)) == WRING_OK;
+}
+
+/** Alone it would be a rail: far ones count as well, since NCCL weighs distance itself. */
+static bool is_usable(struct verbs_port *port)
+{
+    const struct wring_config *config = &wring_nccl_own.config;
+    const struct verbs_table table = {.ports = port, .n = 1};
+    const struct verbs_wish wish = {.devices = config->verbs_devices,
+                                    .rails = 1,
+                                    .gid_index = (int)config->verbs_gid_index,
+                                    .pkey = (uint16_t)config->verbs_pkey};
+    struct verbs_choice choice[VERBS_RAILS_MAX];
+    char why[1][VERBS_WHY];
+
+    return wring_verbs_choose(&table, &wish, choice, why) == 1;
+}
+
+static void add_setting(struct wring_nccl_device *device, const char *name, const char *value)
+{
+    snprintf(device->settings[device->n_settings++], WRING_NCCL_SETTING, "%s=%s", name, value);
+}
+
+static void take_port(const struct verbs_port *port, bool exported)
+{
+    struct wring_nccl_own *own = &wring_nccl_own;
+    struct wring_nccl_device *device = &own->devices[own->n_devices++];
+    char exactly[WRING_NCCL_NAME + 2];
+
+    *device = (struct wring_nccl_device){.port = port->number, .speed_mbps = (int)port->mbit};
+    snprintf(device->name, sizeof(device->name), "%s:%u", port->device, port->number);
+    device->guid = guid_of(device->name);
+    find_pci_path("infiniband", port->device, device->pci_path, sizeof(device->pci_path));
+    if (device->speed_mbps == 0)
+        device->speed_mbps = UNKNOWN_MBPS;
+    device->cuda = port->can.dmabuf && exported;
+    snprintf(device->about, sizeof(device->about), "%s",
+             device->cuda        ? "GPUDirect by dma-buf"
+             : !port->can.dmabuf ? STAGED " (the adapter takes no dma-buf)"
+                                 : STAGED " (no CUDA driver that exports dma-bufs is loaded)");
+    snprintf(exactly, sizeof(exactly), "=%s", device->name);
+    add_setting(device, "WRING_VERBS_DEVICES", exactly);
+    if (device->cuda) /* no other provider moves device memory */
+        add_setting(device, "WRING_PROVIDER", "verbs");
+}
+
+/** In the order in which the user names them. */
+static void take_ports(const struct verbs_survey *survey)
+{
+    const char *list = wring_nccl_own.config.verbs_devices;
+    const struct verbs_table *table = &survey->table;
+    bool exported = wring_devices_export_dmabufs();
+
+    if (wring_verbs_list_fault(list) != NULL)
+        return; /* which each session says */
+    for (int wanted = 0; wanted <= WRING_NCCL_DEVICES; wanted++)
+        for (size_t i = 0; i < table->n && wring_nccl_own.n_devices < WRING_NCCL_DEVICES; i++) {
+            struct verbs_port *port = &table->ports[i];
+            int preference = wring_verbs_match(list, port->device, port->number);
+            bool turn = preference == wanted ||
+                        (wanted == WRING_NCCL_DEVICES && preference > WRING_NCCL_DEVICES);
+            if (turn && is_usable(port))
+                take_port(port, exported);
+        }
+}
+
+void wring_nccl_devices_find(bool rdma, const char *interface)
+{
+    struct verbs_survey survey;
+
+    wring_nccl_own.n_devices = 0;
+    if (uses_verbs()) {
+        wring_verbs_survey(&wring_nccl_own.config, &survey);
+        take_ports(&survey);
+        wring_verbs_survey_finish(&survey);
+    }
+    if (wring_nccl_own.n_devices == 0)
+        take_network(rdma, interface);
+}
+
+int wring_nccl_check_device(int device)
+{
+    struct wring_nccl_own *own = &wring_nccl_own;
+
+    pthread_mutex_lock(&own->mutex);
+    bool begun = own->users > 0 || own->lasting_users > 0;
+    int n = own->n_devices;
+    pthread_mutex_unlock(&own->mutex);
+    if (begun && device >= 0 && device < n)
+        return WRING_NCCL_SUCCESS;
+    if (begun)
+        wring_nccl_say(WRING_NCCL_LOG_WARN, "wring: there is no device %d: there are %d", device,
+                       n);
+    else
+        wring_nccl_say(WRING_NCCL_LOG_WARN, "wring: device %d is used before init()", device);
+    return begun ? WRING_NCCL_INVALID_ARGUMENT : WRING_NCCL_INVALID_USAGE;
+}

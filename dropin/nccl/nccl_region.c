@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Registered memory, and flushes of it.
+ *
+ * Memory of the host needs no registration: what tcp sends and shm reads lies where it is, and
+ * verbs copies it through slots of its own. Device memory is registered with the session of the
+ * connection's link, which finds it by its address when it is sent or received.
+ */
+#include "dropin/nccl/nccl_own.h"
+
+#include <stdlib.h>
+
+#include "runtime/session/session.h"
+
+struct wring_nccl_region {          /* all under the mutex */
+    struct wring_nccl_region *next; /* of its link */
+    struct wring_nccl_link *link;   /* NULL: its session is gone, and the buffer with it */
+    struct wring_nccl_comm *comm;   /* NULL: closed */
+    struct wring_buffer *buffer;
+    bool left; /* NCCL has deregistered it while requests were under way */
+};
+
+static char any_memory; /* what all registrations of the host's memory are */
+
+static bool takes_devices(const struct wring_nccl_comm *comm)
+{
+    return comm->link != NULL && comm->link->opening.device->cuda;
+}
+
+static int refuse(const struct wring_nccl_comm *comm, const char *what)
+{
+    if (comm->link == NULL)
+        return comm->failed;
+    wring_nccl_say(WRING_NCCL_LOG_WARN,
+                   "wring: %s cannot be registered with device %s, %s: ptrSupport says so", what,
+                   comm->link->opening.device->name, comm->link->opening.device->about);
+    return WRING_NCCL_INVALID_USAGE;
+}
+
+int wring_nccl_reg_mr(void *comm, void *data, size_t bytes, int memory, void **mhandle)
+{
+    (void)data, (void)bytes;
+    *mhandle = NULL;
+    if (memory != WRING_NCCL_HOST)
+        return refuse(comm, memory == WRING_NCCL_CUDA ? "device memory without a dma-buf"
+                                                      : "memory of an unknown kind");
+    *mhandle = &any_memory;
+    return WRING_NCCL_SUCCESS;
+}
+
+int wring_nccl_reg_mr_dmabuf(void *comm_, void *data, size_t bytes, int memory, uint64_t offset,
+                             int fd, void **mhandle)
+{
+    struct wring_nccl_comm *comm = comm_;
+    struct wring_nccl_region *region;
+    const struct wring_memory what = {
+        .base = data, .bytes = bytes, .kind = WRING_MEMORY_DEVICE, .fd = fd, .fd_offset = offset};
+
+    *mhandle = NULL;
+    if (memory != WRING_NCCL_CUDA || !takes_devices(comm))
+        return refuse(comm, "a dma-buf");
+    region = calloc(1, sizeof(*region));
+    if (region == NULL)
+        return WRING_NCCL_SYSTEM_ERROR;
+    enum wring_status status =
+        wring_buffer_borrow(comm->link->opening.session, &what, &region->buffer);
+    if (status != WRING_OK) {
+        char why[256];
+        wring_nccl_why(&comm->link->opening, why, sizeof(why));
+        wring_nccl_say(WRING_NCCL_LOG_WARN,
+                       "wring: a dma-buf of %zu bytes cannot be registered with device %s: %s%s%s",
+                       bytes, comm->link->opening.device->name, wring_status_text(status),
+                       why[0] != '\0' ? ": " : "", why);
+        free(region);
+        return wring_nccl_code_of(status);
+    }
+    pthread_mutex_lock(&wring_nccl_own.mutex);
+    region->link = comm->link;
+    region->comm = comm;
+    region->next = comm->link->regions;
+    comm->link->regions = region;
+    pthread_mutex_unlock(&wring_nccl_own.mutex);
+    *mhandle = region;
+    return WRING_NCCL_SUCCESS;
+}
+
+/** No request uses it. The mutex is held, so that its session cannot go. */
+static void give_back(struct wring_nccl_region *region)
+{
+    if (region->link != NULL) {
+        struct wring_nccl_region **at = &region->link->regions;
+        while (*at != region)
+            at = &(*at)->next;
+        *at = region->next;
+        wring_buffer_give_back(region->link->opening.session, region->buffer);
+    }
+    free(region);
+}
+
+int wring_nccl_dereg_mr(void *comm, void *mhandle)
+{
+    struct wring_nccl_region *region = mhandle;
+
+    (void)comm; /* NCCL may have closed it */
+    if (mhandle == NULL || mhandle == &any_memory)
+        return WRING_NCCL_SUCCESS;
+    pthread_mutex_lock(&wring_nccl_own.mutex);
+    if (region->link != NULL && region->comm != NULL && region->comm->n_busy > 0)
+        region->left = true; /* its comm gives them up as it is closed */
+    else
+        give_back(region);
+    pthread_mutex_unlock(&wring_nccl_own.mutex);
+    return WRING_NCCL_SUCCESS;
+}
+
+void wring_nccl_regions_leave(struct wring_nccl_comm *comm)
+{
+    for (struct wring_nccl_region *at = comm->link->regions, *next; at != NULL; at = next) {
+        next = at->next;
+        if (at->comm != comm)
+            continue;
+        at->comm = NULL;
+        if (at->left)
+            give_back(at);
+    }
+}
+
+void wring_nccl_regions_part(struct wring_nccl_link *link)
+{
+    for (struct wring_nccl_region *at = link->regions, *next; at != NULL; at = next) {
+        next = at->next;
+        at->link = NULL;
+        if (at->left)
+            free(at);
+    }
+    link->regions = NULL;
+}
+
+bool wring_nccl_region_holds(const struct wring_nccl_comm *comm, const void *mhandle,
+                             const void *data, size_t bytes)
+{
+    const struct wring_nccl_region *region = mhandle;
+
+    if (mhandle == NULL || mhandle == &any_memory)
+        return true;
+    const struct wring_memory *memory = &region->buffer->block.memory;
+    size_t at = (size_t)((uintptr_t)data - (uintptr_t)memory->base);
+    if (at <= memory->bytes && bytes <= memory->bytes - at)
+        return true;
+    wring_nccl_say(WRING_NCCL_LOG_WARN,
+                   "wring: %s %s: %zu bytes at %p are not in the memory that was registered for "
+                   "them, %zu bytes at %p",
+                   comm->sends ? "sending to" : "receiving from", comm->link->name, bytes, data,
+                   memory->bytes, memory->base);
+    return false;
+}
+
+bool wring_nccl_is_on_device(const struct wring_nccl_comm *comm, const void *data, uint64_t bytes)
+{
+    if (!takes_devices(comm) || bytes == 0)
+        return false;
+    const struct wring_block *block =
+        wring_buffer_find(comm->link->opening.session, data, (size_t)bytes);
+    return block != NULL && block->memory.kind == WRING_MEMORY_DEVICE;
+}
+
+/* ---- flushes ---- */
+
+/** One that NCCL has deregistered meanwhile is not there any more. */
+static bool is_there(const struct wring_nccl_link *link, const struct wring_nccl_region *region)
+{
+    pthread_mutex_lock(&wring_nccl_own.mutex);
+    const struct wring_nccl_region *at = link->regions;
+    while (at != NULL && at != region)
+        at = at->next;
+    pthread_mutex_unlock(&wring_nccl_own.mutex);
+    return at != NULL;
+}
+
+enum wring_status wring_nccl_flush_look(struct wring_nccl_request *request)
+{
+    const struct wring_nccl_link *link = request->comm->link;
+
+    if (!is_there(link, request->flushed))
+        return WRING_OK; /* nobody will look at it */
+    return wring_buffer_flush(link->opening.session, request->flushed->buffer, request->flushed_at,
+                              &request->flush);
+}
+
+/** The last buffer into which an adapter wrote; it wrote into the others before. -1: none */
+static int last_written(int n, const int *bytes, void **mhandles)
+{
+    while (--n >= 0)
+        if (bytes[n] > 0 && mhandles[n] != NULL && mhandles[n] != &any_memory)
+            break;
+    return n;
+}
+
+int wring_nccl_iflush(void *comm_, int n, void **data, int *bytes, void **mhandles, void **out)
+{
+    struct wring_nccl_comm *comm = comm_;
+
+    *out = NULL; /* which says that nothing need be done */
+    if (comm->failed != WRING_NCCL_SUCCESS)
+        return comm->failed;
+    int last = takes_devices(comm) ? last_written(n, bytes, mhandles) : -1;
+    if (last < 0)
+        return WRING_NCCL_SUCCESS;
+    struct wring_nccl_request *request = wring_nccl_request_take(comm);
+    if (request == NULL) {
+        wring_nccl_say(WRING_NCCL_LOG_WARN, "wring: more than %d flushes of a connection",
+                       WRING_NCCL_FLUSHES);
+        return WRING_NCCL_INTERNAL_ERROR;
+    }
+    request->flushed = mhandles[last];
+    request->flushed_at = (const char *)data[last] + bytes[last] - 1;
+    *out = request;
+    return WRING_NCCL_SUCCESS;
+}

@@ -1,0 +1,456 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Several devices, and messages in device memory, over adapters of tests/provider/mock and a CUDA
+ * driver that is not there. A core that touches device memory ends its rank; adapters show late
+ * what they write there, so that a flush that does nothing is found.
+ *
+ *     test_nccl_devices PLUGIN auto|v12|v11|v8 [NAME=VALUE...] [CASE...]
+ *
+ * WRING_PROVIDER=verbs and two adapters: MOCKVERBS=late=1,net=FILE.
+ */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/config.h"
+#include "tests/lib/device_memory.h"
+#include "tests/nccl/flow.h"
+
+#define BYTES ((size_t)4 << 20)
+#define CUDA (PLUGIN_HOST | PLUGIN_CUDA | PLUGIN_DMABUF)
+
+static const size_t sizes[] = {1, 100, 4096, 8192, 8193, 1 << 20, (3 << 20) + 5};
+#define SIZES (sizeof(sizes) / sizeof(sizes[0]))
+
+/** A process of a job that uses GPUs has this library. @param exported  it has dma-bufs */
+static void load_driver(bool exported)
+{
+    void *driver = dlopen(FAKE_DRIVER, RTLD_NOW | RTLD_GLOBAL);
+    void (*set)(int exported) = NULL;
+
+    MUST(driver != NULL, "%s", dlerror());
+    *(void **)(uintptr_t)&set = dlsym(driver, "fake_dmabufs");
+    MUST(set != NULL, "fake_dmabufs");
+    set(exported);
+}
+
+static void add_to_mock(const char *more)
+{
+    static char setting[512];
+    const char *given = wring_config_foreign("MOCKVERBS");
+    snprintf(setting, sizeof(setting), "MOCKVERBS=%s,%s", given != NULL ? given : "", more);
+    putenv(setting);
+}
+
+static struct plugin_properties properties_of(struct rig *rig, int device)
+{
+    struct plugin_properties properties;
+    MUST(plugin_get_properties(rig->plugin, device, &properties) == PLUGIN_OK, "device %d", device);
+    return properties;
+}
+
+/* ---- which devices there are ---- */
+
+struct surroundings {
+    const char *setting; /* NAME=VALUE; NULL: none */
+    const char *mock;    /* likewise */
+    int driver;          /* 0: none, 1: one without dma-bufs, 2: one with */
+    int n;
+    const char *names[2];
+    int pointers[2];
+};
+
+static void look_around(const struct world_rank *me, void *arg)
+{
+    const struct surroundings *around = arg;
+    struct rig rig;
+    int n = 0;
+
+    if (around->setting != NULL)
+        putenv((char *)(uintptr_t)around->setting);
+    if (around->mock != NULL)
+        add_to_mock(around->mock);
+    if (around->driver > 0)
+        load_driver(around->driver == 2);
+    rig_begin(&rig, me);
+    plugin_devices(rig.plugin, &n);
+    MUST(n == around->n, "%d devices, not %d", n, around->n);
+    for (int i = 0; i < n; i++) {
+        struct plugin_properties properties = properties_of(&rig, i);
+        CHECK(strcmp(properties.name, around->names[i]) == 0, "device %d is %s", i,
+              properties.name);
+        CHECK(properties.pointers == around->pointers[i], "device %d: ptrSupport %d", i,
+              properties.pointers);
+        CHECK(properties.global_regions == (properties.pointers == PLUGIN_HOST), "regIsGlobal %d",
+              properties.global_regions);
+        CHECK(properties.speed == 100000 || n == 1, "%d Mbit/s", properties.speed);
+        CHECK(i == 0 || properties.guid != properties_of(&rig, 0).guid, "both have one GUID");
+        CHECK(world_logged(PLUGIN_LOG_INFO, properties.name) > 0, "no line names %s",
+              properties.name);
+    }
+    rig_end(&rig);
+}
+
+static void each_port_is_a_device(void)
+{
+    static const struct surroundings all[] = {
+        {NULL, NULL, 0, 2, {"mock0:1", "mock1:1"}, {PLUGIN_HOST, PLUGIN_HOST}},
+        {NULL, NULL, 1, 2, {"mock0:1", "mock1:1"}, {PLUGIN_HOST, PLUGIN_HOST}},
+        {NULL, NULL, 2, 2, {"mock0:1", "mock1:1"}, {CUDA, CUDA}},
+        {NULL, "dmabuf@0=0", 2, 2, {"mock0:1", "mock1:1"}, {PLUGIN_HOST, CUDA}},
+        {"NCCL_IB_HCA==mock1,mock0",
+         NULL,
+         0,
+         2,
+         {"mock1:1", "mock0:1"},
+         {PLUGIN_HOST, PLUGIN_HOST}},
+        {"WRING_VERBS_DEVICES=^mock0", NULL, 2, 1, {"mock1:1"}, {CUDA}},
+        {"WRING_NCCL_DEVICES=one", NULL, 2, 1, {"wring"}, {PLUGIN_HOST}},
+        {"WRING_PROVIDER=tcp", NULL, 2, 1, {"wring"}, {PLUGIN_HOST}},
+    };
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        world_run(&(struct world_job){.size = 1, .run = look_around, .arg = (void *)&all[i]});
+}
+
+/** Every device of one process with every one of the other, and no other one is used. */
+static void use_each(const struct world_rank *me, void *arg)
+{
+    int devices = *(const int *)arg;
+    struct rig_link links[2] = {{.from = 0, .to = 1}, {.from = 1, .to = 0}};
+    struct flow_plan plan = {
+        .seed = 6, .tags = 1, .count = 20, .depth = PLUGIN_STEPS, .largest = 50000};
+    struct flow *flows[2];
+    struct rig rig;
+
+    putenv((char *)(uintptr_t) "WRING_LOG=info"); /* sessions name their rails */
+    rig_begin(&rig, me);
+    rig.device = me->rank == 0 ? devices % 2 : devices / 2;
+    world_forget_log();
+    rig_connect(&rig, links, 2);
+    for (int i = 0; i < 2; i++)
+        flows[i] = flow_start(&rig, &plan, links[i].send != NULL ? links[i].send : links[i].receive,
+                              links[i].send != NULL);
+    flow_run(flows, 2);
+    CHECK(world_logged(PLUGIN_LOG_INFO, rig.device == 0 ? "rail mock0:1" : "rail mock1:1") > 0,
+          "device %d is not used", rig.device);
+    CHECK(world_logged(PLUGIN_LOG_INFO, rig.device == 0 ? "rail mock1:1" : "rail mock0:1") == 0,
+          "another one than device %d is used", rig.device);
+    rig_disconnect(&rig, links, 2);
+    rig_end(&rig);
+}
+
+static void connections_use_their_devices(void)
+{
+    for (int devices = 0; devices < 4; devices++)
+        world_run(&(struct world_job){.size = 2, .run = use_each, .arg = &devices});
+}
+
+/** @return what the plugin says to the last call */
+static int try_to_connect(struct rig *rig, struct rig_link *link, struct rig_meeting *meeting)
+{
+    for (;;) {
+        int result =
+            plugin_connect(rig->plugin, rig->ctx, rig->device, meeting->handles[0], &link->send);
+        if (result != PLUGIN_OK || link->send != NULL)
+            return result;
+        world_turn("a connection, or an error");
+    }
+}
+
+static void have_one_or_two(const struct world_rank *me, void *arg)
+{
+    struct rig_link link = {.from = 0, .to = 1};
+    static struct rig_meeting meeting;
+    struct rig rig;
+
+    (void)arg;
+    if (me->rank == 1)
+        putenv((char *)(uintptr_t) "WRING_VERBS_DEVICES==mock1");
+    rig_begin(&rig, me);
+    rig_listen(&rig, &link, 1, &meeting);
+    if (me->rank == 0) {
+        CHECK(try_to_connect(&rig, &link, &meeting) == PLUGIN_INVALID_USAGE, "connected");
+        CHECK(world_logged(PLUGIN_LOG_WARN, "2 devices here (mock0:1, mock1:1), and 1 at ") == 1,
+              "no line says which differs");
+        CHECK(world_logged(PLUGIN_LOG_WARN, "WRING_VERBS_DEVICES or NCCL_IB_HCA") == 1,
+              "no line says what to do");
+    }
+    world_meet();
+    if (me->rank == 1)
+        plugin_close_listen(rig.plugin, meeting.listeners[0]);
+    rig_end(&rig);
+}
+
+static void counts_that_differ_are_told(void)
+{
+    world_run(&(struct world_job){.size = 2, .run = have_one_or_two});
+}
+
+/** CollNet has the handles of all ranks, so that the line names the one that differs. */
+static void have_one_or_two_of_collnet(const struct world_rank *me, void *arg)
+{
+    void *handles[2] = {world_board(0), world_board(1)}, *listener = NULL, *comm = NULL, *ctx;
+    struct rig rig;
+
+    (void)arg;
+    if (me->rank == 1)
+        putenv((char *)(uintptr_t) "WRING_VERBS_DEVICES==mock1");
+    rig_begin(&rig, me);
+    MUST(plugin_coll_init(rig.plugin, 1, &ctx) == PLUGIN_OK, "CollNet's init");
+    MUST(plugin_coll_listen(rig.plugin, ctx, rig.device, world_board(me->rank), &listener) ==
+             PLUGIN_OK,
+         "CollNet's listen");
+    world_meet();
+    int result = plugin_coll_connect(rig.plugin, handles, 2, (int)me->rank, listener, &comm);
+    CHECK(result == PLUGIN_INVALID_USAGE && comm == NULL, "connect: %d", result);
+    const char *which = me->rank == 0 ? "(rank 1)" : "(rank 0)";
+    CHECK(world_logged(PLUGIN_LOG_WARN, which) == 1, "no line names %s", which);
+    world_meet();
+    plugin_coll_close_listen(rig.plugin, listener);
+    plugin_coll_finalize(rig.plugin, ctx);
+    rig_end(&rig);
+}
+
+static void collnet_names_the_rank_that_differs(void)
+{
+    world_run(&(struct world_job){.size = 2, .run = have_one_or_two_of_collnet});
+}
+
+/* ---- device memory ---- */
+
+/** A rank's end of one connection, with memory of both kinds. */
+struct side {
+    struct rig rig;
+    struct rig_link link;
+    void *comm;
+    struct device_memory device;
+    unsigned char *host;
+    size_t room; /* of its receives */
+    void *device_region, *host_region;
+};
+
+static void side_begin(struct side *side, const struct world_rank *me)
+{
+    *side = (struct side){.link = {.from = 0, .to = 1}, .room = BYTES};
+    load_driver(true);
+    rig_begin(&side->rig, me);
+    rig_connect(&side->rig, &side->link, 1);
+    side->comm = me->rank == 0 ? side->link.send : side->link.receive;
+    device_memory_create(&side->device, BYTES);
+    side->host = calloc(1, BYTES);
+    MUST(side->host != NULL, "no memory");
+    side->host_region = rig_register(&side->rig, side->comm, side->host, BYTES);
+    int result = plugin_register_dmabuf(side->rig.plugin, side->comm, side->device.base, BYTES, 0,
+                                        side->device.fd, &side->device_region);
+    MUST(result == PLUGIN_OK, "regMrDmaBuf: %d", result);
+}
+
+static void side_end(struct side *side)
+{
+    if (side->device_region != NULL)
+        rig_deregister(&side->rig, side->comm, side->device_region);
+    rig_deregister(&side->rig, side->comm, side->host_region);
+    rig_disconnect(&side->rig, &side->link, 1);
+    rig_end(&side->rig);
+    device_memory_destroy(&side->device);
+    free(side->host);
+}
+
+static void flush(struct side *side, void *data, int bytes)
+{
+    void *request = NULL;
+    int result = plugin_iflush(side->rig.plugin, side->comm, 1, &data, &bytes, &side->device_region,
+                               &request);
+    MUST(result == PLUGIN_OK, "iflush: %d", result);
+    MUST(bytes == 0 || request != NULL, "iflush says that nothing need be done");
+    if (request != NULL)
+        rig_wait(&side->rig, request, NULL, "a flush");
+}
+
+static void send_one(struct side *side, bool device, size_t bytes, uint64_t seed)
+{
+    rig_fill(device ? side->device.seen : side->host, bytes, seed);
+    rig_wait(&side->rig,
+             rig_send(&side->rig, side->comm, device ? side->device.base : side->host, bytes, 5,
+                      device ? side->device_region : side->host_region),
+             NULL, "a send");
+}
+
+static void receive_one(struct side *side, bool device, size_t bytes, uint64_t seed)
+{
+    unsigned char *base = device ? side->device.base : side->host;
+    unsigned char *seen = device ? side->device.seen : side->host;
+    int came = -1;
+
+    memset(seen, 0xA5, BYTES);
+    rig_wait(&side->rig,
+             rig_receive(&side->rig, side->comm, base, side->room, 5,
+                         device ? side->device_region : side->host_region),
+             &came, "a receive");
+    CHECK(came == (int)bytes, "%d bytes, not %zu", came, bytes);
+    if (device) {
+        CHECK(bytes == 0 || rig_differs(seen, bytes, seed) < bytes,
+              "%zu bytes are seen without a flush", bytes);
+        flush(side, base, came);
+    }
+    CHECK(rig_differs(seen, bytes, seed) == bytes, "%zu bytes differ at %zu", bytes,
+          rig_differs(seen, bytes, seed));
+    CHECK(seen[bytes] == 0xA5, "a byte behind %zu changed", bytes);
+}
+
+/** The sender begins before the receiver has posted, and behind it. */
+static void exchange_all(const struct world_rank *me, void *arg)
+{
+    struct side side;
+    uint64_t seed = 0;
+
+    (void)arg;
+    side_begin(&side, me);
+    for (int kinds = 0; kinds < 4; kinds++)
+        for (size_t i = 0; i <= SIZES; i++, seed++) {
+            size_t bytes = i < SIZES ? sizes[i] : 0;
+            if (me->rank == 0)
+                send_one(&side, (kinds & 1) != 0, bytes, seed);
+            else
+                receive_one(&side, (kinds & 2) != 0, bytes, seed);
+        }
+    side_end(&side);
+}
+
+static void device_memory_travels(void)
+{
+    world_run(&(struct world_job){.size = 2, .run = exchange_all});
+}
+
+/** Of regions that nest each is found while it is there. */
+static void nest(const struct world_rank *me, void *arg)
+{
+    struct side side;
+    void *whole, *inner = NULL;
+
+    (void)arg;
+    side_begin(&side, me);
+    whole = side.device_region;
+    MUST(plugin_register_dmabuf(side.rig.plugin, side.comm, side.device.base, 1 << 20, 0,
+                                side.device.fd, &inner) == PLUGIN_OK,
+         "regMrDmaBuf");
+    for (uint64_t seed = 0; seed < 3; seed++) {
+        if (me->rank == 0)
+            send_one(&side, true, 100000, seed);
+        else
+            receive_one(&side, true, 100000, seed);
+        world_meet();
+        if (seed == 0) {
+            rig_deregister(&side.rig, side.comm, whole);
+            side.device_region = inner;
+            side.room = 1 << 20;
+        }
+    }
+    if (me->rank == 1) { /* which no core could fill */
+        void *data = side.device.base, *request;
+        size_t bytes = BYTES;
+        int tag = 5;
+        CHECK(plugin_irecv(side.rig.plugin, side.comm, 1, &data, &bytes, &tag, &inner, &request) ==
+                  PLUGIN_INVALID_ARGUMENT,
+              "a receive that is larger than its region");
+        CHECK(world_logged(PLUGIN_LOG_WARN, "are not in the memory that was registered") == 1,
+              "no line says why");
+    }
+    side_end(&side);
+}
+
+static void device_regions_nest(void)
+{
+    world_run(&(struct world_job){.size = 2, .run = nest});
+}
+
+/** As after an abort: registrations go, then comms, whatever is under way. */
+static void leave_early(const struct world_rank *me, void *arg)
+{
+    struct side side;
+    void *data, *request = NULL;
+    int bytes = 1000;
+
+    (void)arg;
+    side_begin(&side, me);
+    data = side.device.base;
+    if (me->rank == 1) {
+        rig_receive(&side.rig, side.comm, side.device.base, BYTES, 7, side.device_region);
+        CHECK(plugin_iflush(side.rig.plugin, side.comm, 1, &data, &bytes, &side.device_region,
+                            &request) == PLUGIN_OK &&
+                  request != NULL,
+              "iflush");
+    }
+    rig_deregister(&side.rig, side.comm, side.device_region);
+    side.device_region = NULL;
+    world_meet();
+    side_end(&side);
+}
+
+static void regions_go_with_requests_in_flight(void)
+{
+    world_run(&(struct world_job){.size = 2, .run = leave_early});
+}
+
+/** What a device does not take is refused, and the line says why. */
+static void misuse(const struct world_rank *me, void *arg)
+{
+    bool driver = *(const bool *)arg;
+    struct rig_link link = {.from = 0, .to = 1};
+    struct device_memory memory;
+    struct rig rig;
+    void *region;
+
+    if (driver)
+        load_driver(true);
+    rig_begin(&rig, me);
+    rig_connect(&rig, &link, 1);
+    device_memory_create(&memory, BYTES);
+    void *comm = me->rank == 0 ? link.send : link.receive;
+    CHECK(plugin_register_kind(rig.plugin, comm, memory.base, BYTES, PLUGIN_CUDA, &region) !=
+              PLUGIN_OK,
+          "without a dma-buf");
+    CHECK(world_logged(PLUGIN_LOG_WARN, "device memory without a dma-buf cannot be registered") ==
+              1,
+          "no line says why");
+    int result = plugin_register_dmabuf(rig.plugin, comm, memory.base, BYTES, 0,
+                                        driver ? -1 : memory.fd, &region);
+    CHECK(result != PLUGIN_OK, "a dma-buf");
+    CHECK(world_logged(PLUGIN_LOG_WARN, "no CUDA driver that exports dma-bufs is loaded") ==
+              (driver ? 0 : 2),
+          "no line says why");
+    CHECK(!driver || world_logged(PLUGIN_LOG_WARN, "a dma-buf of 4194304 bytes") == 1,
+          "no line says why");
+    rig_disconnect(&rig, &link, 1);
+    rig_end(&rig);
+    device_memory_destroy(&memory);
+}
+
+static void what_is_not_supported_is_told(void)
+{
+    for (int driver = 0; driver < 2; driver++) {
+        bool loaded = driver != 0;
+        world_run(&(struct world_job){.size = 2, .run = misuse, .arg = &loaded});
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const struct wring_test_case cases[] = {
+        {"each_port_is_a_device", each_port_is_a_device},
+        {"connections_use_their_devices", connections_use_their_devices},
+        {"counts_that_differ_are_told", counts_that_differ_are_told},
+        {"collnet_names_the_rank_that_differs", collnet_names_the_rank_that_differs},
+        {"device_memory_travels", device_memory_travels},
+        {"device_regions_nest", device_regions_nest},
+        {"regions_go_with_requests_in_flight", regions_go_with_requests_in_flight},
+        {"what_is_not_supported_is_told", what_is_not_supported_is_told},
+        {NULL, NULL},
+    };
+    int taken = rig_take_arguments(argc, argv);
+
+    if (taken == 0)
+        return 2;
+    return wring_test_main(argc - taken, argv + taken, cases);
+}
