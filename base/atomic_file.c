@@ -41,7 +41,7 @@ void wring_file_limit_release(const struct wring_file_limit *held)
 
 /* ---- draft ---- */
 
-bool wring_draft_open(struct wring_draft *draft, const char *path, mode_t mode)
+bool wring_atomic_file_open(struct wring_atomic_file *draft, const char *path, mode_t mode)
 {
     if (asprintf(&draft->path, "%s.XXXXXX", path) < 0)
         return false;
@@ -64,7 +64,7 @@ free_path:
     return false;
 }
 
-bool wring_draft_close(struct wring_draft *draft, const char *path, bool well)
+bool wring_atomic_file_close(struct wring_atomic_file *draft, const char *path, bool well)
 {
     well = fclose(draft->file) == 0 && well && rename(draft->path, path) == 0;
     int why = errno;

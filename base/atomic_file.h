@@ -25,18 +25,18 @@ void wring_file_limit_release(const struct wring_file_limit *held);
 
 /* Files that are replaced whole or not at all: others may read them meanwhile. */
 
-struct wring_draft {
+struct wring_atomic_file {
     FILE *file; /* to write to */
     char *path; /* beside the one that it will replace */
     struct wring_file_limit held;
 };
 
-/** Begin a draft. The same thread closes it; until then a write past the limit fails there.
+/** Begin one. The same thread closes it; until then a write past the limit fails there.
  *  @param mode  the file's. @return false: errno says why, and nothing is left */
-bool wring_draft_open(struct wring_draft *draft, const char *path, mode_t mode);
+bool wring_atomic_file_open(struct wring_atomic_file *draft, const char *path, mode_t mode);
 
 /** Put it in the place of `path`, or remove it. @param well  all was written. @return false: it was
  *  removed, and where `well` was true errno says why */
-bool wring_draft_close(struct wring_draft *draft, const char *path, bool well);
+bool wring_atomic_file_close(struct wring_atomic_file *draft, const char *path, bool well);
 
 #endif

@@ -257,12 +257,12 @@ static bool write_through(const char *path, bool (*write)(FILE *file, void *arg)
 
 static bool write_draft(const char *path, bool (*write)(FILE *file, void *arg), void *arg)
 {
-    struct wring_draft draft;
-    if (!wring_draft_open(&draft, path, mode_of(path)))
+    struct wring_atomic_file draft;
+    if (!wring_atomic_file_open(&draft, path, mode_of(path)))
         return false;
     bool well = write(draft.file, arg) && ferror(draft.file) == 0;
     int why = errno;
-    bool closed = wring_draft_close(&draft, path, well);
+    bool closed = wring_atomic_file_close(&draft, path, well);
     if (!well)
         errno = why;
     return closed;

@@ -361,10 +361,10 @@ static void say_result(const struct wring_autoplan *autoplan)
 
 static bool write_plan(const struct wring_plan *plan, const char *path)
 {
-    struct wring_draft draft;
+    struct wring_atomic_file draft;
 
-    return wring_draft_open(&draft, path, 0644) &&
-           wring_draft_close(&draft, path, wring_plan_save(plan, draft.file) == WRING_OK);
+    return wring_atomic_file_open(&draft, path, 0644) &&
+           wring_atomic_file_close(&draft, path, wring_plan_save(plan, draft.file) == WRING_OK);
 }
 
 /** In rank 0: write the plan that is kept to where WRING_PLAN_SAVE says; says what came of it. */

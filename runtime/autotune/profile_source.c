@@ -89,10 +89,11 @@ static bool make_folders(char *path)
 
 static bool write_profile(const struct wring_profile *profile, const char *path)
 {
-    struct wring_draft draft;
+    struct wring_atomic_file draft;
 
-    return wring_draft_open(&draft, path, 0600) &&
-           wring_draft_close(&draft, path, wring_profile_save(profile, draft.file) == WRING_OK);
+    return wring_atomic_file_open(&draft, path, 0600) &&
+           wring_atomic_file_close(&draft, path,
+                                   wring_profile_save(profile, draft.file) == WRING_OK);
 }
 
 /** Put the profile into the cache; what goes wrong is warned of. */

@@ -311,13 +311,13 @@ struct wring_recorder {
 static bool write_file(const struct wring_tensor_trace *trace, const char *path,
                        enum wring_status *status)
 {
-    struct wring_draft draft;
+    struct wring_atomic_file draft;
 
     *status = WRING_ERR_SYSTEM;
-    if (!wring_draft_open(&draft, path, 0644))
+    if (!wring_atomic_file_open(&draft, path, 0644))
         return false;
     *status = wring_tensor_trace_save(trace, draft.file);
-    return wring_draft_close(&draft, path, *status == WRING_OK);
+    return wring_atomic_file_close(&draft, path, *status == WRING_OK);
 }
 
 static void say_unwritten(const struct wring_session *session, const char *why)
@@ -351,10 +351,10 @@ void wring_recorder_write(struct wring_recorder *recorder, const struct wring_te
 static bool may_write(const struct wring_session *session)
 {
     const char *path = session->config.record;
-    struct wring_draft draft;
+    struct wring_atomic_file draft;
 
-    if (wring_draft_open(&draft, path, 0644)) {
-        wring_draft_close(&draft, path, false);
+    if (wring_atomic_file_open(&draft, path, 0644)) {
+        wring_atomic_file_close(&draft, path, false);
         return true;
     }
     say_unwritten(session, strerror(errno));

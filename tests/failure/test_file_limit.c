@@ -137,17 +137,17 @@ static void lines_are_lost_and_nothing_else(void)
 static int write_draft(struct procs_rank *rank, void *arg)
 {
     struct rlimit limit = {100, 100};
-    struct wring_draft draft;
+    struct wring_atomic_file draft;
     char path[64];
 
     (void)arg;
     snprintf(path, sizeof(path), "/tmp/wring-draft-%d", (int)getpid());
-    if (setrlimit(RLIMIT_FSIZE, &limit) != 0 || !wring_draft_open(&draft, path, 0600))
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0 || !wring_atomic_file_open(&draft, path, 0600))
         return 9;
     for (int i = 0; i < 5000; i++)
         fputs("more than fits", draft.file);
     bool well = ferror(draft.file) == 0;
-    bool closed = wring_draft_close(&draft, path, well);
+    bool closed = wring_atomic_file_close(&draft, path, well);
     procs_say(rank, "%s", strerror(errno));
     return closed || access(path, F_OK) == 0 ? 1 : signals_are_untouched() ? 0 : 8;
 }

@@ -14,20 +14,20 @@
 
 const struct wring_algorithm_parts wring_algorithms[WRING_ALGORITHMS] = {
     /* clang-format off */
-    [WRING_ALLREDUCE_EAGER]           = {"eager",            &wring_allreduce_eager,         WRING_ORDER_MEMBERS, false, true},
-    [WRING_ALLREDUCE_EAGER_BOARD]     = {"eager-board",      &wring_allreduce_shm_flags,  WRING_ORDER_MEMBERS, false, false},
-    [WRING_ALLREDUCE_EAGER_IN_PLACE]  = {"eager-in-place",   &wring_allreduce_shm_flags,  WRING_ORDER_MEMBERS, false, false},
-    [WRING_ALLREDUCE_ONE_SHOT]        = {"one-shot",         &wring_allreduce_one_shot,     WRING_ORDER_MEMBERS, false, true},
-    [WRING_ALLREDUCE_TWO_SHOT]        = {"two-shot",         &wring_allreduce_two_shot,      WRING_ORDER_MEMBERS, true,  true},
-    [WRING_ALLREDUCE_TWO_SHOT_PLACED] = {"two-shot-placed",  &wring_allreduce_two_shot,      WRING_ORDER_MEMBERS, true,  true},
-    [WRING_ALLREDUCE_TWO_SHOT_DIRECT] = {"two-shot-direct",  &wring_allreduce_two_shot,      WRING_ORDER_MEMBERS, true,  true},
-    [WRING_ALLREDUCE_HIERARCHICAL]    = {"hierarchical",     &wring_hierarchical, WRING_ORDER_NODES,   false, false},
-    [WRING_REDUCE_SCATTER_OWNERS]     = {"owners",           &wring_allreduce_two_shot,      WRING_ORDER_MEMBERS, true,  false},
-    [WRING_REDUCE_SCATTER_DIRECT]     = {"owners-direct",    &wring_allreduce_two_shot,      WRING_ORDER_MEMBERS, true,  true},
-    [WRING_REDUCE_ONE_SHOT]           = {"reduce-one-shot",  &wring_allreduce_one_shot,     WRING_ORDER_MEMBERS, true,  false},
-    [WRING_REDUCE_TWO_SHOT]           = {"reduce-two-shot",  &wring_allreduce_two_shot,      WRING_ORDER_MEMBERS, true,  false},
-    [WRING_EXCHANGE_SLOTS]            = {"exchange",         &wring_allgather_alltoall,     WRING_ORDER_NONE,    false, true},
-    [WRING_EXCHANGE_PLACED]           = {"exchange-placed",  &wring_allgather_alltoall,     WRING_ORDER_NONE,    false, true},
+    [WRING_ALLREDUCE_EAGER]           = {"eager",           &wring_allreduce_eager,     WRING_ORDER_MEMBERS, false, true},
+    [WRING_ALLREDUCE_EAGER_BOARD]     = {"eager-board",     &wring_allreduce_shm_flags, WRING_ORDER_MEMBERS, false, false},
+    [WRING_ALLREDUCE_EAGER_IN_PLACE]  = {"eager-in-place",  &wring_allreduce_shm_flags, WRING_ORDER_MEMBERS, false, false},
+    [WRING_ALLREDUCE_ONE_SHOT]        = {"one-shot",        &wring_allreduce_one_shot,  WRING_ORDER_MEMBERS, false, true},
+    [WRING_ALLREDUCE_TWO_SHOT]        = {"two-shot",        &wring_allreduce_two_shot,  WRING_ORDER_MEMBERS, true,  true},
+    [WRING_ALLREDUCE_TWO_SHOT_PLACED] = {"two-shot-placed", &wring_allreduce_two_shot,  WRING_ORDER_MEMBERS, true,  true},
+    [WRING_ALLREDUCE_TWO_SHOT_DIRECT] = {"two-shot-direct", &wring_allreduce_two_shot,  WRING_ORDER_MEMBERS, true,  true},
+    [WRING_ALLREDUCE_HIERARCHICAL]    = {"hierarchical",    &wring_hierarchical,        WRING_ORDER_NODES,   false, false},
+    [WRING_REDUCE_SCATTER_OWNERS]     = {"owners",          &wring_allreduce_two_shot,  WRING_ORDER_MEMBERS, true,  false},
+    [WRING_REDUCE_SCATTER_DIRECT]     = {"owners-direct",   &wring_allreduce_two_shot,  WRING_ORDER_MEMBERS, true,  true},
+    [WRING_REDUCE_ONE_SHOT]           = {"reduce-one-shot", &wring_allreduce_one_shot,  WRING_ORDER_MEMBERS, true,  false},
+    [WRING_REDUCE_TWO_SHOT]           = {"reduce-two-shot", &wring_allreduce_two_shot,  WRING_ORDER_MEMBERS, true,  false},
+    [WRING_EXCHANGE_SLOTS]            = {"exchange",        &wring_allgather_alltoall,  WRING_ORDER_NONE,    false, true},
+    [WRING_EXCHANGE_PLACED]           = {"exchange-placed", &wring_allgather_alltoall,  WRING_ORDER_NONE,    false, true},
     /* clang-format on */
 };
 
