@@ -32,7 +32,7 @@ struct wring_bucket *wring_bucket_find(const struct wring_session *session, cons
 static bool step_is_left(struct wring_bucket *bucket)
 {
     return wring_bucket_under_way(bucket) &&
-           (bucket->collective.mapped == NULL || !wring_mapped_end(&bucket->collective));
+           (bucket->collective.shm_flags == NULL || !wring_shm_flags_end(&bucket->collective));
 }
 
 void wring_bucket_ready(struct wring_bucket *bucket)
@@ -110,9 +110,9 @@ static enum wring_status begin(struct wring_bucket *bucket)
         return WRING_ERR_CANCELLED;
     if (wring_bucket_under_way(bucket) && step_is_left(bucket))
         return WRING_ERR_BUSY;
-    if (bucket->collective.mapped == NULL)
+    if (bucket->collective.shm_flags == NULL)
         return post_to_engine(bucket);
-    wring_mapped_begin(&bucket->collective);
+    wring_shm_flags_begin(&bucket->collective);
     wring_progress_attend(bucket->session->progress, &bucket->collective);
     return WRING_OK;
 }
@@ -222,8 +222,8 @@ static enum wring_status test_step(struct wring_bucket *bucket)
     struct wring_collective *collective = &bucket->collective;
 
     if (step_is_left(bucket)) {
-        if (collective->mapped != NULL &&
-            wring_mapped_give(collective, wring_wait_policy.tests_alone))
+        if (collective->shm_flags != NULL &&
+            wring_shm_flags_give(collective, wring_wait_policy.tests_alone))
             wring_progress_hand_in(progress, collective);
         wring_progress_nudge(progress);
     }
@@ -291,7 +291,7 @@ static enum wring_status wait_for_end(struct wring_bucket *bucket, uint64_t time
 {
     struct wring_collective *collective = &bucket->collective;
 
-    if (collective->mapped == NULL ||
+    if (collective->shm_flags == NULL ||
         !wring_progress_wait_alone(bucket->session->progress, collective))
         return wait_with_engine(bucket, timeout_ns);
     return (enum wring_status)atomic_load_explicit(&collective->status, memory_order_acquire);
@@ -354,8 +354,8 @@ enum wring_status wring_bucket_wait(struct wring_bucket *bucket, uint64_t timeou
 
 void wring_bucket_give(struct wring_bucket *bucket)
 {
-    if (bucket->collective.mapped != NULL)
-        wring_mapped_wait(&bucket->collective, 0);
+    if (bucket->collective.shm_flags != NULL)
+        wring_shm_flags_wait(&bucket->collective, 0);
 }
 
 static bool is_never_unsent(const struct wring_bucket *bucket)
@@ -411,8 +411,8 @@ static bool await_calls(struct wring_bucket *carrier, uint64_t until_ns)
 static void give_to_engine(struct wring_bucket *carrier)
 {
     struct wring_collective *collective = &carrier->collective;
-    if (collective->mapped != NULL && wring_bucket_under_way(carrier) &&
-        wring_mapped_give(collective, 0))
+    if (collective->shm_flags != NULL && wring_bucket_under_way(carrier) &&
+        wring_shm_flags_give(collective, 0))
         wring_progress_hand_in(carrier->session->progress, collective);
 }
 

@@ -24,8 +24,8 @@ static void set_running(struct wring_group *group, struct wring_request *request
     group->collective.priority = request->work.priority;
     if (request->work.in_runs != NULL)
         wring_collective_lay_out(&group->collective);
-    if (wring_collective_is_mapped(&group->collective) && group->collective.mapped != NULL)
-        wring_mapped_prepare(&group->collective);
+    if (wring_collective_uses_shm_flags(&group->collective) && group->collective.shm_flags != NULL)
+        wring_shm_flags_prepare(&group->collective);
 }
 
 void wring_request_end(struct wring_request *request, const struct wring_result *result)
@@ -150,7 +150,7 @@ static void await_boards(struct wring_request *request)
     if (group->paired || !wring_algorithm_has_board(work->algorithm))
         return;
     wring_work_set_algorithm(work, WRING_ALLREDUCE_EAGER);
-    group->paired = work->geometry.elems > 0 || work->sync;
+    group->paired = work->partition.elems > 0 || work->sync;
 }
 
 static void submit(struct wring_request *request)
@@ -206,7 +206,7 @@ static bool take_turn(struct wring_request *request)
 }
 
 /** Run it here and now, or at least queue it. @return whether it has ended */
-static bool run_mapped(struct wring_request *request)
+static bool run_over_shm_flags(struct wring_request *request)
 {
     struct wring_group *group = request->group;
     struct wring_progress *progress = group->session->progress;
@@ -216,7 +216,7 @@ static bool run_mapped(struct wring_request *request)
         return false;
     }
     bool first = take_turn(request);
-    bool board = first && wring_collective_is_mapped(&group->collective);
+    bool board = first && wring_collective_uses_shm_flags(&group->collective);
     bool ended = board && wring_progress_run_held(progress, &group->collective);
     if (first && !board)
         wring_engine_post(group->session->engine, &group->collective);
@@ -262,7 +262,7 @@ static enum wring_status run_to_end(struct wring_group *group, const struct wrin
         return free_memory(work, status);
     if (!wring_algorithm_has_board(work->algorithm))
         submit(&request);
-    else if (run_mapped(&request))
+    else if (run_over_shm_flags(&request))
         return free_memory(
             work, (enum wring_status)atomic_load_explicit(&request.status, memory_order_relaxed));
     status = wait_for_end(&request, WRING_NEVER);

@@ -15,16 +15,16 @@ static const struct wring_sized session_sized = {
     sizeof(struct wring_session_stats),
 };
 
-void wring_stats_list(struct wring_session *session, struct wring_mapped *mapped)
+void wring_stats_list(struct wring_session *session, struct wring_shm_flags *flags)
 {
-    pthread_mutex_lock(&session->mapped_mutex);
-    mapped->next = session->mapped;
-    session->mapped = mapped;
-    pthread_mutex_unlock(&session->mapped_mutex);
+    pthread_mutex_lock(&session->shm_flags_mutex);
+    flags->next = session->shm_flags;
+    session->shm_flags = flags;
+    pthread_mutex_unlock(&session->shm_flags_mutex);
 }
 
 /** From now on as if the engine had done it. */
-static void keep_counts(struct wring_session *session, const struct wring_mapped_counts *counts)
+static void keep_counts(struct wring_session *session, const struct wring_shm_flags_counts *counts)
 {
     wring_count(&session->fabric->bytes_sent, counts->bytes_sent);
     wring_count(&session->fabric->bytes_received, counts->bytes_received);
@@ -32,32 +32,32 @@ static void keep_counts(struct wring_session *session, const struct wring_mapped
     wring_count(&session->engine->finished, counts->steps);
 }
 
-void wring_stats_unlist(struct wring_session *session, const struct wring_mapped *mapped)
+void wring_stats_unlist(struct wring_session *session, const struct wring_shm_flags *flags)
 {
-    pthread_mutex_lock(&session->mapped_mutex);
-    for (struct wring_mapped **at = &session->mapped; *at != NULL; at = &(*at)->next)
-        if (*at == mapped) {
-            struct wring_mapped *gone = *at;
+    pthread_mutex_lock(&session->shm_flags_mutex);
+    for (struct wring_shm_flags **at = &session->shm_flags; *at != NULL; at = &(*at)->next)
+        if (*at == flags) {
+            struct wring_shm_flags *gone = *at;
             *at = gone->next;
             gone->next = NULL;
-            const struct wring_mapped_counts counts = wring_mapped_count(gone);
+            const struct wring_shm_flags_counts counts = wring_shm_flags_count(gone);
             keep_counts(session, &counts);
             break;
         }
-    pthread_mutex_unlock(&session->mapped_mutex);
+    pthread_mutex_unlock(&session->shm_flags_mutex);
 }
 
 /** Sum the engine's counts and those of buckets that go past it; each byte or put counts once. */
 static void count(struct wring_session *session, struct wring_session_stats *stats)
 {
     const struct wring_fabric *fabric = session->fabric;
-    pthread_mutex_lock(&session->mapped_mutex);
-    struct wring_mapped_counts mapped = wring_mapped_count(session->mapped);
-    stats->wire_bytes_sent = atomic_load(&fabric->bytes_sent) + mapped.bytes_sent;
-    stats->wire_bytes_received = atomic_load(&fabric->bytes_received) + mapped.bytes_received;
-    stats->puts_sent = atomic_load(&fabric->puts_sent) + mapped.puts_sent;
-    stats->steps = atomic_load(&session->engine->finished) + mapped.steps;
-    pthread_mutex_unlock(&session->mapped_mutex);
+    pthread_mutex_lock(&session->shm_flags_mutex);
+    struct wring_shm_flags_counts flags = wring_shm_flags_count(session->shm_flags);
+    stats->wire_bytes_sent = atomic_load(&fabric->bytes_sent) + flags.bytes_sent;
+    stats->wire_bytes_received = atomic_load(&fabric->bytes_received) + flags.bytes_received;
+    stats->puts_sent = atomic_load(&fabric->puts_sent) + flags.puts_sent;
+    stats->steps = atomic_load(&session->engine->finished) + flags.steps;
+    pthread_mutex_unlock(&session->shm_flags_mutex);
 }
 
 enum wring_status wring_session_stats(struct wring_session *session,
@@ -93,7 +93,7 @@ void wring_group_name_providers(const struct wring_group *group, char *text, siz
 }
 
 /** What one way loses. @param encodes  whether anything is encoded on it */
-static double loss_of(const struct wring_loss *loss, bool encodes)
+static double loss_of(const struct wring_codec_error *loss, bool encodes)
 {
     if (!encodes)
         return 0;
@@ -112,15 +112,15 @@ static const struct wring_collective *encoder_of(const struct wring_collective *
 static void fill_measured(const struct wring_collective *collective,
                           struct wring_bucket_stats *stats)
 {
-    const struct wring_measured *measured = &collective->measured;
+    const struct wring_codec_error_stats *error_stats = &collective->error_stats;
     bool in = collective->work.codec != NULL && collective->members.n > 1;
     bool back = in && wring_algorithm_has_owners(encoder_of(collective)->work.algorithm);
 
-    stats->error = loss_of(&measured->ways[0], in);
-    stats->error_last = measured->ways[0].pieces > 0 ? measured->ways[0].last : stats->error;
-    stats->error_back = loss_of(&measured->ways[1], back);
-    stats->error_pieces = measured->ways[0].pieces;
-    stats->n_cores = wring_measured_cores(measured, stats->cores, sizeof(stats->cores));
+    stats->error = loss_of(&error_stats->ways[0], in);
+    stats->error_last = error_stats->ways[0].pieces > 0 ? error_stats->ways[0].last : stats->error;
+    stats->error_back = loss_of(&error_stats->ways[1], back);
+    stats->error_pieces = error_stats->ways[0].pieces;
+    stats->n_cores = wring_codec_error_stats_cores(error_stats, stats->cores, sizeof(stats->cores));
 }
 
 /** Root of the mean square; NAN where nothing is kept. */
@@ -190,8 +190,8 @@ static enum wring_status take_stats(struct wring_bucket *bucket, struct wring_bu
             bucket->executor[0] != '\0' ? bucket->executor : bucket->session->config.executor,
         .order = wring_reduction_order_name(wring_algorithms[collective->work.algorithm].order),
         .in_place = wring_algorithm_places(encoder_of(collective)->work.algorithm),
-        .piece_elems = collective->work.geometry.chunk_elems < bucket->elems
-                           ? collective->work.geometry.chunk_elems
+        .piece_elems = collective->work.partition.chunk_elems < bucket->elems
+                           ? collective->work.partition.chunk_elems
                            : bucket->elems,
         .steps = collective->step,
         .wire_bytes_sent = collective->cost.wire_bytes,

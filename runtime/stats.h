@@ -7,10 +7,10 @@
 #include <wring/wring.h>
 
 /** What goes past the engine is to be counted. */
-void wring_stats_list(struct wring_session *session, struct wring_mapped *mapped);
+void wring_stats_list(struct wring_session *session, struct wring_shm_flags *flags);
 
 /** It will be gone, but not what it counted. NULL, and what is not listed, is fine. The engine is
  *  locked. */
-void wring_stats_unlist(struct wring_session *session, const struct wring_mapped *mapped);
+void wring_stats_unlist(struct wring_session *session, const struct wring_shm_flags *flags);
 
 #endif

@@ -58,7 +58,7 @@ static void check_calls(struct wring_engine *engine)
 {
     for (struct wring_collective *at = engine->active; at != NULL; at = at->next_active)
         if (at->calls != NULL && engine->fabric->state == WRING_FABRIC_WORKING)
-            wring_calls_look(at, engine->fabric->tick_ns);
+            wring_op_check_look(at, engine->fabric->tick_ns);
 }
 
 /** Is there one that nobody can go on with? */
@@ -80,7 +80,7 @@ static void note_waiting(struct wring_engine *engine)
         if (at->started_ns == 0)
             at->started_ns = now;
         if (at->calls != NULL)
-            wring_calls_wait(at, now);
+            wring_op_check_wait(at, now);
     }
 }
 
@@ -107,7 +107,7 @@ bool wring_engine_works_long(const struct wring_engine *engine)
          at = at->next_active)
         all = at->levels != NULL || /* its legs are asked */
               (wring_algorithm_is_direct(at->work.algorithm) &&
-               at->work.geometry.elems >= LONG_BYTES / at->work.geometry.elem_bytes);
+               at->work.partition.elems >= LONG_BYTES / at->work.partition.elem_bytes);
     return all;
 }
 
@@ -157,8 +157,8 @@ void wring_engine_arm(struct wring_engine *engine, struct wring_wait_set *set)
     for (struct wring_collective *at = engine->active; at != NULL; at = at->next_active) {
         if (at->calls != NULL)
             wake_by(set, at->calls->look_ns);
-        if (wring_collective_is_mapped(at))
-            wring_mapped_sleep(at);
+        if (wring_collective_uses_shm_flags(at))
+            wring_shm_flags_sleep(at);
     }
     if (engine->messenger != NULL)
         wring_messenger_arm(engine->messenger);
@@ -234,8 +234,8 @@ static void activate(struct wring_engine *engine, struct wring_collective *colle
         wring_engine_finish(engine, collective, ceased);
         return;
     }
-    if (collective->calls != NULL && !wring_collective_is_mapped(collective))
-        wring_calls_begin(collective);
+    if (collective->calls != NULL && !wring_collective_uses_shm_flags(collective))
+        wring_op_check_begin(collective);
     wring_coding_start(collective);
 }
 
@@ -367,7 +367,7 @@ static uint64_t moves_of(const struct wring_engine *engine)
 /** Something happened to it; or it is mapped, and its members write past the engine unheard. */
 static bool is_due(const struct wring_collective *collective, bool kick)
 {
-    return collective->runnable || wring_collective_is_mapped(collective) ||
+    return collective->runnable || wring_collective_uses_shm_flags(collective) ||
            (kick && collective->blocked);
 }
 

@@ -85,7 +85,7 @@ static void take_in(struct wring_engine *engine, struct wring_channel *channel, 
 {
     channel->owner->runnable = true;
     if (wring_channel_is_foreign(channel, member))
-        wring_calls_suspect(channel->owner->calls, engine->fabric->tick_ns);
+        wring_op_check_suspect(channel->owner->calls, engine->fabric->tick_ns);
     wring_collective_trace_arrived(channel->owner, peer->rank, bytes);
 }
 
@@ -183,7 +183,7 @@ static void on_call(void *arg, struct wring_peer *peer, uint32_t id, uint32_t ge
                           peer->rank);
         return;
     }
-    wring_calls_heard(channel->owner, member, number, text);
+    wring_op_check_heard(channel->owner, member, number, text);
 }
 
 /**

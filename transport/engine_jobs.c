@@ -69,7 +69,7 @@ bool wring_engine_take_job(struct wring_engine *engine, const struct wring_job *
     const struct wring_task *task = job->cookie;
     struct wring_collective *whole = wring_collective_whole(task->collective);
     whole->cost.codec_ns += job->result.took_ns;
-    wring_measured_take(&whole->measured, job);
+    wring_codec_error_stats_take(&whole->error_stats, job);
     wring_collective_trace_job(task);
     if (job->result.status != WRING_OK)
         job_failed(engine, task);

@@ -42,12 +42,12 @@ static enum wring_status status_of(const struct wring_collective *collective)
 /** How many calls or steps were begun. Steps past the engine are counted by their puts. */
 static uint64_t begun(const struct wring_collective *collective)
 {
-    const struct wring_mapped *mapped = collective->mapped;
+    const struct wring_shm_flags *flags = collective->shm_flags;
     if (collective->calls != NULL)
         return collective->calls->begun;
-    if (mapped == NULL || mapped->n_others == 0)
+    if (flags == NULL || flags->n_others == 0)
         return collective->begun;
-    return atomic_load_explicit(&mapped->puts, memory_order_relaxed) / mapped->n_others;
+    return atomic_load_explicit(&flags->puts, memory_order_relaxed) / flags->n_others;
 }
 
 /** The oldest of the most urgent collectives under way. NULL: there is none */
@@ -65,11 +65,11 @@ static const struct wring_collective *find_waiting(const struct wring_engine *en
     return NULL;
 }
 
-/** When it ended, among all that the engine ran. Mapped steps end past the engine, in the thread
- *  that waits: they have no such number, and 0 stands for it. */
+/** When it ended, among all that the engine ran. Steps by shm_flags end past the engine, in the
+ * thread that waits: they have no such number, and 0 stands for it. */
 static uint64_t ended_at(const struct wring_collective *collective)
 {
-    return collective->mapped == NULL ? collective->ended : 0;
+    return collective->shm_flags == NULL ? collective->ended : 0;
 }
 
 /** The collective that was posted last. NULL: there is none */
@@ -146,8 +146,9 @@ static void name_bytes(const struct wring_op_check *call, char *text, size_t byt
 static void name_call(const struct wring_collective *collective, const char *group, char *text,
                       size_t bytes)
 {
-    const struct wring_calls *calls = collective->calls;
-    const struct wring_op_check *call = &calls->kept[(calls->begun - 1) % WRING_CALLS_KEPT].call;
+    const struct wring_op_history *calls = collective->calls;
+    const struct wring_op_check *call =
+        &calls->kept[(calls->begun - 1) % WRING_OP_HISTORY_KEPT].call;
     char what[WRING_CALL_TEXT], size[32];
 
     wring_call_describe(call, what);
@@ -158,18 +159,18 @@ static void name_call(const struct wring_collective *collective, const char *gro
 static void name_step(const struct wring_collective *collective, const char *group, char *text,
                       size_t bytes)
 {
-    const struct wring_geometry *geometry = &collective->work.geometry;
+    const struct wring_partition *partition = &collective->work.partition;
     char name[WRING_TEXT_SHORT];
 
     snprintf(text, bytes, "step %" PRIu64 " of bucket '%s' of %s (%" PRIu64 " bytes)",
              begun(collective), wring_text_short(collective->name, name), group,
-             geometry->elems * geometry->elem_bytes);
+             partition->elems * partition->elem_bytes);
 }
 
 static uint32_t waited_ms(const struct wring_collective *collective)
 {
     uint64_t now_ns = wring_now_ns();
-    if (collective->mapped != NULL || collective->started_ns == 0 ||
+    if (collective->shm_flags != NULL || collective->started_ns == 0 ||
         collective->started_ns > now_ns)
         return 0;
     uint64_t ms = (now_ns - collective->started_ns) / WRING_NS_PER_MS;

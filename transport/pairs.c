@@ -89,12 +89,12 @@ static enum wring_status make_board(struct wring_pairs *pairs)
         return WRING_OK;
     enum wring_status status =
         wring_boards_take(&pairs->engine->pool->boards, pairs->engine->fabric,
-                          wring_mapped_memory(pairs->board_room), place);
+                          wring_shm_flags_memory(pairs->board_room), place);
     if (status != WRING_OK)
         return status;
-    status = wring_mapped_create(collective->members, pairs->board_room,
-                                 (uint8_t *)place->home->block.memory.base + place->offset,
-                                 &collective->mapped);
+    status = wring_shm_flags_create(collective->members, pairs->board_room,
+                                    (uint8_t *)place->home->block.memory.base + place->offset,
+                                    &collective->shm_flags);
     if (status == WRING_OK)
         pairs->made_board(pairs);
     return status;
@@ -406,7 +406,8 @@ static enum wring_status connect_board(struct wring_pairs *pairs, uint32_t membe
         status = wring_imports_add_key(&pairs->imports, peer_of(pairs, member), words->region,
                                        words->region_bytes, &remote);
     if (status == WRING_OK)
-        status = wring_mapped_connect(pairs->collective->mapped, member, remote, words->offset);
+        status =
+            wring_shm_flags_connect(pairs->collective->shm_flags, member, remote, words->offset);
     return status;
 }
 

@@ -23,7 +23,7 @@ struct wring_pairs {
     struct wring_collective *collective; /* of the group, with its two channels */
     struct wring_group_key key;
     size_t board_room;                             /* of a board, if there are to be any; 0: none */
-    void (*made_board)(struct wring_pairs *pairs); /* collective->mapped is there */
+    void (*made_board)(struct wring_pairs *pairs); /* collective->shm_flags is there */
     void (*ceased)(struct wring_pairs *pairs, uint32_t rank); /* that rank aborted the group */
     struct wring_cease *cease;                                /* of its collectives */
     void *owner;

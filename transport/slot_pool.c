@@ -110,7 +110,7 @@ static void pool_slots_heard_ask(struct wring_pool *pool, struct wring_peer *pee
     pool->engine->owes_pool = true;
     channel->owner->runnable = true;
     if (wring_channel_is_foreign(channel, member))
-        wring_calls_suspect(channel->owner->calls, pool->engine->fabric->tick_ns);
+        wring_op_check_suspect(channel->owner->calls, pool->engine->fabric->tick_ns);
 }
 
 /** How many pieces of that member come before the one it asks for. */

@@ -4,7 +4,7 @@
  *
  * A wait goes through four stages, and each is longer than the one before:
  *
- *     look    at the boards of a mapped step, without a lock, an engine or a clock
+ *     look    at the boards of a shm_flags step, without a lock, an engine or a clock
  *             (collective/shm_flags.c, runtime/progress/progress.c)
  *     drive   the engine, spinning, and giving the core away where ranks share cores
  *             (runtime/progress/caller.c)
@@ -26,7 +26,7 @@
 
 struct wring_wait_policy {
     /* looking at boards */
-    unsigned tests_alone;   /* tests of a mapped step before the engine is to look after it */
+    unsigned tests_alone;   /* tests of a shm_flags step before the engine is to look after it */
     unsigned look_ns;       /* one look takes so long: WRING_SPIN in looks */
     unsigned looks_max;     /* before the engine looks, and judges who is silent */
     unsigned looks_crowded; /* likewise, crowded: each gives the core away */

@@ -391,7 +391,7 @@ void wring_commit_undo(struct wring_session *session)
         wring_engine_remove_channel(session->engine, &at->gather);
         wring_channel_finish(&at->scatter);
         wring_channel_finish(&at->gather);
-        wring_stats_unlist(session, at->collective.mapped);
+        wring_stats_unlist(session, at->collective.shm_flags);
         wring_coding_destroy(at->collective.work.coding);
         at->collective.work.coding = NULL;
         wring_collective_finish(&at->collective);
@@ -500,7 +500,7 @@ static void describe(const struct wring_session *session, const struct wring_buc
     wring_debug(&session->log,
                 "bucket '%s': %" PRIu64 " elements, codec %s, %s, pieces of %" PRIu64, bucket->name,
                 bucket->elems, wring_bucket_spec(bucket), wring_algorithms[shape->algorithm].name,
-                shape->geometry.chunk_elems);
+                shape->partition.chunk_elems);
 }
 
 enum wring_status wring_commit_connect(struct wring_session *session)

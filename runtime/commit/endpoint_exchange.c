@@ -18,9 +18,9 @@ static uint64_t offset_of(const struct wring_session *session, const void *at)
 /** Memory for the other members: the slots that they fill, or the board that they read. */
 static const void *inbox_of(const struct wring_bucket *bucket)
 {
-    const struct wring_mapped *mapped = bucket->collective.mapped;
-    if (mapped != NULL)
-        return mapped->own;
+    const struct wring_shm_flags *flags = bucket->collective.shm_flags;
+    if (flags != NULL)
+        return flags->own;
     return bucket->gather.placed ? NULL : bucket->gather.memory;
 }
 
@@ -128,16 +128,16 @@ static enum wring_status map_data(const struct wring_bucket *bucket, const struc
 static enum wring_status connect_board(struct wring_bucket *bucket, uint32_t member,
                                        const struct place *place)
 {
-    struct wring_mapped *mapped = bucket->collective.mapped;
+    struct wring_shm_flags *flags = bucket->collective.shm_flags;
     uint8_t *data;
     enum wring_status status =
-        wring_mapped_connect(mapped, member, place->slots.remote, place->gather_offset);
+        wring_shm_flags_connect(flags, member, place->slots.remote, place->gather_offset);
 
     if (status != WRING_OK || !wring_algorithm_is_direct(bucket->shape.algorithm))
         return status;
     status = place->data != NULL ? map_data(bucket, place, &data) : WRING_ERR_FRAME;
     if (status == WRING_OK)
-        wring_mapped_place(mapped, member, data);
+        wring_shm_flags_place(flags, member, data);
     return status;
 }
 
@@ -224,7 +224,7 @@ static enum wring_status read_place(struct wring_session *session, struct wring_
     uint32_t member = bucket != NULL ? wring_members_find(&bucket->group->members, peer->rank) : 0;
     if (bucket == NULL || member == bucket->group->members.n)
         return WRING_OK; /* a bucket of a group that we are not in */
-    if (bucket->collective.mapped != NULL)
+    if (bucket->collective.shm_flags != NULL)
         return connect_board(bucket, member, &place);
     if (bucket->gather.placed && place.data == NULL)
         return WRING_ERR_FRAME;

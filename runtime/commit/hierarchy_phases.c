@@ -62,12 +62,12 @@ static enum wring_status make_leg(struct wring_bucket *whole, uint32_t slice, en
 static struct wring_span own_shard(const struct wring_bucket *whole, struct wring_span slice)
 {
     const struct wring_members *node = &whole->group->node->members;
-    struct wring_geometry geometry = {
+    struct wring_partition partition = {
         .elems = slice.end - slice.begin,
-        .grain = wring_geometry_grain(slice.end - slice.begin, whole->codec),
+        .grain = wring_partition_grain(slice.end - slice.begin, whole->codec),
         .shards = node->n,
     };
-    struct wring_span span = wring_geometry_shard(&geometry, node->me);
+    struct wring_span span = wring_partition_shard(&partition, node->me);
     return (struct wring_span){slice.begin + span.begin, slice.begin + span.end};
 }
 
@@ -109,9 +109,9 @@ static void forget_legs(struct wring_bucket *whole)
 
 static enum wring_status make_legs(struct wring_bucket *whole)
 {
-    struct wring_geometry geometry = {
+    struct wring_partition partition = {
         .elems = whole->elems,
-        .grain = wring_geometry_grain(whole->elems, whole->codec),
+        .grain = wring_partition_grain(whole->elems, whole->codec),
         .shards = count_slices(whole),
     };
     enum wring_status status = WRING_OK;
@@ -119,9 +119,9 @@ static enum wring_status make_legs(struct wring_bucket *whole)
     whole->levels = calloc(1, sizeof(*whole->levels));
     if (whole->levels == NULL)
         return WRING_ERR_NO_MEMORY;
-    whole->levels->n = whole->levels->driven.n = geometry.shards;
-    for (uint32_t i = 0; i < geometry.shards && status == WRING_OK; i++)
-        status = make_slice(whole, i, wring_geometry_shard(&geometry, i));
+    whole->levels->n = whole->levels->driven.n = partition.shards;
+    for (uint32_t i = 0; i < partition.shards && status == WRING_OK; i++)
+        status = make_slice(whole, i, wring_partition_shard(&partition, i));
     if (status == WRING_OK) {
         list_legs(whole);
         return WRING_OK;

@@ -109,12 +109,12 @@ static void size_pieces(const struct wring_bucket *bucket, bool shards, struct w
     const struct wring_config *config = &bucket->session->config;
     struct wring_span span = {0, bucket->elems};
     if (shards)
-        span = wring_geometry_shard(&shape->geometry, 0); /* none is larger */
-    uint64_t pieces = wring_geometry_chunks(&shape->geometry, span);
-    struct wring_span piece = wring_geometry_chunk(&shape->geometry, span, 0);
+        span = wring_partition_shard(&shape->partition, 0); /* none is larger */
+    uint64_t pieces = wring_partition_chunks(&shape->partition, span);
+    struct wring_span piece = wring_partition_chunk(&shape->partition, span, 0);
 
     if (pieces > 0)
-        shape->slot_bytes = shape->raw ? wring_geometry_bytes(&shape->geometry, piece)
+        shape->slot_bytes = shape->raw ? wring_partition_bytes(&shape->partition, piece)
                                        : wring_codec_bound(bucket->codec, piece.end - piece.begin);
     if (!shape->raw)
         shape->slot_bytes = with_rounds(bucket, shape->slot_bytes);
@@ -138,12 +138,12 @@ static struct wring_shape shape_alone(const struct wring_bucket *bucket, bool ra
     bool leg = operation.kind != WRING_CALL_ALLREDUCE;
     struct wring_shape shape = {.raw = raw};
 
-    shape.geometry =
-        wring_geometry_make(bucket->elems, operation.elem_bytes, operation.members,
-                            raw ? NULL : bucket->codec, bucket->session->config.chunk_bytes);
+    shape.partition =
+        wring_partition_make(bucket->elems, operation.elem_bytes, operation.members,
+                             raw ? NULL : bucket->codec, bucket->session->config.chunk_bytes);
     if (leg) /* raw, and cut where codes may be */
-        shape.geometry.grain = wring_geometry_grain(bucket->elems, bucket->codec);
-    struct wring_reach reach = reach_of(bucket, shape.geometry.chunk_elems);
+        shape.partition.grain = wring_partition_grain(bucket->elems, bucket->codec);
+    struct wring_reach reach = reach_of(bucket, shape.partition.chunk_elems);
     shape.algorithm = wring_algorithm_select(&operation, &reach);
     size_pieces(bucket, leg || wring_algorithm_has_owners(shape.algorithm), &shape);
     return shape;
@@ -165,7 +165,7 @@ static void choose_whole(struct wring_bucket *bucket)
     bucket->shape = (struct wring_shape){
         .algorithm = WRING_ALLREDUCE_HIERARCHICAL,
         .raw = across->raw,
-        .geometry = across->geometry,
+        .partition = across->partition,
     };
 }
 
@@ -233,10 +233,10 @@ static bool find_owned(const struct wring_bucket *bucket, struct wring_span *out
 
     if (!wring_algorithm_encodes_sums(&operation))
         return false;
-    struct wring_geometry geometry =
-        wring_geometry_make(bucket->elems, operation.elem_bytes, operation.members, bucket->codec,
-                            bucket->session->config.chunk_bytes);
-    struct wring_span shard = wring_geometry_shard(&geometry, bucket->group->members.me);
+    struct wring_partition partition =
+        wring_partition_make(bucket->elems, operation.elem_bytes, operation.members, bucket->codec,
+                             bucket->session->config.chunk_bytes);
+    struct wring_span shard = wring_partition_shard(&partition, bucket->group->members.me);
     *out = (struct wring_span){bucket->first + shard.begin, bucket->first + shard.end};
     return true;
 }
@@ -371,7 +371,7 @@ static void fill_collective(struct wring_bucket *bucket)
         .slots = &session->sources,
         .work = {.algorithm = shape->algorithm,
                  .ops = parts->ops,
-                 .geometry = shape->geometry,
+                 .partition = shape->partition,
                  .codec = shape->raw ? NULL : bucket->codec,
                  .dtype = bucket->dtype,
                  .op = bucket->op,
@@ -386,10 +386,10 @@ static void fill_collective(struct wring_bucket *bucket)
                  .out_staged = staged},
         .step = bucket->collective.step,
         .cost = bucket->collective.cost,
-        .measured = bucket->collective.measured,
+        .error_stats = bucket->collective.error_stats,
     };
     bucket->reads_source = can_read_source(bucket);
-    bucket->collective.measured.every = (uint64_t)session->config.stats_every;
+    bucket->collective.error_stats.every = (uint64_t)session->config.stats_every;
     bucket->collective.finished = wring_bucket_finished;
     bucket->collective.owner = bucket;
     bucket->collective.watched = is_watched(bucket);
@@ -413,7 +413,7 @@ static size_t plan_memory(struct wring_session *session, size_t *sources)
         total = (total + ALIGN - 1) / ALIGN * ALIGN;
         at->memory_offset = total;
         if (wring_algorithm_has_board(at->shape.algorithm))
-            total += wring_mapped_memory(board_room(at));
+            total += wring_shm_flags_memory(board_room(at));
         if (at->collective.scatter != NULL)
             total += channel_bytes(at);
         if (at->collective.gather != NULL && !wring_algorithm_places(at->shape.algorithm))
@@ -456,8 +456,8 @@ static enum wring_status make_bucket(struct wring_bucket *bucket)
     enum wring_status status = WRING_OK;
 
     if (board)
-        status = wring_mapped_create(collective->members, board_room(bucket), memory,
-                                     &collective->mapped);
+        status = wring_shm_flags_create(collective->members, board_room(bucket), memory,
+                                        &collective->shm_flags);
     if (collective->scatter != NULL)
         status = make_channel(bucket, &bucket->scatter, shape->window, shape->slot_bytes, &memory);
     if (status == WRING_OK && collective->gather != NULL)
@@ -475,8 +475,8 @@ static enum wring_status make_bucket(struct wring_bucket *bucket)
     if (status == WRING_OK && bucket->levels == NULL)
         status = wring_coding_create(collective, &collective->work, &collective->work.coding);
     if (status == WRING_OK && board) {
-        wring_mapped_prepare(collective);
-        wring_stats_list(bucket->session, collective->mapped);
+        wring_shm_flags_prepare(collective);
+        wring_stats_list(bucket->session, collective->shm_flags);
     }
     return status;
 }
@@ -504,7 +504,7 @@ enum wring_status wring_commit_make(struct wring_session *session)
 
     for (struct wring_bucket *at = session->buckets; at != NULL && status == WRING_OK;
          at = at->next) {
-        uint64_t piece = at->collective.work.geometry.chunk_elems;
+        uint64_t piece = at->collective.work.partition.chunk_elems;
         piece = wring_job_reserve_elems(piece < at->elems ? piece : at->elems,
                                         at->collective.work.codec != NULL ? at->collective.members.n
                                                                           : 1);

@@ -12,7 +12,7 @@ struct wring_session;
 struct wring_shape {
     enum wring_algorithm algorithm;
     bool raw;
-    struct wring_geometry geometry;
+    struct wring_partition partition;
     size_t slot_bytes;
     uint32_t window;
     uint32_t send_tasks, reduce_tasks, decode_tasks;

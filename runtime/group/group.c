@@ -77,7 +77,7 @@ static bool group_may_map(const struct wring_group *group)
 static void list_board(struct wring_pairs *pairs)
 {
     struct wring_group *group = pairs->owner;
-    wring_stats_list(group->session, group->collective.mapped);
+    wring_stats_list(group->session, group->collective.shm_flags);
 }
 
 static void on_ceased(struct wring_pairs *pairs, uint32_t rank)
@@ -139,8 +139,8 @@ static enum wring_status group_make_channels(struct wring_group *group)
     if (status == WRING_OK)
         status = wring_pairs_add(&group->pairs);
     if (status == WRING_OK)
-        status = wring_session_reserve(session,
-                                       wring_job_reserve_elems(wring_geometry_most(slot_bytes), n));
+        status = wring_session_reserve(
+            session, wring_job_reserve_elems(wring_partition_most(slot_bytes), n));
     return status;
 }
 
@@ -552,7 +552,7 @@ void wring_group_free(struct wring_group *group)
     }
     wring_channel_finish(&group->scatter);
     wring_channel_finish(&group->gather);
-    wring_stats_unlist(session, group->collective.mapped);
+    wring_stats_unlist(session, group->collective.shm_flags);
     wring_pairs_finish(&group->pairs);
     wring_collective_finish(&group->collective);
     wring_message_context_destroy(session->messenger, group->messages);

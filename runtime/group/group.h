@@ -30,7 +30,7 @@ struct wring_group {
     struct wring_channel scatter, gather;
     struct wring_collective collective;
     struct wring_message_context *messages; /* borrowed of the messenger; NULL: not made */
-    struct wring_calls calls;
+    struct wring_op_history calls;
     struct wring_cease cease;   /* of all its collectives, its buckets' among them */
     atomic_uint aborted_by;     /* + 1: the rank that aborted it; 0: none did */
     atomic_uint n_buckets;      /* of it, registered or what a commit made of those */

@@ -156,13 +156,13 @@ static enum wring_status cut(const struct call *call, struct wring_work *work)
 {
     struct wring_group *group = call->group;
     size_t slot_bytes = group->scatter.slot_bytes;
-    struct wring_geometry *geometry = &work->geometry;
+    struct wring_partition *partition = &work->partition;
 
-    *geometry = wring_geometry_make(call->elems, (uint32_t)wring_dtype_bytes(call->dtype),
-                                    group->members.n, work->codec, slot_bytes);
+    *partition = wring_partition_make(call->elems, (uint32_t)wring_dtype_bytes(call->dtype),
+                                      group->members.n, work->codec, slot_bytes);
     if (work->codec == NULL ||
-        (wring_codec_bound(work->codec, geometry->chunk_elems) <= slot_bytes &&
-         geometry->chunk_elems <= wring_geometry_most(slot_bytes)))
+        (wring_codec_bound(work->codec, partition->chunk_elems) <= slot_bytes &&
+         partition->chunk_elems <= wring_partition_most(slot_bytes)))
         return WRING_OK;
     wring_error(&group->session->log,
                 "codec %s needs larger pieces than immediate calls of %" PRIu32
@@ -307,7 +307,7 @@ static enum wring_status begin_reduce_scatter(struct call *call, struct wring_wo
     enum wring_status status = begin(call, work);
     if (status != WRING_OK)
         return status;
-    work->geometry.each = true;
+    work->partition.each = true;
     work->out_origin = call->elems * call->group->members.me;
     copy_alone(call);
     return WRING_OK;
@@ -322,7 +322,7 @@ static enum wring_status begin_allgather(struct call *call, struct wring_work *w
     if (status != WRING_OK)
         return status;
     work->to_all = true;
-    work->geometry.each = true;
+    work->partition.each = true;
     work->in_origin = call->elems * call->group->members.me;
     copy_alone(call);
     return WRING_OK;
@@ -342,7 +342,7 @@ static enum wring_status check_runs(const struct call *call)
 static void describe_runs(const struct call *call, struct wring_work *work)
 {
     work->in_runs = call->in_runs;
-    work->geometry.each = true;
+    work->partition.each = true;
     work->call.elems = before(call->in_runs, call->group->members.n);
     work->call.runs = wring_call_runs(call->in_runs, call->group->members.n);
 }
@@ -427,7 +427,7 @@ static enum wring_status begin_alltoallv(struct call *call, struct wring_work *w
     }
     work->in_runs = call->in_runs;
     work->out_runs = call->out_runs;
-    work->geometry.each = work->geometry.told = true;
+    work->partition.each = work->partition.told = true;
     work->call.elems = 0;
     copy_alone(call);
     return WRING_OK;
@@ -440,7 +440,7 @@ static enum wring_status begin_alltoall(struct call *call, struct wring_work *wo
     enum wring_status status = begin(call, work);
     if (status != WRING_OK)
         return status;
-    work->geometry.each = true;
+    work->partition.each = true;
     copy_alone(call);
     return WRING_OK;
 }
@@ -490,7 +490,7 @@ static enum wring_status begin_gather(struct call *call, struct wring_work *work
         return status;
     work->root = call->root;
     work->to_root = true;
-    work->geometry.each = true;
+    work->partition.each = true;
     work->in_origin = call->elems * call->root; /* the root's shard is what goes to it */
     copy_alone(call);
     return WRING_OK;
@@ -508,7 +508,7 @@ static enum wring_status begin_scatter(struct call *call, struct wring_work *wor
     if (status != WRING_OK)
         return status;
     work->root = call->root;
-    work->geometry.each = true;
+    work->partition.each = true;
     work->out_origin = call->elems * call->root; /* the root's shard is what comes from it */
     copy_alone(call);
     return WRING_OK;
@@ -536,7 +536,7 @@ static enum wring_status cut_broadcast(const struct call *call, uint64_t bytes,
                                        struct wring_work *work)
 {
     if (work->codec == NULL) {
-        work->geometry = wring_geometry_make(bytes, 1, 1, NULL, call->group->gather.slot_bytes);
+        work->partition = wring_partition_make(bytes, 1, 1, NULL, call->group->gather.slot_bytes);
         return WRING_OK;
     }
     if (bytes % sizeof(float) != 0) {
@@ -548,7 +548,7 @@ static enum wring_status cut_broadcast(const struct call *call, uint64_t bytes,
     enum wring_status status = check_call(call);
     if (status == WRING_OK)
         status = cut(call, work);
-    work->geometry.shards = 1;
+    work->partition.shards = 1;
     return status;
 }
 
@@ -593,7 +593,7 @@ static enum wring_status begin_barrier(struct call *call, struct wring_work *wor
     }
     *work = (struct wring_work){
         .call = {.kind = WRING_CALL_BARRIER, .codec = "none"},
-        .geometry = wring_geometry_make(0, 1, group->members.n, NULL, group->gather.slot_bytes),
+        .partition = wring_partition_make(0, 1, group->members.n, NULL, group->gather.slot_bytes),
         .root = WRING_EVERYBODY,
         .priority = call->how.priority,
         .sync = true,

@@ -18,7 +18,7 @@ void wring_immediate_keep(struct wring_group *group, const struct wring_work *wo
 /** As the group goes. */
 void wring_immediate_free_kept(struct wring_group *group);
 
-/** Settle what runs a call, whose description, geometry and codec are there. The first allreduce
+/** Settle what runs a call, whose description, partition and codec are there. The first allreduce
  *  that WRING_SCHEME would have go hierarchically, if calls did, is logged. */
 void wring_immediate_select(struct wring_group *group, struct wring_work *work);
 

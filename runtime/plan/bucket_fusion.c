@@ -343,7 +343,7 @@ static enum wring_status post(struct wring_bucket *bucket)
 /** A step that goes past the engine takes one thread at a time, and members may have several. */
 static bool take_turn(struct wring_joined *joined)
 {
-    return joined->carrier->collective.mapped == NULL ||
+    return joined->carrier->collective.shm_flags == NULL ||
            !atomic_exchange_explicit(&joined->turn, true, memory_order_acquire);
 }
 

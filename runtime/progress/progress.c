@@ -289,8 +289,8 @@ static bool begin_here(struct wring_progress *progress, struct wring_collective 
 static bool is_urgent(const struct wring_progress *progress,
                       const struct wring_collective *collective)
 {
-    const struct wring_geometry *geometry = &collective->work.geometry;
-    return geometry->elems * geometry->elem_bytes <= progress->engine->config->flat_bytes;
+    const struct wring_partition *partition = &collective->work.partition;
+    return partition->elems * partition->elem_bytes <= progress->engine->config->flat_bytes;
 }
 
 /** Something was posted: somebody is to see to it. */
@@ -342,7 +342,7 @@ void wring_progress_attend(struct wring_progress *progress, struct wring_collect
 {
     if (!progress->threaded)
         wring_progress_nudge(progress);
-    if (collective->mapped->by_engine)
+    if (collective->shm_flags->by_engine)
         wring_progress_hand_in(progress, collective);
 }
 
@@ -357,17 +357,17 @@ static unsigned looks_alone(const struct wring_progress *progress)
 
 static bool wait_alone(struct wring_progress *progress, struct wring_collective *collective)
 {
-    if (collective->mapped->by_engine)
+    if (collective->shm_flags->by_engine)
         return false;
     uint64_t began_ns = wring_meter_begin(progress);
-    bool ended = wring_mapped_wait(collective, looks_alone(progress));
+    bool ended = wring_shm_flags_wait(collective, looks_alone(progress));
     wring_meter_end(progress, began_ns);
     return ended;
 }
 
 bool wring_progress_wait_alone(struct wring_progress *progress, struct wring_collective *collective)
 {
-    return wring_mapped_end(collective) || wait_alone(progress, collective);
+    return wring_shm_flags_end(collective) || wait_alone(progress, collective);
 }
 
 bool wring_progress_hold(struct wring_progress *progress)
@@ -382,11 +382,11 @@ bool wring_progress_hold(struct wring_progress *progress)
 
 bool wring_progress_run_held(struct wring_progress *progress, struct wring_collective *collective)
 {
-    if (wring_collective_ceased(collective) != WRING_OK || !wring_mapped_begin(collective)) {
+    if (wring_collective_ceased(collective) != WRING_OK || !wring_shm_flags_begin(collective)) {
         wring_engine_post(progress->engine, collective);
         return false;
     }
-    return wring_mapped_end(collective) || wait_alone(progress, collective);
+    return wring_shm_flags_end(collective) || wait_alone(progress, collective);
 }
 
 void wring_progress_release(struct wring_progress *progress)

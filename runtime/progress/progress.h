@@ -71,15 +71,15 @@ uint64_t wring_progress_next_ns(struct wring_progress *progress);
  * configured flat_bytes or there is no progress thread. */
 void wring_progress_post(struct wring_progress *progress, struct wring_collective *collective);
 
-/** Give the step of a mapped collective that was begun without the engine to the engine; in this
+/** Give the step of a shm_flags collective that was begun without the engine to the engine; in this
  *  thread if no other drives. */
 void wring_progress_hand_in(struct wring_progress *progress, struct wring_collective *collective);
 
-/** A step of a mapped collective has begun: the engine gets it if it needs that, and where no
+/** A step of a shm_flags collective has begun: the engine gets it if it needs that, and where no
  * thread sees to the rest, we do. */
 void wring_progress_attend(struct wring_progress *progress, struct wring_collective *collective);
 
-/** Wait for a mapped collective that was begun without the engine, which gets it if that takes
+/** Wait for a shm_flags collective that was begun without the engine, which gets it if that takes
  *  long. @return whether it has ended */
 bool wring_progress_wait_alone(struct wring_progress *progress,
                                struct wring_collective *collective);
@@ -87,8 +87,8 @@ bool wring_progress_wait_alone(struct wring_progress *progress,
 /** Drive, where nobody else does and the engine works: for wring_progress_run_held(). */
 bool wring_progress_hold(struct wring_progress *progress);
 
-/** Run a mapped collective of a group, which the engine gets if it takes long. @return whether it
- *  has ended; `finished` was not called */
+/** Run a shm_flags collective of a group, which the engine gets if it takes long. @return whether
+ * it has ended; `finished` was not called */
 bool wring_progress_run_held(struct wring_progress *progress, struct wring_collective *collective);
 
 void wring_progress_release(struct wring_progress *progress);

@@ -267,7 +267,7 @@ enum wring_status wring_session_open(const struct wring_session_params *params,
     wring_callers_init(&session->callers);
     wring_completions_init(&session->completions);
     pthread_mutex_init(&session->buffers_mutex, NULL);
-    pthread_mutex_init(&session->mapped_mutex, NULL);
+    pthread_mutex_init(&session->shm_flags_mutex, NULL);
     pthread_mutex_init(&session->executor_mutex, NULL);
     enum wring_status status = fits ? open_session(session, &known)
                                     : wring_sized_refuse(&params_sized, params, &session->log);
@@ -390,7 +390,7 @@ void wring_session_close(struct wring_session *session)
     wring_descriptor_close(session->root_fd);
     wring_completions_finish(&session->completions);
     pthread_mutex_destroy(&session->executor_mutex);
-    pthread_mutex_destroy(&session->mapped_mutex);
+    pthread_mutex_destroy(&session->shm_flags_mutex);
     pthread_mutex_destroy(&session->buffers_mutex);
     free(session);
 }

@@ -78,8 +78,8 @@ struct wring_session {
     struct wring_block slots;
     struct wring_block sources; /* send slots, which no peer can write into */
     struct wring_imports imports;
-    pthread_mutex_t mapped_mutex; /* of the list; statistics look there from any thread */
-    struct wring_mapped *mapped;  /* of all buckets and groups that are */
+    pthread_mutex_t shm_flags_mutex;   /* of the list; statistics look there from any thread */
+    struct wring_shm_flags *shm_flags; /* of all buckets and groups that are */
 };
 
 /** Find the other ranks: make the bootstrap, or take the one of params. */

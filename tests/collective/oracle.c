@@ -101,10 +101,10 @@ static void encoded_allreduce(struct oracle *o, struct wring_span part, unsigned
         reduce_span(o, out + part.begin, part, UINT32_MAX, step);
         return;
     }
-    struct wring_geometry geometry =
-        wring_geometry_make(part.end - part.begin, 4, o->n, o->codec, 4096);
+    struct wring_partition partition =
+        wring_partition_make(part.end - part.begin, 4, o->n, o->codec, 4096);
     for (uint32_t owner = 0; owner < o->n; owner++) {
-        struct wring_span span = wring_geometry_shard(&geometry, owner);
+        struct wring_span span = wring_partition_shard(&partition, owner);
         uint64_t n = span.end - span.begin;
         span = (struct wring_span){part.begin + span.begin, part.begin + span.end};
         if (n == 0)
@@ -149,13 +149,13 @@ static void encoded_between_nodes(struct oracle *o, unsigned step)
     uint32_t slices = most > 4 ? 4 : most > 1 ? (uint32_t)most : 1;
     if (wring_codec_info(o->codec)->unit == 0)
         slices = 1;
-    struct wring_geometry whole = wring_geometry_make(elems, 4, slices, o->codec, 4096);
+    struct wring_partition whole = wring_partition_make(elems, 4, slices, o->codec, 4096);
     for (uint32_t s = 0; s < slices; s++) {
-        struct wring_span slice = wring_geometry_shard(&whole, s);
-        struct wring_geometry node =
-            wring_geometry_make(slice.end - slice.begin, 4, o->c->ranks_per_node, o->codec, 4096);
+        struct wring_span slice = wring_partition_shard(&whole, s);
+        struct wring_partition node =
+            wring_partition_make(slice.end - slice.begin, 4, o->c->ranks_per_node, o->codec, 4096);
         for (uint32_t place = 0; place < o->c->ranks_per_node; place++) {
-            struct wring_span shard = wring_geometry_shard(&node, place);
+            struct wring_span shard = wring_partition_shard(&node, place);
             shard = (struct wring_span){slice.begin + shard.begin, slice.begin + shard.end};
             if (shard.begin < shard.end)
                 encoded_allreduce(o, shard, step);

@@ -84,7 +84,7 @@ static void plain_in(const struct wring_bucket *bucket, uint64_t step, float *re
                      struct want *want)
 {
     const struct wring_collective *collective = &bucket->collective;
-    const struct wring_geometry *geometry = &collective->work.geometry;
+    const struct wring_partition *partition = &collective->work.partition;
     const struct wring_codec *codec = wring_codec_way(bucket->codec, 0);
     bool sharded = collective->scatter != NULL;
     float *x = malloc(want->elems * sizeof(*x)), *decoded = malloc(want->elems * sizeof(*decoded));
@@ -93,11 +93,11 @@ static void plain_in(const struct wring_bucket *bucket, uint64_t step, float *re
     fill(x, want->elems, me);
     for (uint32_t shard = 0; shard < (sharded ? collective->members.n : 1); shard++) {
         struct wring_span span =
-            sharded ? wring_geometry_shard(geometry, shard) : (struct wring_span){0, want->elems};
-        for (uint64_t c = 0; c < wring_geometry_chunks(geometry, span); c++) {
+            sharded ? wring_partition_shard(partition, shard) : (struct wring_span){0, want->elems};
+        for (uint64_t c = 0; c < wring_partition_chunks(partition, span); c++) {
             if (sharded && shard == me)
                 continue;
-            struct wring_span piece = wring_geometry_chunk(geometry, span, c);
+            struct wring_span piece = wring_partition_chunk(partition, span, c);
             code(codec, context_of(bucket, me, 0, step, piece.begin), x + piece.begin,
                  piece.end - piece.begin, residual != NULL ? residual + piece.begin : NULL,
                  decoded + piece.begin);
@@ -114,7 +114,7 @@ static void plain_back(const struct wring_bucket *bucket, uint64_t step, struct 
 {
     const struct wring_collective *collective = &bucket->collective;
     uint32_t me = collective->members.me, other = 1 - me;
-    struct wring_span span = wring_geometry_shard(&collective->work.geometry, me);
+    struct wring_span span = wring_partition_shard(&collective->work.partition, me);
     float *x = malloc(want->elems * sizeof(*x)), *theirs = malloc(want->elems * sizeof(*x));
     float *decoded = malloc(want->elems * sizeof(*x));
     uint64_t n = span.end - span.begin;
@@ -172,7 +172,7 @@ static void every_piece(struct wring_session *session, uint32_t rank, struct wan
     uint64_t pieces = 0;
     for (uint64_t done = 0; done == 0 || done < pieces; done++) {
         REQUIRE(step(bucket, rank) == WRING_OK, "%s", want->codec);
-        pieces = bucket->collective.measured.ways[0].count;
+        pieces = bucket->collective.error_stats.ways[0].count;
     }
     REQUIRE(wring_bucket_stats(bucket, &stats) == WRING_OK, "stats");
     plain_in(bucket, 0, NULL, want);
@@ -352,19 +352,22 @@ static void samples(void)
 /** The text of a set of cores, at any length. */
 static void lists_of_cores(void)
 {
-    static struct wring_measured measured;
+    static struct wring_codec_error_stats error_stats;
     static const unsigned cores[] = {0, 2, 3, 4, 63, 64, 127, 4095};
     char text[64];
-    CHECK(wring_measured_cores(&measured, text, sizeof(text)) == 0 && text[0] == '\0', "%s", text);
+    CHECK(wring_codec_error_stats_cores(&error_stats, text, sizeof(text)) == 0 && text[0] == '\0',
+          "%s", text);
     for (size_t i = 0; i < sizeof(cores) / sizeof(cores[0]); i++)
-        wring_measured_take(&measured, &(struct wring_job){.result.core = (int)cores[i]});
-    wring_measured_take(&measured, &(struct wring_job){.result.core = -1});
-    wring_measured_take(&measured, &(struct wring_job){.result.core = WRING_CORES_MAX});
-    CHECK(wring_measured_cores(&measured, text, sizeof(text)) == 8 &&
+        wring_codec_error_stats_take(&error_stats,
+                                     &(struct wring_job){.result.core = (int)cores[i]});
+    wring_codec_error_stats_take(&error_stats, &(struct wring_job){.result.core = -1});
+    wring_codec_error_stats_take(&error_stats, &(struct wring_job){.result.core = WRING_CORES_MAX});
+    CHECK(wring_codec_error_stats_cores(&error_stats, text, sizeof(text)) == 8 &&
               strcmp(text, "0,2-4,63-64,127,4095") == 0,
           "%s", text);
-    CHECK(wring_measured_cores(&measured, text, 12) == 8 && strcmp(text, "0,2-4,...") == 0, "%s",
-          text);
+    CHECK(wring_codec_error_stats_cores(&error_stats, text, 12) == 8 &&
+              strcmp(text, "0,2-4,...") == 0,
+          "%s", text);
 }
 
 static void cores(void)

@@ -19,7 +19,7 @@ struct pool_rig {
     struct wring_peer peers[2];
     struct wring_conn conn;
     struct wring_engine engine;
-    struct wring_calls calls;
+    struct wring_op_history calls;
     struct wring_cease cease;
     struct wring_collective owner;            /* of the channel */
     struct wring_channel channel;             /* of a group of both ranks */

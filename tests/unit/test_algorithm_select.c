@@ -137,12 +137,14 @@ static void others_hold(void)
     operation.elems = 8 * KIB + 1;
     CHECK(wring_algorithm_select(&operation, &over_shm) == WRING_REDUCE_TWO_SHOT, "by shards");
     operation.kind = WRING_CALL_GATHER;
-    CHECK(wring_algorithm_select(&operation, &over_tcp) == WRING_EXCHANGE_SLOTS, "gather");
+    CHECK(wring_algorithm_select(&operation, &over_tcp) == WRING_ALLGATHER_ALLTOALL, "gather");
     operation.kind = WRING_CALL_ALLGATHER;
-    CHECK(wring_algorithm_select(&operation, &over_tcp) == WRING_EXCHANGE_SLOTS, "slots");
-    CHECK(wring_algorithm_select(&operation, &over_tcp_placed) == WRING_EXCHANGE_PLACED, "placed");
+    CHECK(wring_algorithm_select(&operation, &over_tcp) == WRING_ALLGATHER_ALLTOALL, "slots");
+    CHECK(wring_algorithm_select(&operation, &over_tcp_placed) == WRING_ALLGATHER_ALLTOALL_PLACED,
+          "placed");
     operation.code = &divided;
-    CHECK(wring_algorithm_select(&operation, &over_tcp_placed) == WRING_EXCHANGE_SLOTS, "coded");
+    CHECK(wring_algorithm_select(&operation, &over_tcp_placed) == WRING_ALLGATHER_ALLTOALL,
+          "coded");
 }
 
 static struct wring_operation random_operation(uint32_t *random)

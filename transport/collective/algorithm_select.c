@@ -26,8 +26,8 @@ const struct wring_algorithm_parts wring_algorithms[WRING_ALGORITHMS] = {
     [WRING_REDUCE_SCATTER_DIRECT]     = {"owners-direct",   &wring_allreduce_two_shot,  WRING_ORDER_MEMBERS, true,  true},
     [WRING_REDUCE_ONE_SHOT]           = {"reduce-one-shot", &wring_allreduce_one_shot,  WRING_ORDER_MEMBERS, true,  false},
     [WRING_REDUCE_TWO_SHOT]           = {"reduce-two-shot", &wring_allreduce_two_shot,  WRING_ORDER_MEMBERS, true,  false},
-    [WRING_EXCHANGE_SLOTS]            = {"exchange",        &wring_allgather_alltoall,  WRING_ORDER_NONE,    false, true},
-    [WRING_EXCHANGE_PLACED]           = {"exchange-placed", &wring_allgather_alltoall,  WRING_ORDER_NONE,    false, true},
+    [WRING_ALLGATHER_ALLTOALL]        = {"exchange",        &wring_allgather_alltoall,  WRING_ORDER_NONE,    false, true},
+    [WRING_ALLGATHER_ALLTOALL_PLACED] = {"exchange-placed", &wring_allgather_alltoall,  WRING_ORDER_NONE,    false, true},
     /* clang-format on */
 };
 
@@ -186,11 +186,11 @@ enum wring_algorithm wring_algorithm_select(const struct wring_operation *operat
     case WRING_CALL_SCATTER:
     case WRING_CALL_ALLGATHERV:
     case WRING_CALL_ALLTOALLV:
-        return WRING_EXCHANGE_SLOTS;
+        return WRING_ALLGATHER_ALLTOALL;
     case WRING_CALL_ALLGATHER:
     case WRING_CALL_ALLTOALL:
     case WRING_CALL_BROADCAST:
         break;
     }
-    return raw && reach->placeable ? WRING_EXCHANGE_PLACED : WRING_EXCHANGE_SLOTS;
+    return raw && reach->placeable ? WRING_ALLGATHER_ALLTOALL_PLACED : WRING_ALLGATHER_ALLTOALL;
 }

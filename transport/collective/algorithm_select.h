@@ -43,9 +43,9 @@ enum wring_algorithm {
     WRING_REDUCE_SCATTER_DIRECT,     /* the same; they read contributions where they lie */
     WRING_REDUCE_ONE_SHOT,           /* all of it to the root, which reduces */
     WRING_REDUCE_TWO_SHOT,           /* shards to their owners, sums to the root */
-    WRING_EXCHANGE_SLOTS,            /* pieces as they are: allgather, alltoall, broadcast, gather,
-                                        scatter */
-    WRING_EXCHANGE_PLACED,           /* straight into everyone's data */
+    WRING_ALLGATHER_ALLTOALL,        /* pieces as they are: allgather, alltoall, broadcast, gather,
+                                    scatter */
+    WRING_ALLGATHER_ALLTOALL_PLACED, /* straight into everyone's data */
 };
 #define WRING_ALGORITHMS 14
 
@@ -54,7 +54,7 @@ struct wring_operation {
     enum wring_call_kind kind;
     enum wring_dtype dtype;
     enum wring_op op;
-    uint64_t elems; /* as the geometry counts them */
+    uint64_t elems; /* as the partition counts them */
     uint32_t elem_bytes;
     uint32_t members;
     uint32_t nodes;                      /* that the members are on */
@@ -131,7 +131,7 @@ static inline bool wring_algorithm_places(enum wring_algorithm algorithm)
     return wring_algorithm_is_in(
         algorithm, 1u << WRING_ALLREDUCE_EAGER_IN_PLACE | 1u << WRING_ALLREDUCE_TWO_SHOT_PLACED |
                        1u << WRING_ALLREDUCE_TWO_SHOT_DIRECT | 1u << WRING_REDUCE_SCATTER_DIRECT |
-                       1u << WRING_EXCHANGE_PLACED);
+                       1u << WRING_ALLGATHER_ALLTOALL_PLACED);
 }
 
 /** Contributions are read where they lie. */

@@ -33,8 +33,8 @@ static bool takes(const struct wring_collective *collective, uint32_t member)
 /** The shard that a member's contribution makes, or that goes to it; a broadcast has just one. */
 static struct wring_span shard_of(const struct wring_collective *collective, uint32_t member)
 {
-    const struct wring_geometry *geometry = &collective->work.geometry;
-    return wring_geometry_shard(geometry, geometry->shards == 1 ? 0 : member);
+    const struct wring_partition *partition = &collective->work.partition;
+    return wring_partition_shard(partition, partition->shards == 1 ? 0 : member);
 }
 
 /** The shard of the result that a member's contribution becomes. */
@@ -47,12 +47,12 @@ static struct wring_span place_of(const struct wring_collective *collective, uin
 
 static uint64_t chunks_from(const struct wring_collective *collective, uint32_t member)
 {
-    return wring_geometry_chunks(&collective->work.geometry, place_of(collective, member));
+    return wring_partition_chunks(&collective->work.partition, place_of(collective, member));
 }
 
 static uint64_t chunks_of(const struct wring_collective *collective, uint32_t member)
 {
-    return wring_geometry_chunks(&collective->work.geometry, shard_of(collective, member));
+    return wring_partition_chunks(&collective->work.partition, shard_of(collective, member));
 }
 
 /** The channel in which contributions come. */
@@ -79,7 +79,7 @@ static uint64_t own_copies(const struct wring_collective *collective)
     return there ? 0 : chunks_of(collective, me);
 }
 
-static void exchange_start(struct wring_collective *collective)
+static void allgather_alltoall_start(struct wring_collective *collective)
 {
     for (uint32_t i = 0; i < collective->members.n; i++) {
         collective->sent[i] = collective->decoded[i] = 0;
@@ -121,7 +121,7 @@ static bool send_next(struct wring_collective *collective)
 
 static bool copy_own(struct wring_collective *collective)
 {
-    const struct wring_geometry *geometry = &collective->work.geometry;
+    const struct wring_partition *partition = &collective->work.partition;
     uint32_t me = collective->members.me;
 
     if (collective->decoded[me] == own_copies(collective))
@@ -130,11 +130,11 @@ static bool copy_own(struct wring_collective *collective)
     if (task == NULL)
         return false;
     uint64_t chunk = collective->decoded[me]++;
-    struct wring_span span = wring_geometry_chunk(geometry, shard_of(collective, me), chunk);
+    struct wring_span span = wring_partition_chunk(partition, shard_of(collective, me), chunk);
     struct wring_source own = wring_collective_own(collective, span);
     struct wring_codec_context context = wring_collective_context(collective, span, 0);
     task->member = me;
-    wring_collective_take(task, wring_geometry_chunk(geometry, place_of(collective, me), chunk),
+    wring_collective_take(task, wring_partition_chunk(partition, place_of(collective, me), chunk),
                           own, context);
     return true;
 }
@@ -143,17 +143,17 @@ static bool copy_own(struct wring_collective *collective)
  * the same. @return whether the member's next piece, if there is one, is what we expect */
 static bool is_expected(struct wring_collective *collective, uint32_t member)
 {
-    const struct wring_geometry *geometry = &collective->work.geometry;
+    const struct wring_partition *partition = &collective->work.partition;
     struct wring_fabric *fabric = collective->engine->fabric;
     uint32_t from = collective->members.ranks[member];
     size_t bytes;
 
-    if (!geometry->told || collective->decoded[member] == chunks_from(collective, member) ||
+    if (!partition->told || collective->decoded[member] == chunks_from(collective, member) ||
         wring_channel_peek(collective->scatter, member, &bytes) == NULL)
         return true;
     struct wring_span span =
-        wring_geometry_chunk(geometry, place_of(collective, member), collective->decoded[member]);
-    size_t expected = wring_geometry_bytes(geometry, span);
+        wring_partition_chunk(partition, place_of(collective, member), collective->decoded[member]);
+    size_t expected = wring_partition_bytes(partition, span);
     if (bytes != expected)
         wring_fabric_fail(
             fabric, WRING_ERR_MISMATCH, -1,
@@ -182,7 +182,7 @@ static bool take_next(struct wring_collective *collective)
     return any;
 }
 
-static bool exchange_owes(const struct wring_collective *collective, uint32_t member)
+static bool allgather_alltoall_owes(const struct wring_collective *collective, uint32_t member)
 {
     uint32_t me = collective->members.me, to = collective->work.to_all ? me : member;
     return contributes(collective, me) && takes(collective, member) &&
@@ -203,12 +203,12 @@ static bool complete(const struct wring_collective *collective)
     if (collective->busy > 0 || collective->decoded[me] < own_copies(collective))
         return false;
     for (uint32_t i = 0; i < collective->members.n; i++)
-        if (i != me && (exchange_owes(collective, i) || lacks(collective, i)))
+        if (i != me && (allgather_alltoall_owes(collective, i) || lacks(collective, i)))
             return false;
     return true;
 }
 
-static void exchange_advance(struct wring_collective *collective)
+static void allgather_alltoall_advance(struct wring_collective *collective)
 {
     bool any = true;
     while (any && !wring_engine_turn_is_over(collective->engine)) {
@@ -232,7 +232,8 @@ static void encoded(struct wring_collective *collective, struct wring_task *task
                               wring_collective_context(collective, task->span, 0));
 }
 
-static void exchange_job_done(struct wring_collective *collective, struct wring_task *task)
+static void allgather_alltoall_job_done(struct wring_collective *collective,
+                                        struct wring_task *task)
 {
     if (task->kind == WRING_TASK_SEND && task->job.kind == WRING_JOB_ENCODE) {
         encoded(collective, task);
@@ -247,7 +248,7 @@ static void exchange_job_done(struct wring_collective *collective, struct wring_
     wring_collective_free_task(task);
 }
 
-static bool exchange_awaits(const struct wring_collective *collective, uint32_t member)
+static bool allgather_alltoall_awaits(const struct wring_collective *collective, uint32_t member)
 {
     size_t bytes;
     return lacks(collective, member) &&
@@ -257,9 +258,9 @@ static bool exchange_awaits(const struct wring_collective *collective, uint32_t 
 
 const struct wring_collective_ops wring_allgather_alltoall = {
     .name = "exchange",
-    .start = exchange_start,
-    .advance = exchange_advance,
-    .job_done = exchange_job_done,
-    .owes = exchange_owes,
-    .awaits = exchange_awaits,
+    .start = allgather_alltoall_start,
+    .advance = allgather_alltoall_advance,
+    .job_done = allgather_alltoall_job_done,
+    .owes = allgather_alltoall_owes,
+    .awaits = allgather_alltoall_awaits,
 };

@@ -8,12 +8,12 @@
 
 static struct wring_span whole(const struct wring_collective *collective)
 {
-    return (struct wring_span){0, collective->work.geometry.elems};
+    return (struct wring_span){0, collective->work.partition.elems};
 }
 
 static uint64_t pieces_of(const struct wring_collective *collective)
 {
-    return collective->work.geometry.elems > 0 || collective->work.sync;
+    return collective->work.partition.elems > 0 || collective->work.sync;
 }
 
 static uint64_t sent(const struct wring_collective *collective)
@@ -21,7 +21,7 @@ static uint64_t sent(const struct wring_collective *collective)
     return collective->sent[collective->members.me];
 }
 
-static void flat_start(struct wring_collective *collective)
+static void eager_start(struct wring_collective *collective)
 {
     collective->sent[collective->members.me] = 0;
     collective->reduced = 0;
@@ -61,7 +61,7 @@ static bool reduce(struct wring_collective *collective)
     return sound;
 }
 
-static void flat_advance(struct wring_collective *collective)
+static void eager_advance(struct wring_collective *collective)
 {
     uint64_t pieces = pieces_of(collective);
     if (collective->reduced < pieces)
@@ -73,18 +73,18 @@ static void flat_advance(struct wring_collective *collective)
 }
 
 /** No job of ours goes to an executor. */
-static void flat_job_done(struct wring_collective *collective, struct wring_task *task)
+static void eager_job_done(struct wring_collective *collective, struct wring_task *task)
 {
     (void)collective, (void)task;
 }
 
-static bool flat_owes(const struct wring_collective *collective, uint32_t member)
+static bool eager_owes(const struct wring_collective *collective, uint32_t member)
 {
     (void)member; /* all get the same */
     return sent(collective) < pieces_of(collective);
 }
 
-static bool flat_awaits(const struct wring_collective *collective, uint32_t member)
+static bool eager_awaits(const struct wring_collective *collective, uint32_t member)
 {
     size_t bytes;
     return collective->reduced < pieces_of(collective) &&
@@ -93,9 +93,9 @@ static bool flat_awaits(const struct wring_collective *collective, uint32_t memb
 
 const struct wring_collective_ops wring_allreduce_eager = {
     .name = "flat",
-    .start = flat_start,
-    .advance = flat_advance,
-    .job_done = flat_job_done,
-    .owes = flat_owes,
-    .awaits = flat_awaits,
+    .start = eager_start,
+    .advance = eager_advance,
+    .job_done = eager_job_done,
+    .owes = eager_owes,
+    .awaits = eager_awaits,
 };

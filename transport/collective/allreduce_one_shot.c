@@ -7,12 +7,12 @@
 
 static struct wring_span whole(const struct wring_collective *collective)
 {
-    return (struct wring_span){0, collective->work.geometry.elems};
+    return (struct wring_span){0, collective->work.partition.elems};
 }
 
 static uint64_t chunks_of(const struct wring_collective *collective)
 {
-    return wring_geometry_chunks(&collective->work.geometry, whole(collective));
+    return wring_partition_chunks(&collective->work.partition, whole(collective));
 }
 
 /** The member that our pieces go to; a root's go nowhere, and it gets itself. */
@@ -37,7 +37,7 @@ static uint64_t sent(const struct wring_collective *collective)
     return *sent_of(collective);
 }
 
-static void gathered_start(struct wring_collective *collective)
+static void one_shot_start(struct wring_collective *collective)
 {
     *sent_of(collective) = 0;
     collective->reduced = wring_collective_ends_here(collective) ? 0 : chunks_of(collective);
@@ -84,7 +84,7 @@ static bool reduce_next(struct wring_collective *collective)
     return true;
 }
 
-static void gathered_advance(struct wring_collective *collective)
+static void one_shot_advance(struct wring_collective *collective)
 {
     bool any = true;
     while (any && !wring_engine_turn_is_over(collective->engine)) {
@@ -110,7 +110,7 @@ static void let_go_of_own(struct wring_collective *collective, uint64_t chunk)
     }
 }
 
-static void gathered_job_done(struct wring_collective *collective, struct wring_task *task)
+static void one_shot_job_done(struct wring_collective *collective, struct wring_task *task)
 {
     if (task->kind == WRING_TASK_SEND) {
         wring_collective_ready(task, task->slot, task->job.result.code_bytes);
@@ -121,14 +121,14 @@ static void gathered_job_done(struct wring_collective *collective, struct wring_
     wring_collective_free_task(task);
 }
 
-static bool gathered_owes(const struct wring_collective *collective, uint32_t member)
+static bool one_shot_owes(const struct wring_collective *collective, uint32_t member)
 {
     uint32_t target = target_of(collective); /* or all get the same */
     return (target == WRING_EVERYBODY || target == member) &&
            sent(collective) < chunks_of(collective);
 }
 
-static bool gathered_awaits(const struct wring_collective *collective, uint32_t member)
+static bool one_shot_awaits(const struct wring_collective *collective, uint32_t member)
 {
     size_t bytes;
     return collective->reduced < chunks_of(collective) &&
@@ -144,18 +144,18 @@ static bool round_owes(const struct wring_collective *collective, uint32_t membe
 
 const struct wring_collective_ops wring_round_gathered = {
     .name = "round",
-    .start = gathered_start,
-    .advance = gathered_advance,
-    .job_done = gathered_job_done,
+    .start = one_shot_start,
+    .advance = one_shot_advance,
+    .job_done = one_shot_job_done,
     .owes = round_owes,
-    .awaits = gathered_awaits,
+    .awaits = one_shot_awaits,
 };
 
 const struct wring_collective_ops wring_allreduce_one_shot = {
     .name = "gathered",
-    .start = gathered_start,
-    .advance = gathered_advance,
-    .job_done = gathered_job_done,
-    .owes = gathered_owes,
-    .awaits = gathered_awaits,
+    .start = one_shot_start,
+    .advance = one_shot_advance,
+    .job_done = one_shot_job_done,
+    .owes = one_shot_owes,
+    .awaits = one_shot_awaits,
 };

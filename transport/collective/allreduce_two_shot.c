@@ -24,12 +24,12 @@ static bool places(const struct wring_collective *collective)
 
 static struct wring_span shard_of(const struct wring_collective *collective, uint32_t member)
 {
-    return wring_geometry_shard(&collective->work.geometry, member);
+    return wring_partition_shard(&collective->work.partition, member);
 }
 
 static uint64_t chunks_of(const struct wring_collective *collective, uint32_t member)
 {
-    return wring_geometry_chunks(&collective->work.geometry, shard_of(collective, member));
+    return wring_partition_chunks(&collective->work.partition, shard_of(collective, member));
 }
 
 /** How many pieces of ours go to a member. */
@@ -58,7 +58,7 @@ static struct wring_channel *sums_of(const struct wring_collective *collective)
     return collective->work.to_root ? collective->scatter : collective->gather;
 }
 
-static void sharded_start(struct wring_collective *collective)
+static void two_shot_start(struct wring_collective *collective)
 {
     collective->reduced = 0;
     collective->all_ready = false;
@@ -124,7 +124,7 @@ static void reserve_sum(struct wring_collective *collective, struct wring_task *
 
 static bool reduce_next(struct wring_collective *collective)
 {
-    const struct wring_geometry *geometry = &collective->work.geometry;
+    const struct wring_partition *partition = &collective->work.partition;
     uint32_t me = collective->members.me;
     bool slots = sends_sums(collective) && !places(collective);
 
@@ -136,7 +136,7 @@ static bool reduce_next(struct wring_collective *collective)
         return false;
 
     struct wring_span span =
-        wring_geometry_chunk(geometry, shard_of(collective, me), collective->reduced++);
+        wring_partition_chunk(partition, shard_of(collective, me), collective->reduced++);
     task->member = collective->work.to_root ? collective->work.root : WRING_EVERYBODY;
     if (slots)
         reserve_sum(collective, task);
@@ -181,7 +181,7 @@ static bool complete(const struct wring_collective *collective)
     return true;
 }
 
-static void sharded_advance(struct wring_collective *collective)
+static void two_shot_advance(struct wring_collective *collective)
 {
     bool any = true;
     while (any && !wring_engine_turn_is_over(collective->engine)) {
@@ -207,10 +207,10 @@ static void reduced(struct wring_collective *collective, struct wring_task *task
         wring_collective_ready(task, task->slot, job->result.code_bytes);
     else
         wring_collective_ready(task, job->dst,
-                               wring_geometry_bytes(&collective->work.geometry, task->span));
+                               wring_partition_bytes(&collective->work.partition, task->span));
 }
 
-static void sharded_job_done(struct wring_collective *collective, struct wring_task *task)
+static void two_shot_job_done(struct wring_collective *collective, struct wring_task *task)
 {
     switch (task->kind) {
     case WRING_TASK_SEND:
@@ -228,7 +228,7 @@ static void sharded_job_done(struct wring_collective *collective, struct wring_t
 }
 
 /** To a root sums, too, once their contributions are there. */
-static bool sharded_owes(const struct wring_collective *collective, uint32_t member)
+static bool two_shot_owes(const struct wring_collective *collective, uint32_t member)
 {
     if (collective->sent[member] < pieces_for(collective, member))
         return true;
@@ -238,7 +238,7 @@ static bool sharded_owes(const struct wring_collective *collective, uint32_t mem
 }
 
 /** Our own sums first: a member whose sums are missing may wait for the same contributions. */
-static bool sharded_awaits(const struct wring_collective *collective, uint32_t member)
+static bool two_shot_awaits(const struct wring_collective *collective, uint32_t member)
 {
     size_t bytes;
     if (collective->reduced < chunks_of(collective, collective->members.me))
@@ -250,9 +250,9 @@ static bool sharded_awaits(const struct wring_collective *collective, uint32_t m
 
 const struct wring_collective_ops wring_allreduce_two_shot = {
     .name = "sharded",
-    .start = sharded_start,
-    .advance = sharded_advance,
-    .job_done = sharded_job_done,
-    .owes = sharded_owes,
-    .awaits = sharded_awaits,
+    .start = two_shot_start,
+    .advance = two_shot_advance,
+    .job_done = two_shot_job_done,
+    .owes = two_shot_owes,
+    .awaits = two_shot_awaits,
 };

@@ -8,7 +8,7 @@
 static void enter_run(const struct wring_collective *collective, struct wring_span run,
                       struct wring_span span, struct wring_codec_context *context)
 {
-    if (collective->work.geometry.begins == NULL)
+    if (collective->work.partition.begins == NULL)
         return;
     context->element = span.begin - run.begin;
     context->elems = run.end - run.begin;
@@ -17,7 +17,7 @@ static void enter_run(const struct wring_collective *collective, struct wring_sp
 struct wring_codec_context wring_collective_context(const struct wring_collective *collective,
                                                     struct wring_span span, uint32_t phase)
 {
-    const struct wring_geometry *geometry = &collective->work.geometry;
+    const struct wring_partition *partition = &collective->work.partition;
     struct wring_codec_context context = {
         .seed = collective->seed,
         .bucket = collective->bucket,
@@ -26,16 +26,16 @@ struct wring_codec_context wring_collective_context(const struct wring_collectiv
         .phase = phase,
         .step = collective->step,
         .element =
-            collective->first + wring_geometry_element(&collective->work.geometry, span.begin),
+            collective->first + wring_partition_element(&collective->work.partition, span.begin),
         .first = collective->first,
-        .elems = collective->work.geometry.elems,
+        .elems = collective->work.partition.elems,
         .rows = collective->rows,
         .columns = collective->columns,
         .statistics = wring_coding_statistics(collective->work.coding),
         .states = collective->states,
     };
-    if (geometry->begins != NULL) /* it is our own run, unless the caller enters another */
-        enter_run(collective, wring_geometry_shard(geometry, collective->members.me), span,
+    if (partition->begins != NULL) /* it is our own run, unless the caller enters another */
+        enter_run(collective, wring_partition_shard(partition, collective->members.me), span,
                   &context);
     return context;
 }
@@ -84,7 +84,7 @@ struct wring_source wring_collective_own(const struct wring_collective *collecti
                                          struct wring_span span)
 {
     return (struct wring_source){wring_collective_in(collective, span),
-                                 wring_geometry_bytes(&collective->work.geometry, span), NULL,
+                                 wring_partition_bytes(&collective->work.partition, span), NULL,
                                  collective->work.place};
 }
 
@@ -98,7 +98,8 @@ struct wring_source wring_collective_piece(const struct wring_task *task,
 /** Have a job make the code of one way, with its part of the residual if that way has feedback. */
 static void encode_by(struct wring_job *job, const struct wring_task *task, uint32_t phase)
 {
-    struct wring_measured *measured = &wring_collective_whole(task->collective)->measured;
+    struct wring_codec_error_stats *error_stats =
+        &wring_collective_whole(task->collective)->error_stats;
     job->codec_out = collective_way(task->collective, phase);
     job->residual = NULL;
     if (wring_codec_info(job->codec_out)->flags & WRING_CODEC_FEEDBACK)
@@ -106,20 +107,20 @@ static void encode_by(struct wring_job *job, const struct wring_task *task, uint
     job->places.residual = task->collective->residual_place;
     job->places.code = slots;
     job->code = task->slot;
-    job->measure = wring_measured_wants(measured, phase, task->collective->step);
+    job->measure = wring_codec_error_stats_wants(error_stats, phase, task->collective->step);
 }
 
 const void *wring_collective_in(const struct wring_collective *collective, struct wring_span span)
 {
     const struct wring_work *work = &collective->work;
-    uint64_t offset = (span.begin - work->in_origin) * work->geometry.elem_bytes;
+    uint64_t offset = (span.begin - work->in_origin) * work->partition.elem_bytes;
     return work->in != NULL ? (const uint8_t *)work->in + offset : NULL;
 }
 
 void *wring_collective_out(const struct wring_collective *collective, struct wring_span span)
 {
     const struct wring_work *work = &collective->work;
-    uint64_t offset = (span.begin - work->out_origin) * work->geometry.elem_bytes;
+    uint64_t offset = (span.begin - work->out_origin) * work->partition.elem_bytes;
     return work->out != NULL ? (uint8_t *)work->out + offset : NULL;
 }
 
@@ -163,13 +164,13 @@ struct wring_task *wring_collective_send_next(struct wring_collective *collectiv
 
     task->member = member;
     task->chunk = (*sent)++;
-    task->span = wring_geometry_chunk(&collective->work.geometry, shard, task->chunk);
+    task->span = wring_partition_chunk(&collective->work.partition, shard, task->chunk);
     reserve(task, channel);
     if (collective->work.codec != NULL)
         encode(task, shard, task->span, task->slot);
     else
         wring_collective_ready(task, wring_collective_in(collective, task->span),
-                               wring_geometry_bytes(&collective->work.geometry, task->span));
+                               wring_partition_bytes(&collective->work.partition, task->span));
     return task;
 }
 
@@ -196,7 +197,7 @@ void wring_collective_take(struct wring_task *task, struct wring_span span,
     struct wring_job *job = new_job(task, coded ? WRING_JOB_DECODE : WRING_JOB_COPY, span, context);
 
     if (!coded)
-        job->elems = wring_geometry_bytes(&collective->work.geometry, span);
+        job->elems = wring_partition_bytes(&collective->work.partition, span);
     task->sources[0] = source;
     job->sources = task->sources;
     job->n_sources = 1;
@@ -212,11 +213,11 @@ bool wring_collective_take_next(struct wring_collective *collective, struct wrin
                                 uint32_t member, struct wring_span shard, struct wring_span from,
                                 uint32_t phase)
 {
-    const struct wring_geometry *geometry = &collective->work.geometry;
+    const struct wring_partition *partition = &collective->work.partition;
     size_t bytes;
     const void *piece;
 
-    if (collective->decoded[member] == wring_geometry_chunks(geometry, shard) ||
+    if (collective->decoded[member] == wring_partition_chunks(partition, shard) ||
         (piece = wring_channel_peek(channel, member, &bytes)) == NULL)
         return false;
     struct wring_task *task = wring_collective_task(collective, WRING_TASK_DECODE);
@@ -227,11 +228,11 @@ bool wring_collective_take_next(struct wring_collective *collective, struct wrin
     task->taken[member] = wring_channel_take(channel, member);
     uint64_t chunk = collective->decoded[member]++;
     struct wring_codec_context context =
-        wring_collective_context(collective, wring_geometry_chunk(geometry, from, chunk), phase);
+        wring_collective_context(collective, wring_partition_chunk(partition, from, chunk), phase);
     context.rank = member;
-    enter_run(collective, from, wring_geometry_chunk(geometry, from, chunk), &context);
+    enter_run(collective, from, wring_partition_chunk(partition, from, chunk), &context);
     struct wring_source source = {piece, bytes, collective_way(collective, phase), slots};
-    wring_collective_take(task, wring_geometry_chunk(geometry, shard, chunk), source, context);
+    wring_collective_take(task, wring_partition_chunk(partition, shard, chunk), source, context);
     return true;
 }
 
@@ -250,7 +251,7 @@ static void *mapped_at(const struct wring_task *task, uint32_t member)
 {
     const struct wring_collective *collective = task->collective;
     return collective->gather->out[member].mapped +
-           task->span.begin * collective->work.geometry.elem_bytes;
+           task->span.begin * collective->work.partition.elem_bytes;
 }
 
 /** Direct: the sum goes to its places as it is made, while their lines are near. */
@@ -357,7 +358,7 @@ void wring_collective_reduce(struct wring_task *task, struct wring_channel *chan
     task->encoded = encoded;
     if (own.codec == NULL && wring_codec_encodes_own(collective->work.codec)) {
         uint32_t me = collective->members.me;
-        encode(task, wring_geometry_shard(&collective->work.geometry, me), span, own_code(task));
+        encode(task, wring_partition_shard(&collective->work.partition, me), span, own_code(task));
         return;
     }
     wring_engine_submit(collective->engine, &task->job);

@@ -65,7 +65,7 @@ static struct wring_codec_context whole_context(const struct wring_collective *c
         .ranks = collective->members.n,
         .element = collective->first,
         .first = collective->first,
-        .elems = work->geometry.elems,
+        .elems = work->partition.elems,
         .rows = collective->rows,
         .columns = collective->columns,
         .statistics = wring_coding_statistics(work->coding),
@@ -106,7 +106,7 @@ enum wring_status wring_coding_create(const struct wring_collective *collective,
     enum wring_status status = WRING_OK;
 
     *out = NULL;
-    if ((n_rounds == 0 && !own) || work->geometry.elems == 0)
+    if ((n_rounds == 0 && !own) || work->partition.elems == 0)
         return WRING_OK;
     struct wring_coding *coding = calloc(1, sizeof(*coding));
     if (coding == NULL)
@@ -174,9 +174,9 @@ static void gather(struct wring_collective *collective)
         .ops = &wring_round_gathered,
         .call = coding->payload.call,
         .coding = coding,
-        .geometry = wring_geometry_make(coding->counts[coding->round],
-                                        (uint32_t)wring_dtype_bytes(round->dtype), 1, NULL,
-                                        collective->slot_bytes),
+        .partition = wring_partition_make(coding->counts[coding->round],
+                                          (uint32_t)wring_dtype_bytes(round->dtype), 1, NULL,
+                                          collective->slot_bytes),
         .dtype = round->dtype,
         .op = round->op,
         .in = statistics,
@@ -214,13 +214,13 @@ static void job_advance(struct wring_collective *collective)
         return;
     coding->submitted = true;
     struct wring_task *task = wring_collective_task(collective, WRING_TASK_REDUCE);
-    task->span = (struct wring_span){0, work->geometry.elems};
+    task->span = (struct wring_span){0, work->partition.elems};
     task->chunk = coding->round;
     task->job = (struct wring_job){
         .kind = coding->stage == BEGINNING ? WRING_JOB_ROUND_BEGIN : WRING_JOB_ROUND_END,
         .dtype = work->dtype,
         .tier = collective->engine->config->cpu,
-        .elems = work->geometry.elems,
+        .elems = work->partition.elems,
         .context = whole_context(collective, work),
         .priority = collective->priority,
         .codec_out = wring_codec_way(work->codec, 0),

@@ -37,7 +37,8 @@ static int emptiest(const uint32_t load[CPU_SETSIZE], const cpu_set_t *usable)
     return best;
 }
 
-int wring_spread_choose(const uint32_t *cores, uint32_t n, uint32_t me, const cpu_set_t *usable)
+int wring_core_balance_choose(const uint32_t *cores, uint32_t n, uint32_t me,
+                              const cpu_set_t *usable)
 {
     uint32_t load[CPU_SETSIZE] = {0};
 
@@ -47,7 +48,7 @@ int wring_spread_choose(const uint32_t *cores, uint32_t n, uint32_t me, const cp
     return core >= 0 && load[core] + 2 <= load[cores[me] - 1] ? core : -1;
 }
 
-void wring_spread_move(int core, const cpu_set_t *usable)
+void wring_core_balance_move(int core, const cpu_set_t *usable)
 {
     cpu_set_t there;
 
@@ -227,7 +228,7 @@ void wring_collective_finish(struct wring_collective *collective)
         free(collective->tasks[i].taken);
     }
     unlist(collective);
-    wring_mapped_destroy(collective->mapped);
+    wring_shm_flags_destroy(collective->shm_flags);
     free(collective->standstill.others);
     free(collective->tasks);
     free(collective->sent);
@@ -236,7 +237,7 @@ void wring_collective_finish(struct wring_collective *collective)
     free(collective->begins);
     free(collective->sums);
     collective->standstill = (struct wring_standstill){0};
-    collective->mapped = NULL;
+    collective->shm_flags = NULL;
     collective->tasks = NULL;
     collective->sent = NULL;
     collective->decoded = NULL;
@@ -249,7 +250,7 @@ enum wring_status wring_collective_make_sums(struct wring_collective *collective
 {
     if (collective->sums != NULL)
         return WRING_OK;
-    collective->sum_elems = wring_geometry_most(collective->slot_bytes);
+    collective->sum_elems = wring_partition_most(collective->slot_bytes);
     collective->sums = malloc(collective->reduce_tasks * collective->sum_elems * sizeof(float));
     return collective->sums != NULL ? WRING_OK : WRING_ERR_NO_MEMORY;
 }
@@ -259,11 +260,11 @@ void wring_collective_lay_out(struct wring_collective *collective)
     struct wring_work *work = &collective->work;
     uint32_t n = collective->members.n;
 
-    wring_geometry_lay_out(work->in_runs, n, collective->begins);
-    work->geometry.begins = collective->begins;
+    wring_partition_lay_out(work->in_runs, n, collective->begins);
+    work->partition.begins = collective->begins;
     if (work->out_runs == NULL)
         return;
-    wring_geometry_lay_out(work->out_runs, n, collective->begins + n + 1);
+    wring_partition_lay_out(work->out_runs, n, collective->begins + n + 1);
     work->out_begins = collective->begins + n + 1;
 }
 
@@ -329,7 +330,7 @@ static enum wring_status put(struct wring_task *task, uint32_t member)
     uint64_t cookie = (uintptr_t)task;
 
     if (channel->placed) {
-        uint64_t offset = task->span.begin * collective->work.geometry.elem_bytes;
+        uint64_t offset = task->span.begin * collective->work.partition.elem_bytes;
         const void *piece = task->piece;
         if (wring_algorithm_is_direct(
                 collective->work.algorithm)) { /* it lies there already: the word alone goes */

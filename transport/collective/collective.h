@@ -28,6 +28,7 @@
 #include <sched.h>
 #include <stdint.h>
 
+#include "transport/codec_error_stats.h"
 #include "transport/collective/algorithm_select.h"
 #include "transport/collective/coding.h"
 #include "transport/collective/op_check.h"
@@ -35,7 +36,6 @@
 #include "transport/collective/shm_flags.h"
 #include "transport/collective/standstill.h"
 #include "transport/engine.h"
-#include "transport/measured.h"
 #include <wring/codec.h>
 #include <wring/executor.h>
 #include <wring/types.h>
@@ -55,10 +55,11 @@
  * @return the core to go to: the emptiest, the first of these, if it has at least two members less
  *         than ours and we are our core's last member. -1: stay. -1 also if any is unknown
  */
-int wring_spread_choose(const uint32_t *cores, uint32_t n, uint32_t me, const cpu_set_t *usable);
+int wring_core_balance_choose(const uint32_t *cores, uint32_t n, uint32_t me,
+                              const cpu_set_t *usable);
 
 /** Have this thread go on there; which cores it may use stays what it is. A refusal is no harm. */
-void wring_spread_move(int core, const cpu_set_t *usable);
+void wring_core_balance_move(int core, const cpu_set_t *usable);
 
 #define WRING_STEPS_PER_TIMED 8    /* of small steps */
 #define WRING_EVERYBODY UINT32_MAX /* where a member is named: all of them */
@@ -117,7 +118,7 @@ struct wring_work {
     enum wring_algorithm algorithm;
     const struct wring_collective_ops *ops; /* that run it: wring_work_set_algorithm() */
     struct wring_op_check call;             /* if the collective has calls */
-    struct wring_geometry geometry;
+    struct wring_partition partition;
     const struct wring_codec *codec; /* NULL: raw; perhaps another for the way back */
     struct wring_coding *coding;     /* what the codec needs besides; NULL: nothing */
     enum wring_dtype dtype;
@@ -180,11 +181,11 @@ struct wring_collective {
     const char *name; /* of the bucket; NULL: calls */
     uint64_t seed;
     int32_t priority;
-    struct wring_channel *scatter; /* to one member, another piece to each */
-    struct wring_channel *gather;  /* to all */
-    struct wring_calls *calls;     /* those of a group; NULL: all ranks agreed on the bucket */
-    struct wring_mapped *mapped;   /* for flat steps; NULL: these use channels, too */
-    bool watched;    /* its steps end without a caller's test: the engine runs mapped ones */
+    struct wring_channel *scatter;     /* to one member, another piece to each */
+    struct wring_channel *gather;      /* to all */
+    struct wring_op_history *calls;    /* those of a group; NULL: all ranks agreed on the bucket */
+    struct wring_shm_flags *shm_flags; /* for flat steps; NULL: these use channels, too */
+    bool watched;    /* its steps end without a caller's test: the engine runs shm_flags ones */
     float *residual; /* [elems] or NULL */
     struct wring_memory_place residual_place;
     void *const *states;         /* of the codec, from the whole bucket's element 0 on; or NULL */
@@ -216,7 +217,7 @@ struct wring_collective {
     uint64_t ended;      /* the last one as so many-eth of the engine; 0: past the engine */
     uint64_t started_ns; /* if it is not timed, when it was first seen to wait; 0: not yet */
     struct wring_steps_cost cost;
-    struct wring_measured measured;
+    struct wring_codec_error_stats error_stats;
     struct wring_task *tasks; /* sends, then reduces, then decodes */
     uint64_t *sent;           /* [n] chunks begun for each member; those for all count as our own */
     uint64_t *decoded;        /* [n] chunks begun, of each member */
@@ -263,7 +264,7 @@ static inline enum wring_status wring_collective_ceased(const struct wring_colle
 }
 
 /** Does its work go past the engine, for the most part? */
-static inline bool wring_collective_is_mapped(const struct wring_collective *collective)
+static inline bool wring_collective_uses_shm_flags(const struct wring_collective *collective)
 {
     return wring_algorithm_has_board(collective->work.algorithm);
 }

@@ -137,7 +137,7 @@ static uint32_t sort_of(const struct wring_op_check *call)
  * Calls that differ in nothing but kind, type or operation never have the same tag; others by a
  * chance of 2^-WRING_TAG_BITS, and then the tags of all calls that follow tell.
  */
-static uint32_t add_call(struct wring_calls *calls, const struct wring_op_check *call)
+static uint32_t add_call(struct wring_op_history *calls, const struct wring_op_check *call)
 {
     uint32_t sort = sort_of(call);
     uint64_t hash = fold(fold(calls->history, call->root), call->elems);
@@ -148,10 +148,10 @@ static uint32_t add_call(struct wring_calls *calls, const struct wring_op_check 
     return (sort ^ (uint32_t)hash) & ((1u << WRING_TAG_BITS) - 1);
 }
 
-uint32_t wring_calls_begin(struct wring_collective *collective)
+uint32_t wring_op_check_begin(struct wring_collective *collective)
 {
-    struct wring_calls *calls = collective->calls;
-    uint64_t at = calls->begun++ % WRING_CALLS_KEPT;
+    struct wring_op_history *calls = collective->calls;
+    uint64_t at = calls->begun++ % WRING_OP_HISTORY_KEPT;
 
     uint32_t tag = add_call(calls, &collective->work.call);
     calls->kept[at].call = collective->work.call;
@@ -162,17 +162,17 @@ uint32_t wring_calls_begin(struct wring_collective *collective)
     return tag;
 }
 
-void wring_calls_wait(struct wring_collective *collective, uint64_t now_ns)
+void wring_op_check_wait(struct wring_collective *collective, uint64_t now_ns)
 {
     collective->calls->look_ns = now_ns + WRING_CALLS_FIRST_LOOK_NS;
 }
 
 /* ---- statements: "history|call" ---- */
 
-static void write_statement(const struct wring_calls *calls, uint32_t number,
+static void write_statement(const struct wring_op_history *calls, uint32_t number,
                             char text[STATEMENT_TEXT])
 {
-    uint64_t at = number % WRING_CALLS_KEPT;
+    uint64_t at = number % WRING_OP_HISTORY_KEPT;
     char call[WRING_CALL_TEXT];
 
     wring_call_describe(&calls->kept[at].call, call);
@@ -211,14 +211,15 @@ static uint32_t find_stranger(const struct wring_collective *collective)
         if (i != collective->members.me && collective->work.ops->awaits(collective, i) &&
             (wring_channel_is_foreign(collective->scatter, i) ||
              wring_channel_is_foreign(collective->gather, i) ||
-             (wring_collective_is_mapped(collective) && wring_mapped_is_foreign(collective, i))))
+             (wring_collective_uses_shm_flags(collective) &&
+              wring_shm_flags_is_foreign(collective, i))))
             return i;
     return n;
 }
 
-void wring_calls_look(struct wring_collective *collective, uint64_t now_ns)
+void wring_op_check_look(struct wring_collective *collective, uint64_t now_ns)
 {
-    struct wring_calls *calls = collective->calls;
+    struct wring_op_history *calls = collective->calls;
     struct wring_fabric *fabric = collective->engine->fabric;
     uint64_t pause_ns = fabric->config->heartbeat_ns;
 
@@ -274,13 +275,13 @@ static void compare(const struct wring_collective *collective, uint32_t theirs, 
         disagree(collective, theirs, text, own);
 }
 
-void wring_calls_heard(struct wring_collective *collective, uint32_t member, uint32_t number,
-                       const char *text)
+void wring_op_check_heard(struct wring_collective *collective, uint32_t member, uint32_t number,
+                          const char *text)
 {
-    const struct wring_calls *calls = collective->calls;
+    const struct wring_op_history *calls = collective->calls;
     uint32_t back = (uint32_t)calls->begun - number; /* 1: our latest one */
 
-    if (back >= 1 && back <= WRING_CALLS_KEPT && back <= calls->begun)
+    if (back >= 1 && back <= WRING_OP_HISTORY_KEPT && back <= calls->begun)
         compare(collective, collective->members.ranks[member], number, text);
     else if ((int32_t)back <= 0 && calls->begun > 0)
         state_to(collective, member);

@@ -16,8 +16,8 @@
 
 #include <wring/types.h>
 
-#define WRING_CALL_TEXT 112 /* bytes of a call's description, its NUL included */
-#define WRING_CALLS_KEPT 64 /* a power of two */
+#define WRING_CALL_TEXT 112      /* bytes of a call's description, its NUL included */
+#define WRING_OP_HISTORY_KEPT 64 /* a power of two */
 #define WRING_CALLS_FIRST_LOOK_NS UINT64_C(1000000) /* nearly all calls are through by then */
 
 struct wring_collective;
@@ -50,13 +50,13 @@ struct wring_op_check {
 };
 
 /** The calls of one group. Zeroed at first. */
-struct wring_calls {
+struct wring_op_history {
     uint64_t begun;   /* how many; the one under way is call begun - 1 */
     uint64_t history; /* hash of all of them */
     struct {
         struct wring_op_check call;
         uint64_t history; /* up to and with this one */
-    } kept[WRING_CALLS_KEPT];
+    } kept[WRING_OP_HISTORY_KEPT];
     uint64_t look_ns; /* when to see next whether the one under way gets on */
     uint32_t stated;  /* how often it was stated */
 };
@@ -74,27 +74,27 @@ uint64_t wring_call_runs(const uint64_t *elems, uint32_t n);
 void wring_call_describe(const struct wring_op_check *call, char text[WRING_CALL_TEXT]);
 
 /** The collective's work is a new call: tag its pieces. @return the tag */
-uint32_t wring_calls_begin(struct wring_collective *collective);
+uint32_t wring_op_check_begin(struct wring_collective *collective);
 
 /** The call is seen to wait for the first time. */
-void wring_calls_wait(struct wring_collective *collective, uint64_t now_ns);
+void wring_op_check_wait(struct wring_collective *collective, uint64_t now_ns);
 
 /** A piece of another call has come. If ours goes on for long, that is why: look soon. */
-static inline void wring_calls_suspect(struct wring_calls *calls, uint64_t now_ns)
+static inline void wring_op_check_suspect(struct wring_op_history *calls, uint64_t now_ns)
 {
     if (calls->stated == 0 && now_ns + WRING_CALLS_FIRST_LOOK_NS < calls->look_ns)
         calls->look_ns = now_ns + WRING_CALLS_FIRST_LOOK_NS;
 }
 
 /** The call under way is not through: state it if that takes long. It may fail the job. */
-void wring_calls_look(struct wring_collective *collective, uint64_t now_ns);
+void wring_op_check_look(struct wring_collective *collective, uint64_t now_ns);
 
 /**
  * A member says what its call of that number is. Fails the job if ours is another; a member that is
  * ahead of us is told where we are.
  * @param text  hostile, printable
  */
-void wring_calls_heard(struct wring_collective *collective, uint32_t member, uint32_t number,
-                       const char *text);
+void wring_op_check_heard(struct wring_collective *collective, uint32_t member, uint32_t number,
+                          const char *text);
 
 #endif

@@ -16,7 +16,7 @@ static uint64_t chunk_of(const struct wring_codec *codec, uint64_t grain, uint32
 {
     uint64_t chunk = chunk_bytes / elem_bytes;
     if (codec != NULL) {
-        chunk = wring_geometry_most(chunk_bytes);
+        chunk = wring_partition_most(chunk_bytes);
         uint64_t bytes = wring_codec_bound(codec, chunk);
         if (bytes > chunk_bytes)
             chunk = (uint64_t)((double)chunk * (double)chunk_bytes / (double)bytes);
@@ -27,7 +27,7 @@ static uint64_t chunk_of(const struct wring_codec *codec, uint64_t grain, uint32
     return chunk > grain ? chunk : grain;
 }
 
-uint64_t wring_geometry_grain(uint64_t elems, const struct wring_codec *codec)
+uint64_t wring_partition_grain(uint64_t elems, const struct wring_codec *codec)
 {
     uint64_t unit = codec != NULL ? wring_codec_info(codec)->unit : 1;
     if (unit == 0) /* the whole bucket */
@@ -38,11 +38,11 @@ uint64_t wring_geometry_grain(uint64_t elems, const struct wring_codec *codec)
     return grain;
 }
 
-struct wring_geometry wring_geometry_make(uint64_t elems, uint32_t elem_bytes, uint32_t shards,
-                                          const struct wring_codec *codec, size_t chunk_bytes)
+struct wring_partition wring_partition_make(uint64_t elems, uint32_t elem_bytes, uint32_t shards,
+                                            const struct wring_codec *codec, size_t chunk_bytes)
 {
-    uint64_t grain = wring_geometry_grain(elems, codec);
-    return (struct wring_geometry){
+    uint64_t grain = wring_partition_grain(elems, codec);
+    return (struct wring_partition){
         .elems = elems,
         .grain = grain,
         .chunk_elems = chunk_of(codec, grain, elem_bytes, chunk_bytes),
@@ -51,42 +51,42 @@ struct wring_geometry wring_geometry_make(uint64_t elems, uint32_t elem_bytes, u
     };
 }
 
-uint64_t wring_geometry_most(size_t chunk_bytes)
+uint64_t wring_partition_most(size_t chunk_bytes)
 {
     return chunk_bytes / sizeof(float) * GATHER_UP;
 }
 
-static uint64_t grains_of(const struct wring_geometry *geometry)
+static uint64_t grains_of(const struct wring_partition *partition)
 {
-    return (geometry->elems + geometry->grain - 1) / geometry->grain;
+    return (partition->elems + partition->grain - 1) / partition->grain;
 }
 
-struct wring_span wring_geometry_shard(const struct wring_geometry *geometry, uint32_t shard)
+struct wring_span wring_partition_shard(const struct wring_partition *partition, uint32_t shard)
 {
-    if (geometry->begins != NULL)
-        return (struct wring_span){geometry->begins[shard], geometry->begins[shard + 1]};
-    if (geometry->each)
-        return (struct wring_span){geometry->elems * shard, geometry->elems * (shard + 1)};
-    uint64_t grains = grains_of(geometry);
-    uint64_t whole = grains / geometry->shards, rest = grains % geometry->shards;
+    if (partition->begins != NULL)
+        return (struct wring_span){partition->begins[shard], partition->begins[shard + 1]};
+    if (partition->each)
+        return (struct wring_span){partition->elems * shard, partition->elems * (shard + 1)};
+    uint64_t grains = grains_of(partition);
+    uint64_t whole = grains / partition->shards, rest = grains % partition->shards;
     /* the first `rest` shards have one grain more */
     uint64_t first = whole * shard + (shard < rest ? shard : rest);
     uint64_t count = whole + (shard < rest ? 1 : 0);
-    struct wring_span span = {first * geometry->grain, (first + count) * geometry->grain};
-    if (span.begin > geometry->elems)
-        span.begin = geometry->elems;
-    if (span.end > geometry->elems)
-        span.end = geometry->elems;
+    struct wring_span span = {first * partition->grain, (first + count) * partition->grain};
+    if (span.begin > partition->elems)
+        span.begin = partition->elems;
+    if (span.end > partition->elems)
+        span.end = partition->elems;
     return span;
 }
 
-uint64_t wring_geometry_chunks(const struct wring_geometry *geometry, struct wring_span span)
+uint64_t wring_partition_chunks(const struct wring_partition *partition, struct wring_span span)
 {
-    return (span.end - span.begin + geometry->chunk_elems - 1 + geometry->told) /
-           geometry->chunk_elems;
+    return (span.end - span.begin + partition->chunk_elems - 1 + partition->told) /
+           partition->chunk_elems;
 }
 
-void wring_geometry_lay_out(const uint64_t *elems, uint32_t n, uint64_t *begins)
+void wring_partition_lay_out(const uint64_t *elems, uint32_t n, uint64_t *begins)
 {
     uint64_t at = 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -96,18 +96,18 @@ void wring_geometry_lay_out(const uint64_t *elems, uint32_t n, uint64_t *begins)
     begins[n] = at;
 }
 
-struct wring_span wring_geometry_chunk(const struct wring_geometry *geometry,
-                                       struct wring_span span, uint64_t chunk)
+struct wring_span wring_partition_chunk(const struct wring_partition *partition,
+                                        struct wring_span span, uint64_t chunk)
 {
-    uint64_t begin = span.begin + chunk * geometry->chunk_elems;
-    uint64_t end = begin + geometry->chunk_elems;
+    uint64_t begin = span.begin + chunk * partition->chunk_elems;
+    uint64_t end = begin + partition->chunk_elems;
     return (struct wring_span){begin, end < span.end ? end : span.end};
 }
 
-uint64_t wring_geometry_element(const struct wring_geometry *geometry, uint64_t element)
+uint64_t wring_partition_element(const struct wring_partition *partition, uint64_t element)
 {
-    if (!geometry->each || geometry->elems == 0)
+    if (!partition->each || partition->elems == 0)
         return element;
-    uint64_t shard = element / geometry->elems;
-    return shard * grains_of(geometry) * geometry->grain + element % geometry->elems;
+    uint64_t shard = element / partition->elems;
+    return shard * grains_of(partition) * partition->grain + element % partition->elems;
 }

@@ -14,7 +14,7 @@ struct wring_codec;
  * shards, or with `each` every shard has that many, and they follow one another; or they are runs
  * of any lengths, of which none has more than `elems`.
  */
-struct wring_geometry {
+struct wring_partition {
     uint64_t elems;
     uint64_t grain;       /* elements between two places where one may cut */
     uint64_t chunk_elems; /* of a full chunk: whole grains */
@@ -33,30 +33,30 @@ struct wring_span {
 };
 
 /** @param codec  NULL: raw elements of elem_bytes; else float32 */
-struct wring_geometry wring_geometry_make(uint64_t elems, uint32_t elem_bytes, uint32_t shards,
-                                          const struct wring_codec *codec, size_t chunk_bytes);
+struct wring_partition wring_partition_make(uint64_t elems, uint32_t elem_bytes, uint32_t shards,
+                                            const struct wring_codec *codec, size_t chunk_bytes);
 /** Elements between two places where a codec's pieces may be cut, or raw ones (NULL). @param elems
  *  of the whole bucket */
-uint64_t wring_geometry_grain(uint64_t elems, const struct wring_codec *codec);
+uint64_t wring_partition_grain(uint64_t elems, const struct wring_codec *codec);
 
 /** The most elements of an encoded chunk, unless a single grain has more. */
-uint64_t wring_geometry_most(size_t chunk_bytes);
-struct wring_span wring_geometry_shard(const struct wring_geometry *geometry, uint32_t shard);
-uint64_t wring_geometry_chunks(const struct wring_geometry *geometry, struct wring_span span);
-struct wring_span wring_geometry_chunk(const struct wring_geometry *geometry,
-                                       struct wring_span span, uint64_t chunk);
+uint64_t wring_partition_most(size_t chunk_bytes);
+struct wring_span wring_partition_shard(const struct wring_partition *partition, uint32_t shard);
+uint64_t wring_partition_chunks(const struct wring_partition *partition, struct wring_span span);
+struct wring_span wring_partition_chunk(const struct wring_partition *partition,
+                                        struct wring_span span, uint64_t chunk);
 
 /** Runs of these lengths follow one another. @param begins out, [n + 1], the last one their end */
-void wring_geometry_lay_out(const uint64_t *elems, uint32_t n, uint64_t *begins);
+void wring_partition_lay_out(const uint64_t *elems, uint32_t n, uint64_t *begins);
 
 /** Where codecs take an element to be: with `each`, shards begin at grains. Not of runs of any
  *  lengths, in which elements count from the run's first. */
-uint64_t wring_geometry_element(const struct wring_geometry *geometry, uint64_t element);
+uint64_t wring_partition_element(const struct wring_partition *partition, uint64_t element);
 
-static inline size_t wring_geometry_bytes(const struct wring_geometry *geometry,
-                                          struct wring_span span)
+static inline size_t wring_partition_bytes(const struct wring_partition *partition,
+                                           struct wring_span span)
 {
-    return (size_t)(span.end - span.begin) * geometry->elem_bytes;
+    return (size_t)(span.end - span.begin) * partition->elem_bytes;
 }
 
 #endif

@@ -14,8 +14,8 @@
  *  own. */
 static size_t head_of(size_t room)
 {
-    return room <= LINE - sizeof(struct wring_mapped_slot) ? sizeof(struct wring_mapped_slot)
-                                                           : LINE;
+    return room <= LINE - sizeof(struct wring_shm_flags_slot) ? sizeof(struct wring_shm_flags_slot)
+                                                              : LINE;
 }
 
 static size_t stride_of(size_t room)
@@ -24,7 +24,7 @@ static size_t stride_of(size_t room)
     return (all + WRING_BOARD_ALIGN - 1) / WRING_BOARD_ALIGN * WRING_BOARD_ALIGN;
 }
 
-size_t wring_mapped_memory(size_t room)
+size_t wring_shm_flags_memory(size_t room)
 {
     return sizeof(struct wring_board) + 2 * stride_of(room);
 }
@@ -35,20 +35,20 @@ static uint8_t *slot_of(const struct wring_board *board, size_t room, unsigned o
     return (uint8_t *)(board + 1) + odd * stride_of(room);
 }
 
-static void set_turns(struct wring_mapped *mapped)
+static void set_turns(struct wring_shm_flags *mapped)
 {
     for (unsigned odd = 0; odd < 2; odd++) {
         uint8_t *slot = slot_of(mapped->own, mapped->room, odd);
-        mapped->turns[odd] = (struct wring_mapped_turn){
-            .slot = (struct wring_mapped_slot *)slot,
+        mapped->turns[odd] = (struct wring_shm_flags_turn){
+            .slot = (struct wring_shm_flags_slot *)slot,
             .place = slot + head_of(mapped->room),
             .run = mapped->runs + odd * mapped->members.n,
         };
     }
-    wring_mapped_enter(mapped, 0);
+    wring_shm_flags_enter(mapped, 0);
 }
 
-static bool allocate(struct wring_mapped *mapped)
+static bool allocate(struct wring_shm_flags *mapped)
 {
     uint32_t n = mapped->members.n;
 
@@ -64,16 +64,16 @@ static bool allocate(struct wring_mapped *mapped)
            mapped->cores != NULL;
 }
 
-static struct wring_mapped_shard *shard_of(const struct wring_mapped *mapped, uint32_t member)
+static struct wring_shm_flags_shard *shard_of(const struct wring_shm_flags *mapped, uint32_t member)
 {
     uint32_t n = mapped->members.n;
     return &mapped->shards[(member + n - mapped->members.me) % n];
 }
 
-enum wring_status wring_mapped_create(struct wring_members members, size_t room, uint8_t *memory,
-                                      struct wring_mapped **out)
+enum wring_status wring_shm_flags_create(struct wring_members members, size_t room, uint8_t *memory,
+                                         struct wring_shm_flags **out)
 {
-    struct wring_mapped *mapped = calloc(1, sizeof(*mapped));
+    struct wring_shm_flags *mapped = calloc(1, sizeof(*mapped));
     if (mapped == NULL)
         return WRING_ERR_NO_MEMORY;
     mapped->members = members;
@@ -81,7 +81,7 @@ enum wring_status wring_mapped_create(struct wring_members members, size_t room,
     mapped->op = WRING_OPS; /* no reduction has been chosen */
     mapped->own = (struct wring_board *)memory;
     if (!allocate(mapped)) {
-        wring_mapped_destroy(mapped);
+        wring_shm_flags_destroy(mapped);
         return WRING_ERR_NO_MEMORY;
     }
     set_turns(mapped);
@@ -92,7 +92,7 @@ enum wring_status wring_mapped_create(struct wring_members members, size_t room,
     return WRING_OK;
 }
 
-void wring_mapped_destroy(struct wring_mapped *mapped)
+void wring_shm_flags_destroy(struct wring_shm_flags *mapped)
 {
     if (mapped == NULL)
         return;
@@ -106,10 +106,11 @@ void wring_mapped_destroy(struct wring_mapped *mapped)
     free(mapped);
 }
 
-static enum wring_status map_board(const struct wring_mapped *mapped, struct wring_remote *remote,
-                                   uint64_t offset, struct wring_board **out)
+static enum wring_status map_board(const struct wring_shm_flags *mapped,
+                                   struct wring_remote *remote, uint64_t offset,
+                                   struct wring_board **out)
 {
-    size_t bytes = wring_mapped_memory(mapped->room);
+    size_t bytes = wring_shm_flags_memory(mapped->room);
     void *base;
 
     if (offset > remote->bytes || bytes > remote->bytes - offset || offset % WRING_BOARD_ALIGN != 0)
@@ -120,35 +121,35 @@ static enum wring_status map_board(const struct wring_mapped *mapped, struct wri
     return status;
 }
 
-enum wring_status wring_mapped_connect(struct wring_mapped *mapped, uint32_t member,
-                                       struct wring_remote *remote, uint64_t offset)
+enum wring_status wring_shm_flags_connect(struct wring_shm_flags *mapped, uint32_t member,
+                                          struct wring_remote *remote, uint64_t offset)
 {
     struct wring_board *board;
     enum wring_status status = map_board(mapped, remote, offset, &board);
     if (status != WRING_OK)
         return status;
-    struct wring_mapped_other *other = &mapped->others[mapped->n_others++];
+    struct wring_shm_flags_other *other = &mapped->others[mapped->n_others++];
     other->board = board;
     other->member = member;
     shard_of(mapped, member)->board = board;
     for (unsigned odd = 0; odd < 2; odd++) {
         const uint8_t *slot = slot_of(board, mapped->room, odd);
-        other->slots[odd] = (const struct wring_mapped_slot *)slot;
+        other->slots[odd] = (const struct wring_shm_flags_slot *)slot;
         mapped->turns[odd].run[member] = slot + head_of(mapped->room);
     }
     mapped->fenced |= atomic_load(&board->fenced) != 0;
     return WRING_OK;
 }
 
-void wring_mapped_place(struct wring_mapped *mapped, uint32_t member, uint8_t *data)
+void wring_shm_flags_place(struct wring_shm_flags *mapped, uint32_t member, uint8_t *data)
 {
     mapped->data[member] = data;
 }
 
-struct wring_mapped_counts wring_mapped_count(const struct wring_mapped *list)
+struct wring_shm_flags_counts wring_shm_flags_count(const struct wring_shm_flags *list)
 {
-    struct wring_mapped_counts counts = {0};
-    for (const struct wring_mapped *at = list; at != NULL; at = at->next) {
+    struct wring_shm_flags_counts counts = {0};
+    for (const struct wring_shm_flags *at = list; at != NULL; at = at->next) {
         counts.bytes_sent += atomic_load_explicit(&at->sent_bytes, memory_order_relaxed);
         counts.bytes_received += atomic_load_explicit(&at->taken_bytes, memory_order_relaxed);
         counts.puts_sent += atomic_load_explicit(&at->puts, memory_order_relaxed);
@@ -157,8 +158,8 @@ struct wring_mapped_counts wring_mapped_count(const struct wring_mapped *list)
     return counts;
 }
 
-bool wring_mapped_is_foreign(const struct wring_collective *collective, uint32_t member)
+bool wring_shm_flags_is_foreign(const struct wring_collective *collective, uint32_t member)
 {
-    return wring_mapped_other_is_foreign(collective->mapped,
-                                         wring_mapped_other_of(collective->mapped, member));
+    return wring_shm_flags_other_is_foreign(
+        collective->shm_flags, wring_shm_flags_other_of(collective->shm_flags, member));
 }

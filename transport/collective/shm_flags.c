@@ -15,53 +15,53 @@
 #define AT_ONCE 4096 /* bytes that stay near until they are copied to others */
 
 /** Set the elements that we reduce: all of them, or in place our own shard. */
-static void set_span(struct wring_mapped *mapped, const struct wring_work *work)
+static void set_span(struct wring_shm_flags *flags, const struct wring_work *work)
 {
-    const struct wring_geometry *geometry = &work->geometry;
-    uint32_t n = mapped->members.n;
-    struct wring_span span = {0, geometry->elems};
+    const struct wring_partition *partition = &work->partition;
+    uint32_t n = flags->members.n;
+    struct wring_span span = {0, partition->elems};
 
-    mapped->in_place = wring_algorithm_is_direct(work->algorithm);
-    if (mapped->in_place)
-        span = wring_geometry_shard(geometry, mapped->members.me);
-    mapped->elems = span.end - span.begin;
-    mapped->bytes = wring_geometry_bytes(geometry, span);
-    mapped->shown = mapped->in_place ? 0 : mapped->bytes;
-    mapped->all_bytes = (uint64_t)mapped->bytes * (n - 1);
-    mapped->other_bytes = mapped->in_place ? geometry->elems * geometry->elem_bytes - mapped->bytes
-                                           : mapped->all_bytes;
-    mapped->in = work->in; /* NULL where there is nothing, or nothing yet */
-    mapped->out = work->out;
-    mapped->data[mapped->members.me] = work->out;
+    flags->in_place = wring_algorithm_is_direct(work->algorithm);
+    if (flags->in_place)
+        span = wring_partition_shard(partition, flags->members.me);
+    flags->elems = span.end - span.begin;
+    flags->bytes = wring_partition_bytes(partition, span);
+    flags->shown = flags->in_place ? 0 : flags->bytes;
+    flags->all_bytes = (uint64_t)flags->bytes * (n - 1);
+    flags->other_bytes = flags->in_place ? partition->elems * partition->elem_bytes - flags->bytes
+                                         : flags->all_bytes;
+    flags->in = work->in; /* NULL where there is nothing, or nothing yet */
+    flags->out = work->out;
+    flags->data[flags->members.me] = work->out;
     for (unsigned odd = 0; odd < 2; odd++)
-        mapped->turns[odd].run[mapped->members.me] = mapped->in;
-    if (mapped->in_place)
-        wring_mapped_cut(mapped, geometry);
+        flags->turns[odd].run[flags->members.me] = flags->in;
+    if (flags->in_place)
+        wring_shm_flags_cut(flags, partition);
 }
 
-void wring_mapped_prepare(struct wring_collective *collective)
+void wring_shm_flags_prepare(struct wring_collective *collective)
 {
-    struct wring_mapped *mapped = collective->mapped;
+    struct wring_shm_flags *flags = collective->shm_flags;
     const struct wring_work *work = &collective->work;
-    uint32_t n = mapped->members.n;
+    uint32_t n = flags->members.n;
 
-    mapped->by_engine = false;
-    mapped->watched = collective->engine->trace != NULL || collective->watched;
-    mapped->crowded = collective->engine->fabric->crowded;
-    mapped->spreads = n == collective->engine->fabric->size;
-    set_span(mapped, work);
-    if (mapped->dtype == work->dtype && mapped->op == work->op)
+    flags->by_engine = false;
+    flags->watched = collective->engine->trace != NULL || collective->watched;
+    flags->crowded = collective->engine->fabric->crowded;
+    flags->spreads = n == collective->engine->fabric->size;
+    set_span(flags, work);
+    if (flags->dtype == work->dtype && flags->op == work->op)
         return;
-    mapped->dtype = work->dtype;
-    mapped->op = work->op;
-    mapped->reduction =
+    flags->dtype = work->dtype;
+    flags->op = work->op;
+    flags->reduction =
         wring_reduction_find(work->dtype, work->op, n, collective->engine->config->cpu);
 }
 
-static inline bool anyone_sleeps(const struct wring_mapped *mapped)
+static inline bool anyone_sleeps(const struct wring_shm_flags *flags)
 {
-    for (uint32_t i = 0; i < mapped->n_others; i++)
-        if (wring_mapped_sleeps(mapped, i))
+    for (uint32_t i = 0; i < flags->n_others; i++)
+        if (wring_shm_flags_sleeps(flags, i))
             return true;
     return false;
 }
@@ -79,28 +79,28 @@ static inline void copy_contribution(void *to, const void *from, size_t bytes)
  *  Calls are counted, too. */
 static inline void show(struct wring_collective *collective)
 {
-    struct wring_mapped *mapped = collective->mapped;
-    uint64_t number = mapped->ready.number;
+    struct wring_shm_flags *flags = collective->shm_flags;
+    uint64_t number = flags->ready.number;
 
     if (collective->calls != NULL)
-        number |= wring_calls_begin(collective);
-    if (mapped->crowded)
-        wring_mapped_show_core(mapped);
-    if (mapped->in_place)
-        wring_mapped_open(mapped);
-    copy_contribution(mapped->ready.place, mapped->in, mapped->shown);
-    atomic_store_explicit(&mapped->ready.slot->number, number, memory_order_release);
-    mapped->number = number;
-    wring_mapped_enter(mapped, mapped->round + 1);
+        number |= wring_op_check_begin(collective);
+    if (flags->crowded)
+        wring_shm_flags_show_core(flags);
+    if (flags->in_place)
+        wring_shm_flags_open(flags);
+    copy_contribution(flags->ready.place, flags->in, flags->shown);
+    atomic_store_explicit(&flags->ready.slot->number, number, memory_order_release);
+    flags->number = number;
+    wring_shm_flags_enter(flags, flags->round + 1);
 }
 
 /** After show(). @return whether a member is to be woken, which has seen our board otherwise */
-static inline bool missed(const struct wring_mapped *mapped)
+static inline bool missed(const struct wring_shm_flags *flags)
 {
-    if (mapped->fenced)
+    if (flags->fenced)
         wring_fence_full();
     wring_fence_light();
-    return anyone_sleeps(mapped);
+    return anyone_sleeps(flags);
 }
 
 /** Functions like this one are kept apart so that the short way past them does not carry their
@@ -118,34 +118,34 @@ static inline void start_clock(struct wring_collective *collective)
         read_clock(collective);
 }
 
-bool wring_mapped_begin(struct wring_collective *collective)
+bool wring_shm_flags_begin(struct wring_collective *collective)
 {
-    struct wring_mapped *mapped = collective->mapped;
+    struct wring_shm_flags *flags = collective->shm_flags;
 
     atomic_store_explicit(&collective->status, WRING_ERR_AGAIN, memory_order_relaxed);
     start_clock(collective);
     show(collective);
-    mapped->by_engine = missed(mapped) || mapped->watched;
-    mapped->looks = 0;
-    mapped->claimed = false;
-    collective->cost.wire_bytes += mapped->all_bytes;
-    wring_count(&mapped->puts, mapped->n_others);
-    wring_count(&mapped->sent_bytes, mapped->all_bytes);
-    return !mapped->by_engine;
+    flags->by_engine = missed(flags) || flags->watched;
+    flags->looks = 0;
+    flags->claimed = false;
+    collective->cost.wire_bytes += flags->all_bytes;
+    wring_count(&flags->puts, flags->n_others);
+    wring_count(&flags->sent_bytes, flags->all_bytes);
+    return !flags->by_engine;
 }
 
 /** As a job, which tells how long it took and where, and copies what is long piece by piece. */
 __attribute__((noinline)) static void reduce_as_job(struct wring_collective *collective,
-                                                    const struct wring_mapped_sum *sum)
+                                                    const struct wring_shm_flags_sum *sum)
 {
-    const struct wring_mapped *mapped = collective->mapped;
+    const struct wring_shm_flags *flags = collective->shm_flags;
     struct wring_task *task = &collective->tasks[0];
     uint32_t copies = 0;
 
-    for (uint32_t i = 0; i < mapped->members.n; i++)
+    for (uint32_t i = 0; i < flags->members.n; i++)
         task->sources[i] = (struct wring_source){sum->runs[i], sum->bytes, NULL, {0}};
-    for (uint32_t i = 0; sum->data != NULL && i < mapped->members.n; i++)
-        if (i != mapped->members.me)
+    for (uint32_t i = 0; sum->data != NULL && i < flags->members.n; i++)
+        if (i != flags->members.me)
             task->copies[copies++] = sum->data[i] + sum->offset;
     task->job = (struct wring_job){
         .kind = WRING_JOB_REDUCE,
@@ -153,9 +153,9 @@ __attribute__((noinline)) static void reduce_as_job(struct wring_collective *col
         .op = collective->work.op,
         .tier = collective->engine->config->cpu,
         .elems = sum->elems,
-        .divisor = mapped->reduction.divisor,
+        .divisor = flags->reduction.divisor,
         .sources = task->sources,
-        .n_sources = mapped->members.n,
+        .n_sources = flags->members.n,
         .dst = sum->out,
         .copies = task->copies,
         .n_copies = copies,
@@ -165,66 +165,65 @@ __attribute__((noinline)) static void reduce_as_job(struct wring_collective *col
     wring_engine_run(collective->engine, &task->job);
 }
 
-static void reduce_now(const struct wring_mapped *mapped, const struct wring_mapped_sum *sum)
+static void reduce_now(const struct wring_shm_flags *flags, const struct wring_shm_flags_sum *sum)
 {
-    wring_reduction_run(&mapped->reduction, sum->out, sum->runs, sum->elems);
-    for (uint32_t i = 0; i < mapped->members.n; i++)
-        if (i != mapped->members.me)
+    wring_reduction_run(&flags->reduction, sum->out, sum->runs, sum->elems);
+    for (uint32_t i = 0; i < flags->members.n; i++)
+        if (i != flags->members.me)
             memcpy(sum->data[i] + sum->offset, sum->out, sum->bytes);
 }
 
-void wring_mapped_reduce(struct wring_collective *collective, const struct wring_mapped_sum *sum)
+void wring_shm_flags_reduce(struct wring_collective *collective,
+                            const struct wring_shm_flags_sum *sum)
 {
     if (collective->timed || sum->bytes > AT_ONCE)
         reduce_as_job(collective, sum);
     else
-        reduce_now(collective->mapped, sum);
+        reduce_now(collective->shm_flags, sum);
 }
 
 __attribute__((noinline)) static void reduce_shown_as_job(struct wring_collective *collective)
 {
-    const struct wring_mapped *mapped = collective->mapped;
-    const struct wring_mapped_sum all = {.runs = mapped->turn->run,
-                                         .out = mapped->out,
-                                         .bytes = mapped->bytes,
-                                         .elems = mapped->elems};
+    const struct wring_shm_flags *flags = collective->shm_flags;
+    const struct wring_shm_flags_sum all = {
+        .runs = flags->turn->run, .out = flags->out, .bytes = flags->bytes, .elems = flags->elems};
     reduce_as_job(collective, &all);
 }
 
 static inline void reduce_shown(struct wring_collective *collective)
 {
-    const struct wring_mapped *mapped = collective->mapped;
-    if (mapped->bytes > 0 && collective->timed)
+    const struct wring_shm_flags *flags = collective->shm_flags;
+    if (flags->bytes > 0 && collective->timed)
         reduce_shown_as_job(collective);
-    else if (mapped->bytes > 0)
-        wring_reduction_run(&mapped->reduction, mapped->out, mapped->turn->run, mapped->elems);
+    else if (flags->bytes > 0)
+        wring_reduction_run(&flags->reduction, flags->out, flags->turn->run, flags->elems);
 }
 
 /** @return whether that was all of it */
 __attribute__((noinline)) static bool sum_in_place(struct wring_collective *collective,
                                                    bool *summed)
 {
-    struct wring_mapped *mapped = collective->mapped;
-    *summed = wring_mapped_sum_shards(collective);
-    mapped->claimed = true;
-    return wring_mapped_all_summed(mapped);
+    struct wring_shm_flags *flags = collective->shm_flags;
+    *summed = wring_shm_flags_sum_shards(collective);
+    flags->claimed = true;
+    return wring_shm_flags_all_summed(flags);
 }
 
 static inline bool advance(struct wring_collective *collective, bool *summed)
 {
-    struct wring_mapped *mapped = collective->mapped;
+    struct wring_shm_flags *flags = collective->shm_flags;
 
     *summed = false;
-    if (mapped->claimed)
+    if (flags->claimed)
         return true;
-    wring_count(&mapped->taken_bytes, mapped->other_bytes);
-    if (mapped->in_place)
+    wring_count(&flags->taken_bytes, flags->other_bytes);
+    if (flags->in_place)
         return sum_in_place(collective, summed);
     reduce_shown(collective);
     return true;
 }
 
-bool wring_mapped_advance(struct wring_collective *collective, bool *summed)
+bool wring_shm_flags_advance(struct wring_collective *collective, bool *summed)
 {
     return advance(collective, summed);
 }
@@ -236,37 +235,37 @@ static void end_step(struct wring_collective *collective)
         wring_collective_add_cost(collective);
     collective->step++;
     collective->ended = 0;
-    wring_count(&collective->mapped->ended, 1);
+    wring_count(&collective->shm_flags->ended, 1);
     atomic_store_explicit(&collective->status, WRING_OK, memory_order_release);
 }
 
 /** Give the step to the engine, which nobody drives on that account. */
-static void mapped_yield(struct wring_collective *collective)
+static void shm_flags_yield(struct wring_collective *collective)
 {
-    collective->mapped->by_engine = true;
+    collective->shm_flags->by_engine = true;
     wring_engine_post(collective->engine, collective);
 }
 
 /** Go on, as all data is there that the step waits for. Between wring_fp_enter() and
  *  wring_fp_leave(). */
-static void mapped_go_on(struct wring_collective *collective)
+static void shm_flags_go_on(struct wring_collective *collective)
 {
     bool summed, ended = advance(collective, &summed);
-    if (summed && missed(collective->mapped))
-        mapped_yield(collective);
+    if (summed && missed(collective->shm_flags))
+        shm_flags_yield(collective);
     else if (ended)
         end_step(collective);
 }
 
-bool wring_mapped_end(struct wring_collective *collective)
+bool wring_shm_flags_end(struct wring_collective *collective)
 {
-    const struct wring_mapped *mapped = collective->mapped;
+    const struct wring_shm_flags *flags = collective->shm_flags;
 
-    while (wring_mapped_under_way(collective)) {
-        if (mapped->by_engine || !wring_mapped_all_there(mapped))
+    while (wring_shm_flags_under_way(collective)) {
+        if (flags->by_engine || !wring_shm_flags_all_there(flags))
             return false;
         uint64_t mode = wring_fp_enter();
-        mapped_go_on(collective);
+        shm_flags_go_on(collective);
         wring_fp_leave(mode);
     }
     return true;
@@ -276,20 +275,20 @@ bool wring_mapped_end(struct wring_collective *collective)
 
 /* How a caller waits for data that others have not shown yet. */
 
-bool wring_mapped_give(struct wring_collective *collective, unsigned looks)
+bool wring_shm_flags_give(struct wring_collective *collective, unsigned looks)
 {
-    struct wring_mapped *mapped = collective->mapped;
+    struct wring_shm_flags *flags = collective->shm_flags;
 
-    if (mapped->by_engine || mapped->looks++ < looks)
+    if (flags->by_engine || flags->looks++ < looks)
         return false;
-    mapped->by_engine = true;
+    flags->by_engine = true;
     return true;
 }
 
 /** That member showed last that it runs on another core. */
-static bool is_beside(const struct wring_mapped *mapped, uint32_t other, uint32_t core)
+static bool is_beside(const struct wring_shm_flags *flags, uint32_t other, uint32_t core)
 {
-    const struct wring_board *board = mapped->others[other].board;
+    const struct wring_board *board = flags->others[other].board;
     uint32_t its = atomic_load_explicit(&board->core, memory_order_relaxed);
     return its != core && its != 0;
 }
@@ -298,41 +297,41 @@ static bool is_beside(const struct wring_mapped *mapped, uint32_t other, uint32_
  * Each member that has not shown anything yet, or still sums a shard, runs on another core. To give
  * ours away would help none of them, and cost as much as the wait.
  */
-static bool all_come_from_beside(const struct wring_mapped *mapped, uint32_t core)
+static bool all_come_from_beside(const struct wring_shm_flags *flags, uint32_t core)
 {
-    for (uint32_t i = 0; i < mapped->n_others; i++)
-        if (wring_mapped_lacks(mapped, i) && !is_beside(mapped, i, core))
+    for (uint32_t i = 0; i < flags->n_others; i++)
+        if (wring_shm_flags_lacks(flags, i) && !is_beside(flags, i, core))
             return false;
     return true;
 }
 
 /** One rank too many shares our core, and has for a while: somebody leaves, perhaps we. */
-static void spread_out(struct wring_mapped *mapped)
+static void spread_out(struct wring_shm_flags *flags)
 {
     cpu_set_t usable;
 
-    mapped->cores[mapped->members.me] =
-        atomic_load_explicit(&mapped->own->core, memory_order_relaxed);
-    for (uint32_t i = 0; i < mapped->n_others; i++)
-        mapped->cores[mapped->others[i].member] =
-            atomic_load_explicit(&mapped->others[i].board->core, memory_order_relaxed);
+    flags->cores[flags->members.me] = atomic_load_explicit(&flags->own->core, memory_order_relaxed);
+    for (uint32_t i = 0; i < flags->n_others; i++)
+        flags->cores[flags->others[i].member] =
+            atomic_load_explicit(&flags->others[i].board->core, memory_order_relaxed);
     if (sched_getaffinity(0, sizeof(usable), &usable) != 0)
         return;
-    int core = wring_spread_choose(mapped->cores, mapped->members.n, mapped->members.me, &usable);
-    mapped->uneven = core >= 0 ? mapped->uneven + 1 : 0;
-    if (mapped->uneven < wring_wait_policy.uneven_for)
+    int core =
+        wring_core_balance_choose(flags->cores, flags->members.n, flags->members.me, &usable);
+    flags->uneven = core >= 0 ? flags->uneven + 1 : 0;
+    if (flags->uneven < wring_wait_policy.uneven_for)
         return;
-    mapped->uneven = 0;
-    wring_spread_move(core, &usable);
+    flags->uneven = 0;
+    wring_core_balance_move(core, &usable);
 }
 
-static void give_core_away(struct wring_mapped *mapped)
+static void give_core_away(struct wring_shm_flags *flags)
 {
     sched_yield();
-    if (!mapped->spreads || ++mapped->yields < wring_wait_policy.compared_every)
+    if (!flags->spreads || ++flags->yields < wring_wait_policy.compared_every)
         return;
-    mapped->yields = 0;
-    spread_out(mapped);
+    flags->yields = 0;
+    spread_out(flags);
 }
 
 /**
@@ -342,24 +341,24 @@ static void give_core_away(struct wring_mapped *mapped)
  */
 static bool look_crowded(struct wring_collective *collective, unsigned looks)
 {
-    struct wring_mapped *mapped = collective->mapped;
+    struct wring_shm_flags *flags = collective->shm_flags;
     uint64_t limit_ns = 0; /* known when it is first needed */
-    uint32_t core = wring_mapped_show_core(mapped);
+    uint32_t core = wring_shm_flags_show_core(flags);
 
-    for (unsigned beside = 0; !wring_mapped_all_there(mapped);) {
+    for (unsigned beside = 0; !wring_shm_flags_all_there(flags);) {
         unsigned most =
-            mapped->claimed ? wring_wait_policy.looks_summed : wring_wait_policy.looks_beside;
-        if (beside++ < most && all_come_from_beside(mapped, core)) {
+            flags->claimed ? wring_wait_policy.looks_summed : wring_wait_policy.looks_beside;
+        if (beside++ < most && all_come_from_beside(flags, core)) {
             wring_spin_pause();
             continue;
         }
         limit_ns = limit_ns == 0 ? wring_deadline_in(wring_wait_policy.crowded_ns) : limit_ns;
-        if (wring_mapped_give(collective, wring_now_ns() >= limit_ns ? 0 : looks)) {
-            mapped_yield(collective);
+        if (wring_shm_flags_give(collective, wring_now_ns() >= limit_ns ? 0 : looks)) {
+            shm_flags_yield(collective);
             return false;
         }
-        give_core_away(mapped);
-        core = wring_mapped_show_core(mapped);
+        give_core_away(flags);
+        core = wring_shm_flags_show_core(flags);
         beside = 0;
     }
     return true;
@@ -368,9 +367,9 @@ static bool look_crowded(struct wring_collective *collective, unsigned looks)
 /** @return false: the engine has the step */
 static bool look(struct wring_collective *collective, unsigned looks)
 {
-    while (!wring_mapped_all_there(collective->mapped)) {
-        if (wring_mapped_give(collective, looks)) {
-            mapped_yield(collective);
+    while (!wring_shm_flags_all_there(collective->shm_flags)) {
+        if (wring_shm_flags_give(collective, looks)) {
+            shm_flags_yield(collective);
             return false;
         }
         wring_spin_pause();
@@ -378,21 +377,21 @@ static bool look(struct wring_collective *collective, unsigned looks)
     return true;
 }
 
-bool wring_mapped_wait(struct wring_collective *collective, unsigned looks)
+bool wring_shm_flags_wait(struct wring_collective *collective, unsigned looks)
 {
-    const struct wring_mapped *mapped = collective->mapped;
+    const struct wring_shm_flags *flags = collective->shm_flags;
     bool ours = true;
 
-    if (!wring_mapped_under_way(collective))
+    if (!wring_shm_flags_under_way(collective))
         return true;
-    if (mapped->by_engine)
+    if (flags->by_engine)
         return false;
     uint64_t mode = wring_fp_enter(); /* here rather than after the wait, for which others wait */
-    while (ours && wring_mapped_under_way(collective)) {
-        ours = mapped->crowded ? look_crowded(collective, looks) : look(collective, looks);
+    while (ours && wring_shm_flags_under_way(collective)) {
+        ours = flags->crowded ? look_crowded(collective, looks) : look(collective, looks);
         if (ours)
-            mapped_go_on(collective);
-        ours = ours && !mapped->by_engine;
+            shm_flags_go_on(collective);
+        ours = ours && !flags->by_engine;
     }
     wring_fp_leave(mode);
     return ours;

@@ -62,16 +62,16 @@ struct wring_board {
 #define WRING_SHARD_SUMMED 128
 
 /** The part of our own board that even rounds use, or odd ones. */
-struct wring_mapped_turn {
-    struct wring_mapped_slot *slot;
+struct wring_shm_flags_turn {
+    struct wring_shm_flags_slot *slot;
     void *place;      /* of the contribution, in it */
     const void **run; /* [members] what is reduced */
 };
 
-struct wring_mapped {
+struct wring_shm_flags {
     /* what a post needs before others see what it has: ready-made, in one line */
     struct {
-        struct wring_mapped_slot *slot;
+        struct wring_shm_flags_slot *slot;
         void *place;
         uint64_t number; /* but for the tag */
     } ready;
@@ -81,14 +81,14 @@ struct wring_mapped {
     /* and what comes after that */
     uint64_t round;
     uint64_t number; /* round, and below it the tag of the call; 0 where there are no calls */
-    const struct wring_mapped_turn *turn; /* this round's */
-    struct wring_mapped_turn turns[2];
-    struct wring_mapped_other {
-        const struct wring_mapped_slot *slots[2]; /* of even and of odd rounds; mapped */
-        const struct wring_board *board;          /* mapped */
+    const struct wring_shm_flags_turn *turn; /* this round's */
+    struct wring_shm_flags_turn turns[2];
+    struct wring_shm_flags_other {
+        const struct wring_shm_flags_slot *slots[2]; /* of even and of odd rounds; mapped */
+        const struct wring_board *board;             /* mapped */
         uint32_t member;
     } * others; /* [n_others] */
-    struct wring_mapped_shard {
+    struct wring_shm_flags_shard {
         struct wring_board *board; /* its member's; mapped */
         size_t offset, bytes;      /* in everyone's data; none: there is nothing to sum */
         uint64_t elems;
@@ -121,68 +121,68 @@ struct wring_mapped {
     const void **parts;     /* [members] in place: of the shard that is being summed */
     enum wring_dtype dtype; /* what the reduction is for */
     enum wring_op op;
-    bool *woken;               /* [n_others] in this step, by the engine */
-    uint32_t *cores;           /* [members] as the boards say */
-    struct wring_mapped *next; /* in a list of its owner's */
+    bool *woken;                  /* [n_others] in this step, by the engine */
+    uint32_t *cores;              /* [members] as the boards say */
+    struct wring_shm_flags *next; /* in a list of its owner's */
 };
 
-/** Counts of mapped steps, for their session. */
-struct wring_mapped_counts {
+/** Counts of shm_flags steps, for their session. */
+struct wring_shm_flags_counts {
     uint64_t bytes_sent, bytes_received, puts_sent, steps;
 };
 
 struct wring_collective;
 
 /** Bytes of a board, to be aligned to WRING_BOARD_ALIGN. */
-size_t wring_mapped_memory(size_t room);
+size_t wring_shm_flags_memory(size_t room);
 
 /**
  * @param room    bytes of the largest contribution, 1 or more
  * @param memory  of our board, zeroed, which is written
- * @param out     for wring_mapped_destroy(); not to be used before everybody's board is connected
- * Errors: WRING_ERR_NO_MEMORY.
+ * @param out     for wring_shm_flags_destroy(); not to be used before everybody's board is
+ * connected Errors: WRING_ERR_NO_MEMORY.
  */
-enum wring_status wring_mapped_create(struct wring_members members, size_t room, uint8_t *memory,
-                                      struct wring_mapped **out);
+enum wring_status wring_shm_flags_create(struct wring_members members, size_t room, uint8_t *memory,
+                                         struct wring_shm_flags **out);
 
 /** NULL is fine. */
-void wring_mapped_destroy(struct wring_mapped *mapped);
+void wring_shm_flags_destroy(struct wring_shm_flags *flags);
 
 /**
  * Map a member's board, which has been written by now.
  * @param offset  in that memory; hostile
  * Errors: WRING_ERR_FRAME (there is no room for a board), those of the provider.
  */
-enum wring_status wring_mapped_connect(struct wring_mapped *mapped, uint32_t member,
-                                       struct wring_remote *remote, uint64_t offset);
+enum wring_status wring_shm_flags_connect(struct wring_shm_flags *flags, uint32_t member,
+                                          struct wring_remote *remote, uint64_t offset);
 
 /** In place, after the member is connected: where it has its data, mapped, as much as ours. */
-void wring_mapped_place(struct wring_mapped *mapped, uint32_t member, uint8_t *data);
+void wring_shm_flags_place(struct wring_shm_flags *flags, uint32_t member, uint8_t *data);
 
 /** The collective's work is another one than before: look up what it needs. */
-void wring_mapped_prepare(struct wring_collective *collective);
+void wring_shm_flags_prepare(struct wring_collective *collective);
 
 /** Of a list's, so far. NULL is an empty one. Threads: safe, while it is there. */
-struct wring_mapped_counts wring_mapped_count(const struct wring_mapped *list);
+struct wring_shm_flags_counts wring_shm_flags_count(const struct wring_shm_flags *list);
 
 /** Begin a step. @return false: it is to be given to the engine now, as another member sleeps */
-bool wring_mapped_begin(struct wring_collective *collective);
+bool wring_shm_flags_begin(struct wring_collective *collective);
 
 /** End the step now, if it can end and is not the engine's. @return whether it has ended, well
  *  or not */
-bool wring_mapped_end(struct wring_collective *collective);
+bool wring_shm_flags_end(struct wring_collective *collective);
 
 /** Note that it has not ended. @return true, once: it has been found so often so, and is now to be
  *  given to the engine */
-bool wring_mapped_give(struct wring_collective *collective, unsigned looks);
+bool wring_shm_flags_give(struct wring_collective *collective, unsigned looks);
 
 /** Look so often; then the engine has it. @return whether it has ended */
-bool wring_mapped_wait(struct wring_collective *collective, unsigned looks);
+bool wring_shm_flags_wait(struct wring_collective *collective, unsigned looks);
 
 /** That member shows data of another call in this round. */
-bool wring_mapped_is_foreign(const struct wring_collective *collective, uint32_t member);
+bool wring_shm_flags_is_foreign(const struct wring_collective *collective, uint32_t member);
 
 /** Before a sleep until the step ends: others are to wake us. By the thread that makes progress. */
-void wring_mapped_sleep(struct wring_collective *collective);
+void wring_shm_flags_sleep(struct wring_collective *collective);
 
 #endif

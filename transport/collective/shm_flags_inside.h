@@ -8,97 +8,99 @@
 #include "transport/collective/collective.h"
 
 /** A round's contribution, behind its number, which is written last. */
-struct wring_mapped_slot {
+struct wring_shm_flags_slot {
     _Atomic uint64_t number;
 };
 
-static inline uint64_t wring_mapped_number(const struct wring_mapped *mapped, uint32_t other)
+static inline uint64_t wring_shm_flags_number(const struct wring_shm_flags *flags, uint32_t other)
 {
-    const struct wring_mapped_slot *slot = mapped->others[other].slots[mapped->round & 1];
+    const struct wring_shm_flags_slot *slot = flags->others[other].slots[flags->round & 1];
     return atomic_load_explicit(&slot->number, memory_order_acquire);
 }
 
-static inline bool wring_mapped_all_shown(const struct wring_mapped *mapped)
+static inline bool wring_shm_flags_all_shown(const struct wring_shm_flags *flags)
 {
-    for (uint32_t i = 0; i < mapped->n_others; i++)
-        if (wring_mapped_number(mapped, i) != mapped->number)
+    for (uint32_t i = 0; i < flags->n_others; i++)
+        if (wring_shm_flags_number(flags, i) != flags->number)
             return false;
     return true;
 }
 
 /** Has somebody made another call? */
-static inline bool wring_mapped_other_is_foreign(const struct wring_mapped *mapped, uint32_t other)
+static inline bool wring_shm_flags_other_is_foreign(const struct wring_shm_flags *flags,
+                                                    uint32_t other)
 {
-    uint64_t number = wring_mapped_number(mapped, other);
-    return number != mapped->number && number >> WRING_TAG_BITS == mapped->round;
+    uint64_t number = wring_shm_flags_number(flags, other);
+    return number != flags->number && number >> WRING_TAG_BITS == flags->round;
 }
 
 /** Its index among the others. */
-static inline uint32_t wring_mapped_other_of(const struct wring_mapped *mapped, uint32_t member)
+static inline uint32_t wring_shm_flags_other_of(const struct wring_shm_flags *flags,
+                                                uint32_t member)
 {
     uint32_t i = 0;
-    while (mapped->others[i].member != member)
+    while (flags->others[i].member != member)
         i++;
     return i;
 }
 
 /** In place: has the shard been summed? Its member may have opened it for the next round by now. */
-static inline bool wring_mapped_is_summed(const struct wring_mapped *mapped,
-                                          const struct wring_mapped_shard *shard)
+static inline bool wring_shm_flags_is_summed(const struct wring_shm_flags *flags,
+                                             const struct wring_shm_flags_shard *shard)
 {
-    uint64_t summed = mapped->round << WRING_SHARD_BITS | WRING_SHARD_SUMMED;
+    uint64_t summed = flags->round << WRING_SHARD_BITS | WRING_SHARD_SUMMED;
     return shard->bytes == 0 ||
            atomic_load_explicit(&shard->board->shard, memory_order_acquire) >= summed;
 }
 
-static inline bool wring_mapped_all_summed(const struct wring_mapped *mapped)
+static inline bool wring_shm_flags_all_summed(const struct wring_shm_flags *flags)
 {
-    for (uint32_t i = 0; i < mapped->members.n; i++)
-        if (!wring_mapped_is_summed(mapped, &mapped->shards[i]))
+    for (uint32_t i = 0; i < flags->members.n; i++)
+        if (!wring_shm_flags_is_summed(flags, &flags->shards[i]))
             return false;
     return true;
 }
 
 /** All data is there that the step waits for next. */
-static inline bool wring_mapped_all_there(const struct wring_mapped *mapped)
+static inline bool wring_shm_flags_all_there(const struct wring_shm_flags *flags)
 {
-    return mapped->claimed ? wring_mapped_all_summed(mapped) : wring_mapped_all_shown(mapped);
+    return flags->claimed ? wring_shm_flags_all_summed(flags) : wring_shm_flags_all_shown(flags);
 }
 
-static inline bool wring_mapped_sleeps(const struct wring_mapped *mapped, uint32_t other)
+static inline bool wring_shm_flags_sleeps(const struct wring_shm_flags *flags, uint32_t other)
 {
-    const struct wring_board *board = mapped->others[other].board;
+    const struct wring_board *board = flags->others[other].board;
     return atomic_load_explicit(&board->asleep, memory_order_relaxed) != 0;
 }
 
 /** Threads move seldom, so that this line stays with its readers. @return as it is shown */
-static inline uint32_t wring_mapped_show_core(const struct wring_mapped *mapped)
+static inline uint32_t wring_shm_flags_show_core(const struct wring_shm_flags *flags)
 {
     uint32_t core = (uint32_t)(sched_getcpu() + 1);
-    if (atomic_load_explicit(&mapped->own->core, memory_order_relaxed) != core)
-        atomic_store_explicit(&mapped->own->core, core, memory_order_relaxed);
+    if (atomic_load_explicit(&flags->own->core, memory_order_relaxed) != core)
+        atomic_store_explicit(&flags->own->core, core, memory_order_relaxed);
     return core;
 }
 
-static inline bool wring_mapped_under_way(const struct wring_collective *collective)
+static inline bool wring_shm_flags_under_way(const struct wring_collective *collective)
 {
     return atomic_load_explicit(&collective->status, memory_order_acquire) == WRING_ERR_AGAIN;
 }
 
 /** It is this round now: make the next one ready to be shown. */
-static inline void wring_mapped_enter(struct wring_mapped *mapped, uint64_t round)
+static inline void wring_shm_flags_enter(struct wring_shm_flags *flags, uint64_t round)
 {
-    const struct wring_mapped_turn *next = &mapped->turns[(round + 1) & 1];
+    const struct wring_shm_flags_turn *next = &flags->turns[(round + 1) & 1];
 
-    mapped->round = round;
-    mapped->turn = &mapped->turns[round & 1];
-    mapped->ready.slot = next->slot;
-    mapped->ready.place = next->place;
-    mapped->ready.number = (round + 1) << WRING_TAG_BITS;
+    flags->round = round;
+    flags->turn = &flags->turns[round & 1];
+    flags->ready.slot = next->slot;
+    flags->ready.place = next->place;
+    flags->ready.number = (round + 1) << WRING_TAG_BITS;
 }
 
 /** A reduction of runs, and where its result goes. */
-struct wring_mapped_sum {
+struct wring_shm_flags_sum {
     const void **runs; /* [members] */
     void *out;
     uint8_t *const *data; /* [members] in place: it goes there, too, at `offset`; or NULL */
@@ -107,24 +109,25 @@ struct wring_mapped_sum {
 };
 
 /** In place. Between wring_fp_enter() and wring_fp_leave(). */
-void wring_mapped_reduce(struct wring_collective *collective, const struct wring_mapped_sum *sum);
+void wring_shm_flags_reduce(struct wring_collective *collective,
+                            const struct wring_shm_flags_sum *sum);
 
 /** In place: cut what there is into shards. */
-void wring_mapped_cut(struct wring_mapped *mapped, const struct wring_geometry *geometry);
+void wring_shm_flags_cut(struct wring_shm_flags *flags, const struct wring_partition *partition);
 
 /** In place, before we say that our data is ready: our shard is open in the round to come. */
-void wring_mapped_open(struct wring_mapped *mapped);
+void wring_shm_flags_open(struct wring_shm_flags *flags);
 
 /** In place, where all data is ready: sum what nobody else does. Between wring_fp_enter() and
  *  wring_fp_leave(). @return whether there was anything */
-bool wring_mapped_sum_shards(struct wring_collective *collective);
+bool wring_shm_flags_sum_shards(struct wring_collective *collective);
 
 /** Does the step wait for another one, by its index? */
-bool wring_mapped_lacks(const struct wring_mapped *mapped, uint32_t other);
+bool wring_shm_flags_lacks(const struct wring_shm_flags *flags, uint32_t other);
 
-/** As wring_mapped_go_on(), but nothing is told.
+/** As wring_shm_flags_go_on(), but nothing is told.
  *  @param summed  out: in place, there is a sum of ours that others may sleep for
  *  @return whether that is all of the step */
-bool wring_mapped_advance(struct wring_collective *collective, bool *summed);
+bool wring_shm_flags_advance(struct wring_collective *collective, bool *summed);
 
 #endif

@@ -75,9 +75,9 @@ static bool is_at_work(const struct wring_collective *collective)
 /** Sharded: its own sums are made, and those of others are what it lacks. */
 static bool is_about_sums(const struct wring_collective *collective)
 {
-    const struct wring_geometry *geometry = &collective->work.geometry;
-    struct wring_span own = wring_geometry_shard(geometry, collective->members.me);
-    return collective->reduced == wring_geometry_chunks(geometry, own);
+    const struct wring_partition *partition = &collective->work.partition;
+    struct wring_span own = wring_partition_shard(partition, collective->members.me);
+    return collective->reduced == wring_partition_chunks(partition, own);
 }
 
 /** The channel in which it lacks a piece. */
@@ -334,7 +334,7 @@ static bool can_stand_still(const struct wring_collective *collective)
 {
     return collective->standstill.others != NULL &&
            (collective->scatter != NULL || collective->gather != NULL) &&
-           !wring_collective_is_mapped(collective);
+           !wring_collective_uses_shm_flags(collective);
 }
 
 void wring_standstill_look(struct wring_collective *collective, uint64_t now_ns)

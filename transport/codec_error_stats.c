@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "transport/measured.h"
+#include "transport/codec_error_stats.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -7,21 +7,22 @@
 
 #define MORE ",..."
 
-bool wring_measured_wants(struct wring_measured *measured, uint32_t way, uint64_t step)
+bool wring_codec_error_stats_wants(struct wring_codec_error_stats *error_stats, uint32_t way,
+                                   uint64_t step)
 {
-    struct wring_loss *loss = &measured->ways[way];
+    struct wring_codec_error *loss = &error_stats->ways[way];
 
-    if (measured->every == 0 || step % measured->every != 0)
+    if (error_stats->every == 0 || step % error_stats->every != 0)
         return false;
     if (loss->next_step != step + 1) {
-        loss->turn = loss->count > 0 ? step / measured->every % loss->count : 0;
+        loss->turn = loss->count > 0 ? step / error_stats->every % loss->count : 0;
         loss->count = 0;
         loss->next_step = step + 1;
     }
     return loss->count++ == loss->turn;
 }
 
-static void take_sample(struct wring_loss *loss, const struct wring_job *job)
+static void take_sample(struct wring_codec_error *loss, const struct wring_job *job)
 {
     if (!isfinite(job->result.lost) || !isfinite(job->result.whole))
         return;
@@ -31,17 +32,18 @@ static void take_sample(struct wring_loss *loss, const struct wring_job *job)
     loss->pieces++;
 }
 
-void wring_measured_take(struct wring_measured *measured, const struct wring_job *job)
+void wring_codec_error_stats_take(struct wring_codec_error_stats *error_stats,
+                                  const struct wring_job *job)
 {
     if (job->result.core >= 0 && job->result.core < WRING_CORES_MAX)
-        measured->cores[job->result.core / 64] |= UINT64_C(1) << job->result.core % 64;
+        error_stats->cores[job->result.core / 64] |= UINT64_C(1) << job->result.core % 64;
     if (job->measure && job->result.status == WRING_OK)
-        take_sample(&measured->ways[job->context.phase], job);
+        take_sample(&error_stats->ways[job->context.phase], job);
 }
 
-static bool has(const struct wring_measured *measured, uint32_t core)
+static bool has(const struct wring_codec_error_stats *error_stats, uint32_t core)
 {
-    return core < WRING_CORES_MAX && measured->cores[core / 64] >> core % 64 & 1;
+    return core < WRING_CORES_MAX && error_stats->cores[core / 64] >> core % 64 & 1;
 }
 
 /** Add "first" or "first-last". @return whether it and a later ",..." fit */
@@ -59,17 +61,18 @@ static bool add_run(char *text, size_t bytes, uint32_t first, uint32_t last)
     return true;
 }
 
-uint32_t wring_measured_cores(const struct wring_measured *measured, char *text, size_t bytes)
+uint32_t wring_codec_error_stats_cores(const struct wring_codec_error_stats *error_stats,
+                                       char *text, size_t bytes)
 {
     uint32_t count = 0;
     bool room = true;
 
     text[0] = '\0';
     for (uint32_t core = 0; core < WRING_CORES_MAX; core++) {
-        if (!has(measured, core))
+        if (!has(error_stats, core))
             continue;
         uint32_t last = core;
-        while (has(measured, last + 1))
+        while (has(error_stats, last + 1))
             last++;
         room = room && add_run(text, bytes, core, last);
         count += last - core + 1;

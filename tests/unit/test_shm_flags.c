@@ -34,14 +34,14 @@ static enum wring_status map(struct wring_remote *remote, void **out)
 
 static const struct wring_provider_ops ops = {.remote_map = map};
 
-static enum wring_status connect_to(struct wring_mapped *mapped, uint32_t member, uint64_t bytes,
+static enum wring_status connect_to(struct wring_shm_flags *flags, uint32_t member, uint64_t bytes,
                                     uint64_t offset)
 {
     struct wring_provider provider = {&ops};
     uint32_t whose = member;
     struct wring_conn conn = {&provider, &whose};
     struct wring_remote remote = {&conn, bytes};
-    return wring_mapped_connect(mapped, member, &remote, offset);
+    return wring_shm_flags_connect(flags, member, &remote, offset);
 }
 
 static void make(uint32_t me, bool in_place)
@@ -54,21 +54,21 @@ static void make(uint32_t me, bool in_place)
         .work = {.algorithm =
                      in_place ? WRING_ALLREDUCE_EAGER_IN_PLACE : WRING_ALLREDUCE_EAGER_BOARD,
                  .ops = &wring_allreduce_shm_flags,
-                 .geometry = {.elems = ELEMS,
-                              .elem_bytes = sizeof(int64_t),
-                              .grain = 4,
-                              .shards = MEMBERS,
-                              .chunk_elems = ELEMS},
+                 .partition = {.elems = ELEMS,
+                               .elem_bytes = sizeof(int64_t),
+                               .grain = 4,
+                               .shards = MEMBERS,
+                               .chunk_elems = ELEMS},
                  .dtype = WRING_I64,
                  .op = WRING_SUM,
                  .in = member->data,
                  .out = member->data},
     };
     enum wring_status status =
-        wring_mapped_create((struct wring_members){MEMBERS, me, ranks}, in_place ? 1 : BYTES,
-                            member->memory, &member->collective.mapped);
+        wring_shm_flags_create((struct wring_members){MEMBERS, me, ranks}, in_place ? 1 : BYTES,
+                               member->memory, &member->collective.shm_flags);
     REQUIRE(status == WRING_OK, "%s", wring_status_text(status));
-    wring_mapped_prepare(&member->collective);
+    wring_shm_flags_prepare(&member->collective);
 }
 
 static void make_all(bool in_place)
@@ -77,19 +77,19 @@ static void make_all(bool in_place)
         make(i, in_place);
     for (uint32_t i = 0; i < MEMBERS; i++)
         for (uint32_t j = 0; j < MEMBERS; j++) {
-            struct wring_mapped *mapped = members[i].collective.mapped;
+            struct wring_shm_flags *flags = members[i].collective.shm_flags;
             if (i == j)
                 continue;
-            CHECK(connect_to(mapped, j, MEMORY, 0) == WRING_OK, "%u", j);
+            CHECK(connect_to(flags, j, MEMORY, 0) == WRING_OK, "%u", j);
             if (in_place)
-                wring_mapped_place(mapped, j, (uint8_t *)members[j].data);
+                wring_shm_flags_place(flags, j, (uint8_t *)members[j].data);
         }
 }
 
 static void destroy_all(void)
 {
     for (uint32_t i = 0; i < MEMBERS; i++)
-        wring_mapped_destroy(members[i].collective.mapped);
+        wring_shm_flags_destroy(members[i].collective.shm_flags);
 }
 
 static int64_t value(uint32_t member, int round, int i)
@@ -102,7 +102,7 @@ static void begin(uint32_t member, int round)
     for (int i = 0; i < ELEMS; i++)
         members[member].data[i] = value(member, round, i);
     members[member].collective.step = 1;
-    CHECK(wring_mapped_begin(&members[member].collective), "member %u, round %d", member, round);
+    CHECK(wring_shm_flags_begin(&members[member].collective), "member %u, round %d", member, round);
 }
 
 static void check_sums(uint32_t member, int round)
@@ -121,19 +121,19 @@ static void rounds_overlap(void)
     make_all(false);
     begin(0, 0);
     for (int round = 0; round < ROUNDS; round++) {
-        CHECK(!wring_mapped_end(&members[0].collective), "ended alone");
+        CHECK(!wring_shm_flags_end(&members[0].collective), "ended alone");
         begin(1, round);
-        CHECK(!wring_mapped_end(&members[1].collective), "ended without member 2");
+        CHECK(!wring_shm_flags_end(&members[1].collective), "ended without member 2");
         begin(2, round);
-        CHECK(wring_mapped_end(&members[0].collective), "round %d", round);
+        CHECK(wring_shm_flags_end(&members[0].collective), "round %d", round);
         check_sums(0, round);
         begin(0, round + 1); /* before the others have read what it showed in this one */
         for (uint32_t m = 1; m < MEMBERS; m++) {
-            CHECK(wring_mapped_end(&members[m].collective), "round %d", round);
+            CHECK(wring_shm_flags_end(&members[m].collective), "round %d", round);
             check_sums(m, round);
         }
     }
-    struct wring_mapped_counts counts = wring_mapped_count(members[1].collective.mapped);
+    struct wring_shm_flags_counts counts = wring_shm_flags_count(members[1].collective.shm_flags);
     CHECK(counts.steps == ROUNDS && counts.puts_sent == ROUNDS * (MEMBERS - 1) &&
               counts.bytes_sent == ROUNDS * (MEMBERS - 1) * BYTES &&
               counts.bytes_received == counts.bytes_sent,
@@ -148,17 +148,17 @@ static void one_sums_for_all(void)
     for (int round = 0; round < ROUNDS; round++) {
         uint32_t first = (uint32_t)round % MEMBERS;
         for (uint32_t i = 0; i < MEMBERS; i++) {
-            CHECK(i == 0 || !wring_mapped_end(&members[first].collective), "ended too soon");
+            CHECK(i == 0 || !wring_shm_flags_end(&members[first].collective), "ended too soon");
             begin((first + i) % MEMBERS, round);
         }
-        CHECK(wring_mapped_end(&members[first].collective), "round %d", round);
+        CHECK(wring_shm_flags_end(&members[first].collective), "round %d", round);
         for (uint32_t m = 0; m < MEMBERS; m++) {
             check_sums(m, round);
-            CHECK(wring_mapped_end(&members[m].collective), "round %d", round);
+            CHECK(wring_shm_flags_end(&members[m].collective), "round %d", round);
             check_sums(m, round);
         }
     }
-    struct wring_mapped_counts counts = wring_mapped_count(members[1].collective.mapped);
+    struct wring_shm_flags_counts counts = wring_shm_flags_count(members[1].collective.shm_flags);
     CHECK(counts.steps == ROUNDS &&
               counts.bytes_sent / (MEMBERS - 1) + counts.bytes_received == ROUNDS * BYTES,
           "%llu steps", (unsigned long long)counts.steps);
@@ -167,7 +167,8 @@ static void one_sums_for_all(void)
 
 static void set_shard(uint32_t member, uint64_t round, uint64_t state)
 {
-    atomic_store(&members[member].collective.mapped->own->shard, round << WRING_SHARD_BITS | state);
+    atomic_store(&members[member].collective.shm_flags->own->shard,
+                 round << WRING_SHARD_BITS | state);
 }
 
 /** What member 0 waits for, as far as it can tell: a bit for each. */
@@ -186,23 +187,23 @@ static void claims_hold(void)
         uint64_t by; /* says the shard of member 1 */
         unsigned awaited;
     } cases[] = {{2, 1u << 1}, {3, 1u << 2}, {1, 0}, {77, 0}}; /* ourselves; nobody */
-    struct wring_mapped *mapped;
+    struct wring_shm_flags *flags;
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         make_all(true);
-        mapped = members[0].collective.mapped;
+        flags = members[0].collective.shm_flags;
         begin(0, 0);
         CHECK(awaited() == (1u << 1 | 1u << 2), "%x", awaited());
         begin(1, 0);
         begin(2, 0);
         set_shard(1, 1, cases[i].by);
-        CHECK(!wring_mapped_end(&members[0].collective), "case %zu: ended without a shard", i);
+        CHECK(!wring_shm_flags_end(&members[0].collective), "case %zu: ended without a shard", i);
         CHECK(awaited() == cases[i].awaited, "case %zu: %x", i, awaited());
-        size_t at = mapped->shards[1].offset / sizeof(int64_t);
+        size_t at = flags->shards[1].offset / sizeof(int64_t);
         CHECK(members[0].data[at] == value(0, 0, (int)at), "case %zu: it is summed twice", i);
         CHECK(members[0].data[0] != value(0, 0, 0), "case %zu: ours is not summed", i);
         set_shard(1, 1, WRING_SHARD_SUMMED);
-        CHECK(wring_mapped_end(&members[0].collective), "case %zu: not ended", i);
+        CHECK(wring_shm_flags_end(&members[0].collective), "case %zu: not ended", i);
         destroy_all();
     }
 }
@@ -213,11 +214,11 @@ static void next_rounds_are_told(void)
     make_all(true);
     for (uint32_t m = 0; m < MEMBERS; m++)
         begin(m, 0);
-    CHECK(wring_mapped_end(&members[1].collective), "round 0");
+    CHECK(wring_shm_flags_end(&members[1].collective), "round 0");
     begin(1, 1);
-    CHECK(wring_mapped_end(&members[0].collective), "member 1 is awaited twice");
+    CHECK(wring_shm_flags_end(&members[0].collective), "member 1 is awaited twice");
     begin(0, 1);
-    CHECK(!wring_mapped_end(&members[0].collective), "ended without member 2");
+    CHECK(!wring_shm_flags_end(&members[0].collective), "ended without member 2");
     destroy_all();
 }
 
@@ -227,12 +228,12 @@ static void sleepers_are_seen_in_place(void)
     make_all(true);
     for (uint32_t m = 0; m < MEMBERS; m++)
         begin(m, 0);
-    wring_mapped_sleep(&members[0].collective);
-    CHECK(!wring_mapped_end(&members[1].collective), "member 0 is not woken");
-    CHECK(members[1].collective.mapped->by_engine &&
+    wring_shm_flags_sleep(&members[0].collective);
+    CHECK(!wring_shm_flags_end(&members[1].collective), "member 0 is not woken");
+    CHECK(members[1].collective.shm_flags->by_engine &&
               atomic_exchange(&engine.posted, NULL) == &members[1].collective,
           "the engine is to wake it");
-    CHECK(wring_mapped_end(&members[2].collective), "that is told twice");
+    CHECK(wring_shm_flags_end(&members[2].collective), "that is told twice");
     destroy_all();
 }
 
@@ -241,10 +242,10 @@ static void sleepers_are_seen(void)
 {
     make_all(false);
     begin(0, 0);
-    wring_mapped_sleep(&members[0].collective);
-    CHECK(!wring_mapped_begin(&members[1].collective), "member 0 was not seen to sleep");
-    CHECK(members[1].collective.mapped->by_engine, "the engine is to wake it");
-    CHECK(!wring_mapped_end(&members[1].collective), "ended by two");
+    wring_shm_flags_sleep(&members[0].collective);
+    CHECK(!wring_shm_flags_begin(&members[1].collective), "member 0 was not seen to sleep");
+    CHECK(members[1].collective.shm_flags->by_engine, "the engine is to wake it");
+    CHECK(!wring_shm_flags_end(&members[1].collective), "ended by two");
     destroy_all();
 }
 
@@ -261,7 +262,7 @@ static void cores_are_shown(void)
         fabric.crowded = crowded;
         make_all(false);
         begin(0, 0);
-        unsigned shown = atomic_load(&members[0].collective.mapped->own->core);
+        unsigned shown = atomic_load(&members[0].collective.shm_flags->own->core);
         CHECK(shown == (crowded ? (unsigned)core + 1 : 0), "core %d is shown as %u", core, shown);
         destroy_all();
     }
@@ -287,7 +288,7 @@ static void fullest_cores_lose_one(void)
     CPU_SET(3, &usable);
     CPU_SET(5, &usable);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        int core = wring_spread_choose(cases[i].cores, 4, cases[i].me, &usable);
+        int core = wring_core_balance_choose(cases[i].cores, 4, cases[i].me, &usable);
         CHECK(core == cases[i].to, "case %zu: %d, not %d", i, core, cases[i].to);
     }
 }
@@ -295,16 +296,16 @@ static void fullest_cores_lose_one(void)
 /** A member may say that its board lies anywhere. */
 static void places_are_checked(void)
 {
-    size_t need = wring_mapped_memory(BYTES);
+    size_t need = wring_shm_flags_memory(BYTES);
     make(0, false);
-    struct wring_mapped *mapped = members[0].collective.mapped;
+    struct wring_shm_flags *flags = members[0].collective.shm_flags;
     CHECK(need <= MEMORY, "%zu bytes", need);
-    CHECK(connect_to(mapped, 1, need - 1, 0) == WRING_ERR_FRAME, "too little memory");
-    CHECK(connect_to(mapped, 1, MEMORY, MEMORY) == WRING_ERR_FRAME, "at the end");
-    CHECK(connect_to(mapped, 1, MEMORY, UINT64_MAX - 127) == WRING_ERR_FRAME, "beyond the end");
-    CHECK(connect_to(mapped, 1, MEMORY, 64) == WRING_ERR_FRAME, "between lines");
-    CHECK(connect_to(mapped, 1, need, 0) == WRING_OK, "all that is needed");
-    wring_mapped_destroy(mapped);
+    CHECK(connect_to(flags, 1, need - 1, 0) == WRING_ERR_FRAME, "too little memory");
+    CHECK(connect_to(flags, 1, MEMORY, MEMORY) == WRING_ERR_FRAME, "at the end");
+    CHECK(connect_to(flags, 1, MEMORY, UINT64_MAX - 127) == WRING_ERR_FRAME, "beyond the end");
+    CHECK(connect_to(flags, 1, MEMORY, 64) == WRING_ERR_FRAME, "between lines");
+    CHECK(connect_to(flags, 1, need, 0) == WRING_OK, "all that is needed");
+    wring_shm_flags_destroy(flags);
 }
 
 int main(int argc, char **argv)

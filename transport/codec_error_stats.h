@@ -3,15 +3,15 @@
  * The losses of a collective's codec jobs, sampled piece by piece, and where the jobs ran. Written
  * by the thread that makes progress.
  */
-#ifndef WRING_TRANSPORT_MEASURED_H
-#define WRING_TRANSPORT_MEASURED_H
+#ifndef WRING_TRANSPORT_CODEC_ERROR_STATS_H
+#define WRING_TRANSPORT_CODEC_ERROR_STATS_H
 
 #include <wring/executor.h>
 
 #define WRING_CORES_MAX 4096 /* higher numbers of the system's are left out */
 
 /** One way: in, or the sum's way back. */
-struct wring_loss {
+struct wring_codec_error {
     double lost, whole; /* sums of squares, of all samples; struct wring_job */
     double last;        /* lost / whole of the last one */
     uint64_t pieces;    /* sampled */
@@ -21,9 +21,9 @@ struct wring_loss {
     uint64_t turn;      /* which of them is the sample */
 };
 
-struct wring_measured {
+struct wring_codec_error_stats {
     uint64_t every; /* so many steps give one sample each way; 0: none */
-    struct wring_loss ways[2];
+    struct wring_codec_error ways[2];
     uint64_t cores[WRING_CORES_MAX / 64]; /* a bit for each that ran a job */
 };
 
@@ -31,15 +31,18 @@ struct wring_measured {
  * Shall the next piece that is encoded in this step be a sample? Each step that is sampled takes
  * another piece, in turn.
  */
-bool wring_measured_wants(struct wring_measured *measured, uint32_t way, uint64_t step);
+bool wring_codec_error_stats_wants(struct wring_codec_error_stats *error_stats, uint32_t way,
+                                   uint64_t step);
 
 /** A job is done. One whose input was not finite is no sample. */
-void wring_measured_take(struct wring_measured *measured, const struct wring_job *job);
+void wring_codec_error_stats_take(struct wring_codec_error_stats *error_stats,
+                                  const struct wring_job *job);
 
 /**
  * The cores as text, in the way of "0,2-3"; ends in ",..." where there is no room for all.
  * @return how many they are
  */
-uint32_t wring_measured_cores(const struct wring_measured *measured, char *text, size_t bytes);
+uint32_t wring_codec_error_stats_cores(const struct wring_codec_error_stats *error_stats,
+                                       char *text, size_t bytes);
 
 #endif

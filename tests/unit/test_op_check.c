@@ -19,7 +19,7 @@ static struct wring_fabric fabric;
 static struct wring_engine engine = {.fabric = &fabric};
 static struct wring_channel_out outs[RANKS];
 static struct wring_channel scatter, gather;
-static struct wring_calls calls;
+static struct wring_op_history calls;
 static struct wring_collective collective;
 static struct wring_control sent;
 static unsigned n_sent;
@@ -60,7 +60,7 @@ static void open_rank(void)
                                    .state = WRING_FABRIC_WORKING};
     outs[1] = (struct wring_channel_out){.peer = &peers[1], .name = {.id = 7, .generation = 3}};
     scatter = gather = (struct wring_channel){.out = outs, .tagged = true};
-    calls = (struct wring_calls){0};
+    calls = (struct wring_op_history){0};
     collective = (struct wring_collective){.engine = &engine,
                                            .members = {RANKS, 0, ranks},
                                            .scatter = &scatter,
@@ -75,8 +75,8 @@ static uint32_t begin(struct wring_op_check call)
     if (call.codec == NULL)
         call.codec = "none";
     collective.work.call = call;
-    wring_calls_begin(&collective);
-    wring_calls_wait(&collective, 0);
+    wring_op_check_begin(&collective);
+    wring_op_check_wait(&collective, 0);
     CHECK(scatter.tag == gather.tag && scatter.tag < TAGS, "tag %u", scatter.tag);
     return scatter.tag;
 }
@@ -134,7 +134,7 @@ static void a_tag_is_this(void)
 
 static void hear(uint32_t number, const char *text)
 {
-    wring_calls_heard(&collective, 1, number, text);
+    wring_op_check_heard(&collective, 1, number, text);
 }
 
 /** What a rank that has made these calls states. */
@@ -143,7 +143,7 @@ static struct wring_control statement_of(const struct wring_op_check *made, unsi
     open_rank();
     for (unsigned i = 0; i < n; i++)
         begin(made[i]);
-    wring_calls_look(&collective, 2 * config.heartbeat_ns);
+    wring_op_check_look(&collective, 2 * config.heartbeat_ns);
     CHECK(n_sent == 1 && sent.kind == WRING_CONTROL_CALL && sent.a == 7 && sent.b == 3 &&
               sent.c == n - 1,
           "kind %d about %u", sent.kind, sent.c);
@@ -192,7 +192,7 @@ static void who_is_ahead_hears_where_we_are(void)
     open_rank();
     hear(0, "0123456789abcdef|barrier"); /* we have made no call yet */
     CHECK(n_sent == 0, "what is there to say?");
-    for (unsigned i = 0; i < WRING_CALLS_KEPT + 1; i++)
+    for (unsigned i = 0; i < WRING_OP_HISTORY_KEPT + 1; i++)
         begin(some);
     hear(0, "0123456789abcdef|barrier"); /* long forgotten */
     CHECK(n_sent == 0, "%u statements", n_sent);
@@ -205,11 +205,11 @@ static void who_gets_on_says_nothing(void)
 {
     open_rank();
     begin(some);
-    wring_calls_look(&collective, 0);
-    wring_calls_look(&collective, config.heartbeat_ns / 2);
+    wring_op_check_look(&collective, 0);
+    wring_op_check_look(&collective, config.heartbeat_ns / 2);
     CHECK(n_sent == 0, "%u statements", n_sent);
     for (unsigned tenth = 0; tenth < 40; tenth++)
-        wring_calls_look(&collective, config.heartbeat_ns / 10 * tenth);
+        wring_op_check_look(&collective, config.heartbeat_ns / 10 * tenth);
     CHECK(n_sent >= 2 && n_sent <= 4, "%u statements in four times the pause", n_sent);
 }
 

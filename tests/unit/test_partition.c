@@ -41,24 +41,24 @@ struct subject {
     const char *spec;
     struct wring_codec *codec;
     uint32_t elem_bytes; /* of raw ones; codecs take float32 */
-    struct wring_geometry geometry;
+    struct wring_partition partition;
     size_t chunk_bytes;
 };
 
-#define WHO(s)                                                                          \
-    "%s, %llu elements of %u bytes, %u shards, chunks of %zu bytes",                    \
-        (s)->spec != NULL ? (s)->spec : "raw", (unsigned long long)(s)->geometry.elems, \
-        (s)->elem_bytes, (s)->geometry.shards, (s)->chunk_bytes
+#define WHO(s)                                                                           \
+    "%s, %llu elements of %u bytes, %u shards, chunks of %zu bytes",                     \
+        (s)->spec != NULL ? (s)->spec : "raw", (unsigned long long)(s)->partition.elems, \
+        (s)->elem_bytes, (s)->partition.shards, (s)->chunk_bytes
 
-static bool is_cut(const struct wring_geometry *geometry, uint64_t at)
+static bool is_cut(const struct wring_partition *partition, uint64_t at)
 {
-    return at % geometry->grain == 0 || at == geometry->elems;
+    return at % partition->grain == 0 || at == partition->elems;
 }
 
 /** The grain holds whole units, and a full chunk fits into its bytes unless it is one grain. */
 static void check_sizes(const struct subject *s)
 {
-    const struct wring_geometry *g = &s->geometry;
+    const struct wring_partition *g = &s->partition;
     uint64_t unit = s->codec != NULL ? wring_codec_info(s->codec)->unit : 1;
     if (unit == 0)
         unit = g->elems > 0 ? g->elems : 1;
@@ -69,7 +69,7 @@ static void check_sizes(const struct subject *s)
     size_t bytes = s->codec != NULL ? wring_codec_bound(s->codec, g->chunk_elems)
                                     : (size_t)g->chunk_elems * s->elem_bytes;
     CHECK(bytes <= s->chunk_bytes, WHO(s));
-    CHECK(g->chunk_elems <= wring_geometry_most(s->chunk_bytes), WHO(s));
+    CHECK(g->chunk_elems <= wring_partition_most(s->chunk_bytes), WHO(s));
 }
 
 /** Of a span with very many chunks the first, the last and some between are looked at. */
@@ -80,13 +80,13 @@ static uint64_t next_chunk(uint64_t chunk, uint64_t n)
 
 static void check_chunks(const struct subject *s, struct wring_span span)
 {
-    const struct wring_geometry *g = &s->geometry;
-    uint64_t n = wring_geometry_chunks(g, span), last = UINT64_MAX, end = span.begin;
-    struct wring_span first = wring_geometry_chunk(g, span, 0); /* slots are made for this one */
+    const struct wring_partition *g = &s->partition;
+    uint64_t n = wring_partition_chunks(g, span), last = UINT64_MAX, end = span.begin;
+    struct wring_span first = wring_partition_chunk(g, span, 0); /* slots are made for this one */
     size_t slot = s->codec != NULL ? wring_codec_bound(s->codec, first.end - first.begin) : 0;
     CHECK((n == 0) == (span.begin == span.end), WHO(s));
     for (uint64_t i = 0; i < n; i = next_chunk(i, n)) {
-        struct wring_span chunk = wring_geometry_chunk(g, span, i);
+        struct wring_span chunk = wring_partition_chunk(g, span, i);
         uint64_t elems = chunk.end - chunk.begin;
         CHECK(chunk.begin < chunk.end && elems <= g->chunk_elems, WHO(s));
         CHECK(chunk.begin == span.begin + i * g->chunk_elems, WHO(s));
@@ -104,11 +104,11 @@ static void check_chunks(const struct subject *s, struct wring_span span)
 
 static void check_shards(const struct subject *s)
 {
-    const struct wring_geometry *g = &s->geometry;
+    const struct wring_partition *g = &s->partition;
     uint64_t end = 0, largest = 0, smallest = UINT64_MAX;
-    struct wring_span first = wring_geometry_shard(g, 0); /* slots are made for this one */
+    struct wring_span first = wring_partition_shard(g, 0); /* slots are made for this one */
     for (uint32_t i = 0; i < g->shards; i++) {
-        struct wring_span span = wring_geometry_shard(g, i);
+        struct wring_span span = wring_partition_shard(g, i);
         CHECK(span.begin == end && span.begin <= span.end, WHO(s));
         CHECK(is_cut(g, span.begin) && is_cut(g, span.end), WHO(s));
         CHECK(span.end - span.begin <= first.end - first.begin, WHO(s));
@@ -132,9 +132,9 @@ static void check_counts(struct subject *s)
                 continue; /* one unit of so many elements is beyond what its codec takes */
             s->chunk_bytes = chunk_sizes[c];
             for (uint32_t shards = 1; shards <= SHARDS_MAX; shards++) {
-                s->geometry =
-                    wring_geometry_make(counts[e], s->elem_bytes, shards, s->codec, s->chunk_bytes);
-                CHECK(s->geometry.elems == counts[e] && s->geometry.shards == shards, WHO(s));
+                s->partition = wring_partition_make(counts[e], s->elem_bytes, shards, s->codec,
+                                                    s->chunk_bytes);
+                CHECK(s->partition.elems == counts[e] && s->partition.shards == shards, WHO(s));
                 check_sizes(s);
                 check_shards(s);
             }
@@ -145,7 +145,7 @@ static void check_counts(struct subject *s)
 static void check_tight_chunks(struct subject *s)
 {
     for (s->chunk_bytes = 1; s->chunk_bytes < 9000; s->chunk_bytes++) {
-        s->geometry = wring_geometry_make(1 << 20, s->elem_bytes, 3, s->codec, s->chunk_bytes);
+        s->partition = wring_partition_make(1 << 20, s->elem_bytes, 3, s->codec, s->chunk_bytes);
         check_sizes(s);
     }
 }
@@ -183,15 +183,15 @@ static void runs_of_each_member(void)
     REQUIRE(wring_codec_create("int8:block=64", "scalar", NULL, NULL, 0, &codec) == WRING_OK,
             "codec");
     for (size_t r = 0; r < sizeof(runs) / sizeof(runs[0]); r++) {
-        struct wring_geometry g = wring_geometry_make(runs[r], 4, 5, codec, 4096);
+        struct wring_partition g = wring_partition_make(runs[r], 4, 5, codec, 4096);
         uint64_t begin = 0, taken = 0;
         g.each = true;
         for (uint32_t i = 0; i < 5; i++) {
-            struct wring_span run = wring_geometry_shard(&g, i);
+            struct wring_span run = wring_partition_shard(&g, i);
             CHECK(run.begin == begin && run.end == begin + runs[r], "run %u of %zu", i, r);
-            for (uint64_t c = 0; c < wring_geometry_chunks(&g, run); c++) {
-                struct wring_span chunk = wring_geometry_chunk(&g, run, c);
-                uint64_t element = wring_geometry_element(&g, chunk.begin);
+            for (uint64_t c = 0; c < wring_partition_chunks(&g, run); c++) {
+                struct wring_span chunk = wring_partition_chunk(&g, run, c);
+                uint64_t element = wring_partition_element(&g, chunk.begin);
                 CHECK(chunk.begin == begin && chunk.end <= run.end, "chunk %zu", (size_t)c);
                 CHECK(element % 64 == 0 && element >= taken, "codecs take it to be at %zu",
                       (size_t)element);
@@ -207,16 +207,16 @@ static void runs_of_each_member(void)
 /** As WIRE.md says, in numbers: 1000 elements, raw, three shards, chunks of 512 bytes. */
 static void a_worked_example(void)
 {
-    struct wring_geometry g = wring_geometry_make(1000, 4, 3, NULL, 512);
+    struct wring_partition g = wring_partition_make(1000, 4, 3, NULL, 512);
     static const struct wring_span want[] = {{0, 352}, {352, 704}, {704, 1000}};
     CHECK(g.grain == 32 && g.chunk_elems == 128, "%llu %llu", (unsigned long long)g.grain,
           (unsigned long long)g.chunk_elems);
     for (uint32_t i = 0; i < 3; i++) {
-        struct wring_span span = wring_geometry_shard(&g, i);
+        struct wring_span span = wring_partition_shard(&g, i);
         CHECK(span.begin == want[i].begin && span.end == want[i].end, "shard %u", i);
-        CHECK(wring_geometry_chunks(&g, span) == 3, "chunks of %u", i);
+        CHECK(wring_partition_chunks(&g, span) == 3, "chunks of %u", i);
     }
-    struct wring_span last = wring_geometry_chunk(&g, want[2], 2);
+    struct wring_span last = wring_partition_chunk(&g, want[2], 2);
     CHECK(last.begin == 960 && last.end == 1000, "last chunk");
 }
 
