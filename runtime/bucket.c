@@ -441,7 +441,7 @@ static enum wring_status use_stream(const struct wring_bucket *bucket, const cha
                                     const struct wring_stream *stream)
 {
     const struct wring_session *session = bucket->session;
-    const struct wring_executor *executor = bucket->lane->executor;
+    const struct wring_executor *executor = bucket->queue->executor;
     char name[WRING_TEXT_SHORT];
 
     if (stream == NULL || stream->struct_bytes < sizeof(*stream)) {

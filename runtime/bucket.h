@@ -72,7 +72,7 @@ struct wring_bucket {
     int32_t priority;
     struct wring_group *group;
     char executor[WRING_EXECUTOR_TEXT]; /* that runs its jobs, by name; "": the session's */
-    struct wring_lane *lane;            /* of that one */
+    struct wring_executor_queue *queue; /* of that one */
     struct wring_memory_place place;    /* of data */
     struct wring_codec *codec;
     struct wring_codec_states *states; /* what its codec keeps besides; NULL: nothing */

@@ -167,7 +167,7 @@ static enum wring_status check_place(struct wring_session *session,
                                      const struct wring_bucket *bucket,
                                      const struct wring_memory_place *place)
 {
-    const struct wring_executor *executor = bucket->lane->executor;
+    const struct wring_executor *executor = bucket->queue->executor;
     const struct wring_memory_place *home = &executor->home;
     char name[WRING_TEXT_SHORT];
 
@@ -185,7 +185,8 @@ static enum wring_status check_place(struct wring_session *session,
 static enum wring_status set_executor(struct wring_session *session, struct wring_bucket *bucket,
                                       const char *text)
 {
-    enum wring_status status = wring_session_find_lane(session, bucket->name, text, &bucket->lane);
+    enum wring_status status =
+        wring_session_find_queue(session, bucket->name, text, &bucket->queue);
     if (status != WRING_OK)
         return status;
     snprintf(bucket->executor, sizeof(bucket->executor), "%s", text != NULL ? text : "");

@@ -15,7 +15,7 @@
 
 float *wring_residual_alloc(const struct wring_bucket *bucket)
 {
-    struct wring_executor *executor = bucket->lane->executor;
+    struct wring_executor *executor = bucket->queue->executor;
     void *values = NULL;
     enum wring_status status = executor->ops->allocate(
         executor, executor->home, bucket->elems * sizeof(*bucket->residual), &values);
@@ -28,7 +28,7 @@ void wring_residual_free(struct wring_bucket *bucket)
 
     for (size_t i = 0; i < 2; i++)
         if (values[i] != NULL) {
-            struct wring_executor *executor = bucket->lane->executor;
+            struct wring_executor *executor = bucket->queue->executor;
             executor->ops->release(executor, executor->home, values[i]);
         }
     bucket->residual = bucket->kept = NULL;

@@ -143,10 +143,11 @@ static void wake_by(struct wring_wait_set *set, uint64_t deadline_ns)
 void wring_engine_arm(struct wring_engine *engine, struct wring_wait_set *set)
 {
     if (engine->fabric->ticked)
-        engine_check(engine);                      /* before a sleep that may be long */
-    for (uint32_t i = 0; i < engine->n_lanes; i++) /* before providers, which may take all places */
-        if (engine->lanes[i].jobs_under_way > 0)
-            engine->lanes[i].executor->ops->arm(engine->lanes[i].executor, set);
+        engine_check(engine); /* before a sleep that may be long */
+    for (uint32_t i = 0; i < engine->n_queues;
+         i++) /* before providers, which may take all places */
+        if (engine->queues[i].jobs_under_way > 0)
+            engine->queues[i].executor->ops->arm(engine->queues[i].executor, set);
     wring_fabric_arm(engine->fabric, set);
     wake_by(set, wring_formations_deadline(&engine->formations));
     wake_by(set, wring_flight_deadline(engine));
@@ -177,19 +178,19 @@ enum wring_status wring_engine_create(const struct wring_config *config,
         return WRING_ERR_NO_MEMORY;
     engine->config = config;
     engine->log = log;
-    wring_engine_add_lane(engine, executor);
+    wring_engine_add_executor(engine, executor);
     *out = engine;
     return WRING_OK;
 }
 
-struct wring_lane *wring_engine_add_lane(struct wring_engine *engine,
-                                         struct wring_executor *executor)
+struct wring_executor_queue *wring_engine_add_executor(struct wring_engine *engine,
+                                                       struct wring_executor *executor)
 {
-    if (engine->n_lanes == WRING_LANES_MAX)
+    if (engine->n_queues == WRING_EXECUTOR_QUEUES_MAX)
         return NULL;
-    struct wring_lane *lane = &engine->lanes[engine->n_lanes++];
-    lane->executor = executor;
-    return lane;
+    struct wring_executor_queue *queue = &engine->queues[engine->n_queues++];
+    queue->executor = executor;
+    return queue;
 }
 
 void wring_engine_set_fabric(struct wring_engine *engine, struct wring_fabric *fabric)
@@ -260,14 +261,14 @@ static bool activate_posted(struct wring_engine *engine)
     return true;
 }
 
-/** Take jobs that have ended in a lane. @return how many of done[JOBS_PER_POLL] */
-static size_t poll_lane(struct wring_engine *engine, struct wring_lane *lane,
-                        struct wring_job **done)
+/** Take jobs that have ended in a queue. @return how many of done[JOBS_PER_POLL] */
+static size_t poll_queue(struct wring_engine *engine, struct wring_executor_queue *queue,
+                         struct wring_job **done)
 {
-    if (lane->jobs_under_way == 0)
+    if (queue->jobs_under_way == 0)
         return 0;
-    size_t n = lane->executor->ops->poll(lane->executor, done, JOBS_PER_POLL);
-    lane->jobs_under_way -= (uint32_t)n;
+    size_t n = queue->executor->ops->poll(queue->executor, done, JOBS_PER_POLL);
+    queue->jobs_under_way -= (uint32_t)n;
     engine->jobs_under_way -= (uint32_t)n;
     return n;
 }
@@ -349,8 +350,8 @@ static bool poll_jobs(struct wring_engine *engine)
 
     if (engine->jobs_under_way == 0)
         return false;
-    for (uint32_t i = 0; i < engine->n_lanes; i++) {
-        size_t n = poll_lane(engine, &engine->lanes[i], done);
+    for (uint32_t i = 0; i < engine->n_queues; i++) {
+        size_t n = poll_queue(engine, &engine->queues[i], done);
         take_jobs(engine, done, n);
         any |= n > 0;
     }
@@ -447,14 +448,14 @@ static bool end_all(struct wring_engine *engine)
 /** Jobs have not ended for long. Said once. */
 static void tell_jobs(const struct wring_engine *engine)
 {
-    const struct wring_lane *lane = engine->lanes;
+    const struct wring_executor_queue *queue = engine->queues;
 
-    while (lane->jobs_under_way == 0)
-        lane++;
+    while (queue->jobs_under_way == 0)
+        queue++;
     wring_warn(engine->log,
                "executor %s has not ended %" PRIu32 " codec jobs for 1 s: wring_session_close() "
                "waits for them, as they use the application's memory; is its device stuck?",
-               lane->executor->ops->name, lane->jobs_under_way);
+               queue->executor->ops->name, queue->jobs_under_way);
 }
 
 /** Wait for all jobs, and begin no work that follows from them. There is no deadline: their
@@ -469,8 +470,8 @@ static void await_jobs(struct wring_engine *engine)
 
     while (engine->jobs_under_way > 0) {
         size_t n = 0;
-        for (uint32_t i = 0; i < engine->n_lanes; i++)
-            n += poll_lane(engine, &engine->lanes[i], done);
+        for (uint32_t i = 0; i < engine->n_queues; i++)
+            n += poll_queue(engine, &engine->queues[i], done);
         if (n > 0)
             continue;
         if (told)

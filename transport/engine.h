@@ -17,8 +17,8 @@
 #include "transport/trace.h"
 #include <wring/executor.h>
 
-#define WRING_LANES_MAX 16          /* executors of a session */
-#define WRING_TURN_ELEMS (1u << 16) /* computed in one turn: they take some 30 microseconds */
+#define WRING_EXECUTOR_QUEUES_MAX 16 /* executors of a session */
+#define WRING_TURN_ELEMS (1u << 16)  /* computed in one turn: they take some 30 microseconds */
 
 struct wring_collective;
 struct wring_cease;
@@ -27,16 +27,16 @@ struct wring_pool;
 struct wring_task;
 
 /** An executor and what it has to do. */
-struct wring_lane {
+struct wring_executor_queue {
     struct wring_executor *executor; /* borrowed */
     uint32_t jobs_under_way;
 };
 
 struct wring_engine {
     struct wring_fabric *fabric;
-    struct wring_lane lanes[WRING_LANES_MAX]; /* [n_lanes] at places of their own, the first one of
-                                                 those that name none */
-    uint32_t n_lanes;
+    struct wring_executor_queue queues[WRING_EXECUTOR_QUEUES_MAX]; /* [n_queues] at places of their
+                                                 own, the first one of those that name none */
+    uint32_t n_queues;
     const struct wring_log *log;
     const struct wring_config *config;
 
@@ -63,7 +63,7 @@ struct wring_engine {
     _Atomic(struct wring_collective *) posted; /* newest first */
     struct wring_collective *active;           /* by priority */
     atomic_uint n_active;      /* these, and messages under way; may be read by any thread */
-    uint32_t jobs_under_way;   /* in all lanes */
+    uint32_t jobs_under_way;   /* in all queues */
     uint64_t computed;         /* elements, of copies bytes, since it last looked around */
     struct wring_trace *trace; /* borrowed; NULL: nothing is recorded */
     bool kick;                 /* something that blocked collectives wait for has happened */
@@ -71,7 +71,7 @@ struct wring_engine {
     atomic_ullong finished;    /* collectives, since the beginning, legs not counted */
 };
 
-/** @param executor  of the first lane; borrowed. The fabric is set once it exists, by
+/** @param executor  of the first queue; borrowed. The fabric is set once it exists, by
  *  wring_engine_set_fabric(). */
 enum wring_status wring_engine_create(const struct wring_config *config,
                                       const struct wring_log *log, struct wring_executor *executor,
@@ -79,8 +79,8 @@ enum wring_status wring_engine_create(const struct wring_config *config,
 
 /** One more executor, borrowed as long as the engine is there. The engine is locked. @return NULL:
  *  there are as many as can be */
-struct wring_lane *wring_engine_add_lane(struct wring_engine *engine,
-                                         struct wring_executor *executor);
+struct wring_executor_queue *wring_engine_add_executor(struct wring_engine *engine,
+                                                       struct wring_executor *executor);
 
 /** @param fabric borrowed; made with the engine's handler; NULL: it could not be made */
 void wring_engine_set_fabric(struct wring_engine *engine, struct wring_fabric *fabric);

@@ -5,23 +5,23 @@
 #include "transport/collective/collective.h"
 #include "transport/engine_inside.h"
 
-static struct wring_lane *lane_of(struct wring_engine *engine,
-                                  const struct wring_collective *collective)
+static struct wring_executor_queue *queue_of(struct wring_engine *engine,
+                                             const struct wring_collective *collective)
 {
-    return collective->lane != NULL ? collective->lane : &engine->lanes[0];
+    return collective->queue != NULL ? collective->queue : &engine->queues[0];
 }
 
 void wring_engine_submit(struct wring_engine *engine, struct wring_job *job)
 {
     struct wring_task *task = job->cookie;
-    struct wring_lane *lane = lane_of(engine, task->collective);
+    struct wring_executor_queue *queue = queue_of(engine, task->collective);
 
     task->has_job = true;
-    lane->jobs_under_way++;
+    queue->jobs_under_way++;
     engine->jobs_under_way++;
-    if (lane->executor->ops->at_once)
+    if (queue->executor->ops->at_once)
         engine->computed += job->elems;
-    lane->executor->ops->submit(lane->executor, &job, 1);
+    queue->executor->ops->submit(queue->executor, &job, 1);
 }
 
 static const char *name_of(enum wring_job_kind kind)
@@ -46,7 +46,7 @@ static const char *name_of(enum wring_job_kind kind)
 static void job_failed(struct wring_engine *engine, const struct wring_task *task)
 {
     const struct wring_collective *collective = task->collective;
-    const struct wring_executor *executor = lane_of(engine, collective)->executor;
+    const struct wring_executor *executor = queue_of(engine, collective)->executor;
     const struct wring_job *job = &task->job;
     if (job->result.status != WRING_ERR_FRAME || job->result.bad_source == WRING_NO_SOURCE) {
         wring_fabric_fail(engine->fabric, job->result.status, (int32_t)engine->fabric->rank,

@@ -47,7 +47,7 @@ static enum wring_status make_leg(struct wring_bucket *whole, uint32_t slice, en
     bucket->priority = whole->priority;
     bucket->group = leg == WRING_LEG_ACROSS ? whole->group->across : whole->group->node;
     memcpy(bucket->executor, whole->executor, sizeof(bucket->executor));
-    bucket->lane = whole->lane;
+    bucket->queue = whole->queue;
     bucket->place = whole->place;
     bucket->codec = whole->codec;
     bucket->whole = whole;

@@ -349,7 +349,7 @@ static void fill_collective(struct wring_bucket *bucket)
     bucket->collective = (struct wring_collective){
         .engine = session->engine,
         .cease = &bucket->group->cease,
-        .lane = bucket->lane,
+        .queue = bucket->queue,
         .members = bucket->group->members,
         .bucket = wring_bucket_id(bucket->name),
         .label = wring_trace_label(session->trace, bucket->name),
@@ -363,7 +363,7 @@ static void fill_collective(struct wring_bucket *bucket)
         .levels = bucket->levels != NULL ? &bucket->levels->driven : NULL,
         .residual = shape->raw ? NULL : bucket->residual,
         .states = bucket->states != NULL ? bucket->states->now : NULL,
-        .residual_place = bucket->lane->executor->home,
+        .residual_place = bucket->queue->executor->home,
         .send_tasks = shape->send_tasks,
         .reduce_tasks = shape->reduce_tasks,
         .decode_tasks = shape->decode_tasks,

@@ -42,36 +42,37 @@ enum wring_status wring_session_reserve(struct wring_session *session, uint64_t 
     if (elems > session->reserved_elems)
         session->reserved_elems = elems;
     enum wring_status status = WRING_OK;
-    for (uint32_t i = 0; i < session->engine->n_lanes && status == WRING_OK; i++) {
-        struct wring_executor *executor = session->engine->lanes[i].executor;
+    for (uint32_t i = 0; i < session->engine->n_queues && status == WRING_OK; i++) {
+        struct wring_executor *executor = session->engine->queues[i].executor;
         status = executor->ops->reserve(executor, elems);
     }
     return status;
 }
 
 /** The engine is not locked, and has room for it. */
-static struct wring_lane *add_lane(struct wring_session *session, const char *text,
-                                   struct wring_executor *executor)
+static struct wring_executor_queue *add_queue(struct wring_session *session, const char *text,
+                                              struct wring_executor *executor)
 {
     struct wring_engine *engine = session->engine;
 
     wring_progress_lock(session->progress);
     pthread_mutex_lock(&session->executor_mutex);
-    snprintf(session->lanes[engine->n_lanes], WRING_EXECUTOR_TEXT, "%s", text);
-    struct wring_lane *lane = wring_engine_add_lane(engine, executor);
+    snprintf(session->queues[engine->n_queues], WRING_EXECUTOR_TEXT, "%s", text);
+    struct wring_executor_queue *queue = wring_engine_add_executor(engine, executor);
     pthread_mutex_unlock(&session->executor_mutex);
     wring_progress_unlock(session->progress);
-    return lane;
+    return queue;
 }
 
-static enum wring_status make_lane(struct wring_session *session, const char *bucket,
-                                   const char *text, struct wring_lane **out)
+static enum wring_status make_queue(struct wring_session *session, const char *bucket,
+                                    const char *text, struct wring_executor_queue **out)
 {
     char asked[WRING_NAME_MAX + 32], name[WRING_TEXT_SHORT];
     struct wring_executor *executor = NULL;
 
     snprintf(asked, sizeof(asked), "bucket '%s': executor", wring_text_short(bucket, name));
-    if (strlen(text) >= WRING_EXECUTOR_TEXT || session->engine->n_lanes == WRING_LANES_MAX) {
+    if (strlen(text) >= WRING_EXECUTOR_TEXT ||
+        session->engine->n_queues == WRING_EXECUTOR_QUEUES_MAX) {
         wring_error(&session->log, "%s=%s: %s", asked, text,
                     strlen(text) >= WRING_EXECUTOR_TEXT
                         ? "its name is too long"
@@ -86,32 +87,32 @@ static enum wring_status make_lane(struct wring_session *session, const char *bu
         executor->ops->destroy(executor);
         return status;
     }
-    *out = add_lane(session, text, executor);
+    *out = add_queue(session, text, executor);
     return WRING_OK;
 }
 
-enum wring_status wring_session_find_lane(struct wring_session *session, const char *bucket,
-                                          const char *text, struct wring_lane **out)
+enum wring_status wring_session_find_queue(struct wring_session *session, const char *bucket,
+                                           const char *text, struct wring_executor_queue **out)
 {
     struct wring_engine *engine = session->engine;
     bool own = text == NULL || text[0] == '\0' ||
                (session->autoplan == NULL && strcmp(text, session->config.executor) == 0);
 
-    *out = &engine->lanes[0];
+    *out = &engine->queues[0];
     if (own)
         return WRING_OK;
-    for (uint32_t i = 1; i < engine->n_lanes; i++)
-        if (strcmp(session->lanes[i], text) == 0) {
-            *out = &engine->lanes[i];
+    for (uint32_t i = 1; i < engine->n_queues; i++)
+        if (strcmp(session->queues[i], text) == 0) {
+            *out = &engine->queues[i];
             return WRING_OK;
         }
-    return make_lane(session, bucket, text, out);
+    return make_queue(session, bucket, text, out);
 }
 
-void wring_session_drop_lanes(struct wring_session *session)
+void wring_session_drop_queues(struct wring_session *session)
 {
-    for (uint32_t i = 1; session->engine != NULL && i < session->engine->n_lanes; i++) {
-        struct wring_executor *executor = session->engine->lanes[i].executor;
+    for (uint32_t i = 1; session->engine != NULL && i < session->engine->n_queues; i++) {
+        struct wring_executor *executor = session->engine->queues[i].executor;
         executor->ops->destroy(executor);
     }
 }
@@ -120,8 +121,8 @@ uint64_t wring_session_executor_cpu_ns(struct wring_session *session)
 {
     pthread_mutex_lock(&session->executor_mutex);
     uint64_t ns = session->executors_gone_ns;
-    for (uint32_t i = 0; i < session->engine->n_lanes; i++) {
-        struct wring_executor *executor = session->engine->lanes[i].executor;
+    for (uint32_t i = 0; i < session->engine->n_queues; i++) {
+        struct wring_executor *executor = session->engine->queues[i].executor;
         ns += executor->ops->cpu_ns(executor);
     }
     pthread_mutex_unlock(&session->executor_mutex);
@@ -135,7 +136,7 @@ static void replace(struct wring_session *session, struct wring_executor *execut
 
     pthread_mutex_lock(&session->executor_mutex);
     session->executors_gone_ns += before->ops->cpu_ns(before);
-    session->executor = session->engine->lanes[0].executor = executor;
+    session->executor = session->engine->queues[0].executor = executor;
     pthread_mutex_unlock(&session->executor_mutex);
     before->ops->destroy(before);
 }

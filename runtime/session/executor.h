@@ -14,7 +14,7 @@ bool wring_executor_count_cores(const char *executor, uint32_t *out);
 enum wring_status wring_session_make_executor(struct wring_session *session);
 
 /**
- * The engine's lane of an executor that a bucket names: the session's own where that is the same,
+ * The engine's queue of an executor that a bucket names: the session's own where that is the same,
  * else one that lives as long as the session, made when it is first asked for. The engine is not
  * locked. One thread at a time.
  *
@@ -23,11 +23,11 @@ enum wring_status wring_session_make_executor(struct wring_session *session);
  *                plans for itself may change
  * Errors, logged: WRING_ERR_INVALID (no executor, or too many), those of a pool.
  */
-enum wring_status wring_session_find_lane(struct wring_session *session, const char *bucket,
-                                          const char *text, struct wring_lane **out);
+enum wring_status wring_session_find_queue(struct wring_session *session, const char *bucket,
+                                           const char *text, struct wring_executor_queue **out);
 
 /** Those that buckets named are gone, once the engine has nothing to do any more. */
-void wring_session_drop_lanes(struct wring_session *session);
+void wring_session_drop_queues(struct wring_session *session);
 
 /** All executors get scratch for jobs of so many elements, and so does any that comes after them.
  * The engine is locked, or not yet there. Errors: WRING_ERR_NO_MEMORY. */

@@ -381,7 +381,7 @@ void wring_session_close(struct wring_session *session)
     wring_messenger_destroy(session->messenger);
     wring_pool_destroy(session->engine != NULL ? session->engine->pool : NULL);
     wring_fabric_destroy(session->fabric);
-    wring_session_drop_lanes(session);
+    wring_session_drop_queues(session);
     wring_engine_destroy(session->engine);
     if (session->executor != NULL)
         session->executor->ops->destroy(session->executor);

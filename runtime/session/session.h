@@ -45,9 +45,9 @@ struct wring_session {
     struct wring_executor *executor;
     pthread_mutex_t executor_mutex; /* of which one it is; statistics ask it from any thread */
     uint64_t executors_gone_ns;     /* processor time of those before it */
-    char lanes[WRING_LANES_MAX][WRING_EXECUTOR_TEXT]; /* of the engine's lanes after the first one,
-                                                         which executor buckets asked for */
-    uint64_t reserved_elems;                          /* of the largest job that any was told of */
+    char queues[WRING_EXECUTOR_QUEUES_MAX]
+               [WRING_EXECUTOR_TEXT]; /* after the first one, as asked for */
+    uint64_t reserved_elems;          /* of the largest job that any was told of */
     struct wring_engine *engine;
     struct wring_fabric *fabric;
     struct wring_progress *progress;

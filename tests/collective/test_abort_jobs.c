@@ -69,7 +69,7 @@ static struct holding *plug_in(struct wring_session *session, enum wring_job_kin
     holding->wrapped.inner = session->executor;
     holding->kind = kind;
     wring_progress_lock(session->progress);
-    session->executor = session->engine->lanes[0].executor = &holding->wrapped.base;
+    session->executor = session->engine->queues[0].executor = &holding->wrapped.base;
     wring_progress_unlock(session->progress);
     return holding;
 }

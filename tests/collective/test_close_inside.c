@@ -173,7 +173,7 @@ static struct slow *plug_in(struct wring_session *session)
     slow->wrapped.inner = session->executor;
     slow->session = session;
     wring_progress_lock(session->progress);
-    session->executor = session->engine->lanes[0].executor = &slow->wrapped.base;
+    session->executor = session->engine->queues[0].executor = &slow->wrapped.base;
     wring_progress_unlock(session->progress);
     return slow;
 }

@@ -50,7 +50,7 @@ static void plug_in(struct wring_session *session, const struct fault *fault)
     failing->kind = fault->kind;
     failing->status = fault->status;
     wring_progress_lock(session->progress);
-    session->executor = session->engine->lanes[0].executor = &failing->wrapped.base;
+    session->executor = session->engine->queues[0].executor = &failing->wrapped.base;
     wring_progress_unlock(session->progress);
 }
 

@@ -174,7 +174,7 @@ struct wring_collective {
     /* what it is; set by the owner before wring_collective_prepare() */
     struct wring_engine *engine;
     struct wring_cease *cease; /* of its group, borrowed; NULL: its steps end by themselves alone */
-    struct wring_lane *lane;   /* runs its jobs; NULL: the engine's first one */
+    struct wring_executor_queue *queue; /* runs its jobs; NULL: the engine's first one */
     struct wring_members members;
     uint32_t bucket;  /* id */
     uint32_t label;   /* its name in the trace */
