@@ -19,10 +19,10 @@
 
 struct wring_bucket *wring_bucket_find(const struct wring_session *session, const char *name)
 {
-    const struct wring_bucket *const lists[] = {session->joined, session->buckets};
+    const struct wring_bucket *const lists[] = {session->fused, session->buckets};
     for (size_t i = 0; i < 2; i++)
         for (const struct wring_bucket *at = lists[i]; at != NULL; at = at->next)
-            if (!at->dropped && at->carries == NULL && at->whole == NULL &&
+            if (!at->dropped && at->fuses == NULL && at->whole == NULL &&
                 strcmp(at->name, name) == 0)
                 return (struct wring_bucket *)at;
     return NULL;
@@ -37,7 +37,7 @@ static bool step_is_left(struct wring_bucket *bucket)
 
 void wring_bucket_ready(struct wring_bucket *bucket)
 {
-    bool plain = bucket->session->callers.may_mark && bucket->carrier == bucket &&
+    bool plain = bucket->session->callers.may_mark && bucket->posted_as == bucket &&
                  bucket->watch == NULL && !wring_bucket_keeps(bucket) && !bucket->idle &&
                  !bucket->collective.watched && bucket->source == NULL;
     bucket->committed = true;
@@ -83,12 +83,12 @@ void wring_bucket_end(struct wring_bucket *bucket, enum wring_status status)
 void wring_bucket_finished(struct wring_collective *collective, enum wring_status status)
 {
     struct wring_bucket *bucket = collective->owner;
-    const struct wring_joined *joined = bucket->carries;
+    const struct wring_bucket_fusion *fusion = bucket->fuses;
 
-    if (joined == NULL)
+    if (fusion == NULL)
         wring_bucket_end(bucket, status);
-    for (uint32_t i = 0; joined != NULL && i < joined->n; i++)
-        wring_bucket_end(joined->members[i], status);
+    for (uint32_t i = 0; fusion != NULL && i < fusion->n; i++)
+        wring_bucket_end(fusion->members[i], status);
 }
 
 /** Functions like this one are kept apart so that the short way past them does not carry their
@@ -383,23 +383,23 @@ const struct wring_bucket_ops wring_bucket_alone = {
 
 bool wring_bucket_enter(struct wring_bucket *bucket)
 {
-    atomic_fetch_add(&bucket->carrier->entered, 1);
+    atomic_fetch_add(&bucket->posted_as->entered, 1);
     if (!wring_bucket_is_ceased(bucket))
         return true;
-    atomic_fetch_sub(&bucket->carrier->entered, 1);
+    atomic_fetch_sub(&bucket->posted_as->entered, 1);
     wring_bucket_end_ceased(bucket);
     return false;
 }
 
 /** Wait until calls that came before they could see the abort have left. They soon give their steps
  *  to the engine, which ends these. @return whether all have */
-static bool await_calls(struct wring_bucket *carrier, uint64_t until_ns)
+static bool await_calls(struct wring_bucket *posted_as, uint64_t until_ns)
 {
     const struct timespec pause = {0, wring_wait_policy.pause_ns};
 
-    atomic_store(&carrier->mark.plain, false);
+    atomic_store(&posted_as->mark.plain, false);
     wring_fence_heavy();
-    while (atomic_load(&carrier->entered) > 0 || atomic_load(&carrier->mark.inside)) {
+    while (atomic_load(&posted_as->entered) > 0 || atomic_load(&posted_as->mark.inside)) {
         if (wring_now_ns() >= until_ns)
             return false;
         nanosleep(&pause, NULL);
@@ -408,32 +408,32 @@ static bool await_calls(struct wring_bucket *carrier, uint64_t until_ns)
 }
 
 /** Nobody else looks at its step. */
-static void give_to_engine(struct wring_bucket *carrier)
+static void give_to_engine(struct wring_bucket *posted_as)
 {
-    struct wring_collective *collective = &carrier->collective;
-    if (collective->shm_flags != NULL && wring_bucket_under_way(carrier) &&
+    struct wring_collective *collective = &posted_as->collective;
+    if (collective->shm_flags != NULL && wring_bucket_under_way(posted_as) &&
         wring_shm_flags_give(collective, 0))
-        wring_progress_hand_in(carrier->session->progress, collective);
+        wring_progress_hand_in(posted_as->session->progress, collective);
 }
 
 bool wring_bucket_end_ceased(struct wring_bucket *bucket)
 {
-    struct wring_bucket *carrier = bucket->carrier;
+    struct wring_bucket *posted_as = bucket->posted_as;
     const struct timespec pause = {0, wring_wait_policy.pause_ns};
     uint64_t until_ns = wring_deadline_in(CEASE_NS);
     bool ours = false;
 
-    while (wring_bucket_under_way(carrier) && wring_now_ns() < until_ns) {
-        ours = ours || !atomic_exchange(&carrier->ending, true);
-        if (ours && await_calls(carrier, until_ns))
-            give_to_engine(carrier);
-        wring_progress_nudge(carrier->session->progress);
-        if (wring_bucket_under_way(carrier))
+    while (wring_bucket_under_way(posted_as) && wring_now_ns() < until_ns) {
+        ours = ours || !atomic_exchange(&posted_as->ending, true);
+        if (ours && await_calls(posted_as, until_ns))
+            give_to_engine(posted_as);
+        wring_progress_nudge(posted_as->session->progress);
+        if (wring_bucket_under_way(posted_as))
             nanosleep(&pause, NULL);
     }
     if (ours)
-        atomic_store(&carrier->ending, false);
-    return !wring_bucket_under_way(carrier);
+        atomic_store(&posted_as->ending, false);
+    return !wring_bucket_under_way(posted_as);
 }
 
 /** Streams belong to devices: their executors alone can wait for them. @param what  the call */

@@ -15,11 +15,11 @@
 
 struct wring_iterated;
 struct wring_bucket_levels;
-struct wring_joined;
+struct wring_bucket_fusion;
 
 /**
  * How a bucket's steps are run: as an exchange of its own (bucket.c), or within another bucket's
- * (plan/joined.c). The callers have entered the session, one at a time for a bucket.
+ * (plan/bucket_fusion.c). The callers have entered the session, one at a time for a bucket.
  */
 struct wring_bucket_ops {
     enum wring_status (*post)(struct wring_bucket *bucket);
@@ -56,8 +56,7 @@ struct wring_bucket {
     struct wring_bucket *next;
     const struct wring_bucket_ops *ops;
     const struct wring_bucket_watch *watch; /* NULL: nobody is told */
-    struct wring_bucket *carrier; /* whose exchange its steps are: itself, or with which it travels
-                                   */
+    struct wring_bucket *posted_as;         /* itself, or the fused bucket that it is in */
     char name[WRING_NAME_MAX];
     void *data; /* where the result goes, and what is contributed lies unless `source` says */
     const void *source; /* what each step contributes; NULL: what lies in data */
@@ -100,12 +99,12 @@ struct wring_bucket {
     struct wring_channel scatter, gather;
     struct wring_collective collective;
     struct wring_completion completion; /* who is told of its steps' ends */
-    struct wring_joined *carries; /* those that travel in it; NULL: it is an application's own */
-    struct wring_joined *joined;  /* those that it travels with; NULL: it travels by itself */
-    uint64_t joined_at;           /* its first element among theirs */
-    uint64_t joined_step;         /* of their carrier, that its last post belongs to. Read by others
-                                     only while its status says that it is under way */
-    atomic_bool taking;           /* a thread takes its part of a carrier that is done */
+    struct wring_bucket_fusion *fuses;  /* what travels in it; NULL: one of the application's */
+    struct wring_bucket_fusion *fusion; /* those that it travels with; NULL: it travels by itself */
+    uint64_t fusion_at;                 /* its first element among theirs */
+    uint64_t fusion_step; /* of their fused bucket, that its last post belongs to. Read by others
+                             only while its status says that it is under way */
+    atomic_bool taking;   /* a thread takes its part of a fused bucket that is done */
 
     struct wring_bucket_levels *levels; /* it goes hierarchically, by these legs (commit/legs.h);
                                            NULL: it goes flat */
@@ -159,7 +158,7 @@ bool wring_bucket_enter(struct wring_bucket *bucket);
 static inline void wring_bucket_leave(struct wring_bucket *bucket, bool entered)
 {
     if (entered)
-        atomic_fetch_sub(&bucket->carrier->entered, 1);
+        atomic_fetch_sub(&bucket->posted_as->entered, 1);
 }
 
 /** Its group was aborted: the step that is under way ends, once calls that look at it have given it

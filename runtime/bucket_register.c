@@ -208,7 +208,7 @@ enum wring_status wring_bucket_make(struct wring_session *session,
         return WRING_ERR_NO_MEMORY;
     bucket->session = session;
     bucket->ops = &wring_bucket_alone;
-    bucket->carrier = bucket;
+    bucket->posted_as = bucket;
     snprintf(bucket->name, sizeof(bucket->name), "%s", params->name);
     bucket->multiplies = params->op == WRING_PREMUL_SUM;
     bucket->factor = params->factor;
@@ -259,7 +259,7 @@ static enum wring_status register_bucket(struct wring_session *session,
     return WRING_OK;
 }
 
-static const struct wring_sized params_sized = {
+static const struct wring_versioned_struct params_sized = {
     "struct wring_bucket_params",
     sizeof(struct wring_bucket_params),
     sizeof(struct wring_bucket_params),
@@ -273,9 +273,9 @@ enum wring_status wring_bucket_register(struct wring_session *session,
     enum wring_status entered = wring_session_enter(session);
     if (entered != WRING_OK)
         return entered;
-    if (!wring_sized_read(&params_sized, params, &known))
-        return wring_session_leave(session,
-                                   wring_sized_refuse(&params_sized, params, &session->log));
+    if (!wring_versioned_struct_read(&params_sized, params, &known))
+        return wring_session_leave(
+            session, wring_versioned_struct_refuse(&params_sized, params, &session->log));
     if (known.scheme == WRING_SCHEME_AUTO)
         known.scheme = wring_scheme_find(session->config.scheme);
     return wring_session_leave(session, register_bucket(session, &known, out));
@@ -288,9 +288,9 @@ void wring_bucket_free(struct wring_bucket *bucket)
     wring_codec_states_destroy(bucket->states);
     if (bucket->whole == NULL)
         wring_codec_destroy(bucket->codec);
-    if (bucket->carries != NULL)
-        free(bucket->carries->members);
-    free(bucket->carries);
+    if (bucket->fuses != NULL)
+        free(bucket->fuses->members);
+    free(bucket->fuses);
     free(bucket->levels);
     wring_residual_free(bucket);
     free(bucket);

@@ -24,7 +24,7 @@ struct held_message {
     struct wring_message message;
 };
 
-static const struct wring_sized call_sized = {
+static const struct wring_versioned_struct call_sized = {
     "struct wring_call",
     sizeof(struct wring_call),
     sizeof(struct wring_call),
@@ -62,8 +62,8 @@ static enum wring_status read_how(const struct wring_group *group, const struct 
         known->done = NULL;
         return WRING_OK;
     }
-    if (!wring_sized_read(&call_sized, how, known))
-        return wring_sized_refuse(&call_sized, how, log);
+    if (!wring_versioned_struct_read(&call_sized, how, known))
+        return wring_versioned_struct_refuse(&call_sized, how, log);
     if (known->codec != NULL && strcmp(known->codec, "none") != 0) {
         wring_error(log, "%s: messages travel as they are, not by codec %s",
                     message->is_send ? "send" : "receive", known->codec);

@@ -557,7 +557,7 @@ static uint64_t find_order(const struct wring_waitable *entry)
 {
     if (entry->request != NULL)
         return entry->request->ended;
-    struct wring_collective *collective = &entry->bucket->carrier->collective;
+    struct wring_collective *collective = &entry->bucket->posted_as->collective;
     if (collective->ended == 0)
         collective->ended =
             atomic_load_explicit(&collective->engine->finished, memory_order_relaxed);
@@ -600,7 +600,7 @@ static void give_all(const struct any *any)
         if (bucket == NULL)
             continue;
         bool inside = wring_bucket_enter(bucket);
-        wring_bucket_give(bucket->carrier);
+        wring_bucket_give(bucket->posted_as);
         wring_bucket_leave(bucket, inside);
     }
 }
@@ -629,7 +629,7 @@ static bool any_is_sound(const struct any *any, const struct wring_session *sess
     return true;
 }
 
-/** One of those whose mates are not posted, where there are no others; else NULL. */
+/** One of those whose fellows are not posted, where there are no others; else NULL. */
 static struct wring_bucket *find_unsent(const struct any *any)
 {
     struct wring_bucket *unsent = NULL;

@@ -4,7 +4,7 @@
 
 #define WRING_MODULE "session"
 
-static const struct wring_sized result_sized = {
+static const struct wring_versioned_struct result_sized = {
     "struct wring_result",
     sizeof(struct wring_result),
     sizeof(struct wring_result),
@@ -26,15 +26,15 @@ struct wring_result wring_result_make(struct wring_session *session, enum wring_
 enum wring_status wring_result_check(const struct wring_session *session,
                                      const struct wring_result *theirs)
 {
-    if (theirs == NULL || wring_sized_takes(&result_sized, theirs))
+    if (theirs == NULL || wring_versioned_struct_takes(&result_sized, theirs))
         return WRING_OK;
-    return wring_sized_refuse(&result_sized, theirs, &session->log);
+    return wring_versioned_struct_refuse(&result_sized, theirs, &session->log);
 }
 
 void wring_result_give(const struct wring_result *ours, struct wring_result *theirs)
 {
     if (theirs != NULL)
-        wring_sized_write(&result_sized, ours, theirs);
+        wring_versioned_struct_write(&result_sized, ours, theirs);
 }
 
 bool wring_session_refuses_to_wait(const struct wring_session *session, const char *call)

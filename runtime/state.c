@@ -21,8 +21,8 @@ static uint64_t part_of(uint64_t at, uint64_t begin, uint64_t elems)
 /** Some elements of a bucket whose sums this rank owns, counted from its own first one. */
 static struct wring_span state_owned(struct wring_bucket *bucket, uint32_t which)
 {
-    struct wring_span owned = bucket->carrier->owned[which];
-    uint64_t begin = bucket->joined_at;
+    struct wring_span owned = bucket->posted_as->owned[which];
+    uint64_t begin = bucket->fusion_at;
     return (struct wring_span){part_of(owned.begin, begin, bucket->elems),
                                part_of(owned.end, begin, bucket->elems)};
 }
@@ -126,7 +126,7 @@ static void put_residual(struct output *out, struct wring_bucket *bucket, const 
         put_u32(out, 0);
         return;
     }
-    residual += bucket->joined_at;
+    residual += bucket->fusion_at;
     put_u32(out, 2 * wring_state_count_owned(bucket) + 1);
     for (uint32_t i = 0; i < wring_state_count_owned(bucket); i++) {
         struct wring_span own = state_owned(bucket, i);
@@ -169,7 +169,7 @@ static void put_bucket(struct output *out, struct wring_bucket *bucket, uint64_t
 
     put_text(out, bucket->name);
     put_u64(out, bucket->elems);
-    put_text(out, wring_codec_info(bucket->carrier->codec)->identity);
+    put_text(out, wring_codec_info(bucket->posted_as->codec)->identity);
     put_u64(out, steps);
     put_residual(out, bucket, past->residual);
     put_u32(out, n);
@@ -181,11 +181,11 @@ static void put_bucket(struct output *out, struct wring_bucket *bucket, uint64_t
 static void put_members(struct output *out, struct wring_bucket *bucket, uint64_t steps,
                         const struct past *past)
 {
-    if (bucket->carries == NULL)
+    if (bucket->fuses == NULL)
         put_bucket(out, bucket, steps, past);
     else
-        for (uint32_t i = 0; i < bucket->carries->n; i++)
-            put_bucket(out, bucket->carries->members[i], steps, past);
+        for (uint32_t i = 0; i < bucket->fuses->n; i++)
+            put_bucket(out, bucket->fuses->members[i], steps, past);
 }
 
 /** After a failure, all buckets go back to the last step that every one of them completed. Legs are
@@ -226,7 +226,7 @@ static uint32_t count_buckets(const struct wring_session *session)
     uint32_t n = 0;
     for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
         if (wring_state_has(at))
-            n += at->carries != NULL ? at->carries->n : 1;
+            n += at->fuses != NULL ? at->fuses->n : 1;
     return n;
 }
 
@@ -308,7 +308,7 @@ static void take(float *residual, const struct range *range, uint64_t from, uint
 static void take_range(const struct input *in, struct wring_bucket *bucket,
                        enum wring_state_part part, const struct range *range)
 {
-    float *residual = bucket->carrier->residual + bucket->joined_at;
+    float *residual = bucket->posted_as->residual + bucket->fusion_at;
     uint64_t at = 0;
 
     for (uint32_t i = 0; i < wring_state_count_owned(bucket); i++) {
@@ -335,7 +335,7 @@ static void read_range(struct input *in, struct wring_bucket *bucket, uint64_t e
         return;
     }
     const uint8_t *data = wring_read(&in->reader, (end - begin) * sizeof(float));
-    if (data == NULL || bucket == NULL || bucket->carrier->residual == NULL || !in->apply)
+    if (data == NULL || bucket == NULL || bucket->posted_as->residual == NULL || !in->apply)
         return;
     struct range range = {data, {begin, end}};
     take_range(in, bucket, (enum wring_state_part)part, &range);
@@ -437,7 +437,8 @@ static enum wring_status read_bucket(struct input *in)
     struct wring_bucket *bucket = wring_bucket_find(in->session, name);
     if (bucket == NULL && !in->apply)
         wring_warn(log, "the state has a bucket '%s' that the session has not", name);
-    const char *ours = bucket != NULL ? wring_codec_info(bucket->carrier->codec)->identity : "none";
+    const char *ours =
+        bucket != NULL ? wring_codec_info(bucket->posted_as->codec)->identity : "none";
     if (bucket != NULL && (bucket->elems != elems || strcmp(ours, spec) != 0)) {
         wring_error(log,
                     "bucket '%s': the state is of %" PRIu64 " elements by codec %s, the session's "
@@ -452,7 +453,7 @@ static enum wring_status read_bucket(struct input *in)
         return status;
     in->steps = sooner(in->steps, steps);
     if (bucket != NULL && in->apply)
-        bucket->carrier->collective.step = steps;
+        bucket->posted_as->collective.step = steps;
     return WRING_OK;
 }
 
@@ -461,8 +462,8 @@ static enum wring_status read_bucket(struct input *in)
 static void take_steps(const struct input *in)
 {
     for (struct wring_bucket *at = in->session->buckets; at != NULL; at = at->next)
-        if (!wring_state_has(at->carrier))
-            at->carrier->collective.step = in->steps;
+        if (!wring_state_has(at->posted_as))
+            at->posted_as->collective.step = in->steps;
 }
 
 static enum wring_status read_state(struct wring_session *session, const uint8_t *state,

@@ -33,7 +33,7 @@ enum wring_state_part {
 /** In how many places its residual is of sums that are this rank's. */
 static inline uint32_t wring_state_count_owned(struct wring_bucket *bucket)
 {
-    return wring_residual_count_owned(bucket->carrier);
+    return wring_residual_count_owned(bucket->posted_as);
 }
 
 /** Does a bucket that is exchanged keep anything from step to step? */

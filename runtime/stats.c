@@ -9,7 +9,7 @@
 #include "runtime/stats.h"
 #include "runtime/versioned_struct.h"
 
-static const struct wring_sized session_sized = {
+static const struct wring_versioned_struct session_sized = {
     "struct wring_session_stats",
     sizeof(struct wring_session_stats),
     sizeof(struct wring_session_stats),
@@ -72,7 +72,7 @@ enum wring_status wring_session_stats(struct wring_session *session,
     };
     count(session, &stats);
     wring_progress_cpu(session->progress, &stats.progress_cpu_ns, &stats.waiter_cpu_ns);
-    return wring_session_leave(session, wring_sized_write(&session_sized, &stats, out));
+    return wring_session_leave(session, wring_versioned_struct_write(&session_sized, &stats, out));
 }
 
 void wring_group_name_providers(const struct wring_group *group, char *text, size_t bytes)
@@ -158,7 +158,7 @@ static uint64_t of_all(const struct wring_collective *collective, uint64_t ns)
     return timed > 0 ? (uint64_t)((double)ns * (double)collective->step / (double)timed) : 0;
 }
 
-static const struct wring_sized bucket_sized = {
+static const struct wring_versioned_struct bucket_sized = {
     "struct wring_bucket_stats",
     sizeof(struct wring_bucket_stats),
     sizeof(struct wring_bucket_stats),
@@ -178,7 +178,7 @@ static enum wring_status take_stats(struct wring_bucket *bucket, struct wring_bu
     if (wring_bucket_under_way(bucket))
         return WRING_ERR_BUSY;
     const char *asked = wring_codec_info(bucket->codec)->spec;
-    bucket = bucket->carrier;
+    bucket = bucket->posted_as;
     const struct wring_collective *collective = &bucket->collective;
     if (atomic_load_explicit(&collective->status, memory_order_acquire) == WRING_ERR_AGAIN)
         return WRING_ERR_BUSY;
@@ -205,7 +205,7 @@ static enum wring_status take_stats(struct wring_bucket *bucket, struct wring_bu
     };
     fill_measured(collective, &stats);
     wring_group_name_providers(bucket->group, stats.provider, sizeof(stats.provider));
-    return wring_sized_write(&bucket_sized, &stats, out);
+    return wring_versioned_struct_write(&bucket_sized, &stats, out);
 }
 
 enum wring_status wring_bucket_stats(struct wring_bucket *bucket, struct wring_bucket_stats *out)

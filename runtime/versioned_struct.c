@@ -6,13 +6,13 @@
 #define WRING_MODULE "session"
 
 /** The size that the caller says. @return 0 where that cannot be one */
-static size_t said(const struct wring_sized *sized, const void *theirs)
+static size_t said(const struct wring_versioned_struct *sized, const void *theirs)
 {
     size_t bytes;
     memcpy(&bytes, theirs, sizeof(bytes));
     if (bytes == 0)
         return sized->first;
-    return bytes >= sizeof(bytes) && bytes <= WRING_SIZED_MAX ? bytes : 0;
+    return bytes >= sizeof(bytes) && bytes <= WRING_VERSIONED_STRUCT_MAX ? bytes : 0;
 }
 
 static size_t smaller(size_t a, size_t b)
@@ -20,7 +20,8 @@ static size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-bool wring_sized_read(const struct wring_sized *sized, const void *theirs, void *ours)
+bool wring_versioned_struct_read(const struct wring_versioned_struct *sized, const void *theirs,
+                                 void *ours)
 {
     const unsigned char *fields = theirs;
     size_t bytes = said(sized, theirs);
@@ -33,13 +34,13 @@ bool wring_sized_read(const struct wring_sized *sized, const void *theirs, void 
     return bytes > 0;
 }
 
-bool wring_sized_takes(const struct wring_sized *sized, const void *theirs)
+bool wring_versioned_struct_takes(const struct wring_versioned_struct *sized, const void *theirs)
 {
     return said(sized, theirs) > 0;
 }
 
-enum wring_status wring_sized_refuse(const struct wring_sized *sized, const void *theirs,
-                                     const struct wring_log *log)
+enum wring_status wring_versioned_struct_refuse(const struct wring_versioned_struct *sized,
+                                                const void *theirs, const struct wring_log *log)
 {
     size_t bytes;
     memcpy(&bytes, theirs, sizeof(bytes));
@@ -54,7 +55,8 @@ enum wring_status wring_sized_refuse(const struct wring_sized *sized, const void
     return WRING_ERR_INVALID;
 }
 
-enum wring_status wring_sized_write(const struct wring_sized *sized, const void *ours, void *theirs)
+enum wring_status wring_versioned_struct_write(const struct wring_versioned_struct *sized,
+                                               const void *ours, void *theirs)
 {
     size_t bytes = smaller(said(sized, theirs), sized->bytes);
     if (bytes == 0)

@@ -50,7 +50,7 @@ static bool is_busy(const struct wring_autoplan *autoplan)
     busy = !wring_engine_idle(session->engine);
     for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
         busy |= !at->committed || at->dropped || wring_bucket_under_way(at);
-    for (const struct wring_bucket *at = session->joined; at != NULL; at = at->next)
+    for (const struct wring_bucket *at = session->fused; at != NULL; at = at->next)
         busy |= at->dropped || wring_bucket_under_way(at);
     wring_progress_unlock(session->progress);
     return busy;

@@ -38,7 +38,7 @@ struct wring_choice {
  * The codec runs where it is predicted to save 15 % of the time that the bucket takes without, and
  * 5 us: what is closer than that, another moment would measure the other way round.
  */
-struct wring_choice wring_bypass_choose(const struct wring_curve *with,
-                                        const struct wring_curve *without, uint64_t bytes);
+struct wring_choice wring_codec_bypass_rule(const struct wring_curve *with,
+                                            const struct wring_curve *without, uint64_t bytes);
 
 #endif

@@ -37,8 +37,8 @@ uint64_t wring_curve_at(const struct wring_curve *curve, uint64_t bytes)
     return more > (double)last ? (uint64_t)more : last;
 }
 
-struct wring_choice wring_bypass_choose(const struct wring_curve *with,
-                                        const struct wring_curve *without, uint64_t bytes)
+struct wring_choice wring_codec_bypass_rule(const struct wring_curve *with,
+                                            const struct wring_curve *without, uint64_t bytes)
 {
     struct wring_choice choice = {
         .with_ns = wring_curve_at(with, bytes),
@@ -54,32 +54,33 @@ struct wring_choice wring_bypass_choose(const struct wring_curve *with,
 
 static const uint64_t sizes[WRING_CURVE_POINTS] = {4 << 10, 64 << 10, 1 << 20, 8 << 20};
 
-static uint64_t size_of(const struct wring_tried *tried, uint32_t i)
+static uint64_t size_of(const struct wring_codec_bypass_case *tried, uint32_t i)
 {
     return sizes[i] < tried->wanted ? sizes[i] : tried->wanted;
 }
 
-static enum wring_status list_trials(struct wring_trial_bench *bench)
+static enum wring_status list_trials(struct wring_codec_bypass_bench *bench)
 {
     uint32_t n = 0;
-    for (const struct wring_tried *at = bench->session->tried; at != NULL; at = at->next)
+    for (const struct wring_codec_bypass_case *at = bench->session->tried; at != NULL;
+         at = at->next)
         n += at->fresh;
     bench->trials = calloc(n + 1, sizeof(*bench->trials));
     if (bench->trials == NULL)
         return WRING_ERR_NO_MEMORY;
-    for (struct wring_tried *at = bench->session->tried; at != NULL; at = at->next)
+    for (struct wring_codec_bypass_case *at = bench->session->tried; at != NULL; at = at->next)
         if (at->fresh)
             bench->trials[bench->n++].tried = at;
     return WRING_OK;
 }
 
-static enum wring_status make_memory(struct wring_trial_bench *bench)
+static enum wring_status make_memory(struct wring_codec_bypass_bench *bench)
 {
     bool placed = false, foreign = false;
     uint32_t random = 1;
 
     for (uint32_t i = 0; i < bench->n; i++) {
-        const struct wring_tried *tried = bench->trials[i].tried;
+        const struct wring_codec_bypass_case *tried = bench->trials[i].tried;
         uint64_t bytes = size_of(tried, WRING_CURVE_POINTS - 1);
         bench->bytes = bytes > bench->bytes ? bytes : bench->bytes;
         placed |= tried->placed;
@@ -100,24 +101,25 @@ static enum wring_status make_memory(struct wring_trial_bench *bench)
 }
 
 /** The same on all members, and no other's: by the group, the way and the size. */
-static void name_bucket(const struct wring_tried *tried, const char *what, char *name)
+static void name_bucket(const struct wring_codec_bypass_case *tried, const char *what, char *name)
 {
     const struct wring_members *members = &tried->group->members;
     uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
-    char way[WRING_CODEC_SPEC_MAX + WRING_EXECUTOR_TEXT + 16];
+    char text[WRING_CODEC_SPEC_MAX + WRING_EXECUTOR_TEXT + 16];
 
-    snprintf(way, sizeof(way), "%s %d %d %s", tried->spec, (int)tried->scheme, tried->placed,
+    snprintf(text, sizeof(text), "%s %d %d %s", tried->spec, (int)tried->scheme, tried->placed,
              tried->executor);
     for (uint32_t i = 0; i < members->n; i++)
         hash = (hash ^ members->ranks[i]) * 0x100000001b3u;
-    for (const char *at = way; *at != '\0'; at++)
+    for (const char *at = text; *at != '\0'; at++)
         hash = (hash ^ (unsigned char)*at) * 0x100000001b3u;
     snprintf(name, WRING_NAME_MAX, "trial %016" PRIx64 " %.20s", hash, what);
 }
 
-static enum wring_status register_sizes(struct wring_trial_bench *bench, struct wring_trial *trial)
+static enum wring_status register_sizes(struct wring_codec_bypass_bench *bench,
+                                        struct wring_codec_bypass_trial *trial)
 {
-    struct wring_tried *tried = trial->tried;
+    struct wring_codec_bypass_case *tried = trial->tried;
     enum wring_status status = WRING_OK;
     char name[WRING_NAME_MAX], what[24];
 
@@ -141,13 +143,13 @@ static enum wring_status register_sizes(struct wring_trial_bench *bench, struct 
     return status;
 }
 
-static enum wring_status register_all(struct wring_trial_bench *bench)
+static enum wring_status register_all(struct wring_codec_bypass_bench *bench)
 {
     enum wring_status status = WRING_OK;
     char name[WRING_NAME_MAX];
 
     for (uint32_t i = 0; i < bench->n && status == WRING_OK; i++) {
-        struct wring_trial *trial = &bench->trials[i];
+        struct wring_codec_bypass_trial *trial = &bench->trials[i];
         name_bucket(trial->tried, "slowest", name);
         struct wring_bucket_params params = {
             .name = name,
@@ -168,7 +170,7 @@ static enum wring_status register_all(struct wring_trial_bench *bench)
  * Register the buckets of all that are fresh in the session's list, which has no others meanwhile.
  * Local. Errors: WRING_ERR_NO_MEMORY and those of a registration; finish it then, too.
  */
-static enum wring_status trial_bench_init(struct wring_trial_bench *bench)
+static enum wring_status trial_bench_init(struct wring_codec_bypass_bench *bench)
 {
     enum wring_status status = list_trials(bench);
     if (status == WRING_OK)
@@ -177,7 +179,7 @@ static enum wring_status trial_bench_init(struct wring_trial_bench *bench)
 }
 
 /** The session is as it was before. */
-static void trial_bench_finish(struct wring_trial_bench *bench)
+static void trial_bench_finish(struct wring_codec_bypass_bench *bench)
 {
     struct wring_session *session = bench->session;
     wring_commit_forget_passing(session, bench->real);
@@ -204,8 +206,8 @@ static enum wring_status step(struct wring_bucket *bucket)
 }
 
 /** What the slowest member took, and a barrier. @param ns  in, ours; out */
-static enum wring_status agree_on_time(struct wring_trial_bench *bench, struct wring_trial *trial,
-                                       uint64_t *ns)
+static enum wring_status agree_on_time(struct wring_codec_bypass_bench *bench,
+                                       struct wring_codec_bypass_trial *trial, uint64_t *ns)
 {
     bench->ns = (double)*ns;
     enum wring_status status = step(trial->slowest);
@@ -224,8 +226,9 @@ static int compare_times(const void *a, const void *b)
  * @param ns  out, what most of them took: the best are further from it with a codec, whose ranks
  *            wait for each other
  */
-static enum wring_status time_size(struct wring_trial_bench *bench, struct wring_trial *trial,
-                                   uint32_t size, uint64_t *ns)
+static enum wring_status time_size(struct wring_codec_bypass_bench *bench,
+                                   struct wring_codec_bypass_trial *trial, uint32_t size,
+                                   uint64_t *ns)
 {
     struct wring_bucket *bucket = trial->buckets[size];
     uint64_t all[STEPS_MAX], total = 0, took = 0;
@@ -252,7 +255,8 @@ static enum wring_status time_size(struct wring_trial_bench *bench, struct wring
 }
 
 /** The first turn of one way: its sizes, as far as they tell something new. */
-static enum wring_status time_sizes(struct wring_trial_bench *bench, struct wring_trial *trial)
+static enum wring_status time_sizes(struct wring_codec_bypass_bench *bench,
+                                    struct wring_codec_bypass_trial *trial)
 {
     struct wring_curve *curve = &trial->curve;
     enum wring_status status = WRING_OK;
@@ -268,7 +272,8 @@ static enum wring_status time_sizes(struct wring_trial_bench *bench, struct wrin
 }
 
 /** A further turn: what is disturbed, is so for a while, and looks longer than it is. */
-static enum wring_status time_again(struct wring_trial_bench *bench, struct wring_trial *trial)
+static enum wring_status time_again(struct wring_codec_bypass_bench *bench,
+                                    struct wring_codec_bypass_trial *trial)
 {
     struct wring_curve *curve = &trial->curve;
     enum wring_status status = WRING_OK;
@@ -284,7 +289,7 @@ static enum wring_status time_again(struct wring_trial_bench *bench, struct wrin
 }
 
 /** All ways take turns. */
-static enum wring_status time_all(struct wring_trial_bench *bench)
+static enum wring_status time_all(struct wring_codec_bypass_bench *bench)
 {
     enum wring_status status = WRING_OK;
     for (uint32_t turn = 0; turn < TURNS; turn++)
@@ -295,7 +300,7 @@ static enum wring_status time_all(struct wring_trial_bench *bench)
 }
 
 /** Register, connect, run; each of it on all ranks or on none. */
-static enum wring_status try_all(struct wring_trial_bench *bench)
+static enum wring_status try_all(struct wring_codec_bypass_bench *bench)
 {
     struct wring_session *session = bench->session;
     enum wring_status status = wring_commit_passing(session, trial_bench_init(bench));
@@ -304,10 +309,10 @@ static enum wring_status try_all(struct wring_trial_bench *bench)
     return status;
 }
 
-static void take_over(const struct wring_trial_bench *bench)
+static void take_over(const struct wring_codec_bypass_bench *bench)
 {
     for (uint32_t i = 0; i < bench->n; i++) {
-        struct wring_trial *trial = &bench->trials[i];
+        struct wring_codec_bypass_trial *trial = &bench->trials[i];
         trial->tried->curve = trial->curve;
         trial->tried->measured = trial->tried->wanted;
         trial->tried->fresh = false;
@@ -328,7 +333,7 @@ static void take_over(const struct wring_trial_bench *bench)
  */
 static enum wring_status trials_run(struct wring_session *session)
 {
-    struct wring_trial_bench bench = {.session = session, .real = session->buckets};
+    struct wring_codec_bypass_bench bench = {.session = session, .real = session->buckets};
     uint64_t began = wring_now_ns();
 
     session->buckets = NULL;
@@ -341,10 +346,10 @@ static enum wring_status trials_run(struct wring_session *session)
     return status;
 }
 
-void wring_trials_forget(struct wring_session *session)
+void wring_codec_bypass_forget(struct wring_session *session)
 {
     while (session->tried != NULL) {
-        struct wring_tried *tried = session->tried;
+        struct wring_codec_bypass_case *tried = session->tried;
         session->tried = tried->next;
         free(tried->ranks);
         free(tried);
@@ -355,8 +360,8 @@ void wring_trials_forget(struct wring_session *session)
 
 /*
  * Which buckets' codecs run. Trials tell how long steps take with and without, in this group, over
- * this link, on these cores; wring_bypass_choose() is the rule. All members of a group measured the
- * same and so decide alike.
+ * this link, on these cores; wring_codec_bypass_rule() is the rule. All members of a group measured
+ * the same and so decide alike.
  */
 
 static bool is_raw(const struct wring_bucket *bucket)
@@ -373,9 +378,9 @@ static bool has_choice(const struct wring_bucket *bucket)
 }
 
 /** A bucket's way, with its codec or another. */
-static struct wring_tried way_of(const struct wring_bucket *bucket, const char *spec)
+static struct wring_codec_bypass_case case_of(const struct wring_bucket *bucket, const char *spec)
 {
-    struct wring_tried way = {
+    struct wring_codec_bypass_case key = {
         .ranks = bucket->group->ranks,
         .n = bucket->group->members.n,
         .group = bucket->group,
@@ -384,13 +389,14 @@ static struct wring_tried way_of(const struct wring_bucket *bucket, const char *
         .wanted = wring_bucket_bytes(bucket),
         .fresh = true, /* until it is found */
     };
-    strncpy(way.spec, spec, sizeof(way.spec) - 1);
-    memcpy(way.executor, bucket->executor, sizeof(way.executor));
-    return way;
+    strncpy(key.spec, spec, sizeof(key.spec) - 1);
+    memcpy(key.executor, bucket->executor, sizeof(key.executor));
+    return key;
 }
 
 /** The order of trials: by the ranks first, the same for all who meet in several groups. */
-static int compare_ways(const struct wring_tried *a, const struct wring_tried *b)
+static int compare_cases(const struct wring_codec_bypass_case *a,
+                         const struct wring_codec_bypass_case *b)
 {
     for (uint32_t i = 0; i < a->n && i < b->n; i++)
         if (a->ranks[i] != b->ranks[i])
@@ -406,40 +412,43 @@ static int compare_ways(const struct wring_tried *a, const struct wring_tried *b
 }
 
 /** The place in the list where such a way is, or belongs. */
-static struct wring_tried **place_of(struct wring_session *session, const struct wring_tried *way)
+static struct wring_codec_bypass_case **place_of(struct wring_session *session,
+                                                 const struct wring_codec_bypass_case *key)
 {
-    struct wring_tried **at = &session->tried;
-    while (*at != NULL && compare_ways(*at, way) < 0)
+    struct wring_codec_bypass_case **at = &session->tried;
+    while (*at != NULL && compare_cases(*at, key) < 0)
         at = &(*at)->next;
     return at;
 }
 
-static struct wring_tried *find(struct wring_session *session, const struct wring_tried *way)
+static struct wring_codec_bypass_case *find(struct wring_session *session,
+                                            const struct wring_codec_bypass_case *key)
 {
-    struct wring_tried *at = *place_of(session, way);
-    return at != NULL && compare_ways(at, way) == 0 ? at : NULL;
+    struct wring_codec_bypass_case *at = *place_of(session, key);
+    return at != NULL && compare_cases(at, key) == 0 ? at : NULL;
 }
 
 /** Have a way measured, up to its size, unless it is. */
-static enum wring_status want(struct wring_session *session, const struct wring_tried *way)
+static enum wring_status want(struct wring_session *session,
+                              const struct wring_codec_bypass_case *key)
 {
-    struct wring_tried *known = find(session, way);
+    struct wring_codec_bypass_case *known = find(session, key);
     if (known != NULL) {
-        known->group = way->group;
-        known->wanted = way->wanted > known->wanted ? way->wanted : known->wanted;
+        known->group = key->group;
+        known->wanted = key->wanted > known->wanted ? key->wanted : known->wanted;
         known->fresh = known->wanted > known->measured;
         return WRING_OK;
     }
-    struct wring_tried *tried = malloc(sizeof(*tried));
-    uint32_t *ranks = malloc(way->n * sizeof(*ranks));
+    struct wring_codec_bypass_case *tried = malloc(sizeof(*tried));
+    uint32_t *ranks = malloc(key->n * sizeof(*ranks));
     if (tried == NULL || ranks == NULL) {
         free(tried);
         free(ranks);
         return WRING_ERR_NO_MEMORY;
     }
-    memcpy(ranks, way->ranks, way->n * sizeof(*ranks));
-    struct wring_tried **place = place_of(session, way);
-    *tried = *way;
+    memcpy(ranks, key->ranks, key->n * sizeof(*ranks));
+    struct wring_codec_bypass_case **place = place_of(session, key);
+    *tried = *key;
     tried->ranks = ranks;
     tried->next = *place;
     *place = tried;
@@ -450,15 +459,15 @@ static enum wring_status want(struct wring_session *session, const struct wring_
 static enum wring_status want_all(struct wring_session *session, bool *any)
 {
     *any = false;
-    for (struct wring_tried *at = session->tried; at != NULL; at = at->next) {
+    for (struct wring_codec_bypass_case *at = session->tried; at != NULL; at = at->next) {
         at->wanted = 0;
         at->fresh = false;
     }
     for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
         if (!has_choice(at))
             continue;
-        struct wring_tried with = way_of(at, wring_codec_info(at->codec)->spec);
-        struct wring_tried without = way_of(at, "none");
+        struct wring_codec_bypass_case with = case_of(at, wring_codec_info(at->codec)->spec);
+        struct wring_codec_bypass_case without = case_of(at, "none");
         with.wanted = at->elems * sizeof(float);
         enum wring_status status = want(session, &with);
         if (status == WRING_OK)
@@ -466,7 +475,7 @@ static enum wring_status want_all(struct wring_session *session, bool *any)
         if (status != WRING_OK)
             return status;
     }
-    for (const struct wring_tried *at = session->tried; at != NULL; at = at->next)
+    for (const struct wring_codec_bypass_case *at = session->tried; at != NULL; at = at->next)
         *any |= at->fresh;
     return WRING_OK;
 }
@@ -497,7 +506,7 @@ static enum wring_status agree_on_any(struct wring_session *session, bool *any)
 
 /** Trials are of float32, as which codecs see all elements: what a step takes of the bucket's bytes
  *  if it has fewer of them for as many elements. */
-static struct wring_curve curve_of(const struct wring_tried *tried,
+static struct wring_curve curve_of(const struct wring_codec_bypass_case *tried,
                                    const struct wring_bucket *bucket)
 {
     struct wring_curve curve = tried->curve;
@@ -509,13 +518,13 @@ static struct wring_curve curve_of(const struct wring_tried *tried,
 
 static void choose(struct wring_session *session, struct wring_bucket *bucket)
 {
-    struct wring_tried with = way_of(bucket, wring_codec_info(bucket->codec)->spec);
-    struct wring_tried without = way_of(bucket, "none");
+    struct wring_codec_bypass_case with = case_of(bucket, wring_codec_info(bucket->codec)->spec);
+    struct wring_codec_bypass_case without = case_of(bucket, "none");
     struct wring_choice *choice = &bucket->choice;
 
     const struct wring_curve coded = curve_of(find(session, &with), bucket);
-    *choice =
-        wring_bypass_choose(&coded, &find(session, &without)->curve, wring_bucket_bytes(bucket));
+    *choice = wring_codec_bypass_rule(&coded, &find(session, &without)->curve,
+                                      wring_bucket_bytes(bucket));
     wring_info(&session->log,
                "bucket '%s', %zu bytes: codec %s %s: a step is expected to take %.1f us with it, "
                "%.1f us without",
@@ -524,7 +533,7 @@ static void choose(struct wring_session *session, struct wring_bucket *bucket)
                (double)choice->without_ns / 1e3);
 }
 
-enum wring_status wring_commit_choose(struct wring_session *session)
+enum wring_status wring_codec_bypass_choose(struct wring_session *session)
 {
     const char *how = session->plan == NULL ? session->config.bypass : "never";
     enum wring_status status = WRING_OK;

@@ -22,8 +22,8 @@
  */
 
 /** One way for buckets to travel in a group, and what steps took in it. */
-struct wring_tried {
-    struct wring_tried *next;
+struct wring_codec_bypass_case {
+    struct wring_codec_bypass_case *next;
     uint32_t *ranks; /* [n] of the group */
     uint32_t n;
     struct wring_group *group; /* while fresh */
@@ -38,23 +38,23 @@ struct wring_tried {
 };
 
 /** Forget all that was measured. */
-void wring_trials_forget(struct wring_session *session);
+void wring_codec_bypass_forget(struct wring_session *session);
 
 /* The buckets of trials, and the memory that they share. */
 
-/** The buckets of one wring_tried. */
-struct wring_trial {
-    struct wring_tried *tried;
+/** The buckets of one wring_codec_bypass_case. */
+struct wring_codec_bypass_trial {
+    struct wring_codec_bypass_case *tried;
     uint32_t n; /* sizes */
     struct wring_bucket *buckets[WRING_CURVE_POINTS];
     struct wring_bucket *slowest; /* in which the ranks find out how long a step took */
     struct wring_curve curve;
 };
 
-struct wring_trial_bench {
+struct wring_codec_bypass_bench {
     struct wring_session *session;
     struct wring_bucket *real; /* the session's own buckets, put aside */
-    struct wring_trial *trials;
+    struct wring_codec_bypass_trial *trials;
     uint32_t n;
     uint64_t bytes;         /* of the largest bucket */
     float *source;          /* [bytes] what steps begin with */

@@ -400,7 +400,7 @@ void wring_commit_undo(struct wring_session *session)
         at->revoked = 0;
         at->block = NULL;
     }
-    for (struct wring_bucket *at = session->joined; at != NULL; at = at->next)
+    for (struct wring_bucket *at = session->fused; at != NULL; at = at->next)
         wring_bucket_unready(at);
     wring_imports_finish(&session->imports);
     wring_block_finish(&session->slots);
@@ -462,27 +462,27 @@ static enum wring_status import_all(struct wring_session *session, const struct 
     enum wring_status status = WRING_OK;
     for (uint32_t i = 0; i < session->size && status == WRING_OK; i++)
         if (i != session->rank && meets(session, i))
-            status = wring_commit_read_places(session, &session->fabric->peers[i],
-                                              wring_blobs_reader(blobs, i));
+            status = wring_commit_read_endpoints(session, &session->fabric->peers[i],
+                                                 wring_blobs_reader(blobs, i));
     return status;
 }
 
-static enum wring_status exchange_places(struct wring_session *session)
+static enum wring_status exchange_endpoints(struct wring_session *session)
 {
-    struct wring_writer places = {0};
+    struct wring_writer endpoints = {0};
     struct wring_blobs blobs;
 
     wring_progress_lock(session->progress);
     enum wring_status status = wring_commit_make(session);
     if (status == WRING_OK)
-        wring_commit_write_places(session, &places);
+        wring_commit_write_endpoints(session, &endpoints);
     wring_progress_unlock(session->progress);
     status = wring_session_agree(session, status, "");
     if (status != WRING_OK) {
-        free(places.data);
+        free(endpoints.data);
         return status;
     }
-    status = wring_session_exchange_writer(session, &places, &blobs);
+    status = wring_session_exchange_writer(session, &endpoints, &blobs);
     if (status != WRING_OK)
         return status;
     wring_progress_lock(session->progress);
@@ -505,14 +505,14 @@ static void describe(const struct wring_session *session, const struct wring_buc
 
 enum wring_status wring_commit_connect(struct wring_session *session)
 {
-    enum wring_status status = exchange_places(session);
+    enum wring_status status = exchange_endpoints(session);
     if (status != WRING_OK)
         return status;
     for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
         wring_bucket_ready(at);
         describe(session, at);
     }
-    for (struct wring_bucket *at = session->joined; at != NULL; at = at->next)
+    for (struct wring_bucket *at = session->fused; at != NULL; at = at->next)
         wring_bucket_ready(at);
     return WRING_OK;
 }
@@ -523,7 +523,7 @@ static bool any_under_way(const struct wring_session *session)
     for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
         if (wring_bucket_under_way(at))
             return true;
-    for (const struct wring_bucket *at = session->joined; at != NULL; at = at->next)
+    for (const struct wring_bucket *at = session->fused; at != NULL; at = at->next)
         if (wring_bucket_under_way(at))
             return true;
     return false;

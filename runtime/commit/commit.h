@@ -56,7 +56,7 @@ enum wring_status wring_commit_find_data(struct wring_session *session);
  * of the largest bucket are. Says what it decided, at level info.
  * Errors: those of wring_trials_run().
  */
-enum wring_status wring_commit_choose(struct wring_session *session);
+enum wring_status wring_codec_bypass_choose(struct wring_session *session);
 
 /**
  * Give each bucket its channels. Collective. Errors: those of a commit; wring_commit_undo() takes
@@ -84,15 +84,15 @@ enum wring_status wring_commit_make(struct wring_session *session);
 
 /** Write the names and places of our channels, for the peers that put into them; transport/WIRE.md,
  *  "Joining". */
-void wring_commit_write_places(struct wring_session *session, struct wring_writer *out);
+void wring_commit_write_endpoints(struct wring_session *session, struct wring_writer *out);
 
 /**
- * Read the names and places that a peer wrote with wring_commit_write_places(): hostile until
+ * Read the names and places that a peer wrote with wring_commit_write_endpoints(): hostile until
  * checked.
  * @param in  its whole blob
  * Errors: WRING_ERR_FRAME (malformed), WRING_ERR_NO_MEMORY, those of the provider's import.
  */
-enum wring_status wring_commit_read_places(struct wring_session *session, struct wring_peer *peer,
-                                           struct wring_reader in);
+enum wring_status wring_commit_read_endpoints(struct wring_session *session,
+                                              struct wring_peer *peer, struct wring_reader in);
 
 #endif

@@ -37,7 +37,7 @@ static bool is_alone(const struct wring_bucket *bucket)
            wring_block_complete(bucket->block);
 }
 
-void wring_commit_write_places(struct wring_session *session, struct wring_writer *out)
+void wring_commit_write_endpoints(struct wring_session *session, struct wring_writer *out)
 {
     uint32_t n_buffers = 0;
     wring_block_export(&session->slots, NULL, out);
@@ -98,7 +98,7 @@ static enum wring_status import_slots(struct wring_session *session, struct wrin
 }
 
 /** Where one peer's ends of a bucket's channels are. */
-struct place {
+struct endpoint {
     struct wring_channel_name scatter, gather;
     uint32_t buffer;
     uint32_t window; /* of both */
@@ -108,34 +108,34 @@ struct place {
 };
 
 /** A pointer to a member's data, if it has so much there. */
-static enum wring_status map_data(const struct wring_bucket *bucket, const struct place *place,
-                                  uint8_t **out)
+static enum wring_status map_data(const struct wring_bucket *bucket,
+                                  const struct endpoint *endpoint, uint8_t **out)
 {
-    const struct wring_remote *data = place->data;
+    const struct wring_remote *data = endpoint->data;
     size_t bytes = wring_bucket_bytes(bucket);
     void *base;
 
-    if (place->data_offset > data->bytes || bytes > data->bytes - place->data_offset ||
-        place->data_offset % wring_dtype_align(bucket->dtype) != 0)
+    if (endpoint->data_offset > data->bytes || bytes > data->bytes - endpoint->data_offset ||
+        endpoint->data_offset % wring_dtype_align(bucket->dtype) != 0)
         return WRING_ERR_FRAME;
-    enum wring_status status = data->conn->provider->ops->remote_map(place->data, &base);
+    enum wring_status status = data->conn->provider->ops->remote_map(endpoint->data, &base);
     if (status == WRING_OK)
-        *out = (uint8_t *)base + place->data_offset;
+        *out = (uint8_t *)base + endpoint->data_offset;
     return status;
 }
 
 /** Its board, and in place its data. */
 static enum wring_status connect_board(struct wring_bucket *bucket, uint32_t member,
-                                       const struct place *place)
+                                       const struct endpoint *endpoint)
 {
     struct wring_shm_flags *flags = bucket->collective.shm_flags;
     uint8_t *data;
     enum wring_status status =
-        wring_shm_flags_connect(flags, member, place->slots.remote, place->gather_offset);
+        wring_shm_flags_connect(flags, member, endpoint->slots.remote, endpoint->gather_offset);
 
     if (status != WRING_OK || !wring_algorithm_is_direct(bucket->shape.algorithm))
         return status;
-    status = place->data != NULL ? map_data(bucket, place, &data) : WRING_ERR_FRAME;
+    status = endpoint->data != NULL ? map_data(bucket, endpoint, &data) : WRING_ERR_FRAME;
     if (status == WRING_OK)
         wring_shm_flags_place(flags, member, data);
     return status;
@@ -143,46 +143,47 @@ static enum wring_status connect_board(struct wring_bucket *bucket, uint32_t mem
 
 /** Slots that this rank fills itself: their pages shall be mapped before a step needs them. Where
  *  that cannot be, the step maps them. */
-static void map_slots(const struct place *place, uint64_t offset, size_t bytes)
+static void map_slots(const struct endpoint *endpoint, uint64_t offset, size_t bytes)
 {
     size_t inside = offset % (size_t)sysconf(_SC_PAGESIZE);
 
-    if (place->slots.mapped == NULL || offset > place->slots.remote->bytes ||
-        bytes > place->slots.remote->bytes - offset)
+    if (endpoint->slots.mapped == NULL || offset > endpoint->slots.remote->bytes ||
+        bytes > endpoint->slots.remote->bytes - offset)
         return; /* the first put is told */
-    wring_memory_populate(&(struct wring_memory){.base = place->slots.mapped + offset - inside,
+    wring_memory_populate(&(struct wring_memory){.base = endpoint->slots.mapped + offset - inside,
                                                  .bytes = bytes + inside});
 }
 
 /** @param offset  of the channel in the peer's slots */
-static void set_slots(struct wring_channel *channel, uint32_t member, const struct place *place,
-                      uint64_t offset)
+static void set_slots(struct wring_channel *channel, uint32_t member,
+                      const struct endpoint *endpoint, uint64_t offset)
 {
-    size_t bytes = wring_channel_memory(1, place->window, channel->slot_bytes);
+    size_t bytes = wring_channel_memory(1, endpoint->window, channel->slot_bytes);
     struct wring_channel_out *out = &channel->out[member];
 
-    wring_channel_set_window(channel, member, place->window);
-    out->remote = place->slots.remote;
+    wring_channel_set_window(channel, member, endpoint->window);
+    out->remote = endpoint->slots.remote;
     out->offset = offset + bytes * channel->members.me;
-    map_slots(place, out->offset, bytes);
+    map_slots(endpoint, out->offset, bytes);
 }
 
-static void set_places(struct wring_bucket *bucket, uint32_t member, const struct place *place)
+static void set_endpoints(struct wring_bucket *bucket, uint32_t member,
+                          const struct endpoint *endpoint)
 {
     if (bucket->collective.scatter != NULL) {
-        bucket->scatter.out[member].name = place->scatter;
-        set_slots(&bucket->scatter, member, place, place->scatter_offset);
+        bucket->scatter.out[member].name = endpoint->scatter;
+        set_slots(&bucket->scatter, member, endpoint, endpoint->scatter_offset);
     }
     if (bucket->collective.gather == NULL)
         return;
     struct wring_channel_out *out = &bucket->gather.out[member];
-    out->name = place->gather;
+    out->name = endpoint->gather;
     if (!bucket->gather.placed) {
-        set_slots(&bucket->gather, member, place, place->gather_offset);
+        set_slots(&bucket->gather, member, endpoint, endpoint->gather_offset);
         return;
     }
-    out->remote = place->data;
-    out->offset = place->data_offset;
+    out->remote = endpoint->data;
+    out->offset = endpoint->data_offset;
 }
 
 /** The bucket of that name among those that ranks exchange: what others carry is not there,
@@ -195,29 +196,30 @@ static struct wring_bucket *find_exchanged(const struct wring_session *session, 
     return at;
 }
 
-static enum wring_status read_place(struct wring_session *session, struct wring_peer *peer,
-                                    struct wring_reader *in, const struct slots *slots,
-                                    struct wring_remote **buffers, uint32_t n_buffers)
+static enum wring_status read_endpoint(struct wring_session *session, struct wring_peer *peer,
+                                       struct wring_reader *in, const struct slots *slots,
+                                       struct wring_remote **buffers, uint32_t n_buffers)
 {
     char name[WRING_NAME_MAX];
-    struct place place = {.slots = *slots};
+    struct endpoint endpoint = {.slots = *slots};
 
     wring_read_text(in, name, sizeof(name));
-    place.scatter = wring_channel_read_name(in);
-    place.gather = wring_channel_read_name(in);
-    place.scatter_offset = wring_read_u64(in);
-    place.gather_offset = wring_read_u64(in);
-    place.window = wring_read_u32(in);
-    place.buffer = wring_read_u32(in);
-    place.data_offset = wring_read_u64(in);
+    endpoint.scatter = wring_channel_read_name(in);
+    endpoint.gather = wring_channel_read_name(in);
+    endpoint.scatter_offset = wring_read_u64(in);
+    endpoint.gather_offset = wring_read_u64(in);
+    endpoint.window = wring_read_u32(in);
+    endpoint.buffer = wring_read_u32(in);
+    endpoint.data_offset = wring_read_u64(in);
     if (wring_read_u32(in) != 0) {
-        enum wring_status status = import(session, peer, in, &place.data);
+        enum wring_status status = import(session, peer, in, &endpoint.data);
         if (status != WRING_OK)
             return status;
-    } else if (place.buffer < n_buffers) {
-        place.data = buffers[place.buffer];
+    } else if (endpoint.buffer < n_buffers) {
+        endpoint.data = buffers[endpoint.buffer];
     }
-    if (in->failed || place.window > WRING_WINDOW_MAX || (place.window & (place.window - 1)) != 0)
+    if (in->failed || endpoint.window > WRING_WINDOW_MAX ||
+        (endpoint.window & (endpoint.window - 1)) != 0)
         return WRING_ERR_FRAME;
 
     struct wring_bucket *bucket = find_exchanged(session, name);
@@ -225,17 +227,17 @@ static enum wring_status read_place(struct wring_session *session, struct wring_
     if (bucket == NULL || member == bucket->group->members.n)
         return WRING_OK; /* a bucket of a group that we are not in */
     if (bucket->collective.shm_flags != NULL)
-        return connect_board(bucket, member, &place);
-    if (bucket->gather.placed && place.data == NULL)
+        return connect_board(bucket, member, &endpoint);
+    if (bucket->gather.placed && endpoint.data == NULL)
         return WRING_ERR_FRAME;
-    set_places(bucket, member, &place);
+    set_endpoints(bucket, member, &endpoint);
     if (!wring_algorithm_is_direct(bucket->shape.algorithm))
         return WRING_OK;
-    return map_data(bucket, &place, &bucket->gather.out[member].mapped);
+    return map_data(bucket, &endpoint, &bucket->gather.out[member].mapped);
 }
 
-enum wring_status wring_commit_read_places(struct wring_session *session, struct wring_peer *peer,
-                                           struct wring_reader in)
+enum wring_status wring_commit_read_endpoints(struct wring_session *session,
+                                              struct wring_peer *peer, struct wring_reader in)
 {
     struct slots slots;
     enum wring_status status = import_slots(session, peer, &in, &slots);
@@ -250,7 +252,7 @@ enum wring_status wring_commit_read_places(struct wring_session *session, struct
     for (uint32_t i = 0; i < n_buffers && status == WRING_OK; i++)
         status = import(session, peer, &in, &buffers[i]);
     while (status == WRING_OK && in.bytes > 0 && !in.failed)
-        status = read_place(session, peer, &in, &slots, buffers, n_buffers);
+        status = read_endpoint(session, peer, &in, &slots, buffers, n_buffers);
     free(buffers);
     return in.failed ? WRING_ERR_FRAME : status;
 }

@@ -37,7 +37,7 @@ static enum wring_status make_leg(struct wring_bucket *whole, uint32_t slice, en
         return WRING_ERR_NO_MEMORY;
     bucket->session = whole->session;
     bucket->ops = &wring_bucket_alone;
-    bucket->carrier = bucket;
+    bucket->posted_as = bucket;
     name_leg(whole, slice, leg, bucket->name);
     bucket->data = (uint8_t *)whole->data + offset;
     bucket->elems = span.end - span.begin;

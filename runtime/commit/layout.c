@@ -331,7 +331,7 @@ static bool can_read_source(const struct wring_bucket *bucket)
 /** Is somebody told of its steps who does not ask? */
 static bool is_watched(const struct wring_bucket *bucket)
 {
-    const struct wring_joined *joined = bucket->carries;
+    const struct wring_bucket_fusion *joined = bucket->fuses;
     bool any = bucket->completion.done != NULL ||
                atomic_load_explicit(&bucket->session->completions.bell, memory_order_relaxed) >= 0;
     for (uint32_t i = 0; joined != NULL && i < joined->n; i++)

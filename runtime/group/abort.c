@@ -90,7 +90,7 @@ static uint32_t revoke(struct wring_bucket *bucket)
 static uint32_t revoke_data(struct wring_group *group, struct wring_bucket *bucket)
 {
     struct wring_session *session = group->session;
-    struct wring_bucket *const lists[] = {session->joined, session->buckets};
+    struct wring_bucket *const lists[] = {session->fused, session->buckets};
     uint32_t safe = UINT32_MAX;
 
     if (bucket != NULL)
@@ -150,7 +150,7 @@ static enum wring_status abort_calls(struct wring_group *group)
 static enum wring_status end_step(struct wring_bucket *bucket)
 {
     bool left = !wring_bucket_end_ceased(bucket);
-    if (!left && bucket->joined != NULL)
+    if (!left && bucket->fusion != NULL)
         bucket->ops->take(bucket); /* before it is the caller's */
     return left ? WRING_ERR_BUSY : WRING_OK;
 }
@@ -159,7 +159,7 @@ static enum wring_status end_step(struct wring_bucket *bucket)
 static enum wring_status end_steps(struct wring_group *group)
 {
     struct wring_session *session = group->session;
-    struct wring_bucket *const lists[] = {session->joined, session->buckets};
+    struct wring_bucket *const lists[] = {session->fused, session->buckets};
     enum wring_status status = WRING_OK;
 
     for (size_t i = 0; i < 2; i++)
@@ -172,7 +172,7 @@ static enum wring_status end_steps(struct wring_group *group)
 static void keep_data(struct wring_group *group)
 {
     struct wring_session *session = group->session;
-    struct wring_bucket *const lists[] = {session->joined, session->buckets};
+    struct wring_bucket *const lists[] = {session->fused, session->buckets};
 
     for (size_t i = 0; i < 2; i++)
         for (struct wring_bucket *at = lists[i]; at != NULL; at = at->next)

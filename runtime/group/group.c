@@ -460,7 +460,7 @@ enum wring_status wring_group_make_world(struct wring_session *session, struct w
 static bool is_used(struct wring_group *group)
 {
     struct wring_session *session = group->session;
-    const struct wring_bucket *const lists[] = {session->joined, session->buckets};
+    const struct wring_bucket *const lists[] = {session->fused, session->buckets};
 
     pthread_mutex_lock(&group->mutex);
     bool used = group->held != NULL;

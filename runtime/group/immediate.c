@@ -30,7 +30,7 @@ struct call {
     bool has_how; /* else `how` is all defaults */
 };
 
-static const struct wring_sized call_sized = {
+static const struct wring_versioned_struct call_sized = {
     "struct wring_call",
     sizeof(struct wring_call),
     sizeof(struct wring_call),
@@ -40,9 +40,9 @@ static const struct wring_sized call_sized = {
 static enum wring_status read_how(struct call *call, const struct wring_call *how)
 {
     call->has_how = how != NULL;
-    if (how == NULL || wring_sized_read(&call_sized, how, &call->how))
+    if (how == NULL || wring_versioned_struct_read(&call_sized, how, &call->how))
         return WRING_OK;
-    return wring_sized_refuse(&call_sized, how, &call->group->session->log);
+    return wring_versioned_struct_refuse(&call_sized, how, &call->group->session->log);
 }
 
 static bool is_placed(const void *data, enum wring_dtype dtype)

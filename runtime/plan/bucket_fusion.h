@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Buckets that travel as one, because a plan says so. A carrier, which the application does not
- * see, has their elements one after another; it is posted with the last of them, and each takes
+ * Buckets that travel as one, because a plan says so. A fused bucket, which the application does
+ * not see, has their elements one after another; it is posted with the last of them, and each takes
  * its part back when it is tested or waited for. Where they lie one after another in memory
  * already, nothing is copied.
  */
@@ -10,21 +10,21 @@
 
 #include "runtime/bucket.h"
 
-struct wring_joined {
-    struct wring_bucket *carrier;  /* among the session's buckets, instead of its members */
-    struct wring_bucket **members; /* [n], in the carrier's order */
+struct wring_bucket_fusion {
+    struct wring_bucket *fused;    /* among the session's buckets, instead of its members */
+    struct wring_bucket **members; /* [n], in the fused bucket's order */
     uint32_t n;
-    atomic_ullong posted; /* members, since they were joined: n for each step */
-    atomic_ullong step;   /* posts of the carrier; the thread that posts it writes this last */
+    atomic_ullong posted; /* members, since they were fused: n for each step */
+    atomic_ullong step;   /* posts of the fused bucket; the thread that posts it writes this last */
     atomic_int refused;   /* why its last post began no step; WRING_OK: it did */
-    atomic_bool turn;     /* a thread looks after a carrier that goes past the engine */
+    atomic_bool turn;     /* a thread looks after a fused bucket that goes past the engine */
     bool in_place;
-    bool owns_data; /* the carrier's memory is a buffer of its own */
+    bool owns_data; /* the fused bucket's memory is a buffer of its own */
 };
 
-/** How a carrier travels. */
-struct wring_joined_way {
-    const char *name;  /* of the carrier: unique, equal on all ranks */
+/** How a fused bucket travels. */
+struct wring_bucket_fusion_params {
+    const char *name;  /* of the fused bucket: unique, equal on all ranks */
     const char *codec; /* spec */
     enum wring_scheme scheme;
     int32_t priority;
@@ -32,7 +32,7 @@ struct wring_joined_way {
 };
 
 /**
- * Join buckets: one carrier takes their place in the session's list, and takes over their
+ * Join buckets: one fused bucket takes their place in the session's list, and takes over their
  * residuals. Before a commit; no step is in flight.
  *
  * @param members  [n], in the order of their elements; dtype, operation and group are equal
@@ -40,17 +40,18 @@ struct wring_joined_way {
  * Errors: WRING_ERR_UNSUPPORTED (the codec cannot code these buckets), WRING_ERR_INVALID (codec and
  * scheme), WRING_ERR_NO_MEMORY. After an error the list is as it was.
  */
-enum wring_status wring_join(struct wring_session *session, struct wring_bucket *const *members,
-                             uint32_t n, const struct wring_joined_way *way);
+enum wring_status wring_bucket_fusion_make(struct wring_session *session,
+                                           struct wring_bucket *const *members, uint32_t n,
+                                           const struct wring_bucket_fusion_params *how);
 
-/** Part all joined buckets: the list is as it was, and each bucket has its residual again. */
-enum wring_status wring_part_all(struct wring_session *session);
+/** Part them all: the list is as it was, and each member has its residual again. */
+enum wring_status wring_bucket_fusion_part_all(struct wring_session *session);
 
-/** The session is closed: those whose mates were never posted hear of that. */
-void wring_joined_end_unsent(struct wring_session *session);
+/** The session is closed: those whose fellows were never posted hear of that. */
+void wring_bucket_fusion_end_unsent(struct wring_session *session);
 
 /** The steps of a bucket that travels with others. Threads: members may be posted, tested and
  * waited for from different ones. */
-extern const struct wring_bucket_ops wring_bucket_joined;
+extern const struct wring_bucket_ops wring_bucket_fusion_ops;
 
 #endif

@@ -17,7 +17,7 @@ void wring_iterations_init(struct wring_iterations *iterations, struct wring_ses
 void wring_iterations_forget(struct wring_iterations *iterations)
 {
     struct wring_session *session = iterations->session;
-    struct wring_bucket *const lists[] = {session->buckets, session->joined};
+    struct wring_bucket *const lists[] = {session->buckets, session->fused};
 
     for (size_t i = 0; i < 2; i++)
         for (struct wring_bucket *at = lists[i]; at != NULL; at = at->next) {

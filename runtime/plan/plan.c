@@ -268,12 +268,12 @@ static enum wring_status join_group(struct wring_session *session, uint32_t numb
 {
     const struct wring_plan_group *group = &session->plan->groups[number];
     char name[WRING_NAME_MAX];
-    const struct wring_joined_way way = {.name = name,
-                                         .codec = group->codec,
-                                         .scheme = wring_scheme_find(group->run_as),
-                                         .priority = (int32_t)number,
-                                         .executor =
-                                             group->executor[0] != '\0' ? group->executor : NULL};
+    const struct wring_bucket_fusion_params how = {
+        .name = name,
+        .codec = group->codec,
+        .scheme = wring_scheme_find(group->run_as),
+        .priority = (int32_t)number,
+        .executor = group->executor[0] != '\0' ? group->executor : NULL};
 
     enum wring_status status = find_members(session, number, members);
     if (status == WRING_OK)
@@ -281,14 +281,14 @@ static enum wring_status join_group(struct wring_session *session, uint32_t numb
     if (status != WRING_OK)
         return status;
     name_group(group, number, name);
-    return wring_join(session, members, group->n, &way);
+    return wring_bucket_fusion_make(session, members, group->n, &how);
 }
 
 /** Every bucket is in a group. */
 static enum wring_status check_all(const struct wring_session *session)
 {
     for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
-        if (at->carries == NULL) {
+        if (at->fuses == NULL) {
             wring_error(&session->log,
                         "bucket '%s' is not in WRING_PLAN=%s; plan for the buckets of this job",
                         at->name, session->config.plan);

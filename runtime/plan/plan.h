@@ -40,7 +40,7 @@ enum wring_status wring_plan_check_job(struct wring_session *session);
  * nothing under way. Local.
  *
  * Errors, with one log line: WRING_ERR_MISMATCH (a bucket that the plan has not, or lacks, or of
- * another size), those of wring_join().
+ * another size), those of wring_bucket_fusion_make().
  */
 enum wring_status wring_plan_apply(struct wring_session *session);
 

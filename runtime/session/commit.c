@@ -41,7 +41,7 @@ static enum wring_status commit(struct wring_session *session)
     if (status == WRING_OK)
         status = wring_autoplan_prepare(session);
     if (status == WRING_OK)
-        status = wring_commit_choose(session);
+        status = wring_codec_bypass_choose(session);
     if (status == WRING_OK)
         status = wring_commit_connect(session);
     if (status != WRING_OK) {
@@ -56,7 +56,7 @@ static enum wring_status take_back(struct wring_session *session)
 {
     enum wring_status status = wring_commit_take_back(session);
     if (status == WRING_OK)
-        status = wring_part_all(session);
+        status = wring_bucket_fusion_part_all(session);
     if (status == WRING_OK)
         wring_commit_free_dropped(session);
     return status;

@@ -244,7 +244,7 @@ static void tell_peers(struct wring_session *session)
     }
 }
 
-static const struct wring_sized params_sized = {
+static const struct wring_versioned_struct params_sized = {
     "struct wring_session_params",
     sizeof(struct wring_session_params),
     sizeof(struct wring_session_params),
@@ -254,7 +254,7 @@ enum wring_status wring_session_open(const struct wring_session_params *params,
                                      struct wring_session **out)
 {
     struct wring_session_params known;
-    bool fits = wring_sized_read(&params_sized, params, &known);
+    bool fits = wring_versioned_struct_read(&params_sized, params, &known);
     struct wring_session *session = calloc(1, sizeof(*session));
     if (session == NULL) {
         wring_descriptor_close(fits && known.root_fd > 0 ? known.root_fd : -1);
@@ -269,8 +269,9 @@ enum wring_status wring_session_open(const struct wring_session_params *params,
     pthread_mutex_init(&session->buffers_mutex, NULL);
     pthread_mutex_init(&session->shm_flags_mutex, NULL);
     pthread_mutex_init(&session->executor_mutex, NULL);
-    enum wring_status status = fits ? open_session(session, &known)
-                                    : wring_sized_refuse(&params_sized, params, &session->log);
+    enum wring_status status =
+        fits ? open_session(session, &known)
+             : wring_versioned_struct_refuse(&params_sized, params, &session->log);
     if (status != WRING_OK) {
         if (session->progress == NULL)
             tell_peers(session);
@@ -295,7 +296,7 @@ static bool all_counted_left(const struct wring_session *session)
 
 static bool all_marked_left(const struct wring_session *session)
 {
-    const struct wring_bucket *const lists[] = {session->joined, session->buckets};
+    const struct wring_bucket *const lists[] = {session->fused, session->buckets};
     for (size_t i = 0; i < 2; i++)
         for (const struct wring_bucket *at = lists[i]; at != NULL; at = at->next)
             if (atomic_load_explicit(&at->mark.inside, memory_order_acquire))
@@ -306,7 +307,7 @@ static bool all_marked_left(const struct wring_session *session)
 /** Nobody enters by a mark any more. Those who change lists are gone already. */
 static void end_marks(struct wring_session *session)
 {
-    struct wring_bucket *const lists[] = {session->joined, session->buckets};
+    struct wring_bucket *const lists[] = {session->fused, session->buckets};
     for (size_t i = 0; i < 2; i++)
         for (struct wring_bucket *at = lists[i]; at != NULL; at = at->next)
             atomic_store_explicit(&at->mark.plain, false, memory_order_relaxed);
@@ -330,7 +331,7 @@ static void turn_out(struct wring_session *session)
 
 static void free_buckets(struct wring_session *session)
 {
-    struct wring_bucket **const lists[] = {&session->joined, &session->buckets};
+    struct wring_bucket **const lists[] = {&session->fused, &session->buckets};
     for (size_t i = 0; i < 2; i++)
         while (*lists[i] != NULL) {
             struct wring_bucket *bucket = *lists[i];
@@ -342,7 +343,7 @@ static void free_buckets(struct wring_session *session)
 /** Their groups go before them. */
 static void ungroup_buckets(struct wring_session *session)
 {
-    struct wring_bucket *const lists[] = {session->joined, session->buckets};
+    struct wring_bucket *const lists[] = {session->fused, session->buckets};
     for (size_t i = 0; i < 2; i++)
         for (struct wring_bucket *at = lists[i]; at != NULL; at = at->next)
             at->group = NULL;
@@ -356,7 +357,7 @@ void wring_session_close(struct wring_session *session)
     if (session->progress != NULL) {
         turn_out(session);
         wring_progress_destroy(session->progress);
-        wring_joined_end_unsent(session);
+        wring_bucket_fusion_end_unsent(session);
         wring_completions_drain(&session->completions);
         wring_fabric_leave(session->fabric);
     }
@@ -370,7 +371,7 @@ void wring_session_close(struct wring_session *session)
     wring_autoplan_close(session);
     free_buckets(session);
     wring_plan_destroy(session->plan);
-    wring_trials_forget(session);
+    wring_codec_bypass_forget(session);
     while (session->buffers != NULL) {
         struct wring_buffer *buffer = session->buffers;
         session->buffers = buffer->next;
@@ -410,7 +411,7 @@ struct wring_group *wring_session_world(struct wring_session *session)
     return session->world;
 }
 
-static const struct wring_sized detail_sized = {
+static const struct wring_versioned_struct detail_sized = {
     "struct wring_error_detail",
     sizeof(struct wring_error_detail),
     sizeof(struct wring_error_detail),
@@ -429,6 +430,6 @@ enum wring_status wring_session_error(struct wring_session *session,
         return status;
     struct wring_error_detail known = {.status = failure.status, .rank = failure.rank};
     snprintf(known.text, sizeof(known.text), "%s", failure.text);
-    wring_sized_write(&detail_sized, &known, detail);
+    wring_versioned_struct_write(&detail_sized, &known, detail);
     return status;
 }

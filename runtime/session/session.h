@@ -24,7 +24,7 @@ struct wring_group;
 struct wring_messenger;
 struct wring_plan;
 struct wring_recorder;
-struct wring_tried;
+struct wring_codec_bypass_case;
 
 struct wring_session {
     unsigned born;         /* wring_forked_count() of the process that opened it */
@@ -58,12 +58,12 @@ struct wring_session {
     size_t arena_bytes;                     /* of those that are arenas */
     atomic_uint n_device_buffers;           /* of all; read by any thread */
     struct wring_bucket
-        *buckets;                /* that are exchanged: in the order of registration, or a plan's */
-    struct wring_bucket *joined; /* that travel in some of them */
-    struct wring_plan *plan;     /* NULL: there is none */
+        *buckets;               /* that are exchanged: in the order of registration, or a plan's */
+    struct wring_bucket *fused; /* that travel in some of them */
+    struct wring_plan *plan;    /* NULL: there is none */
     struct wring_autoplan *autoplan; /* NULL: it does not plan for itself; else whose `plan` is */
     struct wring_recorder *recorder; /* NULL: no trace for the planner is to be written */
-    /* commit anew, as `plan` says; joined buckets are parted. Nothing is under way */
+    /* commit anew, as `plan` says; fused buckets are parted. Nothing is under way */
     enum wring_status (*recommit)(struct wring_session *session);
     struct wring_group *world;
     struct wring_group *groups;
@@ -72,7 +72,7 @@ struct wring_session {
     bool all_trace;            /* every rank records */
     atomic_bool told_flat;     /* that immediate calls go flat was logged */
 
-    struct wring_tried *tried; /* what commits measured, in the order of trials */
+    struct wring_codec_bypass_case *tried; /* what commits measured, in the order of trials */
 
     /* of the last commit */
     struct wring_block slots;

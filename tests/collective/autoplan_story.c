@@ -121,12 +121,12 @@ static void check_conserved(struct wring_session *session, struct tensors *tenso
     for (int t = 0; t < TENSORS; t++) {
         const struct wring_bucket *bucket = tensors->buckets[t];
         struct wring_bucket *in =
-            bucket->joined != NULL ? bucket->joined->carrier : tensors->buckets[t];
+            bucket->fusion != NULL ? bucket->fusion->fused : tensors->buckets[t];
         double share = bucket->op == WRING_AVG ? 1.0 / wring_session_size(session) : 1;
         wring_residual_loosen(in);
         float *held = calloc(sizes[t], sizeof(float));
         if (in->residual != NULL)
-            memcpy(held, in->residual + bucket->joined_at, sizes[t] * sizeof(float));
+            memcpy(held, in->residual + bucket->fusion_at, sizes[t] * sizeof(float));
         CHECK(wring_allreduce(wring_session_world(session), held, held, sizes[t], WRING_F32,
                               WRING_SUM, NULL, NULL) == WRING_OK,
               "allreduce");

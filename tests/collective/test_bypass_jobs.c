@@ -73,7 +73,7 @@ static const char *predicted_codec(const struct wring_bucket_stats *stats)
 {
     struct wring_curve with = {.n = 1, .points = {{1, stats->with_codec_ns}}};
     struct wring_curve without = {.n = 1, .points = {{1, stats->without_codec_ns}}};
-    return wring_bypass_choose(&with, &without, 1).bypass ? "none" : "topk+ef";
+    return wring_codec_bypass_rule(&with, &without, 1).bypass ? "none" : "topk+ef";
 }
 
 /** One bucket, a step, and what is told of it. */

@@ -55,19 +55,19 @@ static void a_slow_link_wants_its_codec(void)
 {
     const struct wring_curve codec = {3,
                                       {{4 * KI, 90 * US}, {64 * KI, 120 * US}, {1 * MI, 500 * US}}};
-    struct wring_choice choice = wring_bypass_choose(&codec, &slow_link, MI);
+    struct wring_choice choice = wring_codec_bypass_rule(&codec, &slow_link, MI);
     CHECK(!choice.bypass, "left out");
     CHECK(choice.with_ns == 500 * US && choice.without_ns == 8800 * US, "%llu, %llu",
           (unsigned long long)choice.with_ns, (unsigned long long)choice.without_ns);
-    CHECK(!wring_bypass_choose(&codec, &slow_link, 64 * MI).bypass, "left out of 64 MiB");
+    CHECK(!wring_codec_bypass_rule(&codec, &slow_link, 64 * MI).bypass, "left out of 64 MiB");
 }
 
 static void a_fast_one_does_without(void)
 {
     const struct wring_curve raw = {2, {{4 * KI, 2 * US}, {1 * MI, 50 * US}}};
     const struct wring_curve codec = {2, {{4 * KI, 3 * US}, {1 * MI, 150 * US}}};
-    CHECK(wring_bypass_choose(&codec, &raw, 4 * KI).bypass, "4 KiB");
-    CHECK(wring_bypass_choose(&codec, &raw, 64 * MI).bypass, "64 MiB");
+    CHECK(wring_codec_bypass_rule(&codec, &raw, 4 * KI).bypass, "4 KiB");
+    CHECK(wring_codec_bypass_rule(&codec, &raw, 64 * MI).bypass, "64 MiB");
 }
 
 /** Neither a gain of less than 15 % counts, nor one of less than 5 us. */
@@ -76,11 +76,11 @@ static void near_the_same_time_it_is_left_out(void)
     const struct wring_curve raw = {1, {{MI, 10 * MS}}}, slow = {1, {{MI, 8500 * US + 1}}},
                              fast = {1, {{MI, 8500 * US}}}, tiny = {1, {{MI, 9 * US}}},
                              less = {1, {{MI, 4 * US + 1}}}, just = {1, {{MI, 4 * US}}};
-    CHECK(wring_bypass_choose(&raw, &raw, MI).bypass, "the same");
-    CHECK(wring_bypass_choose(&slow, &raw, MI).bypass, "15 per cent less a hair");
-    CHECK(!wring_bypass_choose(&fast, &raw, MI).bypass, "15 per cent");
-    CHECK(wring_bypass_choose(&less, &tiny, MI).bypass, "less than 5 us");
-    CHECK(!wring_bypass_choose(&just, &tiny, MI).bypass, "5 us");
+    CHECK(wring_codec_bypass_rule(&raw, &raw, MI).bypass, "the same");
+    CHECK(wring_codec_bypass_rule(&slow, &raw, MI).bypass, "15 per cent less a hair");
+    CHECK(!wring_codec_bypass_rule(&fast, &raw, MI).bypass, "15 per cent");
+    CHECK(wring_codec_bypass_rule(&less, &tiny, MI).bypass, "less than 5 us");
+    CHECK(!wring_codec_bypass_rule(&just, &tiny, MI).bypass, "5 us");
 }
 
 int main(int argc, char **argv)
