@@ -33,17 +33,17 @@ static void advance_all(const struct wring_problem *problem, const struct wring_
 }
 
 /** The way of a group's chunks that ends on a lane last of all, on the lanes from where it came. */
-struct way {
+struct path {
     uint32_t from;
     double spent[WRING_PLAN_LANES_MAX]; /* us on each lane */
 };
 
 /** The critical way of the chunks after the first one. */
-static struct way trace_chunks(const struct stay *stay, uint32_t last)
+static struct path trace_chunks(const struct stay *stay, uint32_t last)
 {
     double sum = 0, latest = stay->first[last];
     uint32_t slowest = last, slowest_then = last;
-    struct way way = {.from = last + 1};
+    struct path path = {.from = last + 1};
 
     for (uint32_t lane = last + 1; lane-- > 0;) {
         sum += stay->each[lane];
@@ -51,42 +51,43 @@ static struct way trace_chunks(const struct stay *stay, uint32_t last)
         double end = stay->first[lane] + sum + (double)(stay->chunks - 2) * stay->each[slowest];
         if (end > latest) {
             latest = end;
-            way.from = lane;
+            path.from = lane;
             slowest_then = slowest;
         }
     }
-    for (uint32_t lane = way.from; lane <= last; lane++)
-        way.spent[lane] = stay->each[lane];
-    if (way.from <= last)
-        way.spent[slowest_then] += (double)(stay->chunks - 2) * stay->each[slowest_then];
+    for (uint32_t lane = path.from; lane <= last; lane++)
+        path.spent[lane] = stay->each[lane];
+    if (path.from <= last)
+        path.spent[slowest_then] += (double)(stay->chunks - 2) * stay->each[slowest_then];
     else /* they take no time: the first chunk was the last to leave */
-        way.from = last;
-    return way;
+        path.from = last;
+    return path;
 }
 
 /** The critical way of the first chunk, from the lane on which the group before let it in. */
-static struct way trace_first(const struct stay *stay, uint32_t last)
+static struct path trace_first(const struct stay *stay, uint32_t last)
 {
     double sum = 0, latest = -1;
-    struct way way = {.from = last};
+    struct path path = {.from = last};
 
     for (uint32_t lane = last + 1; lane-- > 0;) {
         sum += stay->once[lane] + stay->each[lane];
         if (stay->before[lane] + sum > latest) {
             latest = stay->before[lane] + sum;
-            way.from = lane;
+            path.from = lane;
         }
     }
-    for (uint32_t lane = way.from; lane <= last; lane++)
-        way.spent[lane] = stay->once[lane] + stay->each[lane];
-    return way;
+    for (uint32_t lane = path.from; lane <= last; lane++)
+        path.spent[lane] = stay->once[lane] + stay->each[lane];
+    return path;
 }
 
-static void take_way(const struct way *way, uint32_t last, struct stay *stay, double *critical_us)
+static void take_path(const struct path *path, uint32_t last, struct stay *stay,
+                      double *critical_us)
 {
-    for (uint32_t lane = way->from; lane <= last; lane++) {
+    for (uint32_t lane = path->from; lane <= last; lane++) {
         stay->critical[lane] = true;
-        critical_us[lane] += way->spent[lane];
+        critical_us[lane] += path->spent[lane];
     }
 }
 
@@ -100,13 +101,13 @@ static void mark_critical(uint32_t n_lanes, uint32_t n_groups, struct stay *stay
     for (uint32_t g = n_groups; g-- > 0;) {
         struct stay *stay = &stays[g];
         if (stay->chunks > 1) {
-            struct way way = trace_chunks(stay, lane);
-            take_way(&way, lane, stay, critical_us);
-            lane = way.from;
+            struct path path = trace_chunks(stay, lane);
+            take_path(&path, lane, stay, critical_us);
+            lane = path.from;
         }
-        struct way way = trace_first(stay, lane);
-        take_way(&way, lane, stay, critical_us);
-        lane = way.from;
+        struct path path = trace_first(stay, lane);
+        take_path(&path, lane, stay, critical_us);
+        lane = path.from;
     }
 }
 
@@ -184,21 +185,21 @@ void wring_timeline_finish(struct wring_timeline_result *result)
 /* ---- parts ---- */
 
 static bool look(const struct wring_cost_model *model, const struct wring_grouping *grouping,
-                 const struct wring_lane_task *task, struct wring_exchange_parts *out)
+                 const struct wring_lane_task *task, struct wring_collective_parts *out)
 {
     uint32_t begin = task->group > 0 ? grouping->end[task->group - 1] : 0;
     uint32_t end = grouping->end[task->group];
 
-    return strcmp(model->lanes[task->lane], WRING_LANE_EXCHANGE) == 0 &&
-           wring_exchange_parts(model, grouping->option[task->group],
-                                model->problem.elems[end] - model->problem.elems[begin], out);
+    return strcmp(model->lanes[task->lane], WRING_LANE_COLLECTIVE) == 0 &&
+           wring_collective_parts(model, grouping->option[task->group],
+                                  model->problem.elems[end] - model->problem.elems[begin], out);
 }
 
 void wring_timeline_parts(const struct wring_cost_model *model,
                           const struct wring_grouping *grouping, const struct wring_lane_task *task,
                           uint64_t most, wring_part_box_fn each, void *arg)
 {
-    struct wring_exchange_parts parts;
+    struct wring_collective_parts parts;
 
     if (!look(model, grouping, task, &parts))
         return;
@@ -206,9 +207,9 @@ void wring_timeline_parts(const struct wring_cost_model *model,
     double turn = (task->end_us - task->begin_us) / (double)n;
     double scale = turn / parts.took_us; /* a computing application stretches it, too */
     for (uint64_t i = 0; i < n; i++)
-        for (uint32_t part = 0; part < WRING_EXCHANGE_PARTS; part++) {
+        for (uint32_t part = 0; part < WRING_COLLECTIVE_PARTS; part++) {
             double begin = task->begin_us + (double)i * turn + parts.begin_us[part] * scale;
-            const struct wring_part_box box = {.part = (enum wring_exchange_part)part,
+            const struct wring_part_box box = {.part = (enum wring_collective_part)part,
                                                .begin_us = begin,
                                                .end_us = begin + parts.us[part] * scale,
                                                .pieces = (parts.pieces + n - 1) / n,
@@ -236,12 +237,12 @@ static void add(void *arg, const struct wring_part_box *box)
 void wring_timeline_part_sums(const struct wring_cost_model *model,
                               const struct wring_grouping *grouping,
                               const struct wring_timeline_result *result,
-                              double busy_us[WRING_EXCHANGE_PARTS],
-                              double critical_us[WRING_EXCHANGE_PARTS])
+                              double busy_us[WRING_COLLECTIVE_PARTS],
+                              double critical_us[WRING_COLLECTIVE_PARTS])
 {
     struct sums sums = {busy_us, critical_us};
 
-    for (uint32_t part = 0; part < WRING_EXCHANGE_PARTS; part++)
+    for (uint32_t part = 0; part < WRING_COLLECTIVE_PARTS; part++)
         busy_us[part] = critical_us[part] = 0;
     for (uint32_t i = 0; i < result->n; i++)
         wring_timeline_parts(model, grouping, &result->tasks[i], 1, add, &sums);

@@ -11,7 +11,7 @@
 #include <stdio.h>
 
 #include "planner/core/model/cost_model.h"
-#include "planner/tool/exchange_parts.h"
+#include "planner/tool/collective_parts.h"
 #include <wring/status.h>
 
 /** A group's stay on a lane; of several chunks, from the first one's begin to the last one's end.
@@ -56,7 +56,7 @@ enum wring_status wring_timeline_write_svg(const struct wring_cost_model *model,
 
 /** A part of one or some pieces of a group's exchange. */
 struct wring_part_box {
-    enum wring_exchange_part part;
+    enum wring_collective_part part;
     double begin_us, end_us;
     uint64_t pieces; /* that it stands for, about */
     bool critical;   /* on the path that takes as long as the iteration */
@@ -76,7 +76,7 @@ void wring_timeline_parts(const struct wring_cost_model *model,
 void wring_timeline_part_sums(const struct wring_cost_model *model,
                               const struct wring_grouping *grouping,
                               const struct wring_timeline_result *result,
-                              double busy_us[WRING_EXCHANGE_PARTS],
-                              double critical_us[WRING_EXCHANGE_PARTS]);
+                              double busy_us[WRING_COLLECTIVE_PARTS],
+                              double critical_us[WRING_COLLECTIVE_PARTS]);
 
 #endif

@@ -65,7 +65,7 @@ static void add_part(void *arg, const struct wring_part_box *box)
 
     json_array_append_new(arg,
                           json_pack("{s:s, s:s, s:s, s:f, s:f, s:i, s:i, s:o}", "name",
-                                    wring_exchange_part_name(box->part), "cat",
+                                    wring_collective_part_name(box->part), "cat",
                                     box->critical ? "critical" : "apportioned", "ph", "X", "ts",
                                     box->begin_us, "dur", box->end_us - box->begin_us, "pid", 0,
                                     "tid", PARTS_TID + (int)box->part, "args", arguments));
@@ -77,11 +77,11 @@ static void name_parts(const struct wring_cost_model *model, const double *part_
     bool any = false;
     char name[64];
 
-    for (uint32_t part = 0; part < WRING_EXCHANGE_PARTS; part++) {
+    for (uint32_t part = 0; part < WRING_COLLECTIVE_PARTS; part++) {
         if (part_us[part] <= 0)
             continue;
-        snprintf(name, sizeof(name), WRING_LANE_EXCHANGE ": %s (apportioned)",
-                 wring_exchange_part_name((enum wring_exchange_part)part));
+        snprintf(name, sizeof(name), WRING_LANE_COLLECTIVE ": %s (apportioned)",
+                 wring_collective_part_name((enum wring_collective_part)part));
         json_array_append_new(events, name_thread("thread_name", PARTS_TID + (int)part, name));
         json_array_append_new(events, place_thread(PARTS_TID + (int)part, 11 + (int)part));
         any = true;
@@ -95,7 +95,7 @@ enum wring_status wring_timeline_write_perfetto(const struct wring_cost_model *m
                                                 const struct wring_timeline_result *result,
                                                 FILE *file)
 {
-    double part_us[WRING_EXCHANGE_PARTS], part_critical_us[WRING_EXCHANGE_PARTS];
+    double part_us[WRING_COLLECTIVE_PARTS], part_critical_us[WRING_COLLECTIVE_PARTS];
     json_t *events = json_array();
 
     wring_timeline_part_sums(model, grouping, result, part_us, part_critical_us);

@@ -29,9 +29,9 @@ static void svg_place_rows(struct wring_svg *svg)
     for (uint32_t lane = 0; lane < model->problem.n_lanes; lane++) {
         svg->lane_y[lane] = y;
         y += ROW;
-        if (strcmp(model->lanes[lane], WRING_LANE_EXCHANGE) != 0)
+        if (strcmp(model->lanes[lane], WRING_LANE_COLLECTIVE) != 0)
             continue;
-        for (uint32_t part = 0; part < WRING_EXCHANGE_PARTS; part++)
+        for (uint32_t part = 0; part < WRING_COLLECTIVE_PARTS; part++)
             if (svg->part_us[part] > 0) {
                 svg->part_y[part] = y;
                 y += PART_ROW;
@@ -44,7 +44,7 @@ static void svg_place_rows(struct wring_svg *svg)
 /** Are there such rows? */
 static bool svg_has_parts(const struct wring_svg *svg)
 {
-    for (uint32_t part = 0; part < WRING_EXCHANGE_PARTS; part++)
+    for (uint32_t part = 0; part < WRING_COLLECTIVE_PARTS; part++)
         if (svg->part_us[part] > 0)
             return true;
     return false;
@@ -69,7 +69,7 @@ static void put_lane(const struct wring_svg *svg, uint32_t lane)
             line - 6);
 }
 
-static void put_part(const struct wring_svg *svg, enum wring_exchange_part part)
+static void put_part(const struct wring_svg *svg, enum wring_collective_part part)
 {
     double y = svg->part_y[part] + 11;
 
@@ -77,7 +77,7 @@ static void put_part(const struct wring_svg *svg, enum wring_exchange_part part)
             "<text x=\"28\" y=\"%.0f\" font-size=\"11\">%s</text>"
             "<text class=\"dim\" x=\"%d\" y=\"%.0f\" font-size=\"11\" text-anchor=\"end\">"
             "%.0f %%</text>\n",
-            y, wring_exchange_part_name(part), WRING_SVG_LEFT - 12, y,
+            y, wring_collective_part_name(part), WRING_SVG_LEFT - 12, y,
             share_of(svg, svg->part_us[part]));
 }
 
@@ -86,12 +86,12 @@ static void svg_put_rows(const struct wring_svg *svg)
 {
     for (uint32_t lane = 0; lane < svg->model->problem.n_lanes; lane++)
         put_lane(svg, lane);
-    for (uint32_t part = 0; part < WRING_EXCHANGE_PARTS; part++)
+    for (uint32_t part = 0; part < WRING_COLLECTIVE_PARTS; part++)
         if (svg->part_us[part] > 0)
-            put_part(svg, (enum wring_exchange_part)part);
+            put_part(svg, (enum wring_collective_part)part);
 }
 
-static const char *class_of_part(enum wring_exchange_part part)
+static const char *class_of_part(enum wring_collective_part part)
 {
     switch (part) {
     case WRING_PART_ENCODE:
@@ -123,7 +123,7 @@ static void put_part_box(void *arg, const struct wring_part_box *box)
                 "<rect class=\"path\" x=\"%.2f\" y=\"%.0f\" width=\"%.2f\" height=\"2\"/>", x,
                 y + PART_BOX + 1, width);
     fprintf(svg->file, "<title>%s, of %" PRIu64 " piece%s: %.1f us, apportioned</title></g>\n",
-            wring_exchange_part_name(box->part), box->pieces, box->pieces > 1 ? "s" : "",
+            wring_collective_part_name(box->part), box->pieces, box->pieces > 1 ? "s" : "",
             box->end_us - box->begin_us);
 }
 

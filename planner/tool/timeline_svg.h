@@ -19,8 +19,8 @@ struct wring_svg {
     const struct wring_timeline_result *result;
     double scale; /* of a microsecond */
     double lane_y[WRING_PLAN_LANES_MAX];
-    double part_y[WRING_EXCHANGE_PARTS]; /* below the lane of exchanges; 0: no such row */
-    double part_us[WRING_EXCHANGE_PARTS], part_critical_us[WRING_EXCHANGE_PARTS];
+    double part_y[WRING_COLLECTIVE_PARTS]; /* below the lane of exchanges; 0: no such row */
+    double part_us[WRING_COLLECTIVE_PARTS], part_critical_us[WRING_COLLECTIVE_PARTS];
     double bottom;
 };
 

@@ -28,7 +28,7 @@ static void note_leeway(struct wring_autoplan *autoplan)
 enum wring_status wring_autoplan_open(struct wring_session *session)
 {
     struct wring_autoplan *autoplan = calloc(1, sizeof(*autoplan));
-    struct wring_measure_codecs unused;
+    struct wring_collective_bench_codecs unused;
 
     if (autoplan == NULL)
         return WRING_ERR_NO_MEMORY;
@@ -119,8 +119,8 @@ void wring_autoplan_tell(const struct wring_session *session, struct wring_autop
         return;
     pthread_mutex_lock(&autoplan->iterations.mutex);
     out->settled = autoplan->stage >= WRING_AUTOPLAN_KEEP;
-    if (out->settled && autoplan->n_ways > 0) {
-        const struct wring_autoplan_way *way = &autoplan->ways[autoplan->at];
+    if (out->settled && autoplan->n_candidates > 0) {
+        const struct wring_autoplan_way *way = &autoplan->candidates[autoplan->at];
         out->planned = way->plan != NULL;
         out->with_us = autoplan->kept_us;
         out->without_us = autoplan->without_us;

@@ -18,7 +18,7 @@
 #include "planner/core/files/profile.h"
 #include "runtime/autotune/tunables.h"
 #include "runtime/bucket.h"
-#include "runtime/plan/exchange_bench.h"
+#include "runtime/plan/collective_bench.h"
 #include "runtime/plan/iterations.h"
 #include "runtime/plan/machine.h"
 #include "runtime/session/session.h"
@@ -52,13 +52,13 @@ struct wring_autoplan {
     struct wring_job_machine machine;
     struct wring_autoplan_leeway leeway;
     struct wring_profile *profile;    /* rank 0's */
-    struct wring_profile_aside aside; /* its ways of other settings than the configured one, while
-                                         that one's are measured */
+    struct wring_profile_aside aside; /* its collectives of other settings than the configured one,
+                                         while that one's are measured */
     bool known;                       /* ranks have found one, for this question */
     bool measure;                     /* the next commit is to measure anew, whatever there is */
 
-    uint32_t n_ways, at; /* the first is as registered; which one is in force */
-    struct wring_autoplan_way ways[WRING_AUTOPLAN_WAYS_MAX];
+    uint32_t n_candidates, at; /* the first is as registered; which one is in force */
+    struct wring_autoplan_way candidates[WRING_AUTOPLAN_WAYS_MAX];
     uint32_t in_turn;                /* a bit for each way that has further looks */
     uint32_t first;                  /* of these; before, of all */
     double kept_us, kept_compute_us; /* what iterations took when it was settled */

@@ -22,11 +22,11 @@
 /** What was recorded, as the planner has it, and what may be chosen. */
 struct question {
     const struct wring_autoplan *autoplan;
-    bool early;                                  /* buckets cannot be merged */
-    struct wring_tensor_trace trace;             /* by when tensors are ready */
-    uint32_t *order;                             /* [trace.n] the session's tensors likewise */
-    struct wring_measure_codecs codecs, listed;  /* of any bucket; that all may take */
-    const char *specs[WRING_MEASURE_CODECS_MAX]; /* the former */
+    bool early;                      /* buckets cannot be merged */
+    struct wring_tensor_trace trace; /* by when tensors are ready */
+    uint32_t *order;                 /* [trace.n] the session's tensors likewise */
+    struct wring_collective_bench_codecs codecs, listed;  /* of any bucket; that all may take */
+    const char *specs[WRING_COLLECTIVE_BENCH_CODECS_MAX]; /* the former */
     struct wring_profile profile; /* the session's, but for the ways: a copy, in which those of
                                      other settings are carried on */
 };
@@ -51,7 +51,7 @@ static bool allows(const struct question *question, uint32_t tensor, const char 
     const struct wring_bucket *bucket = question->autoplan->iterations.tensors[tensor].bucket;
 
     return strcmp(spec, "none") == 0 || strcmp(spec, wring_codec_info(bucket->codec)->spec) == 0 ||
-           wring_measure_has(&question->listed, spec);
+           wring_collective_bench_has(&question->listed, spec);
 }
 
 static enum wring_status set_allowed(const struct question *question, struct model *out)
@@ -142,8 +142,8 @@ static bool is_configured(const struct wring_autoplan *autoplan,
 /** Does the profile know buckets of several pieces with it? */
 static bool is_told(const struct wring_autoplan *autoplan, const struct wring_setting *setting)
 {
-    const struct wring_profile_way *way =
-        wring_profile_way_at(autoplan->profile, "none", "auto", autoplan->session->size, setting);
+    const struct wring_measured_collective *way = wring_profile_collective_at(
+        autoplan->profile, "none", "auto", autoplan->session->size, setting);
 
     return way != NULL && way->max_elems >= wring_autoplan_further_elems(autoplan);
 }
@@ -177,13 +177,13 @@ static enum wring_status list_settings(const struct question *question, struct w
 static enum wring_status make_profile(struct question *question)
 {
     const struct wring_profile *profile = question->autoplan->profile;
-    size_t bytes = (size_t)profile->n_ways * sizeof(*profile->ways);
+    size_t bytes = (size_t)profile->n_collectives * sizeof(*profile->collectives);
 
     question->profile = *profile;
-    question->profile.ways = malloc(bytes + 1);
-    if (question->profile.ways == NULL)
+    question->profile.collectives = malloc(bytes + 1);
+    if (question->profile.collectives == NULL)
         return WRING_ERR_NO_MEMORY;
-    memcpy(question->profile.ways, profile->ways, bytes);
+    memcpy(question->profile.collectives, profile->collectives, bytes);
     if (question->autoplan->leeway.setting.chunk_bytes != 0)
         wring_profile_carry_on(&question->profile, &question->autoplan->leeway.setting);
     return WRING_OK;
@@ -210,7 +210,7 @@ static enum wring_status question_init(struct question *question,
 
 static void question_finish(struct question *question)
 {
-    free(question->profile.ways);
+    free(question->profile.collectives);
     free(question->order);
     free(question->trace.tensors);
 }
@@ -258,7 +258,7 @@ static enum wring_status add_way(struct thought *thought, const struct wring_cos
                                  const struct wring_grouping *grouping, const char *name)
 {
     struct wring_autoplan *autoplan = thought->autoplan;
-    struct wring_autoplan_way *way = &autoplan->ways[autoplan->n_ways];
+    struct wring_autoplan_way *way = &autoplan->candidates[autoplan->n_candidates];
     const struct question *question = &thought->question;
 
     *way = (struct wring_autoplan_way){.plan = NULL};
@@ -269,7 +269,7 @@ static enum wring_status add_way(struct thought *thought, const struct wring_cos
     name_executor(autoplan, model, way->plan);
     snprintf(way->name, sizeof(way->name), "%s", name);
     way->predicted_us = way->plan->iteration_us;
-    autoplan->n_ways++;
+    autoplan->n_candidates++;
     return WRING_OK;
 }
 
@@ -473,7 +473,7 @@ static void write_way(const struct wring_autoplan_way *way, struct wring_writer 
 
 static enum wring_status read_way(struct wring_autoplan *autoplan, struct wring_reader *in)
 {
-    struct wring_autoplan_way *way = &autoplan->ways[autoplan->n_ways];
+    struct wring_autoplan_way *way = &autoplan->candidates[autoplan->n_candidates];
     size_t bytes;
 
     *way = (struct wring_autoplan_way){.plan = NULL};
@@ -486,7 +486,7 @@ static enum wring_status read_way(struct wring_autoplan *autoplan, struct wring_
     if (status != WRING_OK)
         return status;
     way->predicted_us = way->plan->iteration_us;
-    autoplan->n_ways++;
+    autoplan->n_candidates++;
     return WRING_OK;
 }
 
@@ -516,9 +516,9 @@ enum wring_status wring_autoplan_find_ways(struct wring_autoplan *autoplan, bool
         status = autoplan_think(autoplan, early);
         autoplan->spent_ns += wring_now_ns() - began_ns;
         wring_write_u32(&writer, status);
-        wring_write_u32(&writer, autoplan->n_ways);
-        for (uint32_t i = 1; i < autoplan->n_ways && status == WRING_OK; i++)
-            write_way(&autoplan->ways[i], &writer);
+        wring_write_u32(&writer, autoplan->n_candidates);
+        for (uint32_t i = 1; i < autoplan->n_candidates && status == WRING_OK; i++)
+            write_way(&autoplan->candidates[i], &writer);
     }
     enum wring_status exchanged = wring_session_exchange_writer(session, &writer, &blobs);
     if (exchanged != WRING_OK)

@@ -10,7 +10,7 @@
 
 /** @return the list as it was where it has that one already */
 static enum wring_status add_codec(const struct wring_session *session, const char *spec,
-                                   struct wring_measure_codecs *out)
+                                   struct wring_collective_bench_codecs *out)
 {
     struct wring_codec *codec;
     char why[WRING_TEXT_MAX];
@@ -25,14 +25,14 @@ static enum wring_status add_codec(const struct wring_session *session, const ch
     bool known = (info->flags & WRING_CODEC_RAW) != 0;
     for (uint32_t i = 0; i < out->n; i++)
         known = known || strcmp(out->specs[i], info->spec) == 0;
-    if (!known && out->n < WRING_MEASURE_CODECS_MAX - 1) /* none is one, too */
+    if (!known && out->n < WRING_COLLECTIVE_BENCH_CODECS_MAX - 1) /* none is one, too */
         snprintf(out->specs[out->n++], WRING_CODEC_SPEC_MAX, "%s", info->spec);
     wring_codec_destroy(codec);
     return WRING_OK;
 }
 
 enum wring_status wring_autoplan_listed(const struct wring_session *session,
-                                        struct wring_measure_codecs *out)
+                                        struct wring_collective_bench_codecs *out)
 {
     const char *list = session->config.plan_codecs;
     const char *rest = list[0] != '\0' ? list : NULL;
@@ -55,7 +55,7 @@ enum wring_status wring_autoplan_listed(const struct wring_session *session,
 
 enum wring_status wring_autoplan_codecs(const struct wring_session *session,
                                         const struct wring_autoplan *autoplan,
-                                        struct wring_measure_codecs *out)
+                                        struct wring_collective_bench_codecs *out)
 {
     enum wring_status status = wring_autoplan_listed(session, out);
     for (uint32_t i = 0; i < autoplan->iterations.n && status == WRING_OK; i++)
@@ -64,7 +64,7 @@ enum wring_status wring_autoplan_codecs(const struct wring_session *session,
     return status;
 }
 
-void wring_autoplan_write_codecs(const struct wring_measure_codecs *codecs,
+void wring_autoplan_write_codecs(const struct wring_collective_bench_codecs *codecs,
                                  struct wring_writer *out)
 {
     wring_write_u32(out, codecs->n);
@@ -72,10 +72,10 @@ void wring_autoplan_write_codecs(const struct wring_measure_codecs *codecs,
         wring_write_sized(out, codecs->specs[i], strlen(codecs->specs[i]));
 }
 
-void wring_autoplan_read_codecs(struct wring_reader *in, struct wring_measure_codecs *out)
+void wring_autoplan_read_codecs(struct wring_reader *in, struct wring_collective_bench_codecs *out)
 {
     out->n = wring_read_u32(in);
-    if (out->n > WRING_MEASURE_CODECS_MAX) {
+    if (out->n > WRING_COLLECTIVE_BENCH_CODECS_MAX) {
         in->failed = true;
         out->n = 0;
     }

@@ -138,7 +138,7 @@ static enum wring_status autoplan_hear(struct wring_autoplan *autoplan,
 /** A way's time in a look. Way 0, as registered, is favoured: another one must save 3 %. */
 static double score_of(const struct wring_autoplan *autoplan, uint32_t way, uint32_t look)
 {
-    return autoplan->ways[way].measured_us[look] * (way == 0 ? WORTH : 1);
+    return autoplan->candidates[way].measured_us[look] * (way == 0 ? WORTH : 1);
 }
 
 /** @return the way that had the least in a look, of those that are in it */
@@ -146,8 +146,8 @@ static uint32_t find_best(const struct wring_autoplan *autoplan, uint32_t look)
 {
     uint32_t best = autoplan->first;
 
-    for (uint32_t i = best + 1; i < autoplan->n_ways; i++)
-        if (autoplan->ways[i].measured > look &&
+    for (uint32_t i = best + 1; i < autoplan->n_candidates; i++)
+        if (autoplan->candidates[i].measured > look &&
             score_of(autoplan, i, look) < score_of(autoplan, best, look))
             best = i;
     return best;
@@ -157,7 +157,7 @@ static uint32_t find_best(const struct wring_autoplan *autoplan, uint32_t look)
 static double compare(const struct wring_autoplan *autoplan, uint32_t way)
 {
     double ratios[WRING_AUTOPLAN_LOOKS];
-    uint32_t n = autoplan->ways[way].measured;
+    uint32_t n = autoplan->candidates[way].measured;
 
     for (uint32_t i = 0; i < n; i++)
         ratios[i] = score_of(autoplan, way, i) / score_of(autoplan, autoplan->first, i);
@@ -172,7 +172,7 @@ static bool is_in_turn(const struct wring_autoplan *autoplan, uint32_t way)
 /** @return the next way in turn, from this one on; n_ways: there is none */
 static uint32_t next_in_turn(const struct wring_autoplan *autoplan, uint32_t way)
 {
-    while (way < autoplan->n_ways && !is_in_turn(autoplan, way))
+    while (way < autoplan->n_candidates && !is_in_turn(autoplan, way))
         way++;
     return way;
 }
@@ -180,13 +180,13 @@ static uint32_t next_in_turn(const struct wring_autoplan *autoplan, uint32_t way
 /** All ways have had a look: which ones take turns? */
 static void begin_turns(struct wring_autoplan *autoplan)
 {
-    double least_us = autoplan->ways[find_best(autoplan, 0)].measured_us[0];
+    double least_us = autoplan->candidates[find_best(autoplan, 0)].measured_us[0];
 
     autoplan->in_turn = 0;
-    for (uint32_t i = 0; i < autoplan->n_ways; i++)
-        if (autoplan->ways[i].measured_us[0] <= NEAR * least_us)
+    for (uint32_t i = 0; i < autoplan->n_candidates; i++)
+        if (autoplan->candidates[i].measured_us[0] <= NEAR * least_us)
             autoplan->in_turn |= 1u << i;
-    if (least_us > CLEAR * autoplan->ways[0].measured_us[0])
+    if (least_us > CLEAR * autoplan->candidates[0].measured_us[0])
         autoplan->in_turn |= 1;
     autoplan->first = next_in_turn(autoplan, 0);
 }
@@ -194,9 +194,9 @@ static void begin_turns(struct wring_autoplan *autoplan)
 /** All ways in turn have had as many looks: which one wins? @param agree  out: all looks say so */
 static uint32_t find_winner(const struct wring_autoplan *autoplan, bool *agree)
 {
-    uint32_t winner = autoplan->first, looks = autoplan->ways[winner].measured;
+    uint32_t winner = autoplan->first, looks = autoplan->candidates[winner].measured;
 
-    for (uint32_t i = winner + 1; i < autoplan->n_ways; i++)
+    for (uint32_t i = winner + 1; i < autoplan->n_candidates; i++)
         if (is_in_turn(autoplan, i) && compare(autoplan, i) < compare(autoplan, winner))
             winner = i;
     *agree = true;
@@ -207,17 +207,17 @@ static uint32_t find_winner(const struct wring_autoplan *autoplan, bool *agree)
 
 bool wring_autoplan_choose(struct wring_autoplan *autoplan, uint32_t *way)
 {
-    bool agree, first_round = autoplan->ways[autoplan->at].measured == 1;
+    bool agree, first_round = autoplan->candidates[autoplan->at].measured == 1;
 
     *way = first_round ? autoplan->at + 1 : next_in_turn(autoplan, autoplan->at + 1);
-    if (*way < autoplan->n_ways)
+    if (*way < autoplan->n_candidates)
         return false;
     if (first_round)
         begin_turns(autoplan);
     *way = find_winner(autoplan, &agree);
     if (agree && (!first_round || autoplan->in_turn == 1u << *way))
         return true;
-    if (autoplan->ways[*way].measured == WRING_AUTOPLAN_LOOKS)
+    if (autoplan->candidates[*way].measured == WRING_AUTOPLAN_LOOKS)
         return true;
     *way = autoplan->first;
     return false;
@@ -228,7 +228,8 @@ bool wring_autoplan_choose(struct wring_autoplan *autoplan, uint32_t *way)
  */
 static double iteration_us(const struct wring_autoplan *autoplan, uint32_t way, double *without_us)
 {
-    const struct wring_autoplan_way *none = &autoplan->ways[0], *it = &autoplan->ways[way];
+    const struct wring_autoplan_way *none = &autoplan->candidates[0],
+                                    *it = &autoplan->candidates[way];
     uint32_t looks = it->measured < none->measured ? it->measured : none->measured;
     uint32_t look = looks - 1;
     double ratios[WRING_AUTOPLAN_LOOKS] = {0};
@@ -257,9 +258,9 @@ static double iteration_us(const struct wring_autoplan *autoplan, uint32_t way, 
 void wring_autoplan_forget_ways(struct wring_autoplan *autoplan)
 {
     autoplan->session->plan = NULL;
-    for (uint32_t i = 0; i < autoplan->n_ways; i++)
-        wring_plan_destroy(autoplan->ways[i].plan);
-    autoplan->n_ways = autoplan->at = autoplan->first = autoplan->in_turn = 0;
+    for (uint32_t i = 0; i < autoplan->n_candidates; i++)
+        wring_plan_destroy(autoplan->candidates[i].plan);
+    autoplan->n_candidates = autoplan->at = autoplan->first = autoplan->in_turn = 0;
 }
 
 /* ---- changing ways ---- */
@@ -278,7 +279,7 @@ static enum wring_status change_to(struct wring_autoplan *autoplan, uint32_t way
     struct wring_session *session = autoplan->session;
 
     autoplan->at = way;
-    session->plan = autoplan->ways[way].plan;
+    session->plan = autoplan->candidates[way].plan;
     enum wring_status status = session->recommit(session);
     if (status != WRING_OK && session->plan != NULL && wring_session_check(session) == WRING_OK) {
         give_up(autoplan, "a plan cannot be run; buckets travel as registered");
@@ -313,15 +314,15 @@ static void describe_setting(const struct wring_plan *plan, char *text, size_t b
 static void say_none(const struct wring_autoplan *autoplan)
 {
     double without_us, us = iteration_us(autoplan, 1, &without_us);
-    const char *name = autoplan->ways[1].name;
+    const char *name = autoplan->candidates[1].name;
 
-    for (uint32_t i = 2; i < autoplan->n_ways; i++) {
+    for (uint32_t i = 2; i < autoplan->n_candidates; i++) {
         double none_us, so_us = iteration_us(autoplan, i, &none_us);
         if (so_us / none_us >= us / without_us)
             continue;
         us = so_us;
         without_us = none_us;
-        name = autoplan->ways[i].name;
+        name = autoplan->candidates[i].name;
     }
     wring_warn(&autoplan->session->log,
                "WRING_PLAN=auto: no plan is clearly faster: with the best one (%s) an iteration "
@@ -331,13 +332,13 @@ static void say_none(const struct wring_autoplan *autoplan)
 
 static void say_result(const struct wring_autoplan *autoplan)
 {
-    const struct wring_autoplan_way *way = &autoplan->ways[autoplan->at];
+    const struct wring_autoplan_way *way = &autoplan->candidates[autoplan->at];
     const struct wring_log *log = &autoplan->session->log;
     char setting[128];
 
     if (autoplan->session->rank != 0)
         return;
-    if (autoplan->n_ways == 1) {
+    if (autoplan->n_candidates == 1) {
         wring_info(log, "WRING_PLAN=auto: there is no plan to try; buckets travel as registered");
         return;
     }
@@ -370,7 +371,7 @@ static bool write_plan(const struct wring_plan *plan, const char *path)
 /** In rank 0: write the plan that is kept to where WRING_PLAN_SAVE says; says what came of it. */
 static void save_plan(const struct wring_autoplan *autoplan)
 {
-    const struct wring_plan *plan = autoplan->ways[autoplan->at].plan;
+    const struct wring_plan *plan = autoplan->candidates[autoplan->at].plan;
     const struct wring_log *log = &autoplan->session->log;
     const char *path = autoplan->session->config.plan_save;
 
@@ -394,7 +395,7 @@ static enum wring_status settle(struct wring_autoplan *autoplan, uint32_t way)
         return status;
     autoplan->stage = WRING_AUTOPLAN_KEEP;
     autoplan->kept_us = iteration_us(autoplan, way, &autoplan->without_us);
-    autoplan->kept_compute_us = autoplan->ways[way].compute_us;
+    autoplan->kept_compute_us = autoplan->candidates[way].compute_us;
     autoplan->worse = 0;
     autoplan->settled_ns = wring_now_ns();
     autoplan->iterations.due =
@@ -410,12 +411,12 @@ static enum wring_status settle(struct wring_autoplan *autoplan, uint32_t way)
 static enum wring_status end_record(struct wring_autoplan *autoplan,
                                     const struct wring_autoplan_said *report)
 {
-    autoplan->n_ways = 1;
-    autoplan->ways[0] = (struct wring_autoplan_way){.name = "as registered",
-                                                    .predicted_us = NAN,
-                                                    .measured_us = {report->us},
-                                                    .compute_us = report->compute_us,
-                                                    .measured = 1};
+    autoplan->n_candidates = 1;
+    autoplan->candidates[0] = (struct wring_autoplan_way){.name = "as registered",
+                                                          .predicted_us = NAN,
+                                                          .measured_us = {report->us},
+                                                          .compute_us = report->compute_us,
+                                                          .measured = 1};
     enum wring_status status = wring_autoplan_find_ways(autoplan, report->early);
     if (status != WRING_OK && wring_session_check(autoplan->session) == WRING_OK) {
         give_up(autoplan, "no plan could be made");
@@ -423,7 +424,7 @@ static enum wring_status end_record(struct wring_autoplan *autoplan,
     }
     if (status != WRING_OK)
         return status;
-    if (autoplan->n_ways == 1)
+    if (autoplan->n_candidates == 1)
         return settle(autoplan, 0);
     autoplan->stage = WRING_AUTOPLAN_TRY;
     return change_to(autoplan, 1);
@@ -431,7 +432,7 @@ static enum wring_status end_record(struct wring_autoplan *autoplan,
 
 static void say_tried(const struct wring_autoplan *autoplan, double us)
 {
-    const struct wring_autoplan_way *way = &autoplan->ways[autoplan->at];
+    const struct wring_autoplan_way *way = &autoplan->candidates[autoplan->at];
     char predicted[64] = "", setting[128];
 
     if (autoplan->session->rank != 0)
@@ -449,7 +450,7 @@ static void say_tried(const struct wring_autoplan *autoplan, double us)
 static enum wring_status end_try(struct wring_autoplan *autoplan,
                                  const struct wring_autoplan_said *report)
 {
-    struct wring_autoplan_way *way = &autoplan->ways[autoplan->at];
+    struct wring_autoplan_way *way = &autoplan->candidates[autoplan->at];
     uint32_t next;
 
     way->measured_us[way->measured++] = report->us;

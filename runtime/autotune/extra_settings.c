@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "planner/core/files/profile.h"
-#include "planner/core/model/exchange.h"
+#include "planner/core/model/measured_collective.h"
 #include "runtime/autotune/codecs.h"
 #include "runtime/autotune/profile_gaps.h"
 #include "runtime/session/executor.h"
@@ -21,8 +21,8 @@
 /** What is asked while settings are looked for. */
 struct asking {
     const struct wring_autoplan *autoplan;
-    const struct wring_measure_codecs *codecs;
-    const struct wring_measure_params *params;
+    const struct wring_collective_bench_codecs *codecs;
+    const struct wring_collective_bench_params *params;
     struct wring_autoplan_furthers *out;
 };
 
@@ -33,14 +33,15 @@ static uint32_t last_size(const struct wring_autoplan *autoplan)
     uint64_t bytes = PIECES * autoplan->leeway.setting.chunk_bytes;
     uint32_t size = 0;
 
-    while (size + 1 < WRING_MEASURE_SIZES && wring_measure_size(size) * sizeof(float) < bytes)
+    while (size + 1 < WRING_COLLECTIVE_BENCH_SIZES &&
+           wring_collective_bench_size(size) * sizeof(float) < bytes)
         size++;
     return size;
 }
 
 uint64_t wring_autoplan_further_elems(const struct wring_autoplan *autoplan)
 {
-    return wring_measure_size(last_size(autoplan));
+    return wring_collective_bench_size(last_size(autoplan));
 }
 
 static bool lacks(const struct wring_autoplan *autoplan, const char *spec,
@@ -50,13 +51,13 @@ static bool lacks(const struct wring_autoplan *autoplan, const char *spec,
     uint32_t ranks = autoplan->session->size;
 
     if (strcmp(spec, "none") == 0)
-        return wring_profile_way_at(profile, spec, "auto", ranks, setting) == NULL;
-    return wring_profile_way_at(profile, spec, "divisible", ranks, setting) == NULL &&
-           wring_profile_way_at(profile, spec, "indivisible", ranks, setting) == NULL;
+        return wring_profile_collective_at(profile, spec, "auto", ranks, setting) == NULL;
+    return wring_profile_collective_at(profile, spec, "divisible", ranks, setting) == NULL &&
+           wring_profile_collective_at(profile, spec, "indivisible", ranks, setting) == NULL;
 }
 
 static void list_lacking(const struct asking *asking, const struct wring_setting *setting,
-                         struct wring_measure_codecs *out)
+                         struct wring_collective_bench_codecs *out)
 {
     out->n = 0;
     if (lacks(asking->autoplan, "none", setting))
@@ -67,29 +68,31 @@ static void list_lacking(const struct asking *asking, const struct wring_setting
 }
 
 static bool is_configured(const struct wring_autoplan *autoplan,
-                          const struct wring_profile_way *way)
+                          const struct wring_measured_collective *collective)
 {
-    const struct wring_setting setting = wring_profile_way_setting(way);
+    const struct wring_setting setting = wring_profile_collective_setting(collective);
 
-    return way->ranks == autoplan->session->size &&
+    return collective->ranks == autoplan->session->size &&
            setting.cores == autoplan->leeway.setting.cores &&
            setting.chunk_bytes == autoplan->leeway.setting.chunk_bytes;
 }
 
 /** What a round takes as configured, of all sizes up to the last, two buckets in each backlog. */
-static double round_us(const struct asking *asking, const struct wring_measure_codecs *codecs,
-                       uint32_t last)
+static double round_us(const struct asking *asking,
+                       const struct wring_collective_bench_codecs *codecs, uint32_t last)
 {
     const struct wring_profile *profile = asking->autoplan->profile;
     double us = 0;
 
-    for (uint32_t i = 0; i < profile->n_ways; i++) {
-        const struct wring_profile_way *way = &profile->ways[i];
-        if (!is_configured(asking->autoplan, way) || !wring_measure_has(codecs, way->codec))
+    for (uint32_t i = 0; i < profile->n_collectives; i++) {
+        const struct wring_measured_collective *collective = &profile->collectives[i];
+        if (!is_configured(asking->autoplan, collective) ||
+            !wring_collective_bench_has(codecs, collective->codec))
             continue;
         for (uint32_t size = 0; size <= last; size++) {
-            double elems = (double)wring_measure_size(size);
-            us += 2 * wring_cost_at(&way->solo.us, elems) + wring_cost_at(&way->busy.us, elems);
+            double elems = (double)wring_collective_bench_size(size);
+            us += 2 * wring_cost_at(&collective->solo.us, elems) +
+                  wring_cost_at(&collective->busy.us, elems);
         }
     }
     return us;
@@ -101,13 +104,13 @@ static bool any_works(const struct asking *asking)
     const struct wring_profile *profile = asking->autoplan->profile;
     bool any = false;
 
-    for (uint32_t i = 0; i < profile->n_ways; i++) {
-        const struct wring_profile_way *way = &profile->ways[i];
-        double elems = (double)way->max_elems;
-        any = any || (is_configured(asking->autoplan, way) &&
-                      wring_measure_has(asking->codecs, way->codec) &&
-                      wring_cost_at(&way->cpu.us, elems) >=
-                          WRING_AT_WORK * wring_cost_at(&way->busy.us, elems));
+    for (uint32_t i = 0; i < profile->n_collectives; i++) {
+        const struct wring_measured_collective *collective = &profile->collectives[i];
+        double elems = (double)collective->max_elems;
+        any = any || (is_configured(asking->autoplan, collective) &&
+                      wring_collective_bench_has(asking->codecs, collective->codec) &&
+                      wring_cost_at(&collective->cpu.us, elems) >=
+                          WRING_AT_WORK * wring_cost_at(&collective->busy.us, elems));
     }
     return any;
 }
@@ -116,17 +119,17 @@ static bool any_works(const struct asking *asking)
 static const char *find_objection(const struct asking *asking,
                                   const struct wring_autoplan_further *further)
 {
-    const struct wring_measure_params *params = asking->params;
+    const struct wring_collective_bench_params *params = asking->params;
     uint32_t last = last_size(asking->autoplan);
 
     if (further->setting.cores > 0 && asking->codecs->n == 0)
         return "no codec may be used";
     if (further->setting.cores > 0 && !any_works(asking))
         return "exchanges with codecs wait for their links";
-    if (wring_measure_size(last) > params->max_elems)
+    if (wring_collective_bench_size(last) > params->max_elems)
         return "all buckets together have too few of them";
     if (round_us(asking, &further->codecs, last) >
-        wring_measure_limit_us(params->budget_ns / SHARE))
+        wring_collective_bench_limit_us(params->budget_ns / SHARE))
         return "it would take too long for WRING_PLAN_SECONDS";
     return NULL;
 }
@@ -151,8 +154,8 @@ static void offer(const struct asking *asking, uint32_t cores, uint64_t chunk_by
 }
 
 void wring_autoplan_find_further(const struct wring_autoplan *autoplan,
-                                 const struct wring_measure_codecs *codecs,
-                                 const struct wring_measure_params *params,
+                                 const struct wring_collective_bench_codecs *codecs,
+                                 const struct wring_collective_bench_params *params,
                                  struct wring_autoplan_furthers *out)
 {
     const struct wring_autoplan_leeway *leeway = &autoplan->leeway;
@@ -216,14 +219,15 @@ static enum wring_status set(struct wring_autoplan *autoplan, const struct wring
     return wring_session_settle(autoplan->session, executor, setting->chunk_bytes);
 }
 
-/** The session is set so, and the profile has that setting's ways alone; then both have all again.
+/** The session is set so, and the profile has that setting's collectives alone; then both have all
+ * again.
  */
 static enum wring_status measure_one(struct wring_autoplan *autoplan,
-                                     const struct wring_measure_params *how,
+                                     const struct wring_collective_bench_params *how,
                                      const struct wring_autoplan_further *further)
 {
     struct wring_session *session = autoplan->session;
-    struct wring_measure_params params = *how;
+    struct wring_collective_bench_params params = *how;
     struct wring_profile_aside aside = {0};
     enum wring_status status = set(autoplan, &further->setting);
 
@@ -235,11 +239,11 @@ static enum wring_status measure_one(struct wring_autoplan *autoplan,
         status = wring_profile_set_aside(autoplan->profile, &further->setting, &aside);
     status = wring_session_agree(session, status, "");
     if (status == WRING_OK)
-        status = wring_measure_ways(session, &params, autoplan->profile, NULL);
-    if (aside.ways == NULL)
+        status = wring_collective_bench_run(session, &params, autoplan->profile, NULL);
+    if (aside.collectives == NULL)
         return status;
     enum wring_status back = wring_profile_bring_back(autoplan->profile, &further->setting, &aside);
-    free(aside.ways);
+    free(aside.collectives);
     return status == WRING_OK ? back : status;
 }
 
@@ -256,8 +260,8 @@ static void say_why(const struct wring_autoplan *autoplan)
 }
 
 enum wring_status wring_autoplan_measure_further(struct wring_autoplan *autoplan,
-                                                 const struct wring_measure_codecs *codecs,
-                                                 const struct wring_measure_params *params,
+                                                 const struct wring_collective_bench_codecs *codecs,
+                                                 const struct wring_collective_bench_params *params,
                                                  uint32_t *out)
 {
     struct wring_session *session = autoplan->session;

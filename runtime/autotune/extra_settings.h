@@ -14,7 +14,7 @@
 /** A setting, and the codecs of which the profile has no exchanges with it. */
 struct wring_autoplan_further {
     struct wring_setting setting;
-    struct wring_measure_codecs codecs;
+    struct wring_collective_bench_codecs codecs;
 };
 
 struct wring_autoplan_furthers {
@@ -37,8 +37,8 @@ uint64_t wring_autoplan_further_elems(const struct wring_autoplan *autoplan);
  * @param params  how the configured one is measured
  */
 void wring_autoplan_find_further(const struct wring_autoplan *autoplan,
-                                 const struct wring_measure_codecs *codecs,
-                                 const struct wring_measure_params *params,
+                                 const struct wring_collective_bench_codecs *codecs,
+                                 const struct wring_collective_bench_params *params,
                                  struct wring_autoplan_furthers *out);
 
 /**
@@ -49,8 +49,8 @@ void wring_autoplan_find_further(const struct wring_autoplan *autoplan,
  * Errors: those of an exchange.
  */
 enum wring_status wring_autoplan_measure_further(struct wring_autoplan *autoplan,
-                                                 const struct wring_measure_codecs *codecs,
-                                                 const struct wring_measure_params *params,
+                                                 const struct wring_collective_bench_codecs *codecs,
+                                                 const struct wring_collective_bench_params *params,
                                                  uint32_t *out);
 
 #endif

@@ -11,7 +11,7 @@
 
 #define WRING_MODULE "plan"
 
-static void add(struct wring_measure_codecs *codecs, const char *spec)
+static void add(struct wring_collective_bench_codecs *codecs, const char *spec)
 {
     memcpy(codecs->specs[codecs->n++], spec, WRING_CODEC_SPEC_MAX);
 }
@@ -21,24 +21,25 @@ static uint32_t size_of(uint64_t elems)
 {
     uint32_t size = 0;
 
-    while (size + 1 < WRING_MEASURE_SIZES && wring_measure_size(size + 1) <= elems)
+    while (size + 1 < WRING_COLLECTIVE_BENCH_SIZES &&
+           wring_collective_bench_size(size + 1) <= elems)
         size++;
     return size;
 }
 
 /** Whole codecs that the profile has nothing of. */
 static void find_unknown(const struct wring_autoplan *autoplan,
-                         const struct wring_measure_codecs *codecs,
-                         struct wring_measure_codecs *out)
+                         const struct wring_collective_bench_codecs *codecs,
+                         struct wring_collective_bench_codecs *out)
 {
     const struct wring_profile *profile = autoplan->profile;
     uint32_t ranks = autoplan->session->size;
-    bool all = profile == NULL || wring_measure_lacks(profile, "none", ranks, false);
+    bool all = profile == NULL || wring_collective_profile_lacks(profile, "none", ranks, false);
 
     if (all)
         add(out, (const char[WRING_CODEC_SPEC_MAX]){"none"});
     for (uint32_t i = 0; i < codecs->n; i++)
-        if (all || wring_measure_lacks(profile, codecs->specs[i], ranks, false))
+        if (all || wring_collective_profile_lacks(profile, codecs->specs[i], ranks, false))
             add(out, codecs->specs[i]);
 }
 
@@ -48,9 +49,9 @@ static void look_at_sizes(const struct wring_autoplan *autoplan, const char *spe
 {
     uint64_t known;
 
-    if (wring_measure_has(&out->codecs, spec))
+    if (wring_collective_bench_has(&out->codecs, spec))
         return;
-    wring_measure_round_us(autoplan->profile, spec, autoplan->session->size, 0, &known);
+    wring_collective_profile_round_us(autoplan->profile, spec, autoplan->session->size, 0, &known);
     uint32_t last = size_of(known);
     if (last >= wanted)
         return;
@@ -60,21 +61,21 @@ static void look_at_sizes(const struct wring_autoplan *autoplan, const char *spe
 
 /** Is a round of the listed codecs short enough, from the largest size that all of them know? */
 static bool is_affordable(const struct wring_autoplan *autoplan,
-                          const struct wring_measure_params *params,
+                          const struct wring_collective_bench_params *params,
                           const struct wring_autoplan_missing *missing)
 {
     double us = 0;
     uint64_t unused;
 
     for (uint32_t i = 0; i < missing->larger.n; i++)
-        us += wring_measure_round_us(autoplan->profile, missing->larger.specs[i],
-                                     autoplan->session->size, missing->first, &unused);
-    return us <= wring_measure_limit_us(params->budget_ns);
+        us += wring_collective_profile_round_us(autoplan->profile, missing->larger.specs[i],
+                                                autoplan->session->size, missing->first, &unused);
+    return us <= wring_collective_bench_limit_us(params->budget_ns);
 }
 
 void wring_autoplan_find_missing(const struct wring_autoplan *autoplan,
-                                 const struct wring_measure_codecs *codecs,
-                                 const struct wring_measure_params *params,
+                                 const struct wring_collective_bench_codecs *codecs,
+                                 const struct wring_collective_bench_params *params,
                                  struct wring_autoplan_missing *out)
 {
     uint32_t wanted = size_of(params->max_elems);
@@ -105,7 +106,7 @@ void wring_autoplan_read_missing(struct wring_reader *in, struct wring_autoplan_
     wring_autoplan_read_codecs(in, &out->codecs);
     wring_autoplan_read_codecs(in, &out->larger);
     out->first = wring_read_u32(in);
-    if (out->first + 1 >= WRING_MEASURE_SIZES)
+    if (out->first + 1 >= WRING_COLLECTIVE_BENCH_SIZES)
         in->failed = true;
 }
 
@@ -136,7 +137,7 @@ static void say_measured(const struct wring_autoplan *autoplan,
         snprintf(larger, sizeof(larger),
                  ", and what more than %" PRIu64 " elements take, of %" PRIu32
                  " that the kept profile has",
-                 wring_measure_size(missing->first), missing->larger.n);
+                 wring_collective_bench_size(missing->first), missing->larger.n);
     if (further > 0)
         snprintf(settings, sizeof(settings), ", and those with %" PRIu32 " further settings",
                  further);
@@ -147,26 +148,26 @@ static void say_measured(const struct wring_autoplan *autoplan,
 
 /** Codecs that the profile lacks, then sizes that it does. */
 static enum wring_status measure_missing(struct wring_autoplan *autoplan,
-                                         const struct wring_measure_params *how,
+                                         const struct wring_collective_bench_params *how,
                                          const struct wring_autoplan_missing *missing)
 {
-    struct wring_measure_params params = *how;
+    struct wring_collective_bench_params params = *how;
     enum wring_status status = WRING_OK;
 
     params.codecs = missing->codecs;
     if (missing->codecs.n > 0)
-        status = wring_measure_ways(autoplan->session, &params, autoplan->profile, NULL);
+        status = wring_collective_bench_run(autoplan->session, &params, autoplan->profile, NULL);
     params.codecs = missing->larger;
     params.first = missing->first;
     params.larger = true;
     if (status == WRING_OK && missing->larger.n > 0)
-        status = wring_measure_ways(autoplan->session, &params, autoplan->profile, NULL);
+        status = wring_collective_bench_run(autoplan->session, &params, autoplan->profile, NULL);
     return status;
 }
 
 /** Measure what is missing and add it to rank 0's profile. */
 static enum wring_status measure(struct wring_autoplan *autoplan,
-                                 const struct wring_measure_params *params,
+                                 const struct wring_collective_bench_params *params,
                                  const struct wring_autoplan_missing *missing)
 {
     struct wring_session *session = autoplan->session;
@@ -180,7 +181,7 @@ static enum wring_status measure(struct wring_autoplan *autoplan,
     return status == WRING_OK ? measure_missing(autoplan, params, missing) : status;
 }
 
-/** In rank 0: the profile has all its ways again. */
+/** In rank 0: the profile has all its collectives again. */
 static enum wring_status bring_back(struct wring_autoplan *autoplan)
 {
     if (autoplan->session->rank != 0)
@@ -201,8 +202,8 @@ static enum wring_status end_profile(struct wring_autoplan *autoplan,
 }
 
 enum wring_status wring_autoplan_measure(struct wring_autoplan *autoplan,
-                                         const struct wring_measure_codecs *codecs,
-                                         const struct wring_measure_params *params,
+                                         const struct wring_collective_bench_codecs *codecs,
+                                         const struct wring_collective_bench_params *params,
                                          const struct wring_autoplan_missing *missing,
                                          bool *measured)
 {

@@ -6,13 +6,13 @@
 #include "runtime/autotune/autotune.h"
 
 struct wring_autoplan_missing {
-    struct wring_measure_codecs codecs; /* of which it knows nothing */
-    struct wring_measure_codecs larger; /* of which it knows too small buckets only */
-    uint32_t first;                     /* of their sizes: the largest that all of them know */
+    struct wring_collective_bench_codecs codecs; /* of which it knows nothing */
+    struct wring_collective_bench_codecs larger; /* of which it knows too small buckets only */
+    uint32_t first; /* of their sizes: the largest that all of them know */
 };
 
 /**
- * Find it, in rank 0, whose profile has nothing but ways of the configured setting.
+ * Find it, in rank 0, whose profile has nothing but collectives of the configured setting.
  *
  * Larger buckets are worth measuring as far as groups of this job may have so many elements, and
  * where a round of them takes no longer than measuring lets one take: what was left out for its
@@ -23,8 +23,8 @@ struct wring_autoplan_missing {
  * @param out     no codec, where nothing is missing; without a profile all codecs, and none
  */
 void wring_autoplan_find_missing(const struct wring_autoplan *autoplan,
-                                 const struct wring_measure_codecs *codecs,
-                                 const struct wring_measure_params *params,
+                                 const struct wring_collective_bench_codecs *codecs,
+                                 const struct wring_collective_bench_params *params,
                                  struct wring_autoplan_missing *out);
 
 /** Say it to the other ranks, or hear it. Errors: as reading fails, in->failed. */
@@ -36,8 +36,8 @@ void wring_autoplan_read_missing(struct wring_reader *in, struct wring_autoplan_
 
 /**
  * Measure what is missing with the session as configured, and then other settings that are worth
- * it. All of it is added to rank 0's profile. Collective. Before it the profile has ways of the
- * configured setting alone, and afterwards all.
+ * it. All of it is added to rank 0's profile. Collective. Before it the profile has collectives of
+ * the configured setting alone, and afterwards all.
  *
  * @param codecs   that may be used beside none
  * @param missing  nothing, where the profile lacks nothing of the configured setting; without a
@@ -46,8 +46,8 @@ void wring_autoplan_read_missing(struct wring_reader *in, struct wring_autoplan_
  * Errors: those of measuring, and WRING_ERR_NO_MEMORY.
  */
 enum wring_status wring_autoplan_measure(struct wring_autoplan *autoplan,
-                                         const struct wring_measure_codecs *codecs,
-                                         const struct wring_measure_params *params,
+                                         const struct wring_collective_bench_codecs *codecs,
+                                         const struct wring_collective_bench_params *params,
                                          const struct wring_autoplan_missing *missing,
                                          bool *measured);
 

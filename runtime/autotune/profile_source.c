@@ -63,8 +63,8 @@ static struct wring_profile *autoplan_load(const struct wring_autoplan *autoplan
     if (status == WRING_OK)
         status = wring_profile_check_machine(profile, autoplan->machine.text, &heard);
     if (status == WRING_OK) {
-        wring_profile_label_ways(profile,
-                                 &autoplan->leeway.setting); /* older files do not say it */
+        wring_profile_label_collectives(profile,
+                                        &autoplan->leeway.setting); /* older files do not say it */
         return profile;
     }
     wring_warn(log, "WRING_PLAN=auto: %s cannot be used: exchanges are measured anew", path);
@@ -158,7 +158,7 @@ static enum wring_status hear(struct wring_session *session, struct order *order
 void wring_autoplan_forget_profile(struct wring_autoplan *autoplan)
 {
     wring_profile_destroy(autoplan->profile);
-    free(autoplan->aside.ways);
+    free(autoplan->aside.collectives);
     autoplan->profile = NULL;
     autoplan->aside = (struct wring_profile_aside){0};
 }
@@ -171,10 +171,11 @@ static bool is_anything(const struct wring_autoplan_missing *missing)
 /** In rank 0, at first: what is kept has to be looked at, if anything is: what it says of the
  *  configured setting. */
 static enum wring_status decide(struct wring_autoplan *autoplan,
-                                const struct wring_measure_codecs *codecs,
-                                const struct wring_measure_params *params, struct order *order)
+                                const struct wring_collective_bench_codecs *codecs,
+                                const struct wring_collective_bench_params *params,
+                                struct order *order)
 {
-    const struct wring_measure_codecs *unknown = &order->missing.codecs;
+    const struct wring_collective_bench_codecs *unknown = &order->missing.codecs;
     enum wring_status status = WRING_OK;
 
     if (autoplan->measure)
@@ -194,13 +195,14 @@ static enum wring_status decide(struct wring_autoplan *autoplan,
 
 /** In rank 0, after a raw exchange was timed: is a kept profile still right? Other load on the
  *  machine makes most exchanges slower, but a slower link makes all of them slower. */
-static void judge(struct wring_autoplan *autoplan, const struct wring_measure_codecs *codecs,
-                  const struct wring_measure_params *params,
-                  const struct wring_measure_glance *seen, struct order *order)
+static void judge(struct wring_autoplan *autoplan,
+                  const struct wring_collective_bench_codecs *codecs,
+                  const struct wring_collective_bench_params *params,
+                  const struct wring_collective_bench_glance *seen, struct order *order)
 {
     const struct wring_session *session = autoplan->session;
-    const struct wring_profile_way *kept =
-        wring_profile_way(autoplan->profile, "none", "auto", session->size);
+    const struct wring_measured_collective *kept =
+        wring_profile_find_collective(autoplan->profile, "none", "auto", session->size);
     double kept_us = wring_cost_at(&kept->solo.us, seen->elems);
 
     if (seen->least_us > kept_us * STILL || seen->median_us < kept_us / STILL) {
@@ -216,11 +218,12 @@ static void judge(struct wring_autoplan *autoplan, const struct wring_measure_co
 }
 
 static enum wring_status probe(struct wring_autoplan *autoplan,
-                               const struct wring_measure_codecs *codecs,
-                               const struct wring_measure_params *params, struct order *order)
+                               const struct wring_collective_bench_codecs *codecs,
+                               const struct wring_collective_bench_params *params,
+                               struct order *order)
 {
-    struct wring_measure_glance seen;
-    enum wring_status status = wring_measure_probe(autoplan->session, params, &seen);
+    struct wring_collective_bench_glance seen;
+    enum wring_status status = wring_collective_bench_probe(autoplan->session, params, &seen);
 
     if (status != WRING_OK)
         return status;
@@ -233,13 +236,13 @@ static enum wring_status probe(struct wring_autoplan *autoplan,
 
 /** Agree on the sizes and the time that all ranks can afford: the least of each. */
 static enum wring_status agree_on_limits(struct wring_session *session, uint32_t n_codecs,
-                                         struct wring_measure_params *params)
+                                         struct wring_collective_bench_params *params)
 {
     struct wring_writer writer = {0};
     struct wring_blobs blobs;
 
-    wring_write_u64(&writer,
-                    wring_measure_fit_memory(params->max_elems, n_codecs, params->ranks_per_node));
+    wring_write_u64(&writer, wring_collective_bench_fit_memory(params->max_elems, n_codecs,
+                                                               params->ranks_per_node));
     wring_write_u64(&writer, params->budget_ns);
     enum wring_status status = wring_session_exchange_writer(session, &writer, &blobs);
     if (status != WRING_OK)
@@ -259,7 +262,7 @@ static enum wring_status agree_on_limits(struct wring_session *session, uint32_t
 static enum wring_status find_profile(struct wring_autoplan *autoplan)
 {
     struct wring_session *session = autoplan->session;
-    struct wring_measure_params params = {
+    struct wring_collective_bench_params params = {
         .cores = autoplan->machine.cores,
         .ranks_per_node = autoplan->machine.ranks_per_node,
         .budget_ns = session->config.plan_seconds_ns,
@@ -267,7 +270,7 @@ static enum wring_status find_profile(struct wring_autoplan *autoplan)
         .flat = true,
         .placed = autoplan->iterations.tensors[0].bucket->placed,
     };
-    struct wring_measure_codecs codecs;
+    struct wring_collective_bench_codecs codecs;
     struct order order = {.word = NOTHING};
     bool measured = false;
     enum wring_status status =

@@ -185,7 +185,8 @@ static void run_until_tried(struct wring_session *session, struct story *story,
     if (autoplan->session->rank != 0)
         return;
     FILE *file = fopen(story->tried, "w");
-    CHECK(file != NULL && wring_plan_save(autoplan->ways[1].plan, file) == WRING_OK, "no file");
+    CHECK(file != NULL && wring_plan_save(autoplan->candidates[1].plan, file) == WRING_OK,
+          "no file");
     if (file != NULL)
         fclose(file);
 }

@@ -21,10 +21,10 @@ static void set_profile(const char *folder, const char *codec, double us_per_ele
     struct wring_profile *profile = story_load_profile(folder);
 
     REQUIRE(profile != NULL, "no profile");
-    for (uint32_t i = 0; i < profile->n_ways; i++)
-        if (strcmp(profile->ways[i].codec, codec) == 0) {
-            struct wring_profile_way *way = &profile->ways[i];
-            way->solo.us = way->busy.us = wring_cost_line(1, us_per_elem);
+    for (uint32_t i = 0; i < profile->n_collectives; i++)
+        if (strcmp(profile->collectives[i].codec, codec) == 0) {
+            struct wring_measured_collective *collective = &profile->collectives[i];
+            collective->solo.us = collective->busy.us = wring_cost_line(1, us_per_elem);
         }
     story_replace_profile(folder, profile);
 }
@@ -35,8 +35,8 @@ static void set_largest(const char *folder, uint64_t max_elems)
     struct wring_profile *profile = story_load_profile(folder);
 
     REQUIRE(profile != NULL, "no profile");
-    for (uint32_t i = 0; i < profile->n_ways; i++)
-        profile->ways[i].max_elems = max_elems;
+    for (uint32_t i = 0; i < profile->n_collectives; i++)
+        profile->collectives[i].max_elems = max_elems;
     story_replace_profile(folder, profile);
 }
 
@@ -81,8 +81,10 @@ static void what_was_measured_is_kept(void)
 static bool is_same(const struct wring_profile *a, const struct wring_profile *b, const char *codec,
                     const char *run_as)
 {
-    const struct wring_profile_way *one = wring_profile_way(a, codec, run_as, 2);
-    const struct wring_profile_way *other = wring_profile_way(b, codec, run_as, 2);
+    const struct wring_measured_collective *one =
+        wring_profile_find_collective(a, codec, run_as, 2);
+    const struct wring_measured_collective *other =
+        wring_profile_find_collective(b, codec, run_as, 2);
 
     return one != NULL && other != NULL && one->max_elems == other->max_elems &&
            memcmp(&one->solo.us, &other->solo.us, sizeof(one->solo.us)) == 0 &&
@@ -106,9 +108,9 @@ static void other_codecs_are_added(void)
     REQUIRE(before != NULL && after != NULL, "no profile in the cache");
     CHECK(is_same(before, after, "none", "auto") && is_same(before, after, "bf16", "divisible"),
           "what was there is another");
-    CHECK(wring_profile_way(before, "onebit:block=128", "divisible", 2) == NULL &&
-              wring_profile_way(after, "onebit:block=128", "divisible", 2) != NULL &&
-              wring_profile_way(after, "onebit:block=128", "indivisible", 2) != NULL,
+    CHECK(wring_profile_find_collective(before, "onebit:block=128", "divisible", 2) == NULL &&
+              wring_profile_find_collective(after, "onebit:block=128", "divisible", 2) != NULL &&
+              wring_profile_find_collective(after, "onebit:block=128", "indivisible", 2) != NULL,
           "what was missing is not there");
     wring_profile_destroy(before);
     wring_profile_destroy(after);
@@ -136,12 +138,13 @@ static void larger_buckets_are_added(void)
                               "kept profile has") == 1,
           "%s", second->lines.text);
     REQUIRE(after != NULL, "no profile in the cache");
-    const struct wring_profile_way *way = wring_profile_way(after, "none", "auto", 2);
-    REQUIRE(way != NULL, "no way");
-    CHECK(way->max_elems > 1024, "buckets of %zu elements", (size_t)way->max_elems);
-    CHECK(fabs(wring_cost_at(&way->solo.us, 512) - (1 + LINK_US * 512)) < 1e-6,
-          "what was there is another: %g", wring_cost_at(&way->solo.us, 512));
-    CHECK(way->solo.us.n > 1, "and there is no more than that");
+    const struct wring_measured_collective *collective =
+        wring_profile_find_collective(after, "none", "auto", 2);
+    REQUIRE(collective != NULL, "no way");
+    CHECK(collective->max_elems > 1024, "buckets of %zu elements", (size_t)collective->max_elems);
+    CHECK(fabs(wring_cost_at(&collective->solo.us, 512) - (1 + LINK_US * 512)) < 1e-6,
+          "what was there is another: %g", wring_cost_at(&collective->solo.us, 512));
+    CHECK(collective->solo.us.n > 1, "and there is no more than that");
     CHECK(story_lines(third, "exchanges were measured in") == 0, "longer than there is time: %s",
           third->lines.text);
     wring_profile_destroy(after);

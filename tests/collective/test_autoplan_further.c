@@ -19,10 +19,10 @@ struct job {
     struct said said;
     struct wring_session session;
     struct wring_profile profile;
-    struct wring_profile_way ways[16];
+    struct wring_measured_collective collectives[16];
     struct wring_autoplan autoplan;
-    struct wring_measure_codecs codecs;
-    struct wring_measure_params params;
+    struct wring_collective_bench_codecs codecs;
+    struct wring_collective_bench_params params;
     struct wring_autoplan_furthers found;
 };
 
@@ -36,21 +36,21 @@ static void take_line(void *arg, enum wring_log_level level, const char *module,
 }
 
 /** @param us  of an element @param busy  the part of it for which the processor works */
-static void add_way(struct job *job, const char *codec, const char *run_as, double us, double busy,
-                    const struct wring_setting *setting)
+static void add_case(struct job *job, const char *codec, const char *run_as, double us, double busy,
+                     const struct wring_setting *setting)
 {
-    struct wring_profile_way *way = &job->ways[job->profile.n_ways++];
+    struct wring_measured_collective *collective = &job->collectives[job->profile.n_collectives++];
 
-    *way = (struct wring_profile_way){.ranks = 2,
-                                      .cores = 8,
-                                      .coder_cores = setting->cores,
-                                      .chunk_bytes = setting->chunk_bytes,
-                                      .max_elems = 16 * MIB,
-                                      .solo.us = wring_cost_line(0, us),
-                                      .busy.us = wring_cost_line(0, us),
-                                      .cpu.us = wring_cost_line(0, us * busy)};
-    snprintf(way->codec, sizeof(way->codec), "%s", codec);
-    snprintf(way->run_as, sizeof(way->run_as), "%s", run_as);
+    *collective = (struct wring_measured_collective){.ranks = 2,
+                                                     .cores = 8,
+                                                     .coder_cores = setting->cores,
+                                                     .chunk_bytes = setting->chunk_bytes,
+                                                     .max_elems = 16 * MIB,
+                                                     .solo.us = wring_cost_line(0, us),
+                                                     .busy.us = wring_cost_line(0, us),
+                                                     .cpu.us = wring_cost_line(0, us * busy)};
+    snprintf(collective->codec, sizeof(collective->codec), "%s", codec);
+    snprintf(collective->run_as, sizeof(collective->run_as), "%s", run_as);
 }
 
 static struct job *make_job(double us, double busy)
@@ -59,7 +59,7 @@ static struct job *make_job(double us, double busy)
 
     job->session.size = 2;
     job->session.log = (struct wring_log){take_line, &job->said, WRING_LOG_INFO};
-    job->profile.ways = job->ways;
+    job->profile.collectives = job->collectives;
     job->autoplan.session = &job->session;
     job->autoplan.profile = &job->profile;
     job->autoplan.leeway = (struct wring_autoplan_leeway){
@@ -69,10 +69,11 @@ static struct job *make_job(double us, double busy)
         .cores = 7,
         .pieces = true,
     };
-    job->codecs = (struct wring_measure_codecs){.n = 1, .specs = {"bf16"}};
-    job->params = (struct wring_measure_params){.max_elems = 64 * MIB, .budget_ns = 2 * SECOND_NS};
-    add_way(job, "none", "auto", us, busy, &job->autoplan.leeway.setting);
-    add_way(job, "bf16", "divisible", us, busy, &job->autoplan.leeway.setting);
+    job->codecs = (struct wring_collective_bench_codecs){.n = 1, .specs = {"bf16"}};
+    job->params =
+        (struct wring_collective_bench_params){.max_elems = 64 * MIB, .budget_ns = 2 * SECOND_NS};
+    add_case(job, "none", "auto", us, busy, &job->autoplan.leeway.setting);
+    add_case(job, "bf16", "divisible", us, busy, &job->autoplan.leeway.setting);
     return job;
 }
 
@@ -133,12 +134,12 @@ static void what_is_known_is_left_out(void)
                                       one = {1, 256 * KIB};
     struct job *job = make_job(0.001, 1);
 
-    add_way(job, "none", "auto", 0.001, 1, &small);
+    add_case(job, "none", "auto", 0.001, 1, &small);
     check_found(job, "0:64:1 0:1024:2 1:256:2 4:256:2");
-    add_way(job, "bf16", "indivisible", 0.001, 1, &small);
-    add_way(job, "none", "auto", 0.001, 1, &large);
-    add_way(job, "bf16", "divisible", 0.001, 1, &large);
-    add_way(job, "bf16", "divisible", 0.001, 1, &one);
+    add_case(job, "bf16", "indivisible", 0.001, 1, &small);
+    add_case(job, "none", "auto", 0.001, 1, &large);
+    add_case(job, "bf16", "divisible", 0.001, 1, &large);
+    add_case(job, "bf16", "divisible", 0.001, 1, &one);
     check_found(job, "1:256:1 4:256:2");
     CHECK(strcmp(job->found.list[0].codecs.specs[0], "none") == 0, "%s",
           job->found.list[0].codecs.specs[0]);

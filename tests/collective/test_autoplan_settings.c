@@ -46,19 +46,20 @@ static void add_setting(struct wring_profile *profile, const struct wring_settin
                         double times)
 {
     struct wring_profile_aside aside = {0};
-    struct wring_profile_way *ways = calloc(profile->n_ways + 1, sizeof(*ways));
-    uint32_t n = profile->n_ways;
+    struct wring_measured_collective *collectives =
+        calloc(profile->n_collectives + 1, sizeof(*collectives));
+    uint32_t n = profile->n_collectives;
 
-    memcpy(ways, profile->ways, n * sizeof(*ways));
+    memcpy(collectives, profile->collectives, n * sizeof(*collectives));
     REQUIRE(wring_profile_set_aside(profile, setting, &aside) == WRING_OK, "aside");
-    free(profile->ways);
-    profile->ways = ways;
-    profile->n_ways = n;
+    free(profile->collectives);
+    profile->collectives = collectives;
+    profile->n_collectives = n;
     for (uint32_t i = 0; i < n; i++) {
-        if (strcmp(ways[i].codec, "none") == 0)
+        if (strcmp(collectives[i].codec, "none") == 0)
             continue;
-        ways[i].solo.us = wring_cost_scale(&ways[i].solo.us, times, 1);
-        ways[i].busy.us = wring_cost_scale(&ways[i].busy.us, times, 1);
+        collectives[i].solo.us = wring_cost_scale(&collectives[i].solo.us, times, 1);
+        collectives[i].busy.us = wring_cost_scale(&collectives[i].busy.us, times, 1);
     }
     REQUIRE(wring_profile_bring_back(profile, setting, &aside) == WRING_OK, "back");
 }
@@ -69,9 +70,10 @@ static void forge(const char *folder, const struct wring_setting *setting)
     struct wring_profile *profile = story_load_profile(folder);
 
     REQUIRE(profile != NULL, "no profile");
-    for (uint32_t i = 0; i < profile->n_ways; i++) {
-        profile->ways[i].solo.us = profile->ways[i].busy.us = wring_cost_line(1, LINK_US);
-        profile->ways[i].max_elems = 1 << 20;
+    for (uint32_t i = 0; i < profile->n_collectives; i++) {
+        profile->collectives[i].solo.us = profile->collectives[i].busy.us =
+            wring_cost_line(1, LINK_US);
+        profile->collectives[i].max_elems = 1 << 20;
     }
     add_setting(profile, setting, 0.01);
     story_replace_profile(folder, profile);
@@ -210,9 +212,9 @@ static void forget_settings(const char *folder)
 
     REQUIRE(profile != NULL, "no profile");
     CHECK(wring_profile_set_aside(profile, &is_default, &aside) == WRING_OK, "aside");
-    free(aside.ways);
-    for (uint32_t i = 0; i < profile->n_ways; i++)
-        profile->ways[i].chunk_bytes = 0;
+    free(aside.collectives);
+    for (uint32_t i = 0; i < profile->n_collectives; i++)
+        profile->collectives[i].chunk_bytes = 0;
     story_replace_profile(folder, profile);
 }
 
@@ -220,8 +222,8 @@ static bool knows(const char *folder, uint64_t chunk_bytes)
 {
     const struct wring_setting setting = {0, chunk_bytes};
     struct wring_profile *profile = story_load_profile(folder);
-    bool known =
-        profile != NULL && wring_profile_way_at(profile, "none", "auto", 2, &setting) != NULL;
+    bool known = profile != NULL &&
+                 wring_profile_collective_at(profile, "none", "auto", 2, &setting) != NULL;
 
     wring_profile_destroy(profile);
     return known;
@@ -292,7 +294,8 @@ static void cores_with_names_stay(void)
               "%s", story->lines.text);
         CHECK(story_lines(story, "further settings") == 0, "%s", story->lines.text);
         struct wring_profile *profile = story_load_profile(folder);
-        CHECK(profile != NULL && profile->n_ways > 0 && profile->ways[0].chunk_bytes == 0,
+        CHECK(profile != NULL && profile->n_collectives > 0 &&
+                  profile->collectives[0].chunk_bytes == 0,
               "it was told apart");
         wring_profile_destroy(profile);
         free(story);

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/plan/exchange_bench_inside.h"
+#include "runtime/plan/collective_bench_inside.h"
 #include "tests/lib/test.h"
 
-#define SIZES WRING_MEASURE_SIZES
+#define SIZES WRING_COLLECTIVE_BENCH_SIZES
 #define SAMPLES 9
 #define CHUNK_BYTES (256u << 10)
 #define ONCE_US 150.0 /* fills and empties a chain of pieces */
@@ -21,11 +21,11 @@ static double off_by(uint32_t sample, double most)
 
 /** A raw way: k buckets take ONCE_US, once, and k times as long as their elements; single ones of
  *  the largest size are said to take `late` times that. */
-static struct wring_measure_bench *make_bench(double late)
+static struct wring_collective_bench *make_bench(double late)
 {
-    struct wring_measure_bench *bench = calloc(1, sizeof(*bench));
+    struct wring_collective_bench *bench = calloc(1, sizeof(*bench));
     struct wring_session *session = calloc(1, sizeof(*session));
-    struct wring_measure_params *params = calloc(1, sizeof(*params));
+    struct wring_collective_bench_params *params = calloc(1, sizeof(*params));
 
     CHECK(bench != NULL && session != NULL && params != NULL, "memory");
     session->size = 2;
@@ -37,27 +37,27 @@ static struct wring_measure_bench *make_bench(double late)
     bench->params = params;
     bench->n = 1;
     bench->sizes = SIZES;
-    struct wring_measure_way *way = &bench->ways[0];
-    way->scheme = WRING_SCHEME_AUTO;
-    way->n = SIZES;
+    struct wring_collective_bench_case *collective = &bench->collectives[0];
+    collective->scheme = WRING_SCHEME_AUTO;
+    collective->n = SIZES;
     for (uint32_t size = 0; size < SIZES; size++) {
-        uint32_t k = way->batch[size] = wring_measure_batch(size);
-        double each = PER_ELEM_US * (double)wring_measure_size(size);
-        way->samples[size] = SAMPLES;
-        way->wire_bytes[size] = 4.0 * (double)wring_measure_size(size);
+        uint32_t k = collective->batch[size] = wring_collective_bench_batch(size);
+        double each = PER_ELEM_US * (double)wring_collective_bench_size(size);
+        collective->samples[size] = SAMPLES;
+        collective->wire_bytes[size] = 4.0 * (double)wring_collective_bench_size(size);
         for (uint32_t i = 0; i < SAMPLES; i++) {
             double solo = (ONCE_US + each) * (size + 1 == SIZES ? late : 1) * (1 + off_by(i, 0.01));
-            way->all_us[size][i] = ONCE_US + k * each;
-            way->us[WRING_MEASURE_SOLO][size][i] = solo;
-            way->us[WRING_MEASURE_BUSY][size][i] =
-                fmax(way->all_us[size][i] - solo, WRING_MEASURE_LEAST_US) / (k - 1);
-            way->us[WRING_MEASURE_CPU][size][i] = each;
+            collective->all_us[size][i] = ONCE_US + k * each;
+            collective->us[WRING_COLLECTIVE_BENCH_SOLO][size][i] = solo;
+            collective->us[WRING_COLLECTIVE_BENCH_BUSY][size][i] =
+                fmax(collective->all_us[size][i] - solo, WRING_COLLECTIVE_BENCH_LEAST_US) / (k - 1);
+            collective->us[WRING_COLLECTIVE_BENCH_CPU][size][i] = each;
         }
     }
     return bench;
 }
 
-static void free_bench(struct wring_measure_bench *bench)
+static void free_bench(struct wring_collective_bench *bench)
 {
     free((void *)bench->params);
     free(bench->session);
@@ -68,7 +68,7 @@ static void free_bench(struct wring_measure_bench *bench)
  *  @return what a further bucket of so many elements is said to take */
 static double busy_shared_us(double late, double share, double elems)
 {
-    struct wring_measure_bench *bench = make_bench(late);
+    struct wring_collective_bench *bench = make_bench(late);
     struct wring_profile *profile = calloc(1, sizeof(*profile));
 
     CHECK(profile != NULL, "memory");
@@ -76,10 +76,11 @@ static double busy_shared_us(double late, double share, double elems)
     profile->ranks_per_node = 2;
     profile->computing.present = share > 0;
     profile->computing.core_share = share;
-    CHECK(wring_measured_put(bench, profile) == WRING_OK, "put");
-    const struct wring_profile_way *way = wring_profile_way(profile, "none", "auto", 2);
-    CHECK(way != NULL, "the way is missing");
-    double us = wring_cost_at(&way->busy.us, elems);
+    CHECK(wring_collective_profile_put(bench, profile) == WRING_OK, "put");
+    const struct wring_measured_collective *collective =
+        wring_profile_find_collective(profile, "none", "auto", 2);
+    CHECK(collective != NULL, "the way is missing");
+    double us = wring_cost_at(&collective->busy.us, elems);
     wring_profile_destroy(profile);
     free_bench(bench);
     return us;
@@ -103,19 +104,20 @@ static void a_further_bucket_takes_what_its_elements_do(void)
  * many elements is said to take */
 static double busy_on_link_us(double link_us, uint32_t sizes, double elems)
 {
-    struct wring_measure_bench *bench = make_bench(1);
+    struct wring_collective_bench *bench = make_bench(1);
     struct wring_profile *profile = calloc(1, sizeof(*profile));
 
     CHECK(profile != NULL, "memory");
-    bench->sizes = bench->ways[0].n = sizes;
+    bench->sizes = bench->collectives[0].n = sizes;
     profile->nodes = 2;
     profile->ranks_per_node = 1;
     profile->links[WRING_LEVEL_INTER].present = true;
     profile->links[WRING_LEVEL_INTER].us = wring_cost_line(0, link_us);
-    CHECK(wring_measured_put(bench, profile) == WRING_OK, "put");
-    const struct wring_profile_way *way = wring_profile_way(profile, "none", "auto", 2);
-    CHECK(way != NULL, "the way is missing");
-    double us = wring_cost_at(&way->busy.us, elems);
+    CHECK(wring_collective_profile_put(bench, profile) == WRING_OK, "put");
+    const struct wring_measured_collective *collective =
+        wring_profile_find_collective(profile, "none", "auto", 2);
+    CHECK(collective != NULL, "the way is missing");
+    double us = wring_cost_at(&collective->busy.us, elems);
     wring_profile_destroy(profile);
     free_bench(bench);
     return us;
@@ -141,7 +143,7 @@ static void larger_buckets_take_what_the_link_does(void)
 
     for (int i = 0; i < 6; i++) {
         uint32_t sizes = i < 3 ? SIZES - 1 : SIZES;
-        double share = factor[i % 3], largest = (double)wring_measure_size(sizes - 1);
+        double share = factor[i % 3], largest = (double)wring_collective_bench_size(sizes - 1);
         double own = share < 0.75 || sizes == SIZES ? 1 : share;
         double further = own * PER_ELEM_US * 3 * largest, link_us = share * PER_ELEM_US / 4;
         double is =

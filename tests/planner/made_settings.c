@@ -39,7 +39,7 @@ void made_settings_set_up(struct made_settings *made, uint32_t nodes, uint32_t r
                                            .chunked = true,
                                            .n_codecs = 1,
                                            .codecs = &made->codec,
-                                           .ways = made->ways};
+                                           .collectives = made->collectives};
     for (int level = 0; level < WRING_LEVELS; level++)
         made->profile.links[level] = (struct wring_profile_link){
             .present = true, .latency_us = 10, .us = wring_cost_line(0, 0.001)};
@@ -56,31 +56,33 @@ void made_settings_set_up(struct made_settings *made, uint32_t nodes, uint32_t r
         .trace = &made->trace.trace, .profile = &made->profile, .codecs = allowed, .n_codecs = 1};
 }
 
-void made_settings_add_way(struct made_settings *made, const char *codec, const char *run_as,
-                           double slope, const struct wring_setting *setting)
+void made_settings_add_collective(struct made_settings *made, const char *codec, const char *run_as,
+                                  double slope, const struct wring_setting *setting)
 {
-    struct wring_profile_way *way = &made->ways[made->profile.n_ways++];
+    struct wring_measured_collective *collective =
+        &made->collectives[made->profile.n_collectives++];
 
-    *way = (struct wring_profile_way){.ranks = made->profile.nodes * made->profile.ranks_per_node,
-                                      .cores = 8,
-                                      .max_elems = 1 << 24,
-                                      .solo = made_curve(20, slope),
-                                      .busy = made_curve(10, slope),
-                                      .cpu = made_curve(10, slope),
-                                      .wire_bytes = wring_cost_line(0, 1)};
-    snprintf(way->codec, sizeof(way->codec), "%s", codec);
-    snprintf(way->run_as, sizeof(way->run_as), "%s", run_as);
+    *collective = (struct wring_measured_collective){.ranks = made->profile.nodes *
+                                                              made->profile.ranks_per_node,
+                                                     .cores = 8,
+                                                     .max_elems = 1 << 24,
+                                                     .solo = made_curve(20, slope),
+                                                     .busy = made_curve(10, slope),
+                                                     .cpu = made_curve(10, slope),
+                                                     .wire_bytes = wring_cost_line(0, 1)};
+    snprintf(collective->codec, sizeof(collective->codec), "%s", codec);
+    snprintf(collective->run_as, sizeof(collective->run_as), "%s", run_as);
     if (setting != NULL) {
-        way->coder_cores = setting->cores;
-        way->chunk_bytes = setting->chunk_bytes;
+        collective->coder_cores = setting->cores;
+        collective->chunk_bytes = setting->chunk_bytes;
     }
 }
 
-void made_settings_add_ways(struct made_settings *made, double factor,
-                            const struct wring_setting *setting)
+void made_settings_add_collectives(struct made_settings *made, double factor,
+                                   const struct wring_setting *setting)
 {
-    made_settings_add_way(made, "none", "auto", 0.02 * factor, setting);
-    made_settings_add_way(made, "byte", "divisible", 0.008 * factor, setting);
+    made_settings_add_collective(made, "none", "auto", 0.02 * factor, setting);
+    made_settings_add_collective(made, "byte", "divisible", 0.008 * factor, setting);
 }
 
 double made_settings_busy_us(struct made_settings *made, const struct wring_setting *setting)

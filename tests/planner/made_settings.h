@@ -12,7 +12,7 @@
 struct made_settings {
     struct wring_profile profile;
     struct wring_profile_codec codec;
-    struct wring_profile_way ways[WAYS_MAX];
+    struct wring_measured_collective collectives[WAYS_MAX];
     struct wring_made_trace trace;
     struct wring_cost_model_params params;
 };
@@ -23,11 +23,11 @@ struct wring_profile_curve made_curve(double fixed, double slope);
 void made_settings_set_up(struct made_settings *made, uint32_t nodes, uint32_t ranks_per_node);
 
 /** @param slope  us per element of a bucket among others */
-void made_settings_add_way(struct made_settings *made, const char *codec, const char *run_as,
-                           double slope, const struct wring_setting *setting);
+void made_settings_add_collective(struct made_settings *made, const char *codec, const char *run_as,
+                                  double slope, const struct wring_setting *setting);
 
-void made_settings_add_ways(struct made_settings *made, double factor,
-                            const struct wring_setting *setting);
+void made_settings_add_collectives(struct made_settings *made, double factor,
+                                   const struct wring_setting *setting);
 
 /** What a further bucket of 2^20 elements takes with the codec. */
 double made_settings_busy_us(struct made_settings *made, const struct wring_setting *setting);

@@ -22,7 +22,7 @@ struct subject {
     struct wring_tensor tensors[TENSORS];
     struct wring_tensor_trace trace;
     struct wring_profile profile;
-    struct wring_profile_way way;
+    struct wring_measured_collective collective;
     struct wring_cost_model *model;
     uint32_t end[TENSORS], option[TENSORS];
     struct wring_timeline_result result;
@@ -55,10 +55,12 @@ static void set_up(struct subject *s, uint32_t seed, enum wring_computing comput
     }
     s->trace = (struct wring_tensor_trace){.model = name, .n = TENSORS, .tensors = s->tensors};
     s->trace.optimizer_us = seed % 3 * 50; /* before backward, while nothing is exchanged */
-    s->way = (struct wring_profile_way){.codec = "none", .run_as = "auto", .ranks = 2};
-    s->way.solo.us = s->way.busy.us = wring_cost_line(FIXED_US, SLOPE_US);
-    s->way.cpu.us = wring_cost_scale(&s->way.busy.us, load_of(seed) * share_of(seed), 1);
-    s->way.max_elems = MAX_ELEMS;
+    s->collective =
+        (struct wring_measured_collective){.codec = "none", .run_as = "auto", .ranks = 2};
+    s->collective.solo.us = s->collective.busy.us = wring_cost_line(FIXED_US, SLOPE_US);
+    s->collective.cpu.us =
+        wring_cost_scale(&s->collective.busy.us, load_of(seed) * share_of(seed), 1);
+    s->collective.max_elems = MAX_ELEMS;
     s->profile = (struct wring_profile){
         .name = "made",
         .nodes = 1,
@@ -69,8 +71,8 @@ static void set_up(struct subject *s, uint32_t seed, enum wring_computing comput
                       .wake_us = 30,
                       .spin_lost = 0.6,
                       .core_share = seed % 3 != 0 ? share_of(seed) : 0},
-        .n_ways = 1,
-        .ways = &s->way};
+        .n_collectives = 1,
+        .collectives = &s->collective};
     const struct wring_cost_model_params params = {
         .trace = &s->trace, .profile = &s->profile, .computing = computing};
     REQUIRE(wring_cost_model_create(&params, &quiet, &s->model) == WRING_OK, "no model");
@@ -129,7 +131,7 @@ static double end_of(const struct subject *s, uint32_t seed, enum wring_computin
     return at + left;
 }
 
-static const struct wring_lane_task *exchange_of(const struct subject *s, uint32_t group)
+static const struct wring_lane_task *collective_of(const struct subject *s, uint32_t group)
 {
     for (uint32_t i = 0; i < s->result.n; i++)
         if (s->result.tasks[i].group == group && s->result.tasks[i].lane == 1)
@@ -147,7 +149,7 @@ static void check_simulated(uint32_t seed, enum wring_computing computing)
     for (uint32_t i = 0; i < TENSORS; i++) {
         double begin = fmax(end, s.tensors[i].ready_us);
         end = end_of(&s, seed, computing, begin, FIXED_US + SLOPE_US * (double)s.tensors[i].elems);
-        const struct wring_lane_task *task = exchange_of(&s, i);
+        const struct wring_lane_task *task = collective_of(&s, i);
         REQUIRE(task != NULL, "seed %u: group %u is not exchanged", seed, i);
         CHECK(fabs(task->end_us - begin_us - end) < 1e-6, "seed %u: group %u ends at %g, not %g",
               seed, i, task->end_us, begin_us + end);

@@ -71,51 +71,57 @@ static void fields(void)
     wring_profile_destroy(NULL);
 }
 
-static void ways(void)
+static void collectives(void)
 {
     struct wring_profile *profile = good_profile_load();
 
     REQUIRE(profile != NULL, "the good profile is refused");
-    CHECK(profile->n_ways == 2 && fabs(wring_cost_at(&profile->copy_us, 1e4) - 1) < 1e-12, "parts");
-    const struct wring_profile_way *way = wring_profile_way(profile, "none", "auto", 0);
-    REQUIRE(way == &profile->ways[0], "the first way");
-    CHECK(wring_cost_at(&way->solo.us, 2560) == 12 && wring_cost_at(&way->busy.us, 2024) == 6 &&
-              wring_cost_at(&way->cpu.us, 1e9) == 4 && wring_cost_at(&way->wire_bytes, 10) == 40,
+    CHECK(profile->n_collectives == 2 && fabs(wring_cost_at(&profile->copy_us, 1e4) - 1) < 1e-12,
+          "parts");
+    const struct wring_measured_collective *collective =
+        wring_profile_find_collective(profile, "none", "auto", 0);
+    REQUIRE(collective == &profile->collectives[0], "the first way");
+    CHECK(wring_cost_at(&collective->solo.us, 2560) == 12 &&
+              wring_cost_at(&collective->busy.us, 2024) == 6 &&
+              wring_cost_at(&collective->cpu.us, 1e9) == 4 &&
+              wring_cost_at(&collective->wire_bytes, 10) == 40,
           "its costs");
-    CHECK(way->ranks == 8 && way->cores == 4 && way->max_elems == 4096 &&
-              way->solo.trust.error == 0.02 && way->solo.trust.spread == 0.4 &&
-              way->solo.trust.doubt == 0.1 && way->solo.trust.samples == 13 &&
-              way->solo.trust.points == 2 && way->solo.trust.noisy == 1,
+    CHECK(collective->ranks == 8 && collective->cores == 4 && collective->max_elems == 4096 &&
+              collective->solo.trust.error == 0.02 && collective->solo.trust.spread == 0.4 &&
+              collective->solo.trust.doubt == 0.1 && collective->solo.trust.samples == 13 &&
+              collective->solo.trust.points == 2 && collective->solo.trust.noisy == 1,
           "its trust");
-    CHECK(wring_profile_way(profile, "none", "auto", 4) == NULL &&
-              wring_profile_way(profile, "none", "divisible", 0) == NULL &&
-              wring_profile_way(profile, "bf16", "divisible", 2) == &profile->ways[1],
+    CHECK(wring_profile_find_collective(profile, "none", "auto", 4) == NULL &&
+              wring_profile_find_collective(profile, "none", "divisible", 0) == NULL &&
+              wring_profile_find_collective(profile, "bf16", "divisible", 2) ==
+                  &profile->collectives[1],
           "found by codec, scheme and ranks");
     uint64_t hash = profile->hash;
-    profile->ways[1].cpu.us.slope = 1e-9;
+    profile->collectives[1].cpu.us.slope = 1e-9;
     CHECK(wring_profile_rehash(profile) == WRING_OK && profile->hash != hash, "hashed to the end");
     wring_profile_destroy(profile);
 }
 
-/** With which setting a way was measured; nobody having said so counts as the default. */
+/** With which setting a collective was measured; nobody having said so counts as the default. */
 static void settings(void)
 {
     const struct wring_setting usual = {0, 256 << 10}, other = {2, 1 << 16};
     struct wring_profile *profile = good_profile_load();
 
     REQUIRE(profile != NULL, "the good profile is refused");
-    const struct wring_profile_way *way = &profile->ways[0];
-    CHECK(way->coder_cores == 0 && way->chunk_bytes == 0, "nobody said");
-    CHECK(wring_profile_way_at(profile, "none", "auto", 8, &usual) == way &&
-              wring_profile_way_at(profile, "none", "auto", 8, &other) == NULL,
+    const struct wring_measured_collective *collective = &profile->collectives[0];
+    CHECK(collective->coder_cores == 0 && collective->chunk_bytes == 0, "nobody said");
+    CHECK(wring_profile_collective_at(profile, "none", "auto", 8, &usual) == collective &&
+              wring_profile_collective_at(profile, "none", "auto", 8, &other) == NULL,
           "the default");
     uint64_t hash = profile->hash;
-    profile->ways[0].chunk_bytes = usual.chunk_bytes;
+    profile->collectives[0].chunk_bytes = usual.chunk_bytes;
     CHECK(wring_profile_rehash(profile) == WRING_OK && profile->hash != hash, "that it is said");
-    CHECK(wring_profile_way_at(profile, "none", "auto", 8, &usual) == way, "said");
+    CHECK(wring_profile_collective_at(profile, "none", "auto", 8, &usual) == collective, "said");
     good_profile_check_round_trip(profile);
-    CHECK(wring_profile_way_at(profile, "bf16", "divisible", 2, &usual) == NULL &&
-              wring_profile_way_at(profile, "bf16", "divisible", 2, &other) == &profile->ways[1],
+    CHECK(wring_profile_collective_at(profile, "bf16", "divisible", 2, &usual) == NULL &&
+              wring_profile_collective_at(profile, "bf16", "divisible", 2, &other) ==
+                  &profile->collectives[1],
           "another one");
     wring_profile_destroy(profile);
 }
@@ -214,30 +220,31 @@ static void larger_buckets(void)
     const struct wring_profile_trust shaky = {0.1, 0.3, 0.02, 7, 3, 2, 1},
                                      firm = {0, 0, 0.05, 9, 3, 1, 0};
     struct wring_profile_curve curve = {wring_cost_line(1, 1), shaky};
-    struct wring_profile_way way = {.max_elems = 4096, .solo = curve, .busy = curve, .cpu = curve};
-    struct wring_profile_way larger = way;
+    struct wring_measured_collective collective = {
+        .max_elems = 4096, .solo = curve, .busy = curve, .cpu = curve};
+    struct wring_measured_collective larger = collective;
 
     larger.max_elems = 65536;
     larger.solo = (struct wring_profile_curve){wring_cost_line(1, 2), firm};
     larger.solo.us.corners[0].x = 65536;
     larger.solo.us.corners[0].y = 1e5;
-    wring_profile_extend_way(&way, &larger, 1);
-    CHECK(way.max_elems == 65536, "%zu elements", (size_t)way.max_elems);
-    CHECK(wring_cost_at(&way.solo.us, 4096) == 4097, "what it knew is another");
-    CHECK(wring_cost_at(&way.solo.us, 65537) == 1e5 + 2, "not what is larger");
-    const struct wring_profile_trust *trust = &way.solo.trust;
+    wring_profile_extend_collective(&collective, &larger, 1);
+    CHECK(collective.max_elems == 65536, "%zu elements", (size_t)collective.max_elems);
+    CHECK(wring_cost_at(&collective.solo.us, 4096) == 4097, "what it knew is another");
+    CHECK(wring_cost_at(&collective.solo.us, 65537) == 1e5 + 2, "not what is larger");
+    const struct wring_profile_trust *trust = &collective.solo.trust;
     CHECK(trust->error == 0.1 && trust->spread == 0.3 && trust->doubt == 0.05, "not the worse");
     CHECK(trust->samples == 7 && trust->points == 5 && trust->noisy == 3, "other points");
     larger.max_elems = 1024;
-    wring_profile_extend_way(&way, &larger, 1);
-    CHECK(way.max_elems == 65536 && trust->points == 5, "what is smaller changed it");
+    wring_profile_extend_collective(&collective, &larger, 1);
+    CHECK(collective.max_elems == 65536 && trust->points == 5, "what is smaller changed it");
 }
 
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
-        {"fields", fields},     {"ways", ways},     {"larger_buckets", larger_buckets},
-        {"settings", settings}, {"errors", errors}, {"computing", computing},
+        {"fields", fields},     {"ways", collectives}, {"larger_buckets", larger_buckets},
+        {"settings", settings}, {"errors", errors},    {"computing", computing},
         {"codecs", codecs},     {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);

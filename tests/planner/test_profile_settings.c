@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ways of several settings in one profile. */
+/* Collectives of several settings in one profile. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,44 +12,46 @@ static const struct wring_setting usual = {0, WRING_SETTING_CHUNK_BYTES}, small 
 static void put(struct wring_profile *profile, const char *codec, double slope, uint64_t max_elems,
                 const struct wring_setting *setting)
 {
-    struct wring_profile_way *way = &profile->ways[profile->n_ways++];
+    struct wring_measured_collective *collective = &profile->collectives[profile->n_collectives++];
 
-    *way = (struct wring_profile_way){.ranks = 2,
-                                      .cores = 2,
-                                      .coder_cores = setting->cores,
-                                      .chunk_bytes = setting->chunk_bytes,
-                                      .max_elems = max_elems,
-                                      .solo.us = wring_cost_line(0, slope),
-                                      .busy.us = wring_cost_line(0, slope),
-                                      .cpu.us = wring_cost_line(0, slope)};
-    snprintf(way->codec, sizeof(way->codec), "%s", codec);
-    snprintf(way->run_as, sizeof(way->run_as), "auto");
+    *collective = (struct wring_measured_collective){.ranks = 2,
+                                                     .cores = 2,
+                                                     .coder_cores = setting->cores,
+                                                     .chunk_bytes = setting->chunk_bytes,
+                                                     .max_elems = max_elems,
+                                                     .solo.us = wring_cost_line(0, slope),
+                                                     .busy.us = wring_cost_line(0, slope),
+                                                     .cpu.us = wring_cost_line(0, slope)};
+    snprintf(collective->codec, sizeof(collective->codec), "%s", codec);
+    snprintf(collective->run_as, sizeof(collective->run_as), "auto");
 }
 
 static double us_of(const struct wring_profile *profile, const char *codec, double elems,
                     const struct wring_setting *setting)
 {
-    const struct wring_profile_way *way = wring_profile_way_at(profile, codec, "auto", 2, setting);
+    const struct wring_measured_collective *collective =
+        wring_profile_collective_at(profile, codec, "auto", 2, setting);
 
-    CHECK(way != NULL, "%s with %u cores and %zu bytes is not there", codec, setting->cores,
+    CHECK(collective != NULL, "%s with %u cores and %zu bytes is not there", codec, setting->cores,
           (size_t)setting->chunk_bytes);
-    return way != NULL ? wring_cost_at(&way->busy.us, elems) : -1;
+    return collective != NULL ? wring_cost_at(&collective->busy.us, elems) : -1;
 }
 
 static void others_are_set_aside(void)
 {
-    struct wring_profile profile = {.ways = calloc(8, sizeof(*profile.ways))};
+    struct wring_profile profile = {.collectives = calloc(8, sizeof(*profile.collectives))};
     struct wring_profile_aside aside;
 
     put(&profile, "none", 1, 1000, &small);
     put(&profile, "none", 2, 1000, &usual);
     put(&profile, "bf16", 3, 1000, &small);
     REQUIRE(wring_profile_set_aside(&profile, &usual, &aside) == WRING_OK, "aside");
-    CHECK(profile.n_ways == 1 && aside.n == 2, "%u and %u", profile.n_ways, aside.n);
+    CHECK(profile.n_collectives == 1 && aside.n == 2, "%u and %u", profile.n_collectives, aside.n);
     put(&profile, "bf16", 4, 1000, &(struct wring_setting){0});
     REQUIRE(wring_profile_bring_back(&profile, &usual, &aside) == WRING_OK, "back");
-    CHECK(profile.n_ways == 4 && aside.ways == NULL, "%u ways", profile.n_ways);
-    CHECK(profile.ways[0].chunk_bytes == usual.chunk_bytes, "the default comes first");
+    CHECK(profile.n_collectives == 4 && aside.collectives == NULL, "%u ways",
+          profile.n_collectives);
+    CHECK(profile.collectives[0].chunk_bytes == usual.chunk_bytes, "the default comes first");
     CHECK(us_of(&profile, "none", 1, &usual) == 2 && us_of(&profile, "none", 1, &small) == 1 &&
               us_of(&profile, "bf16", 1, &usual) == 4 && us_of(&profile, "bf16", 1, &small) == 3,
           "ways have changed places");
@@ -57,33 +59,33 @@ static void others_are_set_aside(void)
     REQUIRE(wring_profile_set_aside(&profile, &pinned, &aside) == WRING_OK, "aside");
     put(&profile, "none", 5, 1000, &small); /* measured anew, with another setting */
     REQUIRE(wring_profile_bring_back(&profile, &small, &aside) == WRING_OK, "back");
-    CHECK(profile.n_ways == 4 && us_of(&profile, "none", 1, &small) == 5, "twice");
-    free(profile.ways);
+    CHECK(profile.n_collectives == 4 && us_of(&profile, "none", 1, &small) == 5, "twice");
+    free(profile.collectives);
 }
 
 static void ways_without_a_setting_are_labelled(void)
 {
-    struct wring_profile profile = {.ways = calloc(2, sizeof(*profile.ways))};
+    struct wring_profile profile = {.collectives = calloc(2, sizeof(*profile.collectives))};
 
     put(&profile, "none", 1, 1000, &small);
     put(&profile, "bf16", 2, 1000, &(struct wring_setting){0});
-    wring_profile_label_ways(&profile, &pinned);
+    wring_profile_label_collectives(&profile, &pinned);
     CHECK(us_of(&profile, "none", 1, &small) == 1 && us_of(&profile, "bf16", 1, &pinned) == 2,
           "another one has that setting");
-    free(profile.ways);
+    free(profile.collectives);
 }
 
 /** Half of what the known one takes where both were measured is half of it everywhere. */
 static void ways_are_carried_on(void)
 {
-    struct wring_profile profile = {.ways = calloc(4, sizeof(*profile.ways))};
+    struct wring_profile profile = {.collectives = calloc(4, sizeof(*profile.collectives))};
 
     put(&profile, "none", 2, 1 << 20, &usual);
     put(&profile, "none", 1, 1 << 16, &small);
     put(&profile, "bf16", 1, 1 << 16, &small); /* nothing to go by */
-    profile.ways[0].busy.us = (struct wring_cost){
+    profile.collectives[0].busy.us = (struct wring_cost){
         .n = 3, .corners = {{1024, 10}, {1 << 16, 100}, {1 << 20, 10000}}, .slope = 0.5};
-    profile.ways[1].busy.us =
+    profile.collectives[1].busy.us =
         (struct wring_cost){.n = 2, .corners = {{1024, 10}, {1 << 16, 50}}, .slope = 0.001};
     wring_profile_carry_on(&profile, &usual);
     CHECK(us_of(&profile, "none", 1024, &small) == 10, "what was measured is another");
@@ -92,8 +94,10 @@ static void ways_are_carried_on(void)
           us_of(&profile, "none", 1 << 20, &small));
     CHECK(us_of(&profile, "none", (1 << 20) + 100, &small) == 5025, "beyond");
     CHECK(us_of(&profile, "none", 1 << 20, &usual) == 10000, "and the other one");
-    CHECK(profile.ways[1].max_elems == 1 << 20 && profile.ways[2].max_elems == 1 << 16, "sizes");
-    free(profile.ways);
+    CHECK(profile.collectives[1].max_elems == 1 << 20 &&
+              profile.collectives[2].max_elems == 1 << 16,
+          "sizes");
+    free(profile.collectives);
 }
 
 int main(int argc, char **argv)

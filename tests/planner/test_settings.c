@@ -102,10 +102,10 @@ static void ways_are_those_of_the_setting(void)
 
     made_settings_set_up(&made, 2, 1);
     made.codec.n_coders = 0;
-    made_settings_add_ways(&made, 1, NULL);
+    made_settings_add_collectives(&made, 1, NULL);
     made_settings_check_list(&made, NULL, ""); /* as it comes */
-    made_settings_add_ways(&made, 0.5, &large);
-    made_settings_add_ways(&made, 2, &pinned);
+    made_settings_add_collectives(&made, 0.5, &large);
+    made_settings_add_collectives(&made, 2, &pinned);
     made_settings_check_list(&made, NULL, "0:256 8:256 0:1024");
     CHECK(wring_near(made_settings_busy_us(&made, NULL), 10 + 0.008 * x), "as it comes");
     CHECK(wring_near(made_settings_busy_us(&made, &usual), 10 + 0.008 * x), "the default");
@@ -117,11 +117,11 @@ static void ways_are_those_of_the_setting(void)
     made.params.setting = &none;
     struct wring_pinned asked = {
         .profile = &made.profile, .nodes = 2, .ranks_per_node = 1, .setting = &none};
-    struct wring_way_cost cost;
+    struct wring_measured_cost cost;
     CHECK(wring_pinned_way(&asked, "byte", "divisible", &cost) == NULL, "from nowhere");
     /* a codec that was measured otherwise only has no figures there */
     made.params.setting = NULL;
-    made_settings_add_way(&made, "none", "auto", 1, &(struct wring_setting){0, 128 * KIB});
+    made_settings_add_collective(&made, "none", "auto", 1, &(struct wring_setting){0, 128 * KIB});
     made_settings_check_list(&made, NULL, "0:256 8:256 0:1024");
 }
 
@@ -136,7 +136,7 @@ static void exchanges_are_put_together(void)
     struct made_settings made;
 
     made_settings_set_up(&made, 2, 1);
-    made_settings_add_way(&made, "none", "auto", 0.02, NULL);
+    made_settings_add_collective(&made, "none", "auto", 0.02, NULL);
     /* whole: encoded once, two codes added up, one on the link */
     CHECK(wring_near(made_settings_busy_us(&made, NULL), (0.002 + 2 * 0.001 + 0.001) * x),
           "inline: %g", made_settings_busy_us(&made, NULL));
@@ -147,7 +147,7 @@ static void exchanges_are_put_together(void)
     CHECK(strstr(line.text, "no whole exchanges of byte: ") != NULL, "%s", line.text);
     wring_cost_model_destroy(model);
     line.text[0] = '\0';
-    made_settings_add_way(&made, "byte", "divisible", 0.008, NULL);
+    made_settings_add_collective(&made, "byte", "divisible", 0.008, NULL);
     CHECK(wring_cost_model_create(&made.params, &log, &model) == WRING_OK, "no model");
     CHECK(line.text[0] == '\0', "%s", line.text);
     wring_cost_model_destroy(model);
@@ -172,7 +172,7 @@ static void copies_are_counted(void)
     CHECK(wring_near(code_us(&made, NULL, &chunk),
                      (1.5 * 0.004 + 2 * 0.003) * x + 2 * (3 + 0.0004 * x)),
           "%g", code_us(&made, NULL, &chunk));
-    made_settings_add_ways(&made, 1, NULL);
+    made_settings_add_collectives(&made, 1, NULL);
     CHECK(wring_near(made_settings_busy_us(&made, NULL), 10 + 0.008 * x + 2 * (3 + 0.0004 * x)),
           "%g", made_settings_busy_us(&made, NULL));
 }

@@ -13,7 +13,7 @@ static void codec_work_moves_where_there_is_room(void)
     struct made_settings made;
 
     made_settings_set_up(&made, 2, 1);
-    made_settings_add_ways(&made, 1, NULL);
+    made_settings_add_collectives(&made, 1, NULL);
     made_settings_check_list(&made, NULL, "0:256 1:256 2:256 4:256"); /* of eight cores */
     /* 0.008 in all, 0.003 of it codec work: 0.005 remains, the link has 0.001 */
     CHECK(wring_near(made_settings_busy_us(&made, &two), 10 + 0.005 * x), "the rest: %g",
@@ -29,7 +29,7 @@ static void codec_work_moves_where_there_is_room(void)
     CHECK(wring_near(made_settings_busy_us(&made, &two), 10 + 0.008 * x), "no worse: %g",
           made_settings_busy_us(&made, &two));
     made.profile.links[WRING_LEVEL_INTER].us = wring_cost_line(0, 0.001);
-    made.ways[1].cpu = made_curve(9, 0.007);
+    made.collectives[1].cpu = made_curve(9, 0.007);
     CHECK(wring_near(made_settings_busy_us(&made, &two), 10 + 0.008 * x), "who waits: %g",
           made_settings_busy_us(&made, &two));
     made.codec.coders[2].encode = made_curve(0, 0.02);
@@ -37,15 +37,15 @@ static void codec_work_moves_where_there_is_room(void)
     CHECK(made_settings_busy_us(&made, &two) > 0.02 * x, "slow cores: %g",
           made_settings_busy_us(&made, &two));
     made.params.computing = WRING_COMPUTING_PROCESSOR;
-    made.ways[0].cores = made.ways[1].cores = 4;
+    made.collectives[0].cores = made.collectives[1].cores = 4;
     made_settings_check_list(&made, NULL,
                              "0:256 1:256 2:256"); /* one computes, one makes progress */
     made.params.setting = NULL;
     made_settings_set_up(&made, 2, 2);
-    made_settings_add_ways(&made, 1, NULL);
+    made_settings_add_collectives(&made, 1, NULL);
     made_settings_check_list(&made, NULL, ""); /* two kinds of links */
     made_settings_set_up(&made, 1, 4);
-    made_settings_add_ways(&made, 1, NULL);
+    made_settings_add_collectives(&made, 1, NULL);
     made_settings_check_list(&made, NULL, "0:256 1:256"); /* eight cores for four ranks */
 }
 
@@ -55,8 +55,8 @@ static void set_up_two(struct made_settings *made)
 {
     made_settings_set_up(made, 1, 2);
     made->codec.n_coders = 1;
-    made_settings_add_ways(made, 1, NULL);
-    made->ways[0].cores = made->ways[1].cores = 2;
+    made_settings_add_collectives(made, 1, NULL);
+    made->collectives[0].cores = made->collectives[1].cores = 2;
 }
 
 static void coding_and_progress_are_on_the_same_cores(void)
@@ -106,7 +106,7 @@ static void progress_has_what_codecs_leave(void)
                                             .ranks_per_node = cases[i].ranks,
                                             .setting = &setting};
         struct wring_cost us = {0};
-        made.ways[0].cores = made.ways[1].cores = cases[i].processors;
+        made.collectives[0].cores = made.collectives[1].cores = cases[i].processors;
         CHECK(wring_shared_cores_progress(&pinned, &us) == (cases[i].share > 0), "%zu", i);
         CHECK(wring_near(wring_cost_at(&us, 4e6), cases[i].share * (10 + 0.02e6)), "%zu: %g", i,
               wring_cost_at(&us, 4e6));
@@ -126,7 +126,7 @@ static void computing_takes_its_part_of_the_cores(void)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         const struct wring_pinned pinned = {
             .profile = &made.profile, .nodes = 1, .ranks_per_node = cases[i].ranks};
-        made.ways[0].cores = made.ways[1].cores = cases[i].processors;
+        made.collectives[0].cores = made.collectives[1].cores = cases[i].processors;
         CHECK(wring_near(wring_shared_cores_spin_lost(&pinned), cases[i].lost), "%zu: %g", i,
               wring_shared_cores_spin_lost(&pinned));
     }

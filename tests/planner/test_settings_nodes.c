@@ -22,7 +22,7 @@ static void ways_are_those_of_the_nodes(void)
     struct made_settings made;
 
     made_settings_set_up(&made, 1, 2);
-    made_settings_add_ways(&made, 1, NULL);
+    made_settings_add_collectives(&made, 1, NULL);
     CHECK(source_of(&made) == WRING_COSTS_MEASURED, "its own cluster: %d", source_of(&made));
     made.params.link_scale = 4; /* of links that it has not */
     CHECK(source_of(&made) == WRING_COSTS_MEASURED, "no links: %d", source_of(&made));
@@ -30,12 +30,13 @@ static void ways_are_those_of_the_nodes(void)
     made.params.ranks_per_node = 1;
     made.params.link_scale = 1;
     CHECK(source_of(&made) == WRING_COSTS_PARTS, "two nodes: %d", source_of(&made));
-    made_settings_check_list(&made, NULL, "0:256 1:256 2:256 4:256"); /* as coders say, not ways */
+    made_settings_check_list(&made, NULL,
+                             "0:256 1:256 2:256 4:256"); /* as coders say, not collectives */
     made.params.nodes = made.params.ranks_per_node = 1;
     CHECK(source_of(&made) == WRING_COSTS_NOTHING, "one rank: %d", source_of(&made));
 }
 
-/** What a model of ways runs an option of the codec as; "" where it has none. */
+/** What a model of collectives runs an option of the codec as; "" where it has none. */
 static void list_run_as(const struct made_settings *made, uint32_t codec, char *text, size_t bytes)
 {
     struct wring_cost_model *model = wring_made_model(&made->params);
@@ -46,7 +47,7 @@ static void list_run_as(const struct made_settings *made, uint32_t codec, char *
     for (uint32_t i = 0; model != NULL && i < model->problem.n_options; i++)
         if (model->options[i].codec == codec)
             used += (size_t)snprintf(text + used, bytes - used, "%s%s", used > 0 ? " " : "",
-                                     model->options[i].way->run_as);
+                                     model->options[i].collective->run_as);
     CHECK(model != NULL, "no model of %s", spec);
     wring_cost_model_destroy(model);
 }
@@ -59,12 +60,12 @@ static void ways_in_nodes_are_options(void)
     char text[128];
 
     made_settings_set_up(&made, 2, 2);
-    made_settings_add_way(&made, "none", "auto", 0.004, NULL);
-    made_settings_add_way(&made, "none", "hierarchical", 0.002, NULL);
+    made_settings_add_collective(&made, "none", "auto", 0.004, NULL);
+    made_settings_add_collective(&made, "none", "hierarchical", 0.002, NULL);
     list_run_as(&made, 0, text, sizeof(text));
     CHECK(strcmp(text, "hierarchical") == 0, "raw: %s", text); /* the baseline, too */
-    made_settings_add_way(&made, "byte", "divisible", 0.002, NULL);
-    made_settings_add_way(&made, "byte", "hierarchical-indivisible", 0.001, NULL);
+    made_settings_add_collective(&made, "byte", "divisible", 0.002, NULL);
+    made_settings_add_collective(&made, "byte", "hierarchical-indivisible", 0.001, NULL);
     list_run_as(&made, 1, text, sizeof(text));
     CHECK(strcmp(text, "hierarchical-indivisible") == 0, "coded: %s", text);
 }
@@ -96,19 +97,20 @@ static void ways_have_links_as_fast_as_asked_for(void)
 
     made_settings_set_up(&made, 2, 1);
     made.profile.links[WRING_LEVEL_INTER].us = wring_cost_line(0, 0.006);
-    made_settings_add_ways(&made, 1, NULL);
-    made.ways[1].cpu = made_curve(0, 0.002);
-    made.ways[1].solo = made_curve(10, 0.009); /* 0.001 longer than a further one */
+    made_settings_add_collectives(&made, 1, NULL);
+    made.collectives[1].cpu = made_curve(0, 0.002);
+    made.collectives[1].solo = made_curve(10, 0.009); /* 0.001 longer than a further one */
     check_links(&made, 1, 10 + 0.008 * x, 0.001 * x);
     /* the link decides: 0.012, and what was neither the link's nor the processor's stays */
     check_links(&made, 0.5, 10 + 0.014 * x, 0.001 * x);
     check_links(&made, 2, 10 + 0.005 * x, 0.001 * x);
     /* the processor decides, and the first piece's way over the link is shorter */
     check_links(&made, 6, 10 + 0.004 * x, 0.001 * x - 0.001 * piece);
-    made.ways[1].cpu = made_curve(10, 0.008); /* all of the time: a faster link gains nothing */
+    made.collectives[1].cpu =
+        made_curve(10, 0.008); /* all of the time: a faster link gains nothing */
     check_links(&made, 2, 10 + 0.008 * x, 0.001 * x - 0.003 * piece);
     made_settings_set_up(&made, 2, 2); /* two kinds of links: nobody knows whose time is which */
-    made_settings_add_ways(&made, 1, NULL);
+    made_settings_add_collectives(&made, 1, NULL);
     CHECK(source_of(&made) == WRING_COSTS_MEASURED, "as they were: %d", source_of(&made));
     made.params.link_scale = 2;
     CHECK(source_of(&made) == WRING_COSTS_PARTS, "faster ones: %d", source_of(&made));

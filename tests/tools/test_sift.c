@@ -18,18 +18,20 @@
 struct made {
     struct wring_profile profile;
     struct wring_profile_codec codecs[2];
-    struct wring_profile_way ways[4];
+    struct wring_measured_collective collectives[4];
     struct wring_calibrate_params params;
     struct wring_calibration job;
 };
 
-static void add_way(struct made *made, const char *codec, const char *run_as)
+static void add_case(struct made *made, const char *codec, const char *run_as)
 {
-    struct wring_profile_way *way = &made->ways[made->profile.n_ways++];
+    struct wring_measured_collective *collective =
+        &made->collectives[made->profile.n_collectives++];
 
-    snprintf(way->codec, sizeof(way->codec), "%s", codec);
-    snprintf(way->run_as, sizeof(way->run_as), "%s", run_as);
-    way->solo.trust = way->busy.trust = way->cpu.trust = (struct wring_profile_trust)SOME;
+    snprintf(collective->codec, sizeof(collective->codec), "%s", codec);
+    snprintf(collective->run_as, sizeof(collective->run_as), "%s", run_as);
+    collective->solo.trust = collective->busy.trust = collective->cpu.trust =
+        (struct wring_profile_trust)SOME;
 }
 
 static void set_up(struct made *made)
@@ -43,7 +45,7 @@ static void set_up(struct made *made)
                                                      .codecs = {3, {"none", "bf16", "int8"}},
                                                      .coded = {2, {"bf16", "int8"}}};
     made->profile.codecs = made->codecs;
-    made->profile.ways = made->ways;
+    made->profile.collectives = made->collectives;
     made->profile.n_codecs = 2;
     for (int i = 0; i < 2; i++) {
         snprintf(made->codecs[i].spec, sizeof(made->codecs[i].spec), "%s", specs[i]);
@@ -51,10 +53,10 @@ static void set_up(struct made *made)
         made->codecs[i].n_coders = 2;
         made->codecs[i].coders[1].cores = 1;
     }
-    add_way(made, "none", "auto");
-    add_way(made, "bf16", "divisible");
-    add_way(made, "bf16", "indivisible");
-    add_way(made, "int8", "divisible");
+    add_case(made, "none", "auto");
+    add_case(made, "bf16", "divisible");
+    add_case(made, "bf16", "indivisible");
+    add_case(made, "int8", "divisible");
 }
 
 static void what_is_known_stays(void)
@@ -63,8 +65,9 @@ static void what_is_known_stays(void)
 
     set_up(&made);
     CHECK(wring_calibrate_sift(&made.job, &made.profile) == 0, "refused");
-    CHECK(made.profile.n_codecs == 2 && made.profile.n_ways == 4 && made.codecs[0].n_coders == 2,
-          "%u codecs, %u ways", made.profile.n_codecs, made.profile.n_ways);
+    CHECK(made.profile.n_codecs == 2 && made.profile.n_collectives == 4 &&
+              made.codecs[0].n_coders == 2,
+          "%u codecs, %u ways", made.profile.n_codecs, made.profile.n_collectives);
 }
 
 static void noise_goes_by_itself(void)
@@ -74,15 +77,15 @@ static void noise_goes_by_itself(void)
     set_up(&made);
     made.codecs[0].at[WRING_PLACE_CPU].decode_add_trust = (struct wring_profile_trust)MOST;
     made.codecs[1].coders[0].encode.trust = (struct wring_profile_trust)MOST;
-    made.ways[2].busy.trust = (struct wring_profile_trust)MOST;
+    made.collectives[2].busy.trust = (struct wring_profile_trust)MOST;
     CHECK(wring_calibrate_sift(&made.job, &made.profile) == 0, "refused");
     CHECK(made.profile.n_codecs == 1 && strcmp(made.codecs[0].spec, "int8") == 0, "%u codecs",
           made.profile.n_codecs);
     CHECK(made.codecs[0].n_coders == 1 && made.codecs[0].coders[0].cores == 1, "%u coders",
           made.codecs[0].n_coders);
     /* all of bf16's exchanges, so that the next run misses them */
-    CHECK(made.profile.n_ways == 2 && strcmp(made.ways[1].codec, "int8") == 0, "%u ways",
-          made.profile.n_ways);
+    CHECK(made.profile.n_collectives == 2 && strcmp(made.collectives[1].codec, "int8") == 0,
+          "%u ways", made.profile.n_collectives);
 }
 
 static void what_was_there_is_left_alone(void)
@@ -93,10 +96,10 @@ static void what_was_there_is_left_alone(void)
     made.job.wants.codecs.n = 2; /* of int8 nothing was measured now */
     made.job.wants.coded.n = 1;
     made.codecs[1].at[WRING_PLACE_CPU].decode_trust = (struct wring_profile_trust)MOST;
-    made.ways[3].cpu.trust = (struct wring_profile_trust)MOST;
+    made.collectives[3].cpu.trust = (struct wring_profile_trust)MOST;
     CHECK(wring_calibrate_sift(&made.job, &made.profile) == 0, "refused");
-    CHECK(made.profile.n_codecs == 2 && made.profile.n_ways == 4, "%u codecs, %u ways",
-          made.profile.n_codecs, made.profile.n_ways);
+    CHECK(made.profile.n_codecs == 2 && made.profile.n_collectives == 4, "%u codecs, %u ways",
+          made.profile.n_codecs, made.profile.n_collectives);
 }
 
 static void links_lose_what_is_noise(void)
@@ -134,11 +137,11 @@ static void plans_need_some_of_it(void)
     made.profile.copy_trust = most;
     CHECK(wring_calibrate_sift(&made.job, &made.profile) == 1, "noisy copies");
     set_up(&made);
-    made.ways[0].solo.trust = most;
+    made.collectives[0].solo.trust = most;
     CHECK(wring_calibrate_sift(&made.job, &made.profile) == 1, "noisy raw exchanges");
     set_up(&made);
-    made.job.wants.codecs = (struct wring_measure_codecs){1, {"int8"}};
-    made.ways[3].busy.trust = most;
+    made.job.wants.codecs = (struct wring_collective_bench_codecs){1, {"int8"}};
+    made.collectives[3].busy.trust = most;
     CHECK(wring_calibrate_sift(&made.job, &made.profile) == 1, "nothing that was asked for");
 }
 

@@ -15,16 +15,16 @@ struct outcome {
 };
 
 /** From when as registered has been recorded. */
-static struct outcome run(uint32_t n_ways, took_fn took)
+static struct outcome run(uint32_t n_candidates, took_fn took)
 {
-    struct wring_autoplan autoplan = {.n_ways = n_ways};
+    struct wring_autoplan autoplan = {.n_candidates = n_candidates};
     struct outcome out = {0};
     bool stays = false;
     uint32_t way = 1;
 
-    autoplan.ways[0].measured_us[autoplan.ways[0].measured++] = took(0, 0);
+    autoplan.candidates[0].measured_us[autoplan.candidates[0].measured++] = took(0, 0);
     while (!stays && out.n < LOOKS_MAX) {
-        struct wring_autoplan_way *at = &autoplan.ways[way];
+        struct wring_autoplan_way *at = &autoplan.candidates[way];
         autoplan.at = out.looks[out.n++] = way;
         at->measured_us[at->measured] = took(way, at->measured);
         at->measured++;

@@ -11,7 +11,7 @@
 #include "planner/core/fit.h"
 #include "planner/core/model/settings.h"
 #include "planner/tool/gradients.h"
-#include "runtime/plan/exchange_bench.h"
+#include "runtime/plan/collective_bench.h"
 #include "runtime/plan/machine.h"
 #include "tools/rank_faults.h"
 #include <wring/codec.h>
@@ -46,15 +46,15 @@ struct wring_calibrate_params {
 struct wring_calibrate_wants {
     int32_t code;                              /* an exit status: other than 0, all ranks end */
     uint32_t links, copies, computing, waking; /* the last two: an application computes meanwhile */
-    struct wring_measure_codecs codecs;        /* whole exchanges */
-    struct wring_measure_codecs coded;         /* their coding alone */
+    struct wring_collective_bench_codecs codecs; /* whole exchanges */
+    struct wring_collective_bench_codecs coded;  /* their coding alone */
 };
 
 /** A rank in its job. */
 struct wring_calibration {
     const struct wring_calibrate_params *params;
     struct wring_setting setting;      /* of its session; chunk_bytes 0: nobody can say */
-    struct wring_profile_aside *aside; /* ways of other settings, in rank 0 */
+    struct wring_profile_aside *aside; /* collectives of other settings, in rank 0 */
     struct wring_session *session;
     struct wring_group *world;
     struct wring_group *levels[WRING_LEVELS]; /* the ranks of our node; the first of each node.
@@ -95,23 +95,24 @@ __attribute__((format(printf, 2, 3))) void wring_calibration_tell(
 bool wring_calibrate_is_in_doubt(double *samples, uint32_t n);
 
 /** One point more; sorts its samples. */
-void wring_calibrate_count(struct wring_fit_point *point, struct wring_measure_noise *noise);
+void wring_calibrate_count(struct wring_fit_point *point,
+                           struct wring_collective_bench_noise *noise);
 
 /** The links of the levels. @param noise  here and below: the points that all plans need are added
  */
 enum wring_status wring_calibrate_links(struct wring_calibration *job, double share,
                                         struct wring_profile *profile,
-                                        struct wring_measure_noise *noise);
+                                        struct wring_collective_bench_noise *noise);
 
 /** Copies and codecs, on one core of rank 0 while all else rests. */
 enum wring_status wring_calibrate_codecs(struct wring_calibration *job, double share,
                                          struct wring_profile *profile,
-                                         struct wring_measure_noise *noise);
+                                         struct wring_collective_bench_noise *noise);
 
 /** A codec by executor, number of cores and tier; in rank 0. */
 enum wring_status wring_calibrate_coders(const struct wring_calibration *job, double seconds,
                                          struct wring_profile_codec *codec,
-                                         struct wring_measure_noise *noise);
+                                         struct wring_collective_bench_noise *noise);
 
 /** What the profile's codecs lose of recorded gradients; in rank 0. */
 enum wring_status wring_calibrate_errors(const struct wring_calibration *job,
@@ -119,12 +120,12 @@ enum wring_status wring_calibrate_errors(const struct wring_calibration *job,
                                          struct wring_profile *profile);
 
 /** Whole exchanges. */
-enum wring_status wring_calibrate_ways(struct wring_calibration *job, double share,
-                                       struct wring_profile *profile,
-                                       struct wring_measure_noise *noise);
+enum wring_status wring_calibrate_collectives(struct wring_calibration *job, double share,
+                                              struct wring_profile *profile,
+                                              struct wring_collective_bench_noise *noise);
 
-/** What exchanges lose to an application that computes beside them. Before the ways, as its buckets
- *  are few. */
+/** What exchanges lose to an application that computes beside them. Before the collectives, as its
+ * buckets are few. */
 enum wring_status wring_calibrate_computing(struct wring_calibration *job, double share,
                                             struct wring_profile *profile);
 

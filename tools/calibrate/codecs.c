@@ -16,7 +16,7 @@
 #include "tools/commands.h"
 #include <wring/codec.h>
 
-#define SIZES WRING_MEASURE_SIZES
+#define SIZES WRING_COLLECTIVE_BENCH_SIZES
 #define ROUNDS_MIN 5
 #define ROUNDS_MAX 40
 #define SAMPLE_NS 30000.0 /* shorter calls are repeated to take about so long */
@@ -44,7 +44,7 @@ struct bench {
     uint32_t rounds;
     uint64_t deadline_ns;
     double seconds; /* for the executors, beside that */
-    struct wring_measure_noise *noise;
+    struct wring_collective_bench_noise *noise;
 };
 
 static double run(struct bench *bench, enum task task, uint32_t size, uint64_t times)
@@ -66,9 +66,9 @@ static enum wring_status prepare(struct bench *bench)
     enum wring_status status = WRING_OK;
 
     while (bench->n < SIZES && status == WRING_OK &&
-           (bench->n < 2 || wring_measure_size(bench->n) <= bench->job->max_elems)) {
+           (bench->n < 2 || wring_collective_bench_size(bench->n) <= bench->job->max_elems)) {
         status = wring_codec_work_init(&bench->work[bench->n], bench->codec,
-                                       wring_measure_size(bench->n), 0);
+                                       wring_collective_bench_size(bench->n), 0);
         bench->n++;
     }
     for (uint32_t size = 0; size < bench->n && status == WRING_OK; size++)
@@ -185,7 +185,7 @@ static enum wring_status put(struct bench *bench, const char *spec, struct wring
 
 static enum wring_status measure(const struct wring_calibration *job, const char *spec, bool copies,
                                  double seconds, struct wring_profile *profile,
-                                 struct wring_measure_noise *noise)
+                                 struct wring_collective_bench_noise *noise)
 {
     struct bench *bench = calloc(1, sizeof(*bench));
     struct wring_codec *codec = NULL;
@@ -218,7 +218,7 @@ static enum wring_status measure(const struct wring_calibration *job, const char
 /** In rank 0. */
 static enum wring_status measure_all(const struct wring_calibration *job, double seconds,
                                      struct wring_profile *profile,
-                                     struct wring_measure_noise *noise)
+                                     struct wring_collective_bench_noise *noise)
 {
     const struct wring_calibrate_wants *wants = &job->wants;
     enum wring_status status = WRING_OK;
@@ -233,7 +233,7 @@ static enum wring_status measure_all(const struct wring_calibration *job, double
 
 enum wring_status wring_calibrate_codecs(struct wring_calibration *job, double share,
                                          struct wring_profile *profile,
-                                         struct wring_measure_noise *noise)
+                                         struct wring_collective_bench_noise *noise)
 {
     enum wring_status own = WRING_OK;
     bool well = true;

@@ -166,7 +166,8 @@ static void run_rounds(struct bench *bench, uint32_t n_sizes, uint64_t deadline_
 }
 
 static enum wring_status fit(struct bench *bench, uint32_t n_sizes, enum task task,
-                             struct wring_profile_curve *out, struct wring_measure_noise *noise)
+                             struct wring_profile_curve *out,
+                             struct wring_collective_bench_noise *noise)
 {
     struct wring_fit_point points[SIZES];
 
@@ -226,7 +227,8 @@ static void finish(struct bench *bench)
 
 static enum wring_status measure(const struct wring_calibration *job, const char *spec,
                                  const struct variant *variant, double seconds,
-                                 struct wring_profile_coder *out, struct wring_measure_noise *noise)
+                                 struct wring_profile_coder *out,
+                                 struct wring_collective_bench_noise *noise)
 {
     struct bench *bench = calloc(1, sizeof(*bench));
     uint32_t n_sizes = 2;
@@ -306,7 +308,7 @@ static uint32_t list_variants(const char *spec, struct variant out[WRING_PROFILE
 
 enum wring_status wring_calibrate_coders(const struct wring_calibration *job, double seconds,
                                          struct wring_profile_codec *codec,
-                                         struct wring_measure_noise *noise)
+                                         struct wring_collective_bench_noise *noise)
 {
     struct variant variants[WRING_PROFILE_CODERS_MAX];
     uint32_t n = list_variants(codec->spec, variants);

@@ -31,7 +31,7 @@ enum meanwhile {
 /** Buckets with a codec, or none. */
 struct subject {
     char spec[WRING_CODEC_SPEC_MAX];
-    struct wring_bucket *buckets[WRING_MEASURE_SIZES];
+    struct wring_bucket *buckets[WRING_COLLECTIVE_BENCH_SIZES];
     uint32_t size;  /* in use */
     double solo_us; /* of that one, about */
     double spin_lost[ROUNDS_MAX];
@@ -84,7 +84,7 @@ static enum wring_status register_buckets(struct bench *bench, uint32_t n)
         snprintf(name, sizeof(name), "calibrate.beside.%u.%u", n, size);
         params.name = name;
         params.data = bench->data;
-        params.elems = wring_measure_size(size);
+        params.elems = wring_collective_bench_size(size);
         params.codec = subject->spec;
         status = wring_bucket_register(bench->job->session, &params, &subject->buckets[size]);
     }
@@ -96,10 +96,10 @@ static enum wring_status prepare(struct bench *bench, const struct wring_profile
     struct wring_session *session = bench->job->session;
     enum wring_status status = choose_codec(bench->job, profile, bench->subjects[1].spec);
 
-    while (bench->sizes < WRING_MEASURE_SIZES &&
-           (bench->sizes < 2 || wring_measure_size(bench->sizes) <= bench->job->max_elems))
+    while (bench->sizes < WRING_COLLECTIVE_BENCH_SIZES &&
+           (bench->sizes < 2 || wring_collective_bench_size(bench->sizes) <= bench->job->max_elems))
         bench->sizes++;
-    uint64_t elems = wring_measure_size(bench->sizes - 1);
+    uint64_t elems = wring_collective_bench_size(bench->sizes - 1);
     bench->source = malloc(elems * sizeof(float));
     bench->n = bench->subjects[1].spec[0] != '\0' ? 2 : 1;
     strcpy(bench->subjects[0].spec, "none");
@@ -128,7 +128,7 @@ static enum wring_status exchange(struct bench *bench, struct subject *subject, 
 {
     struct wring_bucket *bucket = subject->buckets[subject->size];
 
-    memcpy(bench->data, bench->source, wring_measure_size(subject->size) * sizeof(float));
+    memcpy(bench->data, bench->source, wring_collective_bench_size(subject->size) * sizeof(float));
     enum wring_status status = wring_barrier(bench->job->world, NULL, NULL);
     uint64_t began = wring_now_ns();
     if (status == WRING_OK)

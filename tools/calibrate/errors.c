@@ -14,8 +14,9 @@
 #include "tools/calibrate/calibrate.h"
 #include "tools/commands.h"
 
-#define ERROR_MAX 1e9                   /* of a profile's file */
-#define ELEMS_MIN wring_measure_size(0) /* of samples whose codes are as long as a profile says */
+#define ERROR_MAX 1e9 /* of a profile's file */
+#define ELEMS_MIN \
+    wring_collective_bench_size(0) /* of samples whose codes are as long as a profile says */
 
 /** Sums of squares. */
 struct sums {

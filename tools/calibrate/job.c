@@ -62,7 +62,8 @@ enum wring_status wring_calibration_provider(struct wring_calibration *job,
     return status == WRING_OK ? wring_session_commit(job->session) : status;
 }
 
-void wring_calibrate_count(struct wring_fit_point *point, struct wring_measure_noise *noise)
+void wring_calibrate_count(struct wring_fit_point *point,
+                           struct wring_collective_bench_noise *noise)
 {
     noise->points++;
     noise->shaky += wring_fit_look(point).doubt > WRING_PROFILE_NOISE;

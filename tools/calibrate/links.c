@@ -29,7 +29,7 @@ static uint64_t link_elems(const struct wring_link_bench *bench, uint32_t size)
 {
     if (size == 0)
         return 1;
-    uint64_t elems = wring_measure_size(size - 1) / (bench->members - 1);
+    uint64_t elems = wring_collective_bench_size(size - 1) / (bench->members - 1);
     return elems > 0 ? elems : 1;
 }
 
@@ -307,7 +307,7 @@ static struct wring_cost without(const struct wring_cost *cost, double latency_u
 /** A step by itself. @param noise  counts its points; NULL: nothing needs it */
 static enum wring_status fit_step(struct wring_link_bench *bench, enum wring_link_step step,
                                   struct wring_profile_routine *out,
-                                  struct wring_measure_noise *noise)
+                                  struct wring_collective_bench_noise *noise)
 {
     struct wring_fit_point points[WRING_LINK_SIZES];
     struct wring_profile_curve curve, least;
@@ -333,11 +333,11 @@ static enum wring_status fit_step(struct wring_link_bench *bench, enum wring_lin
 }
 
 static enum wring_status fit(struct wring_link_bench *bench, struct wring_profile_link *link,
-                             struct wring_measure_noise *noise)
+                             struct wring_collective_bench_noise *noise)
 {
     struct wring_profile_routine gathering = {0};
 
-    *noise = (struct wring_measure_noise){0};
+    *noise = (struct wring_collective_bench_noise){0};
     enum wring_status status = fit_step(bench, WRING_LINK_ALLGATHER, &gathering, noise);
     link->present = true;
     link->latency_us = 2 * gathering.latency_us;
@@ -353,9 +353,9 @@ static enum wring_status fit(struct wring_link_bench *bench, struct wring_profil
 
 static enum wring_status measure_level(struct wring_calibration *job, enum wring_level level,
                                        double seconds, struct wring_profile_link *link,
-                                       struct wring_measure_noise *noise)
+                                       struct wring_collective_bench_noise *noise)
 {
-    struct wring_measure_noise found = {0};
+    struct wring_collective_bench_noise found = {0};
     struct wring_link_bench *bench = calloc(1, sizeof(*bench));
     enum wring_status status = WRING_ERR_NO_MEMORY;
 
@@ -393,7 +393,7 @@ static enum wring_status measure_level(struct wring_calibration *job, enum wring
 
 enum wring_status wring_calibrate_links(struct wring_calibration *job, double share,
                                         struct wring_profile *profile,
-                                        struct wring_measure_noise *noise)
+                                        struct wring_collective_bench_noise *noise)
 {
     struct wring_profile_link unused = {0};
     enum wring_status status = WRING_OK;
@@ -413,9 +413,9 @@ enum wring_status wring_calibrate_links(struct wring_calibration *job, double sh
     return status;
 }
 
-/* ---- ways ---- */
+/* ---- collectives ---- */
 
-/* runtime/plan/exchange_bench.h times whole exchanges of the codecs that the profile lacks. */
+/* runtime/plan/collective_bench.h times whole exchanges of the codecs that the profile lacks. */
 
 #define WAY_ROUNDS_MIN 9
 
@@ -434,11 +434,11 @@ static uint64_t budget_of(const struct wring_calibration *job, double share)
     return (uint64_t)(left > share * all / 2 ? left : share * all / 2);
 }
 
-enum wring_status wring_calibrate_ways(struct wring_calibration *job, double share,
-                                       struct wring_profile *profile,
-                                       struct wring_measure_noise *noise)
+enum wring_status wring_calibrate_collectives(struct wring_calibration *job, double share,
+                                              struct wring_profile *profile,
+                                              struct wring_collective_bench_noise *noise)
 {
-    const struct wring_measure_params params = {
+    const struct wring_collective_bench_params params = {
         .codecs = job->wants.codecs,
         .every_scheme = true,
         .cores = job->machine.cores,
@@ -454,5 +454,6 @@ enum wring_status wring_calibrate_ways(struct wring_calibration *job, double sha
     if (job->wants.codecs.n == 0)
         return WRING_OK;
     enum wring_status status = wring_commit_take_back(job->session);
-    return status == WRING_OK ? wring_measure_ways(job->session, &params, profile, noise) : status;
+    return status == WRING_OK ? wring_collective_bench_run(job->session, &params, profile, noise)
+                              : status;
 }

@@ -32,7 +32,7 @@ static struct wring_profile *begin(const struct wring_calibration *job)
     return profile;
 }
 
-static void add(struct wring_measure_codecs *codecs, const char *spec)
+static void add(struct wring_collective_bench_codecs *codecs, const char *spec)
 {
     snprintf(codecs->specs[codecs->n++], WRING_CODEC_SPEC_MAX, "%s", spec);
 }
@@ -40,14 +40,14 @@ static void add(struct wring_measure_codecs *codecs, const char *spec)
 /** Codecs that nobody measured by themselves, or that are to be measured again. What coding takes
  *  does not depend on a setting. */
 static void find_coded(const struct wring_calibration *job, const struct wring_profile *profile,
-                       struct wring_measure_codecs *out)
+                       struct wring_collective_bench_codecs *out)
 {
     const struct wring_calibrate_params *params = job->params;
     bool again = params->codecs_given && params->part == 0;
 
     for (size_t i = 0; i < params->n_coded; i++)
         if (strcmp(params->coded[i], "none") != 0 &&
-            (again || !wring_measure_has_coding(profile, params->coded[i])))
+            (again || !wring_collective_profile_has_coding(profile, params->coded[i])))
             add(out, params->coded[i]);
 }
 
@@ -82,7 +82,7 @@ static void find_wants(const struct wring_calibration *job, const struct wring_p
     wants->waking = !profile->computing.present;
     for (size_t i = 0; i < job->params->n_codecs; i++)
         if (job->params->codecs_given ||
-            wring_measure_lacks(profile, job->params->codecs[i], job->ranks, true))
+            wring_collective_profile_lacks(profile, job->params->codecs[i], job->ranks, true))
             add(&wants->codecs, job->params->codecs[i]);
     find_coded(job, profile, &wants->coded);
 }

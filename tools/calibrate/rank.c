@@ -222,24 +222,25 @@ static int agree_on_wants(struct wring_calibration *job, struct wring_profile **
 /** As memory allows: the smallest of all ranks'. */
 static enum wring_status agree_on_sizes(struct wring_calibration *job)
 {
-    job->max_elems = wring_measure_fit_memory(job->params->max_elems, job->wants.codecs.n,
-                                              job->machine.ranks_per_node);
+    job->max_elems = wring_collective_bench_fit_memory(job->params->max_elems, job->wants.codecs.n,
+                                                       job->machine.ranks_per_node);
     return wring_allreduce(job->world, &job->max_elems, &job->max_elems, 1, WRING_I64, WRING_MIN,
                            NULL, NULL);
 }
 
 /** What each part has measured. */
 struct parts {
-    struct wring_measure_noise links, codecs, ways;
+    struct wring_collective_bench_noise links, codecs, collectives;
 };
 
-static bool is_noise(const struct wring_calibration *job, const struct wring_measure_noise *noise)
+static bool is_noise(const struct wring_calibration *job,
+                     const struct wring_collective_bench_noise *noise)
 {
     return noise->shaky > job->params->doubtful_max * noise->points;
 }
 
 static int refuse(const struct wring_calibration *job, const char *what,
-                  const struct wring_measure_noise *noise)
+                  const struct wring_collective_bench_noise *noise)
 {
     return wring_fail(job->params->name,
                       "this is noise, no measurement: of %s, at %u of %u points not even the "
@@ -256,8 +257,8 @@ static int sift(const struct wring_calibration *job, const struct parts *parts,
         return refuse(job, "links", &parts->links);
     if (is_noise(job, &parts->codecs))
         return refuse(job, "copies and codecs", &parts->codecs);
-    if (is_noise(job, &parts->ways))
-        return refuse(job, "exchanges", &parts->ways);
+    if (is_noise(job, &parts->collectives))
+        return refuse(job, "exchanges", &parts->collectives);
     return wring_calibrate_sift(job, profile);
 }
 
@@ -290,8 +291,8 @@ static enum wring_status measure_parts(struct wring_calibration *job, struct wri
     if (status == WRING_OK && job->wants.waking)
         status = wring_calibrate_waking(job, COMPUTING_SHARE / 2, profile);
     if (status == WRING_OK)
-        status = wring_calibrate_ways(job, 1 - LINKS_SHARE - CODECS_SHARE - COMPUTING_SHARE,
-                                      profile, &parts->ways);
+        status = wring_calibrate_collectives(job, 1 - LINKS_SHARE - CODECS_SHARE - COMPUTING_SHARE,
+                                             profile, &parts->collectives);
     return status;
 }
 
@@ -327,7 +328,7 @@ int wring_calibrate_rank(const struct wring_calibrate_params *params, struct wri
         code = measure(&job, profile);
     calibration_leave(&job);
     wring_gradients_destroy(job.gradients);
-    free(aside.ways);
+    free(aside.collectives);
     if (code != WRING_EXIT_OK) {
         wring_profile_destroy(profile);
         profile = NULL;

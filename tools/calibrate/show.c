@@ -165,7 +165,7 @@ static bool has_coders(const struct wring_profile *profile)
     return false;
 }
 
-static void show_ways(FILE *file, const struct wring_profile *profile)
+static void show_collectives(FILE *file, const struct wring_profile *profile)
 {
     static const struct wring_table_column columns[] = {
         {"exchange", WRING_ALIGN_LEFT},  {"as", WRING_ALIGN_LEFT},
@@ -179,24 +179,25 @@ static void show_ways(FILE *file, const struct wring_profile *profile)
     };
     struct wring_table *table = wring_table_create(columns, 15);
 
-    for (uint32_t i = 0; i < profile->n_ways; i++) {
-        const struct wring_profile_way *way = &profile->ways[i];
+    for (uint32_t i = 0; i < profile->n_collectives; i++) {
+        const struct wring_measured_collective *collective = &profile->collectives[i];
         char bytes[32];
-        wring_table_cell(table, "%s", way->codec);
-        wring_table_cell(table, "%s", way->run_as);
-        wring_table_cell(table, "%" PRIu32, way->ranks);
-        wring_table_cell(table, "%" PRIu32, way->coder_cores);
-        wring_table_cell(table, "%s",
-                         way->chunk_bytes == 0
-                             ? "-"
-                             : wring_value_show_bytes(way->chunk_bytes, bytes, sizeof(bytes)));
-        put_us(table, &way->solo.us, SMALL);
-        put_us(table, &way->solo.us, MIDDLE);
-        put_us(table, &way->solo.us, LARGE);
-        put_us(table, &way->busy.us, MIDDLE);
-        put_us(table, &way->busy.us, LARGE);
-        put_us(table, &way->cpu.us, LARGE);
-        put_trust(table, &way->solo.trust);
+        wring_table_cell(table, "%s", collective->codec);
+        wring_table_cell(table, "%s", collective->run_as);
+        wring_table_cell(table, "%" PRIu32, collective->ranks);
+        wring_table_cell(table, "%" PRIu32, collective->coder_cores);
+        wring_table_cell(
+            table, "%s",
+            collective->chunk_bytes == 0
+                ? "-"
+                : wring_value_show_bytes(collective->chunk_bytes, bytes, sizeof(bytes)));
+        put_us(table, &collective->solo.us, SMALL);
+        put_us(table, &collective->solo.us, MIDDLE);
+        put_us(table, &collective->solo.us, LARGE);
+        put_us(table, &collective->busy.us, MIDDLE);
+        put_us(table, &collective->busy.us, LARGE);
+        put_us(table, &collective->cpu.us, LARGE);
+        put_trust(table, &collective->solo.trust);
     }
     wring_table_finish(table, file);
 }
@@ -250,9 +251,9 @@ void wring_profile_show(FILE *file, const struct wring_profile *profile)
         fputc('\n', file);
         show_coders(file, profile);
     }
-    if (profile->n_ways > 0) {
+    if (profile->n_collectives > 0) {
         fputc('\n', file);
-        show_ways(file, profile);
+        show_collectives(file, profile);
     }
 }
 

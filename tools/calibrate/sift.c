@@ -140,36 +140,37 @@ static void sift_codecs(struct sieve *sieve)
 
 /* ---- exchanges ---- */
 
-static bool is_way_noise(struct sieve *sieve, const struct wring_profile_way *way)
+static bool is_collective_noise(struct sieve *sieve,
+                                const struct wring_measured_collective *collective)
 {
-    return is_noise(sieve, &way->solo.trust) || is_noise(sieve, &way->busy.trust) ||
-           is_noise(sieve, &way->cpu.trust);
+    return is_noise(sieve, &collective->solo.trust) || is_noise(sieve, &collective->busy.trust) ||
+           is_noise(sieve, &collective->cpu.trust);
 }
 
 static bool has_noise(struct sieve *sieve, const char *spec)
 {
-    for (uint32_t i = 0; i < sieve->profile->n_ways; i++)
-        if (strcmp(sieve->profile->ways[i].codec, spec) == 0 &&
-            is_way_noise(sieve, &sieve->profile->ways[i]))
+    for (uint32_t i = 0; i < sieve->profile->n_collectives; i++)
+        if (strcmp(sieve->profile->collectives[i].codec, spec) == 0 &&
+            is_collective_noise(sieve, &sieve->profile->collectives[i]))
             return true;
     return false;
 }
 
-/** Drop all ways of a codec: if only one scheme were missing, a user would not notice. */
-static void drop_ways(struct wring_profile *profile, const char *spec)
+/** Drop all collectives of a codec: if only one scheme were missing, a user would not notice. */
+static void drop_collectives(struct wring_profile *profile, const char *spec)
 {
     uint32_t left = 0;
 
-    for (uint32_t i = 0; i < profile->n_ways; i++)
-        if (strcmp(profile->ways[i].codec, spec) != 0)
-            profile->ways[left++] = profile->ways[i];
-    profile->n_ways = left;
+    for (uint32_t i = 0; i < profile->n_collectives; i++)
+        if (strcmp(profile->collectives[i].codec, spec) != 0)
+            profile->collectives[left++] = profile->collectives[i];
+    profile->n_collectives = left;
 }
 
 /** Fails if every codec that was asked for is dropped. */
-static int sift_ways(struct sieve *sieve)
+static int sift_collectives(struct sieve *sieve)
 {
-    const struct wring_measure_codecs *codecs = &sieve->job->wants.codecs;
+    const struct wring_collective_bench_codecs *codecs = &sieve->job->wants.codecs;
     uint32_t dropped = 0;
 
     for (uint32_t i = 0; i < codecs->n; i++) {
@@ -178,7 +179,7 @@ static int sift_ways(struct sieve *sieve)
         if (strcmp(codecs->specs[i], "none") == 0)
             return refuse(sieve, "raw exchanges");
         say(sieve, codecs->specs[i], "'s exchange");
-        drop_ways(sieve->profile, codecs->specs[i]);
+        drop_collectives(sieve->profile, codecs->specs[i]);
         dropped++;
     }
     return dropped > 0 && dropped == codecs->n ? refuse(sieve, "exchanges") : WRING_EXIT_OK;
@@ -194,7 +195,7 @@ int wring_calibrate_sift(const struct wring_calibration *job, struct wring_profi
     if (code == WRING_EXIT_OK && job->wants.copies && is_noise(&sieve, &profile->copy_trust))
         return refuse(&sieve, "copies");
     if (code == WRING_EXIT_OK)
-        code = sift_ways(&sieve);
+        code = sift_collectives(&sieve);
     if (code == WRING_EXIT_OK)
         sift_codecs(&sieve);
     return code;

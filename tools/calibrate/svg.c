@@ -70,10 +70,11 @@ static void add(struct chart *chart, const struct wring_cost *cost, const char *
     chart->curves[chart->n++] = curve;
 }
 
-/** Name the setting that the way was measured with, where it is not the default. */
-static void name_setting(const struct wring_profile_way *way, char *text, size_t bytes)
+/** Name the setting that the collective was measured with, where it is not the default. */
+static void name_setting(const struct wring_measured_collective *collective, char *text,
+                         size_t bytes)
 {
-    struct wring_setting setting = wring_profile_way_setting(way);
+    struct wring_setting setting = wring_profile_collective_setting(collective);
     char pinned[24] = "", pieces[24] = "", size[32];
 
     if (setting.cores > 0)
@@ -84,17 +85,20 @@ static void name_setting(const struct wring_profile_way *way, char *text, size_t
     snprintf(text, bytes, "%s%s", pinned, pieces);
 }
 
-static void collect(const struct wring_profile *profile, struct chart *ways, struct chart *coding)
+static void collect(const struct wring_profile *profile, struct chart *collectives,
+                    struct chart *coding)
 {
     char setting[WHAT_BYTES];
 
-    ways->title = "whole exchanges, alone (dashed: each of several at once)";
+    collectives->title = "whole exchanges, alone (dashed: each of several at once)";
     coding->title = "coding (dashed: decoding)";
-    for (uint32_t i = 0; i < profile->n_ways; i++)
-        if (strcmp(profile->ways[i].run_as, "auto") == 0) {
-            name_setting(&profile->ways[i], setting, sizeof(setting));
-            add(ways, &profile->ways[i].solo.us, profile->ways[i].codec, setting, "");
-            add(ways, &profile->ways[i].busy.us, profile->ways[i].codec, setting, ", busy");
+    for (uint32_t i = 0; i < profile->n_collectives; i++)
+        if (strcmp(profile->collectives[i].run_as, "auto") == 0) {
+            name_setting(&profile->collectives[i], setting, sizeof(setting));
+            add(collectives, &profile->collectives[i].solo.us, profile->collectives[i].codec,
+                setting, "");
+            add(collectives, &profile->collectives[i].busy.us, profile->collectives[i].codec,
+                setting, ", busy");
         }
     for (uint32_t i = 0; i < profile->n_codecs; i++)
         for (int place = 0; place < WRING_PLACES; place++) {

@@ -33,7 +33,7 @@ static void add_time(struct wring_table *table, const char *what, double us, dou
 /** Is it there to compare with only: codec and all, there is no way that plans may take? */
 static bool is_barred(const struct wring_cost_model *model, uint32_t option)
 {
-    return option < model->problem.n_options && model->ways[model->options[option].codec] == 0;
+    return option < model->problem.n_options && model->n_allowed[model->options[option].codec] == 0;
 }
 
 /** Rounding takes nothing below nothing. */

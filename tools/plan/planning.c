@@ -209,7 +209,7 @@ struct wring_cost_model_params wring_planning_model(const struct wring_planning 
 static bool has_way(const struct wring_cost_model *model, const char *spec)
 {
     for (uint32_t codec = 0; codec < model->n_codecs; codec++)
-        if (model->ways[codec] > 0 && strcmp(model->codecs[codec].spec, spec) == 0)
+        if (model->n_allowed[codec] > 0 && strcmp(model->codecs[codec].spec, spec) == 0)
             return true;
     return false;
 }

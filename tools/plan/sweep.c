@@ -30,7 +30,7 @@ static struct links links_of(const struct wring_cost_model *model, uint32_t lane
     } known[] = {{"intra-in", {ranks, 1, false}},
                  {"inter", {model->nodes, 2, true}},
                  {"intra-out", {ranks, 3, false}},
-                 {WRING_LANE_EXCHANGE, {ranks, 4, true}},
+                 {WRING_LANE_COLLECTIVE, {ranks, 4, true}},
                  {"rest of it", {ranks, 4, true}}};
 
     for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)

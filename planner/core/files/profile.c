@@ -89,47 +89,50 @@ enum wring_status wring_profile_codec(const struct wring_profile *profile, const
     return WRING_ERR_INVALID;
 }
 
-struct wring_setting wring_profile_way_setting(const struct wring_profile_way *way)
+struct wring_setting wring_profile_collective_setting(
+    const struct wring_measured_collective *collective)
 {
-    return (struct wring_setting){.cores = way->coder_cores,
-                                  .chunk_bytes = way->chunk_bytes != 0 ? way->chunk_bytes
-                                                                       : WRING_SETTING_CHUNK_BYTES};
+    return (struct wring_setting){.cores = collective->coder_cores,
+                                  .chunk_bytes = collective->chunk_bytes != 0
+                                                     ? collective->chunk_bytes
+                                                     : WRING_SETTING_CHUNK_BYTES};
 }
 
-static bool is_at(const struct wring_profile_way *way, const struct wring_setting *setting)
+static bool is_at(const struct wring_measured_collective *collective,
+                  const struct wring_setting *setting)
 {
-    struct wring_setting measured = wring_profile_way_setting(way);
+    struct wring_setting measured = wring_profile_collective_setting(collective);
 
     return measured.cores == setting->cores && measured.chunk_bytes == setting->chunk_bytes;
 }
 
 /** @param setting  NULL: any */
-static const struct wring_profile_way *find_way(const struct wring_profile *profile,
-                                                const char *codec, const char *run_as,
-                                                uint32_t ranks, const struct wring_setting *setting)
+static const struct wring_measured_collective *find_collective(const struct wring_profile *profile,
+                                                               const char *codec,
+                                                               const char *run_as, uint32_t ranks,
+                                                               const struct wring_setting *setting)
 {
-    for (uint32_t i = 0; i < profile->n_ways; i++) {
-        const struct wring_profile_way *way = &profile->ways[i];
-        if (strcmp(way->codec, codec) == 0 && strcmp(way->run_as, run_as) == 0 &&
-            (ranks == 0 || way->ranks == ranks) && (setting == NULL || is_at(way, setting)))
-            return way;
+    for (uint32_t i = 0; i < profile->n_collectives; i++) {
+        const struct wring_measured_collective *collective = &profile->collectives[i];
+        if (strcmp(collective->codec, codec) == 0 && strcmp(collective->run_as, run_as) == 0 &&
+            (ranks == 0 || collective->ranks == ranks) &&
+            (setting == NULL || is_at(collective, setting)))
+            return collective;
     }
     return NULL;
 }
 
-const struct wring_profile_way *wring_profile_way(const struct wring_profile *profile,
-                                                  const char *codec, const char *run_as,
-                                                  uint32_t ranks)
+const struct wring_measured_collective *wring_profile_find_collective(
+    const struct wring_profile *profile, const char *codec, const char *run_as, uint32_t ranks)
 {
-    return find_way(profile, codec, run_as, ranks, NULL);
+    return find_collective(profile, codec, run_as, ranks, NULL);
 }
 
-const struct wring_profile_way *wring_profile_way_at(const struct wring_profile *profile,
-                                                     const char *codec, const char *run_as,
-                                                     uint32_t ranks,
-                                                     const struct wring_setting *setting)
+const struct wring_measured_collective *wring_profile_collective_at(
+    const struct wring_profile *profile, const char *codec, const char *run_as, uint32_t ranks,
+    const struct wring_setting *setting)
 {
-    return find_way(profile, codec, run_as, ranks, setting);
+    return find_collective(profile, codec, run_as, ranks, setting);
 }
 
 const struct wring_profile_routine *wring_profile_routine(const struct wring_profile_link *link,
@@ -175,7 +178,7 @@ void wring_profile_destroy(struct wring_profile *profile)
     if (profile == NULL)
         return;
     free(profile->codecs);
-    free(profile->ways);
+    free(profile->collectives);
     wring_profile_errors_finish(&profile->errors);
     free(profile);
 }
@@ -209,27 +212,30 @@ struct wring_profile_codec *wring_profile_put_codec(struct wring_profile *profil
     return &profile->codecs[i];
 }
 
-struct wring_profile_way *wring_profile_put_way(struct wring_profile *profile, const char *codec,
-                                                const char *run_as, uint32_t ranks, uint32_t cores)
+struct wring_measured_collective *wring_profile_put_collective(struct wring_profile *profile,
+                                                               const char *codec,
+                                                               const char *run_as, uint32_t ranks,
+                                                               uint32_t cores)
 {
     uint32_t i = 0;
 
-    while (i < profile->n_ways &&
-           (strcmp(profile->ways[i].codec, codec) != 0 ||
-            strcmp(profile->ways[i].run_as, run_as) != 0 || profile->ways[i].ranks != ranks))
+    while (i < profile->n_collectives && (strcmp(profile->collectives[i].codec, codec) != 0 ||
+                                          strcmp(profile->collectives[i].run_as, run_as) != 0 ||
+                                          profile->collectives[i].ranks != ranks))
         i++;
-    if (i == profile->n_ways) {
-        struct wring_profile_way *grown =
-            i < WRING_PROFILE_WAYS_MAX ? grow(profile->ways, i, sizeof(*grown)) : NULL;
+    if (i == profile->n_collectives) {
+        struct wring_measured_collective *grown =
+            i < WRING_PROFILE_COLLECTIVES_MAX ? grow(profile->collectives, i, sizeof(*grown))
+                                              : NULL;
         if (grown == NULL)
             return NULL;
-        profile->ways = grown;
-        profile->n_ways++;
+        profile->collectives = grown;
+        profile->n_collectives++;
     }
-    profile->ways[i] = (struct wring_profile_way){.ranks = ranks, .cores = cores};
-    snprintf(profile->ways[i].codec, WRING_CODEC_SPEC_MAX, "%s", codec);
-    snprintf(profile->ways[i].run_as, sizeof(profile->ways[i].run_as), "%s", run_as);
-    return &profile->ways[i];
+    profile->collectives[i] = (struct wring_measured_collective){.ranks = ranks, .cores = cores};
+    snprintf(profile->collectives[i].codec, WRING_CODEC_SPEC_MAX, "%s", codec);
+    snprintf(profile->collectives[i].run_as, sizeof(profile->collectives[i].run_as), "%s", run_as);
+    return &profile->collectives[i];
 }
 
 static void extend_curve(struct wring_profile_curve *curve, double at,
@@ -250,18 +256,19 @@ static void extend_curve(struct wring_profile_curve *curve, double at,
     trust->doubtful = trust->doubtful < trust->points ? trust->doubtful : trust->points;
 }
 
-void wring_profile_extend_way(struct wring_profile_way *way, const struct wring_profile_way *larger,
-                              uint32_t common)
+void wring_profile_extend_collective(struct wring_measured_collective *collective,
+                                     const struct wring_measured_collective *larger,
+                                     uint32_t common)
 {
-    double at = (double)way->max_elems;
+    double at = (double)collective->max_elems;
 
-    if (larger->max_elems <= way->max_elems)
+    if (larger->max_elems <= collective->max_elems)
         return;
-    extend_curve(&way->solo, at, &larger->solo, common);
-    extend_curve(&way->busy, at, &larger->busy, common);
-    extend_curve(&way->cpu, at, &larger->cpu, common);
-    way->wire_bytes = wring_cost_continue(&way->wire_bytes, at, &larger->wire_bytes);
-    way->max_elems = larger->max_elems;
+    extend_curve(&collective->solo, at, &larger->solo, common);
+    extend_curve(&collective->busy, at, &larger->busy, common);
+    extend_curve(&collective->cpu, at, &larger->cpu, common);
+    collective->wire_bytes = wring_cost_continue(&collective->wire_bytes, at, &larger->wire_bytes);
+    collective->max_elems = larger->max_elems;
 }
 
 /* ---- hash ---- */
@@ -368,21 +375,22 @@ static void write_codec(struct wring_writer *writer, const struct wring_profile_
     }
 }
 
-static void write_way(struct wring_writer *writer, const struct wring_profile_way *way)
+static void write_collective(struct wring_writer *writer,
+                             const struct wring_measured_collective *collective)
 {
-    write_text(writer, way->codec);
-    write_text(writer, way->run_as);
-    wring_write_u32(writer, way->ranks);
-    wring_write_u32(writer, way->cores);
-    wring_write_double(writer, (double)way->max_elems);
-    write_curve(writer, &way->solo);
-    write_curve(writer, &way->busy);
-    write_curve(writer, &way->cpu);
-    write_cost(writer, &way->wire_bytes);
-    if (way->chunk_bytes == 0 && way->coder_cores == 0)
+    write_text(writer, collective->codec);
+    write_text(writer, collective->run_as);
+    wring_write_u32(writer, collective->ranks);
+    wring_write_u32(writer, collective->cores);
+    wring_write_double(writer, (double)collective->max_elems);
+    write_curve(writer, &collective->solo);
+    write_curve(writer, &collective->busy);
+    write_curve(writer, &collective->cpu);
+    write_cost(writer, &collective->wire_bytes);
+    if (collective->chunk_bytes == 0 && collective->coder_cores == 0)
         return; /* nobody has said */
-    wring_write_u32(writer, way->coder_cores);
-    wring_write_double(writer, (double)way->chunk_bytes);
+    wring_write_u32(writer, collective->coder_cores);
+    wring_write_double(writer, (double)collective->chunk_bytes);
 }
 
 static void write_computing(struct wring_writer *writer,
@@ -407,13 +415,13 @@ static void write_computing(struct wring_writer *writer,
 /** Nothing where nothing of it was measured. */
 static void write_measured(struct wring_writer *writer, const struct wring_profile *profile)
 {
-    if (profile->copy_us.n == 0 && profile->n_ways == 0)
+    if (profile->copy_us.n == 0 && profile->n_collectives == 0)
         return;
     write_cost(writer, &profile->copy_us);
     write_trust(writer, &profile->copy_trust);
-    wring_write_u32(writer, profile->n_ways);
-    for (uint32_t i = 0; i < profile->n_ways; i++)
-        write_way(writer, &profile->ways[i]);
+    wring_write_u32(writer, profile->n_collectives);
+    for (uint32_t i = 0; i < profile->n_collectives; i++)
+        write_collective(writer, &profile->collectives[i]);
 }
 
 enum wring_status wring_profile_rehash(struct wring_profile *profile)
@@ -589,23 +597,28 @@ const char *const *wring_profile_builtin_names(void)
 
 /* ---- settings ---- */
 
-static bool is_said(const struct wring_profile_way *way, const struct wring_setting *setting)
+static bool is_said(const struct wring_measured_collective *collective,
+                    const struct wring_setting *setting)
 {
-    return way->coder_cores == setting->cores && way->chunk_bytes == setting->chunk_bytes;
+    return collective->coder_cores == setting->cores &&
+           collective->chunk_bytes == setting->chunk_bytes;
 }
 
 /** The same exchange, with any setting. */
-static bool is_same_way(const struct wring_profile_way *a, const struct wring_profile_way *b)
+static bool is_same_collective(const struct wring_measured_collective *a,
+                               const struct wring_measured_collective *b)
 {
     return strcmp(a->codec, b->codec) == 0 && strcmp(a->run_as, b->run_as) == 0 &&
            a->ranks == b->ranks && a->cores == b->cores;
 }
 
-static bool are_alike(const struct wring_profile_way *a, const struct wring_profile_way *b)
+static bool are_alike(const struct wring_measured_collective *a,
+                      const struct wring_measured_collective *b)
 {
-    struct wring_setting x = wring_profile_way_setting(a), y = wring_profile_way_setting(b);
+    struct wring_setting x = wring_profile_collective_setting(a),
+                         y = wring_profile_collective_setting(b);
 
-    return is_same_way(a, b) && x.cores == y.cores && x.chunk_bytes == y.chunk_bytes;
+    return is_same_collective(a, b) && x.cores == y.cores && x.chunk_bytes == y.chunk_bytes;
 }
 
 enum wring_status wring_profile_set_aside(struct wring_profile *profile,
@@ -615,30 +628,33 @@ enum wring_status wring_profile_set_aside(struct wring_profile *profile,
     uint32_t left = 0;
 
     aside->n = 0;
-    aside->ways = calloc((size_t)profile->n_ways + 1, sizeof(*aside->ways));
-    if (aside->ways == NULL)
+    aside->collectives = calloc((size_t)profile->n_collectives + 1, sizeof(*aside->collectives));
+    if (aside->collectives == NULL)
         return WRING_ERR_NO_MEMORY;
-    for (uint32_t i = 0; i < profile->n_ways; i++)
-        if (is_said(&profile->ways[i], setting))
-            profile->ways[left++] = profile->ways[i];
+    for (uint32_t i = 0; i < profile->n_collectives; i++)
+        if (is_said(&profile->collectives[i], setting))
+            profile->collectives[left++] = profile->collectives[i];
         else
-            aside->ways[aside->n++] = profile->ways[i];
-    profile->n_ways = left;
+            aside->collectives[aside->n++] = profile->collectives[i];
+    profile->n_collectives = left;
     return WRING_OK;
 }
 
-/** List the ways set aside that were not measured again. @param out  [aside->n] @return how many */
+/** List the collectives set aside that were not measured again. @param out  [aside->n] @return how
+ * many */
 static uint32_t list_others(const struct wring_profile_aside *aside,
-                            const struct wring_profile *profile, struct wring_profile_way *out)
+                            const struct wring_profile *profile,
+                            struct wring_measured_collective *out)
 {
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < aside->n; i++) {
         uint32_t same = 0;
-        while (same < profile->n_ways && !are_alike(&profile->ways[same], &aside->ways[i]))
+        while (same < profile->n_collectives &&
+               !are_alike(&profile->collectives[same], &aside->collectives[i]))
             same++;
-        if (same == profile->n_ways)
-            out[n++] = aside->ways[i];
+        if (same == profile->n_collectives)
+            out[n++] = aside->collectives[i];
     }
     return n;
 }
@@ -653,34 +669,35 @@ enum wring_status wring_profile_bring_back(struct wring_profile *profile,
                                            const struct wring_setting *setting,
                                            struct wring_profile_aside *aside)
 {
-    uint32_t n = profile->n_ways, others, begin;
-    struct wring_profile_way *all = calloc((size_t)n + aside->n + 1, sizeof(*all));
+    uint32_t n = profile->n_collectives, others, begin;
+    struct wring_measured_collective *all = calloc((size_t)n + aside->n + 1, sizeof(*all));
 
     if (all == NULL)
         return WRING_ERR_NO_MEMORY;
     for (uint32_t i = 0; i < n; i++) {
-        profile->ways[i].coder_cores = setting->cores;
-        profile->ways[i].chunk_bytes = setting->chunk_bytes;
+        profile->collectives[i].coder_cores = setting->cores;
+        profile->collectives[i].chunk_bytes = setting->chunk_bytes;
     }
     others = list_others(aside, profile, all);
     begin = is_default(setting) ? 0 : others; /* the default's come first */
     memmove(all + (begin == 0 ? n : 0), all, others * sizeof(*all));
     if (n > 0)
-        memcpy(all + begin, profile->ways, n * sizeof(*all));
-    free(profile->ways);
-    free(aside->ways);
+        memcpy(all + begin, profile->collectives, n * sizeof(*all));
+    free(profile->collectives);
+    free(aside->collectives);
     *aside = (struct wring_profile_aside){0};
-    profile->ways = all;
-    profile->n_ways = n + others;
+    profile->collectives = all;
+    profile->n_collectives = n + others;
     return WRING_OK;
 }
 
-void wring_profile_label_ways(struct wring_profile *profile, const struct wring_setting *setting)
+void wring_profile_label_collectives(struct wring_profile *profile,
+                                     const struct wring_setting *setting)
 {
-    for (uint32_t i = 0; i < profile->n_ways; i++)
-        if (profile->ways[i].chunk_bytes == 0) {
-            profile->ways[i].coder_cores = setting->cores;
-            profile->ways[i].chunk_bytes = setting->chunk_bytes;
+    for (uint32_t i = 0; i < profile->n_collectives; i++)
+        if (profile->collectives[i].chunk_bytes == 0) {
+            profile->collectives[i].coder_cores = setting->cores;
+            profile->collectives[i].chunk_bytes = setting->chunk_bytes;
         }
 }
 
@@ -696,17 +713,19 @@ static void carry_on(struct wring_cost *us, const struct wring_cost *other, doub
 
 void wring_profile_carry_on(struct wring_profile *profile, const struct wring_setting *setting)
 {
-    for (uint32_t i = 0; i < profile->n_ways; i++) {
-        struct wring_profile_way *way = &profile->ways[i];
-        const struct wring_profile_way *known =
-            wring_profile_way_at(profile, way->codec, way->run_as, way->ranks, setting);
-        double at = (double)way->max_elems;
-        if (known == NULL || !is_same_way(way, known) || known->max_elems <= way->max_elems)
+    for (uint32_t i = 0; i < profile->n_collectives; i++) {
+        struct wring_measured_collective *collective = &profile->collectives[i];
+        const struct wring_measured_collective *known = wring_profile_collective_at(
+            profile, collective->codec, collective->run_as, collective->ranks, setting);
+        double at = (double)collective->max_elems;
+        if (known == NULL || !is_same_collective(collective, known) ||
+            known->max_elems <= collective->max_elems)
             continue;
-        carry_on(&way->solo.us, &known->solo.us, at);
-        carry_on(&way->busy.us, &known->busy.us, at);
-        carry_on(&way->cpu.us, &known->cpu.us, at);
-        way->wire_bytes = wring_cost_continue(&way->wire_bytes, at, &known->wire_bytes);
-        way->max_elems = known->max_elems;
+        carry_on(&collective->solo.us, &known->solo.us, at);
+        carry_on(&collective->busy.us, &known->busy.us, at);
+        carry_on(&collective->cpu.us, &known->cpu.us, at);
+        collective->wire_bytes =
+            wring_cost_continue(&collective->wire_bytes, at, &known->wire_bytes);
+        collective->max_elems = known->max_elems;
     }
 }

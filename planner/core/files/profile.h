@@ -132,15 +132,16 @@ struct wring_profile_codec {
 
 /**
  * A whole exchange, as the runtime really does it: all ranks, from bucket to bucket. Where there is
- * a way of a group's codec and scheme, its times include all that the steps of the model are made
- * of (codec, links, hand-overs, other ranks that have the same processors), and go before them.
+ * a collective of a group's codec and scheme, its times include all that the steps of the model are
+ * made of (codec, links, hand-overs, other ranks that have the same processors), and go before
+ * them.
  *
  *     k buckets of n elements, posted at once, take about  solo_us(n) + (k - 1) busy_us(n)
  *
  * and k · cpu_us(n) of a rank's processors. Curves rise from the smallest size that was measured;
  * beyond max_elems they are carried on, not measured.
  */
-struct wring_profile_way {
+struct wring_measured_collective {
     char codec[WRING_CODEC_SPEC_MAX]; /* "none", too */
     char run_as[32];                  /* the runtime's scheme, as in plan.h; "auto" holds what that
                                          takes at each size */
@@ -209,7 +210,7 @@ struct wring_profile_computing {
 };
 
 #define WRING_PROFILE_CODECS_MAX 256
-#define WRING_PROFILE_WAYS_MAX 1024
+#define WRING_PROFILE_COLLECTIVES_MAX 1024
 
 struct wring_profile {
     char name[64];
@@ -223,8 +224,9 @@ struct wring_profile {
     struct wring_cost copy_us; /* of memory, by bytes, by one core; n = 0: not known */
     struct wring_profile_trust copy_trust;
     struct wring_profile_computing computing;
-    uint32_t n_ways;
-    struct wring_profile_way *ways; /* no two alike in codec, run_as, ranks, cores and setting */
+    uint32_t n_collectives;
+    struct wring_measured_collective
+        *collectives; /* no two alike in codec, run_as, ranks, cores and setting */
     struct wring_profile_errors errors;
     uint64_t hash; /* of all but name and source: what a plan depends on */
 };
@@ -282,19 +284,19 @@ const struct wring_profile_coder *wring_profile_coder(const struct wring_profile
 const struct wring_profile_routine *wring_profile_routine(const struct wring_profile_link *link,
                                                           const char *name);
 
-/** The way of that codec, scheme and number of ranks (0: any); of several the first. NULL: none. */
-const struct wring_profile_way *wring_profile_way(const struct wring_profile *profile,
-                                                  const char *codec, const char *run_as,
-                                                  uint32_t ranks);
+/** The collective of that codec, scheme and number of ranks (0: any); of several the first. NULL:
+ * none. */
+const struct wring_measured_collective *wring_profile_find_collective(
+    const struct wring_profile *profile, const char *codec, const char *run_as, uint32_t ranks);
 
 /** The same, of those measured with such a setting. */
-const struct wring_profile_way *wring_profile_way_at(const struct wring_profile *profile,
-                                                     const char *codec, const char *run_as,
-                                                     uint32_t ranks,
-                                                     const struct wring_setting *setting);
+const struct wring_measured_collective *wring_profile_collective_at(
+    const struct wring_profile *profile, const char *codec, const char *run_as, uint32_t ranks,
+    const struct wring_setting *setting);
 
-/** The setting that a way was measured with. */
-struct wring_setting wring_profile_way_setting(const struct wring_profile_way *way);
+/** The setting that a collective was measured with. */
+struct wring_setting wring_profile_collective_setting(
+    const struct wring_measured_collective *collective);
 
 /**
  * Read and check a profile: a file, or the name of one that is built in.
@@ -310,20 +312,23 @@ enum wring_status wring_profile_save(const struct wring_profile *profile, FILE *
 
 /**
  * The entry of that name, emptied but for it, or a new one at the end: what was there is replaced.
- * A way's name is its codec, scheme and ranks. NULL: no memory, or there are too many.
+ * A collective's name is its codec, scheme and ranks. NULL: no memory, or there are too many.
  */
 struct wring_profile_codec *wring_profile_put_codec(struct wring_profile *profile,
                                                     const char *spec);
-struct wring_profile_way *wring_profile_put_way(struct wring_profile *profile, const char *codec,
-                                                const char *run_as, uint32_t ranks, uint32_t cores);
+struct wring_measured_collective *wring_profile_put_collective(struct wring_profile *profile,
+                                                               const char *codec,
+                                                               const char *run_as, uint32_t ranks,
+                                                               uint32_t cores);
 
 /**
- * Add what larger buckets take to a way: it knows what it knew, and beyond its max_elems what
- * `larger` says, whose name is the same. Trust is that of the worse one.
+ * Add what larger buckets take to a collective: it knows what it knew, and beyond its max_elems
+ * what `larger` says, whose name is the same. Trust is that of the worse one.
  * @param common  sizes that both were measured at
  */
-void wring_profile_extend_way(struct wring_profile_way *way, const struct wring_profile_way *larger,
-                              uint32_t common);
+void wring_profile_extend_collective(struct wring_measured_collective *collective,
+                                     const struct wring_measured_collective *larger,
+                                     uint32_t common);
 
 /** Set `hash` of a profile that was put together in memory. Errors: WRING_ERR_NO_MEMORY. */
 enum wring_status wring_profile_rehash(struct wring_profile *profile);
@@ -342,37 +347,39 @@ enum wring_status wring_profile_check_machine(const struct wring_profile *profil
 void wring_profile_destroy(struct wring_profile *profile);
 
 /*
- * A profile has ways of several settings side by side. While one setting is measured, the profile
- * has its ways alone: those of the others are set aside.
+ * A profile has collectives of several settings side by side. While one setting is measured, the
+ * profile has its collectives alone: those of the others are set aside.
  */
 
-/** Ways of other settings; owned, and freed by wring_profile_bring_back(), or by hand. */
+/** Collectives of other settings; owned, and freed by wring_profile_bring_back(), or by hand. */
 struct wring_profile_aside {
     uint32_t n;
-    struct wring_profile_way *ways; /* [n] */
+    struct wring_measured_collective *collectives; /* [n] */
 };
 
-/** Set ways of other settings aside: the profile has those alone that say this one, none where
- *  `chunk_bytes` is 0 being one, too. Errors: WRING_ERR_NO_MEMORY, and all is as it was. */
+/** Set collectives of other settings aside: the profile has those alone that say this one, none
+ * where `chunk_bytes` is 0 being one, too. Errors: WRING_ERR_NO_MEMORY, and all is as it was. */
 enum wring_status wring_profile_set_aside(struct wring_profile *profile,
                                           const struct wring_setting *setting,
                                           struct wring_profile_aside *aside);
 
 /**
- * Say of the profile's ways with which setting they were measured, and put the others beside them;
- * of those that are alike the profile's stay. The default setting's come first.
- * Errors: WRING_ERR_NO_MEMORY, and all is as it was.
+ * Say of the profile's collectives with which setting they were measured, and put the others beside
+ * them; of those that are alike the profile's stay. The default setting's come first. Errors:
+ * WRING_ERR_NO_MEMORY, and all is as it was.
  */
 enum wring_status wring_profile_bring_back(struct wring_profile *profile,
                                            const struct wring_setting *setting,
                                            struct wring_profile_aside *aside);
 
-/** Ways that do not say their setting have this one. */
-void wring_profile_label_ways(struct wring_profile *profile, const struct wring_setting *setting);
+/** Collectives that do not say their setting have this one. */
+void wring_profile_label_collectives(struct wring_profile *profile,
+                                     const struct wring_setting *setting);
 
 /**
- * Extend the ways of other settings, which were measured with smaller buckets only. Beyond their
- * largest bucket they keep the ratio that they have there to the same way with the given setting.
+ * Extend the collectives of other settings, which were measured with smaller buckets only. Beyond
+ * their largest bucket they keep the ratio that they have there to the same collective with the
+ * given setting.
  */
 void wring_profile_carry_on(struct wring_profile *profile, const struct wring_setting *setting);
 

@@ -80,9 +80,11 @@ static void check_scheme(struct wring_reading *reading, const char *run_as)
     wring_reading_leave(reading);
 }
 
-static bool are_alike(const struct wring_profile_way *a, const struct wring_profile_way *b)
+static bool are_alike(const struct wring_measured_collective *a,
+                      const struct wring_measured_collective *b)
 {
-    struct wring_setting x = wring_profile_way_setting(a), y = wring_profile_way_setting(b);
+    struct wring_setting x = wring_profile_collective_setting(a),
+                         y = wring_profile_collective_setting(b);
 
     return x.cores == y.cores && x.chunk_bytes == y.chunk_bytes &&
            strcmp(a->codec, b->codec) == 0 && strcmp(a->run_as, b->run_as) == 0 &&
@@ -93,7 +95,7 @@ static void check_new(struct wring_reading *reading, const struct wring_profile 
                       uint32_t i)
 {
     for (uint32_t before = 0; before < i; before++)
-        if (are_alike(&profile->ways[before], &profile->ways[i]))
+        if (are_alike(&profile->collectives[before], &profile->collectives[i]))
             wring_reading_fault(reading, WRING_ERR_INVALID,
                                 "codec, run_as, ranks, cores and setting are those of ways[%u]",
                                 before);
@@ -101,7 +103,7 @@ static void check_new(struct wring_reading *reading, const struct wring_profile 
 
 /** What coded, and how large pieces were; both may be missing. */
 static void read_setting(struct wring_reading *reading, const json_t *value,
-                         struct wring_profile_way *out)
+                         struct wring_measured_collective *out)
 {
     if (wring_reading_has(reading, value, "coder_cores"))
         out->coder_cores = (uint32_t)wring_reading_count(reading, value, "coder_cores", 0,
@@ -112,8 +114,8 @@ static void read_setting(struct wring_reading *reading, const json_t *value,
                                 WRING_SETTING_CHUNK_BYTES_MAX);
 }
 
-static void read_way(struct wring_reading *reading, const json_t *value,
-                     struct wring_profile_way *out)
+static void read_collective(struct wring_reading *reading, const json_t *value,
+                            struct wring_measured_collective *out)
 {
     wring_reading_expect_object(reading, value);
     wring_reading_copy(reading, value, "codec", 1, out->codec, sizeof(out->codec));
@@ -130,25 +132,26 @@ static void read_way(struct wring_reading *reading, const json_t *value,
 }
 
 /** Its field "ways", which may be missing, into the profile. */
-static void profile_read_ways(struct wring_reading *reading, const json_t *object,
-                              struct wring_profile *profile)
+static void profile_read_collectives(struct wring_reading *reading, const json_t *object,
+                                     struct wring_profile *profile)
 {
     if (!wring_reading_has(reading, object, "ways"))
         return;
-    const json_t *list = wring_reading_array(reading, object, "ways", 0, WRING_PROFILE_WAYS_MAX);
+    const json_t *list =
+        wring_reading_array(reading, object, "ways", 0, WRING_PROFILE_COLLECTIVES_MAX);
     if (list == NULL)
         return;
-    profile->n_ways = (uint32_t)json_array_size(list);
-    profile->ways = calloc(profile->n_ways + 1, sizeof(*profile->ways));
-    if (profile->ways == NULL) {
-        profile->n_ways = 0;
+    profile->n_collectives = (uint32_t)json_array_size(list);
+    profile->collectives = calloc(profile->n_collectives + 1, sizeof(*profile->collectives));
+    if (profile->collectives == NULL) {
+        profile->n_collectives = 0;
         wring_reading_fault(reading, WRING_ERR_NO_MEMORY, "out of memory");
         return;
     }
     wring_reading_enter(reading, "ways");
-    for (uint32_t i = 0; i < profile->n_ways && reading->status == WRING_OK; i++) {
+    for (uint32_t i = 0; i < profile->n_collectives && reading->status == WRING_OK; i++) {
         wring_reading_enter_index(reading, i);
-        read_way(reading, json_array_get(list, i), &profile->ways[i]);
+        read_collective(reading, json_array_get(list, i), &profile->collectives[i]);
         check_new(reading, profile, i);
         wring_reading_leave(reading);
     }
@@ -219,32 +222,33 @@ static json_t *curve_json(const struct wring_profile_curve *curve)
 }
 
 /** @return 0; else there is no memory */
-static int put_setting(json_t *value, const struct wring_profile_way *way)
+static int put_setting(json_t *value, const struct wring_measured_collective *collective)
 {
     int failed = 0;
 
-    if (way->chunk_bytes != 0 || way->coder_cores != 0)
-        failed = json_object_set_new(value, "coder_cores", json_integer(way->coder_cores));
-    if (failed == 0 && way->chunk_bytes != 0)
-        failed =
-            json_object_set_new(value, "chunk_bytes", json_integer((json_int_t)way->chunk_bytes));
+    if (collective->chunk_bytes != 0 || collective->coder_cores != 0)
+        failed = json_object_set_new(value, "coder_cores", json_integer(collective->coder_cores));
+    if (failed == 0 && collective->chunk_bytes != 0)
+        failed = json_object_set_new(value, "chunk_bytes",
+                                     json_integer((json_int_t)collective->chunk_bytes));
     return failed;
 }
 
 /** The field's value, a new reference; NULL without memory. */
-static json_t *profile_ways_json(const struct wring_profile *profile)
+static json_t *profile_collectives_json(const struct wring_profile *profile)
 {
     json_t *list = json_array();
 
-    for (uint32_t i = 0; i < profile->n_ways; i++) {
-        const struct wring_profile_way *way = &profile->ways[i];
-        json_t *value =
-            json_pack("{s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "codec", way->codec,
-                      "run_as", way->run_as, "ranks", (json_int_t)way->ranks, "cores",
-                      (json_int_t)way->cores, "max_elements", (json_int_t)way->max_elems, "solo_us",
-                      curve_json(&way->solo), "busy_us", curve_json(&way->busy), "cpu_us",
-                      curve_json(&way->cpu), "wire_bytes", wring_json_cost(&way->wire_bytes));
-        int failed = put_setting(value, way); /* NULL is refused */
+    for (uint32_t i = 0; i < profile->n_collectives; i++) {
+        const struct wring_measured_collective *collective = &profile->collectives[i];
+        json_t *value = json_pack(
+            "{s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "codec", collective->codec, "run_as",
+            collective->run_as, "ranks", (json_int_t)collective->ranks, "cores",
+            (json_int_t)collective->cores, "max_elements", (json_int_t)collective->max_elems,
+            "solo_us", curve_json(&collective->solo), "busy_us", curve_json(&collective->busy),
+            "cpu_us", curve_json(&collective->cpu), "wire_bytes",
+            wring_json_cost(&collective->wire_bytes));
+        int failed = put_setting(value, collective); /* NULL is refused */
         if (json_array_append_new(list, value) != 0 || failed != 0) {
             json_decref(list);
             return NULL;
@@ -570,7 +574,7 @@ static void read_profile(struct wring_reading *reading, const json_t *object,
         profile->copy_trust = profile_read_trust(reading, object, "copy_us");
     }
     profile_read_computing(reading, object, profile);
-    profile_read_ways(reading, object, profile);
+    profile_read_collectives(reading, object, profile);
     wring_profile_read_errors(reading, object, profile);
 }
 
@@ -717,8 +721,8 @@ enum wring_status wring_profile_save(const struct wring_profile *profile, FILE *
     if (!failed && profile->computing.present)
         failed =
             json_object_set_new(object, "computing", profile_computing_json(&profile->computing));
-    if (!failed && profile->n_ways > 0)
-        failed = json_object_set_new(object, "ways", profile_ways_json(profile));
+    if (!failed && profile->n_collectives > 0)
+        failed = json_object_set_new(object, "ways", profile_collectives_json(profile));
     if (!failed && profile->errors.n_codecs > 0)
         failed = json_object_set_new(object, "errors", wring_profile_errors_json(&profile->errors));
     if (failed != 0) {

@@ -55,8 +55,9 @@ enum wring_status wring_building_ways(struct wring_building *building);
 void wring_building_tell_parts(const struct wring_building *building);
 
 /**
- * The cost of a codec without measured ways on their lanes: the sum of its steps, and latencies.
- * @return false: it has ways, or was not measured on cores as the setting has them
+ * The cost of a codec without measured collectives on their lanes: the sum of its steps, and
+ * latencies.
+ * @return false: it has some, or was not measured on cores as the setting has them
  */
 bool wring_building_parts(const struct wring_building *building, uint32_t codec,
                           const struct wring_option *option, struct wring_cost *busy,

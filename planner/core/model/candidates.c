@@ -204,7 +204,7 @@ enum wring_status wring_candidates_offer(struct wring_candidates *candidates,
     struct wring_candidate_samples samples;
 
     candidates->considered++;
-    candidates->ways[candidate->option.codec] += !candidate->barred;
+    candidates->n_allowed[candidate->option.codec] += !candidate->barred;
     take_samples(&candidate->cost, &samples);
     if (!candidates->keep_dominated) {
         if (!candidate->baseline && is_dominated(candidates, candidate, &samples)) {

@@ -66,7 +66,7 @@ struct wring_candidates {
     uint32_t last; /* the candidate that dominated the last one; often the next one, too */
     bool keep_dominated;
     uint64_t considered, dominated;
-    uint32_t *ways; /* [codecs] of each, those offered that are not barred; borrowed */
+    uint32_t *n_allowed; /* [codecs] of each, those offered that are not barred; borrowed */
 };
 
 /** One codec whose options are looked at. */

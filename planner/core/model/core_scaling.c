@@ -4,15 +4,15 @@
 #include <math.h>
 #include <string.h>
 
-#include "planner/core/model/exchange.h"
+#include "planner/core/model/measured_collective.h"
 
 /** Processors of a node, as many as the profile has seen at work together; 1 at least. */
 static uint32_t pinned_processors(const struct wring_profile *profile)
 {
     uint32_t most = 1;
 
-    for (uint32_t i = 0; i < profile->n_ways; i++)
-        most = profile->ways[i].cores > most ? profile->ways[i].cores : most;
+    for (uint32_t i = 0; i < profile->n_collectives; i++)
+        most = profile->collectives[i].cores > most ? profile->collectives[i].cores : most;
     for (uint32_t i = 0; i < profile->n_codecs; i++)
         for (uint32_t j = 0; j < profile->codecs[i].n_coders; j++) {
             uint32_t cores = profile->codecs[i].coders[j].cores;
@@ -59,9 +59,9 @@ void wring_pinned_code(const struct wring_pinned *pinned, struct wring_profile_c
 
 /* ---- whole exchanges ---- */
 
-/** What of a way is known apart from the others. */
+/** What of a collective is known apart from the others. */
 struct parts {
-    const struct wring_profile_way *way;
+    const struct wring_measured_collective *collective;
     const struct wring_profile_coder *from, *to;
     const struct wring_cost *link_us;
 };
@@ -69,16 +69,18 @@ struct parts {
 static double code_us(const struct parts *parts, const struct wring_profile_coder *coder,
                       double elems)
 {
-    const struct wring_way_codes codes = wring_way_codes_of(parts->way, 1); /* of one link */
-    return wring_way_encode_us(&codes, coder, elems) + wring_way_decode_us(&codes, coder, elems);
+    const struct wring_measured_codes codes =
+        wring_measured_codes_of(parts->collective, 1); /* of one link */
+    return wring_measured_encode_us(&codes, coder, elems) +
+           wring_measured_decode_us(&codes, coder, elems);
 }
 
 static double moved_us(const struct parts *parts, double elems)
 {
-    double busy = wring_cost_at(&parts->way->busy.us, elems);
-    double cpu = wring_cost_at(&parts->way->cpu.us, elems);
+    double busy = wring_cost_at(&parts->collective->busy.us, elems);
+    double cpu = wring_cost_at(&parts->collective->cpu.us, elems);
     double rest = cpu - code_us(parts, parts->from, elems),
-           link = wring_way_link_us(parts->way, parts->link_us, elems);
+           link = wring_measured_link_us(parts->collective, parts->link_us, elems);
     double coded = code_us(parts, parts->to, elems);
     double least = rest > link ? rest : link;
 
@@ -105,34 +107,36 @@ static struct wring_cost move_codec(const struct parts *parts)
 }
 
 /** A core for each rank's progress, for its codecs' threads, and for its computing. */
-static bool has_room(const struct wring_pinned *pinned, const struct wring_profile_way *way)
+static bool has_room(const struct wring_pinned *pinned,
+                     const struct wring_measured_collective *collective)
 {
     uint32_t beside = pinned->computing == WRING_COMPUTING_PROCESSOR ? 2 : 1;
     double each = (double)beside + pinned->setting->cores;
 
     return pinned->profile->nodes == pinned->nodes &&
            pinned->profile->ranks_per_node == pinned->ranks_per_node &&
-           pinned->ranks_per_node * each <= way->cores;
+           pinned->ranks_per_node * each <= collective->cores;
 }
 
 static const struct wring_profile_link *one_link(const struct wring_pinned *pinned)
 {
-    return wring_way_link(pinned->profile, pinned->nodes, pinned->ranks_per_node);
+    return wring_measured_link(pinned->profile, pinned->nodes, pinned->ranks_per_node);
 }
 
-/** Move the codec work of a way that was measured inline. @return false: nobody knows */
-static bool move_way(const struct wring_pinned *pinned, const struct wring_profile_way *way,
-                     struct wring_cost *busy)
+/** Move the codec work of a collective that was measured inline. @return false: nobody knows */
+static bool move_collective(const struct wring_pinned *pinned,
+                            const struct wring_measured_collective *collective,
+                            struct wring_cost *busy)
 {
-    const struct wring_profile_codec *codec = wring_way_codec(pinned->profile, way);
+    const struct wring_profile_codec *codec = wring_measured_codec(pinned->profile, collective);
     const struct wring_profile_link *link = one_link(pinned);
-    struct parts parts = {.way = way};
+    struct parts parts = {.collective = collective};
 
-    if (strcmp(way->codec, "none") == 0) {
-        *busy = way->busy.us;
+    if (strcmp(collective->codec, "none") == 0) {
+        *busy = collective->busy.us;
         return true;
     }
-    if (codec == NULL || link == NULL || !has_room(pinned, way))
+    if (codec == NULL || link == NULL || !has_room(pinned, collective))
         return false;
     parts.from = wring_profile_coder(codec, 0);
     parts.to = wring_profile_coder(codec, pinned->setting->cores);
@@ -149,57 +153,64 @@ static bool links_differ(const struct wring_pinned *pinned)
     return pinned->nodes > 1 && pinned->link_scale != 0 && pinned->link_scale != 1;
 }
 
-bool wring_pinned_is_of(const struct wring_pinned *pinned, const struct wring_profile_way *way)
+bool wring_pinned_is_of(const struct wring_pinned *pinned,
+                        const struct wring_measured_collective *collective)
 {
-    return way->ranks == pinned->nodes * pinned->ranks_per_node &&
+    return collective->ranks == pinned->nodes * pinned->ranks_per_node &&
            pinned->ranks_per_node == pinned->profile->ranks_per_node &&
            (!links_differ(pinned) || one_link(pinned) != NULL);
 }
 
 /** As it was measured on such a cluster. @param setting  NULL: any */
-static const struct wring_profile_way *find_way(const struct wring_pinned *pinned,
-                                                const char *codec, const char *run_as,
-                                                const struct wring_setting *setting)
+static const struct wring_measured_collective *find_collective(const struct wring_pinned *pinned,
+                                                               const char *codec,
+                                                               const char *run_as,
+                                                               const struct wring_setting *setting)
 {
     uint32_t ranks = pinned->nodes * pinned->ranks_per_node;
-    const struct wring_profile_way *way =
-        setting == NULL ? wring_profile_way(pinned->profile, codec, run_as, ranks)
-                        : wring_profile_way_at(pinned->profile, codec, run_as, ranks, setting);
+    const struct wring_measured_collective *collective =
+        setting == NULL
+            ? wring_profile_find_collective(pinned->profile, codec, run_as, ranks)
+            : wring_profile_collective_at(pinned->profile, codec, run_as, ranks, setting);
 
-    return way != NULL && wring_pinned_is_of(pinned, way) ? way : NULL;
+    return collective != NULL && wring_pinned_is_of(pinned, collective) ? collective : NULL;
 }
 
 /** That setting's, measured or moved. @param busy  out */
-static const struct wring_profile_way *settle_way(const struct wring_pinned *pinned,
-                                                  const char *codec, const char *run_as,
-                                                  struct wring_cost *busy)
+static const struct wring_measured_collective *settle_collective(const struct wring_pinned *pinned,
+                                                                 const char *codec,
+                                                                 const char *run_as,
+                                                                 struct wring_cost *busy)
 {
-    const struct wring_profile_way *way = find_way(pinned, codec, run_as, pinned->setting);
+    const struct wring_measured_collective *collective =
+        find_collective(pinned, codec, run_as, pinned->setting);
 
-    if (way != NULL) {
-        *busy = way->busy.us;
-        return way;
+    if (collective != NULL) {
+        *busy = collective->busy.us;
+        return collective;
     }
     if (pinned->setting == NULL || pinned->setting->cores == 0)
         return NULL;
     struct wring_setting is_inline = {.chunk_bytes = pinned->setting->chunk_bytes};
-    way = find_way(pinned, codec, run_as, &is_inline);
-    return way != NULL && move_way(pinned, way, busy) ? way : NULL;
+    collective = find_collective(pinned, codec, run_as, &is_inline);
+    return collective != NULL && move_collective(pinned, collective, busy) ? collective : NULL;
 }
 
-const struct wring_profile_way *wring_pinned_way(const struct wring_pinned *pinned,
-                                                 const char *codec, const char *run_as,
-                                                 struct wring_way_cost *cost)
+const struct wring_measured_collective *wring_pinned_way(const struct wring_pinned *pinned,
+                                                         const char *codec, const char *run_as,
+                                                         struct wring_measured_cost *cost)
 {
     struct wring_cost busy;
-    const struct wring_profile_way *way = settle_way(pinned, codec, run_as, &busy);
+    const struct wring_measured_collective *collective =
+        settle_collective(pinned, codec, run_as, &busy);
 
-    if (way == NULL)
+    if (collective == NULL)
         return NULL;
-    *cost = wring_way_cost_of(way, &busy);
+    *cost = wring_measured_cost_of(collective, &busy);
     if (links_differ(pinned))
-        *cost = wring_way_cost_relink(way, cost, &one_link(pinned)->us, pinned->link_scale);
-    return way;
+        *cost =
+            wring_measured_cost_relink(collective, cost, &one_link(pinned)->us, pinned->link_scale);
+    return collective;
 }
 
 /* ---- shared cores ---- */
@@ -219,14 +230,15 @@ bool wring_shared_cores_progress(const struct wring_pinned *pinned, struct wring
 {
     const struct wring_profile *profile = pinned->profile;
     double ranks = (double)profile->nodes * profile->ranks_per_node;
-    const struct wring_profile_way *way =
-        ranks > 1 ? wring_profile_way(profile, "none", "auto", (uint32_t)ranks) : NULL;
+    const struct wring_measured_collective *collective =
+        ranks > 1 ? wring_profile_find_collective(profile, "none", "auto", (uint32_t)ranks) : NULL;
     double share = share_of(pinned);
 
-    if (way == NULL || share <= 0)
+    if (collective == NULL || share <= 0)
         return false;
     /* 2 (n - 1) / n of a bucket pass a rank's link */
-    *us_by_bytes = wring_cost_scale(&way->cpu.us, share, ranks / (2 * (ranks - 1) * sizeof(float)));
+    *us_by_bytes =
+        wring_cost_scale(&collective->cpu.us, share, ranks / (2 * (ranks - 1) * sizeof(float)));
     return true;
 }
 

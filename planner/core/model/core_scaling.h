@@ -7,7 +7,7 @@
 #define WRING_MODEL_CORE_SCALING_H
 
 #include "planner/core/model/cost_model.h"
-#include "planner/core/model/exchange.h"
+#include "planner/core/model/measured_collective.h"
 
 /** A cluster and a session's setting, and the profile to answer from. */
 struct wring_pinned {
@@ -33,8 +33,8 @@ bool wring_pinned_knows(const struct wring_pinned *pinned, const struct wring_pr
 void wring_pinned_code(const struct wring_pinned *pinned, struct wring_profile_codec *codec);
 
 /**
- * The way that was measured with that setting. Else the way that was measured inline with pieces of
- * the same size, its codec work moved to pinned cores.
+ * The collective that was measured with that setting. Else the collective that was measured inline
+ * with pieces of the same size, its codec work moved to pinned cores.
  *
  * W(x) is the time of a further bucket of x elements, and P(x) its processor time. C(x) is its
  * codec work inline, D(x) that on pinned cores, and L(x) the time of its bytes on the link. Moved,
@@ -44,24 +44,26 @@ void wring_pinned_code(const struct wring_pinned *pinned, struct wring_profile_c
  *
  * since the link, the rest of the work and the codecs each go on by themselves, and the slowest of
  * them decides. If P is less than 0.9 W it takes max(D, W). A rank that waits for the link or for
- * others gains nothing from less work. A way can be moved only if each thread has a core, besides
- * the cores that compute, and if there is one kind of links.
+ * others gains nothing from less work. A collective can be moved only if each thread has a core,
+ * besides the cores that compute, and if there is one kind of links.
  *
- * If the links between nodes are to be faster or slower than the profile's, wring_way_cost_relink()
- * converts the times. That, too, needs one kind of links.
+ * If the links between nodes are to be faster or slower than the profile's,
+ * wring_measured_cost_relink() converts the times. That, too, needs one kind of links.
  *
  * @param cost  out
- * @return NULL: there is no such way
+ * @return NULL: there is no such collective
  */
-const struct wring_profile_way *wring_pinned_way(const struct wring_pinned *pinned,
-                                                 const char *codec, const char *run_as,
-                                                 struct wring_way_cost *cost);
+const struct wring_measured_collective *wring_pinned_way(const struct wring_pinned *pinned,
+                                                         const char *codec, const char *run_as,
+                                                         struct wring_measured_cost *cost);
 
 /**
- * Does a way tell of such a cluster? It was measured on one, its ranks being on nodes of as many as
- * the profile's; and where the links between nodes are to be others, there is one kind of links.
+ * Does a collective tell of such a cluster? It was measured on one, its ranks being on nodes of as
+ * many as the profile's; and where the links between nodes are to be others, there is one kind of
+ * links.
  */
-bool wring_pinned_is_of(const struct wring_pinned *pinned, const struct wring_profile_way *way);
+bool wring_pinned_is_of(const struct wring_pinned *pinned,
+                        const struct wring_measured_collective *collective);
 
 /*
  * The processor time of exchanges besides codecs, as far as a profile has it. The progressing

@@ -203,10 +203,11 @@ static enum wring_status building_options(struct wring_building *building)
 {
     struct wring_candidates *candidates = &building->candidates;
 
-    building->model->ways = calloc(building->model->n_codecs, sizeof(*building->model->ways));
-    if (building->model->ways == NULL)
+    building->model->n_allowed =
+        calloc(building->model->n_codecs, sizeof(*building->model->n_allowed));
+    if (building->model->n_allowed == NULL)
         return WRING_ERR_NO_MEMORY;
-    candidates->ways = building->model->ways;
+    candidates->n_allowed = building->model->n_allowed;
     candidates->keep_dominated = building->params->keep_dominated;
     enum wring_status status =
         wring_building_has_ways(building) ? wring_building_ways(building) : walk_codecs(building);
@@ -421,7 +422,7 @@ void wring_cost_model_destroy(struct wring_cost_model *model)
     free(model->options);
     free(model->costs);
     free(model->codecs);
-    free(model->ways);
+    free(model->n_allowed);
     free(model->offload);
     free(model->on_device);
     free(model->compute_us);

@@ -81,17 +81,17 @@ struct wring_cost_model_params {
 
 /** What stands behind an option of the problem. */
 struct wring_cost_option {
-    uint32_t codec;                      /* index in codecs; the first is "none" */
-    struct wring_option option;          /* its steps */
-    enum wring_place place;              /* of its first encode, for a short name */
-    uint64_t chunk_elems;                /* of a piece that travels; 0: nothing is cut */
-    uint32_t cores;                      /* pinned for the codec; 0: none, or nobody said */
-    const struct wring_profile_way *way; /* that it was measured as, of the profile; NULL: it was
-                                            put together from links and codecs */
+    uint32_t codec;             /* index in codecs; the first is "none" */
+    struct wring_option option; /* its steps */
+    enum wring_place place;     /* of its first encode, for a short name */
+    uint64_t chunk_elems;       /* of a piece that travels; 0: nothing is cut */
+    uint32_t cores;             /* pinned for the codec; 0: none, or nobody said */
+    const struct wring_measured_collective *collective; /* that it was measured as, of the profile;
+                                            NULL: it was put together from links and codecs */
 };
 
 /** The lane of exchanges that were measured as a whole. */
-#define WRING_LANE_EXCHANGE "exchange"
+#define WRING_LANE_COLLECTIVE "exchange"
 
 struct wring_cost_model {
     struct wring_problem problem;
@@ -106,7 +106,7 @@ struct wring_cost_model {
     struct wring_cost_option *options;       /* [problem.n_options] */
     struct wring_profile_codec *codecs;      /* [n_codecs] "none", "fp16", then the allow-list */
     uint32_t n_codecs;
-    uint32_t *ways;                 /* [n_codecs] that some tensor may take, before pruning */
+    uint32_t *n_allowed;            /* [n_codecs] that some tensor may take, before pruning */
     uint32_t *offload;              /* [problem.n_options] see search.h */
     bool *on_device;                /* [problem.n_options] likewise */
     uint32_t uncompressed;          /* the option "none" that the baseline takes */

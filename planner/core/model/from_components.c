@@ -220,13 +220,14 @@ enum wring_status wring_building_codecs(struct wring_building *building)
  * can take there; if a slow link waits for no rank, it is less.
  */
 
-static bool has_way(const struct wring_building *building, const char *spec)
+static bool has_collective(const struct wring_building *building, const char *spec)
 {
     static const char *const schemes[] = {"auto", "divisible", "indivisible"};
     uint32_t ranks = building->model->nodes * building->model->ranks_per_node;
 
     for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++)
-        if (wring_profile_way(building->params->profile, spec, schemes[i], ranks) != NULL)
+        if (wring_profile_find_collective(building->params->profile, spec, schemes[i], ranks) !=
+            NULL)
             return true;
     return false;
 }
@@ -244,7 +245,7 @@ static bool building_lacks_ways(const struct wring_building *building, uint32_t 
 {
     const struct wring_profile_codec *in = &building->model->codecs[codec];
 
-    return codec > 0 && !has_way(building, in->spec) && !is_half_coded(in->spec) &&
+    return codec > 0 && !has_collective(building, in->spec) && !is_half_coded(in->spec) &&
            in->at[WRING_PLACE_CPU].present && building->back[codec].at[WRING_PLACE_CPU].present;
 }
 

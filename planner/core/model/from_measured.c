@@ -145,7 +145,7 @@ enum wring_status wring_building_bar(struct wring_building *building)
     return status;
 }
 
-/* ---- ways ---- */
+/* ---- collectives ---- */
 
 /*
  * Options of a profile that has measured whole exchanges. These measurements say more than sums of
@@ -161,7 +161,8 @@ enum {
     REST
 };
 
-static const struct wring_lanes way_lanes = {3, {"device", WRING_LANE_EXCHANGE, "rest of it"}};
+static const struct wring_lanes collective_lanes = {
+    3, {"device", WRING_LANE_COLLECTIVE, "rest of it"}};
 
 static struct wring_step code(enum wring_step_kind kind)
 {
@@ -179,7 +180,7 @@ static bool is_in_nodes(const char *run_as)
 }
 
 /** One exchange, as the tree has its steps, without phases. */
-static struct wring_option exchange_of(const char *spec, const char *run_as)
+static struct wring_option collective_of(const char *spec, const char *run_as)
 {
     if (strcmp(spec, "none") == 0)
         return (struct wring_option){1, {send(WRING_ROUTINE_ALLREDUCE, false)}};
@@ -199,10 +200,11 @@ static void push(struct wring_option *option, struct wring_step step, enum wring
     option->steps[option->n++] = step;
 }
 
-/** The steps of a way, as the tree has them: what is decoded last belongs to the last phase. */
+/** The steps of a collective, as the tree has them: what is decoded last belongs to the last phase.
+ */
 static struct wring_option steps_of(const char *spec, const char *run_as)
 {
-    struct wring_option exchange = exchange_of(spec, run_as), option = {.n = 0};
+    struct wring_option exchange = collective_of(spec, run_as), option = {.n = 0};
     bool in_nodes = is_in_nodes(run_as);
     enum wring_phase phase = in_nodes ? WRING_PHASE_INTER : WRING_PHASE_FLAT;
 
@@ -216,20 +218,20 @@ static struct wring_option steps_of(const char *spec, const char *run_as)
     return option;
 }
 
-static enum wring_status offer_way(struct wring_building *building, uint32_t codec,
-                                   const char *run_as, bool baseline)
+static enum wring_status offer_collective(struct wring_building *building, uint32_t codec,
+                                          const char *run_as, bool baseline)
 {
     const struct wring_cost_model *model = building->model;
     const struct wring_pinned pinned = wring_building_pinned(building);
-    struct wring_way_cost cost;
-    const struct wring_profile_way *way =
+    struct wring_measured_cost cost;
+    const struct wring_measured_collective *collective =
         wring_pinned_way(&pinned, model->codecs[codec].spec, run_as, &cost);
     struct wring_candidate candidate = {.baseline = baseline,
                                         .barred = building->barred[codec],
                                         .option = {.codec = codec, .place = WRING_PLACE_CPU}};
 
     candidate.option.option = steps_of(model->codecs[codec].spec, run_as);
-    if (way == NULL &&
+    if (collective == NULL &&
         (is_in_nodes(run_as) ||
          !wring_building_parts(building, codec, &candidate.option.option, &cost.busy, &cost.rest)))
         return WRING_OK;
@@ -241,7 +243,7 @@ static enum wring_status offer_way(struct wring_building *building, uint32_t cod
         candidate.barred = true;
     if (candidate.barred && !baseline)
         return WRING_OK;
-    candidate.option.way = way;
+    candidate.option.collective = collective;
     candidate.cost.each[EXCHANGE] = cost.busy;
     candidate.cost.each[REST] = cost.rest;
     if (building->params->scattered) {
@@ -267,7 +269,7 @@ struct wring_pinned wring_building_pinned(const struct wring_building *building)
 bool wring_building_has_ways(const struct wring_building *building)
 {
     const struct wring_pinned pinned = wring_building_pinned(building);
-    struct wring_way_cost cost;
+    struct wring_measured_cost cost;
 
     return building->model->timeline == WRING_TIMELINE_FULL &&
            wring_pinned_way(&pinned, "none", "auto", &cost) != NULL;
@@ -280,15 +282,15 @@ static double load_of(const struct wring_building *building, const char *spec)
     double share = building->params->profile->computing.core_share, load = 0, pace = 0;
 
     for (unsigned i = 0; i < WRING_SCHEMES; i++) {
-        struct wring_way_cost cost;
-        const struct wring_profile_way *way =
+        struct wring_measured_cost cost;
+        const struct wring_measured_collective *collective =
             wring_pinned_way(&pinned, spec, wring_scheme_name((enum wring_scheme)i), &cost);
-        if (way == NULL)
+        if (collective == NULL)
             continue;
-        double elems = (double)way->max_elems, us = wring_cost_at(&cost.busy, elems);
+        double elems = (double)collective->max_elems, us = wring_cost_at(&cost.busy, elems);
         if (us > 0 && elems / us > pace) {
             pace = elems / us;
-            load = wring_cost_at(&way->cpu.us, elems) / us / (share > 0 ? share : 1);
+            load = wring_cost_at(&collective->cpu.us, elems) / us / (share > 0 ? share : 1);
         }
     }
     return load < 1 ? load : 1;
@@ -318,13 +320,16 @@ static bool is_faster(const struct wring_building *building, uint32_t codec, con
 {
     const struct wring_pinned pinned = wring_building_pinned(building);
     const char *spec = building->model->codecs[codec].spec;
-    struct wring_way_cost cost, other_cost;
-    const struct wring_profile_way *way = wring_pinned_way(&pinned, spec, run_as, &cost);
-    const struct wring_profile_way *other = wring_pinned_way(&pinned, spec, than, &other_cost);
+    struct wring_measured_cost cost, other_cost;
+    const struct wring_measured_collective *collective =
+        wring_pinned_way(&pinned, spec, run_as, &cost);
+    const struct wring_measured_collective *other =
+        wring_pinned_way(&pinned, spec, than, &other_cost);
 
-    if (way == NULL || other == NULL)
-        return way != NULL;
-    double elems = (double)(way->max_elems < other->max_elems ? way->max_elems : other->max_elems);
+    if (collective == NULL || other == NULL)
+        return collective != NULL;
+    double elems = (double)(collective->max_elems < other->max_elems ? collective->max_elems
+                                                                     : other->max_elems);
     return wring_cost_at(&cost.busy, elems) < wring_cost_at(&other_cost.busy, elems);
 }
 
@@ -335,11 +340,11 @@ static enum wring_status offer_both(struct wring_building *building, uint32_t co
     const char *all = wring_scheme_name(flat);
     const char *nodes = wring_scheme_name((enum wring_scheme)(flat + WRING_SCHEME_HIERARCHICAL));
     bool in_nodes = !building->params->flat && is_faster(building, codec, nodes, all);
-    enum wring_status status = offer_way(building, codec, all, baseline && !in_nodes);
+    enum wring_status status = offer_collective(building, codec, all, baseline && !in_nodes);
 
     if (status != WRING_OK || building->params->flat)
         return status;
-    return offer_way(building, codec, nodes, baseline && in_nodes);
+    return offer_collective(building, codec, nodes, baseline && in_nodes);
 }
 
 enum wring_status wring_building_ways(struct wring_building *building)
@@ -347,7 +352,7 @@ enum wring_status wring_building_ways(struct wring_building *building)
     const struct wring_cost_model *model = building->model;
     enum wring_status status = offer_both(building, 0, WRING_SCHEME_AUTO, true);
 
-    building->lanes = way_lanes;
+    building->lanes = collective_lanes;
     wring_building_tell_parts(building);
     for (uint32_t codec = 1; codec < model->n_codecs && status == WRING_OK; codec++) {
         bool baseline = strcmp(model->codecs[codec].spec, "fp16") == 0;

@@ -15,8 +15,8 @@ struct asking {
     const struct wring_settings_wanted *wanted;
     const struct wring_log *log;
     struct wring_pinned pinned;
-    bool ways;  /* whole exchanges were measured */
-    bool coded; /* somebody may code on the CPU */
+    bool collectives; /* whole exchanges were measured */
+    bool coded;       /* somebody may code on the CPU */
     uint32_t n_cores, n_chunks;
     uint64_t cores[WRING_SETTINGS_EACH_MAX];  /* candidates, rising */
     uint64_t chunks[WRING_SETTINGS_EACH_MAX]; /* known ones, the default first */
@@ -38,17 +38,17 @@ static void insert(uint64_t *list, uint32_t *n, uint64_t value)
 
 /* ---- what the profile has ---- */
 
-static void look_at_ways(struct asking *asking)
+static void look_at_collectives(struct asking *asking)
 {
     const struct wring_profile *profile = asking->params->profile;
 
-    for (uint32_t i = 0; i < profile->n_ways; i++) {
-        struct wring_setting setting = wring_profile_way_setting(&profile->ways[i]);
-        if (!wring_pinned_is_of(&asking->pinned, &profile->ways[i]))
+    for (uint32_t i = 0; i < profile->n_collectives; i++) {
+        struct wring_setting setting = wring_profile_collective_setting(&profile->collectives[i]);
+        if (!wring_pinned_is_of(&asking->pinned, &profile->collectives[i]))
             continue;
-        if (strcmp(profile->ways[i].codec, "none") == 0) {
+        if (strcmp(profile->collectives[i].codec, "none") == 0) {
             insert(asking->chunks, &asking->n_chunks, setting.chunk_bytes);
-            asking->ways = true;
+            asking->collectives = true;
         }
         insert(asking->cores, &asking->n_cores, setting.cores);
     }
@@ -79,9 +79,9 @@ static void look(struct asking *asking)
     uint32_t places = asking->params->places;
 
     asking->coded = places == 0 || (places >> WRING_PLACE_CPU & 1) != 0;
-    look_at_ways(asking);
+    look_at_collectives(asking);
     look_at_coders(asking);
-    if (asking->ways)
+    if (asking->collectives)
         put_default_first(asking);
     else
         asking->chunks[asking->n_chunks++] = WRING_SETTING_CHUNK_BYTES;
@@ -113,26 +113,26 @@ static bool is_measured_whole(const struct wring_pinned *pinned, const char *spe
                             is_measured(pinned, two + 1, strlen(two + 1))));
 }
 
-static bool has_way(const struct wring_pinned *pinned, const char *spec)
+static bool has_collective(const struct wring_pinned *pinned, const char *spec)
 {
-    struct wring_way_cost cost;
+    struct wring_measured_cost cost;
 
     return wring_pinned_way(pinned, spec, "divisible", &cost) != NULL ||
            wring_pinned_way(pinned, spec, "indivisible", &cost) != NULL;
 }
 
 /** Exchanges uncompressed, and those of each codec that has any, with that setting. */
-static bool ways_tell(const struct asking *asking, const struct wring_pinned *pinned)
+static bool collectives_tell(const struct asking *asking, const struct wring_pinned *pinned)
 {
     const struct wring_cost_model_params *params = asking->params;
     struct wring_pinned as_measured = *pinned;
-    struct wring_way_cost cost;
-    bool any = pinned->setting->cores == 0 || has_way(pinned, "fp16");
+    struct wring_measured_cost cost;
+    bool any = pinned->setting->cores == 0 || has_collective(pinned, "fp16");
 
     as_measured.setting = NULL;
     for (uint32_t i = 0; i < params->n_codecs; i++) {
-        bool has = has_way(pinned, params->codecs[i]);
-        if (!has && has_way(&as_measured, params->codecs[i]))
+        bool has = has_collective(pinned, params->codecs[i]);
+        if (!has && has_collective(&as_measured, params->codecs[i]))
             return false;
         any = any || has;
     }
@@ -157,7 +157,7 @@ static bool is_known(const struct asking *asking, uint64_t chunk_bytes, uint64_t
     pinned.setting = &setting;
     if (cores > 0 && !asking->coded)
         return false;
-    return asking->ways ? ways_tell(asking, &pinned) : coders_tell(asking, &pinned);
+    return asking->collectives ? collectives_tell(asking, &pinned) : coders_tell(asking, &pinned);
 }
 
 /* ---- what is wanted ---- */
@@ -178,7 +178,7 @@ static enum wring_status take_chunks(struct asking *asking)
     for (uint32_t i = 0; i < asking->n_chunks; i++)
         snprintf(known + strlen(known), sizeof(known) - strlen(known), "%s%" PRIu64,
                  i > 0 ? ", " : "", asking->chunks[i]);
-    for (uint32_t i = 0; i < wanted->n_chunks && asking->ways; i++)
+    for (uint32_t i = 0; i < wanted->n_chunks && asking->collectives; i++)
         if (!is_among(asking->chunks, asking->n_chunks, wanted->chunk_bytes[i])) {
             wring_error(asking->log,
                         "the profile %s has no exchanges in pieces of %" PRIu64
@@ -241,10 +241,10 @@ static bool is_said(const struct asking *asking, const struct wring_settings *se
     const struct wring_settings_wanted *wanted = asking->wanted;
     bool said = settings->n > 1 || wanted->n_cores > 0 || wanted->n_chunks > 0;
 
-    for (uint32_t i = 0; asking->ways && i < profile->n_ways; i++)
-        said = said || (wring_pinned_is_of(&asking->pinned, &profile->ways[i]) &&
-                        profile->ways[i].chunk_bytes != 0);
-    for (uint32_t i = 0; !asking->ways && i < profile->n_codecs; i++)
+    for (uint32_t i = 0; asking->collectives && i < profile->n_collectives; i++)
+        said = said || (wring_pinned_is_of(&asking->pinned, &profile->collectives[i]) &&
+                        profile->collectives[i].chunk_bytes != 0);
+    for (uint32_t i = 0; !asking->collectives && i < profile->n_codecs; i++)
         said = said || profile->codecs[i].n_coders > 0;
     return said;
 }

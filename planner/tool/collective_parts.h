@@ -3,8 +3,8 @@
  * The parts of an exchange that was measured as a whole: for pictures, not for plans. Its time, its
  * processor time, codec work and bytes were measured apart from each other; this apportions them.
  */
-#ifndef WRING_TOOL_EXCHANGE_PARTS_H
-#define WRING_TOOL_EXCHANGE_PARTS_H
+#ifndef WRING_PLANNER_TOOL_COLLECTIVE_PARTS_H
+#define WRING_PLANNER_TOOL_COLLECTIVE_PARTS_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -12,7 +12,7 @@
 #include "planner/core/model/cost_model.h"
 
 /** In the order in which pictures have them. */
-enum wring_exchange_part {
+enum wring_collective_part {
     WRING_PART_ENCODE,
     WRING_PART_WIRE, /* beside all others; copying in shared memory is work instead */
     WRING_PART_DECODE,
@@ -20,19 +20,19 @@ enum wring_exchange_part {
     WRING_PART_CORES, /* waiting for a processor that ranks share */
     WRING_PART_PEERS, /* waiting for the link, or for other ranks */
 };
-#define WRING_EXCHANGE_PARTS 6
+#define WRING_COLLECTIVE_PARTS 6
 
-struct wring_exchange_parts {
+struct wring_collective_parts {
     double took_us; /* the whole exchange behind others */
-    double us[WRING_EXCHANGE_PARTS];
-    double begin_us[WRING_EXCHANGE_PARTS]; /* if it were one piece; of several, each has as much
+    double us[WRING_COLLECTIVE_PARTS];
+    double begin_us[WRING_COLLECTIVE_PARTS]; /* if it were one piece; of several, each has as much
                                               less of everything */
-    uint64_t pieces;                       /* that go one after another, 1 or more */
+    uint64_t pieces;                         /* that go one after another, 1 or more */
     uint32_t decides; /* bit per part: those that, one after another, take as long as it does */
 };
 
 /** "encode", "wire", "decode and add" …; a static string. */
-const char *wring_exchange_part_name(enum wring_exchange_part part);
+const char *wring_collective_part_name(enum wring_collective_part part);
 
 /**
  * Apportion the time of a group of `elems`.
@@ -47,7 +47,7 @@ const char *wring_exchange_part_name(enum wring_exchange_part part);
  *
  * @return false: the option was not measured as a whole, or takes no time
  */
-bool wring_exchange_parts(const struct wring_cost_model *model, uint32_t option, uint64_t elems,
-                          struct wring_exchange_parts *out);
+bool wring_collective_parts(const struct wring_cost_model *model, uint32_t option, uint64_t elems,
+                            struct wring_collective_parts *out);
 
 #endif

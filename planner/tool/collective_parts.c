@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "planner/tool/exchange_parts.h"
+#include "planner/tool/collective_parts.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "planner/core/model/candidates.h"
-#include "planner/core/model/exchange.h"
+#include "planner/core/model/measured_collective.h"
 #include <wring/types.h>
 
 #define BIT(part) (1u << WRING_PART_##part)
 
 /** What was measured apart. */
 struct measured {
-    const struct wring_profile_way *way;
-    struct wring_way_codes codes;
+    const struct wring_measured_collective *collective;
+    struct wring_measured_codes codes;
     const struct wring_profile_codec *codec; /* NULL: nothing is coded, or nobody knows the work */
     const struct wring_profile_link *link;   /* NULL: not known, or memory */
     uint32_t cores;                          /* pinned ones that code; 0: inline */
@@ -21,17 +21,17 @@ struct measured {
 };
 
 static struct measured look_up(const struct wring_cost_model *model,
-                               const struct wring_profile_way *way)
+                               const struct wring_measured_collective *collective)
 {
     const struct wring_profile *profile = model->profile;
     double share = profile->computing.core_share;
-    struct measured measured = {.way = way,
-                                .codes = wring_way_codes_of(way, model->ranks_per_node),
-                                .codec = wring_way_codec(profile, way),
-                                .link =
-                                    wring_way_link(profile, model->nodes, model->ranks_per_node),
-                                .cores = model->settled ? model->setting.cores : way->coder_cores,
-                                .share = share > 0 ? share : 1};
+    struct measured measured = {
+        .collective = collective,
+        .codes = wring_measured_codes_of(collective, model->ranks_per_node),
+        .codec = wring_measured_codec(profile, collective),
+        .link = wring_measured_link(profile, model->nodes, model->ranks_per_node),
+        .cores = model->settled ? model->setting.cores : collective->coder_cores,
+        .share = share > 0 ? share : 1};
 
     if (measured.link != NULL && strcmp(measured.link->provider, "shm") == 0)
         measured.link = NULL;
@@ -44,8 +44,10 @@ static double code(const struct measured *measured, uint32_t cores, double elems
     const struct wring_profile_coder *coder =
         measured->codec != NULL ? wring_profile_coder(measured->codec, cores) : NULL;
 
-    us[WRING_PART_ENCODE] = coder != NULL ? wring_way_encode_us(&measured->codes, coder, elems) : 0;
-    us[WRING_PART_DECODE] = coder != NULL ? wring_way_decode_us(&measured->codes, coder, elems) : 0;
+    us[WRING_PART_ENCODE] =
+        coder != NULL ? wring_measured_encode_us(&measured->codes, coder, elems) : 0;
+    us[WRING_PART_DECODE] =
+        coder != NULL ? wring_measured_decode_us(&measured->codes, coder, elems) : 0;
     return us[WRING_PART_ENCODE] + us[WRING_PART_DECODE];
 }
 
@@ -63,7 +65,7 @@ static double fit_coding(double most_us, double *us)
 
 /** Parts of the thread that makes progress, from `begin` on. @return its end */
 static double lay_thread(const struct measured *measured, double busy_us, double begin,
-                         struct wring_exchange_parts *out)
+                         struct wring_collective_parts *out)
 {
     double wait = fmin(out->took_us - busy_us, busy_us / measured->share - busy_us);
 
@@ -74,7 +76,7 @@ static double lay_thread(const struct measured *measured, double busy_us, double
 
 /** One thread does it all: encode, the rest, decode. @return the end of its work */
 static double lay_inline(const struct measured *measured, double cpu_us,
-                         struct wring_exchange_parts *out)
+                         struct wring_collective_parts *out)
 {
     double busy = fmin(cpu_us, out->took_us), coding = fit_coding(busy, out->us);
 
@@ -87,12 +89,12 @@ static double lay_inline(const struct measured *measured, double cpu_us,
 
 /** Others code meanwhile. `out` has what that takes. @return what the busier of both takes */
 static double lay_pinned(const struct measured *measured, double cpu_us, double elems,
-                         struct wring_exchange_parts *out)
+                         struct wring_collective_parts *out)
 {
-    double inline_us[WRING_EXCHANGE_PARTS], coded = code(measured, 0, elems, inline_us);
+    double inline_us[WRING_COLLECTIVE_PARTS], coded = code(measured, 0, elems, inline_us);
     double coding = fit_coding(out->took_us, out->us);
 
-    if (measured->way->coder_cores > 0) /* their time was counted, too */
+    if (measured->collective->coder_cores > 0) /* their time was counted, too */
         coded = coding * measured->cores;
     out->us[WRING_PART_WORK] = fmin(fmax(cpu_us - coded, 0), out->took_us);
     out->begin_us[WRING_PART_DECODE] = out->took_us - out->us[WRING_PART_DECODE];
@@ -107,10 +109,11 @@ static double lay_pinned(const struct measured *measured, double cpu_us, double 
 
 /** The wire begins after the encoding, or earlier if it would not end in time. */
 static void lay_wire(const struct measured *measured, double cpu_us, double elems,
-                     struct wring_exchange_parts *out)
+                     struct wring_collective_parts *out)
 {
-    double us =
-        measured->link != NULL ? wring_way_link_us(measured->way, &measured->link->us, elems) : 0;
+    double us = measured->link != NULL
+                    ? wring_measured_link_us(measured->collective, &measured->link->us, elems)
+                    : 0;
     double at_work = WRING_AT_WORK * out->took_us;
 
     us = fmin(us, out->took_us);
@@ -122,7 +125,7 @@ static void lay_wire(const struct measured *measured, double cpu_us, double elem
 
 /** The time in which the ranks' thread does nothing. If pinned cores decide, it lies between their
  * encoding and their decoding. */
-static void lay_peers(double end, struct wring_exchange_parts *out)
+static void lay_peers(double end, struct wring_collective_parts *out)
 {
     bool pinned = (out->decides & BIT(ENCODE)) != 0 && (out->decides & BIT(WORK)) == 0;
 
@@ -133,28 +136,28 @@ static void lay_peers(double end, struct wring_exchange_parts *out)
 /** Shards are cut into pieces; in one step the whole is. */
 static uint64_t count_pieces(const struct measured *measured, uint64_t elems)
 {
-    const struct wring_setting setting = wring_profile_way_setting(measured->way);
+    const struct wring_setting setting = wring_profile_collective_setting(measured->collective);
     double each = wring_candidate_piece_elems(measured->codec, setting.chunk_bytes);
-    const struct wring_way_codes *codes = &measured->codes;
+    const struct wring_measured_codes *codes = &measured->codes;
     double travels = codes->part * (double)elems / (codes->divisible ? codes->ranks : 1);
 
     return travels > each ? (uint64_t)ceil(travels / each) : 1;
 }
 
-bool wring_exchange_parts(const struct wring_cost_model *model, uint32_t option, uint64_t elems,
-                          struct wring_exchange_parts *out)
+bool wring_collective_parts(const struct wring_cost_model *model, uint32_t option, uint64_t elems,
+                            struct wring_collective_parts *out)
 {
-    const struct wring_profile_way *way = model->options[option].way;
+    const struct wring_measured_collective *collective = model->options[option].collective;
     double n = (double)elems, took = 0;
 
-    for (uint32_t lane = 0; way != NULL && lane < model->problem.n_lanes; lane++)
-        if (strcmp(model->lanes[lane], WRING_LANE_EXCHANGE) == 0)
+    for (uint32_t lane = 0; collective != NULL && lane < model->problem.n_lanes; lane++)
+        if (strcmp(model->lanes[lane], WRING_LANE_COLLECTIVE) == 0)
             took = wring_cost_at(&model->costs[option].each[lane], n);
     if (took <= 0)
         return false;
-    const struct measured measured = look_up(model, way);
-    double cpu_us = wring_cost_at(&way->cpu.us, n);
-    *out = (struct wring_exchange_parts){.took_us = took};
+    const struct measured measured = look_up(model, collective);
+    double cpu_us = wring_cost_at(&collective->cpu.us, n);
+    *out = (struct wring_collective_parts){.took_us = took};
     code(&measured, measured.cores, n, out->us);
     lay_peers(measured.cores > 0 && measured.codec != NULL ? lay_pinned(&measured, cpu_us, n, out)
                                                            : lay_inline(&measured, cpu_us, out),
@@ -164,7 +167,7 @@ bool wring_exchange_parts(const struct wring_cost_model *model, uint32_t option,
     return true;
 }
 
-const char *wring_exchange_part_name(enum wring_exchange_part part)
+const char *wring_collective_part_name(enum wring_collective_part part)
 {
     switch (part) {
     case WRING_PART_ENCODE:

@@ -16,7 +16,7 @@
 struct made {
     struct wring_profile profile;
     struct wring_profile_codec codec;
-    struct wring_profile_way way;
+    struct wring_measured_collective collective;
     struct wring_option_cost cost;
     struct wring_cost_option option;
     struct wring_cost_model model;
@@ -31,12 +31,12 @@ static struct wring_profile_curve always(double us)
 static void set_up(struct made *made, double took, double cpu, double wire)
 {
     memset(made, 0, sizeof(*made));
-    made->way = (struct wring_profile_way){.codec = "byte",
-                                           .run_as = "divisible",
-                                           .ranks = 2,
-                                           .cores = 4,
-                                           .cpu = always(cpu),
-                                           .wire_bytes = wring_cost_line(1000, 0)};
+    made->collective = (struct wring_measured_collective){.codec = "byte",
+                                                          .run_as = "divisible",
+                                                          .ranks = 2,
+                                                          .cores = 4,
+                                                          .cpu = always(cpu),
+                                                          .wire_bytes = wring_cost_line(1000, 0)};
     made->codec = (struct wring_profile_codec){
         .spec = "byte", .wire_bytes = wring_cost_line(0, 1), .n_coders = 2};
     made->codec.coders[0] = (struct wring_profile_coder){
@@ -47,33 +47,33 @@ static void set_up(struct made *made, double took, double cpu, double wire)
     made->profile.links[WRING_LEVEL_INTER] = (struct wring_profile_link){
         .present = true, .provider = "tcp", .us = wring_cost_line(wire, 0)};
     made->cost.each[1] = wring_cost_line(took, 0);
-    made->option.way = &made->way;
+    made->option.collective = &made->collective;
     made->model = (struct wring_cost_model){.profile = &made->profile,
                                             .nodes = 2,
                                             .ranks_per_node = 1,
-                                            .lanes = {"device", WRING_LANE_EXCHANGE},
+                                            .lanes = {"device", WRING_LANE_COLLECTIVE},
                                             .options = &made->option,
                                             .costs = &made->cost};
     made->model.problem.n_lanes = 2;
 }
 
-static void check_part(const struct wring_exchange_parts *parts, enum wring_exchange_part part,
+static void check_part(const struct wring_collective_parts *parts, enum wring_collective_part part,
                        double begin, double us)
 {
     CHECK(fabs(parts->us[part] - us) < 1e-6 &&
               (us <= 0 || fabs(parts->begin_us[part] - begin) < 1e-6),
-          "%s: %g us from %g on, not %g from %g on", wring_exchange_part_name(part),
+          "%s: %g us from %g on, not %g from %g on", wring_collective_part_name(part),
           parts->us[part], parts->begin_us[part], us, begin);
 }
 
 static void one_thread_does_it_all(void)
 {
-    struct wring_exchange_parts parts;
+    struct wring_collective_parts parts;
     struct made made;
 
     set_up(&made, 1000, 800, 400);
     made.profile.computing.core_share = 0.8;
-    REQUIRE(wring_exchange_parts(&made.model, 0, ELEMS, &parts), "no parts");
+    REQUIRE(wring_collective_parts(&made.model, 0, ELEMS, &parts), "no parts");
     check_part(&parts, WRING_PART_ENCODE, 0, 200);
     check_part(&parts, WRING_PART_WORK, 200, 300);
     check_part(&parts, WRING_PART_DECODE, 500, 300);
@@ -82,36 +82,36 @@ static void one_thread_does_it_all(void)
     check_part(&parts, WRING_PART_WIRE, 200, 400);
     CHECK(parts.decides == THREAD, "%#x decides", parts.decides);
     made.profile.computing.core_share = 1;
-    REQUIRE(wring_exchange_parts(&made.model, 0, ELEMS, &parts), "no parts");
+    REQUIRE(wring_collective_parts(&made.model, 0, ELEMS, &parts), "no parts");
     check_part(&parts, WRING_PART_PEERS, 800, 200);
 }
 
 static void a_slow_link_decides(void)
 {
-    struct wring_exchange_parts parts;
+    struct wring_collective_parts parts;
     struct made made;
 
     set_up(&made, 1000, 600, 950);
-    REQUIRE(wring_exchange_parts(&made.model, 0, ELEMS, &parts), "no parts");
+    REQUIRE(wring_collective_parts(&made.model, 0, ELEMS, &parts), "no parts");
     check_part(&parts, WRING_PART_WIRE, 50, 950);
     CHECK(parts.decides == BIT(WIRE), "%#x decides", parts.decides);
-    made.way.cpu = always(940); /* a processor that never rests does */
-    REQUIRE(wring_exchange_parts(&made.model, 0, ELEMS, &parts), "no parts");
+    made.collective.cpu = always(940); /* a processor that never rests does */
+    REQUIRE(wring_collective_parts(&made.model, 0, ELEMS, &parts), "no parts");
     CHECK(parts.decides == THREAD, "%#x decides", parts.decides);
     snprintf(made.profile.links[WRING_LEVEL_INTER].provider, 4, "shm");
-    made.way.cpu = always(600);
-    REQUIRE(wring_exchange_parts(&made.model, 0, ELEMS, &parts), "no parts");
+    made.collective.cpu = always(600);
+    REQUIRE(wring_collective_parts(&made.model, 0, ELEMS, &parts), "no parts");
     check_part(&parts, WRING_PART_WIRE, 0, 0);
     CHECK(parts.decides == THREAD, "%#x decides", parts.decides);
 }
 
 static void more_than_there_is_shrinks(void)
 {
-    struct wring_exchange_parts parts;
+    struct wring_collective_parts parts;
     struct made made;
 
     set_up(&made, 1000, 250, 5000);
-    REQUIRE(wring_exchange_parts(&made.model, 0, ELEMS, &parts), "no parts");
+    REQUIRE(wring_collective_parts(&made.model, 0, ELEMS, &parts), "no parts");
     check_part(&parts, WRING_PART_ENCODE, 0, 100);
     check_part(&parts, WRING_PART_DECODE, 100, 150);
     check_part(&parts, WRING_PART_WORK, 100, 0);
@@ -121,21 +121,21 @@ static void more_than_there_is_shrinks(void)
 
 static void pinned_cores_code_beside(void)
 {
-    struct wring_exchange_parts parts;
+    struct wring_collective_parts parts;
     struct made made;
 
     set_up(&made, 400, 800, 0);
     made.model.settled = true;
     made.model.setting.cores = 2;
-    REQUIRE(wring_exchange_parts(&made.model, 0, ELEMS, &parts), "no parts");
+    REQUIRE(wring_collective_parts(&made.model, 0, ELEMS, &parts), "no parts");
     check_part(&parts, WRING_PART_ENCODE, 0, 100);
     check_part(&parts, WRING_PART_DECODE, 250, 150);
     check_part(&parts, WRING_PART_WORK, 0, 300); /* 800 less what was coded inline */
     check_part(&parts, WRING_PART_PEERS, 300, 100);
     CHECK(parts.decides == (BIT(WORK) | BIT(CORES) | BIT(PEERS)), "%#x decides", parts.decides);
-    made.way.coder_cores = 2;
-    made.way.cpu = always(600);
-    REQUIRE(wring_exchange_parts(&made.model, 0, ELEMS, &parts), "no parts");
+    made.collective.coder_cores = 2;
+    made.collective.cpu = always(600);
+    REQUIRE(wring_collective_parts(&made.model, 0, ELEMS, &parts), "no parts");
     check_part(&parts, WRING_PART_WORK, 0, 100); /* 600 less twice 250 */
     check_part(&parts, WRING_PART_PEERS, 100, 150);
     CHECK(parts.decides == (BIT(ENCODE) | BIT(DECODE) | BIT(PEERS)), "%#x decides", parts.decides);
@@ -143,12 +143,12 @@ static void pinned_cores_code_beside(void)
 
 static void others_have_no_parts(void)
 {
-    struct wring_exchange_parts parts;
+    struct wring_collective_parts parts;
     struct made made;
 
     set_up(&made, 1000, 800, 400);
-    made.option.way = NULL;
-    CHECK(!wring_exchange_parts(&made.model, 0, ELEMS, &parts), "parts of nothing measured");
+    made.option.collective = NULL;
+    CHECK(!wring_collective_parts(&made.model, 0, ELEMS, &parts), "parts of nothing measured");
 }
 
 /* ---- on a timeline ---- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which ways there are to measure, and the buckets that it takes. */
-#include "runtime/plan/exchange_bench.h"
+/* Which collectives there are to measure, and the buckets that it takes. */
+#include "runtime/plan/collective_bench.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -13,65 +13,65 @@
 #include "planner/core/fit.h"
 #include "runtime/commit/commit.h"
 #include "runtime/group/group.h"
-#include "runtime/plan/exchange_bench_inside.h"
+#include "runtime/plan/collective_bench_inside.h"
 
 #define WRING_MODULE "plan"
 
-uint32_t wring_measure_batch(uint32_t size)
+uint32_t wring_collective_bench_batch(uint32_t size)
 {
-    static const uint32_t batches[WRING_MEASURE_SIZES] = {16, 16, 16, 16, 8, 4, 3, 2};
+    static const uint32_t batches[WRING_COLLECTIVE_BENCH_SIZES] = {16, 16, 16, 16, 8, 4, 3, 2};
     return batches[size];
 }
 
 /* ---- what is measured ---- */
 
-static void add_way(struct wring_measure_bench *bench, uint32_t codec, enum wring_scheme scheme)
+static void add_case(struct wring_collective_bench *bench, uint32_t codec, enum wring_scheme scheme)
 {
-    struct wring_measure_way *way = &bench->ways[bench->n++];
+    struct wring_collective_bench_case *collective = &bench->collectives[bench->n++];
 
-    way->codec = codec;
-    way->scheme = scheme;
-    way->n = bench->first;
+    collective->codec = codec;
+    collective->scheme = scheme;
+    collective->n = bench->first;
 }
 
 /** Are there nodes that hierarchical schemes are made for, and is that wanted? */
-static bool has_nodes(const struct wring_measure_bench *bench)
+static bool has_nodes(const struct wring_collective_bench *bench)
 {
     struct wring_group_nodes nodes = wring_group_count_nodes(bench->session->world);
     return !bench->params->flat && wring_group_nodes_fit(&nodes);
 }
 
 /** Of a codec of which each of these flat schemes can be; the hierarchical ones follow. */
-static void add_schemes(struct wring_measure_bench *bench, uint32_t codec, bool divisible,
+static void add_schemes(struct wring_collective_bench *bench, uint32_t codec, bool divisible,
                         bool indivisible)
 {
     uint32_t hierarchical = has_nodes(bench) ? WRING_SCHEME_HIERARCHICAL : 0;
 
     for (uint32_t base = 0; base <= hierarchical; base += WRING_SCHEME_HIERARCHICAL) {
         if (divisible)
-            add_way(bench, codec, (enum wring_scheme)(base + WRING_SCHEME_DIVISIBLE));
+            add_case(bench, codec, (enum wring_scheme)(base + WRING_SCHEME_DIVISIBLE));
         if (indivisible)
-            add_way(bench, codec, (enum wring_scheme)(base + WRING_SCHEME_INDIVISIBLE));
+            add_case(bench, codec, (enum wring_scheme)(base + WRING_SCHEME_INDIVISIBLE));
     }
 }
 
 /** Of none: between nodes it chooses for itself, whatever it does between all ranks. */
-static void add_raw(struct wring_measure_bench *bench, uint32_t codec)
+static void add_raw(struct wring_collective_bench *bench, uint32_t codec)
 {
     if (bench->params->every_scheme) {
-        add_way(bench, codec, WRING_SCHEME_DIVISIBLE);
-        add_way(bench, codec, WRING_SCHEME_INDIVISIBLE);
+        add_case(bench, codec, WRING_SCHEME_DIVISIBLE);
+        add_case(bench, codec, WRING_SCHEME_INDIVISIBLE);
     } else {
-        add_way(bench, codec, WRING_SCHEME_AUTO);
+        add_case(bench, codec, WRING_SCHEME_AUTO);
     }
     if (has_nodes(bench))
-        add_way(bench, codec, WRING_SCHEME_HIERARCHICAL);
+        add_case(bench, codec, WRING_SCHEME_HIERARCHICAL);
 }
 
 /** The schemes that there are for a codec. */
-static enum wring_status add_ways(struct wring_measure_bench *bench, uint32_t codec)
+static enum wring_status add_cases(struct wring_collective_bench *bench, uint32_t codec)
 {
-    const struct wring_measure_params *params = bench->params;
+    const struct wring_collective_bench_params *params = bench->params;
     struct wring_codec *made;
     enum wring_status status =
         wring_codec_create(params->codecs.specs[codec], bench->session->config.cpu,
@@ -88,11 +88,12 @@ static enum wring_status add_ways(struct wring_measure_bench *bench, uint32_t co
     return WRING_OK;
 }
 
-uint64_t wring_measure_fit_memory(uint64_t max_elems, uint32_t n_codecs, uint32_t ranks_per_node)
+uint64_t wring_collective_bench_fit_memory(uint64_t max_elems, uint32_t n_codecs,
+                                           uint32_t ranks_per_node)
 {
     uint64_t room = (uint64_t)sysconf(_SC_AVPHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 2;
     uint64_t per_elem = (3 + 2 * 3 * (uint64_t)n_codecs) * sizeof(float);
-    uint64_t largest = wring_measure_size(WRING_MEASURE_SIZES - 1);
+    uint64_t largest = wring_collective_bench_size(WRING_COLLECTIVE_BENCH_SIZES - 1);
 
     max_elems = max_elems < largest ? max_elems : largest;
     while (max_elems > 1024 && max_elems * per_elem > room / ranks_per_node)
@@ -100,19 +101,20 @@ uint64_t wring_measure_fit_memory(uint64_t max_elems, uint32_t n_codecs, uint32_
     return max_elems;
 }
 
-static void choose_sizes(struct wring_measure_bench *bench)
+static void choose_sizes(struct wring_collective_bench *bench)
 {
-    const struct wring_measure_params *params = bench->params;
-    uint64_t most =
-        wring_measure_fit_memory(params->max_elems, params->codecs.n, params->ranks_per_node);
+    const struct wring_collective_bench_params *params = bench->params;
+    uint64_t most = wring_collective_bench_fit_memory(params->max_elems, params->codecs.n,
+                                                      params->ranks_per_node);
 
     bench->sizes = bench->first + 2;
-    while (bench->sizes < WRING_MEASURE_SIZES && wring_measure_size(bench->sizes) <= most)
+    while (bench->sizes < WRING_COLLECTIVE_BENCH_SIZES &&
+           wring_collective_bench_size(bench->sizes) <= most)
         bench->sizes++;
 }
 
 /** Agree on sizes and budget: the least of all ranks counts. */
-static enum wring_status agree_on_limits(struct wring_measure_bench *bench)
+static enum wring_status agree_on_limits(struct wring_collective_bench *bench)
 {
     struct wring_writer writer = {0};
     struct wring_blobs blobs;
@@ -152,20 +154,20 @@ static void fill(float *data, uint64_t elems, uint32_t rank)
 }
 
 /** The ranks of a node fill a last cache together. */
-static size_t cold_bytes(const struct wring_measure_bench *bench)
+static size_t cold_bytes(const struct wring_collective_bench *bench)
 {
-    size_t bytes = WRING_MEASURE_LAST_BYTES / bench->params->ranks_per_node;
+    size_t bytes = WRING_COLLECTIVE_BENCH_LAST_BYTES / bench->params->ranks_per_node;
 
-    return bytes > WRING_MEASURE_OWN_BYTES ? bytes : WRING_MEASURE_OWN_BYTES;
+    return bytes > WRING_COLLECTIVE_BENCH_OWN_BYTES ? bytes : WRING_COLLECTIVE_BENCH_OWN_BYTES;
 }
 
-static enum wring_status make_memory(struct wring_measure_bench *bench)
+static enum wring_status make_memory(struct wring_collective_bench *bench)
 {
-    uint64_t elems = wring_measure_size(bench->sizes - 1), all = 0;
+    uint64_t elems = wring_collective_bench_size(bench->sizes - 1), all = 0;
 
     for (uint32_t size = bench->first; size < bench->sizes; size++)
-        if (all < wring_measure_batch(size) * wring_measure_size(size))
-            all = wring_measure_batch(size) * wring_measure_size(size);
+        if (all < wring_collective_bench_batch(size) * wring_collective_bench_size(size))
+            all = wring_collective_bench_batch(size) * wring_collective_bench_size(size);
     bench->source = malloc(elems * sizeof(float));
     bench->cold_words = cold_bytes(bench) / sizeof(*bench->cold);
     bench->cold = calloc(bench->cold_words, sizeof(*bench->cold));
@@ -178,11 +180,11 @@ static enum wring_status make_memory(struct wring_measure_bench *bench)
     return bench->data != NULL ? WRING_OK : WRING_ERR_NO_MEMORY;
 }
 
-static enum wring_status register_numbers(struct wring_measure_bench *bench)
+static enum wring_status register_numbers(struct wring_collective_bench *bench)
 {
     struct wring_bucket_params params = {.name = "measure.slowest",
                                          .data = bench->words,
-                                         .elems = WRING_MEASURE_WORDS,
+                                         .elems = WRING_COLLECTIVE_BENCH_WORDS,
                                          .dtype = WRING_F64,
                                          .op = WRING_MAX};
     enum wring_status status = wring_bucket_register(bench->session, &params, &bench->words_bucket);
@@ -197,14 +199,15 @@ static enum wring_status register_numbers(struct wring_measure_bench *bench)
     return wring_bucket_register(bench->session, &params, &bench->mean_bucket);
 }
 
-static enum wring_status register_bucket(struct wring_measure_bench *bench, uint32_t codec,
+static enum wring_status register_bucket(struct wring_collective_bench *bench, uint32_t codec,
                                          enum wring_scheme scheme, uint32_t size, uint32_t k,
                                          struct wring_bucket **out)
 {
     char name[WRING_NAME_MAX];
     const struct wring_bucket_params params = {.name = name,
-                                               .data = bench->data + k * wring_measure_size(size),
-                                               .elems = wring_measure_size(size),
+                                               .data = bench->data +
+                                                       k * wring_collective_bench_size(size),
+                                               .elems = wring_collective_bench_size(size),
                                                .codec = bench->params->codecs.specs[codec],
                                                .scheme = scheme};
 
@@ -212,20 +215,20 @@ static enum wring_status register_bucket(struct wring_measure_bench *bench, uint
     return wring_bucket_register(bench->session, &params, out);
 }
 
-static enum wring_status register_way(struct wring_measure_bench *bench,
-                                      struct wring_measure_way *way)
+static enum wring_status register_case(struct wring_collective_bench *bench,
+                                       struct wring_collective_bench_case *collective)
 {
     enum wring_status status = WRING_OK;
 
     for (uint32_t size = bench->first; size < bench->sizes; size++)
-        for (uint32_t k = 0; k < wring_measure_batch(size) && status == WRING_OK; k++)
-            status =
-                register_bucket(bench, way->codec, way->scheme, size, k, &way->buckets[size][k]);
+        for (uint32_t k = 0; k < wring_collective_bench_batch(size) && status == WRING_OK; k++)
+            status = register_bucket(bench, collective->codec, collective->scheme, size, k,
+                                     &collective->buckets[size][k]);
     return status;
 }
 
 /** Buckets that are asked what "auto" is of them. */
-static enum wring_status register_asked(struct wring_measure_bench *bench, uint32_t codec)
+static enum wring_status register_asked(struct wring_collective_bench *bench, uint32_t codec)
 {
     enum wring_status status = WRING_OK;
 
@@ -235,7 +238,7 @@ static enum wring_status register_asked(struct wring_measure_bench *bench, uint3
     return status;
 }
 
-static enum wring_status ask(struct wring_measure_bench *bench)
+static enum wring_status ask(struct wring_collective_bench *bench)
 {
     enum wring_status status = WRING_OK;
 
@@ -250,26 +253,26 @@ static enum wring_status ask(struct wring_measure_bench *bench)
     return status;
 }
 
-static enum wring_status register_all(struct wring_measure_bench *bench)
+static enum wring_status register_all(struct wring_collective_bench *bench)
 {
-    const struct wring_measure_params *params = bench->params;
+    const struct wring_collective_bench_params *params = bench->params;
     enum wring_status status = make_memory(bench);
 
     if (status == WRING_OK)
         status = register_numbers(bench);
     for (uint32_t i = 0; i < params->codecs.n && status == WRING_OK; i++) {
-        status = add_ways(bench, i);
+        status = add_cases(bench, i);
         if (status == WRING_OK && params->every_scheme)
             status = register_asked(bench, i);
     }
     for (uint32_t w = 0; w < bench->n && status == WRING_OK; w++)
-        status = register_way(bench, &bench->ways[w]);
+        status = register_case(bench, &bench->collectives[w]);
     return status;
 }
 
-/** Agree with the other ranks on sizes and limits, register the ways' buckets and connect them.
- *  Collective. Errors: those of a commit. */
-static enum wring_status measure_prepare(struct wring_measure_bench *bench)
+/** Agree with the other ranks on sizes and limits, register the collectives' buckets and connect
+ * them. Collective. Errors: those of a commit. */
+static enum wring_status measure_prepare(struct wring_collective_bench *bench)
 {
     choose_sizes(bench);
     enum wring_status status = agree_on_limits(bench);
@@ -279,7 +282,7 @@ static enum wring_status measure_prepare(struct wring_measure_bench *bench)
 }
 
 /** The session is as it was before. NULL members are fine. */
-static void measure_clear(struct wring_measure_bench *bench)
+static void measure_clear(struct wring_collective_bench *bench)
 {
     wring_commit_forget_passing(bench->session, bench->real);
     if (bench->params->placed)
@@ -296,7 +299,7 @@ static void measure_clear(struct wring_measure_bench *bench)
 
 #define BEATEN 1.3      /* times as long as the other scheme */
 #define LINE_WORDS 8    /* of 8 bytes */
-#define EXCHANGES 4.0   /* of a way and size, in a round: one and many, small sizes once more */
+#define EXCHANGES 4.0   /* of one at a size, in a round: one and many, small ones again */
 #define COLD_SHARE 0.25 /* of the time may go into making caches cold */
 
 /** What one exchange took this rank. */
@@ -332,7 +335,7 @@ static enum wring_status step_all(struct wring_bucket *const *buckets, uint32_t 
  * the core's own caches, and the last one holds what has been written and is still to go to memory.
  * Else an exchange that fits in there leaves its sums for others to write back.
  */
-static void cool_down(const struct wring_measure_bench *bench)
+static void cool_down(const struct wring_collective_bench *bench)
 {
     for (size_t word = 0; word < bench->cold_words; word += LINE_WORDS)
         ++*(volatile uint64_t *)&bench->cold[word];
@@ -340,7 +343,7 @@ static void cool_down(const struct wring_measure_bench *bench)
 
 /** Before each exchange as much is written as a last cache holds, or less where a round has no time
  *  for that. Once limit_us is known. */
-static void measure_fit_cold(struct wring_measure_bench *bench)
+static void measure_fit_cold(struct wring_collective_bench *bench)
 {
     double samples = EXCHANGES * bench->n * (double)(bench->sizes - bench->first);
 
@@ -348,7 +351,7 @@ static void measure_fit_cold(struct wring_measure_bench *bench)
     uint64_t began = wring_now_ns();
     cool_down(bench);
     double us = (double)(wring_now_ns() - began) / 1e3;
-    size_t own = WRING_MEASURE_OWN_BYTES / sizeof(*bench->cold);
+    size_t own = WRING_COLLECTIVE_BENCH_OWN_BYTES / sizeof(*bench->cold);
     for (; us > bench->limit_us * COLD_SHARE / samples && bench->cold_words > own; us /= 2)
         bench->cold_words /= 2;
 }
@@ -358,17 +361,18 @@ static void measure_fit_cold(struct wring_measure_bench *bench)
  * alone, where the processor has stores past its caches: of a model's gradients caches hold little,
  * and never those that travel first.
  */
-static enum wring_status exchange(struct wring_measure_bench *bench, struct wring_measure_way *way,
-                                  uint32_t size, uint32_t k, struct taken *out)
+static enum wring_status exchange(struct wring_collective_bench *bench,
+                                  struct wring_collective_bench_case *collective, uint32_t size,
+                                  uint32_t k, struct taken *out)
 {
     for (uint32_t i = 0; i < k; i++)
-        wring_streaming_copy(bench->data + i * wring_measure_size(size), bench->source,
-                             wring_measure_size(size) * sizeof(float));
+        wring_streaming_copy(bench->data + i * wring_collective_bench_size(size), bench->source,
+                             wring_collective_bench_size(size) * sizeof(float));
     cool_down(bench);
     enum wring_status status = step(bench->mean_bucket); /* a barrier */
     uint64_t cpu = wring_clock_ns(CLOCK_PROCESS_CPUTIME_ID), began = wring_now_ns();
     if (status == WRING_OK)
-        status = step_all(way->buckets[size], k);
+        status = step_all(collective->buckets[size], k);
     out->us = (double)(wring_now_ns() - began) / 1e3;
     out->cpu_us = (double)(wring_clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu) / 1e3;
     /* ranks that share a core write nothing while another one is still measured */
@@ -376,12 +380,13 @@ static enum wring_status exchange(struct wring_measure_bench *bench, struct wrin
 }
 
 /** The largest of all ranks' words, and the mean of their means. */
-static enum wring_status tell(struct wring_measure_bench *bench, const struct taken *solo,
+static enum wring_status tell(struct wring_collective_bench *bench, const struct taken *solo,
                               const struct taken *all, double cpu_us)
 {
-    bench->words[WRING_MEASURE_WORD_SOLO] = solo->us;
-    bench->words[WRING_MEASURE_WORD_ALL] = all->us;
-    bench->words[WRING_MEASURE_WORD_ELAPSED] = (double)(wring_now_ns() - bench->began_ns) / 1e3;
+    bench->words[WRING_COLLECTIVE_BENCH_WORD_SOLO] = solo->us;
+    bench->words[WRING_COLLECTIVE_BENCH_WORD_ALL] = all->us;
+    bench->words[WRING_COLLECTIVE_BENCH_WORD_ELAPSED] =
+        (double)(wring_now_ns() - bench->began_ns) / 1e3;
     bench->mean = cpu_us;
     enum wring_status status = step(bench->words_bucket);
     return status == WRING_OK ? step(bench->mean_bucket) : status;
@@ -389,35 +394,36 @@ static enum wring_status tell(struct wring_measure_bench *bench, const struct ta
 
 /** One sample of each kind: times of the slowest rank, processor time as the mean of all.
  *  @param took_us  out: of all of it, the same on all ranks */
-static enum wring_status measure_sample(struct wring_measure_bench *bench,
-                                        struct wring_measure_way *way, uint32_t size,
-                                        double *took_us)
+static enum wring_status measure_sample(struct wring_collective_bench *bench,
+                                        struct wring_collective_bench_case *collective,
+                                        uint32_t size, double *took_us)
 {
-    uint32_t k = way->batch[size], at = way->samples[size];
+    uint32_t k = collective->batch[size], at = collective->samples[size];
     struct taken solo = {0}, all = {0};
-    enum wring_status status = exchange(bench, way, size, 1, &solo);
+    enum wring_status status = exchange(bench, collective, size, 1, &solo);
 
     if (status == WRING_OK && k > 1)
-        status = exchange(bench, way, size, k, &all);
+        status = exchange(bench, collective, size, k, &all);
     if (status == WRING_OK)
         status = tell(bench, &solo, &all, (k > 1 ? all.cpu_us : solo.cpu_us) / k);
     if (status != WRING_OK)
         return status;
-    double solo_us = bench->words[WRING_MEASURE_WORD_SOLO];
-    double all_us = bench->words[WRING_MEASURE_WORD_ALL];
-    bench->elapsed_us = bench->words[WRING_MEASURE_WORD_ELAPSED];
-    way->us[WRING_MEASURE_SOLO][size][at] = solo_us;
-    way->us[WRING_MEASURE_BUSY][size][at] =
-        k > 1 ? fmax(all_us - solo_us, WRING_MEASURE_LEAST_US) / (k - 1) : solo_us;
-    way->all_us[size][at] = k > 1 ? all_us : solo_us;
-    way->us[WRING_MEASURE_CPU][size][at] = fmax(bench->mean, WRING_MEASURE_LEAST_US);
-    way->samples[size]++;
+    double solo_us = bench->words[WRING_COLLECTIVE_BENCH_WORD_SOLO];
+    double all_us = bench->words[WRING_COLLECTIVE_BENCH_WORD_ALL];
+    bench->elapsed_us = bench->words[WRING_COLLECTIVE_BENCH_WORD_ELAPSED];
+    collective->us[WRING_COLLECTIVE_BENCH_SOLO][size][at] = solo_us;
+    collective->us[WRING_COLLECTIVE_BENCH_BUSY][size][at] =
+        k > 1 ? fmax(all_us - solo_us, WRING_COLLECTIVE_BENCH_LEAST_US) / (k - 1) : solo_us;
+    collective->all_us[size][at] = k > 1 ? all_us : solo_us;
+    collective->us[WRING_COLLECTIVE_BENCH_CPU][size][at] =
+        fmax(bench->mean, WRING_COLLECTIVE_BENCH_LEAST_US);
+    collective->samples[size]++;
     *took_us = solo_us + all_us;
     return WRING_OK;
 }
 
 /** @param value  ours. @param out  the mean of all ranks' */
-static enum wring_status find_mean(struct wring_measure_bench *bench, double value, double *out)
+static enum wring_status find_mean(struct wring_collective_bench *bench, double value, double *out)
 {
     bench->mean = value;
     enum wring_status status = step(bench->mean_bucket);
@@ -426,53 +432,55 @@ static enum wring_status find_mean(struct wring_measure_bench *bench, double val
 }
 
 /** Bytes, and codec work, as the buckets count them: the mean of all ranks. */
-static enum wring_status measure_count(struct wring_measure_bench *bench)
+static enum wring_status measure_count(struct wring_collective_bench *bench)
 {
     enum wring_status status = WRING_OK;
 
     for (uint32_t w = 0; w < bench->n; w++)
-        for (uint32_t size = bench->first; size < bench->ways[w].n && status == WRING_OK; size++) {
+        for (uint32_t size = bench->first; size < bench->collectives[w].n && status == WRING_OK;
+             size++) {
             struct wring_bucket_stats stats = WRING_BUCKET_STATS_INIT;
-            struct wring_measure_way *way = &bench->ways[w];
-            status = wring_bucket_stats(way->buckets[size][0], &stats);
+            struct wring_collective_bench_case *collective = &bench->collectives[w];
+            status = wring_bucket_stats(collective->buckets[size][0], &stats);
             double steps = stats.steps > 0 ? (double)stats.steps : 1;
             if (status == WRING_OK)
-                status =
-                    find_mean(bench, (double)stats.wire_bytes_sent / steps, &way->wire_bytes[size]);
+                status = find_mean(bench, (double)stats.wire_bytes_sent / steps,
+                                   &collective->wire_bytes[size]);
             if (status == WRING_OK)
-                status =
-                    find_mean(bench, (double)stats.codec_ns / steps / 1e3, &way->codec_us[size]);
+                status = find_mean(bench, (double)stats.codec_ns / steps / 1e3,
+                                   &collective->codec_us[size]);
         }
     return status;
 }
 
 /** Whether the codec's other scheme is so much faster, alone and in a backlog, that more samples of
  *  this one would say nothing more; the same on all ranks. Sorts samples. */
-static bool measure_is_beaten(struct wring_measure_bench *bench, struct wring_measure_way *way,
-                              uint32_t size)
+static bool measure_is_beaten(struct wring_collective_bench *bench,
+                              struct wring_collective_bench_case *collective, uint32_t size)
 {
     bool beaten = false;
 
     for (uint32_t w = 0; w < bench->n; w++) {
-        struct wring_measure_way *other = &bench->ways[w];
-        if (other == way || other->codec != way->codec || size >= other->n ||
+        struct wring_collective_bench_case *other = &bench->collectives[w];
+        if (other == collective || other->codec != collective->codec || size >= other->n ||
             other->samples[size] == 0)
             continue;
-        beaten |= wring_measure_median(way, WRING_MEASURE_SOLO, size) >
-                      BEATEN * wring_measure_median(other, WRING_MEASURE_SOLO, size) &&
-                  wring_measure_median(way, WRING_MEASURE_BUSY, size) >
-                      BEATEN * wring_measure_median(other, WRING_MEASURE_BUSY, size);
+        beaten |=
+            wring_collective_bench_median(collective, WRING_COLLECTIVE_BENCH_SOLO, size) >
+                BEATEN * wring_collective_bench_median(other, WRING_COLLECTIVE_BENCH_SOLO, size) &&
+            wring_collective_bench_median(collective, WRING_COLLECTIVE_BENCH_BUSY, size) >
+                BEATEN * wring_collective_bench_median(other, WRING_COLLECTIVE_BENCH_BUSY, size);
     }
     return beaten;
 }
 
 /** Is any of its medians in doubt? Sorts the samples. */
-static bool is_in_doubt(struct wring_measure_way *way, uint32_t size)
+static bool is_in_doubt(struct wring_collective_bench_case *collective, uint32_t size)
 {
     bool doubtful = false;
 
-    for (int kind = 0; kind < WRING_MEASURE_KINDS; kind++) {
-        struct wring_fit_point point = {0, way->us[kind][size], way->samples[size]};
+    for (int kind = 0; kind < WRING_COLLECTIVE_BENCH_KINDS; kind++) {
+        struct wring_fit_point point = {0, collective->us[kind][size], collective->samples[size]};
         doubtful |= wring_fit_look(&point).doubt > WRING_PROFILE_NOISE;
     }
     return doubtful;
@@ -481,27 +489,27 @@ static bool is_in_doubt(struct wring_measure_way *way, uint32_t size)
 /** Count the points that are not beaten, and those whose median is in doubt. Mark points to be
  *  measured again: those that are in doubt in any kind, beaten ones as well, and those that are
  *  noisy. Sorts samples. */
-static struct wring_measure_noise measure_look(struct wring_measure_bench *bench)
+static struct wring_collective_bench_noise measure_look(struct wring_collective_bench *bench)
 {
-    struct wring_measure_noise noise = {0};
+    struct wring_collective_bench_noise noise = {0};
 
     for (uint32_t w = 0; w < bench->n; w++)
-        for (uint32_t size = bench->first; size < bench->ways[w].n; size++) {
-            struct wring_measure_way *way = &bench->ways[w];
-            way->again[size] = is_in_doubt(way, size);
-            if (way->beaten[size])
+        for (uint32_t size = bench->first; size < bench->collectives[w].n; size++) {
+            struct wring_collective_bench_case *collective = &bench->collectives[w];
+            collective->again[size] = is_in_doubt(collective, size);
+            if (collective->beaten[size])
                 continue;
-            struct wring_fit_point point = {0, way->us[WRING_MEASURE_SOLO][size],
-                                            way->samples[size]};
+            struct wring_fit_point point = {0, collective->us[WRING_COLLECTIVE_BENCH_SOLO][size],
+                                            collective->samples[size]};
             struct wring_fit_look look = wring_fit_look(&point);
             noise.points++;
             noise.shaky += look.doubt > WRING_PROFILE_NOISE;
-            way->again[size] |= look.spread > WRING_PROFILE_NOISE;
+            collective->again[size] |= look.spread > WRING_PROFILE_NOISE;
         }
     return noise;
 }
 
-/* ---- measure ways ---- */
+/* ---- measure collectives ---- */
 
 #define SHORT_US 1000.0
 #define RARE_SIZE 6        /* from this on a size has its turn in every other round */
@@ -512,16 +520,16 @@ static struct wring_measure_noise measure_look(struct wring_measure_bench *bench
 #define PROBE_FIRST 2      /* 16 Ki and 64 Ki elements, if buckets are as large */
 #define PROBE_ROUNDS 5
 
-double wring_measure_limit_us(uint64_t budget_ns)
+double wring_collective_bench_limit_us(uint64_t budget_ns)
 {
     return (double)budget_ns / 1e3 / ROUNDS_IN_BUDGET;
 }
 
 /** How many of a size its share of a round is enough for: a backlog of two says what a further
  *  bucket adds, too, and where a link takes that long it is by the bytes. */
-static uint32_t fit_batch(const struct wring_measure_bench *bench, uint32_t size, double solo_us)
+static uint32_t fit_batch(const struct wring_collective_bench *bench, uint32_t size, double solo_us)
 {
-    uint32_t most = wring_measure_batch(size);
+    uint32_t most = wring_collective_bench_batch(size);
     double share = bench->limit_us / 4 / solo_us;
 
     if (bench->alone)
@@ -531,58 +539,61 @@ static uint32_t fit_batch(const struct wring_measure_bench *bench, uint32_t size
 
 /** The longest round with that size in it: the least number of rounds with all sizes must fit into
  *  the time. */
-static double round_limit_us(const struct wring_measure_bench *bench, uint32_t size)
+static double round_limit_us(const struct wring_collective_bench *bench, uint32_t size)
 {
     double rounds = size < RARE_SIZE ? bench->params->rounds_min : 0;
 
     return bench->limit_us * ROUNDS_IN_BUDGET / fmax(rounds, ROUNDS_IN_BUDGET);
 }
 
-/** May a way have its next size? Time goes on by the bytes, and rounds must be short enough. */
-static bool may_grow(const struct wring_measure_bench *bench, const struct wring_measure_way *way,
-                     uint32_t size)
+/** May a collective have its next size? Time goes on by the bytes, and rounds must be short enough.
+ */
+static bool may_grow(const struct wring_collective_bench *bench,
+                     const struct wring_collective_bench_case *collective, uint32_t size)
 {
     if (size < bench->first + 2)
         return true;
-    if (way->n != size)
+    if (collective->n != size)
         return false;
-    double batches = (1.0 + wring_measure_batch(size)) / (1.0 + way->batch[size - 1]);
-    return bench->round_us + 4 * fmin(batches, 1) * way->took_us[size - 1] <=
+    double batches =
+        (1.0 + wring_collective_bench_batch(size)) / (1.0 + collective->batch[size - 1]);
+    return bench->round_us + 4 * fmin(batches, 1) * collective->took_us[size - 1] <=
            round_limit_us(bench, size);
 }
 
 /** A size's first time: all memory is touched. */
-static enum wring_status begin_size(struct wring_measure_bench *bench,
-                                    struct wring_measure_way *way, uint32_t size)
+static enum wring_status begin_size(struct wring_collective_bench *bench,
+                                    struct wring_collective_bench_case *collective, uint32_t size)
 {
     double solo_us;
 
-    way->batch[size] = 1;
-    enum wring_status status = measure_sample(bench, way, size, &solo_us);
+    collective->batch[size] = 1;
+    enum wring_status status = measure_sample(bench, collective, size, &solo_us);
     if (status != WRING_OK)
         return status;
-    way->batch[size] = fit_batch(bench, size, solo_us);
-    status = measure_sample(bench, way, size, &way->took_us[size]);
-    way->samples[size] = 0;
-    way->n++;
-    bench->round_us += way->took_us[size];
+    collective->batch[size] = fit_batch(bench, size, solo_us);
+    status = measure_sample(bench, collective, size, &collective->took_us[size]);
+    collective->samples[size] = 0;
+    collective->n++;
+    bench->round_us += collective->took_us[size];
     return status;
 }
 
 /** How large buckets can be is found out: the small ones first. */
-static enum wring_status warm_up(struct wring_measure_bench *bench)
+static enum wring_status warm_up(struct wring_collective_bench *bench)
 {
     enum wring_status status = WRING_OK;
 
     for (uint32_t size = bench->first; size < bench->sizes; size++)
         for (uint32_t w = 0; w < bench->n && status == WRING_OK; w++)
-            if (may_grow(bench, &bench->ways[w], size))
-                status = begin_size(bench, &bench->ways[w], size);
+            if (may_grow(bench, &bench->collectives[w], size))
+                status = begin_size(bench, &bench->collectives[w], size);
     return status;
 }
 
-/** One sample of each way that has that size. @param all  or only what is noisy, or in doubt */
-static enum wring_status run_size(struct wring_measure_bench *bench, uint32_t size, bool all,
+/** One sample of each collective that has that size. @param all  or only what is noisy, or in doubt
+ */
+static enum wring_status run_size(struct wring_collective_bench *bench, uint32_t size, bool all,
                                   double *took_us)
 {
     enum wring_status status = WRING_OK;
@@ -590,13 +601,13 @@ static enum wring_status run_size(struct wring_measure_bench *bench, uint32_t si
 
     *took_us = 0;
     for (uint32_t w = 0; w < bench->n && status == WRING_OK; w++) {
-        struct wring_measure_way *way = &bench->ways[w];
-        if (size >= way->n || !(all ? !way->beaten[size] : way->again[size]))
+        struct wring_collective_bench_case *collective = &bench->collectives[w];
+        if (size >= collective->n || !(all ? !collective->beaten[size] : collective->again[size]))
             continue;
-        status = measure_sample(bench, way, size, &us);
+        status = measure_sample(bench, collective, size, &us);
         *took_us += us;
-        if (way->samples[size] == SHOWN)
-            way->beaten[size] = measure_is_beaten(bench, way, size);
+        if (collective->samples[size] == SHOWN)
+            collective->beaten[size] = measure_is_beaten(bench, collective, size);
     }
     return status;
 }
@@ -605,7 +616,7 @@ static enum wring_status run_size(struct wring_measure_bench *bench, uint32_t si
  * Sizes rise, and after each that takes long the short ones have another turn. Never twice in a
  * row: what the caches hold of a bucket is then as little as between two iterations of training.
  */
-static enum wring_status run_round(struct wring_measure_bench *bench, uint32_t round, bool all)
+static enum wring_status run_round(struct wring_collective_bench *bench, uint32_t round, bool all)
 {
     uint32_t sizes = bench->sizes > RARE_SIZE && round % 2 != 0 ? RARE_SIZE : bench->sizes;
     enum wring_status status = WRING_OK;
@@ -624,10 +635,10 @@ static enum wring_status run_round(struct wring_measure_bench *bench, uint32_t r
 }
 
 /** @param share  of the budget that is over then */
-static enum wring_status run_rounds(struct wring_measure_bench *bench, uint32_t min, uint32_t max,
-                                    double share)
+static enum wring_status run_rounds(struct wring_collective_bench *bench, uint32_t min,
+                                    uint32_t max, double share)
 {
-    const struct wring_measure_params *params = bench->params;
+    const struct wring_collective_bench_params *params = bench->params;
     enum wring_status status = WRING_OK;
 
     for (uint32_t round = 0; round < max && status == WRING_OK; round++) {
@@ -640,33 +651,34 @@ static enum wring_status run_rounds(struct wring_measure_bench *bench, uint32_t 
     return status;
 }
 
-static bool any_again(const struct wring_measure_bench *bench)
+static bool any_again(const struct wring_collective_bench *bench)
 {
     bool any = false;
 
     for (uint32_t w = 0; w < bench->n; w++)
-        for (uint32_t size = bench->first; size < bench->ways[w].n; size++)
-            any = any || bench->ways[w].again[size];
+        for (uint32_t size = bench->first; size < bench->collectives[w].n; size++)
+            any = any || bench->collectives[w].again[size];
     return any;
 }
 
 /** Nothing but raw exchanges is measured again. */
-static void leave_coded(struct wring_measure_bench *bench)
+static void leave_coded(struct wring_collective_bench *bench)
 {
     for (uint32_t w = 0; w < bench->n; w++)
-        if (!wring_measure_is_raw(bench, &bench->ways[w]))
-            memset(bench->ways[w].again, 0, sizeof(bench->ways[w].again));
+        if (!wring_collective_bench_is_raw(bench, &bench->collectives[w]))
+            memset(bench->collectives[w].again, 0, sizeof(bench->collectives[w].again));
 }
 
 /** Measure points that are noisy or in doubt again, until none are or the time is over. A profile
  *  needs its raw exchanges, so these have some more time. */
-static enum wring_status run_again(struct wring_measure_bench *bench,
-                                   struct wring_measure_noise *noise)
+static enum wring_status run_again(struct wring_collective_bench *bench,
+                                   struct wring_collective_bench_noise *noise)
 {
-    const struct wring_measure_params *params = bench->params;
+    const struct wring_collective_bench_params *params = bench->params;
     enum wring_status status = WRING_OK;
 
-    for (uint32_t round = 0; round < WRING_MEASURE_AGAIN_MAX && any_again(bench); round++) {
+    for (uint32_t round = 0; round < WRING_COLLECTIVE_BENCH_AGAIN_MAX && any_again(bench);
+         round++) {
         double spent = bench->elapsed_us * 1e3 / (double)bench->budget_ns;
         if (round > 0 && spent >= 1)
             leave_coded(bench);
@@ -682,19 +694,19 @@ static enum wring_status run_again(struct wring_measure_bench *bench,
     return status;
 }
 
-static enum wring_status measure(struct wring_measure_bench *bench,
-                                 struct wring_measure_noise *noise)
+static enum wring_status measure(struct wring_collective_bench *bench,
+                                 struct wring_collective_bench_noise *noise)
 {
     enum wring_status status = measure_prepare(bench);
 
     if (status != WRING_OK)
         return status;
-    bench->limit_us = wring_measure_limit_us(bench->budget_ns);
+    bench->limit_us = wring_collective_bench_limit_us(bench->budget_ns);
     measure_fit_cold(bench);
     status = warm_up(bench);
     if (status == WRING_OK)
-        status =
-            run_rounds(bench, bench->params->rounds_min, WRING_MEASURE_ROUNDS_MAX, 1 - NOISY_SHARE);
+        status = run_rounds(bench, bench->params->rounds_min, WRING_COLLECTIVE_BENCH_ROUNDS_MAX,
+                            1 - NOISY_SHARE);
     if (status != WRING_OK)
         return status;
     *noise = measure_look(bench);
@@ -704,10 +716,10 @@ static enum wring_status measure(struct wring_measure_bench *bench,
 
 /** The session's own buckets are put aside. Collective. */
 static enum wring_status begin(struct wring_session *session,
-                               const struct wring_measure_params *params,
-                               struct wring_measure_bench **out)
+                               const struct wring_collective_bench_params *params,
+                               struct wring_collective_bench **out)
 {
-    struct wring_measure_bench *bench = calloc(1, sizeof(*bench));
+    struct wring_collective_bench *bench = calloc(1, sizeof(*bench));
     enum wring_status status =
         wring_session_agree(session, bench != NULL ? WRING_OK : WRING_ERR_NO_MEMORY, "");
 
@@ -725,13 +737,13 @@ static enum wring_status begin(struct wring_session *session,
     return WRING_OK;
 }
 
-enum wring_status wring_measure_ways(struct wring_session *session,
-                                     const struct wring_measure_params *params,
-                                     struct wring_profile *profile,
-                                     struct wring_measure_noise *noise)
+enum wring_status wring_collective_bench_run(struct wring_session *session,
+                                             const struct wring_collective_bench_params *params,
+                                             struct wring_profile *profile,
+                                             struct wring_collective_bench_noise *noise)
 {
-    struct wring_measure_bench *bench;
-    struct wring_measure_noise unused;
+    struct wring_collective_bench *bench;
+    struct wring_collective_bench_noise unused;
     enum wring_status status = begin(session, params, &bench);
 
     if (status != WRING_OK)
@@ -741,12 +753,12 @@ enum wring_status wring_measure_ways(struct wring_session *session,
     wring_debug(&session->log, "%u ways of exchange were measured in %.1f ms", bench->n,
                 (double)(wring_now_ns() - bench->began_ns) / 1e6);
     if (status == WRING_OK && profile != NULL)
-        status = wring_measured_put(bench, profile);
+        status = wring_collective_profile_put(bench, profile);
     free(bench);
     return wring_session_agree(session, status, "");
 }
 
-static enum wring_status probe(struct wring_measure_bench *bench)
+static enum wring_status probe(struct wring_collective_bench *bench)
 {
     enum wring_status status = measure_prepare(bench);
 
@@ -755,29 +767,30 @@ static enum wring_status probe(struct wring_measure_bench *bench)
     return status == WRING_OK ? run_rounds(bench, PROBE_ROUNDS, PROBE_ROUNDS, 1) : status;
 }
 
-enum wring_status wring_measure_probe(struct wring_session *session,
-                                      const struct wring_measure_params *params,
-                                      struct wring_measure_glance *out)
+enum wring_status wring_collective_bench_probe(struct wring_session *session,
+                                               const struct wring_collective_bench_params *params,
+                                               struct wring_collective_bench_glance *out)
 {
-    struct wring_measure_params few = *params;
-    struct wring_measure_bench *bench;
+    struct wring_collective_bench_params few = *params;
+    struct wring_collective_bench *bench;
 
-    few.codecs = (struct wring_measure_codecs){.n = 1, .specs = {"none"}};
+    few.codecs = (struct wring_collective_bench_codecs){.n = 1, .specs = {"none"}};
     few.every_scheme = false;
     enum wring_status status = begin(session, &few, &bench);
     if (status != WRING_OK)
         return status;
     bench->alone = true;
-    bench->first = params->max_elems >= wring_measure_size(PROBE_FIRST + 1) ? PROBE_FIRST : 0;
-    few.max_elems = wring_measure_size(bench->first + 1);
+    bench->first =
+        params->max_elems >= wring_collective_bench_size(PROBE_FIRST + 1) ? PROBE_FIRST : 0;
+    few.max_elems = wring_collective_bench_size(bench->first + 1);
     status = probe(bench);
     measure_clear(bench);
     status = wring_session_agree(session, status, "");
     if (status == WRING_OK) {
-        struct wring_measure_way *way = &bench->ways[0];
-        double *us = way->us[WRING_MEASURE_SOLO][way->n - 1];
-        struct wring_fit_point point = {0, us, way->samples[way->n - 1]};
-        out->elems = (double)wring_measure_size(way->n - 1);
+        struct wring_collective_bench_case *collective = &bench->collectives[0];
+        double *us = collective->us[WRING_COLLECTIVE_BENCH_SOLO][collective->n - 1];
+        struct wring_fit_point point = {0, us, collective->samples[collective->n - 1]};
+        out->elems = (double)wring_collective_bench_size(collective->n - 1);
         out->median_us = wring_fit_look(&point).median; /* which sorts them */
         out->least_us = us[0];
     }

@@ -7,30 +7,31 @@
  * round each size of each has its turn: one bucket alone, then a backlog of its size. Rounds go on
  * until the time is over; then sizes whose samples lie far apart have a few more.
  */
-#ifndef WRING_RUNTIME_PLAN_EXCHANGE_BENCH_H
-#define WRING_RUNTIME_PLAN_EXCHANGE_BENCH_H
+#ifndef WRING_RUNTIME_PLAN_COLLECTIVE_BENCH_H
+#define WRING_RUNTIME_PLAN_COLLECTIVE_BENCH_H
 
 #include <string.h>
 
 #include "planner/core/files/profile.h"
 #include <wring/wring.h>
 
-#define WRING_MEASURE_SIZES 8
-#define WRING_MEASURE_CODECS_MAX 17 /* none, and sixteen beside it */
+#define WRING_COLLECTIVE_BENCH_SIZES 8
+#define WRING_COLLECTIVE_BENCH_CODECS_MAX 17 /* none, and sixteen beside it */
 
 /** Elements of the sizes that are measured: 1 Ki, 4 Ki, ... 16 Mi. */
-static inline uint64_t wring_measure_size(uint32_t i)
+static inline uint64_t wring_collective_bench_size(uint32_t i)
 {
     return (uint64_t)1024 << 2 * i;
 }
 
 /** Specs, no two alike. */
-struct wring_measure_codecs {
+struct wring_collective_bench_codecs {
     uint32_t n;
-    char specs[WRING_MEASURE_CODECS_MAX][WRING_CODEC_SPEC_MAX];
+    char specs[WRING_COLLECTIVE_BENCH_CODECS_MAX][WRING_CODEC_SPEC_MAX];
 };
 
-static inline bool wring_measure_has(const struct wring_measure_codecs *codecs, const char *spec)
+static inline bool wring_collective_bench_has(const struct wring_collective_bench_codecs *codecs,
+                                              const char *spec)
 {
     bool has = false;
 
@@ -39,8 +40,8 @@ static inline bool wring_measure_has(const struct wring_measure_codecs *codecs, 
     return has;
 }
 
-struct wring_measure_params {
-    struct wring_measure_codecs codecs; /* "none", too, if it is wanted */
+struct wring_collective_bench_params {
+    struct wring_collective_bench_codecs codecs; /* "none", too, if it is wanted */
     bool every_scheme; /* of none as well, and what "auto" is of each codec: it has the samples of
                           the scheme that it is at each size. Else none as it travels, and of
                           codecs what can be planned with */
@@ -59,35 +60,37 @@ struct wring_measure_params {
 };
 
 /** Points that were measured, and those whose doubt is more than WRING_PROFILE_NOISE. */
-struct wring_measure_noise {
+struct wring_collective_bench_noise {
     uint32_t points, shaky;
 };
 
 /** Does it know what the codec takes on a processor? */
-bool wring_measure_has_coding(const struct wring_profile *profile, const char *spec);
+bool wring_collective_profile_has_coding(const struct wring_profile *profile, const char *spec);
 
 /** Does the profile lack what is measured of this codec? */
-bool wring_measure_lacks(const struct wring_profile *profile, const char *spec, uint32_t ranks,
-                         bool every_scheme);
+bool wring_collective_profile_lacks(const struct wring_profile *profile, const char *spec,
+                                    uint32_t ranks, bool every_scheme);
 
 /**
- * The least time of a round of a codec's ways, as the profile has them. It has a size and the next
- * one, with two buckets in each backlog.
- * @param known  out: the elements up to which the profile knows all these ways; 0: it has none
+ * The least time of a round of a codec's collectives, as the profile has them. It has a size and
+ * the next one, with two buckets in each backlog.
+ * @param known  out: the elements up to which the profile knows all these collectives; 0: it has
+ * none
  */
-double wring_measure_round_us(const struct wring_profile *profile, const char *spec, uint32_t ranks,
-                              uint32_t size, uint64_t *known);
+double wring_collective_profile_round_us(const struct wring_profile *profile, const char *spec,
+                                         uint32_t ranks, uint32_t size, uint64_t *known);
 
 /** How long a round may take at most, where larger sizes are added to it. */
-double wring_measure_limit_us(uint64_t budget_ns);
+double wring_collective_bench_limit_us(uint64_t budget_ns);
 
 /** The most elements, out of max_elems, a quarter of it and so on, whose buckets fit into half of
  * the free memory. Local. @param n_codecs  that are measured */
-uint64_t wring_measure_fit_memory(uint64_t max_elems, uint32_t n_codecs, uint32_t ranks_per_node);
+uint64_t wring_collective_bench_fit_memory(uint64_t max_elems, uint32_t n_codecs,
+                                           uint32_t ranks_per_node);
 
 /**
- * Measure ways, and put them into a profile, in place of those of the same name. Times of codecs
- * and links that a model needs are added if the profile lacks them. Its hash is not set.
+ * Measure collectives, and put them into a profile, in place of those of the same name. Times of
+ * codecs and links that a model needs are added if the profile lacks them. Its hash is not set.
  * Collective, with the same codecs and schemes on all ranks; the smallest budget and the fewest
  * sizes of any rank count. No bucket of the session may be committed, and none is afterwards. All
  * ranks end with the same numbers, those of the slowest one.
@@ -98,13 +101,13 @@ uint64_t wring_measure_fit_memory(uint64_t max_elems, uint32_t n_codecs, uint32_
  * @param noise    out; NULL: is not asked for
  * Errors: those of a commit and of a bucket's wait, on all ranks.
  */
-enum wring_status wring_measure_ways(struct wring_session *session,
-                                     const struct wring_measure_params *params,
-                                     struct wring_profile *profile,
-                                     struct wring_measure_noise *noise);
+enum wring_status wring_collective_bench_run(struct wring_session *session,
+                                             const struct wring_collective_bench_params *params,
+                                             struct wring_profile *profile,
+                                             struct wring_collective_bench_noise *noise);
 
 /** What a few rounds of an exchange took. */
-struct wring_measure_glance {
+struct wring_collective_bench_glance {
     double elems;
     double least_us, median_us;
 };
@@ -114,8 +117,8 @@ struct wring_measure_glance {
  * profile says? As above.
  * @param out  of the larger size
  */
-enum wring_status wring_measure_probe(struct wring_session *session,
-                                      const struct wring_measure_params *params,
-                                      struct wring_measure_glance *out);
+enum wring_status wring_collective_bench_probe(struct wring_session *session,
+                                               const struct wring_collective_bench_params *params,
+                                               struct wring_collective_bench_glance *out);
 
 #endif
