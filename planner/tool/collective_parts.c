@@ -30,7 +30,7 @@ static struct measured look_up(const struct wring_cost_model *model,
         .codes = wring_measured_codes_of(collective, model->ranks_per_node),
         .codec = wring_measured_codec(profile, collective),
         .link = wring_measured_link(profile, model->nodes, model->ranks_per_node),
-        .cores = model->settled ? model->setting.cores : collective->coder_cores,
+        .cores = model->settled ? model->tuning.cores : collective->coder_cores,
         .share = share > 0 ? share : 1};
 
     if (measured.link != NULL && strcmp(measured.link->provider, "shm") == 0)
@@ -136,8 +136,8 @@ static void lay_peers(double end, struct wring_collective_parts *out)
 /** Shards are cut into pieces; in one step the whole is. */
 static uint64_t count_pieces(const struct measured *measured, uint64_t elems)
 {
-    const struct wring_setting setting = wring_profile_collective_setting(measured->collective);
-    double each = wring_candidate_piece_elems(measured->codec, setting.chunk_bytes);
+    const struct wring_tuning tuning = wring_profile_collective_tuning(measured->collective);
+    double each = wring_candidate_piece_elems(measured->codec, tuning.chunk_bytes);
     const struct wring_measured_codes *codes = &measured->codes;
     double travels = codes->part * (double)elems / (codes->divisible ? codes->ranks : 1);
 

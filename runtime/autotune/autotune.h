@@ -52,7 +52,7 @@ struct wring_autoplan {
     struct wring_job_machine machine;
     struct wring_autoplan_leeway leeway;
     struct wring_profile *profile;    /* rank 0's */
-    struct wring_profile_aside aside; /* its collectives of other settings than the configured one,
+    struct wring_profile_aside aside; /* its collectives of other tunings than the configured one,
                                          while that one's are measured */
     bool known;                       /* ranks have found one, for this question */
     bool measure;                     /* the next commit is to measure anew, whatever there is */

@@ -8,11 +8,11 @@
 
 #include "base/clock.h"
 #include "planner/core/files/plan.h"
-#include "planner/core/model/settings.h"
+#include "planner/core/model/tunings.h"
 #include "planner/core/search/search.h"
 #include "runtime/autotune/autotune.h"
 #include "runtime/autotune/codecs.h"
-#include "runtime/autotune/extra_settings.h"
+#include "runtime/autotune/extra_tunings.h"
 #include "runtime/plan/recorder.h"
 
 #define WRING_MODULE "plan"
@@ -28,10 +28,10 @@ struct question {
     struct wring_collective_bench_codecs codecs, listed;  /* of any bucket; that all may take */
     const char *specs[WRING_COLLECTIVE_BENCH_CODECS_MAX]; /* the former */
     struct wring_profile profile; /* the session's, but for the ways: a copy, in which those of
-                                     other settings are carried on */
+                                     other tunings are carried on */
 };
 
-/** The planner's model with one setting; which options a tensor may take is the job's affair. */
+/** The planner's model with one tuning; which options a tensor may take is the job's affair. */
 struct model {
     struct wring_cost_model *model;
     uint64_t *allowed; /* its problem's, in the place of its own */
@@ -103,15 +103,15 @@ static struct wring_cost_model_params params_of(const struct question *question)
     };
 }
 
-/** @param setting  NULL: as configured. Errors: those of a model; it is to be finished then, too.
+/** @param tuning  NULL: as configured. Errors: those of a model; it is to be finished then, too.
  */
 static enum wring_status model_init(const struct question *question,
-                                    const struct wring_setting *setting, struct model *out)
+                                    const struct wring_tuning *tuning, struct model *out)
 {
     struct wring_cost_model_params params = params_of(question);
 
     *out = (struct model){.model = NULL};
-    params.setting = setting;
+    params.tuning = tuning;
     enum wring_status status =
         wring_cost_model_create(&params, &question->autoplan->session->log, &out->model);
     if (status != WRING_OK)
@@ -130,36 +130,35 @@ static void model_finish(struct model *made)
     *made = (struct model){.model = NULL};
 }
 
-/* ---- settings ---- */
+/* ---- tunings ---- */
 
-static bool is_configured(const struct wring_autoplan *autoplan,
-                          const struct wring_setting *setting)
+static bool is_configured(const struct wring_autoplan *autoplan, const struct wring_tuning *tuning)
 {
-    return setting->cores == autoplan->leeway.setting.cores &&
-           setting->chunk_bytes == autoplan->leeway.setting.chunk_bytes;
+    return tuning->cores == autoplan->leeway.tuning.cores &&
+           tuning->chunk_bytes == autoplan->leeway.tuning.chunk_bytes;
 }
 
 /** Does the profile know buckets of several pieces with it? */
-static bool is_told(const struct wring_autoplan *autoplan, const struct wring_setting *setting)
+static bool is_told(const struct wring_autoplan *autoplan, const struct wring_tuning *tuning)
 {
     const struct wring_measured_collective *way = wring_profile_collective_at(
-        autoplan->profile, "none", "auto", autoplan->session->size, setting);
+        autoplan->profile, "none", "auto", autoplan->session->size, tuning);
 
     return way != NULL && way->max_elems >= wring_autoplan_further_elems(autoplan);
 }
 
-/** Settings that a plan may choose among, the configured one first. None: nothing is told apart,
+/** Tunings that a plan may choose among, the configured one first. None: nothing is told apart,
  *  and all is as configured. Errors: WRING_ERR_NO_MEMORY. */
-static enum wring_status list_settings(const struct question *question, struct wring_settings *out)
+static enum wring_status list_settings(const struct question *question, struct wring_tunings *out)
 {
     const struct wring_autoplan *autoplan = question->autoplan;
     const struct wring_cost_model_params params = params_of(question);
-    struct wring_settings *all = calloc(1, sizeof(*all));
+    struct wring_tunings *all = calloc(1, sizeof(*all));
 
     out->n = 0;
     if (all == NULL)
         return WRING_ERR_NO_MEMORY;
-    enum wring_status status = wring_settings_list(&params, NULL, &autoplan->session->log, all);
+    enum wring_status status = wring_tunings_list(&params, NULL, &autoplan->session->log, all);
     for (uint32_t i = 0; i < all->n && status == WRING_OK; i++)
         if (is_configured(autoplan, &all->list[i]))
             out->list[out->n++] = all->list[i];
@@ -173,7 +172,7 @@ static enum wring_status list_settings(const struct question *question, struct w
 
 /* ---- the question ---- */
 
-/** The profile, with other settings' ways as far as the configured one's. */
+/** The profile, with other tunings' ways as far as the configured one's. */
 static enum wring_status make_profile(struct question *question)
 {
     const struct wring_profile *profile = question->autoplan->profile;
@@ -184,8 +183,8 @@ static enum wring_status make_profile(struct question *question)
     if (question->profile.collectives == NULL)
         return WRING_ERR_NO_MEMORY;
     memcpy(question->profile.collectives, profile->collectives, bytes);
-    if (question->autoplan->leeway.setting.chunk_bytes != 0)
-        wring_profile_carry_on(&question->profile, &question->autoplan->leeway.setting);
+    if (question->autoplan->leeway.tuning.chunk_bytes != 0)
+        wring_profile_carry_on(&question->profile, &question->autoplan->leeway.tuning);
     return WRING_OK;
 }
 
@@ -222,10 +221,9 @@ static void question_finish(struct question *question)
 #define BUDGET_NS                                                                  \
     (100 * 1000000ull) /* of all searches; models of hundreds of tensors take less \
                         */
-#define WORTH_IT \
-    0.95 /* of the time as configured: another setting has to promise more than noise */
+#define WORTH_IT 0.95  /* of the time as configured: another tuning must promise more than noise */
 
-/** What the planner says of one setting. */
+/** What the planner says of one tuning. */
 struct answer {
     struct model made;
     struct wring_found found;
@@ -235,8 +233,8 @@ struct answer {
 struct thought {
     struct wring_autoplan *autoplan;
     struct question question;
-    struct wring_settings *settings;
-    struct answer configured, best; /* the latter of other settings; without a model: there is none
+    struct wring_tunings *tunings;
+    struct answer configured, best; /* the latter of other tunings; without a model: there is none
                                      */
     struct wring_grouping grouping;
     uint64_t took_ns; /* by searches */
@@ -250,7 +248,7 @@ static void name_executor(const struct wring_autoplan *autoplan,
 {
     const struct wring_autoplan_leeway *leeway = &autoplan->leeway;
 
-    if (model->settled && model->setting.cores == leeway->setting.cores)
+    if (model->settled && model->tuning.cores == leeway->tuning.cores)
         snprintf(plan->executor, sizeof(plan->executor), "%.63s", leeway->executor);
 }
 
@@ -273,7 +271,7 @@ static enum wring_status add_way(struct thought *thought, const struct wring_cos
     return WRING_OK;
 }
 
-/* ---- settings ---- */
+/* ---- tunings ---- */
 
 static void finish(struct answer *answer)
 {
@@ -282,15 +280,15 @@ static void finish(struct answer *answer)
     *answer = (struct answer){.found.time_us = INFINITY};
 }
 
-/** @param left  settings to be looked at, this one among them */
-static enum wring_status ask(struct thought *thought, const struct wring_setting *setting,
+/** @param left  tunings to be looked at, this one among them */
+static enum wring_status ask(struct thought *thought, const struct wring_tuning *tuning,
                              uint32_t left, struct answer *out)
 {
     uint64_t rest_ns = thought->took_ns < BUDGET_NS ? BUDGET_NS - thought->took_ns : 0;
     struct wring_search_params params = {.budget_ns = rest_ns / left + 1};
 
     *out = (struct answer){.found.time_us = INFINITY};
-    enum wring_status status = model_init(&thought->question, setting, &out->made);
+    enum wring_status status = model_init(&thought->question, tuning, &out->made);
     if (status != WRING_OK)
         return status;
     params.offload = out->made.model->offload;
@@ -301,17 +299,17 @@ static enum wring_status ask(struct thought *thought, const struct wring_setting
     return status;
 }
 
-/** The best plan as configured, and the best one with another setting. */
+/** The best plan as configured, and the best one with another tuning. */
 static enum wring_status ask_all(struct thought *thought)
 {
-    const struct wring_settings *settings = thought->settings;
-    const struct wring_setting *configured = settings->n > 0 ? settings->list : NULL;
-    uint32_t n = settings->n > 0 ? settings->n : 1;
+    const struct wring_tunings *tunings = thought->tunings;
+    const struct wring_tuning *configured = tunings->n > 0 ? tunings->list : NULL;
+    uint32_t n = tunings->n > 0 ? tunings->n : 1;
     enum wring_status status = ask(thought, configured, n, &thought->configured);
 
     for (uint32_t i = 1; i < n && status == WRING_OK; i++) {
         struct answer other;
-        status = ask(thought, &settings->list[i], n - i, &other);
+        status = ask(thought, &tunings->list[i], n - i, &other);
         if (status == WRING_OK && other.found.time_us < thought->best.found.time_us) {
             struct answer worse = thought->best;
             thought->best = other;
@@ -322,7 +320,7 @@ static enum wring_status ask_all(struct thought *thought)
     return status;
 }
 
-/** The plan; where another setting promises to be faster, that of the configured one beside it:
+/** The plan; where another tuning promises to be faster, that of the configured one beside it:
  * what pinned cores take from the application is in no profile. */
 static enum wring_status add_searched(struct thought *thought)
 {
@@ -418,7 +416,7 @@ static enum wring_status think(struct thought *thought, bool early)
     if (status == WRING_OK && thought->autoplan->session->recorder != NULL)
         wring_recorder_write(thought->autoplan->session->recorder, &thought->question.trace);
     if (status == WRING_OK)
-        status = list_settings(&thought->question, thought->settings);
+        status = list_settings(&thought->question, thought->tunings);
     if (status == WRING_OK)
         status = wring_grouping_init(&thought->grouping, thought->question.trace.n);
     if (status == WRING_OK)
@@ -431,11 +429,11 @@ static enum wring_status think(struct thought *thought, bool early)
 static enum wring_status autoplan_think(struct wring_autoplan *autoplan, bool early)
 {
     struct thought thought = {.autoplan = autoplan,
-                              .settings = calloc(1, sizeof(*thought.settings)),
+                              .tunings = calloc(1, sizeof(*thought.tunings)),
                               .configured.found.time_us = INFINITY,
                               .best.found.time_us = INFINITY};
 
-    if (thought.settings == NULL)
+    if (thought.tunings == NULL)
         return WRING_ERR_NO_MEMORY;
     enum wring_status status = think(&thought, early);
     if (early)
@@ -446,7 +444,7 @@ static enum wring_status autoplan_think(struct wring_autoplan *autoplan, bool ea
     finish(&thought.configured);
     finish(&thought.best);
     question_finish(&thought.question);
-    free(thought.settings);
+    free(thought.tunings);
     return status;
 }
 

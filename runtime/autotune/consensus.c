@@ -303,7 +303,7 @@ static uint64_t until_next_look(const struct wring_autoplan *autoplan, double us
 
 /** How the session is set for a plan; "" where it is as configured anyway. @param text out, [bytes]
  */
-static void describe_setting(const struct wring_plan *plan, char *text, size_t bytes)
+static void describe_tuning(const struct wring_plan *plan, char *text, size_t bytes)
 {
     text[0] = '\0';
     if (plan != NULL && plan->chunk_bytes != 0)
@@ -334,7 +334,7 @@ static void say_result(const struct wring_autoplan *autoplan)
 {
     const struct wring_autoplan_way *way = &autoplan->candidates[autoplan->at];
     const struct wring_log *log = &autoplan->session->log;
-    char setting[128];
+    char tuning[128];
 
     if (autoplan->session->rank != 0)
         return;
@@ -346,12 +346,12 @@ static void say_result(const struct wring_autoplan *autoplan)
         say_none(autoplan);
         return;
     }
-    describe_setting(way->plan, setting, sizeof(setting));
+    describe_tuning(way->plan, tuning, sizeof(tuning));
     wring_info(log,
                "WRING_PLAN=auto: %s is kept, %" PRIu32 " groups of %" PRIu32
                " buckets%s: an iteration takes %.3f ms with it, %.3f ms without, and %.3f ms were "
                "predicted",
-               way->name, way->plan->n_groups, autoplan->iterations.n, setting,
+               way->name, way->plan->n_groups, autoplan->iterations.n, tuning,
                autoplan->kept_us / 1e3, autoplan->without_us / 1e3, way->predicted_us / 1e3);
     if (fabs(way->predicted_us - autoplan->kept_us) > CHANGED * autoplan->kept_us)
         wring_warn(log,
@@ -433,17 +433,17 @@ static enum wring_status end_record(struct wring_autoplan *autoplan,
 static void say_tried(const struct wring_autoplan *autoplan, double us)
 {
     const struct wring_autoplan_way *way = &autoplan->candidates[autoplan->at];
-    char predicted[64] = "", setting[128];
+    char predicted[64] = "", tuning[128];
 
     if (autoplan->session->rank != 0)
         return;
     if (isfinite(way->predicted_us))
         wring_number_print(predicted, sizeof(predicted), ", and %.3f ms were predicted",
                            way->predicted_us / 1e3);
-    describe_setting(way->plan, setting, sizeof(setting));
+    describe_tuning(way->plan, tuning, sizeof(tuning));
     wring_info(&autoplan->session->log,
                "WRING_PLAN=auto: %s, %" PRIu32 " groups%s: an iteration takes %.3f ms%s", way->name,
-               way->plan != NULL ? way->plan->n_groups : autoplan->iterations.n, setting, us / 1e3,
+               way->plan != NULL ? way->plan->n_groups : autoplan->iterations.n, tuning, us / 1e3,
                predicted);
 }
 

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "runtime/autotune/codecs.h"
-#include "runtime/autotune/extra_settings.h"
+#include "runtime/autotune/extra_tunings.h"
 
 #define WRING_MODULE "plan"
 
@@ -127,11 +127,11 @@ static struct wring_profile *make_profile(const struct wring_autoplan *autoplan)
     return profile;
 }
 
-/** @param further  settings that were measured besides */
+/** @param further  tunings that were measured besides */
 static void say_measured(const struct wring_autoplan *autoplan,
                          const struct wring_autoplan_missing *missing, uint32_t further)
 {
-    char larger[128] = "", settings[64] = "";
+    char larger[128] = "", tunings[64] = "";
 
     if (missing->larger.n > 0)
         snprintf(larger, sizeof(larger),
@@ -139,11 +139,11 @@ static void say_measured(const struct wring_autoplan *autoplan,
                  " that the kept profile has",
                  wring_collective_bench_size(missing->first), missing->larger.n);
     if (further > 0)
-        snprintf(settings, sizeof(settings), ", and those with %" PRIu32 " further settings",
+        snprintf(tunings, sizeof(tunings), ", and those with %" PRIu32 " further settings",
                  further);
     wring_info(&autoplan->session->log,
                "WRING_PLAN=auto: exchanges were measured in %.0f ms, of %" PRIu32 " codecs%s%s",
-               (double)autoplan->spent_ns / 1e6, missing->codecs.n, larger, settings);
+               (double)autoplan->spent_ns / 1e6, missing->codecs.n, larger, tunings);
 }
 
 /** Codecs that the profile lacks, then sizes that it does. */
@@ -186,7 +186,7 @@ static enum wring_status bring_back(struct wring_autoplan *autoplan)
 {
     if (autoplan->session->rank != 0)
         return WRING_OK;
-    return wring_profile_bring_back(autoplan->profile, &autoplan->leeway.setting, &autoplan->aside);
+    return wring_profile_bring_back(autoplan->profile, &autoplan->leeway.tuning, &autoplan->aside);
 }
 
 /** In rank 0: the profile is whole. */

@@ -12,7 +12,7 @@ struct wring_autoplan_missing {
 };
 
 /**
- * Find it, in rank 0, whose profile has nothing but collectives of the configured setting.
+ * Find it, in rank 0, whose profile has nothing but collectives of the configured tuning.
  *
  * Larger buckets are worth measuring as far as groups of this job may have so many elements, and
  * where a round of them takes no longer than measuring lets one take: what was left out for its
@@ -35,12 +35,12 @@ void wring_autoplan_read_missing(struct wring_reader *in, struct wring_autoplan_
 /* Measuring what a job's profile lacks. */
 
 /**
- * Measure what is missing with the session as configured, and then other settings that are worth
+ * Measure what is missing with the session as configured, and then other tunings that are worth
  * it. All of it is added to rank 0's profile. Collective. Before it the profile has collectives of
- * the configured setting alone, and afterwards all.
+ * the configured tuning alone, and afterwards all.
  *
  * @param codecs   that may be used beside none
- * @param missing  nothing, where the profile lacks nothing of the configured setting; without a
+ * @param missing  nothing, where the profile lacks nothing of the configured tuning; without a
  *                 profile there is one then
  * @param measured out, true if anything was, and the profile is another one than before
  * Errors: those of measuring, and WRING_ERR_NO_MEMORY.

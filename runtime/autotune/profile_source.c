@@ -64,7 +64,7 @@ static struct wring_profile *autoplan_load(const struct wring_autoplan *autoplan
         status = wring_profile_check_machine(profile, autoplan->machine.text, &heard);
     if (status == WRING_OK) {
         wring_profile_label_collectives(profile,
-                                        &autoplan->leeway.setting); /* older files do not say it */
+                                        &autoplan->leeway.tuning); /* older files do not say it */
         return profile;
     }
     wring_warn(log, "WRING_PLAN=auto: %s cannot be used: exchanges are measured anew", path);
@@ -169,7 +169,7 @@ static bool is_anything(const struct wring_autoplan_missing *missing)
 }
 
 /** In rank 0, at first: what is kept has to be looked at, if anything is: what it says of the
- *  configured setting. */
+ *  configured tuning. */
 static enum wring_status decide(struct wring_autoplan *autoplan,
                                 const struct wring_collective_bench_codecs *codecs,
                                 const struct wring_collective_bench_params *params,
@@ -184,7 +184,7 @@ static enum wring_status decide(struct wring_autoplan *autoplan,
         autoplan->profile = autoplan_load(autoplan);
     if (autoplan->profile != NULL)
         status =
-            wring_profile_set_aside(autoplan->profile, &autoplan->leeway.setting, &autoplan->aside);
+            wring_profile_set_aside(autoplan->profile, &autoplan->leeway.tuning, &autoplan->aside);
     if (status != WRING_OK)
         return status;
     wring_autoplan_find_missing(autoplan, codecs, params, &order->missing);

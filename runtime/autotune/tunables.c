@@ -62,14 +62,14 @@ static void decide(struct wring_autoplan *autoplan, const struct heard *all, boo
     uint32_t own = autoplan->machine.own_cores, counted;
     bool told = alike && wring_executor_count_cores(all->executor, &counted);
 
-    leeway->setting = (struct wring_setting){0};
+    leeway->tuning = (struct wring_tuning){0};
     leeway->cores = 0;
     leeway->pieces = told && !all->pieces_given;
     leeway->pieces_why = leeway->pieces ? NULL
                          : told         ? "WRING_CHUNK_BYTES is set"
                                         : "WRING_EXECUTOR says which cores, or differs";
     if (told)
-        leeway->setting = (struct wring_setting){counted, all->chunk_bytes};
+        leeway->tuning = (struct wring_tuning){counted, all->chunk_bytes};
     if (!told || all->executor_given)
         leeway->cores_why = "WRING_EXECUTOR is set";
     else if (own == 0)
@@ -102,13 +102,13 @@ enum wring_status wring_autoplan_agree_on_leeway(struct wring_autoplan *autoplan
 }
 
 bool wring_autoplan_may_have(const struct wring_autoplan *autoplan,
-                             const struct wring_setting *setting)
+                             const struct wring_tuning *tuning)
 {
     const struct wring_autoplan_leeway *leeway = &autoplan->leeway;
-    bool cores = setting->cores == leeway->setting.cores || setting->cores <= leeway->cores;
-    bool pieces = setting->chunk_bytes == leeway->setting.chunk_bytes || leeway->pieces;
+    bool cores = tuning->cores == leeway->tuning.cores || tuning->cores <= leeway->cores;
+    bool pieces = tuning->chunk_bytes == leeway->tuning.chunk_bytes || leeway->pieces;
 
-    return leeway->setting.chunk_bytes != 0 && cores && pieces;
+    return leeway->tuning.chunk_bytes != 0 && cores && pieces;
 }
 
 /* ---- the session ---- */

@@ -15,8 +15,8 @@ struct wring_autoplan;
 struct wring_autoplan_leeway {
     char executor[WRING_CONFIG_TEXT];   /* as configured: what is in force without a plan */
     uint64_t chunk_bytes;               /* likewise */
-    struct wring_setting setting;       /* both of them; chunk_bytes 0: cores have names, or ranks
-                                           differ, and nothing is told apart */
+    struct wring_tuning tuning;         /* both of them; chunk_bytes 0: cores have names, or ranks
+                                             differ, and nothing is told apart */
     uint32_t cores;                     /* that a plan may pin in each rank; 0: as configured */
     bool pieces;                        /* a plan may choose their size */
     const char *cores_why, *pieces_why; /* why not, in words; NULL: it may */
@@ -28,7 +28,7 @@ enum wring_status wring_autoplan_agree_on_leeway(struct wring_autoplan *autoplan
 
 /** May a plan ask for that? */
 bool wring_autoplan_may_have(const struct wring_autoplan *autoplan,
-                             const struct wring_setting *setting);
+                             const struct wring_tuning *tuning);
 
 /** The session is set as its plan says, or as configured. Local; nothing where it does not plan for
  *  itself. Errors: those of wring_session_settle(). */

@@ -69,8 +69,8 @@ static enum wring_status check_runnable(const struct wring_session *session,
 }
 
 /** Somebody who asks for one thing and has a plan for another has to choose. */
-static enum wring_status refuse_setting(const struct wring_session *session, const char *name,
-                                        const char *asked, const char *planned)
+static enum wring_status refuse_tuning(const struct wring_session *session, const char *name,
+                                       const char *asked, const char *planned)
 {
     wring_error(&session->log, "%s=%s, and WRING_PLAN=%s is for %s: leave %s out, or plan for it",
                 name, asked, session->config.plan, planned, name);
@@ -119,7 +119,7 @@ static enum wring_status set_executor(struct wring_session *session)
     if (planned[0] == '\0' || strcmp(planned, configured) == 0)
         return WRING_OK;
     if (wring_config_given(&session->config, "WRING_EXECUTOR"))
-        return refuse_setting(session, "WRING_EXECUTOR", configured, planned);
+        return refuse_tuning(session, "WRING_EXECUTOR", configured, planned);
     snprintf(configured, sizeof(session->config.executor), "%s", planned);
     return WRING_OK;
 }
@@ -131,7 +131,7 @@ static enum wring_status check_scheme(const struct wring_session *session)
     const char *asked = session->config.scheme;
     if (strcmp(asked, "auto") == 0)
         return WRING_OK;
-    return refuse_setting(session, "WRING_SCHEME", asked, "a scheme of each of its groups");
+    return refuse_tuning(session, "WRING_SCHEME", asked, "a scheme of each of its groups");
 }
 
 static enum wring_status set_chunk_bytes(struct wring_session *session)
@@ -144,7 +144,7 @@ static enum wring_status set_chunk_bytes(struct wring_session *session)
     if (wring_config_given(&session->config, "WRING_CHUNK_BYTES")) {
         snprintf(text[0], sizeof(text[0]), "%" PRIu64, session->config.chunk_bytes);
         snprintf(text[1], sizeof(text[1]), "%" PRIu64, planned);
-        return refuse_setting(session, "WRING_CHUNK_BYTES", text[0], text[1]);
+        return refuse_tuning(session, "WRING_CHUNK_BYTES", text[0], text[1]);
     }
     session->config.chunk_bytes = planned;
     return WRING_OK;

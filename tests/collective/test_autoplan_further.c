@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/autotune/extra_settings.h"
+#include "runtime/autotune/extra_tunings.h"
 #include "tests/lib/test.h"
 
 #define KIB ((uint64_t)1 << 10)
@@ -37,14 +37,14 @@ static void take_line(void *arg, enum wring_log_level level, const char *module,
 
 /** @param us  of an element @param busy  the part of it for which the processor works */
 static void add_case(struct job *job, const char *codec, const char *run_as, double us, double busy,
-                     const struct wring_setting *setting)
+                     const struct wring_tuning *tuning)
 {
     struct wring_measured_collective *collective = &job->collectives[job->profile.n_collectives++];
 
     *collective = (struct wring_measured_collective){.ranks = 2,
                                                      .cores = 8,
-                                                     .coder_cores = setting->cores,
-                                                     .chunk_bytes = setting->chunk_bytes,
+                                                     .coder_cores = tuning->cores,
+                                                     .chunk_bytes = tuning->chunk_bytes,
                                                      .max_elems = 16 * MIB,
                                                      .solo.us = wring_cost_line(0, us),
                                                      .busy.us = wring_cost_line(0, us),
@@ -65,15 +65,15 @@ static struct job *make_job(double us, double busy)
     job->autoplan.leeway = (struct wring_autoplan_leeway){
         .executor = "inline",
         .chunk_bytes = 256 * KIB,
-        .setting = {0, 256 * KIB},
+        .tuning = {0, 256 * KIB},
         .cores = 7,
         .pieces = true,
     };
     job->codecs = (struct wring_collective_bench_codecs){.n = 1, .specs = {"bf16"}};
     job->params =
         (struct wring_collective_bench_params){.max_elems = 64 * MIB, .budget_ns = 2 * SECOND_NS};
-    add_case(job, "none", "auto", us, busy, &job->autoplan.leeway.setting);
-    add_case(job, "bf16", "divisible", us, busy, &job->autoplan.leeway.setting);
+    add_case(job, "none", "auto", us, busy, &job->autoplan.leeway.tuning);
+    add_case(job, "bf16", "divisible", us, busy, &job->autoplan.leeway.tuning);
     return job;
 }
 
@@ -88,7 +88,7 @@ static void check_found(struct job *job, const char *want)
         const struct wring_autoplan_further *one = &job->found.list[i];
         size_t length = strlen(got);
         snprintf(got + length, sizeof(got) - length, "%s%u:%u:%u", i > 0 ? " " : "",
-                 one->setting.cores, (unsigned)(one->setting.chunk_bytes / KIB), one->codecs.n);
+                 one->tuning.cores, (unsigned)(one->tuning.chunk_bytes / KIB), one->codecs.n);
     }
     CHECK(strcmp(got, want) == 0, "'%s', not '%s'; %s", got, want, job->said.text);
 }
@@ -101,7 +101,7 @@ static void check_said(const struct job *job, const char *part)
 static void there_are_two_of_each(void)
 {
     struct job *job = make_job(0.001, 1);
-    struct wring_setting setting;
+    struct wring_tuning tuning;
 
     check_found(job, "0:64:2 0:1024:2 1:256:2 4:256:2");
     job->autoplan.leeway.cores = 2;
@@ -114,24 +114,24 @@ static void there_are_two_of_each(void)
     check_found(job, "");
     CHECK(job->said.text[0] == '\0', "%s", job->said.text);
 
-    setting = (struct wring_setting){1, 256 * KIB};
-    CHECK(!wring_autoplan_may_have(&job->autoplan, &setting), "it has no such leeway");
+    tuning = (struct wring_tuning){1, 256 * KIB};
+    CHECK(!wring_autoplan_may_have(&job->autoplan, &tuning), "it has no such leeway");
     job->autoplan.leeway.cores = 1;
-    CHECK(wring_autoplan_may_have(&job->autoplan, &setting), "it has");
-    setting = (struct wring_setting){1, 64 * KIB};
-    CHECK(!wring_autoplan_may_have(&job->autoplan, &setting), "pieces are not free");
-    setting = (struct wring_setting){0, 256 * KIB};
-    CHECK(wring_autoplan_may_have(&job->autoplan, &setting), "as configured");
-    job->autoplan.leeway.setting.chunk_bytes = 0;
-    CHECK(!wring_autoplan_may_have(&job->autoplan, &setting), "nothing is told apart");
+    CHECK(wring_autoplan_may_have(&job->autoplan, &tuning), "it has");
+    tuning = (struct wring_tuning){1, 64 * KIB};
+    CHECK(!wring_autoplan_may_have(&job->autoplan, &tuning), "pieces are not free");
+    tuning = (struct wring_tuning){0, 256 * KIB};
+    CHECK(wring_autoplan_may_have(&job->autoplan, &tuning), "as configured");
+    job->autoplan.leeway.tuning.chunk_bytes = 0;
+    CHECK(!wring_autoplan_may_have(&job->autoplan, &tuning), "nothing is told apart");
     free(job);
 }
 
 /** Of what is known nothing is measured, and nothing said. */
 static void what_is_known_is_left_out(void)
 {
-    static const struct wring_setting small = {0, 64 * KIB}, large = {0, 1024 * KIB},
-                                      one = {1, 256 * KIB};
+    static const struct wring_tuning small = {0, 64 * KIB}, large = {0, 1024 * KIB},
+                                     one = {1, 256 * KIB};
     struct job *job = make_job(0.001, 1);
 
     add_case(job, "none", "auto", 0.001, 1, &small);

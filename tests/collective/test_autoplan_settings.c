@@ -26,24 +26,24 @@ static uint32_t count_cores(void)
 }
 
 /** With a core to spare, one of it; else pieces alone are another size. */
-static struct wring_setting other_setting(uint64_t chunk_bytes)
+static struct wring_tuning other_tuning(uint64_t chunk_bytes)
 {
     uint32_t cores = count_cores();
 
     if (cores < 2)
         fputs("one core: settings without pinned ones only\n", stderr);
-    return (struct wring_setting){cores > 1, chunk_bytes};
+    return (struct wring_tuning){cores > 1, chunk_bytes};
 }
 
-static const char *executor_of(const struct wring_setting *setting)
+static const char *executor_of(const struct wring_tuning *tuning)
 {
-    return setting->cores > 0 ? "pool:1" : "inline";
+    return tuning->cores > 0 ? "pool:1" : "inline";
 }
 
 /** Have a profile know exchanges of some setting, too: as they are, but that a codec's take so much
  *  of that time. */
-static void add_setting(struct wring_profile *profile, const struct wring_setting *setting,
-                        double times)
+static void add_tuning(struct wring_profile *profile, const struct wring_tuning *tuning,
+                       double times)
 {
     struct wring_profile_aside aside = {0};
     struct wring_measured_collective *collectives =
@@ -51,7 +51,7 @@ static void add_setting(struct wring_profile *profile, const struct wring_settin
     uint32_t n = profile->n_collectives;
 
     memcpy(collectives, profile->collectives, n * sizeof(*collectives));
-    REQUIRE(wring_profile_set_aside(profile, setting, &aside) == WRING_OK, "aside");
+    REQUIRE(wring_profile_set_aside(profile, tuning, &aside) == WRING_OK, "aside");
     free(profile->collectives);
     profile->collectives = collectives;
     profile->n_collectives = n;
@@ -61,11 +61,11 @@ static void add_setting(struct wring_profile *profile, const struct wring_settin
         collectives[i].solo.us = wring_cost_scale(&collectives[i].solo.us, times, 1);
         collectives[i].busy.us = wring_cost_scale(&collectives[i].busy.us, times, 1);
     }
-    REQUIRE(wring_profile_bring_back(profile, setting, &aside) == WRING_OK, "back");
+    REQUIRE(wring_profile_bring_back(profile, tuning, &aside) == WRING_OK, "back");
 }
 
 /** What a codec gains is in that setting alone. */
-static void forge(const char *folder, const struct wring_setting *setting)
+static void forge(const char *folder, const struct wring_tuning *tuning)
 {
     struct wring_profile *profile = story_load_profile(folder);
 
@@ -75,7 +75,7 @@ static void forge(const char *folder, const struct wring_setting *setting)
             wring_cost_line(1, LINK_US);
         profile->collectives[i].max_elems = 1 << 20;
     }
-    add_setting(profile, setting, 0.01);
+    add_tuning(profile, tuning, 0.01);
     story_replace_profile(folder, profile);
 }
 
@@ -102,7 +102,7 @@ static struct story *run_first(const char *cache)
 
 /** The plan that is tried has it, all ranks are set so, and so is a job that has it from a file:
  *  with the same bits. */
-static void check_carried(const char *cache, const struct wring_setting *setting)
+static void check_carried(const char *cache, const struct wring_tuning *tuning)
 {
     static const char *const more[] = {"WRING_PROVIDER=tcp", LINK, CODECS, NULL};
     struct story *automatic = story_new(), *by_hand = story_new();
@@ -118,14 +118,14 @@ static void check_carried(const char *cache, const struct wring_setting *setting
     by_hand->first_step = automatic->steps[0];
     story_run(by_hand, 2, more, cache);
     REQUIRE(wring_plan_load(path, &log, &plan) == WRING_OK, "no plan was written");
-    CHECK(strcmp(plan->executor, executor_of(setting)) == 0, "the plan is for %s", plan->executor);
-    CHECK(plan->chunk_bytes == setting->chunk_bytes, "pieces of %zu", (size_t)plan->chunk_bytes);
-    CHECK(is_set(automatic, executor_of(setting), setting->chunk_bytes), "%s runs in the job: %s",
+    CHECK(strcmp(plan->executor, executor_of(tuning)) == 0, "the plan is for %s", plan->executor);
+    CHECK(plan->chunk_bytes == tuning->chunk_bytes, "pieces of %zu", (size_t)plan->chunk_bytes);
+    CHECK(is_set(automatic, executor_of(tuning), tuning->chunk_bytes), "%s runs in the job: %s",
           automatic->set[0].executor, automatic->lines.text);
-    CHECK(automatic->set[0].window_bytes >= 2 * setting->chunk_bytes, "a window of %zu",
+    CHECK(automatic->set[0].window_bytes >= 2 * tuning->chunk_bytes, "a window of %zu",
           (size_t)automatic->set[0].window_bytes);
-    CHECK(automatic->set[0].coded == (setting->cores > 0), "whose threads have coded?");
-    CHECK(is_set(by_hand, executor_of(setting), setting->chunk_bytes), "%s runs from the file",
+    CHECK(automatic->set[0].coded == (tuning->cores > 0), "whose threads have coded?");
+    CHECK(is_set(by_hand, executor_of(tuning), tuning->chunk_bytes), "%s runs from the file",
           by_hand->set[0].executor);
     CHECK(strcmp(automatic->chosen[0][3], CODEC) == 0, "%s runs", automatic->chosen[0][3]);
     CHECK(memcmp(by_hand->last, automatic->last, sizeof(by_hand->last)) == 0, "other sums");
@@ -162,15 +162,15 @@ static void check_fixed(const char *cache)
 
 static void plans_have_the_setting_that_is_best(void)
 {
-    const struct wring_setting setting = other_setting(1024 * KIB);
+    const struct wring_tuning tuning = other_tuning(1024 * KIB);
     char cache[64];
     const char *folder = story_make_cache(cache, sizeof(cache));
     struct story *first = run_first(cache);
 
     CHECK(is_set(first, "inline", 256 * KIB), "nothing was chosen, and %s runs",
           first->set[0].executor);
-    forge(folder, &setting);
-    check_carried(cache, &setting);
+    forge(folder, &tuning);
+    check_carried(cache, &tuning);
     check_fixed(cache);
     story_remove_cache(folder);
     free(first);
@@ -180,22 +180,22 @@ static void plans_have_the_setting_that_is_best(void)
 static void settings_change_while_the_job_runs(void)
 {
     static const char *const more[] = {"WRING_PROVIDER=tcp", LINK, CODECS, NULL};
-    const struct wring_setting setting = other_setting(64 * KIB);
+    const struct wring_tuning tuning = other_tuning(64 * KIB);
     char cache[64], tried[128];
     const char *folder = story_make_cache(cache, sizeof(cache));
     struct story *first = run_first(cache), *story = story_new();
 
-    forge(folder, &setting);
+    forge(folder, &tuning);
     story->apart = true;
     story_run(story, 2, more, cache);
     snprintf(tried, sizeof(tried), ", executor %s, pieces of 65536 bytes: an iteration takes",
-             executor_of(&setting));
+             executor_of(&tuning));
     bool anew = story_lines(story, "links are not what they were") > 0;
     CHECK(anew || story_lines(story, tried) >= 1, "%s", story->lines.text);
     CHECK(anew || story_lines(story, "the plan as configured") >= 1, "%s", story->lines.text);
     bool is_other = story->report[0].planned && strcmp(story->report[0].name, "the plan") == 0;
-    CHECK(anew || is_set(story, is_other ? executor_of(&setting) : "inline",
-                         is_other ? setting.chunk_bytes : 256 * KIB),
+    CHECK(anew || is_set(story, is_other ? executor_of(&tuning) : "inline",
+                         is_other ? tuning.chunk_bytes : 256 * KIB),
           "%s is kept, and %s runs with pieces of %zu", story->report[0].name,
           story->set[0].executor, (size_t)story->set[0].chunk_bytes);
     story_remove_cache(folder);
@@ -206,7 +206,7 @@ static void settings_change_while_the_job_runs(void)
 /** What a profile of before has: none of the settings, nor with which one it was measured. */
 static void forget_settings(const char *folder)
 {
-    const struct wring_setting is_default = {0, 256 * KIB};
+    const struct wring_tuning is_default = {0, 256 * KIB};
     struct wring_profile *profile = story_load_profile(folder);
     struct wring_profile_aside aside;
 
@@ -220,10 +220,10 @@ static void forget_settings(const char *folder)
 
 static bool knows(const char *folder, uint64_t chunk_bytes)
 {
-    const struct wring_setting setting = {0, chunk_bytes};
+    const struct wring_tuning tuning = {0, chunk_bytes};
     struct wring_profile *profile = story_load_profile(folder);
-    bool known = profile != NULL &&
-                 wring_profile_collective_at(profile, "none", "auto", 2, &setting) != NULL;
+    bool known =
+        profile != NULL && wring_profile_collective_at(profile, "none", "auto", 2, &tuning) != NULL;
 
     wring_profile_destroy(profile);
     return known;

@@ -126,7 +126,7 @@ static void pinned_cores_code_beside(void)
 
     set_up(&made, 400, 800, 0);
     made.model.settled = true;
-    made.model.setting.cores = 2;
+    made.model.tuning.cores = 2;
     REQUIRE(wring_collective_parts(&made.model, 0, ELEMS, &parts), "no parts");
     check_part(&parts, WRING_PART_ENCODE, 0, 100);
     check_part(&parts, WRING_PART_DECODE, 250, 150);

@@ -102,10 +102,10 @@ static void collectives(void)
     wring_profile_destroy(profile);
 }
 
-/** With which setting a collective was measured; nobody having said so counts as the default. */
-static void settings(void)
+/** With which tuning a collective was measured; nobody having said so counts as the default. */
+static void tunings(void)
 {
-    const struct wring_setting usual = {0, 256 << 10}, other = {2, 1 << 16};
+    const struct wring_tuning usual = {0, 256 << 10}, other = {2, 1 << 16};
     struct wring_profile *profile = good_profile_load();
 
     REQUIRE(profile != NULL, "the good profile is refused");
@@ -243,9 +243,9 @@ static void larger_buckets(void)
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
-        {"fields", fields},     {"ways", collectives}, {"larger_buckets", larger_buckets},
-        {"settings", settings}, {"errors", errors},    {"computing", computing},
-        {"codecs", codecs},     {NULL, NULL},
+        {"fields", fields},    {"ways", collectives}, {"larger_buckets", larger_buckets},
+        {"settings", tunings}, {"errors", errors},    {"computing", computing},
+        {"codecs", codecs},    {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);
 }

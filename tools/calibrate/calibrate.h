@@ -9,7 +9,7 @@
 
 #include "planner/core/files/profile.h"
 #include "planner/core/fit.h"
-#include "planner/core/model/settings.h"
+#include "planner/core/model/tunings.h"
 #include "planner/tool/gradients.h"
 #include "runtime/plan/collective_bench.h"
 #include "runtime/plan/machine.h"
@@ -36,9 +36,9 @@ struct wring_calibrate_params {
     bool fresh;      /* whatever the file has */
     double seconds;  /* for everything, about */
     uint64_t max_elems;
-    struct wring_settings_wanted settings; /* that exchanges are measured with; none: as
+    struct wring_tunings_wanted tunings; /* that exchanges are measured with; none: as
                                               configured */
-    uint32_t part, parts;                  /* which of the settings it is this time, of how many */
+    uint32_t part, parts;                /* which of the tunings it is this time, of how many */
     double doubtful_max; /* the part of a curve's points that may be in doubt; more is noise */
 };
 
@@ -53,8 +53,8 @@ struct wring_calibrate_wants {
 /** A rank in its job. */
 struct wring_calibration {
     const struct wring_calibrate_params *params;
-    struct wring_setting setting;      /* of its session; chunk_bytes 0: nobody can say */
-    struct wring_profile_aside *aside; /* collectives of other settings, in rank 0 */
+    struct wring_tuning tuning;        /* of its session; chunk_bytes 0: nobody can say */
+    struct wring_profile_aside *aside; /* collectives of other tunings, in rank 0 */
     struct wring_session *session;
     struct wring_group *world;
     struct wring_group *levels[WRING_LEVELS]; /* the ranks of our node; the first of each node.

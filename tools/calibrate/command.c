@@ -15,12 +15,12 @@
 #include "tools/values.h"
 
 /** How many there are to measure, 1 or more. */
-static uint32_t calibrate_settings(const struct wring_calibrate_params *params)
+static uint32_t calibrate_tunings(const struct wring_calibrate_params *params)
 {
-    const struct wring_settings_wanted *settings = &params->settings;
+    const struct wring_tunings_wanted *tunings = &params->tunings;
 
-    return (settings->n_cores > 0 ? settings->n_cores : 1) *
-           (settings->n_chunks > 0 ? settings->n_chunks : 1);
+    return (tunings->n_cores > 0 ? tunings->n_cores : 1) *
+           (tunings->n_chunks > 0 ? tunings->n_chunks : 1);
 }
 
 /* ---- command ---- */
@@ -102,7 +102,7 @@ static void check_output(const struct command *command, struct argp_state *state
 {
     if (command->params.into == NULL && !command->json)
         argp_error(state, "-o FILE is needed, or --json");
-    if (command->params.into == NULL && calibrate_settings(&command->params) > 1)
+    if (command->params.into == NULL && calibrate_tunings(&command->params) > 1)
         argp_error(state, "several settings need -o FILE, which each is added to");
     if (command->params.must_exist && command->params.fresh)
         argp_error(state, "--into adds to a file, --fresh begins anew: one of them");
@@ -152,14 +152,14 @@ static error_t parse(int key, char *arg, struct argp_state *state)
             argp_error(state, "--name needs 1 to 63 bytes");
         return 0;
     case OPTION_CORES:
-        wring_settings_parse_cores(&params->settings, arg, state);
+        wring_tunings_parse_cores(&params->tunings, arg, state);
         return 0;
     case OPTION_CHUNKS:
-        wring_settings_parse_chunks(&params->settings, arg, state);
+        wring_tunings_parse_chunks(&params->tunings, arg, state);
         return 0;
     case OPTION_PART:
         command->told = true;
-        if (!wring_value_count(arg, 0, WRING_SETTINGS_MAX - 1, &params->part))
+        if (!wring_value_count(arg, 0, WRING_TUNINGS_MAX - 1, &params->part))
             argp_error(state, "--part needs a number");
         return 0;
     case OPTION_FRESH:
@@ -223,7 +223,7 @@ static int give(const struct command *command, const struct wring_profile *profi
     return WRING_EXIT_OK;
 }
 
-/** Ranks for each setting, one after the other. @param argv  [argc], as given */
+/** Ranks for each tuning, one after the other. @param argv  [argc], as given */
 static int start(const struct wring_calibrate_params *params, int argc, char **argv)
 {
     static const char *const words[] = {"calibrate", NULL};
@@ -243,7 +243,7 @@ static int start(const struct wring_calibrate_params *params, int argc, char **a
     return code;
 }
 
-/** The ranks of one setting: their share of the time, and the file as the ones before left it. */
+/** The ranks of one tuning: their share of the time, and the file as the ones before left it. */
 static int take_part(struct command *command)
 {
     struct wring_calibrate_params *params = &command->params;
@@ -271,7 +271,7 @@ static int calibrate(struct command *command, int argc, char **argv)
 
     if (wring_config_load(&config, &log) != WRING_OK || !are_codecs(&command->params))
         return WRING_EXIT_FAILURE; /* which was said */
-    command->params.parts = calibrate_settings(&command->params);
+    command->params.parts = calibrate_tunings(&command->params);
     if (wring_command_launched(&config, &launched) != WRING_EXIT_OK)
         return WRING_EXIT_FAILURE;
     if (launched.name == NULL)

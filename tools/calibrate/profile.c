@@ -38,7 +38,7 @@ static void add(struct wring_collective_bench_codecs *codecs, const char *spec)
 }
 
 /** Codecs that nobody measured by themselves, or that are to be measured again. What coding takes
- *  does not depend on a setting. */
+ *  does not depend on a tuning. */
 static void find_coded(const struct wring_calibration *job, const struct wring_profile *profile,
                        struct wring_collective_bench_codecs *out)
 {
@@ -113,8 +113,7 @@ struct wring_profile *wring_calibrate_open(const struct wring_calibration *job,
     struct wring_profile *profile = old ? read_file(job) : begin(job);
 
     *wants = (struct wring_calibrate_wants){.code = WRING_EXIT_OK};
-    if (profile != NULL &&
-        wring_profile_set_aside(profile, &job->setting, job->aside) != WRING_OK) {
+    if (profile != NULL && wring_profile_set_aside(profile, &job->tuning, job->aside) != WRING_OK) {
         wring_fail(job->params->name, "out of memory");
         wring_profile_destroy(profile);
         profile = NULL;

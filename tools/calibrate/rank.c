@@ -77,7 +77,7 @@ static enum wring_status find_nodes(struct wring_calibration *job, const char **
     return status;
 }
 
-/** The texts by which a session is told the setting of this part. */
+/** The texts by which a session is told the tuning of this part. */
 struct setting_texts {
     char executor[48], chunk_bytes[48];
     const char *list[3]; /* ended by NULL */
@@ -99,14 +99,14 @@ static int check_cores(const struct wring_calibrate_params *params, uint32_t cor
 }
 
 /**
- * The setting of this part's session, as text for its variables and in numbers.
+ * The tuning of this part's session, as text for its variables and in numbers.
  * @param out  chunk_bytes 0: the job's pool has cores by their names, which is no number of them
  * @return an exit status: cores that this rank may not use are refused, and said
  */
 static int set(const struct wring_calibrate_params *params, struct setting_texts *texts,
-               struct wring_setting *out)
+               struct wring_tuning *out)
 {
-    const struct wring_settings_wanted *wanted = &params->settings;
+    const struct wring_tunings_wanted *wanted = &params->tunings;
     struct wring_log log = {.level = WRING_LOG_WARN};
     struct wring_config config;
     struct wring_launched launched;
@@ -136,7 +136,7 @@ static int set(const struct wring_calibrate_params *params, struct setting_texts
         texts->list[n++] = texts->executor;
     }
     if (!counted)
-        *out = (struct wring_setting){0};
+        *out = (struct wring_tuning){0};
     return wanted->n_cores > 0 ? check_cores(params, out->cores, launched.rank == 0)
                                : WRING_EXIT_OK;
 }
@@ -147,7 +147,7 @@ static int calibration_join(struct wring_calibration *job)
     struct setting_texts texts;
     struct wring_session_params params = WRING_SESSION_PARAMS_INIT;
     const char *what = "cannot prepare";
-    int code = set(job->params, &texts, &job->setting);
+    int code = set(job->params, &texts, &job->tuning);
     const char *settings[] = {"WRING_BYPASS=never", "WRING_PLAN=", "WRING_SCHEME=auto",
                               texts.list[0],        texts.list[1], NULL};
 
@@ -309,7 +309,7 @@ static int measure(struct wring_calibration *job, struct wring_profile *profile)
     if (code != WRING_EXIT_OK)
         return code;
     return profile == NULL ||
-                   (wring_profile_bring_back(profile, &job->setting, job->aside) == WRING_OK &&
+                   (wring_profile_bring_back(profile, &job->tuning, job->aside) == WRING_OK &&
                     wring_profile_rehash(profile) == WRING_OK)
                ? WRING_EXIT_OK
                : wring_fail(job->params->name, "out of memory");

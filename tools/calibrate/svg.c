@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Up to four charts of a profile, one below the other: exchanges, coding, encoding by cores and
- * kernels, and links. Each pair of codec and setting has a colour. A pair's first curve is solid
+ * kernels, and links. Each pair of codec and tuning has a colour. A pair's first curve is solid
  * and the others are dashed; in the third chart the dashes become shorter with each curve.
  */
 #include <math.h>
@@ -35,8 +35,8 @@ static const char *const colours[] = {"#1f6feb", "#8250df", "#0a7d6c", "#bf8700"
 struct curve {
     const struct wring_cost *cost;
     const char *codec;
-    char setting[WHAT_BYTES], what[WHAT_BYTES];
-    uint32_t colour, before; /* curves of the same codec and setting */
+    char tuning[WHAT_BYTES], what[WHAT_BYTES];
+    uint32_t colour, before; /* curves of the same codec and tuning */
 };
 
 struct chart {
@@ -48,7 +48,7 @@ struct chart {
 
 /** @param cost  borrowed, as is the codec */
 static void add(struct chart *chart, const struct wring_cost *cost, const char *codec,
-                const char *setting, const char *what)
+                const char *tuning, const char *what)
 {
     struct curve curve = {.cost = cost, .codec = codec};
 
@@ -56,11 +56,11 @@ static void add(struct chart *chart, const struct wring_cost *cost, const char *
         chart->left_out++;
         return;
     }
-    snprintf(curve.setting, sizeof(curve.setting), "%s", setting);
+    snprintf(curve.tuning, sizeof(curve.tuning), "%s", tuning);
     snprintf(curve.what, sizeof(curve.what), "%s", what);
     for (uint32_t i = 0; i < chart->n; i++) {
         const struct curve *before = &chart->curves[i];
-        bool same = strcmp(before->codec, codec) == 0 && strcmp(before->setting, setting) == 0;
+        bool same = strcmp(before->codec, codec) == 0 && strcmp(before->tuning, tuning) == 0;
         curve.before += same;
         if (same)
             curve.colour = before->colour;
@@ -70,35 +70,35 @@ static void add(struct chart *chart, const struct wring_cost *cost, const char *
     chart->curves[chart->n++] = curve;
 }
 
-/** Name the setting that the collective was measured with, where it is not the default. */
-static void name_setting(const struct wring_measured_collective *collective, char *text,
-                         size_t bytes)
+/** Name the tuning that the collective was measured with, where it is not the default. */
+static void name_tuning(const struct wring_measured_collective *collective, char *text,
+                        size_t bytes)
 {
-    struct wring_setting setting = wring_profile_collective_setting(collective);
+    struct wring_tuning tuning = wring_profile_collective_tuning(collective);
     char pinned[24] = "", pieces[24] = "", size[32];
 
-    if (setting.cores > 0)
-        snprintf(pinned, sizeof(pinned), ", %u pinned", setting.cores);
-    if (setting.chunk_bytes != WRING_SETTING_CHUNK_BYTES)
+    if (tuning.cores > 0)
+        snprintf(pinned, sizeof(pinned), ", %u pinned", tuning.cores);
+    if (tuning.chunk_bytes != WRING_TUNING_CHUNK_BYTES)
         snprintf(pieces, sizeof(pieces), ", by %.12s",
-                 wring_value_show_bytes(setting.chunk_bytes, size, sizeof(size)));
+                 wring_value_show_bytes(tuning.chunk_bytes, size, sizeof(size)));
     snprintf(text, bytes, "%s%s", pinned, pieces);
 }
 
 static void collect(const struct wring_profile *profile, struct chart *collectives,
                     struct chart *coding)
 {
-    char setting[WHAT_BYTES];
+    char tuning[WHAT_BYTES];
 
     collectives->title = "whole exchanges, alone (dashed: each of several at once)";
     coding->title = "coding (dashed: decoding)";
     for (uint32_t i = 0; i < profile->n_collectives; i++)
         if (strcmp(profile->collectives[i].run_as, "auto") == 0) {
-            name_setting(&profile->collectives[i], setting, sizeof(setting));
+            name_tuning(&profile->collectives[i], tuning, sizeof(tuning));
             add(collectives, &profile->collectives[i].solo.us, profile->collectives[i].codec,
-                setting, "");
+                tuning, "");
             add(collectives, &profile->collectives[i].busy.us, profile->collectives[i].codec,
-                setting, ", busy");
+                tuning, ", busy");
         }
     for (uint32_t i = 0; i < profile->n_codecs; i++)
         for (int place = 0; place < WRING_PLACES; place++) {
@@ -214,7 +214,7 @@ static void put_curve(FILE *file, const struct chart *chart, uint32_t i, double 
             colours[curve->colour], dash, LEFT + PLOT + 16, LEFT + PLOT + 38, at, at,
             LEFT + PLOT + 46, at + 4);
     wring_xml_put(file, curve->codec);
-    fprintf(file, "%s%s</text>\n", curve->setting, curve->what);
+    fprintf(file, "%s%s</text>\n", curve->tuning, curve->what);
 }
 
 static void put_chart(FILE *file, struct chart *chart, double top)

@@ -145,19 +145,19 @@ static void show_groups(const struct wring_plan *plan)
 }
 
 /** How sessions have to be set for it. */
-static void show_setting(const struct wring_planned *planned)
+static void show_tuning(const struct wring_planned *planned)
 {
-    const struct wring_setting *setting = &planned->model->setting;
+    const struct wring_tuning *tuning = &planned->model->tuning;
     char bytes[32], pinned[32] = "inline";
 
-    if (planned->n_settings == 0)
+    if (planned->n_tunings == 0)
         return;
-    if (setting->cores > 0)
-        snprintf(pinned, sizeof(pinned), "on %" PRIu32 " pinned core%s", setting->cores,
-                 setting->cores > 1 ? "s" : "");
+    if (tuning->cores > 0)
+        snprintf(pinned, sizeof(pinned), "on %" PRIu32 " pinned core%s", tuning->cores,
+                 tuning->cores > 1 ? "s" : "");
     printf("codecs %s in each rank, pieces of %s bytes: the best of %" PRIu32 " setting%s\n",
-           pinned, wring_value_show_bytes(setting->chunk_bytes, bytes, sizeof(bytes)),
-           planned->n_settings, planned->n_settings > 1 ? "s" : "");
+           pinned, wring_value_show_bytes(tuning->chunk_bytes, bytes, sizeof(bytes)),
+           planned->n_tunings, planned->n_tunings > 1 ? "s" : "");
 }
 
 /** Of a measured profile one takes for granted that somebody measured. */
@@ -192,7 +192,7 @@ static void plan_show(const struct wring_planning *planning, const struct wring_
            (double)problem->elems[problem->n_tensors] * 4e-6, plan->timeline);
     printf("%" PRIu64 " options a tensor, %" PRIu64 " of them never the best ones\n",
            planned->model->considered, planned->model->dominated);
-    show_setting(planned);
+    show_tuning(planned);
     show_costs(planned);
     printf("\n");
     show_times(planning, planned);

@@ -34,7 +34,7 @@ struct count {
 struct range {
     const struct wring_planning *planning;
     struct wring_cost_model *all, *pruned;
-    struct wring_settings settings;
+    struct wring_tunings tunings;
     struct way *ways; /* [n] */
     uint32_t n;
     struct count *counts; /* [all->n_codecs] */
@@ -105,9 +105,9 @@ static enum wring_status look_at(struct range *range)
     const struct wring_planned_want want = {0};
     struct wring_cost_model_params params = wring_planning_model(planning, &want);
     enum wring_status status =
-        wring_settings_list(&params, &planning->settings, &planning->log, &range->settings);
+        wring_tunings_list(&params, &planning->tunings, &planning->log, &range->tunings);
 
-    params.setting = range->settings.n > 0 ? &range->settings.list[0] : NULL;
+    params.tuning = range->tunings.n > 0 ? &range->tunings.list[0] : NULL;
     if (status == WRING_OK)
         status = wring_cost_model_create(&params, &planning->log, &range->pruned);
     params.keep_dominated = true;
@@ -127,16 +127,16 @@ static enum wring_status look_at(struct range *range)
 
 /* ---- for people ---- */
 
-static void show_settings(const struct range *range)
+static void show_tunings(const struct range *range)
 {
     char bytes[32];
 
-    if (range->settings.n == 0)
+    if (range->tunings.n == 0)
         puts("settings: none; pinned cores and pieces are left to the job");
-    for (uint32_t i = 0; i < range->settings.n; i++)
+    for (uint32_t i = 0; i < range->tunings.n; i++)
         printf("setting %" PRIu32 ": %" PRIu32 " pinned cores in each rank, pieces of %s bytes\n",
-               i + 1, range->settings.list[i].cores,
-               wring_value_show_bytes(range->settings.list[i].chunk_bytes, bytes, sizeof(bytes)));
+               i + 1, range->tunings.list[i].cores,
+               wring_value_show_bytes(range->tunings.list[i].chunk_bytes, bytes, sizeof(bytes)));
 }
 
 static void show_counts(const struct range *range)
@@ -175,7 +175,7 @@ static enum wring_status show(const struct range *range)
     printf("groups: %" PRIu32 " tensors in the order of backward, each of %" PRIu32
            " borders between them is a cut or not\n",
            model->trace->n, model->trace->n - 1);
-    show_settings(range);
+    show_tunings(range);
     puts("ways of a group, by codec:\n");
     show_counts(range);
     puts("\nall of them (+: may be the best one of some group; *: codes travel)");
@@ -190,14 +190,14 @@ static enum wring_status show(const struct range *range)
 
 /* ---- as JSON ---- */
 
-static json_t *settings_json(const struct range *range)
+static json_t *tunings_json(const struct range *range)
 {
     json_t *list = json_array();
 
-    for (uint32_t i = 0; i < range->settings.n; i++)
+    for (uint32_t i = 0; i < range->tunings.n; i++)
         json_array_append_new(
-            list, json_pack("{s:I, s:I}", "cores", (json_int_t)range->settings.list[i].cores,
-                            "chunk_bytes", (json_int_t)range->settings.list[i].chunk_bytes));
+            list, json_pack("{s:I, s:I}", "cores", (json_int_t)range->tunings.list[i].cores,
+                            "chunk_bytes", (json_int_t)range->tunings.list[i].chunk_bytes));
     return list;
 }
 
@@ -245,7 +245,7 @@ static enum wring_status print_json(const struct range *range)
         wring_json_text(model->trace->model), "profile", model->profile->name, "nodes",
         (json_int_t)model->nodes, "ranks_per_node", (json_int_t)model->ranks_per_node, "timeline",
         wring_timeline_name(model->timeline), "tensors", (json_int_t)model->trace->n, "borders",
-        (json_int_t)model->trace->n - 1, "settings", settings_json(range), "codecs",
+        (json_int_t)model->trace->n - 1, "settings", tunings_json(range), "codecs",
         counts_json(range), "options", ways_json(range));
 
     return answer != NULL ? wring_json_print(stdout, answer) : WRING_ERR_NO_MEMORY;
@@ -607,7 +607,7 @@ static enum wring_status find_only(const struct wring_planning *planning,
 }
 
 /**
- * A part of that, with one setting: search, try each codec alone where there is time, prove.
+ * A part of that, with one tuning: search, try each codec alone where there is time, prove.
  *
  * @param params   of the model
  * @param planned  in: the model; out: what was found, and the bound
@@ -621,9 +621,9 @@ static enum wring_status planned_find(const struct wring_planning *planning,
                           : find(planning, want, params, planned);
 }
 
-/* ---- planned settings ---- */
+/* ---- planned tunings ---- */
 
-/* A plan for each setting of a session that the profile knows, and the best of them. */
+/* A plan for each tuning of a session that the profile knows, and the best of them. */
 
 #define WORTH_A_CORE 1e-9 /* of the time: what is no more than rounding is no reason */
 
@@ -698,14 +698,14 @@ static void complete(const struct course *course, struct wring_planned *planned)
     planned->bound.took_ns = course->bound_ns;
 }
 
-static enum wring_status plan_all(struct course *course, const struct wring_settings *settings,
+static enum wring_status plan_all(struct course *course, const struct wring_tunings *tunings,
                                   struct wring_planned *planned)
 {
-    uint32_t n = settings->n > 0 ? settings->n : 1;
+    uint32_t n = tunings->n > 0 ? tunings->n : 1;
 
     for (uint32_t i = 0; i < n; i++) {
         struct wring_planned one;
-        course->params.setting = settings->n > 0 ? &settings->list[i] : NULL;
+        course->params.tuning = tunings->n > 0 ? &tunings->list[i] : NULL;
         enum wring_status status = plan_one(course, i, n - i, &one);
         if (status != WRING_OK) {
             wring_planned_finish(&one);
@@ -715,16 +715,16 @@ static enum wring_status plan_all(struct course *course, const struct wring_sett
         keep_better(planned, &one);
     }
     complete(course, planned);
-    planned->n_settings = settings->n;
+    planned->n_tunings = tunings->n;
     return WRING_OK;
 }
 
-enum wring_status wring_planned_settings(const struct wring_planning *planning,
-                                         const struct wring_planned_want *want,
-                                         const struct wring_cost_model_params *params,
-                                         struct wring_planned *planned)
+enum wring_status wring_planned_tunings(const struct wring_planning *planning,
+                                        const struct wring_planned_want *want,
+                                        const struct wring_cost_model_params *params,
+                                        struct wring_planned *planned)
 {
-    struct wring_settings *settings = malloc(sizeof(*settings));
+    struct wring_tunings *tunings = malloc(sizeof(*tunings));
     struct course course = {.planning = planning,
                             .want = want,
                             .params = *params,
@@ -732,12 +732,12 @@ enum wring_status wring_planned_settings(const struct wring_planning *planning,
                             .open_us = INFINITY};
 
     *planned = (struct wring_planned){.espresso_us = NAN, .bound.time_us = NAN};
-    if (settings == NULL)
+    if (tunings == NULL)
         return WRING_ERR_NO_MEMORY;
     enum wring_status status =
-        wring_settings_list(params, &planning->settings, &planning->log, settings);
+        wring_tunings_list(params, &planning->tunings, &planning->log, tunings);
     if (status == WRING_OK)
-        status = plan_all(&course, settings, planned);
-    free(settings);
+        status = plan_all(&course, tunings, planned);
+    free(tunings);
     return status;
 }

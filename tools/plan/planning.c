@@ -249,7 +249,7 @@ enum wring_status wring_planned_init(const struct wring_planning *planning,
 {
     struct wring_planned planned = {.espresso_us = NAN, .bound.time_us = NAN};
     struct wring_cost_model_params params = wring_planning_model(planning, want);
-    enum wring_status status = wring_planned_settings(planning, want, &params, &planned);
+    enum wring_status status = wring_planned_tunings(planning, want, &params, &planned);
 
     if (status == WRING_OK)
         status = wring_planning_said(planning, "the baselines", compare(planning, &planned));
@@ -275,37 +275,37 @@ void wring_planned_finish(struct wring_planned *planned)
     *planned = (struct wring_planned){0};
 }
 
-/* ---- settings options ---- */
+/* ---- tunings options ---- */
 
-void wring_settings_parse_cores(struct wring_settings_wanted *settings, char *arg,
-                                struct argp_state *state)
+void wring_tunings_parse_cores(struct wring_tunings_wanted *tunings, char *arg,
+                               struct argp_state *state)
 {
-    char *words[WRING_SETTINGS_EACH_MAX];
-    size_t n = wring_value_option_list("--cores", arg, words, WRING_SETTINGS_EACH_MAX, state);
+    char *words[WRING_TUNINGS_EACH_MAX];
+    size_t n = wring_value_option_list("--cores", arg, words, WRING_TUNINGS_EACH_MAX, state);
 
-    if (n == 0 || n > WRING_SETTINGS_EACH_MAX)
-        argp_error(state, "--cores needs 1 to %d numbers", WRING_SETTINGS_EACH_MAX);
-    for (size_t i = 0; i < n && n <= WRING_SETTINGS_EACH_MAX; i++)
-        if (!wring_value_count(words[i], 0, WRING_SETTING_CORES_MAX, &settings->cores[i]))
+    if (n == 0 || n > WRING_TUNINGS_EACH_MAX)
+        argp_error(state, "--cores needs 1 to %d numbers", WRING_TUNINGS_EACH_MAX);
+    for (size_t i = 0; i < n && n <= WRING_TUNINGS_EACH_MAX; i++)
+        if (!wring_value_count(words[i], 0, WRING_TUNING_CORES_MAX, &tunings->cores[i]))
             argp_error(state, "--cores needs numbers from 0 to %d, not '%s'",
-                       WRING_SETTING_CORES_MAX, words[i]);
-    settings->n_cores = (uint32_t)n;
+                       WRING_TUNING_CORES_MAX, words[i]);
+    tunings->n_cores = (uint32_t)n;
 }
 
-void wring_settings_parse_chunks(struct wring_settings_wanted *settings, char *arg,
-                                 struct argp_state *state)
+void wring_tunings_parse_chunks(struct wring_tunings_wanted *tunings, char *arg,
+                                struct argp_state *state)
 {
-    char *words[WRING_SETTINGS_EACH_MAX];
-    size_t n = wring_value_option_list("--chunk-bytes", arg, words, WRING_SETTINGS_EACH_MAX, state);
+    char *words[WRING_TUNINGS_EACH_MAX];
+    size_t n = wring_value_option_list("--chunk-bytes", arg, words, WRING_TUNINGS_EACH_MAX, state);
 
-    if (n == 0 || n > WRING_SETTINGS_EACH_MAX)
-        argp_error(state, "--chunk-bytes needs 1 to %d sizes", WRING_SETTINGS_EACH_MAX);
-    for (size_t i = 0; i < n && n <= WRING_SETTINGS_EACH_MAX; i++)
-        if (!wring_value_bytes(words[i], &settings->chunk_bytes[i]) ||
-            settings->chunk_bytes[i] < WRING_SETTING_CHUNK_BYTES_MIN ||
-            settings->chunk_bytes[i] > WRING_SETTING_CHUNK_BYTES_MAX)
+    if (n == 0 || n > WRING_TUNINGS_EACH_MAX)
+        argp_error(state, "--chunk-bytes needs 1 to %d sizes", WRING_TUNINGS_EACH_MAX);
+    for (size_t i = 0; i < n && n <= WRING_TUNINGS_EACH_MAX; i++)
+        if (!wring_value_bytes(words[i], &tunings->chunk_bytes[i]) ||
+            tunings->chunk_bytes[i] < WRING_TUNING_CHUNK_BYTES_MIN ||
+            tunings->chunk_bytes[i] > WRING_TUNING_CHUNK_BYTES_MAX)
             argp_error(state, "--chunk-bytes needs sizes from 4k to 64m, not '%s'", words[i]);
-    settings->n_chunks = (uint32_t)n;
+    tunings->n_chunks = (uint32_t)n;
 }
 
 /* ---- planning options ---- */
@@ -527,10 +527,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         parse_memory(planning, arg, state);
         return 0;
     case OPTION_CORES:
-        wring_settings_parse_cores(&planning->settings, arg, state);
+        wring_tunings_parse_cores(&planning->tunings, arg, state);
         return 0;
     case OPTION_CHUNKS:
-        wring_settings_parse_chunks(&planning->settings, arg, state);
+        wring_tunings_parse_chunks(&planning->tunings, arg, state);
         return 0;
     case OPTION_SEARCH:
         parse_search(planning, arg, state);

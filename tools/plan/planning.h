@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "planner/core/files/plan.h"
 #include "planner/core/model/cost_model.h"
-#include "planner/core/model/settings.h"
+#include "planner/core/model/tunings.h"
 #include "planner/core/search/search.h"
 
 #define WRING_PLANNING_CODECS_MAX 16
@@ -26,7 +26,7 @@ struct wring_planning {
     bool runnable;                 /* only options that this build can execute */
     bool flat, indivisible, apart; /* do without hierarchies, division, merging */
     enum wring_timeline timeline;
-    struct wring_settings_wanted settings; /* pinned cores and pieces to choose among */
+    struct wring_tunings_wanted tunings; /* pinned cores and pieces to choose among */
     enum wring_computing computing;
     bool scattered; /* gradients of a group do not lie one after another */
     enum wring_search_method search;
@@ -84,9 +84,9 @@ struct wring_baseline {
 
 /** The answer. All times in us; NaN where they were not worked out. */
 struct wring_planned {
-    struct wring_cost_model *model; /* of the best setting */
+    struct wring_cost_model *model; /* of the best tuning */
     struct wring_found found;
-    uint32_t n_settings; /* that were searched; 0: the plan has none */
+    uint32_t n_tunings; /* that were searched; 0: the plan has none */
     double last_ready_us;
     struct wring_baseline fp32, fp16;
     double espresso_us;
@@ -101,7 +101,7 @@ struct wring_planned_want {
     bool espresso, bound;
 };
 
-/** The model's parameters that answer a question; its setting is still open. */
+/** The model's parameters that answer a question; its tuning is still open. */
 struct wring_cost_model_params wring_planning_model(const struct wring_planning *planning,
                                                     const struct wring_planned_want *want);
 
@@ -119,17 +119,17 @@ enum wring_status wring_planned_init(const struct wring_planning *planning,
                                      struct wring_planned *out);
 
 /**
- * A part of wring_planned_init(): a plan for each of the settings that the profile knows, within
+ * A part of wring_planned_init(): a plan for each of the tunings that the profile knows, within
  * the time of all of them; the best one stays, of equals the one with fewest cores. The bound is
  * that of all.
  *
- * @param params   of the model; its setting is chosen here
+ * @param params   of the model; its tuning is chosen here
  * @param planned  out: the model, what was found, and the bound; to be finished on failure, too
  */
-enum wring_status wring_planned_settings(const struct wring_planning *planning,
-                                         const struct wring_planned_want *want,
-                                         const struct wring_cost_model_params *params,
-                                         struct wring_planned *planned);
+enum wring_status wring_planned_tunings(const struct wring_planning *planning,
+                                        const struct wring_planned_want *want,
+                                        const struct wring_cost_model_params *params,
+                                        struct wring_planned *planned);
 
 /** All tensors by themselves, with one option. @param grouping  out, with room for them */
 void wring_planned_apart(uint32_t n_tensors, uint32_t option, struct wring_grouping *grouping);
@@ -147,16 +147,16 @@ void wring_planned_finish(struct wring_planned *planned);
 /* The options --cores and --chunk-bytes, of those who plan and of those who measure. */
 
 /** Their lists; what is no such list ends the program as argp_error() does. @param arg  cut */
-void wring_settings_parse_cores(struct wring_settings_wanted *settings, char *arg,
+void wring_tunings_parse_cores(struct wring_tunings_wanted *tunings, char *arg,
+                               struct argp_state *state);
+void wring_tunings_parse_chunks(struct wring_tunings_wanted *tunings, char *arg,
                                 struct argp_state *state);
-void wring_settings_parse_chunks(struct wring_settings_wanted *settings, char *arg,
-                                 struct argp_state *state);
 
 /* wring plan: its question and what it shows. */
 
 /**
  * Print the range of the search for this question, as text or as one JSON object. It has groups,
- * codecs, settings, and every way of each codec, with counts. Trace and profile are loaded.
+ * codecs, tunings, and every way of each codec, with counts. Trace and profile are loaded.
  * @return exit status
  */
 int wring_plan_list_range(const struct wring_planning *planning, bool json);

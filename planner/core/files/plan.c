@@ -263,13 +263,13 @@ static double time_of_all(const struct wring_problem *problem, uint32_t option)
 }
 
 /** What the session has to be set to; nothing where any will do. */
-static void fill_setting(const struct wring_cost_model *model, struct wring_plan *plan)
+static void fill_tuning(const struct wring_cost_model *model, struct wring_plan *plan)
 {
     if (!model->settled)
         return;
-    plan->chunk_bytes = model->setting.chunk_bytes;
-    if (model->setting.cores > 0)
-        snprintf(plan->executor, sizeof(plan->executor), "pool:%u", model->setting.cores);
+    plan->chunk_bytes = model->tuning.chunk_bytes;
+    if (model->tuning.cores > 0)
+        snprintf(plan->executor, sizeof(plan->executor), "pool:%u", model->tuning.cores);
     else
         snprintf(plan->executor, sizeof(plan->executor), "inline");
 }
@@ -303,7 +303,7 @@ enum wring_status wring_plan_create(const struct wring_cost_model *model,
     snprintf(plan->costs, sizeof(plan->costs), "%s", wring_cost_source_name(model->source));
     plan->nodes = model->nodes;
     plan->ranks_per_node = model->ranks_per_node;
-    fill_setting(model, plan);
+    fill_tuning(model, plan);
     fill_times(model, trace, grouping, plan);
     enum wring_status status = fill_groups(model, trace, grouping, plan);
     if (status != WRING_OK) {

@@ -85,7 +85,7 @@ static void read_group(struct wring_reading *reading, const json_t *value,
     wring_reading_copy(reading, value, "scheme", 0, out->scheme, sizeof(out->scheme));
     out->chunk_elems =
         wring_reading_count(reading, value, "chunk_elements", 0, WRING_TRACE_ELEMS_MAX);
-    out->cores = (uint32_t)wring_reading_count(reading, value, "cores", 0, WRING_SETTING_CORES_MAX);
+    out->cores = (uint32_t)wring_reading_count(reading, value, "cores", 0, WRING_TUNING_CORES_MAX);
     wring_reading_word(reading, value, "run_as", schemes, out->run_as, sizeof(out->run_as));
     plan_read_executor(reading, value, out->executor, sizeof(out->executor));
 }
@@ -247,8 +247,8 @@ static void read_session(struct wring_reading *reading, const json_t *object,
     plan_read_executor(reading, object, plan->executor, sizeof(plan->executor));
     if (wring_reading_has(reading, object, "chunk_bytes"))
         plan->chunk_bytes =
-            wring_reading_count(reading, object, "chunk_bytes", WRING_SETTING_CHUNK_BYTES_MIN,
-                                WRING_SETTING_CHUNK_BYTES_MAX);
+            wring_reading_count(reading, object, "chunk_bytes", WRING_TUNING_CHUNK_BYTES_MIN,
+                                WRING_TUNING_CHUNK_BYTES_MAX);
 }
 
 static void read_plan(struct wring_reading *reading, const json_t *object, struct wring_plan *plan)

@@ -89,34 +89,34 @@ enum wring_status wring_profile_codec(const struct wring_profile *profile, const
     return WRING_ERR_INVALID;
 }
 
-struct wring_setting wring_profile_collective_setting(
+struct wring_tuning wring_profile_collective_tuning(
     const struct wring_measured_collective *collective)
 {
-    return (struct wring_setting){.cores = collective->coder_cores,
-                                  .chunk_bytes = collective->chunk_bytes != 0
-                                                     ? collective->chunk_bytes
-                                                     : WRING_SETTING_CHUNK_BYTES};
+    return (struct wring_tuning){.cores = collective->coder_cores,
+                                 .chunk_bytes = collective->chunk_bytes != 0
+                                                    ? collective->chunk_bytes
+                                                    : WRING_TUNING_CHUNK_BYTES};
 }
 
 static bool is_at(const struct wring_measured_collective *collective,
-                  const struct wring_setting *setting)
+                  const struct wring_tuning *tuning)
 {
-    struct wring_setting measured = wring_profile_collective_setting(collective);
+    struct wring_tuning measured = wring_profile_collective_tuning(collective);
 
-    return measured.cores == setting->cores && measured.chunk_bytes == setting->chunk_bytes;
+    return measured.cores == tuning->cores && measured.chunk_bytes == tuning->chunk_bytes;
 }
 
-/** @param setting  NULL: any */
+/** @param tuning  NULL: any */
 static const struct wring_measured_collective *find_collective(const struct wring_profile *profile,
                                                                const char *codec,
                                                                const char *run_as, uint32_t ranks,
-                                                               const struct wring_setting *setting)
+                                                               const struct wring_tuning *tuning)
 {
     for (uint32_t i = 0; i < profile->n_collectives; i++) {
         const struct wring_measured_collective *collective = &profile->collectives[i];
         if (strcmp(collective->codec, codec) == 0 && strcmp(collective->run_as, run_as) == 0 &&
             (ranks == 0 || collective->ranks == ranks) &&
-            (setting == NULL || is_at(collective, setting)))
+            (tuning == NULL || is_at(collective, tuning)))
             return collective;
     }
     return NULL;
@@ -130,9 +130,9 @@ const struct wring_measured_collective *wring_profile_find_collective(
 
 const struct wring_measured_collective *wring_profile_collective_at(
     const struct wring_profile *profile, const char *codec, const char *run_as, uint32_t ranks,
-    const struct wring_setting *setting)
+    const struct wring_tuning *tuning)
 {
-    return find_collective(profile, codec, run_as, ranks, setting);
+    return find_collective(profile, codec, run_as, ranks, tuning);
 }
 
 const struct wring_profile_routine *wring_profile_routine(const struct wring_profile_link *link,
@@ -595,16 +595,16 @@ const char *const *wring_profile_builtin_names(void)
     return names;
 }
 
-/* ---- settings ---- */
+/* ---- tunings ---- */
 
 static bool is_said(const struct wring_measured_collective *collective,
-                    const struct wring_setting *setting)
+                    const struct wring_tuning *tuning)
 {
-    return collective->coder_cores == setting->cores &&
-           collective->chunk_bytes == setting->chunk_bytes;
+    return collective->coder_cores == tuning->cores &&
+           collective->chunk_bytes == tuning->chunk_bytes;
 }
 
-/** The same exchange, with any setting. */
+/** The same exchange, with any tuning. */
 static bool is_same_collective(const struct wring_measured_collective *a,
                                const struct wring_measured_collective *b)
 {
@@ -615,14 +615,14 @@ static bool is_same_collective(const struct wring_measured_collective *a,
 static bool are_alike(const struct wring_measured_collective *a,
                       const struct wring_measured_collective *b)
 {
-    struct wring_setting x = wring_profile_collective_setting(a),
-                         y = wring_profile_collective_setting(b);
+    struct wring_tuning x = wring_profile_collective_tuning(a),
+                        y = wring_profile_collective_tuning(b);
 
     return is_same_collective(a, b) && x.cores == y.cores && x.chunk_bytes == y.chunk_bytes;
 }
 
 enum wring_status wring_profile_set_aside(struct wring_profile *profile,
-                                          const struct wring_setting *setting,
+                                          const struct wring_tuning *tuning,
                                           struct wring_profile_aside *aside)
 {
     uint32_t left = 0;
@@ -632,7 +632,7 @@ enum wring_status wring_profile_set_aside(struct wring_profile *profile,
     if (aside->collectives == NULL)
         return WRING_ERR_NO_MEMORY;
     for (uint32_t i = 0; i < profile->n_collectives; i++)
-        if (is_said(&profile->collectives[i], setting))
+        if (is_said(&profile->collectives[i], tuning))
             profile->collectives[left++] = profile->collectives[i];
         else
             aside->collectives[aside->n++] = profile->collectives[i];
@@ -659,14 +659,14 @@ static uint32_t list_others(const struct wring_profile_aside *aside,
     return n;
 }
 
-static bool is_default(const struct wring_setting *setting)
+static bool is_default(const struct wring_tuning *tuning)
 {
-    return setting->cores == 0 &&
-           (setting->chunk_bytes == 0 || setting->chunk_bytes == WRING_SETTING_CHUNK_BYTES);
+    return tuning->cores == 0 &&
+           (tuning->chunk_bytes == 0 || tuning->chunk_bytes == WRING_TUNING_CHUNK_BYTES);
 }
 
 enum wring_status wring_profile_bring_back(struct wring_profile *profile,
-                                           const struct wring_setting *setting,
+                                           const struct wring_tuning *tuning,
                                            struct wring_profile_aside *aside)
 {
     uint32_t n = profile->n_collectives, others, begin;
@@ -675,11 +675,11 @@ enum wring_status wring_profile_bring_back(struct wring_profile *profile,
     if (all == NULL)
         return WRING_ERR_NO_MEMORY;
     for (uint32_t i = 0; i < n; i++) {
-        profile->collectives[i].coder_cores = setting->cores;
-        profile->collectives[i].chunk_bytes = setting->chunk_bytes;
+        profile->collectives[i].coder_cores = tuning->cores;
+        profile->collectives[i].chunk_bytes = tuning->chunk_bytes;
     }
     others = list_others(aside, profile, all);
-    begin = is_default(setting) ? 0 : others; /* the default's come first */
+    begin = is_default(tuning) ? 0 : others; /* the default's come first */
     memmove(all + (begin == 0 ? n : 0), all, others * sizeof(*all));
     if (n > 0)
         memcpy(all + begin, profile->collectives, n * sizeof(*all));
@@ -692,12 +692,12 @@ enum wring_status wring_profile_bring_back(struct wring_profile *profile,
 }
 
 void wring_profile_label_collectives(struct wring_profile *profile,
-                                     const struct wring_setting *setting)
+                                     const struct wring_tuning *tuning)
 {
     for (uint32_t i = 0; i < profile->n_collectives; i++)
         if (profile->collectives[i].chunk_bytes == 0) {
-            profile->collectives[i].coder_cores = setting->cores;
-            profile->collectives[i].chunk_bytes = setting->chunk_bytes;
+            profile->collectives[i].coder_cores = tuning->cores;
+            profile->collectives[i].chunk_bytes = tuning->chunk_bytes;
         }
 }
 
@@ -711,12 +711,12 @@ static void carry_on(struct wring_cost *us, const struct wring_cost *other, doub
     *us = wring_cost_continue(us, at, &scaled);
 }
 
-void wring_profile_carry_on(struct wring_profile *profile, const struct wring_setting *setting)
+void wring_profile_carry_on(struct wring_profile *profile, const struct wring_tuning *tuning)
 {
     for (uint32_t i = 0; i < profile->n_collectives; i++) {
         struct wring_measured_collective *collective = &profile->collectives[i];
         const struct wring_measured_collective *known = wring_profile_collective_at(
-            profile, collective->codec, collective->run_as, collective->ranks, setting);
+            profile, collective->codec, collective->run_as, collective->ranks, tuning);
         double at = (double)collective->max_elems;
         if (known == NULL || !is_same_collective(collective, known) ||
             known->max_elems <= collective->max_elems)

@@ -107,14 +107,14 @@ struct wring_profile_coder {
 #define WRING_PROFILE_CODERS_MAX 16
 
 /** How a session is set where a plan chooses that: it holds for all that the session exchanges. */
-struct wring_setting {
+struct wring_tuning {
     uint32_t cores;       /* pinned for codecs, in each rank; 0: inline */
     uint64_t chunk_bytes; /* of a piece that travels, as WRING_CHUNK_BYTES */
 };
-#define WRING_SETTING_CORES_MAX 4096
-#define WRING_SETTING_CHUNK_BYTES_MIN 4096
-#define WRING_SETTING_CHUNK_BYTES_MAX (1u << 26)
-#define WRING_SETTING_CHUNK_BYTES (256u << 10) /* the default */
+#define WRING_TUNING_CORES_MAX 4096
+#define WRING_TUNING_CHUNK_BYTES_MIN 4096
+#define WRING_TUNING_CHUNK_BYTES_MAX (1u << 26)
+#define WRING_TUNING_CHUNK_BYTES (256u << 10) /* the default */
 
 struct wring_profile_codec {
     char spec[WRING_CODEC_SPEC_MAX]; /* with randk:ratio=R, dgc:ratio=R for those that match */
@@ -226,7 +226,7 @@ struct wring_profile {
     struct wring_profile_computing computing;
     uint32_t n_collectives;
     struct wring_measured_collective
-        *collectives; /* no two alike in codec, run_as, ranks, cores and setting */
+        *collectives; /* no two alike in codec, run_as, ranks, cores and tuning */
     struct wring_profile_errors errors;
     uint64_t hash; /* of all but name and source: what a plan depends on */
 };
@@ -289,13 +289,13 @@ const struct wring_profile_routine *wring_profile_routine(const struct wring_pro
 const struct wring_measured_collective *wring_profile_find_collective(
     const struct wring_profile *profile, const char *codec, const char *run_as, uint32_t ranks);
 
-/** The same, of those measured with such a setting. */
+/** The same, of those measured with such a tuning. */
 const struct wring_measured_collective *wring_profile_collective_at(
     const struct wring_profile *profile, const char *codec, const char *run_as, uint32_t ranks,
-    const struct wring_setting *setting);
+    const struct wring_tuning *tuning);
 
-/** The setting that a collective was measured with. */
-struct wring_setting wring_profile_collective_setting(
+/** The tuning that a collective was measured with. */
+struct wring_tuning wring_profile_collective_tuning(
     const struct wring_measured_collective *collective);
 
 /**
@@ -347,40 +347,40 @@ enum wring_status wring_profile_check_machine(const struct wring_profile *profil
 void wring_profile_destroy(struct wring_profile *profile);
 
 /*
- * A profile has collectives of several settings side by side. While one setting is measured, the
+ * A profile has collectives of several tunings side by side. While one tuning is measured, the
  * profile has its collectives alone: those of the others are set aside.
  */
 
-/** Collectives of other settings; owned, and freed by wring_profile_bring_back(), or by hand. */
+/** Collectives of other tunings; owned, and freed by wring_profile_bring_back(), or by hand. */
 struct wring_profile_aside {
     uint32_t n;
     struct wring_measured_collective *collectives; /* [n] */
 };
 
-/** Set collectives of other settings aside: the profile has those alone that say this one, none
+/** Set collectives of other tunings aside: the profile has those alone that say this one, none
  * where `chunk_bytes` is 0 being one, too. Errors: WRING_ERR_NO_MEMORY, and all is as it was. */
 enum wring_status wring_profile_set_aside(struct wring_profile *profile,
-                                          const struct wring_setting *setting,
+                                          const struct wring_tuning *tuning,
                                           struct wring_profile_aside *aside);
 
 /**
- * Say of the profile's collectives with which setting they were measured, and put the others beside
- * them; of those that are alike the profile's stay. The default setting's come first. Errors:
+ * Say of the profile's collectives with which tuning they were measured, and put the others beside
+ * them; of those that are alike the profile's stay. The default tuning's come first. Errors:
  * WRING_ERR_NO_MEMORY, and all is as it was.
  */
 enum wring_status wring_profile_bring_back(struct wring_profile *profile,
-                                           const struct wring_setting *setting,
+                                           const struct wring_tuning *tuning,
                                            struct wring_profile_aside *aside);
 
-/** Collectives that do not say their setting have this one. */
+/** Collectives that do not say their tuning have this one. */
 void wring_profile_label_collectives(struct wring_profile *profile,
-                                     const struct wring_setting *setting);
+                                     const struct wring_tuning *tuning);
 
 /**
- * Extend the collectives of other settings, which were measured with smaller buckets only. Beyond
+ * Extend the collectives of other tunings, which were measured with smaller buckets only. Beyond
  * their largest bucket they keep the ratio that they have there to the same collective with the
- * given setting.
+ * given tuning.
  */
-void wring_profile_carry_on(struct wring_profile *profile, const struct wring_setting *setting);
+void wring_profile_carry_on(struct wring_profile *profile, const struct wring_tuning *tuning);
 
 #endif

@@ -83,8 +83,8 @@ static void check_scheme(struct wring_reading *reading, const char *run_as)
 static bool are_alike(const struct wring_measured_collective *a,
                       const struct wring_measured_collective *b)
 {
-    struct wring_setting x = wring_profile_collective_setting(a),
-                         y = wring_profile_collective_setting(b);
+    struct wring_tuning x = wring_profile_collective_tuning(a),
+                        y = wring_profile_collective_tuning(b);
 
     return x.cores == y.cores && x.chunk_bytes == y.chunk_bytes &&
            strcmp(a->codec, b->codec) == 0 && strcmp(a->run_as, b->run_as) == 0 &&
@@ -102,16 +102,16 @@ static void check_new(struct wring_reading *reading, const struct wring_profile 
 }
 
 /** What coded, and how large pieces were; both may be missing. */
-static void read_setting(struct wring_reading *reading, const json_t *value,
-                         struct wring_measured_collective *out)
+static void read_tuning(struct wring_reading *reading, const json_t *value,
+                        struct wring_measured_collective *out)
 {
     if (wring_reading_has(reading, value, "coder_cores"))
-        out->coder_cores = (uint32_t)wring_reading_count(reading, value, "coder_cores", 0,
-                                                         WRING_SETTING_CORES_MAX);
+        out->coder_cores =
+            (uint32_t)wring_reading_count(reading, value, "coder_cores", 0, WRING_TUNING_CORES_MAX);
     if (wring_reading_has(reading, value, "chunk_bytes"))
         out->chunk_bytes =
-            wring_reading_count(reading, value, "chunk_bytes", WRING_SETTING_CHUNK_BYTES_MIN,
-                                WRING_SETTING_CHUNK_BYTES_MAX);
+            wring_reading_count(reading, value, "chunk_bytes", WRING_TUNING_CHUNK_BYTES_MIN,
+                                WRING_TUNING_CHUNK_BYTES_MAX);
 }
 
 static void read_collective(struct wring_reading *reading, const json_t *value,
@@ -123,7 +123,7 @@ static void read_collective(struct wring_reading *reading, const json_t *value,
     check_scheme(reading, out->run_as);
     out->ranks = (uint32_t)wring_reading_count(reading, value, "ranks", 1, WAY_RANKS_MAX);
     out->cores = (uint32_t)wring_reading_count(reading, value, "cores", 1, CORES_MAX);
-    read_setting(reading, value, out);
+    read_tuning(reading, value, out);
     out->max_elems = wring_reading_count(reading, value, "max_elements", 1, ELEMS_MAX);
     out->solo = profile_read_curve(reading, value, "solo_us");
     out->busy = profile_read_curve(reading, value, "busy_us");
@@ -222,7 +222,7 @@ static json_t *curve_json(const struct wring_profile_curve *curve)
 }
 
 /** @return 0; else there is no memory */
-static int put_setting(json_t *value, const struct wring_measured_collective *collective)
+static int put_tuning(json_t *value, const struct wring_measured_collective *collective)
 {
     int failed = 0;
 
@@ -248,7 +248,7 @@ static json_t *profile_collectives_json(const struct wring_profile *profile)
             "solo_us", curve_json(&collective->solo), "busy_us", curve_json(&collective->busy),
             "cpu_us", curve_json(&collective->cpu), "wire_bytes",
             wring_json_cost(&collective->wire_bytes));
-        int failed = put_setting(value, collective); /* NULL is refused */
+        int failed = put_tuning(value, collective); /* NULL is refused */
         if (json_array_append_new(list, value) != 0 || failed != 0) {
             json_decref(list);
             return NULL;
@@ -472,7 +472,7 @@ static void read_coder(struct wring_reading *reading, const json_t *value,
                        struct wring_profile_coder *out)
 {
     wring_reading_expect_object(reading, value);
-    out->cores = (uint32_t)wring_reading_count(reading, value, "cores", 0, WRING_SETTING_CORES_MAX);
+    out->cores = (uint32_t)wring_reading_count(reading, value, "cores", 0, WRING_TUNING_CORES_MAX);
     wring_reading_copy(reading, value, "tier", 1, out->tier, sizeof(out->tier));
     out->encode = profile_read_curve(reading, value, "encode_us");
     out->decode = profile_read_curve(reading, value, "decode_us");

@@ -21,7 +21,7 @@ struct wring_building {
     struct wring_candidates candidates;
 };
 
-/** The model's cluster, setting and profile, for the functions of core_scaling.h. */
+/** The model's cluster, tuning and profile, for the functions of core_scaling.h. */
 struct wring_pinned wring_building_pinned(const struct wring_building *building);
 
 /** The codecs: none, fp16, the allow-list. Errors: as wring_cost_model_create(). */
@@ -57,7 +57,7 @@ void wring_building_tell_parts(const struct wring_building *building);
 /**
  * The cost of a codec without measured collectives on their lanes: the sum of its steps, and
  * latencies.
- * @return false: it has some, or was not measured on cores as the setting has them
+ * @return false: it has some, or was not measured on cores as the tuning has them
  */
 bool wring_building_parts(const struct wring_building *building, uint32_t codec,
                           const struct wring_option *option, struct wring_cost *busy,

@@ -24,19 +24,19 @@ static uint32_t pinned_processors(const struct wring_profile *profile)
 /** Threads that code on a node: pinned ones, or else the one of each rank. */
 static double threads(const struct wring_pinned *pinned)
 {
-    uint32_t each = pinned->setting->cores > 0 ? pinned->setting->cores : 1;
+    uint32_t each = pinned->tuning->cores > 0 ? pinned->tuning->cores : 1;
     return (double)pinned->ranks_per_node * each;
 }
 
 bool wring_pinned_fits(const struct wring_pinned *pinned)
 {
-    return pinned->setting->cores == 0 || threads(pinned) <= pinned_processors(pinned->profile);
+    return pinned->tuning->cores == 0 || threads(pinned) <= pinned_processors(pinned->profile);
 }
 
 bool wring_pinned_knows(const struct wring_pinned *pinned, const struct wring_profile_codec *codec)
 {
-    return pinned->setting != NULL && codec != NULL &&
-           wring_profile_coder(codec, pinned->setting->cores) != NULL;
+    return pinned->tuning != NULL && codec != NULL &&
+           wring_profile_coder(codec, pinned->tuning->cores) != NULL;
 }
 
 void wring_pinned_code(const struct wring_pinned *pinned, struct wring_profile_codec *codec)
@@ -44,9 +44,9 @@ void wring_pinned_code(const struct wring_pinned *pinned, struct wring_profile_c
     struct wring_profile_coding *coding = &codec->at[WRING_PLACE_CPU];
     double share;
 
-    if (pinned->setting == NULL || (codec->n_coders == 0 && pinned->setting->cores == 0))
+    if (pinned->tuning == NULL || (codec->n_coders == 0 && pinned->tuning->cores == 0))
         return;
-    const struct wring_profile_coder *coder = wring_profile_coder(codec, pinned->setting->cores);
+    const struct wring_profile_coder *coder = wring_profile_coder(codec, pinned->tuning->cores);
     coding->present = coding->present && coder != NULL;
     if (!coding->present)
         return;
@@ -111,7 +111,7 @@ static bool has_room(const struct wring_pinned *pinned,
                      const struct wring_measured_collective *collective)
 {
     uint32_t beside = pinned->computing == WRING_COMPUTING_PROCESSOR ? 2 : 1;
-    double each = (double)beside + pinned->setting->cores;
+    double each = (double)beside + pinned->tuning->cores;
 
     return pinned->profile->nodes == pinned->nodes &&
            pinned->profile->ranks_per_node == pinned->ranks_per_node &&
@@ -139,7 +139,7 @@ static bool move_collective(const struct wring_pinned *pinned,
     if (codec == NULL || link == NULL || !has_room(pinned, collective))
         return false;
     parts.from = wring_profile_coder(codec, 0);
-    parts.to = wring_profile_coder(codec, pinned->setting->cores);
+    parts.to = wring_profile_coder(codec, pinned->tuning->cores);
     parts.link_us = &link->us;
     if (parts.from == NULL || parts.to == NULL)
         return false;
@@ -161,37 +161,36 @@ bool wring_pinned_is_of(const struct wring_pinned *pinned,
            (!links_differ(pinned) || one_link(pinned) != NULL);
 }
 
-/** As it was measured on such a cluster. @param setting  NULL: any */
+/** As it was measured on such a cluster. @param tuning  NULL: any */
 static const struct wring_measured_collective *find_collective(const struct wring_pinned *pinned,
                                                                const char *codec,
                                                                const char *run_as,
-                                                               const struct wring_setting *setting)
+                                                               const struct wring_tuning *tuning)
 {
     uint32_t ranks = pinned->nodes * pinned->ranks_per_node;
     const struct wring_measured_collective *collective =
-        setting == NULL
-            ? wring_profile_find_collective(pinned->profile, codec, run_as, ranks)
-            : wring_profile_collective_at(pinned->profile, codec, run_as, ranks, setting);
+        tuning == NULL ? wring_profile_find_collective(pinned->profile, codec, run_as, ranks)
+                       : wring_profile_collective_at(pinned->profile, codec, run_as, ranks, tuning);
 
     return collective != NULL && wring_pinned_is_of(pinned, collective) ? collective : NULL;
 }
 
-/** That setting's, measured or moved. @param busy  out */
+/** That tuning's, measured or moved. @param busy  out */
 static const struct wring_measured_collective *settle_collective(const struct wring_pinned *pinned,
                                                                  const char *codec,
                                                                  const char *run_as,
                                                                  struct wring_cost *busy)
 {
     const struct wring_measured_collective *collective =
-        find_collective(pinned, codec, run_as, pinned->setting);
+        find_collective(pinned, codec, run_as, pinned->tuning);
 
     if (collective != NULL) {
         *busy = collective->busy.us;
         return collective;
     }
-    if (pinned->setting == NULL || pinned->setting->cores == 0)
+    if (pinned->tuning == NULL || pinned->tuning->cores == 0)
         return NULL;
-    struct wring_setting is_inline = {.chunk_bytes = pinned->setting->chunk_bytes};
+    struct wring_tuning is_inline = {.chunk_bytes = pinned->tuning->chunk_bytes};
     collective = find_collective(pinned, codec, run_as, &is_inline);
     return collective != NULL && move_collective(pinned, collective, busy) ? collective : NULL;
 }
@@ -219,7 +218,7 @@ const struct wring_measured_collective *wring_pinned_way(const struct wring_pinn
 static double share_of(const struct wring_pinned *pinned)
 {
     double processors = pinned_processors(pinned->profile), ranks = pinned->ranks_per_node;
-    uint32_t cores = pinned->setting != NULL ? pinned->setting->cores : 0;
+    uint32_t cores = pinned->tuning != NULL ? pinned->tuning->cores : 0;
 
     if (cores == 0)
         return fmax(1, ranks / processors);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What codecs and exchanges take with a session's setting: so many pinned cores for codecs in each
+ * What codecs and exchanges take with a session's tuning: so many pinned cores for codecs in each
  * rank, pieces so large.
  */
 #ifndef WRING_MODEL_CORE_SCALING_H
@@ -9,13 +9,13 @@
 #include "planner/core/model/cost_model.h"
 #include "planner/core/model/measured_collective.h"
 
-/** A cluster and a session's setting, and the profile to answer from. */
+/** A cluster and a session's tuning, and the profile to answer from. */
 struct wring_pinned {
     const struct wring_profile *profile;
     uint32_t nodes, ranks_per_node; /* to plan for */
     double link_scale;              /* of bandwidth between nodes, against the profile's; 0: 1 */
     enum wring_computing computing;
-    const struct wring_setting *setting; /* NULL: as the profile was measured */
+    const struct wring_tuning *tuning; /* NULL: as the profile was measured */
 };
 
 /** Have the ranks of a node so many cores, each its own? */
@@ -25,7 +25,7 @@ bool wring_pinned_fits(const struct wring_pinned *pinned);
 bool wring_pinned_knows(const struct wring_pinned *pinned, const struct wring_profile_codec *codec);
 
 /**
- * Replace the codec's times on the CPU by those of the setting's number of cores, by the elements
+ * Replace the codec's times on the CPU by those of the tuning's number of cores, by the elements
  * of one rank. If a node has fewer processors than ranks, they share them. A codec that was
  * measured with other numbers of cores alone cannot run there.
  * @param codec  in and out; unchanged for 0 cores if it was not measured by cores
@@ -33,7 +33,7 @@ bool wring_pinned_knows(const struct wring_pinned *pinned, const struct wring_pr
 void wring_pinned_code(const struct wring_pinned *pinned, struct wring_profile_codec *codec);
 
 /**
- * The collective that was measured with that setting. Else the collective that was measured inline
+ * The collective that was measured with that tuning. Else the collective that was measured inline
  * with pieces of the same size, its codec work moved to pinned cores.
  *
  * W(x) is the time of a further bucket of x elements, and P(x) its processor time. C(x) is its

@@ -16,9 +16,9 @@
 static uint64_t chunk_bytes(const struct wring_building *building)
 {
     if (building->model->settled)
-        return building->model->setting.chunk_bytes;
+        return building->model->tuning.chunk_bytes;
     return building->params->chunk_bytes != 0 ? building->params->chunk_bytes
-                                              : WRING_SETTING_CHUNK_BYTES;
+                                              : WRING_TUNING_CHUNK_BYTES;
 }
 
 static struct wring_candidates_params codec_params(const struct wring_building *building,
@@ -156,7 +156,7 @@ static void fill(const struct wring_building *building)
         model->costs[i] = candidate->cost;
         model->options[i] = candidate->option;
         if (model->settled && needs_cores(&candidate->option.option))
-            model->options[i].cores = model->setting.cores;
+            model->options[i].cores = model->tuning.cores;
         model->offload[i] = find_offload(building, i);
         model->on_device[i] = codes_on(&candidate->option.option, WRING_PLACE_DEVICE);
         if (candidate->option.codec == 0 && !candidate->barred &&
@@ -347,9 +347,9 @@ static enum wring_status set_cluster(struct wring_building *building)
     model->nodes = cluster.nodes;
     model->ranks_per_node = cluster.ranks_per_node;
     model->timeline = cluster.timeline;
-    model->settled = params->setting != NULL && model->timeline == WRING_TIMELINE_FULL;
+    model->settled = params->tuning != NULL && model->timeline == WRING_TIMELINE_FULL;
     if (model->settled)
-        model->setting = *params->setting;
+        model->tuning = *params->tuning;
     building->link_scale = params->link_scale != 0 ? params->link_scale : 1;
     model->trace = params->trace;
     model->profile = params->profile;

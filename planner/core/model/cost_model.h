@@ -66,7 +66,7 @@ struct wring_cost_model_params {
                              WRING_BUDGET_NOTHING: only what loses nothing */
     double link_scale;    /* of bandwidth between nodes, against the profile's; 0: 1 */
     uint64_t chunk_bytes; /* of timeline full, as WRING_CHUNK_BYTES; 0: its default, 256 KiB */
-    const struct wring_setting *setting; /* of timeline full: the session's, which goes before
+    const struct wring_tuning *tuning; /* of timeline full: the session's, which goes before
                                             chunk_bytes, and into the plan; borrowed for the call.
                                             NULL: as the job is configured */
     enum wring_computing computing;
@@ -100,8 +100,8 @@ struct wring_cost_model {
     enum wring_timeline timeline;
     uint32_t nodes, ranks_per_node;
     enum wring_cost_source source;
-    bool settled; /* for sessions with this setting, and no other */
-    struct wring_setting setting;
+    bool settled; /* for sessions with this tuning, and no other */
+    struct wring_tuning tuning;
     const char *lanes[WRING_PLAN_LANES_MAX]; /* names, static */
     struct wring_cost_option *options;       /* [problem.n_options] */
     struct wring_profile_codec *codecs;      /* [n_codecs] "none", "fp16", then the allow-list */

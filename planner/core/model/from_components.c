@@ -267,15 +267,15 @@ void wring_building_tell_parts(const struct wring_building *building)
                    building->params->profile->name, specs);
 }
 
-/** With the cores that the setting has: each rank codes what is its own. @return false: nobody
+/** With the cores that the tuning has: each rank codes what is its own. @return false: nobody
  *  measured it so */
 static bool settle_codec(const struct wring_building *building, struct wring_profile_codec *codec)
 {
-    const struct wring_setting is_inline = {.chunk_bytes = WRING_SETTING_CHUNK_BYTES};
+    const struct wring_tuning is_inline = {.chunk_bytes = WRING_TUNING_CHUNK_BYTES};
     struct wring_pinned pinned = wring_building_pinned(building);
 
-    if (pinned.setting == NULL)
-        pinned.setting = &is_inline;
+    if (pinned.tuning == NULL)
+        pinned.tuning = &is_inline;
     if (!wring_pinned_fits(&pinned))
         return false;
     wring_pinned_code(&pinned, codec);

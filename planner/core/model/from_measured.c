@@ -263,7 +263,7 @@ struct wring_pinned wring_building_pinned(const struct wring_building *building)
                                  .ranks_per_node = model->ranks_per_node,
                                  .link_scale = building->link_scale,
                                  .computing = building->params->computing,
-                                 .setting = model->settled ? &model->setting : NULL};
+                                 .tuning = model->settled ? &model->tuning : NULL};
 }
 
 bool wring_building_has_ways(const struct wring_building *building)

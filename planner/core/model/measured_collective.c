@@ -99,7 +99,7 @@ struct times {
 static double first_piece(const struct wring_measured_collective *collective, double elems)
 {
     double bytes = wring_cost_at(&collective->wire_bytes, elems);
-    double piece = (double)wring_profile_collective_setting(collective).chunk_bytes;
+    double piece = (double)wring_profile_collective_tuning(collective).chunk_bytes;
 
     return bytes > piece ? piece / bytes : 1;
 }

@@ -4,71 +4,71 @@
 #include "planner/core/model/option_work.h"
 #include "tests/lib/test.h"
 #include "tests/planner/made_model.h"
-#include "tests/planner/made_settings.h"
+#include "tests/planner/made_tunings.h"
 
 static void codec_work_moves_where_there_is_room(void)
 {
-    const struct wring_setting two = {2, 256 * KIB};
+    const struct wring_tuning two = {2, 256 * KIB};
     const double x = 1 << 20;
-    struct made_settings made;
+    struct made_tunings made;
 
-    made_settings_set_up(&made, 2, 1);
-    made_settings_add_collectives(&made, 1, NULL);
-    made_settings_check_list(&made, NULL, "0:256 1:256 2:256 4:256"); /* of eight cores */
+    made_tunings_set_up(&made, 2, 1);
+    made_tunings_add_collectives(&made, 1, NULL);
+    made_tunings_check_list(&made, NULL, "0:256 1:256 2:256 4:256"); /* of eight cores */
     /* 0.008 in all, 0.003 of it codec work: 0.005 remains, the link has 0.001 */
-    CHECK(wring_near(made_settings_busy_us(&made, &two), 10 + 0.005 * x), "the rest: %g",
-          made_settings_busy_us(&made, &two));
+    CHECK(wring_near(made_tunings_busy_us(&made, &two), 10 + 0.005 * x), "the rest: %g",
+          made_tunings_busy_us(&made, &two));
     /* half of what is decoded is added up, the other half goes into place */
     made.codec.coders[0].decode_add = made_curve(0, 0.002);
-    CHECK(wring_near(made_settings_busy_us(&made, &two), 10 + 0.0045 * x), "adding: %g",
-          made_settings_busy_us(&made, &two));
+    CHECK(wring_near(made_tunings_busy_us(&made, &two), 10 + 0.0045 * x), "adding: %g",
+          made_tunings_busy_us(&made, &two));
     made.profile.links[WRING_LEVEL_INTER].us = wring_cost_line(0, 0.006);
-    CHECK(wring_near(made_settings_busy_us(&made, &two), 0.006 * x), "the link: %g",
-          made_settings_busy_us(&made, &two));
+    CHECK(wring_near(made_tunings_busy_us(&made, &two), 0.006 * x), "the link: %g",
+          made_tunings_busy_us(&made, &two));
     made.profile.links[WRING_LEVEL_INTER].us = wring_cost_line(0, 0.05);
-    CHECK(wring_near(made_settings_busy_us(&made, &two), 10 + 0.008 * x), "no worse: %g",
-          made_settings_busy_us(&made, &two));
+    CHECK(wring_near(made_tunings_busy_us(&made, &two), 10 + 0.008 * x), "no worse: %g",
+          made_tunings_busy_us(&made, &two));
     made.profile.links[WRING_LEVEL_INTER].us = wring_cost_line(0, 0.001);
     made.collectives[1].cpu = made_curve(9, 0.007);
-    CHECK(wring_near(made_settings_busy_us(&made, &two), 10 + 0.008 * x), "who waits: %g",
-          made_settings_busy_us(&made, &two));
+    CHECK(wring_near(made_tunings_busy_us(&made, &two), 10 + 0.008 * x), "who waits: %g",
+          made_tunings_busy_us(&made, &two));
     made.codec.coders[2].encode = made_curve(0, 0.02);
     made.codec.coders[2].decode = made_curve(0, 1e-4);
-    CHECK(made_settings_busy_us(&made, &two) > 0.02 * x, "slow cores: %g",
-          made_settings_busy_us(&made, &two));
+    CHECK(made_tunings_busy_us(&made, &two) > 0.02 * x, "slow cores: %g",
+          made_tunings_busy_us(&made, &two));
     made.params.computing = WRING_COMPUTING_PROCESSOR;
     made.collectives[0].cores = made.collectives[1].cores = 4;
-    made_settings_check_list(&made, NULL,
-                             "0:256 1:256 2:256"); /* one computes, one makes progress */
-    made.params.setting = NULL;
-    made_settings_set_up(&made, 2, 2);
-    made_settings_add_collectives(&made, 1, NULL);
-    made_settings_check_list(&made, NULL, ""); /* two kinds of links */
-    made_settings_set_up(&made, 1, 4);
-    made_settings_add_collectives(&made, 1, NULL);
-    made_settings_check_list(&made, NULL, "0:256 1:256"); /* eight cores for four ranks */
+    made_tunings_check_list(&made, NULL,
+                            "0:256 1:256 2:256"); /* one computes, one makes progress */
+    made.params.tuning = NULL;
+    made_tunings_set_up(&made, 2, 2);
+    made_tunings_add_collectives(&made, 1, NULL);
+    made_tunings_check_list(&made, NULL, ""); /* two kinds of links */
+    made_tunings_set_up(&made, 1, 4);
+    made_tunings_add_collectives(&made, 1, NULL);
+    made_tunings_check_list(&made, NULL, "0:256 1:256"); /* eight cores for four ranks */
 }
 
 /** Two ranks on two processors were measured, of 0.02 us and 4 bytes on the link for each element.
  */
-static void set_up_two(struct made_settings *made)
+static void set_up_two(struct made_tunings *made)
 {
-    made_settings_set_up(made, 1, 2);
+    made_tunings_set_up(made, 1, 2);
     made->codec.n_coders = 1;
-    made_settings_add_collectives(made, 1, NULL);
+    made_tunings_add_collectives(made, 1, NULL);
     made->collectives[0].cores = made->collectives[1].cores = 2;
 }
 
 static void coding_and_progress_are_on_the_same_cores(void)
 {
     const double x = 1 << 20;
-    const struct wring_setting is_inline = {0, 256 * KIB};
-    struct made_settings made;
+    const struct wring_tuning is_inline = {0, 256 * KIB};
+    struct made_tunings made;
 
     set_up_two(&made);
     struct wring_cost_model *two = wring_made_model(&made.params);
     made.params.ranks_per_node = 4;
-    made.params.setting = &is_inline;
+    made.params.tuning = &is_inline;
     struct wring_cost_model *four = wring_made_model(&made.params);
     REQUIRE(two != NULL && four != NULL, "no model");
     double raw = wring_made_model_time(four, four->uncompressed);
@@ -96,15 +96,15 @@ static void progress_has_what_codecs_leave(void)
         double share;
     } cases[] = {{8, 4, 0, 1},   {2, 4, 0, 2}, {8, 4, 1, 0},
                  {6, 4, 1, 0.5}, {4, 4, 1, 1}, {2, 4, 1, 1}};
-    struct made_settings made;
+    struct made_tunings made;
 
     set_up_two(&made);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        const struct wring_setting setting = {cases[i].cores, 256 * KIB};
+        const struct wring_tuning tuning = {cases[i].cores, 256 * KIB};
         const struct wring_pinned pinned = {.profile = &made.profile,
                                             .nodes = 1,
                                             .ranks_per_node = cases[i].ranks,
-                                            .setting = &setting};
+                                            .tuning = &tuning};
         struct wring_cost us = {0};
         made.collectives[0].cores = made.collectives[1].cores = cases[i].processors;
         CHECK(wring_shared_cores_progress(&pinned, &us) == (cases[i].share > 0), "%zu", i);
@@ -119,7 +119,7 @@ static void computing_takes_its_part_of_the_cores(void)
         uint32_t processors, ranks;
         double lost;
     } cases[] = {{2, 2, 0.5}, {8, 2, 0.2}, {1, 1, 0.5}, {8, 1, 0}, {3, 2, 0.25}, {2, 8, 0.5}};
-    struct made_settings made;
+    struct made_tunings made;
 
     set_up_two(&made);
     made.profile.computing.spin_lost = 0.2; /* of two ranks */

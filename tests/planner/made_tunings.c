@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/planner/made_settings.h"
+#include "tests/planner/made_tunings.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -30,7 +30,7 @@ static void add_coder(struct wring_profile_codec *codec, uint32_t cores)
                                           .decode = made_curve(fixed, 0.001 / each)};
 }
 
-void made_settings_set_up(struct made_settings *made, uint32_t nodes, uint32_t ranks_per_node)
+void made_tunings_set_up(struct made_tunings *made, uint32_t nodes, uint32_t ranks_per_node)
 {
     memset(made, 0, sizeof(*made));
     made->profile = (struct wring_profile){.name = "made",
@@ -56,8 +56,8 @@ void made_settings_set_up(struct made_settings *made, uint32_t nodes, uint32_t r
         .trace = &made->trace.trace, .profile = &made->profile, .codecs = allowed, .n_codecs = 1};
 }
 
-void made_settings_add_collective(struct made_settings *made, const char *codec, const char *run_as,
-                                  double slope, const struct wring_setting *setting)
+void made_tunings_add_collective(struct made_tunings *made, const char *codec, const char *run_as,
+                                 double slope, const struct wring_tuning *tuning)
 {
     struct wring_measured_collective *collective =
         &made->collectives[made->profile.n_collectives++];
@@ -72,22 +72,22 @@ void made_settings_add_collective(struct made_settings *made, const char *codec,
                                                      .wire_bytes = wring_cost_line(0, 1)};
     snprintf(collective->codec, sizeof(collective->codec), "%s", codec);
     snprintf(collective->run_as, sizeof(collective->run_as), "%s", run_as);
-    if (setting != NULL) {
-        collective->coder_cores = setting->cores;
-        collective->chunk_bytes = setting->chunk_bytes;
+    if (tuning != NULL) {
+        collective->coder_cores = tuning->cores;
+        collective->chunk_bytes = tuning->chunk_bytes;
     }
 }
 
-void made_settings_add_collectives(struct made_settings *made, double factor,
-                                   const struct wring_setting *setting)
+void made_tunings_add_collectives(struct made_tunings *made, double factor,
+                                  const struct wring_tuning *tuning)
 {
-    made_settings_add_collective(made, "none", "auto", 0.02 * factor, setting);
-    made_settings_add_collective(made, "byte", "divisible", 0.008 * factor, setting);
+    made_tunings_add_collective(made, "none", "auto", 0.02 * factor, tuning);
+    made_tunings_add_collective(made, "byte", "divisible", 0.008 * factor, tuning);
 }
 
-double made_settings_busy_us(struct made_settings *made, const struct wring_setting *setting)
+double made_tunings_busy_us(struct made_tunings *made, const struct wring_tuning *tuning)
 {
-    made->params.setting = setting;
+    made->params.tuning = tuning;
     struct wring_cost_model *model = wring_made_model(&made->params);
     double us = NAN;
 
@@ -100,8 +100,8 @@ double made_settings_busy_us(struct made_settings *made, const struct wring_sett
     return us;
 }
 
-void made_settings_take_line(void *arg, enum wring_log_level level, const char *module,
-                             const char *text)
+void made_tunings_take_line(void *arg, enum wring_log_level level, const char *module,
+                            const char *text)
 {
     struct made_line *line = arg;
     (void)level;
@@ -109,27 +109,26 @@ void made_settings_take_line(void *arg, enum wring_log_level level, const char *
     snprintf(line->text, sizeof(line->text), "%s", text);
 }
 
-/** The settings as text, "cores:KiB cores:KiB"; what is refused, in its words. */
-static const char *list(const struct made_settings *made,
-                        const struct wring_settings_wanted *wanted)
+/** The tunings as text, "cores:KiB cores:KiB"; what is refused, in its words. */
+static const char *list(const struct made_tunings *made, const struct wring_tunings_wanted *wanted)
 {
     static struct made_line line;
-    struct wring_log log = {made_settings_take_line, &line, WRING_LOG_WARN};
-    struct wring_settings settings;
+    struct wring_log log = {made_tunings_take_line, &line, WRING_LOG_WARN};
+    struct wring_tunings tunings;
     size_t used = 0;
 
     line.text[0] = '\0';
-    if (wring_settings_list(&made->params, wanted, &log, &settings) != WRING_OK)
+    if (wring_tunings_list(&made->params, wanted, &log, &tunings) != WRING_OK)
         return line.text;
-    for (uint32_t i = 0; i < settings.n; i++)
+    for (uint32_t i = 0; i < tunings.n; i++)
         used += (size_t)snprintf(line.text + used, sizeof(line.text) - used, "%s%u:%u",
-                                 i > 0 ? " " : "", settings.list[i].cores,
-                                 (unsigned)(settings.list[i].chunk_bytes / KIB));
+                                 i > 0 ? " " : "", tunings.list[i].cores,
+                                 (unsigned)(tunings.list[i].chunk_bytes / KIB));
     return line.text;
 }
 
-void made_settings_check_list(const struct made_settings *made,
-                              const struct wring_settings_wanted *wanted, const char *want)
+void made_tunings_check_list(const struct made_tunings *made,
+                             const struct wring_tunings_wanted *wanted, const char *want)
 {
     const char *got = list(made, wanted);
     bool is_list = want[0] == '\0' || (want[0] >= '0' && want[0] <= '9');

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives of several settings in one profile. */
+/* Collectives of several tunings in one profile. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "planner/core/files/profile.h"
 #include "tests/lib/test.h"
 
-static const struct wring_setting usual = {0, WRING_SETTING_CHUNK_BYTES}, small = {0, 64 << 10},
-                                  pinned = {1, WRING_SETTING_CHUNK_BYTES};
+static const struct wring_tuning usual = {0, WRING_TUNING_CHUNK_BYTES}, small = {0, 64 << 10},
+                                 pinned = {1, WRING_TUNING_CHUNK_BYTES};
 
 static void put(struct wring_profile *profile, const char *codec, double slope, uint64_t max_elems,
-                const struct wring_setting *setting)
+                const struct wring_tuning *tuning)
 {
     struct wring_measured_collective *collective = &profile->collectives[profile->n_collectives++];
 
     *collective = (struct wring_measured_collective){.ranks = 2,
                                                      .cores = 2,
-                                                     .coder_cores = setting->cores,
-                                                     .chunk_bytes = setting->chunk_bytes,
+                                                     .coder_cores = tuning->cores,
+                                                     .chunk_bytes = tuning->chunk_bytes,
                                                      .max_elems = max_elems,
                                                      .solo.us = wring_cost_line(0, slope),
                                                      .busy.us = wring_cost_line(0, slope),
@@ -27,13 +27,13 @@ static void put(struct wring_profile *profile, const char *codec, double slope, 
 }
 
 static double us_of(const struct wring_profile *profile, const char *codec, double elems,
-                    const struct wring_setting *setting)
+                    const struct wring_tuning *tuning)
 {
     const struct wring_measured_collective *collective =
-        wring_profile_collective_at(profile, codec, "auto", 2, setting);
+        wring_profile_collective_at(profile, codec, "auto", 2, tuning);
 
-    CHECK(collective != NULL, "%s with %u cores and %zu bytes is not there", codec, setting->cores,
-          (size_t)setting->chunk_bytes);
+    CHECK(collective != NULL, "%s with %u cores and %zu bytes is not there", codec, tuning->cores,
+          (size_t)tuning->chunk_bytes);
     return collective != NULL ? wring_cost_at(&collective->busy.us, elems) : -1;
 }
 
@@ -47,7 +47,7 @@ static void others_are_set_aside(void)
     put(&profile, "bf16", 3, 1000, &small);
     REQUIRE(wring_profile_set_aside(&profile, &usual, &aside) == WRING_OK, "aside");
     CHECK(profile.n_collectives == 1 && aside.n == 2, "%u and %u", profile.n_collectives, aside.n);
-    put(&profile, "bf16", 4, 1000, &(struct wring_setting){0});
+    put(&profile, "bf16", 4, 1000, &(struct wring_tuning){0});
     REQUIRE(wring_profile_bring_back(&profile, &usual, &aside) == WRING_OK, "back");
     CHECK(profile.n_collectives == 4 && aside.collectives == NULL, "%u ways",
           profile.n_collectives);
@@ -57,7 +57,7 @@ static void others_are_set_aside(void)
           "ways have changed places");
 
     REQUIRE(wring_profile_set_aside(&profile, &pinned, &aside) == WRING_OK, "aside");
-    put(&profile, "none", 5, 1000, &small); /* measured anew, with another setting */
+    put(&profile, "none", 5, 1000, &small); /* measured anew, with another tuning */
     REQUIRE(wring_profile_bring_back(&profile, &small, &aside) == WRING_OK, "back");
     CHECK(profile.n_collectives == 4 && us_of(&profile, "none", 1, &small) == 5, "twice");
     free(profile.collectives);
@@ -68,7 +68,7 @@ static void ways_without_a_setting_are_labelled(void)
     struct wring_profile profile = {.collectives = calloc(2, sizeof(*profile.collectives))};
 
     put(&profile, "none", 1, 1000, &small);
-    put(&profile, "bf16", 2, 1000, &(struct wring_setting){0});
+    put(&profile, "bf16", 2, 1000, &(struct wring_tuning){0});
     wring_profile_label_collectives(&profile, &pinned);
     CHECK(us_of(&profile, "none", 1, &small) == 1 && us_of(&profile, "bf16", 1, &pinned) == 2,
           "another one has that setting");

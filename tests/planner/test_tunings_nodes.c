@@ -5,9 +5,9 @@
 
 #include "tests/lib/test.h"
 #include "tests/planner/made_model.h"
-#include "tests/planner/made_settings.h"
+#include "tests/planner/made_tunings.h"
 
-static enum wring_cost_source source_of(const struct made_settings *made)
+static enum wring_cost_source source_of(const struct made_tunings *made)
 {
     struct wring_cost_model *model = wring_made_model(&made->params);
     enum wring_cost_source source = model != NULL ? model->source : WRING_COSTS_NOTHING;
@@ -19,10 +19,10 @@ static enum wring_cost_source source_of(const struct made_settings *made)
 /** Ranks alone say little: two on a node have no link between nodes. */
 static void ways_are_those_of_the_nodes(void)
 {
-    struct made_settings made;
+    struct made_tunings made;
 
-    made_settings_set_up(&made, 1, 2);
-    made_settings_add_collectives(&made, 1, NULL);
+    made_tunings_set_up(&made, 1, 2);
+    made_tunings_add_collectives(&made, 1, NULL);
     CHECK(source_of(&made) == WRING_COSTS_MEASURED, "its own cluster: %d", source_of(&made));
     made.params.link_scale = 4; /* of links that it has not */
     CHECK(source_of(&made) == WRING_COSTS_MEASURED, "no links: %d", source_of(&made));
@@ -30,14 +30,14 @@ static void ways_are_those_of_the_nodes(void)
     made.params.ranks_per_node = 1;
     made.params.link_scale = 1;
     CHECK(source_of(&made) == WRING_COSTS_PARTS, "two nodes: %d", source_of(&made));
-    made_settings_check_list(&made, NULL,
-                             "0:256 1:256 2:256 4:256"); /* as coders say, not collectives */
+    made_tunings_check_list(&made, NULL,
+                            "0:256 1:256 2:256 4:256"); /* as coders say, not collectives */
     made.params.nodes = made.params.ranks_per_node = 1;
     CHECK(source_of(&made) == WRING_COSTS_NOTHING, "one rank: %d", source_of(&made));
 }
 
 /** What a model of collectives runs an option of the codec as; "" where it has none. */
-static void list_run_as(const struct made_settings *made, uint32_t codec, char *text, size_t bytes)
+static void list_run_as(const struct made_tunings *made, uint32_t codec, char *text, size_t bytes)
 {
     struct wring_cost_model *model = wring_made_model(&made->params);
     const char *spec = codec > 0 ? "byte" : "none";
@@ -56,22 +56,22 @@ static void list_run_as(const struct made_settings *made, uint32_t codec, char *
  */
 static void ways_in_nodes_are_options(void)
 {
-    struct made_settings made;
+    struct made_tunings made;
     char text[128];
 
-    made_settings_set_up(&made, 2, 2);
-    made_settings_add_collective(&made, "none", "auto", 0.004, NULL);
-    made_settings_add_collective(&made, "none", "hierarchical", 0.002, NULL);
+    made_tunings_set_up(&made, 2, 2);
+    made_tunings_add_collective(&made, "none", "auto", 0.004, NULL);
+    made_tunings_add_collective(&made, "none", "hierarchical", 0.002, NULL);
     list_run_as(&made, 0, text, sizeof(text));
     CHECK(strcmp(text, "hierarchical") == 0, "raw: %s", text); /* the baseline, too */
-    made_settings_add_collective(&made, "byte", "divisible", 0.002, NULL);
-    made_settings_add_collective(&made, "byte", "hierarchical-indivisible", 0.001, NULL);
+    made_tunings_add_collective(&made, "byte", "divisible", 0.002, NULL);
+    made_tunings_add_collective(&made, "byte", "hierarchical-indivisible", 0.001, NULL);
     list_run_as(&made, 1, text, sizeof(text));
     CHECK(strcmp(text, "hierarchical-indivisible") == 0, "coded: %s", text);
 }
 
 /** A further bucket's time and what one alone takes longer, of 2^20 elements, on such links. */
-static void check_links(struct made_settings *made, double scale, double busy, double rest)
+static void check_links(struct made_tunings *made, double scale, double busy, double rest)
 {
     made->params.link_scale = scale;
     struct wring_cost_model *model = wring_made_model(&made->params);
@@ -93,11 +93,11 @@ static void check_links(struct made_settings *made, double scale, double busy, d
 static void ways_have_links_as_fast_as_asked_for(void)
 {
     const double x = 1 << 20, piece = 256 * KIB; /* a byte for each element */
-    struct made_settings made;
+    struct made_tunings made;
 
-    made_settings_set_up(&made, 2, 1);
+    made_tunings_set_up(&made, 2, 1);
     made.profile.links[WRING_LEVEL_INTER].us = wring_cost_line(0, 0.006);
-    made_settings_add_collectives(&made, 1, NULL);
+    made_tunings_add_collectives(&made, 1, NULL);
     made.collectives[1].cpu = made_curve(0, 0.002);
     made.collectives[1].solo = made_curve(10, 0.009); /* 0.001 longer than a further one */
     check_links(&made, 1, 10 + 0.008 * x, 0.001 * x);
@@ -109,8 +109,8 @@ static void ways_have_links_as_fast_as_asked_for(void)
     made.collectives[1].cpu =
         made_curve(10, 0.008); /* all of the time: a faster link gains nothing */
     check_links(&made, 2, 10 + 0.008 * x, 0.001 * x - 0.003 * piece);
-    made_settings_set_up(&made, 2, 2); /* two kinds of links: nobody knows whose time is which */
-    made_settings_add_collectives(&made, 1, NULL);
+    made_tunings_set_up(&made, 2, 2); /* two kinds of links: nobody knows whose time is which */
+    made_tunings_add_collectives(&made, 1, NULL);
     CHECK(source_of(&made) == WRING_COSTS_MEASURED, "as they were: %d", source_of(&made));
     made.params.link_scale = 2;
     CHECK(source_of(&made) == WRING_COSTS_PARTS, "faster ones: %d", source_of(&made));

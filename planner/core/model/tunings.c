@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "planner/core/model/settings.h"
+#include "planner/core/model/tunings.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,14 +12,14 @@
 /** The question, and what was found out on the way. */
 struct asking {
     const struct wring_cost_model_params *params;
-    const struct wring_settings_wanted *wanted;
+    const struct wring_tunings_wanted *wanted;
     const struct wring_log *log;
     struct wring_pinned pinned;
     bool collectives; /* whole exchanges were measured */
     bool coded;       /* somebody may code on the CPU */
     uint32_t n_cores, n_chunks;
-    uint64_t cores[WRING_SETTINGS_EACH_MAX];  /* candidates, rising */
-    uint64_t chunks[WRING_SETTINGS_EACH_MAX]; /* known ones, the default first */
+    uint64_t cores[WRING_TUNINGS_EACH_MAX];  /* candidates, rising */
+    uint64_t chunks[WRING_TUNINGS_EACH_MAX]; /* known ones, the default first */
 };
 
 /** Put a number in its place, once; the largest go where there is no room. */
@@ -29,9 +29,9 @@ static void insert(uint64_t *list, uint32_t *n, uint64_t value)
 
     while (at < *n && list[at] < value)
         at++;
-    if (at == WRING_SETTINGS_EACH_MAX || (at < *n && list[at] == value))
+    if (at == WRING_TUNINGS_EACH_MAX || (at < *n && list[at] == value))
         return;
-    *n += *n < WRING_SETTINGS_EACH_MAX;
+    *n += *n < WRING_TUNINGS_EACH_MAX;
     memmove(list + at + 1, list + at, (*n - at - 1) * sizeof(*list));
     list[at] = value;
 }
@@ -43,14 +43,14 @@ static void look_at_collectives(struct asking *asking)
     const struct wring_profile *profile = asking->params->profile;
 
     for (uint32_t i = 0; i < profile->n_collectives; i++) {
-        struct wring_setting setting = wring_profile_collective_setting(&profile->collectives[i]);
+        struct wring_tuning tuning = wring_profile_collective_tuning(&profile->collectives[i]);
         if (!wring_pinned_is_of(&asking->pinned, &profile->collectives[i]))
             continue;
         if (strcmp(profile->collectives[i].codec, "none") == 0) {
-            insert(asking->chunks, &asking->n_chunks, setting.chunk_bytes);
+            insert(asking->chunks, &asking->n_chunks, tuning.chunk_bytes);
             asking->collectives = true;
         }
-        insert(asking->cores, &asking->n_cores, setting.cores);
+        insert(asking->cores, &asking->n_cores, tuning.cores);
     }
 }
 
@@ -68,9 +68,9 @@ static void look_at_coders(struct asking *asking)
 static void put_default_first(struct asking *asking)
 {
     for (uint32_t i = 0; i < asking->n_chunks; i++)
-        if (asking->chunks[i] == WRING_SETTING_CHUNK_BYTES) {
+        if (asking->chunks[i] == WRING_TUNING_CHUNK_BYTES) {
             memmove(asking->chunks + 1, asking->chunks, i * sizeof(*asking->chunks));
-            asking->chunks[0] = WRING_SETTING_CHUNK_BYTES;
+            asking->chunks[0] = WRING_TUNING_CHUNK_BYTES;
         }
 }
 
@@ -84,12 +84,12 @@ static void look(struct asking *asking)
     if (asking->collectives)
         put_default_first(asking);
     else
-        asking->chunks[asking->n_chunks++] = WRING_SETTING_CHUNK_BYTES;
+        asking->chunks[asking->n_chunks++] = WRING_TUNING_CHUNK_BYTES;
 }
 
 /* ---- what can be said ---- */
 
-/** Was a codec, the first `bytes` of a spec, measured on the cores of the setting? */
+/** Was a codec, the first `bytes` of a spec, measured on the cores of the tuning? */
 static bool is_measured(const struct wring_pinned *pinned, const char *spec, size_t bytes)
 {
     const struct wring_profile *profile = pinned->profile;
@@ -98,7 +98,7 @@ static bool is_measured(const struct wring_pinned *pinned, const char *spec, siz
         const struct wring_profile_codec *codec = &profile->codecs[i];
         if (strlen(codec->spec) == bytes && memcmp(codec->spec, spec, bytes) == 0)
             return wring_pinned_knows(pinned, codec) || !codec->at[WRING_PLACE_CPU].present ||
-                   (codec->n_coders == 0 && pinned->setting->cores == 0);
+                   (codec->n_coders == 0 && pinned->tuning->cores == 0);
     }
     return true; /* one that is not there is refused elsewhere */
 }
@@ -121,15 +121,15 @@ static bool has_collective(const struct wring_pinned *pinned, const char *spec)
            wring_pinned_way(pinned, spec, "indivisible", &cost) != NULL;
 }
 
-/** Exchanges uncompressed, and those of each codec that has any, with that setting. */
+/** Exchanges uncompressed, and those of each codec that has any, with that tuning. */
 static bool collectives_tell(const struct asking *asking, const struct wring_pinned *pinned)
 {
     const struct wring_cost_model_params *params = asking->params;
     struct wring_pinned as_measured = *pinned;
     struct wring_measured_cost cost;
-    bool any = pinned->setting->cores == 0 || has_collective(pinned, "fp16");
+    bool any = pinned->tuning->cores == 0 || has_collective(pinned, "fp16");
 
-    as_measured.setting = NULL;
+    as_measured.tuning = NULL;
     for (uint32_t i = 0; i < params->n_codecs; i++) {
         bool has = has_collective(pinned, params->codecs[i]);
         if (!has && has_collective(&as_measured, params->codecs[i]))
@@ -151,10 +151,10 @@ static bool coders_tell(const struct asking *asking, const struct wring_pinned *
 
 static bool is_known(const struct asking *asking, uint64_t chunk_bytes, uint64_t cores)
 {
-    struct wring_setting setting = {.cores = (uint32_t)cores, .chunk_bytes = chunk_bytes};
+    struct wring_tuning tuning = {.cores = (uint32_t)cores, .chunk_bytes = chunk_bytes};
     struct wring_pinned pinned = asking->pinned;
 
-    pinned.setting = &setting;
+    pinned.tuning = &tuning;
     if (cores > 0 && !asking->coded)
         return false;
     return asking->collectives ? collectives_tell(asking, &pinned) : coders_tell(asking, &pinned);
@@ -172,7 +172,7 @@ static bool is_among(const uint64_t *list, uint32_t n, uint64_t value)
 
 static enum wring_status take_chunks(struct asking *asking)
 {
-    const struct wring_settings_wanted *wanted = asking->wanted;
+    const struct wring_tunings_wanted *wanted = asking->wanted;
     char known[256] = "";
 
     for (uint32_t i = 0; i < asking->n_chunks; i++)
@@ -217,7 +217,7 @@ static enum wring_status refuse_cores(const struct asking *asking, uint32_t core
 
 static enum wring_status take_cores(struct asking *asking)
 {
-    const struct wring_settings_wanted *wanted = asking->wanted;
+    const struct wring_tunings_wanted *wanted = asking->wanted;
 
     for (uint32_t i = 0; i < wanted->n_cores; i++) {
         bool known = false;
@@ -234,12 +234,12 @@ static enum wring_status take_cores(struct asking *asking)
     return WRING_OK;
 }
 
-/** Has anything been said about settings, be it by the profile? Else all is as it comes. */
-static bool is_said(const struct asking *asking, const struct wring_settings *settings)
+/** Has anything been said about tunings, be it by the profile? Else all is as it comes. */
+static bool is_said(const struct asking *asking, const struct wring_tunings *tunings)
 {
     const struct wring_profile *profile = asking->params->profile;
-    const struct wring_settings_wanted *wanted = asking->wanted;
-    bool said = settings->n > 1 || wanted->n_cores > 0 || wanted->n_chunks > 0;
+    const struct wring_tunings_wanted *wanted = asking->wanted;
+    bool said = tunings->n > 1 || wanted->n_cores > 0 || wanted->n_chunks > 0;
 
     for (uint32_t i = 0; asking->collectives && i < profile->n_collectives; i++)
         said = said || (wring_pinned_is_of(&asking->pinned, &profile->collectives[i]) &&
@@ -258,11 +258,11 @@ static enum wring_status refuse_timeline(const struct asking *asking)
     return WRING_ERR_INVALID;
 }
 
-enum wring_status wring_settings_list(const struct wring_cost_model_params *params,
-                                      const struct wring_settings_wanted *wanted,
-                                      const struct wring_log *log, struct wring_settings *out)
+enum wring_status wring_tunings_list(const struct wring_cost_model_params *params,
+                                     const struct wring_tunings_wanted *wanted,
+                                     const struct wring_log *log, struct wring_tunings *out)
 {
-    static const struct wring_settings_wanted anything = {0};
+    static const struct wring_tunings_wanted anything = {0};
     const struct wring_cluster cluster = wring_cost_model_cluster(params);
     struct asking asking = {.params = params,
                             .wanted = wanted != NULL ? wanted : &anything,
@@ -284,7 +284,7 @@ enum wring_status wring_settings_list(const struct wring_cost_model_params *para
         for (uint32_t j = 0; j < asking.n_cores; j++)
             if (is_known(&asking, asking.chunks[i], asking.cores[j]))
                 out->list[out->n++] =
-                    (struct wring_setting){(uint32_t)asking.cores[j], asking.chunks[i]};
+                    (struct wring_tuning){(uint32_t)asking.cores[j], asking.chunks[i]};
     if (status == WRING_OK && !is_said(&asking, out))
         out->n = 0;
     return status;

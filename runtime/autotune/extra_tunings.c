@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/autotune/extra_settings.h"
+#include "runtime/autotune/extra_tunings.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,11 +14,11 @@
 #define WRING_MODULE "plan"
 #define PIECES 4      /* of the largest bucket as configured, at least */
 #define PIECE_TIMES 4 /* as large as the configured ones, or that part of it */
-#define SHARE 8       /* of the configured one's time, for each setting */
+#define SHARE 8       /* of the configured one's time, for each tuning */
 #define CORES_MOST 4  /* that are tried beside one */
 #define ROUNDS_MIN 3
 
-/** What is asked while settings are looked for. */
+/** What is asked while tunings are looked for. */
 struct asking {
     const struct wring_autoplan *autoplan;
     const struct wring_collective_bench_codecs *codecs;
@@ -30,7 +30,7 @@ struct asking {
 
 static uint32_t last_size(const struct wring_autoplan *autoplan)
 {
-    uint64_t bytes = PIECES * autoplan->leeway.setting.chunk_bytes;
+    uint64_t bytes = PIECES * autoplan->leeway.tuning.chunk_bytes;
     uint32_t size = 0;
 
     while (size + 1 < WRING_COLLECTIVE_BENCH_SIZES &&
@@ -45,36 +45,36 @@ uint64_t wring_autoplan_further_elems(const struct wring_autoplan *autoplan)
 }
 
 static bool lacks(const struct wring_autoplan *autoplan, const char *spec,
-                  const struct wring_setting *setting)
+                  const struct wring_tuning *tuning)
 {
     const struct wring_profile *profile = autoplan->profile;
     uint32_t ranks = autoplan->session->size;
 
     if (strcmp(spec, "none") == 0)
-        return wring_profile_collective_at(profile, spec, "auto", ranks, setting) == NULL;
-    return wring_profile_collective_at(profile, spec, "divisible", ranks, setting) == NULL &&
-           wring_profile_collective_at(profile, spec, "indivisible", ranks, setting) == NULL;
+        return wring_profile_collective_at(profile, spec, "auto", ranks, tuning) == NULL;
+    return wring_profile_collective_at(profile, spec, "divisible", ranks, tuning) == NULL &&
+           wring_profile_collective_at(profile, spec, "indivisible", ranks, tuning) == NULL;
 }
 
-static void list_lacking(const struct asking *asking, const struct wring_setting *setting,
+static void list_lacking(const struct asking *asking, const struct wring_tuning *tuning,
                          struct wring_collective_bench_codecs *out)
 {
     out->n = 0;
-    if (lacks(asking->autoplan, "none", setting))
+    if (lacks(asking->autoplan, "none", tuning))
         memcpy(out->specs[out->n++], "none", sizeof("none"));
     for (uint32_t i = 0; i < asking->codecs->n; i++)
-        if (lacks(asking->autoplan, asking->codecs->specs[i], setting))
+        if (lacks(asking->autoplan, asking->codecs->specs[i], tuning))
             memcpy(out->specs[out->n++], asking->codecs->specs[i], WRING_CODEC_SPEC_MAX);
 }
 
 static bool is_configured(const struct wring_autoplan *autoplan,
                           const struct wring_measured_collective *collective)
 {
-    const struct wring_setting setting = wring_profile_collective_setting(collective);
+    const struct wring_tuning tuning = wring_profile_collective_tuning(collective);
 
     return collective->ranks == autoplan->session->size &&
-           setting.cores == autoplan->leeway.setting.cores &&
-           setting.chunk_bytes == autoplan->leeway.setting.chunk_bytes;
+           tuning.cores == autoplan->leeway.tuning.cores &&
+           tuning.chunk_bytes == autoplan->leeway.tuning.chunk_bytes;
 }
 
 /** What a round takes as configured, of all sizes up to the last, two buckets in each backlog. */
@@ -122,9 +122,9 @@ static const char *find_objection(const struct asking *asking,
     const struct wring_collective_bench_params *params = asking->params;
     uint32_t last = last_size(asking->autoplan);
 
-    if (further->setting.cores > 0 && asking->codecs->n == 0)
+    if (further->tuning.cores > 0 && asking->codecs->n == 0)
         return "no codec may be used";
-    if (further->setting.cores > 0 && !any_works(asking))
+    if (further->tuning.cores > 0 && !any_works(asking))
         return "exchanges with codecs wait for their links";
     if (wring_collective_bench_size(last) > params->max_elems)
         return "all buckets together have too few of them";
@@ -139,8 +139,8 @@ static void offer(const struct asking *asking, uint32_t cores, uint64_t chunk_by
     struct wring_autoplan_further *further = &asking->out->list[asking->out->n];
     const char *objection;
 
-    *further = (struct wring_autoplan_further){.setting = {cores, chunk_bytes}};
-    list_lacking(asking, &further->setting, &further->codecs);
+    *further = (struct wring_autoplan_further){.tuning = {cores, chunk_bytes}};
+    list_lacking(asking, &further->tuning, &further->codecs);
     if (further->codecs.n == 0)
         return;
     objection = find_objection(asking, further);
@@ -159,19 +159,19 @@ void wring_autoplan_find_further(const struct wring_autoplan *autoplan,
                                  struct wring_autoplan_furthers *out)
 {
     const struct wring_autoplan_leeway *leeway = &autoplan->leeway;
-    const struct wring_setting *setting = &leeway->setting;
+    const struct wring_tuning *tuning = &leeway->tuning;
     const struct asking asking = {autoplan, codecs, params, out};
 
     out->n = 0;
     if (leeway->pieces) {
-        offer(&asking, setting->cores, setting->chunk_bytes / PIECE_TIMES);
-        offer(&asking, setting->cores, setting->chunk_bytes * PIECE_TIMES);
+        offer(&asking, tuning->cores, tuning->chunk_bytes / PIECE_TIMES);
+        offer(&asking, tuning->cores, tuning->chunk_bytes * PIECE_TIMES);
     }
     if (leeway->cores > 0)
-        offer(&asking, 1, setting->chunk_bytes);
+        offer(&asking, 1, tuning->chunk_bytes);
     if (leeway->cores > 1)
         offer(&asking, leeway->cores < CORES_MOST ? leeway->cores : CORES_MOST,
-              setting->chunk_bytes);
+              tuning->chunk_bytes);
 }
 
 /* ---- measuring ---- */
@@ -184,8 +184,8 @@ static enum wring_status hear(struct wring_session *session, struct wring_autopl
 
     wring_write_u32(&writer, list->n);
     for (uint32_t i = 0; i < list->n; i++) {
-        wring_write_u32(&writer, list->list[i].setting.cores);
-        wring_write_u64(&writer, list->list[i].setting.chunk_bytes);
+        wring_write_u32(&writer, list->list[i].tuning.cores);
+        wring_write_u64(&writer, list->list[i].tuning.chunk_bytes);
         wring_autoplan_write_codecs(&list->list[i].codecs, &writer);
     }
     enum wring_status status = wring_session_exchange_writer(session, &writer, &blobs);
@@ -194,8 +194,8 @@ static enum wring_status hear(struct wring_session *session, struct wring_autopl
     struct wring_reader in = wring_blobs_reader(&blobs, 0);
     list->n = wring_read_u32(&in);
     for (uint32_t i = 0; i < list->n && i < WRING_AUTOPLAN_FURTHER_MAX; i++) {
-        list->list[i].setting.cores = wring_read_u32(&in);
-        list->list[i].setting.chunk_bytes = wring_read_u64(&in);
+        list->list[i].tuning.cores = wring_read_u32(&in);
+        list->list[i].tuning.chunk_bytes = wring_read_u64(&in);
         wring_autoplan_read_codecs(&in, &list->list[i].codecs);
     }
     if (in.failed || list->n > WRING_AUTOPLAN_FURTHER_MAX)
@@ -205,21 +205,21 @@ static enum wring_status hear(struct wring_session *session, struct wring_autopl
 }
 
 /** The session is set so. Errors: those of wring_session_settle(). */
-static enum wring_status set(struct wring_autoplan *autoplan, const struct wring_setting *setting)
+static enum wring_status set(struct wring_autoplan *autoplan, const struct wring_tuning *tuning)
 {
     const struct wring_autoplan_leeway *leeway = &autoplan->leeway;
     char executor[WRING_CONFIG_TEXT];
 
-    if (setting->cores == leeway->setting.cores)
+    if (tuning->cores == leeway->tuning.cores)
         snprintf(executor, sizeof(executor), "%s", leeway->executor);
-    else if (setting->cores > 0)
-        snprintf(executor, sizeof(executor), "pool:%" PRIu32, setting->cores);
+    else if (tuning->cores > 0)
+        snprintf(executor, sizeof(executor), "pool:%" PRIu32, tuning->cores);
     else
         snprintf(executor, sizeof(executor), "inline");
-    return wring_session_settle(autoplan->session, executor, setting->chunk_bytes);
+    return wring_session_settle(autoplan->session, executor, tuning->chunk_bytes);
 }
 
-/** The session is set so, and the profile has that setting's collectives alone; then both have all
+/** The session is set so, and the profile has that tuning's collectives alone; then both have all
  * again.
  */
 static enum wring_status measure_one(struct wring_autoplan *autoplan,
@@ -229,20 +229,20 @@ static enum wring_status measure_one(struct wring_autoplan *autoplan,
     struct wring_session *session = autoplan->session;
     struct wring_collective_bench_params params = *how;
     struct wring_profile_aside aside = {0};
-    enum wring_status status = set(autoplan, &further->setting);
+    enum wring_status status = set(autoplan, &further->tuning);
 
     params.codecs = further->codecs;
     params.max_elems = wring_autoplan_further_elems(autoplan);
     params.budget_ns = how->budget_ns / SHARE;
     params.rounds_min = ROUNDS_MIN;
     if (session->rank == 0 && status == WRING_OK)
-        status = wring_profile_set_aside(autoplan->profile, &further->setting, &aside);
+        status = wring_profile_set_aside(autoplan->profile, &further->tuning, &aside);
     status = wring_session_agree(session, status, "");
     if (status == WRING_OK)
         status = wring_collective_bench_run(session, &params, autoplan->profile, NULL);
     if (aside.collectives == NULL)
         return status;
-    enum wring_status back = wring_profile_bring_back(autoplan->profile, &further->setting, &aside);
+    enum wring_status back = wring_profile_bring_back(autoplan->profile, &further->tuning, &aside);
     free(aside.collectives);
     return status == WRING_OK ? back : status;
 }
