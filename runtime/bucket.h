@@ -36,7 +36,7 @@ struct wring_bucket_ops {
     enum wring_status (*take)(struct wring_bucket *bucket);
 };
 
-/** Who is told of a bucket's steps: the session that plans for itself (plan/autoplan.c). */
+/** Who is told of a bucket's steps: the session that plans for itself (autotune/). */
 struct wring_bucket_watch {
     /** A post begins: agree with other ranks first, if it is time. Errors: its own. */
     enum wring_status (*arrive)(struct wring_bucket *bucket);

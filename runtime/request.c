@@ -674,7 +674,7 @@ static enum wring_status wait_any(struct wring_session *session, struct any *any
     if (wring_session_refuses_to_wait(session, "wring_wait_any") ||
         wring_result_check(session, result) != WRING_OK || !any_is_sound(any, session))
         return WRING_ERR_INVALID;
-    uint64_t began_ns = session->autoplan != NULL || session->recorder != NULL ? wring_now_ns() : 0;
+    uint64_t began_ns = session->autotune != NULL || session->recorder != NULL ? wring_now_ns() : 0;
     struct wring_bucket *unsent = find_unsent(any);
     if (unsent != NULL && wring_session_check(session) == WRING_OK)
         return unsent->ops->wait(unsent, 0); /* which says what is missing */

@@ -12,54 +12,54 @@
 
 static enum wring_status reached(struct wring_iterations *iterations)
 {
-    return wring_autoplan_meet(iterations->session->autoplan);
+    return wring_autotune_reach_consensus(iterations->session->autotune);
 }
 
 /** What the session was opened with. */
-static void note_leeway(struct wring_autoplan *autoplan)
+static void note_leeway(struct wring_autotune *autotune)
 {
-    const struct wring_config *config = &autoplan->session->config;
-    struct wring_autoplan_leeway *leeway = &autoplan->leeway;
+    const struct wring_config *config = &autotune->session->config;
+    struct wring_autotune_tunables *tunables = &autotune->tunables;
 
-    *leeway = (struct wring_autoplan_leeway){.chunk_bytes = config->chunk_bytes};
-    memcpy(leeway->executor, config->executor, sizeof(leeway->executor));
+    *tunables = (struct wring_autotune_tunables){.chunk_bytes = config->chunk_bytes};
+    memcpy(tunables->executor, config->executor, sizeof(tunables->executor));
 }
 
-enum wring_status wring_autoplan_open(struct wring_session *session)
+enum wring_status wring_autotune_open(struct wring_session *session)
 {
-    struct wring_autoplan *autoplan = calloc(1, sizeof(*autoplan));
+    struct wring_autotune *autotune = calloc(1, sizeof(*autotune));
     struct wring_collective_bench_codecs unused;
 
-    if (autoplan == NULL)
+    if (autotune == NULL)
         return WRING_ERR_NO_MEMORY;
-    autoplan->session = session;
-    wring_iterations_init(&autoplan->iterations, session, reached);
-    session->autoplan = autoplan;
-    note_leeway(autoplan);
-    return wring_autoplan_codecs(session, autoplan, &unused);
+    autotune->session = session;
+    wring_iterations_init(&autotune->iterations, session, reached);
+    session->autotune = autotune;
+    note_leeway(autotune);
+    return wring_autotune_codecs(session, autotune, &unused);
 }
 
-void wring_autoplan_close(struct wring_session *session)
+void wring_autotune_close(struct wring_session *session)
 {
-    struct wring_autoplan *autoplan = session->autoplan;
+    struct wring_autotune *autotune = session->autotune;
 
-    if (autoplan == NULL)
+    if (autotune == NULL)
         return;
-    wring_autoplan_forget_ways(autoplan);
-    wring_iterations_finish(&autoplan->iterations);
-    free(autoplan->ready_us);
-    wring_autoplan_forget_profile(autoplan);
-    free(autoplan);
-    session->autoplan = NULL;
+    wring_autotune_forget_candidates(autotune);
+    wring_iterations_finish(&autotune->iterations);
+    free(autotune->ready_us);
+    wring_autotune_forget_profile(autotune);
+    free(autotune);
+    session->autotune = NULL;
 }
 
-static enum wring_status list_tensors(struct wring_autoplan *autoplan)
+static enum wring_status list_tensors(struct wring_autotune *autotune)
 {
-    enum wring_status status = wring_iterations_list(&autoplan->iterations);
+    enum wring_status status = wring_iterations_list(&autotune->iterations);
 
-    free(autoplan->ready_us);
-    autoplan->ready_us = calloc(autoplan->iterations.n + 1, sizeof(*autoplan->ready_us));
-    return status == WRING_OK && autoplan->ready_us == NULL ? WRING_ERR_NO_MEMORY : status;
+    free(autotune->ready_us);
+    autotune->ready_us = calloc(autotune->iterations.n + 1, sizeof(*autotune->ready_us));
+    return status == WRING_OK && autotune->ready_us == NULL ? WRING_ERR_NO_MEMORY : status;
 }
 
 static uint64_t hash_bytes(uint64_t hash, const void *data, size_t bytes)
@@ -71,13 +71,13 @@ static uint64_t hash_bytes(uint64_t hash, const void *data, size_t bytes)
     return hash;
 }
 
-static uint64_t hash_tensors(const struct wring_autoplan *autoplan)
+static uint64_t hash_tensors(const struct wring_autotune *autotune)
 {
-    const char *codecs = autoplan->session->config.plan_codecs;
+    const char *codecs = autotune->session->config.plan_codecs;
     uint64_t hash = hash_bytes(0xcbf29ce484222325u, codecs, strlen(codecs) + 1);
 
-    for (uint32_t i = 0; i < autoplan->iterations.n; i++) {
-        const struct wring_bucket *bucket = autoplan->iterations.tensors[i].bucket;
+    for (uint32_t i = 0; i < autotune->iterations.n; i++) {
+        const struct wring_bucket *bucket = autotune->iterations.tensors[i].bucket;
         const char *spec = wring_codec_info(bucket->codec)->spec;
         hash = hash_bytes(hash, bucket->name, strlen(bucket->name) + 1);
         hash = hash_bytes(hash, spec, strlen(spec) + 1);
@@ -87,46 +87,46 @@ static uint64_t hash_tensors(const struct wring_autoplan *autoplan)
     return hash;
 }
 
-enum wring_status wring_autoplan_begin(struct wring_session *session)
+enum wring_status wring_autotune_begin(struct wring_session *session)
 {
-    struct wring_autoplan *autoplan = session->autoplan;
+    struct wring_autotune *autotune = session->autotune;
 
-    if (autoplan == NULL)
+    if (autotune == NULL)
         return WRING_OK;
-    pthread_mutex_lock(&autoplan->iterations.mutex);
-    uint64_t before = autoplan->question;
-    enum wring_status status = list_tensors(autoplan);
-    autoplan->question = hash_tensors(autoplan);
-    bool kept = autoplan->stage == WRING_AUTOPLAN_KEEP && autoplan->question == before;
+    pthread_mutex_lock(&autotune->iterations.mutex);
+    uint64_t before = autotune->tensors_hash;
+    enum wring_status status = list_tensors(autotune);
+    autotune->tensors_hash = hash_tensors(autotune);
+    bool kept = autotune->stage == WRING_AUTOTUNE_KEEP && autotune->tensors_hash == before;
     if (!kept) {
-        wring_autoplan_forget_ways(autoplan);
-        autoplan->stage = WRING_AUTOPLAN_RECORD;
-        autoplan->iterations.off = false;
-        autoplan->measure = false;
-        autoplan->known = false;
+        wring_autotune_forget_candidates(autotune);
+        autotune->stage = WRING_AUTOTUNE_RECORD;
+        autotune->iterations.off = false;
+        autotune->measure = false;
+        autotune->known = false;
     }
-    wring_iterations_restart(&autoplan->iterations, WRING_ITERATIONS_WARM + WRING_ITERATIONS_TIMED);
-    pthread_mutex_unlock(&autoplan->iterations.mutex);
+    wring_iterations_restart(&autotune->iterations, WRING_ITERATIONS_WARM + WRING_ITERATIONS_TIMED);
+    pthread_mutex_unlock(&autotune->iterations.mutex);
     return status;
 }
 
-void wring_autoplan_tell(const struct wring_session *session, struct wring_autoplan_report *out)
+void wring_autotune_tell(const struct wring_session *session, struct wring_autotune_report *out)
 {
-    struct wring_autoplan *autoplan = session->autoplan;
+    struct wring_autotune *autotune = session->autotune;
 
-    *out = (struct wring_autoplan_report){.with_us = NAN, .without_us = NAN, .predicted_us = NAN};
-    if (autoplan == NULL)
+    *out = (struct wring_autotune_report){.with_us = NAN, .without_us = NAN, .predicted_us = NAN};
+    if (autotune == NULL)
         return;
-    pthread_mutex_lock(&autoplan->iterations.mutex);
-    out->settled = autoplan->stage >= WRING_AUTOPLAN_KEEP;
-    if (out->settled && autoplan->n_candidates > 0) {
-        const struct wring_autoplan_way *way = &autoplan->candidates[autoplan->at];
-        out->planned = way->plan != NULL;
-        out->with_us = autoplan->kept_us;
-        out->without_us = autoplan->without_us;
-        out->predicted_us = way->predicted_us;
-        memcpy(out->name, way->name, sizeof(out->name));
-        out->groups = way->plan != NULL ? way->plan->n_groups : autoplan->iterations.n;
+    pthread_mutex_lock(&autotune->iterations.mutex);
+    out->settled = autotune->stage >= WRING_AUTOTUNE_KEEP;
+    if (out->settled && autotune->n_candidates > 0) {
+        const struct wring_autotune_candidate *candidate = &autotune->candidates[autotune->at];
+        out->planned = candidate->plan != NULL;
+        out->with_us = autotune->kept_us;
+        out->without_us = autotune->without_us;
+        out->predicted_us = candidate->predicted_us;
+        memcpy(out->name, candidate->name, sizeof(out->name));
+        out->groups = candidate->plan != NULL ? candidate->plan->n_groups : autotune->iterations.n;
     }
-    pthread_mutex_unlock(&autoplan->iterations.mutex);
+    pthread_mutex_unlock(&autotune->iterations.mutex);
 }

@@ -23,34 +23,34 @@
 #include "runtime/plan/machine.h"
 #include "runtime/session/session.h"
 
-#define WRING_AUTOPLAN_WAYS_MAX 5
-#define WRING_AUTOPLAN_LOOKS 3 /* at a way, at most */
+#define WRING_AUTOTUNE_CANDIDATES_MAX 5
+#define WRING_AUTOTUNE_LOOKS 3 /* at a candidate, at most */
 
 /** A plan, or how buckets were registered, and what iterations take so. */
-struct wring_autoplan_way {
+struct wring_autotune_candidate {
     struct wring_plan *plan;                  /* NULL: as registered */
     char name[64];                            /* "the plan", "none alone" */
     double predicted_us;                      /* NAN: nothing was */
-    double measured_us[WRING_AUTOPLAN_LOOKS]; /* medians of the slowest rank */
+    double measured_us[WRING_AUTOTUNE_LOOKS]; /* medians of the slowest rank */
     uint32_t measured;
     double compute_us; /* of them in computing */
 };
 
-enum wring_autoplan_stage {
-    WRING_AUTOPLAN_RECORD,
-    WRING_AUTOPLAN_TRY,
-    WRING_AUTOPLAN_KEEP,
-    WRING_AUTOPLAN_OFF,
+enum wring_autotune_stage {
+    WRING_AUTOTUNE_RECORD,
+    WRING_AUTOTUNE_TRY,
+    WRING_AUTOTUNE_KEEP,
+    WRING_AUTOTUNE_OFF,
 };
 
-struct wring_autoplan {
+struct wring_autotune {
     struct wring_session *session;
     struct wring_iterations iterations; /* its mutex is that of all of this */
-    enum wring_autoplan_stage stage;
-    double *ready_us;  /* [iterations.n] of the slowest rank, while ranks meet */
-    uint64_t question; /* hash of their names, sizes, codecs: equal on all ranks */
+    enum wring_autotune_stage stage;
+    double *ready_us;      /* [iterations.n] of the slowest rank, while ranks meet */
+    uint64_t tensors_hash; /* hash of their names, sizes, codecs: equal on all ranks */
     struct wring_job_machine machine;
-    struct wring_autoplan_leeway leeway;
+    struct wring_autotune_tunables tunables;
     struct wring_profile *profile;    /* rank 0's */
     struct wring_profile_aside aside; /* its collectives of other tunings than the configured one,
                                          while that one's are measured */
@@ -58,8 +58,8 @@ struct wring_autoplan {
     bool measure;                     /* the next commit is to measure anew, whatever there is */
 
     uint32_t n_candidates, at; /* the first is as registered; which one is in force */
-    struct wring_autoplan_way candidates[WRING_AUTOPLAN_WAYS_MAX];
-    uint32_t in_turn;                /* a bit for each way that has further looks */
+    struct wring_autotune_candidate candidates[WRING_AUTOTUNE_CANDIDATES_MAX];
+    uint32_t in_turn;                /* a bit for each candidate that has further looks */
     uint32_t first;                  /* of these; before, of all */
     double kept_us, kept_compute_us; /* what iterations took when it was settled */
     double without_us;               /* and what they took as registered */
@@ -71,43 +71,43 @@ struct wring_autoplan {
 
 /** Does the session plan for itself? Make what that needs. Errors: WRING_ERR_NO_MEMORY, INVALID
  *  (WRING_PLAN_CODECS; logged). */
-enum wring_status wring_autoplan_open(struct wring_session *session);
-void wring_autoplan_close(struct wring_session *session);
+enum wring_status wring_autotune_open(struct wring_session *session);
+void wring_autotune_close(struct wring_session *session);
 
 /** A commit of the application begins, no bucket is joined: who takes part? A plan for others is
  *  dropped. Local. */
-enum wring_status wring_autoplan_begin(struct wring_session *session);
+enum wring_status wring_autotune_begin(struct wring_session *session);
 
 /** Buckets are compared: find a profile, together. Collective. */
-enum wring_status wring_autoplan_prepare(struct wring_session *session);
+enum wring_status wring_autotune_prepare(struct wring_session *session);
 
 /** What came of it. */
-struct wring_autoplan_report {
+struct wring_autotune_report {
     bool settled;                             /* a plan is kept, or none */
     bool planned;                             /* it is a plan */
     double with_us, without_us, predicted_us; /* iterations; NAN: not known */
     uint32_t groups;
     char name[64];
 };
-void wring_autoplan_tell(const struct wring_session *session, struct wring_autoplan_report *out);
+void wring_autotune_tell(const struct wring_session *session, struct wring_autotune_report *out);
 
 /* ---- between the files of it ---- */
 
 /** Ranks meet at an iteration's end. Under the mutex. */
-enum wring_status wring_autoplan_meet(struct wring_autoplan *autoplan);
+enum wring_status wring_autotune_reach_consensus(struct wring_autotune *autotune);
 
-/** Choose the next way by all looks so far. @param way  out
+/** Choose the next candidate by all looks so far. @param candidate  out
  *  @return true: it stays; false: it is to be tried */
-bool wring_autoplan_choose(struct wring_autoplan *autoplan, uint32_t *way);
+bool wring_autotune_choose(struct wring_autotune *autotune, uint32_t *candidate);
 
 /** The same, told to all ranks by rank 0. Collective. Errors: those of thinking, and of an
  * exchange. */
-enum wring_status wring_autoplan_find_ways(struct wring_autoplan *autoplan, bool early);
+enum wring_status wring_autotune_find_candidates(struct wring_autotune *autotune, bool early);
 
 /** There is none any more; NULL is fine. */
-void wring_autoplan_forget_profile(struct wring_autoplan *autoplan);
+void wring_autotune_forget_profile(struct wring_autotune *autotune);
 
-/** Destroy the plans of all ways. The session has none, and buckets travel as registered. */
-void wring_autoplan_forget_ways(struct wring_autoplan *autoplan);
+/** Destroy the plans of all candidates. The session has none, and buckets travel as registered. */
+void wring_autotune_forget_candidates(struct wring_autotune *autotune);
 
 #endif

@@ -20,15 +20,15 @@
 /* What rank 0 asks the planner. */
 
 /** What was recorded, as the planner has it, and what may be chosen. */
-struct question {
-    const struct wring_autoplan *autoplan;
+struct input {
+    const struct wring_autotune *autotune;
     bool early;                      /* buckets cannot be merged */
     struct wring_tensor_trace trace; /* by when tensors are ready */
     uint32_t *order;                 /* [trace.n] the session's tensors likewise */
     struct wring_collective_bench_codecs codecs, listed;  /* of any bucket; that all may take */
     const char *specs[WRING_COLLECTIVE_BENCH_CODECS_MAX]; /* the former */
-    struct wring_profile profile; /* the session's, but for the ways: a copy, in which those of
-                                     other tunings are carried on */
+    struct wring_profile profile; /* the session's, but for the candidates: a copy, in which those
+                                     of other tunings are carried on */
 };
 
 /** The planner's model with one tuning; which options a tensor may take is the job's affair. */
@@ -46,15 +46,15 @@ static const char *option_spec(const struct model *made, uint32_t option)
 /* ---- which options each may take ---- */
 
 /** Its own, none, and those that the setting lists. */
-static bool allows(const struct question *question, uint32_t tensor, const char *spec)
+static bool allows(const struct input *input, uint32_t tensor, const char *spec)
 {
-    const struct wring_bucket *bucket = question->autoplan->iterations.tensors[tensor].bucket;
+    const struct wring_bucket *bucket = input->autotune->iterations.tensors[tensor].bucket;
 
     return strcmp(spec, "none") == 0 || strcmp(spec, wring_codec_info(bucket->codec)->spec) == 0 ||
-           wring_collective_bench_has(&question->listed, spec);
+           wring_collective_bench_has(&input->listed, spec);
 }
 
-static enum wring_status set_allowed(const struct question *question, struct model *out)
+static enum wring_status set_allowed(const struct input *input, struct model *out)
 {
     struct wring_problem *problem = &out->model->problem;
     uint32_t words = wring_problem_words(problem);
@@ -67,7 +67,7 @@ static enum wring_status set_allowed(const struct question *question, struct mod
         for (uint32_t o = 0; o < problem->n_options; o++) {
             size_t word = (size_t)i * words + o / 64;
             bool barred = before != NULL && (before[word] >> o % 64 & 1) == 0;
-            if (!barred && allows(question, question->order[i], option_spec(out, o)))
+            if (!barred && allows(input, input->order[i], option_spec(out, o)))
                 out->allowed[word] |= UINT64_C(1) << o % 64;
         }
     problem->allowed = out->allowed;
@@ -84,20 +84,20 @@ static bool may_take(const struct model *made, uint32_t i, uint32_t option)
 
 /* ---- models ---- */
 
-static struct wring_cost_model_params params_of(const struct question *question)
+static struct wring_cost_model_params params_of(const struct input *input)
 {
-    const struct wring_autoplan *autoplan = question->autoplan;
+    const struct wring_autotune *autotune = input->autotune;
 
     return (struct wring_cost_model_params){
-        .trace = &question->trace,
-        .profile = &question->profile,
-        .nodes = autoplan->machine.nodes,
-        .ranks_per_node = autoplan->machine.ranks_per_node,
+        .trace = &input->trace,
+        .profile = &input->profile,
+        .nodes = autotune->machine.nodes,
+        .ranks_per_node = autotune->machine.ranks_per_node,
         .timeline = WRING_TIMELINE_FULL,
-        .codecs = question->specs,
-        .n_codecs = question->codecs.n,
+        .codecs = input->specs,
+        .n_codecs = input->codecs.n,
         .places = 1u << WRING_PLACE_CPU,
-        .chunk_bytes = autoplan->leeway.chunk_bytes,
+        .chunk_bytes = autotune->tunables.chunk_bytes,
         .runnable = true,
         .flat = true, /* a hierarchy's sums have other bits: measurements do not choose it */
     };
@@ -105,20 +105,20 @@ static struct wring_cost_model_params params_of(const struct question *question)
 
 /** @param tuning  NULL: as configured. Errors: those of a model; it is to be finished then, too.
  */
-static enum wring_status model_init(const struct question *question,
-                                    const struct wring_tuning *tuning, struct model *out)
+static enum wring_status model_init(const struct input *input, const struct wring_tuning *tuning,
+                                    struct model *out)
 {
-    struct wring_cost_model_params params = params_of(question);
+    struct wring_cost_model_params params = params_of(input);
 
     *out = (struct model){.model = NULL};
     params.tuning = tuning;
     enum wring_status status =
-        wring_cost_model_create(&params, &question->autoplan->session->log, &out->model);
+        wring_cost_model_create(&params, &input->autotune->session->log, &out->model);
     if (status != WRING_OK)
         return status;
-    if (question->early) /* who waits for a bucket may not have posted its mates */
+    if (input->early) /* who waits for a bucket may not have posted its mates */
         out->model->problem.max_group_elems = 1;
-    return set_allowed(question, out);
+    return set_allowed(input, out);
 }
 
 static void model_finish(struct model *made)
@@ -132,39 +132,39 @@ static void model_finish(struct model *made)
 
 /* ---- tunings ---- */
 
-static bool is_configured(const struct wring_autoplan *autoplan, const struct wring_tuning *tuning)
+static bool is_configured(const struct wring_autotune *autotune, const struct wring_tuning *tuning)
 {
-    return tuning->cores == autoplan->leeway.tuning.cores &&
-           tuning->chunk_bytes == autoplan->leeway.tuning.chunk_bytes;
+    return tuning->cores == autotune->tunables.tuning.cores &&
+           tuning->chunk_bytes == autotune->tunables.tuning.chunk_bytes;
 }
 
 /** Does the profile know buckets of several pieces with it? */
-static bool is_told(const struct wring_autoplan *autoplan, const struct wring_tuning *tuning)
+static bool is_told(const struct wring_autotune *autotune, const struct wring_tuning *tuning)
 {
-    const struct wring_measured_collective *way = wring_profile_collective_at(
-        autoplan->profile, "none", "auto", autoplan->session->size, tuning);
+    const struct wring_measured_collective *candidate = wring_profile_collective_at(
+        autotune->profile, "none", "auto", autotune->session->size, tuning);
 
-    return way != NULL && way->max_elems >= wring_autoplan_further_elems(autoplan);
+    return candidate != NULL && candidate->max_elems >= wring_autotune_extra_elems(autotune);
 }
 
 /** Tunings that a plan may choose among, the configured one first. None: nothing is told apart,
  *  and all is as configured. Errors: WRING_ERR_NO_MEMORY. */
-static enum wring_status list_settings(const struct question *question, struct wring_tunings *out)
+static enum wring_status list_settings(const struct input *input, struct wring_tunings *out)
 {
-    const struct wring_autoplan *autoplan = question->autoplan;
-    const struct wring_cost_model_params params = params_of(question);
+    const struct wring_autotune *autotune = input->autotune;
+    const struct wring_cost_model_params params = params_of(input);
     struct wring_tunings *all = calloc(1, sizeof(*all));
 
     out->n = 0;
     if (all == NULL)
         return WRING_ERR_NO_MEMORY;
-    enum wring_status status = wring_tunings_list(&params, NULL, &autoplan->session->log, all);
+    enum wring_status status = wring_tunings_list(&params, NULL, &autotune->session->log, all);
     for (uint32_t i = 0; i < all->n && status == WRING_OK; i++)
-        if (is_configured(autoplan, &all->list[i]))
+        if (is_configured(autotune, &all->list[i]))
             out->list[out->n++] = all->list[i];
     for (uint32_t i = 0; i < all->n && out->n > 0; i++) /* without that one nothing compares */
-        if (!is_configured(autoplan, &all->list[i]) &&
-            wring_autoplan_may_have(autoplan, &all->list[i]) && is_told(autoplan, &all->list[i]))
+        if (!is_configured(autotune, &all->list[i]) &&
+            wring_autotune_may_have(autotune, &all->list[i]) && is_told(autotune, &all->list[i]))
             out->list[out->n++] = all->list[i];
     free(all);
     return status;
@@ -172,51 +172,52 @@ static enum wring_status list_settings(const struct question *question, struct w
 
 /* ---- the question ---- */
 
-/** The profile, with other tunings' ways as far as the configured one's. */
-static enum wring_status make_profile(struct question *question)
+/** The profile, with other tunings' candidates as far as the configured one's. */
+static enum wring_status make_profile(struct input *input)
 {
-    const struct wring_profile *profile = question->autoplan->profile;
+    const struct wring_profile *profile = input->autotune->profile;
     size_t bytes = (size_t)profile->n_collectives * sizeof(*profile->collectives);
 
-    question->profile = *profile;
-    question->profile.collectives = malloc(bytes + 1);
-    if (question->profile.collectives == NULL)
+    input->profile = *profile;
+    input->profile.collectives = malloc(bytes + 1);
+    if (input->profile.collectives == NULL)
         return WRING_ERR_NO_MEMORY;
-    memcpy(question->profile.collectives, profile->collectives, bytes);
-    if (question->autoplan->leeway.tuning.chunk_bytes != 0)
-        wring_profile_carry_on(&question->profile, &question->autoplan->leeway.tuning);
+    memcpy(input->profile.collectives, profile->collectives, bytes);
+    if (input->autotune->tunables.tuning.chunk_bytes != 0)
+        wring_profile_carry_on(&input->profile, &input->autotune->tunables.tuning);
     return WRING_OK;
 }
 
 /** Errors: WRING_ERR_NO_MEMORY, INVALID (WRING_PLAN_CODECS; logged). It is to be finished then,
  *  too. */
-static enum wring_status question_init(struct question *question,
-                                       const struct wring_autoplan *autoplan, bool early)
+static enum wring_status question_init(struct input *input, const struct wring_autotune *autotune,
+                                       bool early)
 {
-    *question = (struct question){.autoplan = autoplan, .early = early};
-    enum wring_status status = wring_iterations_trace(&autoplan->iterations, autoplan->ready_us,
-                                                      &question->order, &question->trace);
+    *input = (struct input){.autotune = autotune, .early = early};
+    enum wring_status status = wring_iterations_trace(&autotune->iterations, autotune->ready_us,
+                                                      &input->order, &input->trace);
     if (status == WRING_OK)
-        status = wring_autoplan_codecs(autoplan->session, autoplan, &question->codecs);
+        status = wring_autotune_codecs(autotune->session, autotune, &input->codecs);
     if (status == WRING_OK)
-        status = wring_autoplan_listed(autoplan->session, &question->listed);
+        status = wring_autotune_listed(autotune->session, &input->listed);
     if (status == WRING_OK)
-        status = make_profile(question);
-    for (uint32_t i = 0; i < question->codecs.n; i++)
-        question->specs[i] = question->codecs.specs[i];
+        status = make_profile(input);
+    for (uint32_t i = 0; i < input->codecs.n; i++)
+        input->specs[i] = input->codecs.specs[i];
     return status;
 }
 
-static void question_finish(struct question *question)
+static void question_finish(struct input *input)
 {
-    free(question->profile.collectives);
-    free(question->order);
-    free(question->trace.tensors);
+    free(input->profile.collectives);
+    free(input->order);
+    free(input->trace.tensors);
 }
 
 /* ---- think ---- */
 
-/* Rank 0 has the recorded iterations and a profile, and asks the planner for ways worth a try. */
+/* Rank 0 has the recorded iterations and a profile, and asks the planner for candidates worth a
+ * try. */
 
 #define BUDGET_NS                                                                  \
     (100 * 1000000ull) /* of all searches; models of hundreds of tensors take less \
@@ -229,10 +230,10 @@ struct answer {
     struct wring_found found;
 };
 
-/** The question, and what becomes of it. */
-struct thought {
-    struct wring_autoplan *autoplan;
-    struct question question;
+/** The planner's input, and what becomes of it. */
+struct thinking {
+    struct wring_autotune *autotune;
+    struct input input;
     struct wring_tunings *tunings;
     struct answer configured, best; /* the latter of other tunings; without a model: there is none
                                      */
@@ -240,34 +241,35 @@ struct thought {
     uint64_t took_ns; /* by searches */
 };
 
-/* ---- ways ---- */
+/* ---- candidates ---- */
 
 /** A plan with the configured number of cores names the executor as the configuration does. */
-static void name_executor(const struct wring_autoplan *autoplan,
+static void name_executor(const struct wring_autotune *autotune,
                           const struct wring_cost_model *model, struct wring_plan *plan)
 {
-    const struct wring_autoplan_leeway *leeway = &autoplan->leeway;
+    const struct wring_autotune_tunables *tunables = &autotune->tunables;
 
-    if (model->settled && model->tuning.cores == leeway->tuning.cores)
-        snprintf(plan->executor, sizeof(plan->executor), "%.63s", leeway->executor);
+    if (model->settled && model->tuning.cores == tunables->tuning.cores)
+        snprintf(plan->executor, sizeof(plan->executor), "%.63s", tunables->executor);
 }
 
-static enum wring_status add_way(struct thought *thought, const struct wring_cost_model *model,
-                                 const struct wring_grouping *grouping, const char *name)
+static enum wring_status add_candidate(struct thinking *thinking,
+                                       const struct wring_cost_model *model,
+                                       const struct wring_grouping *grouping, const char *name)
 {
-    struct wring_autoplan *autoplan = thought->autoplan;
-    struct wring_autoplan_way *way = &autoplan->candidates[autoplan->n_candidates];
-    const struct question *question = &thought->question;
+    struct wring_autotune *autotune = thinking->autotune;
+    struct wring_autotune_candidate *candidate = &autotune->candidates[autotune->n_candidates];
+    const struct input *input = &thinking->input;
 
-    *way = (struct wring_autoplan_way){.plan = NULL};
+    *candidate = (struct wring_autotune_candidate){.plan = NULL};
     enum wring_status status =
-        wring_plan_create(model, &question->trace, &question->profile, grouping, &way->plan);
+        wring_plan_create(model, &input->trace, &input->profile, grouping, &candidate->plan);
     if (status != WRING_OK)
         return status;
-    name_executor(autoplan, model, way->plan);
-    snprintf(way->name, sizeof(way->name), "%s", name);
-    way->predicted_us = way->plan->iteration_us;
-    autoplan->n_candidates++;
+    name_executor(autotune, model, candidate->plan);
+    snprintf(candidate->name, sizeof(candidate->name), "%s", name);
+    candidate->predicted_us = candidate->plan->iteration_us;
+    autotune->n_candidates++;
     return WRING_OK;
 }
 
@@ -281,38 +283,38 @@ static void finish(struct answer *answer)
 }
 
 /** @param left  tunings to be looked at, this one among them */
-static enum wring_status ask(struct thought *thought, const struct wring_tuning *tuning,
+static enum wring_status ask(struct thinking *thinking, const struct wring_tuning *tuning,
                              uint32_t left, struct answer *out)
 {
-    uint64_t rest_ns = thought->took_ns < BUDGET_NS ? BUDGET_NS - thought->took_ns : 0;
+    uint64_t rest_ns = thinking->took_ns < BUDGET_NS ? BUDGET_NS - thinking->took_ns : 0;
     struct wring_search_params params = {.budget_ns = rest_ns / left + 1};
 
     *out = (struct answer){.found.time_us = INFINITY};
-    enum wring_status status = model_init(&thought->question, tuning, &out->made);
+    enum wring_status status = model_init(&thinking->input, tuning, &out->made);
     if (status != WRING_OK)
         return status;
     params.offload = out->made.model->offload;
     params.on_device = out->made.model->on_device;
     params.uncompressed = out->made.model->raw;
     status = wring_search_run(&out->made.model->problem, &params, &out->found);
-    thought->took_ns += status == WRING_OK ? out->found.took_ns : 0;
+    thinking->took_ns += status == WRING_OK ? out->found.took_ns : 0;
     return status;
 }
 
 /** The best plan as configured, and the best one with another tuning. */
-static enum wring_status ask_all(struct thought *thought)
+static enum wring_status ask_all(struct thinking *thinking)
 {
-    const struct wring_tunings *tunings = thought->tunings;
+    const struct wring_tunings *tunings = thinking->tunings;
     const struct wring_tuning *configured = tunings->n > 0 ? tunings->list : NULL;
     uint32_t n = tunings->n > 0 ? tunings->n : 1;
-    enum wring_status status = ask(thought, configured, n, &thought->configured);
+    enum wring_status status = ask(thinking, configured, n, &thinking->configured);
 
     for (uint32_t i = 1; i < n && status == WRING_OK; i++) {
         struct answer other;
-        status = ask(thought, &tunings->list[i], n - i, &other);
-        if (status == WRING_OK && other.found.time_us < thought->best.found.time_us) {
-            struct answer worse = thought->best;
-            thought->best = other;
+        status = ask(thinking, &tunings->list[i], n - i, &other);
+        if (status == WRING_OK && other.found.time_us < thinking->best.found.time_us) {
+            struct answer worse = thinking->best;
+            thinking->best = other;
             other = worse;
         }
         finish(&other);
@@ -322,30 +324,31 @@ static enum wring_status ask_all(struct thought *thought)
 
 /** The plan; where another tuning promises to be faster, that of the configured one beside it:
  * what pinned cores take from the application is in no profile. */
-static enum wring_status add_searched(struct thought *thought)
+static enum wring_status add_searched(struct thinking *thinking)
 {
-    const struct answer *configured = &thought->configured, *best = &thought->best;
-    enum wring_status status = ask_all(thought);
+    const struct answer *configured = &thinking->configured, *best = &thinking->best;
+    enum wring_status status = ask_all(thinking);
 
     if (status != WRING_OK)
         return status;
     if (best->found.time_us >= WORTH_IT * configured->found.time_us)
-        return add_way(thought, configured->made.model, &configured->found.grouping, "the plan");
-    status = add_way(thought, best->made.model, &best->found.grouping, "the plan");
-    return status == WRING_OK ? add_way(thought, configured->made.model,
-                                        &configured->found.grouping, "the plan as configured")
+        return add_candidate(thinking, configured->made.model, &configured->found.grouping,
+                             "the plan");
+    status = add_candidate(thinking, best->made.model, &best->found.grouping, "the plan");
+    return status == WRING_OK ? add_candidate(thinking, configured->made.model,
+                                              &configured->found.grouping, "the plan as configured")
                               : status;
 }
 
-/* ---- plain ways, as configured ---- */
+/* ---- plain candidates, as configured ---- */
 
 /** Each bucket by itself, with an option where it may take it, else uncompressed. */
-static void set_apart(struct thought *thought, uint32_t option)
+static void set_apart(struct thinking *thinking, uint32_t option)
 {
-    const struct model *made = &thought->configured.made;
-    struct wring_grouping *grouping = &thought->grouping;
+    const struct model *made = &thinking->configured.made;
+    struct wring_grouping *grouping = &thinking->grouping;
 
-    grouping->n = thought->question.trace.n;
+    grouping->n = thinking->input.trace.n;
     for (uint32_t i = 0; i < grouping->n; i++) {
         grouping->end[i] = i + 1;
         grouping->option[i] = may_take(made, i, option) ? option : made->model->raw;
@@ -353,35 +356,35 @@ static void set_apart(struct thought *thought, uint32_t option)
 }
 
 /** Is it what runs now? */
-static bool is_as_registered(const struct thought *thought, const char *spec)
+static bool is_as_registered(const struct thinking *thinking, const char *spec)
 {
-    const struct wring_autoplan *autoplan = thought->autoplan;
+    const struct wring_autotune *autotune = thinking->autotune;
 
-    for (uint32_t i = 0; i < autoplan->iterations.n; i++)
-        if (strcmp(wring_bucket_spec(autoplan->iterations.tensors[i].bucket), spec) != 0)
+    for (uint32_t i = 0; i < autotune->iterations.n; i++)
+        if (strcmp(wring_bucket_spec(autotune->iterations.tensors[i].bucket), spec) != 0)
             return false;
     return true;
 }
 
-static const char *spec_of(const struct thought *thought, uint32_t option)
+static const char *spec_of(const struct thinking *thinking, uint32_t option)
 {
-    return option_spec(&thought->configured.made, option);
+    return option_spec(&thinking->configured.made, option);
 }
 
 /** The option that ends the iteration soonest if each tensor travels by itself with it. Raw and the
  *  codec as registered are left out. */
-static uint32_t find_best_apart(struct thought *thought)
+static uint32_t find_best_apart(struct thinking *thinking)
 {
-    const struct wring_cost_model *model = thought->configured.made.model;
+    const struct wring_cost_model *model = thinking->configured.made.model;
     const struct wring_problem *problem = &model->problem;
     uint32_t best = problem->n_options;
     double least_us = INFINITY;
 
     for (uint32_t o = 0; o < problem->n_options; o++) {
-        if (o == model->raw || is_as_registered(thought, spec_of(thought, o)))
+        if (o == model->raw || is_as_registered(thinking, spec_of(thinking, o)))
             continue;
-        set_apart(thought, o);
-        double us = wring_problem_time(problem, &thought->grouping);
+        set_apart(thinking, o);
+        double us = wring_problem_time(problem, &thinking->grouping);
         if (us < least_us) {
             least_us = us;
             best = o;
@@ -390,139 +393,141 @@ static uint32_t find_best_apart(struct thought *thought)
     return best;
 }
 
-/** Plain ways beside the plan: a model that errs does not stand between the job and them. */
-static enum wring_status add_plain(struct thought *thought)
+/** Plain candidates beside the plan: a model that errs does not stand between the job and them. */
+static enum wring_status add_plain(struct thinking *thinking)
 {
-    const struct wring_cost_model *model = thought->configured.made.model;
+    const struct wring_cost_model *model = thinking->configured.made.model;
     enum wring_status status = WRING_OK;
     char name[64];
 
-    if (!is_as_registered(thought, "none")) {
-        set_apart(thought, model->raw);
-        status = add_way(thought, model, &thought->grouping, "each by itself, none");
+    if (!is_as_registered(thinking, "none")) {
+        set_apart(thinking, model->raw);
+        status = add_candidate(thinking, model, &thinking->grouping, "each by itself, none");
     }
-    uint32_t best = find_best_apart(thought);
+    uint32_t best = find_best_apart(thinking);
     if (status != WRING_OK || best == model->problem.n_options)
         return status;
-    set_apart(thought, best);
-    snprintf(name, sizeof(name), "each by itself, %.40s", spec_of(thought, best));
-    return add_way(thought, model, &thought->grouping, name);
+    set_apart(thinking, best);
+    snprintf(name, sizeof(name), "each by itself, %.40s", spec_of(thinking, best));
+    return add_candidate(thinking, model, &thinking->grouping, name);
 }
 
-static enum wring_status think(struct thought *thought, bool early)
+static enum wring_status think(struct thinking *thinking, bool early)
 {
-    enum wring_status status = question_init(&thought->question, thought->autoplan, early);
+    enum wring_status status = question_init(&thinking->input, thinking->autotune, early);
 
-    if (status == WRING_OK && thought->autoplan->session->recorder != NULL)
-        wring_recorder_write(thought->autoplan->session->recorder, &thought->question.trace);
+    if (status == WRING_OK && thinking->autotune->session->recorder != NULL)
+        wring_recorder_write(thinking->autotune->session->recorder, &thinking->input.trace);
     if (status == WRING_OK)
-        status = list_settings(&thought->question, thought->tunings);
+        status = list_settings(&thinking->input, thinking->tunings);
     if (status == WRING_OK)
-        status = wring_grouping_init(&thought->grouping, thought->question.trace.n);
+        status = wring_grouping_init(&thinking->grouping, thinking->input.trace.n);
     if (status == WRING_OK)
-        status = add_searched(thought);
-    return status == WRING_OK ? add_plain(thought) : status;
+        status = add_searched(thinking);
+    return status == WRING_OK ? add_plain(thinking) : status;
 }
 
-/** In rank 0: add the ways that are worth a try for the recorded iterations. The first way, as
- *  registered, is there already. @param early  buckets cannot be merged. Errors: logged */
-static enum wring_status autoplan_think(struct wring_autoplan *autoplan, bool early)
+/** In rank 0: add the candidates that are worth a try for the recorded iterations. The first
+ * candidate, as registered, is there already. @param early  buckets cannot be merged. Errors:
+ * logged */
+static enum wring_status find_candidates(struct wring_autotune *autotune, bool early)
 {
-    struct thought thought = {.autoplan = autoplan,
-                              .tunings = calloc(1, sizeof(*thought.tunings)),
-                              .configured.found.time_us = INFINITY,
-                              .best.found.time_us = INFINITY};
+    struct thinking thinking = {.autotune = autotune,
+                                .tunings = calloc(1, sizeof(*thinking.tunings)),
+                                .configured.found.time_us = INFINITY,
+                                .best.found.time_us = INFINITY};
 
-    if (thought.tunings == NULL)
+    if (thinking.tunings == NULL)
         return WRING_ERR_NO_MEMORY;
-    enum wring_status status = think(&thought, early);
+    enum wring_status status = think(&thinking, early);
     if (early)
-        wring_info(&autoplan->session->log,
+        wring_info(&autotune->session->log,
                    "WRING_PLAN=auto: buckets are waited for before all are posted, so that none "
                    "are merged");
-    wring_grouping_finish(&thought.grouping);
-    finish(&thought.configured);
-    finish(&thought.best);
-    question_finish(&thought.question);
-    free(thought.tunings);
+    wring_grouping_finish(&thinking.grouping);
+    finish(&thinking.configured);
+    finish(&thinking.best);
+    question_finish(&thinking.input);
+    free(thinking.tunings);
     return status;
 }
 
 /* ---- plans to try, from rank 0 to all ---- */
 
-/* Rank 0 decides on the ways to try, and sends its plans to the others. */
+/* Rank 0 decides on the candidates to try, and sends its plans to the others. */
 
 #define PLAN_BYTES_MAX (16u << 20)
 
-static void write_way(const struct wring_autoplan_way *way, struct wring_writer *out)
+static void write_candidate(const struct wring_autotune_candidate *candidate,
+                            struct wring_writer *out)
 {
     char *text = NULL;
     size_t bytes = 0;
     FILE *file = open_memstream(&text, &bytes);
 
-    if (file == NULL || wring_plan_save(way->plan, file) != WRING_OK)
+    if (file == NULL || wring_plan_save(candidate->plan, file) != WRING_OK)
         out->failed = true;
     if (file != NULL && fclose(file) != 0)
         out->failed = true;
-    wring_write_sized(out, way->name, strlen(way->name));
+    wring_write_sized(out, candidate->name, strlen(candidate->name));
     wring_write_sized(out, text, out->failed ? 0 : bytes);
     free(text);
 }
 
-static enum wring_status read_way(struct wring_autoplan *autoplan, struct wring_reader *in)
+static enum wring_status read_candidate(struct wring_autotune *autotune, struct wring_reader *in)
 {
-    struct wring_autoplan_way *way = &autoplan->candidates[autoplan->n_candidates];
+    struct wring_autotune_candidate *candidate = &autotune->candidates[autotune->n_candidates];
     size_t bytes;
 
-    *way = (struct wring_autoplan_way){.plan = NULL};
-    wring_read_text(in, way->name, sizeof(way->name));
+    *candidate = (struct wring_autotune_candidate){.plan = NULL};
+    wring_read_text(in, candidate->name, sizeof(candidate->name));
     const char *text = wring_read_sized(in, &bytes);
     if (in->failed || bytes > PLAN_BYTES_MAX)
         return WRING_ERR_FRAME;
     enum wring_status status =
-        wring_plan_parse("rank 0's plan", text, bytes, &autoplan->session->log, &way->plan);
+        wring_plan_parse("rank 0's plan", text, bytes, &autotune->session->log, &candidate->plan);
     if (status != WRING_OK)
         return status;
-    way->predicted_us = way->plan->iteration_us;
-    autoplan->n_candidates++;
+    candidate->predicted_us = candidate->plan->iteration_us;
+    autotune->n_candidates++;
     return WRING_OK;
 }
 
-static enum wring_status read_ways(struct wring_autoplan *autoplan, struct wring_reader in)
+static enum wring_status read_candidates(struct wring_autotune *autotune, struct wring_reader in)
 {
     enum wring_status status = (enum wring_status)wring_read_u32(&in);
     uint32_t n = wring_read_u32(&in);
 
     if (status != WRING_OK || in.failed)
         return status != WRING_OK ? status : WRING_ERR_FRAME;
-    if (n == 0 || n > WRING_AUTOPLAN_WAYS_MAX)
+    if (n == 0 || n > WRING_AUTOTUNE_CANDIDATES_MAX)
         return WRING_ERR_FRAME;
     for (uint32_t i = 1; i < n && status == WRING_OK; i++)
-        status = read_way(autoplan, &in);
+        status = read_candidate(autotune, &in);
     return status;
 }
 
-enum wring_status wring_autoplan_find_ways(struct wring_autoplan *autoplan, bool early)
+enum wring_status wring_autotune_find_candidates(struct wring_autotune *autotune, bool early)
 {
-    struct wring_session *session = autoplan->session;
+    struct wring_session *session = autotune->session;
     enum wring_status status = WRING_OK;
     struct wring_writer writer = {0};
     struct wring_blobs blobs;
 
     if (session->rank == 0) {
         uint64_t began_ns = wring_now_ns();
-        status = autoplan_think(autoplan, early);
-        autoplan->spent_ns += wring_now_ns() - began_ns;
+        status = find_candidates(autotune, early);
+        autotune->spent_ns += wring_now_ns() - began_ns;
         wring_write_u32(&writer, status);
-        wring_write_u32(&writer, autoplan->n_candidates);
-        for (uint32_t i = 1; i < autoplan->n_candidates && status == WRING_OK; i++)
-            write_way(&autoplan->candidates[i], &writer);
+        wring_write_u32(&writer, autotune->n_candidates);
+        for (uint32_t i = 1; i < autotune->n_candidates && status == WRING_OK; i++)
+            write_candidate(&autotune->candidates[i], &writer);
     }
     enum wring_status exchanged = wring_session_exchange_writer(session, &writer, &blobs);
     if (exchanged != WRING_OK)
         return exchanged;
     if (session->rank != 0)
-        status = read_ways(autoplan, wring_blobs_reader(&blobs, 0));
+        status = read_candidates(autotune, wring_blobs_reader(&blobs, 0));
     wring_blobs_finish(&blobs);
     return wring_session_agree(session, status, NULL);
 }

@@ -31,7 +31,7 @@ static enum wring_status add_codec(const struct wring_session *session, const ch
     return WRING_OK;
 }
 
-enum wring_status wring_autoplan_listed(const struct wring_session *session,
+enum wring_status wring_autotune_listed(const struct wring_session *session,
                                         struct wring_collective_bench_codecs *out)
 {
     const char *list = session->config.plan_codecs;
@@ -53,18 +53,18 @@ enum wring_status wring_autoplan_listed(const struct wring_session *session,
     return status;
 }
 
-enum wring_status wring_autoplan_codecs(const struct wring_session *session,
-                                        const struct wring_autoplan *autoplan,
+enum wring_status wring_autotune_codecs(const struct wring_session *session,
+                                        const struct wring_autotune *autotune,
                                         struct wring_collective_bench_codecs *out)
 {
-    enum wring_status status = wring_autoplan_listed(session, out);
-    for (uint32_t i = 0; i < autoplan->iterations.n && status == WRING_OK; i++)
+    enum wring_status status = wring_autotune_listed(session, out);
+    for (uint32_t i = 0; i < autotune->iterations.n && status == WRING_OK; i++)
         status = add_codec(
-            session, wring_codec_info(autoplan->iterations.tensors[i].bucket->codec)->spec, out);
+            session, wring_codec_info(autotune->iterations.tensors[i].bucket->codec)->spec, out);
     return status;
 }
 
-void wring_autoplan_write_codecs(const struct wring_collective_bench_codecs *codecs,
+void wring_autotune_write_codecs(const struct wring_collective_bench_codecs *codecs,
                                  struct wring_writer *out)
 {
     wring_write_u32(out, codecs->n);
@@ -72,7 +72,7 @@ void wring_autoplan_write_codecs(const struct wring_collective_bench_codecs *cod
         wring_write_sized(out, codecs->specs[i], strlen(codecs->specs[i]));
 }
 
-void wring_autoplan_read_codecs(struct wring_reader *in, struct wring_collective_bench_codecs *out)
+void wring_autotune_read_codecs(struct wring_reader *in, struct wring_collective_bench_codecs *out)
 {
     out->n = wring_read_u32(in);
     if (out->n > WRING_COLLECTIVE_BENCH_CODECS_MAX) {

@@ -7,18 +7,18 @@
 
 /** Codecs that the setting lists, as "bf16,onebit+ef", canonical. Errors: INVALID (logged),
  *  NO_MEMORY. */
-enum wring_status wring_autoplan_listed(const struct wring_session *session,
+enum wring_status wring_autotune_listed(const struct wring_session *session,
                                         struct wring_collective_bench_codecs *out);
 
 /** Codecs that any of the buckets may take beside none, canonical. Errors: INVALID (logged),
  * NO_MEMORY. */
-enum wring_status wring_autoplan_codecs(const struct wring_session *session,
-                                        const struct wring_autoplan *autoplan,
+enum wring_status wring_autotune_codecs(const struct wring_session *session,
+                                        const struct wring_autotune *autotune,
                                         struct wring_collective_bench_codecs *out);
 
 /** Codecs to the other ranks, or from one. Errors: as reading fails, in->failed. */
-void wring_autoplan_write_codecs(const struct wring_collective_bench_codecs *codecs,
+void wring_autotune_write_codecs(const struct wring_collective_bench_codecs *codecs,
                                  struct wring_writer *out);
-void wring_autoplan_read_codecs(struct wring_reader *in, struct wring_collective_bench_codecs *out);
+void wring_autotune_read_codecs(struct wring_reader *in, struct wring_collective_bench_codecs *out);
 
 #endif

@@ -37,13 +37,13 @@ static double read_number(struct wring_reader *in)
 }
 
 /** Would buckets that change their ways now do so under somebody's hands? */
-static bool is_busy(const struct wring_autoplan *autoplan)
+static bool is_busy(const struct wring_autotune *autotune)
 {
-    struct wring_session *session = autoplan->session;
+    struct wring_session *session = autotune->session;
     bool busy = false;
 
-    for (uint32_t i = 0; i < autoplan->iterations.n; i++)
-        busy |= autoplan->iterations.tensors[i].pending; /* somebody may be about to wait for it */
+    for (uint32_t i = 0; i < autotune->iterations.n; i++)
+        busy |= autotune->iterations.tensors[i].pending; /* somebody may be about to wait for it */
     if (busy)
         return true;
     wring_progress_lock(session->progress);
@@ -57,31 +57,31 @@ static bool is_busy(const struct wring_autoplan *autoplan)
 }
 
 /** Has rank 0 the time for planning anew? */
-static bool may_replan(const struct wring_autoplan *autoplan)
+static bool may_replan(const struct wring_autotune *autotune)
 {
-    return wring_now_ns() - autoplan->settled_ns > REPLAN_SHARE * autoplan->spent_ns;
+    return wring_now_ns() - autotune->settled_ns > REPLAN_SHARE * autotune->spent_ns;
 }
 
-static void write_report(struct wring_autoplan *autoplan, struct wring_writer *out)
+static void write_report(struct wring_autotune *autotune, struct wring_writer *out)
 {
-    wring_write_u32(out, autoplan->stage);
-    wring_write_u32(out, autoplan->at);
-    wring_write_u32(out, is_busy(autoplan));
-    wring_write_u32(out, autoplan->iterations.early);
-    wring_write_u32(out, may_replan(autoplan));
+    wring_write_u32(out, autotune->stage);
+    wring_write_u32(out, autotune->at);
+    wring_write_u32(out, is_busy(autotune));
+    wring_write_u32(out, autotune->iterations.early);
+    wring_write_u32(out, may_replan(autotune));
     write_number(out,
-                 wring_iterations_median(autoplan->iterations.took_us, WRING_ITERATIONS_TIMED));
+                 wring_iterations_median(autotune->iterations.took_us, WRING_ITERATIONS_TIMED));
     write_number(out,
-                 wring_iterations_median(autoplan->iterations.compute_us, WRING_ITERATIONS_TIMED));
-    wring_write_u32(out, autoplan->iterations.n);
-    for (uint32_t i = 0; i < autoplan->iterations.n; i++)
-        write_number(out, wring_iterations_median(autoplan->iterations.tensors[i].ready_us,
+                 wring_iterations_median(autotune->iterations.compute_us, WRING_ITERATIONS_TIMED));
+    wring_write_u32(out, autotune->iterations.n);
+    for (uint32_t i = 0; i < autotune->iterations.n; i++)
+        write_number(out, wring_iterations_median(autotune->iterations.tensors[i].ready_us,
                                                   WRING_ITERATIONS_TIMED));
 }
 
 /** The slowest rank's. @return false: not what it should be */
-static bool read_report(struct wring_autoplan *autoplan, struct wring_reader in, bool is_root,
-                        struct wring_autoplan_said *all)
+static bool read_report(struct wring_autotune *autotune, struct wring_reader in, bool is_root,
+                        struct wring_autotune_rank_report *all)
 {
     uint32_t stage = wring_read_u32(&in), at = wring_read_u32(&in);
     uint32_t busy = wring_read_u32(&in), early = wring_read_u32(&in), may = wring_read_u32(&in);
@@ -91,33 +91,33 @@ static bool read_report(struct wring_autoplan *autoplan, struct wring_reader in,
     all->may |= is_root ? may : 0;
     all->us = fmax(all->us, read_number(&in));
     all->compute_us = fmax(all->compute_us, read_number(&in));
-    if (wring_read_u32(&in) != autoplan->iterations.n)
+    if (wring_read_u32(&in) != autotune->iterations.n)
         return false;
-    for (uint32_t i = 0; i < autoplan->iterations.n && !in.failed; i++)
-        autoplan->ready_us[i] = fmax(autoplan->ready_us[i], read_number(&in));
+    for (uint32_t i = 0; i < autotune->iterations.n && !in.failed; i++)
+        autotune->ready_us[i] = fmax(autotune->ready_us[i], read_number(&in));
     return stage == all->stage && at == all->at && !in.failed;
 }
 
 /**
- * Tell the others and hear them; the same comes out on all ranks, and autoplan->ready_us with it.
+ * Tell the others and hear them; the same comes out on all ranks, and autotune->ready_us with it.
  *
  * Errors: WRING_ERR_MISMATCH (ranks are not at the same place), those of exchanges.
  */
-static enum wring_status autoplan_hear(struct wring_autoplan *autoplan,
-                                       struct wring_autoplan_said *all)
+static enum wring_status hear_report(struct wring_autotune *autotune,
+                                     struct wring_autotune_rank_report *all)
 {
-    struct wring_session *session = autoplan->session;
+    struct wring_session *session = autotune->session;
     struct wring_writer writer = {0};
     struct wring_blobs blobs;
 
-    *all = (struct wring_autoplan_said){.stage = autoplan->stage, .at = autoplan->at};
-    memset(autoplan->ready_us, 0, autoplan->iterations.n * sizeof(*autoplan->ready_us));
-    write_report(autoplan, &writer);
+    *all = (struct wring_autotune_rank_report){.stage = autotune->stage, .at = autotune->at};
+    memset(autotune->ready_us, 0, autotune->iterations.n * sizeof(*autotune->ready_us));
+    write_report(autotune, &writer);
     enum wring_status status = wring_session_exchange_writer(session, &writer, &blobs);
     if (status != WRING_OK)
         return status;
     for (uint32_t i = 0; i < session->size; i++)
-        if (!read_report(autoplan, wring_blobs_reader(&blobs, i), i == 0, all))
+        if (!read_report(autotune, wring_blobs_reader(&blobs, i), i == 0, all))
             status = WRING_ERR_MISMATCH;
     wring_blobs_finish(&blobs);
     return status;
@@ -126,113 +126,118 @@ static enum wring_status autoplan_hear(struct wring_autoplan *autoplan,
 /* ---- choose ---- */
 
 /*
- * The way that is tried next and the one that stays, by measured iteration times. First each way
- * has one look. Unless one wins clearly, those that come near the best have further looks in turn:
- * so other load on the machine slows all alike.
+ * The candidate that is tried next and the one that stays, by measured iteration times. First each
+ * candidate has one look. Unless one wins clearly, those that come near the best have further looks
+ * in turn: so other load on the machine slows all alike.
  */
 
 #define NEAR 1.1   /* times as long as the best: is looked at again */
 #define CLEAR 0.6  /* of the time without: no machine is so much faster only for a while */
 #define WORTH 0.97 /* of the time without, at most: what saves less is not worth a change */
 
-/** A way's time in a look. Way 0, as registered, is favoured: another one must save 3 %. */
-static double score_of(const struct wring_autoplan *autoplan, uint32_t way, uint32_t look)
+/** A candidate's time in a look. Candidate 0, as registered, is favoured: another one must save 3
+ * %. */
+static double score_of(const struct wring_autotune *autotune, uint32_t candidate, uint32_t look)
 {
-    return autoplan->candidates[way].measured_us[look] * (way == 0 ? WORTH : 1);
+    return autotune->candidates[candidate].measured_us[look] * (candidate == 0 ? WORTH : 1);
 }
 
-/** @return the way that had the least in a look, of those that are in it */
-static uint32_t find_best(const struct wring_autoplan *autoplan, uint32_t look)
+/** @return the candidate that had the least in a look, of those that are in it */
+static uint32_t find_best(const struct wring_autotune *autotune, uint32_t look)
 {
-    uint32_t best = autoplan->first;
+    uint32_t best = autotune->first;
 
-    for (uint32_t i = best + 1; i < autoplan->n_candidates; i++)
-        if (autoplan->candidates[i].measured > look &&
-            score_of(autoplan, i, look) < score_of(autoplan, best, look))
+    for (uint32_t i = best + 1; i < autotune->n_candidates; i++)
+        if (autotune->candidates[i].measured > look &&
+            score_of(autotune, i, look) < score_of(autotune, best, look))
             best = i;
     return best;
 }
 
-/** The way's time against that of the first way in turn: the median over the looks of both. */
-static double compare(const struct wring_autoplan *autoplan, uint32_t way)
+/** The candidate's time against that of the first candidate in turn: the median over the looks of
+ * both. */
+static double compare(const struct wring_autotune *autotune, uint32_t candidate)
 {
-    double ratios[WRING_AUTOPLAN_LOOKS];
-    uint32_t n = autoplan->candidates[way].measured;
+    double ratios[WRING_AUTOTUNE_LOOKS];
+    uint32_t n = autotune->candidates[candidate].measured;
 
     for (uint32_t i = 0; i < n; i++)
-        ratios[i] = score_of(autoplan, way, i) / score_of(autoplan, autoplan->first, i);
+        ratios[i] = score_of(autotune, candidate, i) / score_of(autotune, autotune->first, i);
     return wring_iterations_median(ratios, n);
 }
 
-static bool is_in_turn(const struct wring_autoplan *autoplan, uint32_t way)
+static bool is_in_turn(const struct wring_autotune *autotune, uint32_t candidate)
 {
-    return autoplan->in_turn >> way & 1;
+    return autotune->in_turn >> candidate & 1;
 }
 
-/** @return the next way in turn, from this one on; n_ways: there is none */
-static uint32_t next_in_turn(const struct wring_autoplan *autoplan, uint32_t way)
+/** @return the next candidate in turn, from this one on; n_candidates: there is none */
+static uint32_t next_in_turn(const struct wring_autotune *autotune, uint32_t candidate)
 {
-    while (way < autoplan->n_candidates && !is_in_turn(autoplan, way))
-        way++;
-    return way;
+    while (candidate < autotune->n_candidates && !is_in_turn(autotune, candidate))
+        candidate++;
+    return candidate;
 }
 
-/** All ways have had a look: which ones take turns? */
-static void begin_turns(struct wring_autoplan *autoplan)
+/** All candidates have had a look: which ones take turns? */
+static void begin_turns(struct wring_autotune *autotune)
 {
-    double least_us = autoplan->candidates[find_best(autoplan, 0)].measured_us[0];
+    double least_us = autotune->candidates[find_best(autotune, 0)].measured_us[0];
 
-    autoplan->in_turn = 0;
-    for (uint32_t i = 0; i < autoplan->n_candidates; i++)
-        if (autoplan->candidates[i].measured_us[0] <= NEAR * least_us)
-            autoplan->in_turn |= 1u << i;
-    if (least_us > CLEAR * autoplan->candidates[0].measured_us[0])
-        autoplan->in_turn |= 1;
-    autoplan->first = next_in_turn(autoplan, 0);
+    autotune->in_turn = 0;
+    for (uint32_t i = 0; i < autotune->n_candidates; i++)
+        if (autotune->candidates[i].measured_us[0] <= NEAR * least_us)
+            autotune->in_turn |= 1u << i;
+    if (least_us > CLEAR * autotune->candidates[0].measured_us[0])
+        autotune->in_turn |= 1;
+    autotune->first = next_in_turn(autotune, 0);
 }
 
-/** All ways in turn have had as many looks: which one wins? @param agree  out: all looks say so */
-static uint32_t find_winner(const struct wring_autoplan *autoplan, bool *agree)
+/** All candidates in turn have had as many looks: which one wins? @param agree  out: all looks say
+ * so */
+static uint32_t find_winner(const struct wring_autotune *autotune, bool *agree)
 {
-    uint32_t winner = autoplan->first, looks = autoplan->candidates[winner].measured;
+    uint32_t winner = autotune->first, looks = autotune->candidates[winner].measured;
 
-    for (uint32_t i = winner + 1; i < autoplan->n_candidates; i++)
-        if (is_in_turn(autoplan, i) && compare(autoplan, i) < compare(autoplan, winner))
+    for (uint32_t i = winner + 1; i < autotune->n_candidates; i++)
+        if (is_in_turn(autotune, i) && compare(autotune, i) < compare(autotune, winner))
             winner = i;
     *agree = true;
     for (uint32_t look = 0; look < looks; look++)
-        *agree &= find_best(autoplan, look) == winner;
+        *agree &= find_best(autotune, look) == winner;
     return winner;
 }
 
-bool wring_autoplan_choose(struct wring_autoplan *autoplan, uint32_t *way)
+bool wring_autotune_choose(struct wring_autotune *autotune, uint32_t *candidate)
 {
-    bool agree, first_round = autoplan->candidates[autoplan->at].measured == 1;
+    bool agree, first_round = autotune->candidates[autotune->at].measured == 1;
 
-    *way = first_round ? autoplan->at + 1 : next_in_turn(autoplan, autoplan->at + 1);
-    if (*way < autoplan->n_candidates)
+    *candidate = first_round ? autotune->at + 1 : next_in_turn(autotune, autotune->at + 1);
+    if (*candidate < autotune->n_candidates)
         return false;
     if (first_round)
-        begin_turns(autoplan);
-    *way = find_winner(autoplan, &agree);
-    if (agree && (!first_round || autoplan->in_turn == 1u << *way))
+        begin_turns(autotune);
+    *candidate = find_winner(autotune, &agree);
+    if (agree && (!first_round || autotune->in_turn == 1u << *candidate))
         return true;
-    if (autoplan->candidates[*way].measured == WRING_AUTOPLAN_LOOKS)
+    if (autotune->candidates[*candidate].measured == WRING_AUTOTUNE_LOOKS)
         return true;
-    *way = autoplan->first;
+    *candidate = autotune->first;
     return false;
 }
 
-/** An iteration's time in a way, from one look for all. It is the look with the median ratio to the
- * time as registered, or the later one of two. @param without_us  out: the time as registered, then
+/** An iteration's time in a candidate, from one look for all. It is the look with the median ratio
+ * to the time as registered, or the later one of two. @param without_us  out: the time as
+ * registered, then
  */
-static double iteration_us(const struct wring_autoplan *autoplan, uint32_t way, double *without_us)
+static double iteration_us(const struct wring_autotune *autotune, uint32_t candidate,
+                           double *without_us)
 {
-    const struct wring_autoplan_way *none = &autoplan->candidates[0],
-                                    *it = &autoplan->candidates[way];
+    const struct wring_autotune_candidate *none = &autotune->candidates[0],
+                                          *it = &autotune->candidates[candidate];
     uint32_t looks = it->measured < none->measured ? it->measured : none->measured;
     uint32_t look = looks - 1;
-    double ratios[WRING_AUTOPLAN_LOOKS] = {0};
+    double ratios[WRING_AUTOTUNE_LOOKS] = {0};
 
     for (uint32_t i = 0; i < looks; i++)
         ratios[i] = it->measured_us[i] / none->measured_us[i];
@@ -255,46 +260,46 @@ static double iteration_us(const struct wring_autoplan *autoplan, uint32_t way, 
 #define CHANGED 0.25 /* of an iteration's time, more or less than before */
 #define LOOKS_WORSE 2
 
-void wring_autoplan_forget_ways(struct wring_autoplan *autoplan)
+void wring_autotune_forget_candidates(struct wring_autotune *autotune)
 {
-    autoplan->session->plan = NULL;
-    for (uint32_t i = 0; i < autoplan->n_candidates; i++)
-        wring_plan_destroy(autoplan->candidates[i].plan);
-    autoplan->n_candidates = autoplan->at = autoplan->first = autoplan->in_turn = 0;
+    autotune->session->plan = NULL;
+    for (uint32_t i = 0; i < autotune->n_candidates; i++)
+        wring_plan_destroy(autotune->candidates[i].plan);
+    autotune->n_candidates = autotune->at = autotune->first = autotune->in_turn = 0;
 }
 
 /* ---- changing ways ---- */
 
 /** Nothing more is tried; buckets travel as they do now. */
-static void give_up(struct wring_autoplan *autoplan, const char *why)
+static void give_up(struct wring_autotune *autotune, const char *why)
 {
-    autoplan->stage = WRING_AUTOPLAN_OFF;
-    autoplan->iterations.off = true;
-    if (autoplan->session->rank == 0)
-        wring_warn(&autoplan->session->log, "WRING_PLAN=auto gives up: %s", why);
+    autotune->stage = WRING_AUTOTUNE_OFF;
+    autotune->iterations.off = true;
+    if (autotune->session->rank == 0)
+        wring_warn(&autotune->session->log, "WRING_PLAN=auto gives up: %s", why);
 }
 
-static enum wring_status change_to(struct wring_autoplan *autoplan, uint32_t way)
+static enum wring_status change_to(struct wring_autotune *autotune, uint32_t candidate)
 {
-    struct wring_session *session = autoplan->session;
+    struct wring_session *session = autotune->session;
 
-    autoplan->at = way;
-    session->plan = autoplan->candidates[way].plan;
+    autotune->at = candidate;
+    session->plan = autotune->candidates[candidate].plan;
     enum wring_status status = session->recommit(session);
     if (status != WRING_OK && session->plan != NULL && wring_session_check(session) == WRING_OK) {
-        give_up(autoplan, "a plan cannot be run; buckets travel as registered");
-        autoplan->at = 0;
+        give_up(autotune, "a plan cannot be run; buckets travel as registered");
+        autotune->at = 0;
         session->plan = NULL;
         status = session->recommit(session);
     }
-    wring_iterations_restart(&autoplan->iterations, WRING_ITERATIONS_WARM + WRING_ITERATIONS_TIMED);
+    wring_iterations_restart(&autotune->iterations, WRING_ITERATIONS_WARM + WRING_ITERATIONS_TIMED);
     return status;
 }
 
 /** How many iterations until the next look; the same on all ranks. */
-static uint64_t until_next_look(const struct wring_autoplan *autoplan, double us)
+static uint64_t until_next_look(const struct wring_autotune *autotune, double us)
 {
-    double every_us = (double)autoplan->session->config.plan_every_ns / 1e3;
+    double every_us = (double)autotune->session->config.plan_every_ns / 1e3;
     uint64_t least = WRING_ITERATIONS_WARM + WRING_ITERATIONS_TIMED;
     double iterations = us > 0 ? every_us / us : 0;
 
@@ -311,53 +316,53 @@ static void describe_tuning(const struct wring_plan *plan, char *text, size_t by
                  plan->chunk_bytes);
 }
 
-static void say_none(const struct wring_autoplan *autoplan)
+static void say_none(const struct wring_autotune *autotune)
 {
-    double without_us, us = iteration_us(autoplan, 1, &without_us);
-    const char *name = autoplan->candidates[1].name;
+    double without_us, us = iteration_us(autotune, 1, &without_us);
+    const char *name = autotune->candidates[1].name;
 
-    for (uint32_t i = 2; i < autoplan->n_candidates; i++) {
-        double none_us, so_us = iteration_us(autoplan, i, &none_us);
+    for (uint32_t i = 2; i < autotune->n_candidates; i++) {
+        double none_us, so_us = iteration_us(autotune, i, &none_us);
         if (so_us / none_us >= us / without_us)
             continue;
         us = so_us;
         without_us = none_us;
-        name = autoplan->candidates[i].name;
+        name = autotune->candidates[i].name;
     }
-    wring_warn(&autoplan->session->log,
+    wring_warn(&autotune->session->log,
                "WRING_PLAN=auto: no plan is clearly faster: with the best one (%s) an iteration "
                "took %.3f ms, without %.3f ms; buckets travel as registered again",
                name, us / 1e3, without_us / 1e3);
 }
 
-static void say_result(const struct wring_autoplan *autoplan)
+static void say_result(const struct wring_autotune *autotune)
 {
-    const struct wring_autoplan_way *way = &autoplan->candidates[autoplan->at];
-    const struct wring_log *log = &autoplan->session->log;
+    const struct wring_autotune_candidate *candidate = &autotune->candidates[autotune->at];
+    const struct wring_log *log = &autotune->session->log;
     char tuning[128];
 
-    if (autoplan->session->rank != 0)
+    if (autotune->session->rank != 0)
         return;
-    if (autoplan->n_candidates == 1) {
+    if (autotune->n_candidates == 1) {
         wring_info(log, "WRING_PLAN=auto: there is no plan to try; buckets travel as registered");
         return;
     }
-    if (way->plan == NULL) {
-        say_none(autoplan);
+    if (candidate->plan == NULL) {
+        say_none(autotune);
         return;
     }
-    describe_tuning(way->plan, tuning, sizeof(tuning));
+    describe_tuning(candidate->plan, tuning, sizeof(tuning));
     wring_info(log,
                "WRING_PLAN=auto: %s is kept, %" PRIu32 " groups of %" PRIu32
                " buckets%s: an iteration takes %.3f ms with it, %.3f ms without, and %.3f ms were "
                "predicted",
-               way->name, way->plan->n_groups, autoplan->iterations.n, tuning,
-               autoplan->kept_us / 1e3, autoplan->without_us / 1e3, way->predicted_us / 1e3);
-    if (fabs(way->predicted_us - autoplan->kept_us) > CHANGED * autoplan->kept_us)
+               candidate->name, candidate->plan->n_groups, autotune->iterations.n, tuning,
+               autotune->kept_us / 1e3, autotune->without_us / 1e3, candidate->predicted_us / 1e3);
+    if (fabs(candidate->predicted_us - autotune->kept_us) > CHANGED * autotune->kept_us)
         wring_warn(log,
                    "WRING_PLAN=auto: the prediction is off by %+.0f %%: the profile does not tell "
                    "what this job's iterations take",
-                   (way->predicted_us / autoplan->kept_us - 1) * 100);
+                   (candidate->predicted_us / autotune->kept_us - 1) * 100);
 }
 
 static bool write_plan(const struct wring_plan *plan, const char *path)
@@ -369,11 +374,11 @@ static bool write_plan(const struct wring_plan *plan, const char *path)
 }
 
 /** In rank 0: write the plan that is kept to where WRING_PLAN_SAVE says; says what came of it. */
-static void save_plan(const struct wring_autoplan *autoplan)
+static void save_plan(const struct wring_autotune *autotune)
 {
-    const struct wring_plan *plan = autoplan->candidates[autoplan->at].plan;
-    const struct wring_log *log = &autoplan->session->log;
-    const char *path = autoplan->session->config.plan_save;
+    const struct wring_plan *plan = autotune->candidates[autotune->at].plan;
+    const struct wring_log *log = &autotune->session->log;
+    const char *path = autotune->session->config.plan_save;
 
     if (path[0] == '\0')
         return;
@@ -387,143 +392,145 @@ static void save_plan(const struct wring_autoplan *autoplan)
 }
 
 /** The question is answered. */
-static enum wring_status settle(struct wring_autoplan *autoplan, uint32_t way)
+static enum wring_status settle(struct wring_autotune *autotune, uint32_t candidate)
 {
-    enum wring_status status = way != autoplan->at ? change_to(autoplan, way) : WRING_OK;
+    enum wring_status status =
+        candidate != autotune->at ? change_to(autotune, candidate) : WRING_OK;
 
-    if (autoplan->stage == WRING_AUTOPLAN_OFF)
+    if (autotune->stage == WRING_AUTOTUNE_OFF)
         return status;
-    autoplan->stage = WRING_AUTOPLAN_KEEP;
-    autoplan->kept_us = iteration_us(autoplan, way, &autoplan->without_us);
-    autoplan->kept_compute_us = autoplan->candidates[way].compute_us;
-    autoplan->worse = 0;
-    autoplan->settled_ns = wring_now_ns();
-    autoplan->iterations.due =
-        autoplan->iterations.iteration + until_next_look(autoplan, autoplan->kept_us);
-    say_result(autoplan);
-    if (autoplan->session->rank == 0)
-        save_plan(autoplan);
+    autotune->stage = WRING_AUTOTUNE_KEEP;
+    autotune->kept_us = iteration_us(autotune, candidate, &autotune->without_us);
+    autotune->kept_compute_us = autotune->candidates[candidate].compute_us;
+    autotune->worse = 0;
+    autotune->settled_ns = wring_now_ns();
+    autotune->iterations.due =
+        autotune->iterations.iteration + until_next_look(autotune, autotune->kept_us);
+    say_result(autotune);
+    if (autotune->session->rank == 0)
+        save_plan(autotune);
     return status;
 }
 
 /* ---- the stages ---- */
 
-static enum wring_status end_record(struct wring_autoplan *autoplan,
-                                    const struct wring_autoplan_said *report)
+static enum wring_status end_record(struct wring_autotune *autotune,
+                                    const struct wring_autotune_rank_report *report)
 {
-    autoplan->n_candidates = 1;
-    autoplan->candidates[0] = (struct wring_autoplan_way){.name = "as registered",
-                                                          .predicted_us = NAN,
-                                                          .measured_us = {report->us},
-                                                          .compute_us = report->compute_us,
-                                                          .measured = 1};
-    enum wring_status status = wring_autoplan_find_ways(autoplan, report->early);
-    if (status != WRING_OK && wring_session_check(autoplan->session) == WRING_OK) {
-        give_up(autoplan, "no plan could be made");
+    autotune->n_candidates = 1;
+    autotune->candidates[0] = (struct wring_autotune_candidate){.name = "as registered",
+                                                                .predicted_us = NAN,
+                                                                .measured_us = {report->us},
+                                                                .compute_us = report->compute_us,
+                                                                .measured = 1};
+    enum wring_status status = wring_autotune_find_candidates(autotune, report->early);
+    if (status != WRING_OK && wring_session_check(autotune->session) == WRING_OK) {
+        give_up(autotune, "no plan could be made");
         return WRING_OK;
     }
     if (status != WRING_OK)
         return status;
-    if (autoplan->n_candidates == 1)
-        return settle(autoplan, 0);
-    autoplan->stage = WRING_AUTOPLAN_TRY;
-    return change_to(autoplan, 1);
+    if (autotune->n_candidates == 1)
+        return settle(autotune, 0);
+    autotune->stage = WRING_AUTOTUNE_TRY;
+    return change_to(autotune, 1);
 }
 
-static void say_tried(const struct wring_autoplan *autoplan, double us)
+static void say_tried(const struct wring_autotune *autotune, double us)
 {
-    const struct wring_autoplan_way *way = &autoplan->candidates[autoplan->at];
+    const struct wring_autotune_candidate *candidate = &autotune->candidates[autotune->at];
     char predicted[64] = "", tuning[128];
 
-    if (autoplan->session->rank != 0)
+    if (autotune->session->rank != 0)
         return;
-    if (isfinite(way->predicted_us))
+    if (isfinite(candidate->predicted_us))
         wring_number_print(predicted, sizeof(predicted), ", and %.3f ms were predicted",
-                           way->predicted_us / 1e3);
-    describe_tuning(way->plan, tuning, sizeof(tuning));
-    wring_info(&autoplan->session->log,
-               "WRING_PLAN=auto: %s, %" PRIu32 " groups%s: an iteration takes %.3f ms%s", way->name,
-               way->plan != NULL ? way->plan->n_groups : autoplan->iterations.n, tuning, us / 1e3,
-               predicted);
+                           candidate->predicted_us / 1e3);
+    describe_tuning(candidate->plan, tuning, sizeof(tuning));
+    wring_info(&autotune->session->log,
+               "WRING_PLAN=auto: %s, %" PRIu32 " groups%s: an iteration takes %.3f ms%s",
+               candidate->name,
+               candidate->plan != NULL ? candidate->plan->n_groups : autotune->iterations.n, tuning,
+               us / 1e3, predicted);
 }
 
-static enum wring_status end_try(struct wring_autoplan *autoplan,
-                                 const struct wring_autoplan_said *report)
+static enum wring_status end_try(struct wring_autotune *autotune,
+                                 const struct wring_autotune_rank_report *report)
 {
-    struct wring_autoplan_way *way = &autoplan->candidates[autoplan->at];
+    struct wring_autotune_candidate *candidate = &autotune->candidates[autotune->at];
     uint32_t next;
 
-    way->measured_us[way->measured++] = report->us;
-    way->compute_us = report->compute_us;
-    say_tried(autoplan, report->us);
-    return wring_autoplan_choose(autoplan, &next) ? settle(autoplan, next)
-                                                  : change_to(autoplan, next);
+    candidate->measured_us[candidate->measured++] = report->us;
+    candidate->compute_us = report->compute_us;
+    say_tried(autotune, report->us);
+    return wring_autotune_choose(autotune, &next) ? settle(autotune, next)
+                                                  : change_to(autotune, next);
 }
 
 /** Links are not what they were: from the beginning. */
-static enum wring_status begin_anew(struct wring_autoplan *autoplan, double us)
+static enum wring_status begin_anew(struct wring_autotune *autotune, double us)
 {
-    if (autoplan->session->rank == 0)
-        wring_warn(&autoplan->session->log,
+    if (autotune->session->rank == 0)
+        wring_warn(&autotune->session->log,
                    "WRING_PLAN=auto: an iteration takes %.3f ms, and took %.3f ms when the plan "
                    "was chosen: exchanges are measured and planned anew",
-                   us / 1e3, autoplan->kept_us / 1e3);
-    wring_autoplan_forget_ways(autoplan);
-    autoplan->stage = WRING_AUTOPLAN_RECORD;
-    autoplan->measure = true;
-    enum wring_status status = autoplan->session->recommit(autoplan->session);
-    wring_iterations_restart(&autoplan->iterations, WRING_ITERATIONS_WARM + WRING_ITERATIONS_TIMED);
+                   us / 1e3, autotune->kept_us / 1e3);
+    wring_autotune_forget_candidates(autotune);
+    autotune->stage = WRING_AUTOTUNE_RECORD;
+    autotune->measure = true;
+    enum wring_status status = autotune->session->recommit(autotune->session);
+    wring_iterations_restart(&autotune->iterations, WRING_ITERATIONS_WARM + WRING_ITERATIONS_TIMED);
     return status;
 }
 
 /** What computing takes longer than before is not the links' fault. */
-static enum wring_status look(struct wring_autoplan *autoplan,
-                              const struct wring_autoplan_said *report)
+static enum wring_status look(struct wring_autotune *autotune,
+                              const struct wring_autotune_rank_report *report)
 {
     double more_us =
-        report->us - autoplan->kept_us - (report->compute_us - autoplan->kept_compute_us);
+        report->us - autotune->kept_us - (report->compute_us - autotune->kept_compute_us);
 
-    autoplan->worse = fabs(more_us) > CHANGED * autoplan->kept_us ? autoplan->worse + 1 : 0;
-    if (autoplan->worse >= LOOKS_WORSE && report->may)
-        return begin_anew(autoplan, report->us);
-    autoplan->iterations.due =
-        autoplan->iterations.iteration +
-        (autoplan->worse > 0 ? WRING_ITERATIONS_TIMED : until_next_look(autoplan, report->us));
+    autotune->worse = fabs(more_us) > CHANGED * autotune->kept_us ? autotune->worse + 1 : 0;
+    if (autotune->worse >= LOOKS_WORSE && report->may)
+        return begin_anew(autotune, report->us);
+    autotune->iterations.due =
+        autotune->iterations.iteration +
+        (autotune->worse > 0 ? WRING_ITERATIONS_TIMED : until_next_look(autotune, report->us));
     return WRING_OK;
 }
 
-static enum wring_status go_on(struct wring_autoplan *autoplan,
-                               const struct wring_autoplan_said *report)
+static enum wring_status go_on(struct wring_autotune *autotune,
+                               const struct wring_autotune_rank_report *report)
 {
     if (report->busy) { /* somewhere: buckets cannot change their ways, perhaps later */
-        autoplan->iterations.due = autoplan->iterations.iteration + WRING_ITERATIONS_TIMED;
-        if (++autoplan->busy == BUSY_MAX)
-            give_up(autoplan, "something is always under way where an iteration ends");
+        autotune->iterations.due = autotune->iterations.iteration + WRING_ITERATIONS_TIMED;
+        if (++autotune->busy == BUSY_MAX)
+            give_up(autotune, "something is always under way where an iteration ends");
         return WRING_OK;
     }
-    autoplan->busy = 0;
-    switch (autoplan->stage) {
-    case WRING_AUTOPLAN_RECORD:
-        return end_record(autoplan, report);
-    case WRING_AUTOPLAN_TRY:
-        return end_try(autoplan, report);
-    case WRING_AUTOPLAN_KEEP:
-        return look(autoplan, report);
-    case WRING_AUTOPLAN_OFF:
+    autotune->busy = 0;
+    switch (autotune->stage) {
+    case WRING_AUTOTUNE_RECORD:
+        return end_record(autotune, report);
+    case WRING_AUTOTUNE_TRY:
+        return end_try(autotune, report);
+    case WRING_AUTOTUNE_KEEP:
+        return look(autotune, report);
+    case WRING_AUTOTUNE_OFF:
         return WRING_OK;
     }
     return WRING_OK;
 }
 
-enum wring_status wring_autoplan_meet(struct wring_autoplan *autoplan)
+enum wring_status wring_autotune_reach_consensus(struct wring_autotune *autotune)
 {
-    struct wring_autoplan_said report;
-    enum wring_status status = autoplan_hear(autoplan, &report);
+    struct wring_autotune_rank_report report;
+    enum wring_status status = hear_report(autotune, &report);
 
     if (status == WRING_OK)
-        return go_on(autoplan, &report);
+        return go_on(autotune, &report);
     if (status != WRING_ERR_MISMATCH)
         return status;
-    give_up(autoplan, "ranks do not post their buckets alike");
+    give_up(autotune, "ranks do not post their buckets alike");
     return WRING_OK;
 }

@@ -6,7 +6,7 @@
 #include "runtime/autotune/autotune.h"
 
 /** Of one rank, or of all: the slowest one's times, and whether anybody is busy or early. */
-struct wring_autoplan_said {
+struct wring_autotune_rank_report {
     uint32_t stage, at, busy, early, may;
     double us, compute_us;
 };

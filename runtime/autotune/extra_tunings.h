@@ -9,22 +9,22 @@
 #include "runtime/autotune/autotune.h"
 
 /** One piece size below the configured one and one above it; one core, and several. */
-#define WRING_AUTOPLAN_FURTHER_MAX 4
+#define WRING_AUTOTUNE_EXTRA_TUNINGS_MAX 4
 
 /** A tuning, and the codecs of which the profile has no exchanges with it. */
-struct wring_autoplan_further {
+struct wring_autotune_extra_tuning {
     struct wring_tuning tuning;
     struct wring_collective_bench_codecs codecs;
 };
 
-struct wring_autoplan_furthers {
+struct wring_autotune_extra_tunings {
     uint32_t n;
-    struct wring_autoplan_further list[WRING_AUTOPLAN_FURTHER_MAX];
+    struct wring_autotune_extra_tuning list[WRING_AUTOTUNE_EXTRA_TUNINGS_MAX];
 };
 
 /** Elements of the largest bucket that they are measured with: it has several pieces as configured,
  *  and one at least with any of the tunings. */
-uint64_t wring_autoplan_further_elems(const struct wring_autoplan *autoplan);
+uint64_t wring_autotune_extra_elems(const struct wring_autotune *autotune);
 
 /**
  * In rank 0: choose the tunings that are worth measuring, and log why others are not.
@@ -36,10 +36,10 @@ uint64_t wring_autoplan_further_elems(const struct wring_autoplan *autoplan);
  * @param codecs  that may be used beside none
  * @param params  how the configured one is measured
  */
-void wring_autoplan_find_further(const struct wring_autoplan *autoplan,
-                                 const struct wring_collective_bench_codecs *codecs,
-                                 const struct wring_collective_bench_params *params,
-                                 struct wring_autoplan_furthers *out);
+void wring_autotune_find_extra_tunings(const struct wring_autotune *autotune,
+                                       const struct wring_collective_bench_codecs *codecs,
+                                       const struct wring_collective_bench_params *params,
+                                       struct wring_autotune_extra_tunings *out);
 
 /**
  * Find them, measure them and put them into rank 0's profile. Collective. The session is set as
@@ -48,9 +48,8 @@ void wring_autoplan_find_further(const struct wring_autoplan *autoplan,
  * @param out  the number of tunings that were measured
  * Errors: those of an exchange.
  */
-enum wring_status wring_autoplan_measure_further(struct wring_autoplan *autoplan,
-                                                 const struct wring_collective_bench_codecs *codecs,
-                                                 const struct wring_collective_bench_params *params,
-                                                 uint32_t *out);
+enum wring_status wring_autotune_measure_extra_tunings(
+    struct wring_autotune *autotune, const struct wring_collective_bench_codecs *codecs,
+    const struct wring_collective_bench_params *params, uint32_t *out);
 
 #endif

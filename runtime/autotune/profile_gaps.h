@@ -5,7 +5,7 @@
 
 #include "runtime/autotune/autotune.h"
 
-struct wring_autoplan_missing {
+struct wring_autotune_profile_gaps {
     struct wring_collective_bench_codecs codecs; /* of which it knows nothing */
     struct wring_collective_bench_codecs larger; /* of which it knows too small buckets only */
     uint32_t first; /* of their sizes: the largest that all of them know */
@@ -22,15 +22,16 @@ struct wring_autoplan_missing {
  * @param params  how it would be measured: max_elems, budget_ns
  * @param out     no codec, where nothing is missing; without a profile all codecs, and none
  */
-void wring_autoplan_find_missing(const struct wring_autoplan *autoplan,
-                                 const struct wring_collective_bench_codecs *codecs,
-                                 const struct wring_collective_bench_params *params,
-                                 struct wring_autoplan_missing *out);
+void wring_autotune_find_profile_gaps(const struct wring_autotune *autotune,
+                                      const struct wring_collective_bench_codecs *codecs,
+                                      const struct wring_collective_bench_params *params,
+                                      struct wring_autotune_profile_gaps *out);
 
 /** Say it to the other ranks, or hear it. Errors: as reading fails, in->failed. */
-void wring_autoplan_write_missing(const struct wring_autoplan_missing *missing,
-                                  struct wring_writer *out);
-void wring_autoplan_read_missing(struct wring_reader *in, struct wring_autoplan_missing *out);
+void wring_autotune_write_profile_gaps(const struct wring_autotune_profile_gaps *gaps,
+                                       struct wring_writer *out);
+void wring_autotune_read_profile_gaps(struct wring_reader *in,
+                                      struct wring_autotune_profile_gaps *out);
 
 /* Measuring what a job's profile lacks. */
 
@@ -45,10 +46,10 @@ void wring_autoplan_read_missing(struct wring_reader *in, struct wring_autoplan_
  * @param measured out, true if anything was, and the profile is another one than before
  * Errors: those of measuring, and WRING_ERR_NO_MEMORY.
  */
-enum wring_status wring_autoplan_measure(struct wring_autoplan *autoplan,
+enum wring_status wring_autotune_measure(struct wring_autotune *autotune,
                                          const struct wring_collective_bench_codecs *codecs,
                                          const struct wring_collective_bench_params *params,
-                                         const struct wring_autoplan_missing *missing,
+                                         const struct wring_autotune_profile_gaps *gaps,
                                          bool *measured);
 
 #endif

@@ -35,36 +35,36 @@ static bool find_folder(const struct wring_config *config, char *path, size_t by
 
 /** A file's name tells machines apart, and how codecs run and pieces are cut as configured; what is
  *  in it is compared again. */
-static bool find_file(const struct wring_autoplan *autoplan, char *path, size_t bytes)
+static bool find_file(const struct wring_autotune *autotune, char *path, size_t bytes)
 {
-    const struct wring_autoplan_leeway *leeway = &autoplan->leeway;
-    char folder[PATH_BYTES], text[sizeof(autoplan->machine.text) + WRING_CONFIG_TEXT + 32];
+    const struct wring_autotune_tunables *tunables = &autotune->tunables;
+    char folder[PATH_BYTES], text[sizeof(autotune->machine.text) + WRING_CONFIG_TEXT + 32];
     uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
 
-    snprintf(text, sizeof(text), "%s, %s, %" PRIu64, autoplan->machine.text, leeway->executor,
-             leeway->chunk_bytes);
+    snprintf(text, sizeof(text), "%s, %s, %" PRIu64, autotune->machine.text, tunables->executor,
+             tunables->chunk_bytes);
     for (const char *at = text; *at != '\0'; at++)
         hash = (hash ^ (unsigned char)*at) * 0x100000001b3u;
-    return find_folder(&autoplan->session->config, folder, sizeof(folder)) &&
+    return find_folder(&autotune->session->config, folder, sizeof(folder)) &&
            (size_t)snprintf(path, bytes, "%s/profile-%016" PRIx64 ".json", folder, hash) < bytes;
 }
 
 /** The cache's profile of this machine; NULL: there is none that can be used. */
-static struct wring_profile *autoplan_load(const struct wring_autoplan *autoplan)
+static struct wring_profile *load_profile(const struct wring_autotune *autotune)
 {
-    const struct wring_log *log = &autoplan->session->log;
+    const struct wring_log *log = &autotune->session->log;
     struct wring_log heard = *log;
     struct wring_profile *profile = NULL;
     char path[PATH_BYTES + 64];
 
-    if (!find_file(autoplan, path, sizeof(path)) || access(path, F_OK) != 0)
+    if (!find_file(autotune, path, sizeof(path)) || access(path, F_OK) != 0)
         return NULL;
     enum wring_status status = wring_profile_load(path, &heard, &profile);
     if (status == WRING_OK)
-        status = wring_profile_check_machine(profile, autoplan->machine.text, &heard);
+        status = wring_profile_check_machine(profile, autotune->machine.text, &heard);
     if (status == WRING_OK) {
         wring_profile_label_collectives(profile,
-                                        &autoplan->leeway.tuning); /* older files do not say it */
+                                        &autotune->tunables.tuning); /* older files do not say it */
         return profile;
     }
     wring_warn(log, "WRING_PLAN=auto: %s cannot be used: exchanges are measured anew", path);
@@ -97,14 +97,14 @@ static bool write_profile(const struct wring_profile *profile, const char *path)
 }
 
 /** Put the profile into the cache; what goes wrong is warned of. */
-static void save(const struct wring_autoplan *autoplan)
+static void save(const struct wring_autotune *autotune)
 {
     char path[PATH_BYTES + 64];
 
-    if (!find_file(autoplan, path, sizeof(path)))
+    if (!find_file(autotune, path, sizeof(path)))
         return;
-    if (!make_folders(path) || !write_profile(autoplan->profile, path))
-        wring_warn(&autoplan->session->log,
+    if (!make_folders(path) || !write_profile(autotune->profile, path))
+        wring_warn(&autotune->session->log,
                    "WRING_PLAN=auto: %s cannot be written (%s): the next job measures again", path,
                    strerror(errno));
 }
@@ -129,7 +129,7 @@ enum word {
 
 struct order {
     enum word word;
-    struct wring_autoplan_missing missing; /* to be measured, if anything is */
+    struct wring_autotune_profile_gaps gaps; /* to be measured, if anything is */
 };
 
 /* ---- what rank 0 says ---- */
@@ -141,13 +141,13 @@ static enum wring_status hear(struct wring_session *session, struct order *order
     struct wring_blobs blobs;
 
     wring_write_u32(&writer, (uint32_t)order->word);
-    wring_autoplan_write_missing(&order->missing, &writer);
+    wring_autotune_write_profile_gaps(&order->gaps, &writer);
     enum wring_status status = wring_session_exchange_writer(session, &writer, &blobs);
     if (status != WRING_OK)
         return status;
     struct wring_reader in = wring_blobs_reader(&blobs, 0);
     uint32_t word = wring_read_u32(&in);
-    wring_autoplan_read_missing(&in, &order->missing);
+    wring_autotune_read_profile_gaps(&in, &order->gaps);
     if (in.failed || word >= WORDS)
         status = WRING_ERR_FRAME;
     order->word = (enum word)word;
@@ -155,54 +155,54 @@ static enum wring_status hear(struct wring_session *session, struct order *order
     return status;
 }
 
-void wring_autoplan_forget_profile(struct wring_autoplan *autoplan)
+void wring_autotune_forget_profile(struct wring_autotune *autotune)
 {
-    wring_profile_destroy(autoplan->profile);
-    free(autoplan->aside.collectives);
-    autoplan->profile = NULL;
-    autoplan->aside = (struct wring_profile_aside){0};
+    wring_profile_destroy(autotune->profile);
+    free(autotune->aside.collectives);
+    autotune->profile = NULL;
+    autotune->aside = (struct wring_profile_aside){0};
 }
 
-static bool is_anything(const struct wring_autoplan_missing *missing)
+static bool is_anything(const struct wring_autotune_profile_gaps *gaps)
 {
-    return missing->codecs.n > 0 || missing->larger.n > 0;
+    return gaps->codecs.n > 0 || gaps->larger.n > 0;
 }
 
 /** In rank 0, at first: what is kept has to be looked at, if anything is: what it says of the
  *  configured tuning. */
-static enum wring_status decide(struct wring_autoplan *autoplan,
+static enum wring_status decide(struct wring_autotune *autotune,
                                 const struct wring_collective_bench_codecs *codecs,
                                 const struct wring_collective_bench_params *params,
                                 struct order *order)
 {
-    const struct wring_collective_bench_codecs *unknown = &order->missing.codecs;
+    const struct wring_collective_bench_codecs *unknown = &order->gaps.codecs;
     enum wring_status status = WRING_OK;
 
-    if (autoplan->measure)
-        wring_autoplan_forget_profile(autoplan);
-    else if (autoplan->profile == NULL)
-        autoplan->profile = autoplan_load(autoplan);
-    if (autoplan->profile != NULL)
-        status =
-            wring_profile_set_aside(autoplan->profile, &autoplan->leeway.tuning, &autoplan->aside);
+    if (autotune->measure)
+        wring_autotune_forget_profile(autotune);
+    else if (autotune->profile == NULL)
+        autotune->profile = load_profile(autotune);
+    if (autotune->profile != NULL)
+        status = wring_profile_set_aside(autotune->profile, &autotune->tunables.tuning,
+                                         &autotune->aside);
     if (status != WRING_OK)
         return status;
-    wring_autoplan_find_missing(autoplan, codecs, params, &order->missing);
+    wring_autotune_find_profile_gaps(autotune, codecs, params, &order->gaps);
     bool raw = unknown->n == 0 || strcmp(unknown->specs[0], "none") != 0;
-    order->word = autoplan->profile != NULL && raw ? PROBE : MEASURE;
+    order->word = autotune->profile != NULL && raw ? PROBE : MEASURE;
     return WRING_OK;
 }
 
 /** In rank 0, after a raw exchange was timed: is a kept profile still right? Other load on the
  *  machine makes most exchanges slower, but a slower link makes all of them slower. */
-static void judge(struct wring_autoplan *autoplan,
+static void judge(struct wring_autotune *autotune,
                   const struct wring_collective_bench_codecs *codecs,
                   const struct wring_collective_bench_params *params,
                   const struct wring_collective_bench_glance *seen, struct order *order)
 {
-    const struct wring_session *session = autoplan->session;
+    const struct wring_session *session = autotune->session;
     const struct wring_measured_collective *kept =
-        wring_profile_find_collective(autoplan->profile, "none", "auto", session->size);
+        wring_profile_find_collective(autotune->profile, "none", "auto", session->size);
     double kept_us = wring_cost_at(&kept->solo.us, seen->elems);
 
     if (seen->least_us > kept_us * STILL || seen->median_us < kept_us / STILL) {
@@ -211,25 +211,25 @@ static void judge(struct wring_autoplan *autoplan,
                    "takes %.2f times what the kept profile says (%.2f at least), so all is "
                    "measured anew",
                    seen->elems, seen->median_us / kept_us, seen->least_us / kept_us);
-        wring_autoplan_forget_profile(autoplan);
-        wring_autoplan_find_missing(autoplan, codecs, params, &order->missing);
+        wring_autotune_forget_profile(autotune);
+        wring_autotune_find_profile_gaps(autotune, codecs, params, &order->gaps);
     }
-    order->word = is_anything(&order->missing) ? MEASURE : NOTHING;
+    order->word = is_anything(&order->gaps) ? MEASURE : NOTHING;
 }
 
-static enum wring_status probe(struct wring_autoplan *autoplan,
+static enum wring_status probe(struct wring_autotune *autotune,
                                const struct wring_collective_bench_codecs *codecs,
                                const struct wring_collective_bench_params *params,
                                struct order *order)
 {
     struct wring_collective_bench_glance seen;
-    enum wring_status status = wring_collective_bench_probe(autoplan->session, params, &seen);
+    enum wring_status status = wring_collective_bench_probe(autotune->session, params, &seen);
 
     if (status != WRING_OK)
         return status;
-    if (autoplan->session->rank == 0)
-        judge(autoplan, codecs, params, &seen, order);
-    return hear(autoplan->session, order);
+    if (autotune->session->rank == 0)
+        judge(autotune, codecs, params, &seen, order);
+    return hear(autotune->session, order);
 }
 
 /* ---- all of it ---- */
@@ -259,64 +259,64 @@ static enum wring_status agree_on_limits(struct wring_session *session, uint32_t
     return status;
 }
 
-static enum wring_status find_profile(struct wring_autoplan *autoplan)
+static enum wring_status find_profile(struct wring_autotune *autotune)
 {
-    struct wring_session *session = autoplan->session;
+    struct wring_session *session = autotune->session;
     struct wring_collective_bench_params params = {
-        .cores = autoplan->machine.cores,
-        .ranks_per_node = autoplan->machine.ranks_per_node,
+        .cores = autotune->machine.cores,
+        .ranks_per_node = autotune->machine.ranks_per_node,
         .budget_ns = session->config.plan_seconds_ns,
         .rounds_min = ROUNDS_MIN,
         .flat = true,
-        .placed = autoplan->iterations.tensors[0].bucket->placed,
+        .placed = autotune->iterations.tensors[0].bucket->placed,
     };
     struct wring_collective_bench_codecs codecs;
     struct order order = {.word = NOTHING};
     bool measured = false;
     enum wring_status status =
-        wring_session_agree(session, wring_autoplan_codecs(session, autoplan, &codecs), NULL);
+        wring_session_agree(session, wring_autotune_codecs(session, autotune, &codecs), NULL);
 
-    for (uint32_t i = 0; i < autoplan->iterations.n;
+    for (uint32_t i = 0; i < autotune->iterations.n;
          i++) /* up to the first size that is as large as all */
-        params.max_elems += 4 * autoplan->iterations.tensors[i].bucket->elems;
+        params.max_elems += 4 * autotune->iterations.tensors[i].bucket->elems;
     params.max_elems--;
     if (status == WRING_OK)
         status = agree_on_limits(session, codecs.n + 1, &params);
     if (status == WRING_OK) {
         if (session->rank == 0)
-            status = decide(autoplan, &codecs, &params, &order);
+            status = decide(autotune, &codecs, &params, &order);
         status = wring_session_agree(session, status, "");
     }
     if (status == WRING_OK)
         status = hear(session, &order);
     if (status == WRING_OK && order.word == PROBE)
-        status = probe(autoplan, &codecs, &params, &order);
+        status = probe(autotune, &codecs, &params, &order);
     if (status == WRING_OK)
-        status = wring_autoplan_measure(autoplan, &codecs, &params, &order.missing, &measured);
+        status = wring_autotune_measure(autotune, &codecs, &params, &order.gaps, &measured);
     if (measured && session->rank == 0)
-        save(autoplan);
+        save(autotune);
     return status;
 }
 
-enum wring_status wring_autoplan_prepare(struct wring_session *session)
+enum wring_status wring_autotune_prepare(struct wring_session *session)
 {
-    struct wring_autoplan *autoplan = session->autoplan;
+    struct wring_autotune *autotune = session->autotune;
 
-    if (autoplan == NULL || (autoplan->known && !autoplan->measure))
+    if (autotune == NULL || (autotune->known && !autotune->measure))
         return WRING_OK;
-    if (session->size == 1 || autoplan->iterations.n == 0) {
-        autoplan->stage = WRING_AUTOPLAN_OFF; /* there is nothing to plan */
-        autoplan->iterations.off = true;
+    if (session->size == 1 || autotune->iterations.n == 0) {
+        autotune->stage = WRING_AUTOTUNE_OFF; /* there is nothing to plan */
+        autotune->iterations.off = true;
         return WRING_OK;
     }
-    enum wring_status status = wring_job_machine_find(session, &autoplan->machine, NULL);
+    enum wring_status status = wring_job_machine_find(session, &autotune->machine, NULL);
     if (status == WRING_OK)
-        status = wring_autoplan_agree_on_leeway(autoplan);
+        status = wring_autotune_agree_on_tunables(autotune);
     if (status == WRING_OK)
-        status = find_profile(autoplan);
+        status = find_profile(autotune);
     if (status != WRING_OK)
-        wring_autoplan_forget_profile(autoplan);
-    autoplan->known = status == WRING_OK;
-    autoplan->measure = false;
+        wring_autotune_forget_profile(autotune);
+    autotune->known = status == WRING_OK;
+    autotune->measure = false;
     return status;
 }

@@ -16,13 +16,13 @@ struct heard {
 
 /* ---- what all ranks were told ---- */
 
-static void write_own(const struct wring_autoplan *autoplan, struct wring_writer *out)
+static void write_own(const struct wring_autotune *autotune, struct wring_writer *out)
 {
-    const struct wring_config *config = &autoplan->session->config;
-    const struct wring_autoplan_leeway *leeway = &autoplan->leeway;
+    const struct wring_config *config = &autotune->session->config;
+    const struct wring_autotune_tunables *tunables = &autotune->tunables;
 
-    wring_write_sized(out, leeway->executor, strlen(leeway->executor));
-    wring_write_u64(out, leeway->chunk_bytes);
+    wring_write_sized(out, tunables->executor, strlen(tunables->executor));
+    wring_write_u64(out, tunables->chunk_bytes);
     wring_write_u32(out, wring_config_given(config, "WRING_EXECUTOR"));
     wring_write_u32(out, wring_config_given(config, "WRING_CHUNK_BYTES"));
 }
@@ -56,72 +56,72 @@ static enum wring_status read_all(const struct wring_session *session,
     return WRING_OK;
 }
 
-static void decide(struct wring_autoplan *autoplan, const struct heard *all, bool alike)
+static void decide(struct wring_autotune *autotune, const struct heard *all, bool alike)
 {
-    struct wring_autoplan_leeway *leeway = &autoplan->leeway;
-    uint32_t own = autoplan->machine.own_cores, counted;
+    struct wring_autotune_tunables *tunables = &autotune->tunables;
+    uint32_t own = autotune->machine.own_cores, counted;
     bool told = alike && wring_executor_count_cores(all->executor, &counted);
 
-    leeway->tuning = (struct wring_tuning){0};
-    leeway->cores = 0;
-    leeway->pieces = told && !all->pieces_given;
-    leeway->pieces_why = leeway->pieces ? NULL
-                         : told         ? "WRING_CHUNK_BYTES is set"
-                                        : "WRING_EXECUTOR says which cores, or differs";
+    tunables->tuning = (struct wring_tuning){0};
+    tunables->cores = 0;
+    tunables->pieces = told && !all->pieces_given;
+    tunables->pieces_why = tunables->pieces ? NULL
+                           : told           ? "WRING_CHUNK_BYTES is set"
+                                            : "WRING_EXECUTOR says which cores, or differs";
     if (told)
-        leeway->tuning = (struct wring_tuning){counted, all->chunk_bytes};
+        tunables->tuning = (struct wring_tuning){counted, all->chunk_bytes};
     if (!told || all->executor_given)
-        leeway->cores_why = "WRING_EXECUTOR is set";
+        tunables->cores_why = "WRING_EXECUTOR is set";
     else if (own == 0)
-        leeway->cores_why = "ranks of a host share their cores: bind each to its own";
+        tunables->cores_why = "ranks of a host share their cores: bind each to its own";
     else if (own == 1)
-        leeway->cores_why = "a rank has one core, and none to spare";
+        tunables->cores_why = "a rank has one core, and none to spare";
     else {
-        leeway->cores_why = NULL;
-        leeway->cores = own - 1;
+        tunables->cores_why = NULL;
+        tunables->cores = own - 1;
     }
 }
 
-enum wring_status wring_autoplan_agree_on_leeway(struct wring_autoplan *autoplan)
+enum wring_status wring_autotune_agree_on_tunables(struct wring_autotune *autotune)
 {
-    struct wring_session *session = autoplan->session;
+    struct wring_session *session = autotune->session;
     struct wring_writer writer = {0};
     struct wring_blobs blobs;
     struct heard all = {.chunk_bytes = 0};
     bool alike;
 
-    write_own(autoplan, &writer);
+    write_own(autotune, &writer);
     enum wring_status status = wring_session_exchange_writer(session, &writer, &blobs);
     if (status != WRING_OK)
         return status;
     status = read_all(session, &blobs, &all, &alike);
     wring_blobs_finish(&blobs);
     if (status == WRING_OK)
-        decide(autoplan, &all, alike);
+        decide(autotune, &all, alike);
     return status;
 }
 
-bool wring_autoplan_may_have(const struct wring_autoplan *autoplan,
+bool wring_autotune_may_have(const struct wring_autotune *autotune,
                              const struct wring_tuning *tuning)
 {
-    const struct wring_autoplan_leeway *leeway = &autoplan->leeway;
-    bool cores = tuning->cores == leeway->tuning.cores || tuning->cores <= leeway->cores;
-    bool pieces = tuning->chunk_bytes == leeway->tuning.chunk_bytes || leeway->pieces;
+    const struct wring_autotune_tunables *tunables = &autotune->tunables;
+    bool cores = tuning->cores == tunables->tuning.cores || tuning->cores <= tunables->cores;
+    bool pieces = tuning->chunk_bytes == tunables->tuning.chunk_bytes || tunables->pieces;
 
-    return leeway->tuning.chunk_bytes != 0 && cores && pieces;
+    return tunables->tuning.chunk_bytes != 0 && cores && pieces;
 }
 
 /* ---- the session ---- */
 
-enum wring_status wring_autoplan_settle(struct wring_session *session)
+enum wring_status wring_autotune_settle(struct wring_session *session)
 {
     const struct wring_plan *plan = session->plan;
 
-    if (session->autoplan == NULL)
+    if (session->autotune == NULL)
         return WRING_OK;
-    const struct wring_autoplan_leeway *leeway = &session->autoplan->leeway;
+    const struct wring_autotune_tunables *tunables = &session->autotune->tunables;
     bool has_executor = plan != NULL && plan->executor[0] != '\0';
     bool has_pieces = plan != NULL && plan->chunk_bytes != 0;
-    return wring_session_settle(session, has_executor ? plan->executor : leeway->executor,
-                                has_pieces ? plan->chunk_bytes : leeway->chunk_bytes);
+    return wring_session_settle(session, has_executor ? plan->executor : tunables->executor,
+                                has_pieces ? plan->chunk_bytes : tunables->chunk_bytes);
 }

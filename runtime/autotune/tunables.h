@@ -10,9 +10,9 @@
 #include "planner/core/files/profile.h"
 #include <wring/wring.h>
 
-struct wring_autoplan;
+struct wring_autotune;
 
-struct wring_autoplan_leeway {
+struct wring_autotune_tunables {
     char executor[WRING_CONFIG_TEXT];   /* as configured: what is in force without a plan */
     uint64_t chunk_bytes;               /* likewise */
     struct wring_tuning tuning;         /* both of them; chunk_bytes 0: cores have names, or ranks
@@ -24,14 +24,14 @@ struct wring_autoplan_leeway {
 
 /** What may be chosen on all ranks, the same on each. Collective; the machine is known. Errors:
  *  those of an exchange. */
-enum wring_status wring_autoplan_agree_on_leeway(struct wring_autoplan *autoplan);
+enum wring_status wring_autotune_agree_on_tunables(struct wring_autotune *autotune);
 
 /** May a plan ask for that? */
-bool wring_autoplan_may_have(const struct wring_autoplan *autoplan,
+bool wring_autotune_may_have(const struct wring_autotune *autotune,
                              const struct wring_tuning *tuning);
 
 /** The session is set as its plan says, or as configured. Local; nothing where it does not plan for
  *  itself. Errors: those of wring_session_settle(). */
-enum wring_status wring_autoplan_settle(struct wring_session *session);
+enum wring_status wring_autotune_settle(struct wring_session *session);
 
 #endif

@@ -30,7 +30,7 @@ static void name_plan(const struct wring_session *session, char *text, size_t by
 {
     const struct wring_plan *plan = session->plan;
 
-    if (session->autoplan != NULL) /* which of its plans is in force, ranks know alike */
+    if (session->autotune != NULL) /* which of its plans is in force, ranks know alike */
         snprintf(text, bytes, "auto");
     else if (plan == NULL)
         snprintf(text, bytes, "none");

@@ -177,7 +177,7 @@ enum wring_status wring_plan_check_job(struct wring_session *session)
     const struct wring_plan *plan = session->plan;
     struct wring_job_machine machine;
 
-    if (plan == NULL || session->autoplan != NULL || plan->machine[0] == '\0' || session->size == 1)
+    if (plan == NULL || session->autotune != NULL || plan->machine[0] == '\0' || session->size == 1)
         return WRING_OK;
     enum wring_status status = wring_job_machine_find(session, &machine, NULL);
     if (status != WRING_OK)
@@ -312,7 +312,7 @@ enum wring_status wring_plan_apply(struct wring_session *session)
     for (uint32_t g = 0; g < session->plan->n_groups && status == WRING_OK; g++)
         status = join_group(session, g, members);
     free(members);
-    if (status == WRING_OK && session->autoplan == NULL)
+    if (status == WRING_OK && session->autotune == NULL)
         status = check_all(session);
     return status;
 }

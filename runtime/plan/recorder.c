@@ -400,7 +400,7 @@ enum wring_status wring_recorder_begin(struct wring_session *session)
 {
     struct wring_recorder *recorder = session->recorder;
 
-    if (recorder == NULL || session->autoplan != NULL)
+    if (recorder == NULL || session->autotune != NULL)
         return WRING_OK;
     if (atomic_load(&recorder->over)) { /* buckets go their short way again */
         wring_iterations_forget(&recorder->buckets);
@@ -559,7 +559,7 @@ static void end(struct wring_recorder *recorder)
 {
     if (atomic_load(&recorder->over))
         return;
-    if (recorder->session->autoplan != NULL)
+    if (recorder->session->autotune != NULL)
         wring_warn(&recorder->session->log,
                    "WRING_RECORD=%s: no trace is written: WRING_PLAN=auto had nothing to ask the "
                    "planner: run more iterations",

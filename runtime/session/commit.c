@@ -19,7 +19,7 @@ static enum wring_status arrange(struct wring_session *session)
 {
     enum wring_status status = wring_commit_check_groups(session);
     if (status == WRING_OK)
-        status = wring_autoplan_settle(session);
+        status = wring_autotune_settle(session);
     if (status == WRING_OK)
         status = wring_plan_apply(session);
     if (status == WRING_OK)
@@ -39,7 +39,7 @@ static enum wring_status commit(struct wring_session *session)
     if (status == WRING_OK)
         status = wring_plan_check_job(session);
     if (status == WRING_OK)
-        status = wring_autoplan_prepare(session);
+        status = wring_autotune_prepare(session);
     if (status == WRING_OK)
         status = wring_codec_bypass_choose(session);
     if (status == WRING_OK)
@@ -73,7 +73,7 @@ enum wring_status wring_session_commit(struct wring_session *session)
     if (status == WRING_OK)
         status = take_back(session);
     if (status == WRING_OK)
-        status = wring_autoplan_begin(session);
+        status = wring_autotune_begin(session);
     if (status == WRING_OK)
         status = wring_recorder_begin(session);
     if (status == WRING_OK)

@@ -96,7 +96,7 @@ enum wring_status wring_session_find_queue(struct wring_session *session, const 
 {
     struct wring_engine *engine = session->engine;
     bool own = text == NULL || text[0] == '\0' ||
-               (session->autoplan == NULL && strcmp(text, session->config.executor) == 0);
+               (session->autotune == NULL && strcmp(text, session->config.executor) == 0);
 
     *out = &engine->queues[0];
     if (own)

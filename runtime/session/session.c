@@ -200,7 +200,7 @@ static enum wring_status open_session(struct wring_session *session,
     if (status == WRING_OK)
         status = wring_plan_open(session);
     if (status == WRING_OK && wring_plan_is_auto(session))
-        status = wring_autoplan_open(session);
+        status = wring_autotune_open(session);
     if (status == WRING_OK)
         status = wring_session_meet(session, params);
     if (status == WRING_OK)
@@ -368,7 +368,7 @@ void wring_session_close(struct wring_session *session)
         wring_group_free(session->groups);
     wring_group_free(session->world);
     wring_recorder_close(session);
-    wring_autoplan_close(session);
+    wring_autotune_close(session);
     free_buckets(session);
     wring_plan_destroy(session->plan);
     wring_codec_bypass_forget(session);

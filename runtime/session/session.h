@@ -17,7 +17,7 @@
 
 #define WRING_EXECUTOR_TEXT 64 /* of an executor's name as a bucket has it, its NUL included */
 
-struct wring_autoplan;
+struct wring_autotune;
 struct wring_bucket;
 struct wring_buffer;
 struct wring_group;
@@ -61,7 +61,7 @@ struct wring_session {
         *buckets;               /* that are exchanged: in the order of registration, or a plan's */
     struct wring_bucket *fused; /* that travel in some of them */
     struct wring_plan *plan;    /* NULL: there is none */
-    struct wring_autoplan *autoplan; /* NULL: it does not plan for itself; else whose `plan` is */
+    struct wring_autotune *autotune; /* NULL: it does not plan for itself; else whose `plan` is */
     struct wring_recorder *recorder; /* NULL: no trace for the planner is to be written */
     /* commit anew, as `plan` says; fused buckets are parted. Nothing is under way */
     enum wring_status (*recommit)(struct wring_session *session);

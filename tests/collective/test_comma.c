@@ -11,7 +11,7 @@
 
 #include "planner/core/files/plan.h"
 #include "planner/core/files/profile.h"
-#include "tests/collective/autoplan_story.h"
+#include "tests/collective/autotune_story.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/test.h"
 #include "tests/unit/comma_locale.h"

@@ -28,7 +28,7 @@ static double spread_of(const struct wring_replay_result *result)
     return (result->p90_us - result->p10_us) / result->time_us.median;
 }
 
-static void add_choice(json_t *object, const struct wring_autoplan_report *report)
+static void add_choice(json_t *object, const struct wring_autotune_report *report)
 {
     json_object_set_new(object, "settled", json_boolean(report->settled));
     json_object_set_new(object, "chosen", wring_json_text(report->name));
@@ -77,7 +77,7 @@ static int replay_print_json(const struct wring_replay_params *params,
 }
 
 /** What the job chose for itself, by iterations as it sees them: from end to end. */
-static void print_choice(const struct wring_autoplan_report *report)
+static void print_choice(const struct wring_autotune_report *report)
 {
     if (!report->settled) {
         printf("  chosen     nothing: there were too few iterations\n");

@@ -52,7 +52,7 @@ struct wring_replay_result {
     uint64_t wrong;    /* tensors, of all sides, that are not the sum, or not the same everywhere */
     double wire_bytes; /* an iteration, mean over the ranks */
     double cpu_us;     /* likewise, of all processors */
-    struct wring_autoplan_report automatic; /* what was chosen, if anything was */
+    struct wring_autotune_report automatic; /* what was chosen, if anything was */
     struct wring_replay_beside beside[WRING_REPLAY_BESIDE_MAX];
 };
 

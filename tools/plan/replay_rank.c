@@ -292,13 +292,13 @@ static enum wring_status run_some(struct wring_replay_side *side, uint32_t itera
 
 /** Until a way is chosen, which is in the same iteration on all ranks. */
 static enum wring_status let_settle(struct wring_replay_side *side,
-                                    struct wring_autoplan_report *report)
+                                    struct wring_autotune_report *report)
 {
     enum wring_status status = WRING_OK;
 
     for (uint32_t i = 0; i < SETTLE_MAX && status == WRING_OK && !report->settled; i++) {
         status = run_some(side, 1);
-        wring_autoplan_tell(side->session, report);
+        wring_autotune_tell(side->session, report);
     }
     return status == WRING_OK ? run_some(side, WARM_UP) : status;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** A job under WRING_PLAN=auto, or with a plan, and what came of it: sums are looked at in each
  * step. */
-#ifndef WRING_TESTS_AUTOPLAN_STORY_H
-#define WRING_TESTS_AUTOPLAN_STORY_H
+#ifndef WRING_TESTS_COLLECTIVE_AUTOTUNE_STORY_H
+#define WRING_TESTS_COLLECTIVE_AUTOTUNE_STORY_H
 
 #include <stdatomic.h>
 
@@ -26,7 +26,7 @@ struct story {
     bool apart;                /* each rank counts as a host of its own, with all cores */
 
     struct wring_test_lines lines; /* what the plan's module has logged in all ranks */
-    struct wring_autoplan_report report[STORY_RANKS_MAX];
+    struct wring_autotune_report report[STORY_RANKS_MAX];
     uint32_t steps[STORY_RANKS_MAX]; /* when all was settled, or it was tried; three more follow */
     char chosen[STORY_RANKS_MAX][STORY_TENSORS][WRING_CODEC_SPEC_MAX]; /* what runs in the end */
     float last[STORY_RANKS_MAX][STORY_TENSORS][STORY_ELEMS_MAX];

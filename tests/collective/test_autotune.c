@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "planner/core/files/plan.h"
-#include "tests/collective/autoplan_story.h"
+#include "tests/collective/autotune_story.h"
 #include "tests/lib/test.h"
 
 static void sums_stay_right(void)

@@ -20,10 +20,10 @@ struct job {
     struct wring_session session;
     struct wring_profile profile;
     struct wring_measured_collective collectives[16];
-    struct wring_autoplan autoplan;
+    struct wring_autotune autotune;
     struct wring_collective_bench_codecs codecs;
     struct wring_collective_bench_params params;
-    struct wring_autoplan_furthers found;
+    struct wring_autotune_extra_tunings found;
 };
 
 static void take_line(void *arg, enum wring_log_level level, const char *module, const char *text)
@@ -60,9 +60,9 @@ static struct job *make_job(double us, double busy)
     job->session.size = 2;
     job->session.log = (struct wring_log){take_line, &job->said, WRING_LOG_INFO};
     job->profile.collectives = job->collectives;
-    job->autoplan.session = &job->session;
-    job->autoplan.profile = &job->profile;
-    job->autoplan.leeway = (struct wring_autoplan_leeway){
+    job->autotune.session = &job->session;
+    job->autotune.profile = &job->profile;
+    job->autotune.tunables = (struct wring_autotune_tunables){
         .executor = "inline",
         .chunk_bytes = 256 * KIB,
         .tuning = {0, 256 * KIB},
@@ -72,8 +72,8 @@ static struct job *make_job(double us, double busy)
     job->codecs = (struct wring_collective_bench_codecs){.n = 1, .specs = {"bf16"}};
     job->params =
         (struct wring_collective_bench_params){.max_elems = 64 * MIB, .budget_ns = 2 * SECOND_NS};
-    add_case(job, "none", "auto", us, busy, &job->autoplan.leeway.tuning);
-    add_case(job, "bf16", "divisible", us, busy, &job->autoplan.leeway.tuning);
+    add_case(job, "none", "auto", us, busy, &job->autotune.tunables.tuning);
+    add_case(job, "bf16", "divisible", us, busy, &job->autotune.tunables.tuning);
     return job;
 }
 
@@ -83,9 +83,9 @@ static void check_found(struct job *job, const char *want)
     char got[256] = "";
 
     job->said.text[0] = '\0';
-    wring_autoplan_find_further(&job->autoplan, &job->codecs, &job->params, &job->found);
+    wring_autotune_find_extra_tunings(&job->autotune, &job->codecs, &job->params, &job->found);
     for (uint32_t i = 0; i < job->found.n; i++) {
-        const struct wring_autoplan_further *one = &job->found.list[i];
+        const struct wring_autotune_extra_tuning *one = &job->found.list[i];
         size_t length = strlen(got);
         snprintf(got + length, sizeof(got) - length, "%s%u:%u:%u", i > 0 ? " " : "",
                  one->tuning.cores, (unsigned)(one->tuning.chunk_bytes / KIB), one->codecs.n);
@@ -104,26 +104,26 @@ static void there_are_two_of_each(void)
     struct wring_tuning tuning;
 
     check_found(job, "0:64:2 0:1024:2 1:256:2 4:256:2");
-    job->autoplan.leeway.cores = 2;
+    job->autotune.tunables.cores = 2;
     check_found(job, "0:64:2 0:1024:2 1:256:2 2:256:2");
-    job->autoplan.leeway.cores = 1;
+    job->autotune.tunables.cores = 1;
     check_found(job, "0:64:2 0:1024:2 1:256:2");
-    job->autoplan.leeway.pieces = false;
+    job->autotune.tunables.pieces = false;
     check_found(job, "1:256:2");
-    job->autoplan.leeway.cores = 0;
+    job->autotune.tunables.cores = 0;
     check_found(job, "");
     CHECK(job->said.text[0] == '\0', "%s", job->said.text);
 
     tuning = (struct wring_tuning){1, 256 * KIB};
-    CHECK(!wring_autoplan_may_have(&job->autoplan, &tuning), "it has no such leeway");
-    job->autoplan.leeway.cores = 1;
-    CHECK(wring_autoplan_may_have(&job->autoplan, &tuning), "it has");
+    CHECK(!wring_autotune_may_have(&job->autotune, &tuning), "it has no such leeway");
+    job->autotune.tunables.cores = 1;
+    CHECK(wring_autotune_may_have(&job->autotune, &tuning), "it has");
     tuning = (struct wring_tuning){1, 64 * KIB};
-    CHECK(!wring_autoplan_may_have(&job->autoplan, &tuning), "pieces are not free");
+    CHECK(!wring_autotune_may_have(&job->autotune, &tuning), "pieces are not free");
     tuning = (struct wring_tuning){0, 256 * KIB};
-    CHECK(wring_autoplan_may_have(&job->autoplan, &tuning), "as configured");
-    job->autoplan.leeway.tuning.chunk_bytes = 0;
-    CHECK(!wring_autoplan_may_have(&job->autoplan, &tuning), "nothing is told apart");
+    CHECK(wring_autotune_may_have(&job->autotune, &tuning), "as configured");
+    job->autotune.tunables.tuning.chunk_bytes = 0;
+    CHECK(!wring_autotune_may_have(&job->autotune, &tuning), "nothing is told apart");
     free(job);
 }
 

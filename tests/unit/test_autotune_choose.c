@@ -6,7 +6,7 @@
 #define LOOKS_MAX 16
 
 /** What an iteration takes in each look at a way. */
-typedef double (*took_fn)(uint32_t way, uint32_t look);
+typedef double (*took_fn)(uint32_t candidate, uint32_t look);
 
 struct outcome {
     uint32_t kept;
@@ -17,21 +17,21 @@ struct outcome {
 /** From when as registered has been recorded. */
 static struct outcome run(uint32_t n_candidates, took_fn took)
 {
-    struct wring_autoplan autoplan = {.n_candidates = n_candidates};
+    struct wring_autotune autotune = {.n_candidates = n_candidates};
     struct outcome out = {0};
     bool stays = false;
-    uint32_t way = 1;
+    uint32_t candidate = 1;
 
-    autoplan.candidates[0].measured_us[autoplan.candidates[0].measured++] = took(0, 0);
+    autotune.candidates[0].measured_us[autotune.candidates[0].measured++] = took(0, 0);
     while (!stays && out.n < LOOKS_MAX) {
-        struct wring_autoplan_way *at = &autoplan.candidates[way];
-        autoplan.at = out.looks[out.n++] = way;
-        at->measured_us[at->measured] = took(way, at->measured);
+        struct wring_autotune_candidate *at = &autotune.candidates[candidate];
+        autotune.at = out.looks[out.n++] = candidate;
+        at->measured_us[at->measured] = took(candidate, at->measured);
         at->measured++;
-        stays = wring_autoplan_choose(&autoplan, &way);
+        stays = wring_autotune_choose(&autotune, &candidate);
     }
     CHECK(stays, "nothing is kept after %d looks", LOOKS_MAX);
-    out.kept = way;
+    out.kept = candidate;
     return out;
 }
 
@@ -46,52 +46,52 @@ static void check(const char *what, took_fn took, uint32_t kept, const char *loo
     CHECK(strcmp(tried, looks) == 0, "%s: tried %s", what, tried);
 }
 
-static double half(uint32_t way, uint32_t look)
+static double half(uint32_t candidate, uint32_t look)
 {
     (void)look;
-    return way == 2 ? 50 : 100;
+    return candidate == 2 ? 50 : 100;
 }
 
-static double far_more(uint32_t way, uint32_t look)
+static double far_more(uint32_t candidate, uint32_t look)
 {
     (void)look;
-    return way == 0 ? 100 : 120;
+    return candidate == 0 ? 100 : 120;
 }
 
-static double tenth_less(uint32_t way, uint32_t look)
+static double tenth_less(uint32_t candidate, uint32_t look)
 {
     (void)look;
-    return way == 3 ? 90 : 100;
+    return candidate == 3 ? 90 : 100;
 }
 
-static double little_less(uint32_t way, uint32_t look)
+static double little_less(uint32_t candidate, uint32_t look)
 {
     (void)look;
-    return way == 1 ? 98 : 100;
+    return candidate == 1 ? 98 : 100;
 }
 
 /** The machine was faster while the first way was tried. */
-static double lucky_once(uint32_t way, uint32_t look)
+static double lucky_once(uint32_t candidate, uint32_t look)
 {
-    return way == 1 && look == 0 ? 80 : way == 1 ? 104 : 100;
+    return candidate == 1 && look == 0 ? 80 : candidate == 1 ? 104 : 100;
 }
 
 /** It was slower while as registered was looked at again. */
-static double unlucky_once(uint32_t way, uint32_t look)
+static double unlucky_once(uint32_t candidate, uint32_t look)
 {
-    return way == 1 ? 99 : look == 1 ? 120 : 100;
+    return candidate == 1 ? 99 : look == 1 ? 120 : 100;
 }
 
 /** Slower and slower; the second way saves a tenth wherever both are looked at. */
-static double drifting(uint32_t way, uint32_t look)
+static double drifting(uint32_t candidate, uint32_t look)
 {
-    return (way == 2 ? 90 : 100) * (1 + 0.3 * look);
+    return (candidate == 2 ? 90 : 100) * (1 + 0.3 * look);
 }
 
 /** Both take half as long as without; the second was lucky in its first look. */
-static double two_good_ones(uint32_t way, uint32_t look)
+static double two_good_ones(uint32_t candidate, uint32_t look)
 {
-    return way == 1 ? 50 : way == 2 ? (look == 0 ? 49 : 54) : 100;
+    return candidate == 1 ? 50 : candidate == 2 ? (look == 0 ? 49 : 54) : 100;
 }
 
 static void the_best_is_kept(void)

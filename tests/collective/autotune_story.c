@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/collective/autoplan_story.h"
+#include "tests/collective/autotune_story.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -149,7 +149,7 @@ static void slow_link(struct wring_session *session, struct story *story, struct
     run_step(session, story, tensors, (*step)++);
     CHECK(wring_session_stats(session, &after) == WRING_OK, "stats");
     double bytes = (double)(after.wire_bytes_sent - before.wire_bytes_sent);
-    double ns = SLOWER * session->autoplan->kept_us * 1e3;
+    double ns = SLOWER * session->autotune->kept_us * 1e3;
     wring_progress_lock(session->progress);
     fault_of(session->fabric->devices[0].provider)->schedule.ns_per_byte =
         fmax(story->slower_ns_per_byte, ns / fmax(bytes, 1));
@@ -160,12 +160,12 @@ static void slow_link(struct wring_session *session, struct story *story, struct
 static void run_until_settled(struct wring_session *session, struct story *story,
                               struct tensors *tensors, uint32_t *step)
 {
-    struct wring_autoplan_report report = {.settled = false};
+    struct wring_autotune_report report = {.settled = false};
     uint32_t rank = wring_session_rank(session);
 
     for (uint32_t end = *step + STEPS_MAX; *step < end && !report.settled; (*step)++) {
         run_step(session, story, tensors, *step);
-        wring_autoplan_tell(session, &report);
+        wring_autotune_tell(session, &report);
     }
     CHECK(report.settled, "nothing was chosen in %u steps", *step);
     story->report[rank] = report;
@@ -176,16 +176,16 @@ static void run_until_settled(struct wring_session *session, struct story *story
 static void run_until_tried(struct wring_session *session, struct story *story,
                             struct tensors *tensors, uint32_t *step)
 {
-    const struct wring_autoplan *autoplan = session->autoplan;
+    const struct wring_autotune *autotune = session->autotune;
 
-    for (uint32_t end = *step + STEPS_MAX; *step < end && autoplan->at != 1; (*step)++)
+    for (uint32_t end = *step + STEPS_MAX; *step < end && autotune->at != 1; (*step)++)
         run_step(session, story, tensors, *step);
-    REQUIRE(autoplan->at == 1, "no plan was tried in %u steps", *step);
-    story->steps[autoplan->session->rank] = *step;
-    if (autoplan->session->rank != 0)
+    REQUIRE(autotune->at == 1, "no plan was tried in %u steps", *step);
+    story->steps[autotune->session->rank] = *step;
+    if (autotune->session->rank != 0)
         return;
     FILE *file = fopen(story->tried, "w");
-    CHECK(file != NULL && wring_plan_save(autoplan->candidates[1].plan, file) == WRING_OK,
+    CHECK(file != NULL && wring_plan_save(autotune->candidates[1].plan, file) == WRING_OK,
           "no file");
     if (file != NULL)
         fclose(file);
@@ -195,11 +195,11 @@ static void run_until_tried(struct wring_session *session, struct story *story,
 static void run_until_unsettled(struct wring_session *session, struct story *story,
                                 struct tensors *tensors, uint32_t *step)
 {
-    struct wring_autoplan_report report = {.settled = true};
+    struct wring_autotune_report report = {.settled = true};
 
     for (uint32_t end = *step + NOTICED_MAX; *step < end && report.settled; (*step)++) {
         run_step(session, story, tensors, *step);
-        wring_autoplan_tell(session, &report);
+        wring_autotune_tell(session, &report);
     }
     CHECK(!report.settled, "the link is another one, and nobody has noticed");
 }
@@ -232,7 +232,7 @@ static void run_story(struct wring_session *session, uint32_t rank, void *arg)
         run_until_settled(session, story, &tensors, &step);
     if (story->slower_ns_per_byte > 0) {
         slow_link(session, story, &tensors, &step);
-        session->autoplan->spent_ns = 0; /* or nobody looks for 20 times as long */
+        session->autotune->spent_ns = 0; /* or nobody looks for 20 times as long */
         run_until_unsettled(session, story, &tensors, &step);
         run_until_settled(session, story, &tensors, &step);
     }

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "planner/core/files/plan.h"
-#include "tests/collective/autoplan_story.h"
+#include "tests/collective/autotune_story.h"
 #include "tests/lib/test.h"
 
 #define LINK "WRING_FAULT=rate=200mbit"
