@@ -127,10 +127,10 @@ static void lay_wire(const struct measured *measured, double cpu_us, double elem
  * encoding and their decoding. */
 static void lay_peers(double end, struct wring_collective_parts *out)
 {
-    bool pinned = (out->decides & BIT(ENCODE)) != 0 && (out->decides & BIT(WORK)) == 0;
+    bool scaling = (out->decides & BIT(ENCODE)) != 0 && (out->decides & BIT(WORK)) == 0;
 
     out->us[WRING_PART_PEERS] = fmax(out->took_us - end, 0);
-    out->begin_us[WRING_PART_PEERS] = pinned ? out->us[WRING_PART_ENCODE] : end;
+    out->begin_us[WRING_PART_PEERS] = scaling ? out->us[WRING_PART_ENCODE] : end;
 }
 
 /** Shards are cut into pieces; in one step the whole is. */

@@ -142,9 +142,9 @@ static void tell_true_times(const struct wring_cost_model *model,
 {
     for (uint32_t i = 0; i < result->n; i++) {
         struct wring_lane_task *task = &result->tasks[i];
-        task->ready_us = wring_computing_true_us(model, task->ready_us);
-        task->begin_us = wring_computing_true_us(model, task->begin_us);
-        task->end_us = wring_computing_true_us(model, task->end_us);
+        task->ready_us = wring_interference_true_us(model, task->ready_us);
+        task->begin_us = wring_interference_true_us(model, task->begin_us);
+        task->end_us = wring_interference_true_us(model, task->end_us);
     }
 }
 

@@ -195,8 +195,8 @@ static void codecs_lose_as_well(void)
 
     for (int i = 0; i < 4; i++) {
         double compute_us[] = {10, 200};
-        double lost_us = wring_computing_shift(profiles[i], WRING_COMPUTING_PROCESSOR, 1,
-                                               i % 2 != 0, 2, compute_us);
+        double lost_us = wring_interference_shift(profiles[i], WRING_COMPUTING_PROCESSOR, 1,
+                                                  i % 2 != 0, 2, compute_us);
         CHECK(fabs(lost_us - wanted[i]) < 1e-9, "%d: %g", i, lost_us);
         CHECK(fabs(compute_us[0] + compute_us[1] - 210) < 1e-9, "%d: %g in all", i,
               compute_us[0] + compute_us[1]);

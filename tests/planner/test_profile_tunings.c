@@ -7,7 +7,7 @@
 #include "tests/lib/test.h"
 
 static const struct wring_tuning usual = {0, WRING_TUNING_CHUNK_BYTES}, small = {0, 64 << 10},
-                                 pinned = {1, WRING_TUNING_CHUNK_BYTES};
+                                 scaling = {1, WRING_TUNING_CHUNK_BYTES};
 
 static void put(struct wring_profile *profile, const char *codec, double slope, uint64_t max_elems,
                 const struct wring_tuning *tuning)
@@ -56,7 +56,7 @@ static void others_are_set_aside(void)
               us_of(&profile, "bf16", 1, &usual) == 4 && us_of(&profile, "bf16", 1, &small) == 3,
           "ways have changed places");
 
-    REQUIRE(wring_profile_set_aside(&profile, &pinned, &aside) == WRING_OK, "aside");
+    REQUIRE(wring_profile_set_aside(&profile, &scaling, &aside) == WRING_OK, "aside");
     put(&profile, "none", 5, 1000, &small); /* measured anew, with another tuning */
     REQUIRE(wring_profile_bring_back(&profile, &small, &aside) == WRING_OK, "back");
     CHECK(profile.n_collectives == 4 && us_of(&profile, "none", 1, &small) == 5, "twice");
@@ -69,8 +69,8 @@ static void ways_without_a_setting_are_labelled(void)
 
     put(&profile, "none", 1, 1000, &small);
     put(&profile, "bf16", 2, 1000, &(struct wring_tuning){0});
-    wring_profile_label_collectives(&profile, &pinned);
-    CHECK(us_of(&profile, "none", 1, &small) == 1 && us_of(&profile, "bf16", 1, &pinned) == 2,
+    wring_profile_label_collectives(&profile, &scaling);
+    CHECK(us_of(&profile, "none", 1, &small) == 1 && us_of(&profile, "bf16", 1, &scaling) == 2,
           "another one has that setting");
     free(profile.collectives);
 }

@@ -94,7 +94,7 @@ static void coders_say_what_they_take(void)
 
 static void ways_are_those_of_the_setting(void)
 {
-    const struct wring_tuning large = {0, 1024 * KIB}, pinned = {8, 256 * KIB},
+    const struct wring_tuning large = {0, 1024 * KIB}, scaling = {8, 256 * KIB},
                               usual = {0, 256 * KIB}, none = {3, 256 * KIB};
     const double x = 1 << 20;
     struct made_tunings made;
@@ -104,20 +104,21 @@ static void ways_are_those_of_the_setting(void)
     made_tunings_add_collectives(&made, 1, NULL);
     made_tunings_check_list(&made, NULL, ""); /* as it comes */
     made_tunings_add_collectives(&made, 0.5, &large);
-    made_tunings_add_collectives(&made, 2, &pinned);
+    made_tunings_add_collectives(&made, 2, &scaling);
     made_tunings_check_list(&made, NULL, "0:256 8:256 0:1024");
     CHECK(wring_near(made_tunings_busy_us(&made, NULL), 10 + 0.008 * x), "as it comes");
     CHECK(wring_near(made_tunings_busy_us(&made, &usual), 10 + 0.008 * x), "the default");
     CHECK(wring_near(made_tunings_busy_us(&made, &large), 10 + 0.004 * x), "large pieces");
-    CHECK(wring_near(made_tunings_busy_us(&made, &pinned), 10 + 0.016 * x), "pinned");
+    CHECK(wring_near(made_tunings_busy_us(&made, &scaling), 10 + 0.016 * x), "pinned");
     made_tunings_check_list(
         &made, &(struct wring_tunings_wanted){.n_chunks = 1, .chunk_bytes = {4096}},
         "no exchanges in pieces of 4096 bytes; it has those of 262144, 1048576");
     made.params.tuning = &none;
-    struct wring_pinned asked = {
+    struct wring_core_scaling asked = {
         .profile = &made.profile, .nodes = 2, .ranks_per_node = 1, .tuning = &none};
     struct wring_measured_cost cost;
-    CHECK(wring_pinned_way(&asked, "byte", "divisible", &cost) == NULL, "from nowhere");
+    CHECK(wring_core_scaling_collective(&asked, "byte", "divisible", &cost) == NULL,
+          "from nowhere");
     /* a codec that was measured otherwise only has no figures there */
     made.params.tuning = NULL;
     made_tunings_add_collective(&made, "none", "auto", 1, &(struct wring_tuning){0, 128 * KIB});
@@ -216,14 +217,14 @@ static void plans_say_their_setting(void)
               plan->groups[0].cores == 0,
           "%s, %llu", plan->executor, (unsigned long long)plan->chunk_bytes);
     wring_plan_destroy(plan);
-    double pinned = plan_with(&made, &four, &plan);
+    double scaling = plan_with(&made, &four, &plan);
     REQUIRE(plan != NULL, "no plan");
     CHECK(strcmp(plan->executor, "pool:4") == 0 && plan->chunk_bytes == 65536 &&
               plan->groups[0].cores == 4,
           "%s, %llu, %u", plan->executor, (unsigned long long)plan->chunk_bytes,
           plan->groups[0].cores);
     wring_plan_destroy(plan);
-    CHECK(pinned < alone && alone < as_measured, "%g, %g, %g", pinned, alone, as_measured);
+    CHECK(scaling < alone && alone < as_measured, "%g, %g, %g", scaling, alone, as_measured);
 }
 
 int main(int argc, char **argv)

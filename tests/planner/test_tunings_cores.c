@@ -101,13 +101,13 @@ static void progress_has_what_codecs_leave(void)
     set_up_two(&made);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         const struct wring_tuning tuning = {cases[i].cores, 256 * KIB};
-        const struct wring_pinned pinned = {.profile = &made.profile,
-                                            .nodes = 1,
-                                            .ranks_per_node = cases[i].ranks,
-                                            .tuning = &tuning};
+        const struct wring_core_scaling scaling = {.profile = &made.profile,
+                                                   .nodes = 1,
+                                                   .ranks_per_node = cases[i].ranks,
+                                                   .tuning = &tuning};
         struct wring_cost us = {0};
         made.collectives[0].cores = made.collectives[1].cores = cases[i].processors;
-        CHECK(wring_shared_cores_progress(&pinned, &us) == (cases[i].share > 0), "%zu", i);
+        CHECK(wring_core_scaling_progress(&scaling, &us) == (cases[i].share > 0), "%zu", i);
         CHECK(wring_near(wring_cost_at(&us, 4e6), cases[i].share * (10 + 0.02e6)), "%zu: %g", i,
               wring_cost_at(&us, 4e6));
     }
@@ -124,11 +124,11 @@ static void computing_takes_its_part_of_the_cores(void)
     set_up_two(&made);
     made.profile.computing.spin_lost = 0.2; /* of two ranks */
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        const struct wring_pinned pinned = {
+        const struct wring_core_scaling scaling = {
             .profile = &made.profile, .nodes = 1, .ranks_per_node = cases[i].ranks};
         made.collectives[0].cores = made.collectives[1].cores = cases[i].processors;
-        CHECK(wring_near(wring_shared_cores_spin_lost(&pinned), cases[i].lost), "%zu: %g", i,
-              wring_shared_cores_spin_lost(&pinned));
+        CHECK(wring_near(wring_core_scaling_spin_lost(&scaling), cases[i].lost), "%zu: %g", i,
+              wring_core_scaling_spin_lost(&scaling));
     }
 }
 

@@ -7,7 +7,7 @@
 #include "planner/core/model/measured_collective.h"
 
 /** Processors of a node, as many as the profile has seen at work together; 1 at least. */
-static uint32_t pinned_processors(const struct wring_profile *profile)
+static uint32_t scaling_processors(const struct wring_profile *profile)
 {
     uint32_t most = 1;
 
@@ -22,35 +22,37 @@ static uint32_t pinned_processors(const struct wring_profile *profile)
 }
 
 /** Threads that code on a node: pinned ones, or else the one of each rank. */
-static double threads(const struct wring_pinned *pinned)
+static double threads(const struct wring_core_scaling *scaling)
 {
-    uint32_t each = pinned->tuning->cores > 0 ? pinned->tuning->cores : 1;
-    return (double)pinned->ranks_per_node * each;
+    uint32_t each = scaling->tuning->cores > 0 ? scaling->tuning->cores : 1;
+    return (double)scaling->ranks_per_node * each;
 }
 
-bool wring_pinned_fits(const struct wring_pinned *pinned)
+bool wring_core_scaling_fits(const struct wring_core_scaling *scaling)
 {
-    return pinned->tuning->cores == 0 || threads(pinned) <= pinned_processors(pinned->profile);
+    return scaling->tuning->cores == 0 || threads(scaling) <= scaling_processors(scaling->profile);
 }
 
-bool wring_pinned_knows(const struct wring_pinned *pinned, const struct wring_profile_codec *codec)
+bool wring_core_scaling_knows(const struct wring_core_scaling *scaling,
+                              const struct wring_profile_codec *codec)
 {
-    return pinned->tuning != NULL && codec != NULL &&
-           wring_profile_coder(codec, pinned->tuning->cores) != NULL;
+    return scaling->tuning != NULL && codec != NULL &&
+           wring_profile_coder(codec, scaling->tuning->cores) != NULL;
 }
 
-void wring_pinned_code(const struct wring_pinned *pinned, struct wring_profile_codec *codec)
+void wring_core_scaling_code(const struct wring_core_scaling *scaling,
+                             struct wring_profile_codec *codec)
 {
     struct wring_profile_coding *coding = &codec->at[WRING_PLACE_CPU];
     double share;
 
-    if (pinned->tuning == NULL || (codec->n_coders == 0 && pinned->tuning->cores == 0))
+    if (scaling->tuning == NULL || (codec->n_coders == 0 && scaling->tuning->cores == 0))
         return;
-    const struct wring_profile_coder *coder = wring_profile_coder(codec, pinned->tuning->cores);
+    const struct wring_profile_coder *coder = wring_profile_coder(codec, scaling->tuning->cores);
     coding->present = coding->present && coder != NULL;
     if (!coding->present)
         return;
-    share = threads(pinned) / pinned_processors(pinned->profile);
+    share = threads(scaling) / scaling_processors(scaling->profile);
     share = share > 1 ? share : 1;
     coding->encode_us = wring_cost_scale(&coder->encode.us, share, 1);
     coding->decode_us = wring_cost_scale(&coder->decode.us, share, 1);
@@ -107,39 +109,39 @@ static struct wring_cost move_codec(const struct parts *parts)
 }
 
 /** A core for each rank's progress, for its codecs' threads, and for its computing. */
-static bool has_room(const struct wring_pinned *pinned,
+static bool has_room(const struct wring_core_scaling *scaling,
                      const struct wring_measured_collective *collective)
 {
-    uint32_t beside = pinned->computing == WRING_COMPUTING_PROCESSOR ? 2 : 1;
-    double each = (double)beside + pinned->tuning->cores;
+    uint32_t beside = scaling->computing == WRING_COMPUTING_PROCESSOR ? 2 : 1;
+    double each = (double)beside + scaling->tuning->cores;
 
-    return pinned->profile->nodes == pinned->nodes &&
-           pinned->profile->ranks_per_node == pinned->ranks_per_node &&
-           pinned->ranks_per_node * each <= collective->cores;
+    return scaling->profile->nodes == scaling->nodes &&
+           scaling->profile->ranks_per_node == scaling->ranks_per_node &&
+           scaling->ranks_per_node * each <= collective->cores;
 }
 
-static const struct wring_profile_link *one_link(const struct wring_pinned *pinned)
+static const struct wring_profile_link *one_link(const struct wring_core_scaling *scaling)
 {
-    return wring_measured_link(pinned->profile, pinned->nodes, pinned->ranks_per_node);
+    return wring_measured_link(scaling->profile, scaling->nodes, scaling->ranks_per_node);
 }
 
 /** Move the codec work of a collective that was measured inline. @return false: nobody knows */
-static bool move_collective(const struct wring_pinned *pinned,
+static bool move_collective(const struct wring_core_scaling *scaling,
                             const struct wring_measured_collective *collective,
                             struct wring_cost *busy)
 {
-    const struct wring_profile_codec *codec = wring_measured_codec(pinned->profile, collective);
-    const struct wring_profile_link *link = one_link(pinned);
+    const struct wring_profile_codec *codec = wring_measured_codec(scaling->profile, collective);
+    const struct wring_profile_link *link = one_link(scaling);
     struct parts parts = {.collective = collective};
 
     if (strcmp(collective->codec, "none") == 0) {
         *busy = collective->busy.us;
         return true;
     }
-    if (codec == NULL || link == NULL || !has_room(pinned, collective))
+    if (codec == NULL || link == NULL || !has_room(scaling, collective))
         return false;
     parts.from = wring_profile_coder(codec, 0);
-    parts.to = wring_profile_coder(codec, pinned->tuning->cores);
+    parts.to = wring_profile_coder(codec, scaling->tuning->cores);
     parts.link_us = &link->us;
     if (parts.from == NULL || parts.to == NULL)
         return false;
@@ -148,90 +150,90 @@ static bool move_collective(const struct wring_pinned *pinned,
 }
 
 /** Are links between nodes others than the profile's? Not where there are none. */
-static bool links_differ(const struct wring_pinned *pinned)
+static bool links_differ(const struct wring_core_scaling *scaling)
 {
-    return pinned->nodes > 1 && pinned->link_scale != 0 && pinned->link_scale != 1;
+    return scaling->nodes > 1 && scaling->link_scale != 0 && scaling->link_scale != 1;
 }
 
-bool wring_pinned_is_of(const struct wring_pinned *pinned,
-                        const struct wring_measured_collective *collective)
+bool wring_core_scaling_is_of(const struct wring_core_scaling *scaling,
+                              const struct wring_measured_collective *collective)
 {
-    return collective->ranks == pinned->nodes * pinned->ranks_per_node &&
-           pinned->ranks_per_node == pinned->profile->ranks_per_node &&
-           (!links_differ(pinned) || one_link(pinned) != NULL);
+    return collective->ranks == scaling->nodes * scaling->ranks_per_node &&
+           scaling->ranks_per_node == scaling->profile->ranks_per_node &&
+           (!links_differ(scaling) || one_link(scaling) != NULL);
 }
 
 /** As it was measured on such a cluster. @param tuning  NULL: any */
-static const struct wring_measured_collective *find_collective(const struct wring_pinned *pinned,
-                                                               const char *codec,
-                                                               const char *run_as,
-                                                               const struct wring_tuning *tuning)
+static const struct wring_measured_collective *find_collective(
+    const struct wring_core_scaling *scaling, const char *codec, const char *run_as,
+    const struct wring_tuning *tuning)
 {
-    uint32_t ranks = pinned->nodes * pinned->ranks_per_node;
+    uint32_t ranks = scaling->nodes * scaling->ranks_per_node;
     const struct wring_measured_collective *collective =
-        tuning == NULL ? wring_profile_find_collective(pinned->profile, codec, run_as, ranks)
-                       : wring_profile_collective_at(pinned->profile, codec, run_as, ranks, tuning);
+        tuning == NULL
+            ? wring_profile_find_collective(scaling->profile, codec, run_as, ranks)
+            : wring_profile_collective_at(scaling->profile, codec, run_as, ranks, tuning);
 
-    return collective != NULL && wring_pinned_is_of(pinned, collective) ? collective : NULL;
+    return collective != NULL && wring_core_scaling_is_of(scaling, collective) ? collective : NULL;
 }
 
 /** That tuning's, measured or moved. @param busy  out */
-static const struct wring_measured_collective *settle_collective(const struct wring_pinned *pinned,
-                                                                 const char *codec,
-                                                                 const char *run_as,
-                                                                 struct wring_cost *busy)
+static const struct wring_measured_collective *settle_collective(
+    const struct wring_core_scaling *scaling, const char *codec, const char *run_as,
+    struct wring_cost *busy)
 {
     const struct wring_measured_collective *collective =
-        find_collective(pinned, codec, run_as, pinned->tuning);
+        find_collective(scaling, codec, run_as, scaling->tuning);
 
     if (collective != NULL) {
         *busy = collective->busy.us;
         return collective;
     }
-    if (pinned->tuning == NULL || pinned->tuning->cores == 0)
+    if (scaling->tuning == NULL || scaling->tuning->cores == 0)
         return NULL;
-    struct wring_tuning is_inline = {.chunk_bytes = pinned->tuning->chunk_bytes};
-    collective = find_collective(pinned, codec, run_as, &is_inline);
-    return collective != NULL && move_collective(pinned, collective, busy) ? collective : NULL;
+    struct wring_tuning is_inline = {.chunk_bytes = scaling->tuning->chunk_bytes};
+    collective = find_collective(scaling, codec, run_as, &is_inline);
+    return collective != NULL && move_collective(scaling, collective, busy) ? collective : NULL;
 }
 
-const struct wring_measured_collective *wring_pinned_way(const struct wring_pinned *pinned,
-                                                         const char *codec, const char *run_as,
-                                                         struct wring_measured_cost *cost)
+const struct wring_measured_collective *wring_core_scaling_collective(
+    const struct wring_core_scaling *scaling, const char *codec, const char *run_as,
+    struct wring_measured_cost *cost)
 {
     struct wring_cost busy;
     const struct wring_measured_collective *collective =
-        settle_collective(pinned, codec, run_as, &busy);
+        settle_collective(scaling, codec, run_as, &busy);
 
     if (collective == NULL)
         return NULL;
     *cost = wring_measured_cost_of(collective, &busy);
-    if (links_differ(pinned))
-        *cost =
-            wring_measured_cost_relink(collective, cost, &one_link(pinned)->us, pinned->link_scale);
+    if (links_differ(scaling))
+        *cost = wring_measured_cost_relink(collective, cost, &one_link(scaling)->us,
+                                           scaling->link_scale);
     return collective;
 }
 
 /* ---- shared cores ---- */
 
 /** Of progress, what the cores that code have to do. */
-static double share_of(const struct wring_pinned *pinned)
+static double share_of(const struct wring_core_scaling *scaling)
 {
-    double processors = pinned_processors(pinned->profile), ranks = pinned->ranks_per_node;
-    uint32_t cores = pinned->tuning != NULL ? pinned->tuning->cores : 0;
+    double processors = scaling_processors(scaling->profile), ranks = scaling->ranks_per_node;
+    uint32_t cores = scaling->tuning != NULL ? scaling->tuning->cores : 0;
 
     if (cores == 0)
         return fmax(1, ranks / processors);
     return fmin(1, fmax(0, (ranks * (cores + 1.0) - processors) / ranks));
 }
 
-bool wring_shared_cores_progress(const struct wring_pinned *pinned, struct wring_cost *us_by_bytes)
+bool wring_core_scaling_progress(const struct wring_core_scaling *scaling,
+                                 struct wring_cost *us_by_bytes)
 {
-    const struct wring_profile *profile = pinned->profile;
+    const struct wring_profile *profile = scaling->profile;
     double ranks = (double)profile->nodes * profile->ranks_per_node;
     const struct wring_measured_collective *collective =
         ranks > 1 ? wring_profile_find_collective(profile, "none", "auto", (uint32_t)ranks) : NULL;
-    double share = share_of(pinned);
+    double share = share_of(scaling);
 
     if (collective == NULL || share <= 0)
         return false;
@@ -241,13 +243,13 @@ bool wring_shared_cores_progress(const struct wring_pinned *pinned, struct wring
     return true;
 }
 
-double wring_shared_cores_spin_lost(const struct wring_pinned *pinned)
+double wring_core_scaling_spin_lost(const struct wring_core_scaling *scaling)
 {
-    const struct wring_profile *profile = pinned->profile;
-    double processors = pinned_processors(profile), ranks = pinned->ranks_per_node;
+    const struct wring_profile *profile = scaling->profile;
+    double processors = scaling_processors(profile), ranks = scaling->ranks_per_node;
     double lost = 1 - fmin(1, processors / (2 * ranks)) / fmin(1, processors / ranks);
 
-    if (pinned->ranks_per_node >= profile->ranks_per_node)
+    if (scaling->ranks_per_node >= profile->ranks_per_node)
         lost = fmax(lost, profile->computing.spin_lost);
     return lost;
 }

@@ -10,7 +10,7 @@
 #include "planner/core/model/measured_collective.h"
 
 /** A cluster and a session's tuning, and the profile to answer from. */
-struct wring_pinned {
+struct wring_core_scaling {
     const struct wring_profile *profile;
     uint32_t nodes, ranks_per_node; /* to plan for */
     double link_scale;              /* of bandwidth between nodes, against the profile's; 0: 1 */
@@ -19,10 +19,11 @@ struct wring_pinned {
 };
 
 /** Have the ranks of a node so many cores, each its own? */
-bool wring_pinned_fits(const struct wring_pinned *pinned);
+bool wring_core_scaling_fits(const struct wring_core_scaling *scaling);
 
 /** Was the codec measured on so many cores? Then each rank codes what is its own. */
-bool wring_pinned_knows(const struct wring_pinned *pinned, const struct wring_profile_codec *codec);
+bool wring_core_scaling_knows(const struct wring_core_scaling *scaling,
+                              const struct wring_profile_codec *codec);
 
 /**
  * Replace the codec's times on the CPU by those of the tuning's number of cores, by the elements
@@ -30,7 +31,8 @@ bool wring_pinned_knows(const struct wring_pinned *pinned, const struct wring_pr
  * measured with other numbers of cores alone cannot run there.
  * @param codec  in and out; unchanged for 0 cores if it was not measured by cores
  */
-void wring_pinned_code(const struct wring_pinned *pinned, struct wring_profile_codec *codec);
+void wring_core_scaling_code(const struct wring_core_scaling *scaling,
+                             struct wring_profile_codec *codec);
 
 /**
  * The collective that was measured with that tuning. Else the collective that was measured inline
@@ -53,17 +55,17 @@ void wring_pinned_code(const struct wring_pinned *pinned, struct wring_profile_c
  * @param cost  out
  * @return NULL: there is no such collective
  */
-const struct wring_measured_collective *wring_pinned_way(const struct wring_pinned *pinned,
-                                                         const char *codec, const char *run_as,
-                                                         struct wring_measured_cost *cost);
+const struct wring_measured_collective *wring_core_scaling_collective(
+    const struct wring_core_scaling *scaling, const char *codec, const char *run_as,
+    struct wring_measured_cost *cost);
 
 /**
  * Does a collective tell of such a cluster? It was measured on one, its ranks being on nodes of as
  * many as the profile's; and where the links between nodes are to be others, there is one kind of
  * links.
  */
-bool wring_pinned_is_of(const struct wring_pinned *pinned,
-                        const struct wring_measured_collective *collective);
+bool wring_core_scaling_is_of(const struct wring_core_scaling *scaling,
+                              const struct wring_measured_collective *collective);
 
 /*
  * The processor time of exchanges besides codecs, as far as a profile has it. The progressing
@@ -81,7 +83,8 @@ bool wring_pinned_is_of(const struct wring_pinned *pinned,
  *
  * @return false: nobody measured it
  */
-bool wring_shared_cores_progress(const struct wring_pinned *pinned, struct wring_cost *us_by_bytes);
+bool wring_core_scaling_progress(const struct wring_core_scaling *scaling,
+                                 struct wring_cost *us_by_bytes);
 
 /**
  * The share of an exchange's pace that is lost while all k ranks of a node compute on its P
@@ -89,6 +92,6 @@ bool wring_shared_cores_progress(const struct wring_pinned *pinned, struct wring
  * P/2k) of a processor; those of exchanges alone would have min(1, P/k). As many ranks as were
  * measured, or more, lose no less than these did.
  */
-double wring_shared_cores_spin_lost(const struct wring_pinned *pinned);
+double wring_core_scaling_spin_lost(const struct wring_core_scaling *scaling);
 
 #endif

@@ -6,38 +6,39 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner/core/model/building.h"
+#include "planner/core/model/builder.h"
 #include "planner/core/model/candidates.h"
 #include "planner/core/model/core_scaling.h"
 #include "planner/core/model/lanes.h"
 
 #define WRING_MODULE "planner"
 
-static uint64_t chunk_bytes(const struct wring_building *building)
+static uint64_t chunk_bytes(const struct wring_model_builder *builder)
 {
-    if (building->model->settled)
-        return building->model->tuning.chunk_bytes;
-    return building->params->chunk_bytes != 0 ? building->params->chunk_bytes
-                                              : WRING_TUNING_CHUNK_BYTES;
+    if (builder->model->settled)
+        return builder->model->tuning.chunk_bytes;
+    return builder->params->chunk_bytes != 0 ? builder->params->chunk_bytes
+                                             : WRING_TUNING_CHUNK_BYTES;
 }
 
-static struct wring_candidates_params codec_params(const struct wring_building *building,
+static struct wring_candidates_params codec_params(const struct wring_model_builder *builder,
                                                    uint32_t codec)
 {
-    const struct wring_cost_model_params *params = building->params;
-    const struct wring_cost_model *model = building->model;
+    const struct wring_cost_model_params *params = builder->params;
+    const struct wring_cost_model *model = builder->model;
     const struct wring_profile_codec *in = codec > 0 ? &model->codecs[codec] : NULL;
     bool two_ways = in != NULL && strchr(in->spec, '>') != NULL;
-    const struct wring_profile_codec *out = two_ways ? &building->back[codec] : in;
-    const struct wring_pinned pinned = wring_building_pinned(building);
+    const struct wring_profile_codec *out = two_ways ? &builder->back[codec] : in;
+    const struct wring_core_scaling scaling = wring_model_core_scaling(builder);
 
     struct wring_candidates_params walk = {
         .work = {.profile = params->profile,
                  .nodes = model->nodes,
                  .ranks_per_node = model->ranks_per_node,
-                 .link_scale = building->link_scale,
+                 .link_scale = builder->link_scale,
                  .scattered = params->scattered,
-                 .own_cores = wring_pinned_knows(&pinned, in) && wring_pinned_knows(&pinned, out),
+                 .own_cores = wring_core_scaling_knows(&scaling, in) &&
+                              wring_core_scaling_knows(&scaling, out),
                  .in = in,
                  .out = out},
         .timeline = model->timeline,
@@ -46,13 +47,13 @@ static struct wring_candidates_params codec_params(const struct wring_building *
         .indivisible = params->indivisible,
         .codec = codec,
         .places =
-            params->places != 0 && !building->barred[codec] ? params->places : WRING_PLACES_DEFAULT,
-        .chunk_bytes = chunk_bytes(building),
+            params->places != 0 && !builder->barred[codec] ? params->places : WRING_PLACES_DEFAULT,
+        .chunk_bytes = chunk_bytes(builder),
         .baseline = codec == 0 || strcmp(model->codecs[codec].spec, "fp16") == 0,
-        .barred = building->barred[codec],
-        .budgets = building->budgets[codec]};
+        .barred = builder->barred[codec],
+        .budgets = builder->budgets[codec]};
 
-    if (!wring_shared_cores_progress(&pinned, &walk.work.progress_us))
+    if (!wring_core_scaling_progress(&scaling, &walk.work.progress_us))
         walk.work.progress_us = (struct wring_cost){0};
     return walk;
 }
@@ -106,12 +107,12 @@ static struct wring_option moved_to(const struct wring_option *option, enum wrin
 }
 
 /** The option on the CPU that is the same otherwise, or no worse than that one; n if none is. */
-static uint32_t find_offload(const struct wring_building *building, uint32_t option)
+static uint32_t find_offload(const struct wring_model_builder *builder, uint32_t option)
 {
-    const struct wring_candidates *candidates = &building->candidates;
+    const struct wring_candidates *candidates = &builder->candidates;
     const struct wring_candidate *from = &candidates->list[option];
     uint32_t codec = from->option.codec;
-    struct wring_candidates_params params = codec_params(building, codec);
+    struct wring_candidates_params params = codec_params(builder, codec);
     struct wring_option_cost moved_cost;
 
     if (codec == 0 || !codes_on(&from->option.option, WRING_PLACE_DEVICE) ||
@@ -131,33 +132,33 @@ static uint32_t find_offload(const struct wring_building *building, uint32_t opt
 
 /* ---- all options ---- */
 
-static enum wring_status walk_codecs(struct wring_building *building)
+static enum wring_status walk_codecs(struct wring_model_builder *builder)
 {
-    struct wring_cost_model *model = building->model;
-    struct wring_candidates *candidates = &building->candidates;
+    struct wring_cost_model *model = builder->model;
+    struct wring_candidates *candidates = &builder->candidates;
     enum wring_status status = WRING_OK;
 
-    building->lanes = wring_lanes_of(model->timeline);
+    builder->lanes = wring_lanes_of(model->timeline);
     for (uint32_t codec = 0; codec < model->n_codecs && status == WRING_OK; codec++) {
-        struct wring_candidates_params params = codec_params(building, codec);
+        struct wring_candidates_params params = codec_params(builder, codec);
         status = wring_candidates_walk(candidates, &params);
     }
     return status;
 }
 
-static void fill(const struct wring_building *building)
+static void fill(const struct wring_model_builder *builder)
 {
-    struct wring_cost_model *model = building->model;
-    uint32_t n = building->candidates.n;
+    struct wring_cost_model *model = builder->model;
+    uint32_t n = builder->candidates.n;
 
     model->uncompressed = model->fp16 = model->raw = n;
     for (uint32_t i = 0; i < n; i++) {
-        const struct wring_candidate *candidate = &building->candidates.list[i];
+        const struct wring_candidate *candidate = &builder->candidates.list[i];
         model->costs[i] = candidate->cost;
         model->options[i] = candidate->option;
         if (model->settled && needs_cores(&candidate->option.option))
             model->options[i].cores = model->tuning.cores;
-        model->offload[i] = find_offload(building, i);
+        model->offload[i] = find_offload(builder, i);
         model->on_device[i] = codes_on(&candidate->option.option, WRING_PLACE_DEVICE);
         if (candidate->option.codec == 0 && !candidate->barred &&
             (candidate->baseline || model->raw == n))
@@ -170,18 +171,18 @@ static void fill(const struct wring_building *building)
 }
 
 /** Searches begin with it, and a tensor that no codec is for has to travel somehow. */
-static enum wring_status check_raw(const struct wring_building *building)
+static enum wring_status check_raw(const struct wring_model_builder *builder)
 {
-    if (building->model->raw < building->model->problem.n_options)
+    if (builder->model->raw < builder->model->problem.n_options)
         return WRING_OK;
-    wring_error(building->log, "no way is left in which nothing is compressed");
+    wring_error(builder->log, "no way is left in which nothing is compressed");
     return WRING_ERR_INVALID;
 }
 
-static enum wring_status fill_model(const struct wring_building *building)
+static enum wring_status fill_model(const struct wring_model_builder *builder)
 {
-    struct wring_cost_model *model = building->model;
-    uint32_t n = building->candidates.n;
+    struct wring_cost_model *model = builder->model;
+    uint32_t n = builder->candidates.n;
 
     model->costs = calloc(n, sizeof(*model->costs));
     model->options = calloc(n, sizeof(*model->options));
@@ -190,32 +191,33 @@ static enum wring_status fill_model(const struct wring_building *building)
     if (model->costs == NULL || model->options == NULL || model->offload == NULL ||
         model->on_device == NULL)
         return WRING_ERR_NO_MEMORY;
-    fill(building);
+    fill(builder);
     model->problem.n_options = n;
     model->problem.options = model->costs;
-    model->problem.max_group_elems = building->params->apart ? 1 : 0;
-    drop_idle_lanes(model, &building->lanes);
-    return check_raw(building);
+    model->problem.max_group_elems = builder->params->apart ? 1 : 0;
+    drop_idle_lanes(model, &builder->lanes);
+    return check_raw(builder);
 }
 
 /** The options and the lanes. Codecs and tensors are there. Errors: WRING_ERR_NO_MEMORY. */
-static enum wring_status building_options(struct wring_building *building)
+static enum wring_status builder_options(struct wring_model_builder *builder)
 {
-    struct wring_candidates *candidates = &building->candidates;
+    struct wring_candidates *candidates = &builder->candidates;
 
-    building->model->n_allowed =
-        calloc(building->model->n_codecs, sizeof(*building->model->n_allowed));
-    if (building->model->n_allowed == NULL)
+    builder->model->n_allowed =
+        calloc(builder->model->n_codecs, sizeof(*builder->model->n_allowed));
+    if (builder->model->n_allowed == NULL)
         return WRING_ERR_NO_MEMORY;
-    candidates->n_allowed = building->model->n_allowed;
-    candidates->keep_dominated = building->params->keep_dominated;
-    enum wring_status status =
-        wring_building_has_ways(building) ? wring_building_ways(building) : walk_codecs(building);
+    candidates->n_allowed = builder->model->n_allowed;
+    candidates->keep_dominated = builder->params->keep_dominated;
+    enum wring_status status = wring_model_has_measured(builder)
+                                   ? wring_model_from_measured(builder)
+                                   : walk_codecs(builder);
     if (status != WRING_OK)
         return status;
-    building->model->considered = candidates->considered;
-    building->model->dominated = candidates->dominated;
-    return fill_model(building);
+    builder->model->considered = candidates->considered;
+    builder->model->dominated = candidates->dominated;
+    return fill_model(builder);
 }
 
 /* ---- cost model ---- */
@@ -239,36 +241,36 @@ const char *wring_timeline_name(enum wring_timeline timeline)
 /* ---- tensors ---- */
 
 /** May a tensor take any codec? */
-static bool may_code(const struct wring_building *building)
+static bool may_code(const struct wring_model_builder *builder)
 {
-    for (uint32_t codec = 1; codec < building->model->n_codecs; codec++)
-        if (!building->barred[codec])
+    for (uint32_t codec = 1; codec < builder->model->n_codecs; codec++)
+        if (!builder->barred[codec])
             return true;
     return false;
 }
 
 /** What exchanges lose, where a measured profile says that. Put together from parts, they are taken
  * to keep their processors busy. */
-static void lose_to_computing(struct wring_building *building)
+static void lose_to_computing(struct wring_model_builder *builder)
 {
-    struct wring_cost_model *model = building->model;
-    const struct wring_pinned pinned = wring_building_pinned(building);
+    struct wring_cost_model *model = builder->model;
+    const struct wring_core_scaling scaling = wring_model_core_scaling(builder);
     struct wring_profile_computing computing = model->profile->computing;
     bool parts = model->source == WRING_COSTS_PARTS;
 
     if (model->timeline != WRING_TIMELINE_FULL || model->source == WRING_COSTS_NOTHING)
         return;
     if (parts)
-        computing.spin_lost = computing.spin_coded_lost = wring_shared_cores_spin_lost(&pinned);
-    model->lost_us = wring_computing_shift(
-        &computing, building->params->computing, parts ? 1 : wring_building_load(building),
-        may_code(building), building->params->trace->n, model->compute_us);
+        computing.spin_lost = computing.spin_coded_lost = wring_core_scaling_spin_lost(&scaling);
+    model->lost_us = wring_interference_shift(
+        &computing, builder->params->computing, parts ? 1 : wring_model_load(builder),
+        may_code(builder), builder->params->trace->n, model->compute_us);
 }
 
-static enum wring_status take_tensors(struct wring_building *building)
+static enum wring_status take_tensors(struct wring_model_builder *builder)
 {
-    const struct wring_tensor_trace *trace = building->params->trace;
-    struct wring_cost_model *model = building->model;
+    const struct wring_tensor_trace *trace = builder->params->trace;
+    struct wring_cost_model *model = builder->model;
 
     model->compute_us = calloc(trace->n, sizeof(*model->compute_us));
     model->elems = calloc((size_t)trace->n + 1, sizeof(*model->elems));
@@ -279,7 +281,7 @@ static enum wring_status take_tensors(struct wring_building *building)
         model->compute_us[i] = trace->tensors[i].ready_us - before;
         model->elems[i + 1] = model->elems[i] + trace->tensors[i].elems;
     }
-    lose_to_computing(building);
+    lose_to_computing(builder);
     /* an iteration begins with the optimizer's step of the one before */
     model->compute_us[0] += trace->optimizer_us;
     model->problem.n_tensors = trace->n;
@@ -296,29 +298,29 @@ const char *wring_cost_source_name(enum wring_cost_source source)
     return names[source];
 }
 
-static enum wring_cost_source source_of(const struct wring_building *building)
+static enum wring_cost_source source_of(const struct wring_model_builder *builder)
 {
-    const struct wring_cost_model *model = building->model;
+    const struct wring_cost_model *model = builder->model;
 
     if (model->nodes * model->ranks_per_node == 1)
         return WRING_COSTS_NOTHING;
-    if (!wring_building_has_ways(building))
+    if (!wring_model_has_measured(builder))
         return WRING_COSTS_PARTS;
-    return model->nodes > 1 && building->link_scale != 1 ? WRING_COSTS_RESCALED
-                                                         : WRING_COSTS_MEASURED;
+    return model->nodes > 1 && builder->link_scale != 1 ? WRING_COSTS_RESCALED
+                                                        : WRING_COSTS_MEASURED;
 }
 
-static enum wring_status check_links(const struct wring_building *building)
+static enum wring_status check_links(const struct wring_model_builder *builder)
 {
-    const struct wring_profile *profile = building->params->profile;
-    const struct wring_cost_model *model = building->model;
+    const struct wring_profile *profile = builder->params->profile;
+    const struct wring_cost_model *model = builder->model;
 
     if (model->ranks_per_node > 1 && !profile->links[WRING_LEVEL_INTRA].present) {
-        wring_error(building->log, "the profile %s knows no link inside a node", profile->name);
+        wring_error(builder->log, "the profile %s knows no link inside a node", profile->name);
         return WRING_ERR_INVALID;
     }
     if (model->nodes > 1 && !profile->links[WRING_LEVEL_INTER].present) {
-        wring_error(building->log, "the profile %s knows no link between nodes", profile->name);
+        wring_error(builder->log, "the profile %s knows no link between nodes", profile->name);
         return WRING_ERR_INVALID;
     }
     return WRING_OK;
@@ -338,11 +340,11 @@ struct wring_cluster wring_cost_model_cluster(const struct wring_cost_model_para
     return cluster;
 }
 
-static enum wring_status set_cluster(struct wring_building *building)
+static enum wring_status set_cluster(struct wring_model_builder *builder)
 {
-    const struct wring_cost_model_params *params = building->params;
+    const struct wring_cost_model_params *params = builder->params;
     const struct wring_cluster cluster = wring_cost_model_cluster(params);
-    struct wring_cost_model *model = building->model;
+    struct wring_cost_model *model = builder->model;
 
     model->nodes = cluster.nodes;
     model->ranks_per_node = cluster.ranks_per_node;
@@ -350,45 +352,45 @@ static enum wring_status set_cluster(struct wring_building *building)
     model->settled = params->tuning != NULL && model->timeline == WRING_TIMELINE_FULL;
     if (model->settled)
         model->tuning = *params->tuning;
-    building->link_scale = params->link_scale != 0 ? params->link_scale : 1;
+    builder->link_scale = params->link_scale != 0 ? params->link_scale : 1;
     model->trace = params->trace;
     model->profile = params->profile;
     if (model->nodes == 0 || model->ranks_per_node == 0 || model->nodes > RANKS_MAX ||
         model->ranks_per_node > RANKS_MAX / model->nodes) {
-        wring_error(building->log, "%u nodes of %u ranks are not a cluster of 1 to %u ranks",
+        wring_error(builder->log, "%u nodes of %u ranks are not a cluster of 1 to %u ranks",
                     model->nodes, model->ranks_per_node, RANKS_MAX);
         return WRING_ERR_INVALID;
     }
     if (params->trace->n == 0) {
-        wring_error(building->log, "a trace without tensors has nothing to plan");
+        wring_error(builder->log, "a trace without tensors has nothing to plan");
         return WRING_ERR_INVALID;
     }
-    if (!(building->link_scale > 0) || isinf(building->link_scale)) {
-        wring_error(building->log, "links cannot be %g times as fast", building->link_scale);
+    if (!(builder->link_scale > 0) || isinf(builder->link_scale)) {
+        wring_error(builder->log, "links cannot be %g times as fast", builder->link_scale);
         return WRING_ERR_INVALID;
     }
     if (params->scattered && params->profile->copy_us.n == 0) {
-        wring_error(building->log, "nobody measured copies for the profile %s",
+        wring_error(builder->log, "nobody measured copies for the profile %s",
                     params->profile->name);
         return WRING_ERR_INVALID;
     }
-    return check_links(building);
+    return check_links(builder);
 }
 
-static enum wring_status build(struct wring_building *building)
+static enum wring_status build(struct wring_model_builder *builder)
 {
-    enum wring_status status = set_cluster(building);
+    enum wring_status status = set_cluster(builder);
 
     if (status == WRING_OK) {
-        building->model->source = source_of(building);
-        status = wring_building_codecs(building);
+        builder->model->source = source_of(builder);
+        status = wring_model_find_codecs(builder);
     }
     if (status == WRING_OK)
-        status = take_tensors(building);
+        status = take_tensors(builder);
     if (status == WRING_OK)
-        status = building_options(building);
+        status = builder_options(builder);
     if (status == WRING_OK)
-        status = wring_building_bar(building);
+        status = wring_model_bar(builder);
     return status;
 }
 
@@ -397,16 +399,16 @@ enum wring_status wring_cost_model_create(const struct wring_cost_model_params *
                                           struct wring_cost_model **out)
 {
     struct wring_cost_model *model = calloc(1, sizeof(*model));
-    struct wring_building building = {.params = params, .log = log, .model = model};
+    struct wring_model_builder builder = {.params = params, .log = log, .model = model};
 
     if (model == NULL)
         return WRING_ERR_NO_MEMORY;
-    enum wring_status status = build(&building);
-    wring_candidates_finish(&building.candidates);
-    free(building.back);
-    free(building.barred);
-    free(building.nmse_in);
-    free(building.budgets);
+    enum wring_status status = build(&builder);
+    wring_candidates_finish(&builder.candidates);
+    free(builder.back);
+    free(builder.barred);
+    free(builder.nmse_in);
+    free(builder.budgets);
     if (status != WRING_OK) {
         wring_cost_model_destroy(model);
         return status;

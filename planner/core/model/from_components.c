@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner/core/model/building.h"
+#include "planner/core/model/builder.h"
 #include "planner/core/model/option_work.h"
 
 #define WRING_MODULE "planner"
@@ -21,26 +21,26 @@ static bool lists(const struct wring_profile *profile, const char *spec)
 }
 
 /** Find a codec in the profile, or make it of two of the profile's. */
-static enum wring_status find_codec(const struct wring_building *building, const char *spec,
+static enum wring_status find_codec(const struct wring_model_builder *builder, const char *spec,
                                     struct wring_profile_codec *in,
                                     struct wring_profile_codec *back)
 {
-    const struct wring_profile *profile = building->params->profile;
+    const struct wring_profile *profile = builder->params->profile;
     const char *two = strchr(spec, '>');
     char first[SPEC_BYTES];
     enum wring_status status;
 
     if (two == NULL || lists(profile, spec) || strlen(spec) >= SPEC_BYTES) {
-        status = wring_profile_codec(profile, spec, building->log, in);
+        status = wring_profile_codec(profile, spec, builder->log, in);
         if (status == WRING_OK)
             *back = *in;
         return status;
     }
     memcpy(first, spec, (size_t)(two - spec));
     first[two - spec] = '\0';
-    status = wring_profile_codec(profile, first, building->log, in);
+    status = wring_profile_codec(profile, first, builder->log, in);
     if (status == WRING_OK)
-        status = wring_profile_codec(profile, two + 1, building->log, back);
+        status = wring_profile_codec(profile, two + 1, builder->log, back);
     if (status != WRING_OK)
         return status;
     memcpy(in->spec, spec, strlen(spec) + 1);
@@ -49,39 +49,40 @@ static enum wring_status find_codec(const struct wring_building *building, const
 }
 
 /** Without whole exchanges a codec costs what the cores take that code it. */
-static void settle(const struct wring_building *building, struct wring_profile_codec *codec)
+static void settle(const struct wring_model_builder *builder, struct wring_profile_codec *codec)
 {
-    const struct wring_pinned pinned = wring_building_pinned(building);
+    const struct wring_core_scaling scaling = wring_model_core_scaling(builder);
 
-    if (!wring_building_has_ways(building))
-        wring_pinned_code(&pinned, codec);
+    if (!wring_model_has_measured(builder))
+        wring_core_scaling_code(&scaling, codec);
 }
 
-static enum wring_status check_error(const struct wring_building *building, uint32_t index,
+static enum wring_status check_error(const struct wring_model_builder *builder, uint32_t index,
                                      enum wring_budget *out)
 {
-    const struct wring_profile_codec *codec = &building->model->codecs[index];
-    double least = WRING_BUDGET_NOTHING, budget = building->params->max_nmse;
+    const struct wring_profile_codec *codec = &builder->model->codecs[index];
+    double least = WRING_BUDGET_NOTHING, budget = builder->params->max_nmse;
 
     budget = budget > least ? budget : 0; /* as it was asked for */
-    *out = wring_building_budget(building, index, wring_building_fewest(codec->spec));
+    *out = wring_model_budget(builder, index, wring_model_fewest(codec->spec));
     if (*out == WRING_BUDGET_UNKNOWN) {
-        wring_error(building->log,
+        wring_error(builder->log,
                     "nobody measured the error of %s, so that it cannot be held to a budget of "
                     "%g: calibrate on recorded gradients, or allow codecs by name alone",
                     codec->spec, budget);
         return WRING_ERR_INVALID;
     }
     if (*out == WRING_BUDGET_BEYOND)
-        wring_info(building->log,
+        wring_info(builder->log,
                    "%s is left out: its error exceeds the budget of %g on all tensors", codec->spec,
                    budget);
     return WRING_OK;
 }
 
-static bool may_code(const struct wring_building *building, const struct wring_profile_codec *codec)
+static bool may_code(const struct wring_model_builder *builder,
+                     const struct wring_profile_codec *codec)
 {
-    uint32_t asked = building->params->places, places = asked != 0 ? asked : WRING_PLACES_DEFAULT;
+    uint32_t asked = builder->params->places, places = asked != 0 ? asked : WRING_PLACES_DEFAULT;
 
     for (uint32_t place = 0; place < WRING_PLACES; place++)
         if (codec->at[place].present && places >> place & 1)
@@ -90,34 +91,34 @@ static bool may_code(const struct wring_building *building, const struct wring_p
 }
 
 /** Warn if errors are those of made-up numbers: better than none, and worse than the training's. */
-static void warn_of_made_up(const struct wring_building *building)
+static void warn_of_made_up(const struct wring_model_builder *builder)
 {
-    const struct wring_cost_model *model = building->model;
-    const struct wring_profile *profile = building->params->profile;
+    const struct wring_cost_model *model = builder->model;
+    const struct wring_profile *profile = builder->params->profile;
     bool any = false;
 
     for (uint32_t i = 1; i < model->n_codecs; i++)
-        any = any || (!building->barred[i] && model->codecs[i].nmse != 0 && /* exact on any */
+        any = any || (!builder->barred[i] && model->codecs[i].nmse != 0 && /* exact on any */
                       isnan(wring_profile_error(profile, model->codecs[i].spec, NULL)));
-    if (any && building->params->max_nmse > 0)
-        wring_warn(building->log,
+    if (any && builder->params->max_nmse > 0)
+        wring_warn(builder->log,
                    "the errors in the profile %s are those of bell-shaped numbers: wring calibrate "
                    "--gradients measures them on a training's gradients",
                    profile->name);
 }
 
 /** A codec that the caller asked for is there to be used. */
-static enum wring_status check_codec(const struct wring_building *building, uint32_t index,
+static enum wring_status check_codec(const struct wring_model_builder *builder, uint32_t index,
                                      enum wring_budget *budget)
 {
-    const struct wring_profile_codec *in = &building->model->codecs[index];
+    const struct wring_profile_codec *in = &builder->model->codecs[index];
 
-    if (!may_code(building, in) || !may_code(building, &building->back[index])) {
-        wring_error(building->log, "nobody who may code has %s in the profile %s", in->spec,
-                    building->params->profile->name);
+    if (!may_code(builder, in) || !may_code(builder, &builder->back[index])) {
+        wring_error(builder->log, "nobody who may code has %s in the profile %s", in->spec,
+                    builder->params->profile->name);
         return WRING_ERR_INVALID;
     }
-    return check_error(building, index, budget);
+    return check_error(builder, index, budget);
 }
 
 /** @return the index of a codec that is there already; n_codecs for none */
@@ -130,27 +131,27 @@ static uint32_t index_of(const struct wring_cost_model *model, const char *spec)
     return i;
 }
 
-static enum wring_status add_codec(struct wring_building *building, const char *spec)
+static enum wring_status add_codec(struct wring_model_builder *builder, const char *spec)
 {
-    struct wring_cost_model *model = building->model;
+    struct wring_cost_model *model = builder->model;
     struct wring_profile_codec *in, *back;
     uint32_t known = index_of(model, spec);
     enum wring_budget budget;
 
     if (known < model->n_codecs)
-        return building->barred[known] ? check_codec(building, known, &budget) : WRING_OK;
+        return builder->barred[known] ? check_codec(builder, known, &budget) : WRING_OK;
     in = &model->codecs[known];
-    back = &building->back[known];
-    enum wring_status status = find_codec(building, spec, in, back);
+    back = &builder->back[known];
+    enum wring_status status = find_codec(builder, spec, in, back);
     if (status != WRING_OK)
         return status;
-    building->nmse_in[known] = in->nmse;
+    builder->nmse_in[known] = in->nmse;
     if (strcmp(back->spec, in->spec) != 0) /* else both ways were measured as one */
         in->nmse += back->nmse;
-    settle(building, in);
-    settle(building, back);
-    wring_building_weigh(building, known);
-    status = check_codec(building, known, &budget);
+    settle(builder, in);
+    settle(builder, back);
+    wring_model_weigh(builder, known);
+    status = check_codec(builder, known, &budget);
     if (status == WRING_OK && budget != WRING_BUDGET_BEYOND)
         model->n_codecs++;
     return status;
@@ -160,54 +161,53 @@ static enum wring_status add_codec(struct wring_building *building, const char *
  * The codec of the 16-bit baseline, if the profile has it. Its error, or who may code, may bar it
  * from plans; it is compared with nonetheless.
  */
-static void add_fp16(struct wring_building *building)
+static void add_fp16(struct wring_model_builder *builder)
 {
-    const struct wring_profile *profile = building->params->profile;
-    struct wring_cost_model *model = building->model;
+    const struct wring_profile *profile = builder->params->profile;
+    struct wring_cost_model *model = builder->model;
 
     for (uint32_t i = 0; i < profile->n_codecs; i++) {
         if (strcmp(profile->codecs[i].spec, "fp16") != 0)
             continue;
         struct wring_profile_codec codec = profile->codecs[i];
-        settle(building, &codec);
+        settle(builder, &codec);
         uint32_t at = model->n_codecs++;
-        building->back[at] = model->codecs[at] = codec;
-        building->nmse_in[at] = codec.nmse;
-        wring_building_weigh(building, at);
-        enum wring_budget budget =
-            wring_building_budget(building, at, wring_building_fewest(codec.spec));
-        building->barred[at] = budget == WRING_BUDGET_BEYOND || budget == WRING_BUDGET_UNKNOWN ||
-                               !may_code(building, &codec);
+        builder->back[at] = model->codecs[at] = codec;
+        builder->nmse_in[at] = codec.nmse;
+        wring_model_weigh(builder, at);
+        enum wring_budget budget = wring_model_budget(builder, at, wring_model_fewest(codec.spec));
+        builder->barred[at] = budget == WRING_BUDGET_BEYOND || budget == WRING_BUDGET_UNKNOWN ||
+                              !may_code(builder, &codec);
         return;
     }
 }
 
-enum wring_status wring_building_codecs(struct wring_building *building)
+enum wring_status wring_model_find_codecs(struct wring_model_builder *builder)
 {
-    const struct wring_cost_model_params *params = building->params;
-    struct wring_cost_model *model = building->model;
+    const struct wring_cost_model_params *params = builder->params;
+    struct wring_cost_model *model = builder->model;
     enum wring_status status;
 
     if (params->n_codecs > CODECS_MAX) {
-        wring_error(building->log, "%u codecs are more than the %u there may be", params->n_codecs,
+        wring_error(builder->log, "%u codecs are more than the %u there may be", params->n_codecs,
                     CODECS_MAX);
         return WRING_ERR_INVALID;
     }
     model->codecs = calloc(params->n_codecs + 2, sizeof(*model->codecs));
-    building->back = calloc(params->n_codecs + 2, sizeof(*building->back));
-    building->barred = calloc(params->n_codecs + 2, sizeof(*building->barred));
-    building->budgets = calloc(params->n_codecs + 2, sizeof(*building->budgets));
-    building->nmse_in = calloc(params->n_codecs + 2, sizeof(*building->nmse_in));
-    if (model->codecs == NULL || building->back == NULL || building->barred == NULL ||
-        building->nmse_in == NULL || building->budgets == NULL)
+    builder->back = calloc(params->n_codecs + 2, sizeof(*builder->back));
+    builder->barred = calloc(params->n_codecs + 2, sizeof(*builder->barred));
+    builder->budgets = calloc(params->n_codecs + 2, sizeof(*builder->budgets));
+    builder->nmse_in = calloc(params->n_codecs + 2, sizeof(*builder->nmse_in));
+    if (model->codecs == NULL || builder->back == NULL || builder->barred == NULL ||
+        builder->nmse_in == NULL || builder->budgets == NULL)
         return WRING_ERR_NO_MEMORY;
-    status = wring_profile_codec(params->profile, "none", building->log, &model->codecs[0]);
+    status = wring_profile_codec(params->profile, "none", builder->log, &model->codecs[0]);
     model->n_codecs = 1;
-    add_fp16(building);
+    add_fp16(builder);
     for (uint32_t i = 0; i < params->n_codecs && status == WRING_OK; i++)
-        status = add_codec(building, params->codecs[i]);
+        status = add_codec(builder, params->codecs[i]);
     if (status == WRING_OK)
-        warn_of_made_up(building);
+        warn_of_made_up(builder);
     return status;
 }
 
@@ -220,13 +220,13 @@ enum wring_status wring_building_codecs(struct wring_building *building)
  * can take there; if a slow link waits for no rank, it is less.
  */
 
-static bool has_collective(const struct wring_building *building, const char *spec)
+static bool has_collective(const struct wring_model_builder *builder, const char *spec)
 {
     static const char *const schemes[] = {"auto", "divisible", "indivisible"};
-    uint32_t ranks = building->model->nodes * building->model->ranks_per_node;
+    uint32_t ranks = builder->model->nodes * builder->model->ranks_per_node;
 
     for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++)
-        if (wring_profile_find_collective(building->params->profile, spec, schemes[i], ranks) !=
+        if (wring_profile_find_collective(builder->params->profile, spec, schemes[i], ranks) !=
             NULL)
             return true;
     return false;
@@ -241,65 +241,66 @@ static bool is_half_coded(const char *spec)
 }
 
 /** Are there whole exchanges of others, but none of this codec, which the CPU can code? */
-static bool building_lacks_ways(const struct wring_building *building, uint32_t codec)
+static bool lacks_measured(const struct wring_model_builder *builder, uint32_t codec)
 {
-    const struct wring_profile_codec *in = &building->model->codecs[codec];
+    const struct wring_profile_codec *in = &builder->model->codecs[codec];
 
-    return codec > 0 && !has_collective(building, in->spec) && !is_half_coded(in->spec) &&
-           in->at[WRING_PLACE_CPU].present && building->back[codec].at[WRING_PLACE_CPU].present;
+    return codec > 0 && !has_collective(builder, in->spec) && !is_half_coded(in->spec) &&
+           in->at[WRING_PLACE_CPU].present && builder->back[codec].at[WRING_PLACE_CPU].present;
 }
 
-void wring_building_tell_parts(const struct wring_building *building)
+void wring_model_tell_components(const struct wring_model_builder *builder)
 {
-    const struct wring_cost_model *model = building->model;
+    const struct wring_cost_model *model = builder->model;
     char specs[256] = "";
 
     for (uint32_t codec = 1; codec < model->n_codecs; codec++) {
         size_t used = strlen(specs);
-        if (building_lacks_ways(building, codec) && !building->barred[codec])
+        if (lacks_measured(builder, codec) && !builder->barred[codec])
             snprintf(specs + used, sizeof(specs) - used, "%s%s", used > 0 ? ", " : "",
                      model->codecs[codec].spec);
     }
     if (specs[0] != '\0')
-        wring_warn(building->log,
+        wring_warn(builder->log,
                    "the profile %s has no whole exchanges of %s: their times are put together from "
                    "links and codecs; wring calibrate --codec measures them",
-                   building->params->profile->name, specs);
+                   builder->params->profile->name, specs);
 }
 
 /** With the cores that the tuning has: each rank codes what is its own. @return false: nobody
  *  measured it so */
-static bool settle_codec(const struct wring_building *building, struct wring_profile_codec *codec)
+static bool settle_codec(const struct wring_model_builder *builder,
+                         struct wring_profile_codec *codec)
 {
     const struct wring_tuning is_inline = {.chunk_bytes = WRING_TUNING_CHUNK_BYTES};
-    struct wring_pinned pinned = wring_building_pinned(building);
+    struct wring_core_scaling scaling = wring_model_core_scaling(builder);
 
-    if (pinned.tuning == NULL)
-        pinned.tuning = &is_inline;
-    if (!wring_pinned_fits(&pinned))
+    if (scaling.tuning == NULL)
+        scaling.tuning = &is_inline;
+    if (!wring_core_scaling_fits(&scaling))
         return false;
-    wring_pinned_code(&pinned, codec);
+    wring_core_scaling_code(&scaling, codec);
     return codec->at[WRING_PLACE_CPU].present;
 }
 
-bool wring_building_parts(const struct wring_building *building, uint32_t codec,
-                          const struct wring_option *option, struct wring_cost *busy,
-                          struct wring_cost *rest)
+bool wring_model_from_components(const struct wring_model_builder *builder, uint32_t codec,
+                                 const struct wring_option *option, struct wring_cost *busy,
+                                 struct wring_cost *rest)
 {
-    const struct wring_cost_model *model = building->model;
-    struct wring_profile_codec in = model->codecs[codec], back = building->back[codec];
-    const struct wring_work_params params = {.profile = building->params->profile,
+    const struct wring_cost_model *model = builder->model;
+    struct wring_profile_codec in = model->codecs[codec], back = builder->back[codec];
+    const struct wring_work_params params = {.profile = builder->params->profile,
                                              .nodes = model->nodes,
                                              .ranks_per_node = model->ranks_per_node,
-                                             .link_scale = building->link_scale,
+                                             .link_scale = builder->link_scale,
                                              .own_cores = in.n_coders > 0 && back.n_coders > 0,
                                              .in = &in,
                                              .out = &back};
     struct wring_work work;
     double latency_us = 0;
 
-    if (!building_lacks_ways(building, codec) || !settle_codec(building, &in) ||
-        !settle_codec(building, &back))
+    if (!lacks_measured(builder, codec) || !settle_codec(builder, &in) ||
+        !settle_codec(builder, &back))
         return false;
     wring_option_work(&params, option, &work);
     *busy = (struct wring_cost){.n = 0};

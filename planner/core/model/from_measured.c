@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner/core/model/building.h"
+#include "planner/core/model/builder.h"
 #include <wring/types.h>
 
 /** A codec's error where it is needed again and again. */
 struct error {
-    const struct wring_building *building;
+    const struct wring_model_builder *builder;
     const char *spec;
     struct wring_encodings encodings;
     bool on_gradients; /* or else of bell-shaped numbers */
@@ -22,18 +22,18 @@ struct error {
 /** On the gradients of one tensor, or of all together where that was not recorded. */
 static double on_gradients(const struct error *error, const char *spec, const char *tensor)
 {
-    return wring_profile_error(error->building->params->profile, spec, tensor);
+    return wring_profile_error(error->builder->params->profile, spec, tensor);
 }
 
-static struct error find_error(const struct wring_building *building, uint32_t codec,
+static struct error find_error(const struct wring_model_builder *builder, uint32_t codec,
                                struct wring_encodings encodings)
 {
-    const struct wring_profile_codec *both = &building->model->codecs[codec];
-    struct error error = {.building = building,
+    const struct wring_profile_codec *both = &builder->model->codecs[codec];
+    struct error error = {.builder = builder,
                           .spec = both->spec,
                           .encodings = encodings,
-                          .nmse_in = building->nmse_in[codec],
-                          .nmse_back = building->back[codec].nmse};
+                          .nmse_in = builder->nmse_in[codec],
+                          .nmse_back = builder->back[codec].nmse};
     const char *two = strchr(both->spec, '>');
 
     error.on_gradients = !isnan(on_gradients(&error, both->spec, NULL));
@@ -44,7 +44,7 @@ static struct error find_error(const struct wring_building *building, uint32_t c
     error.back = two + 1;
     if (error.on_gradients ? isnan(on_gradients(&error, error.in, NULL)) ||
                                  isnan(on_gradients(&error, error.back, NULL))
-                           : strcmp(building->back[codec].spec, both->spec) == 0)
+                           : strcmp(builder->back[codec].spec, both->spec) == 0)
         error.in[0] = '\0'; /* measured as one */
     return error;
 }
@@ -52,7 +52,7 @@ static struct error find_error(const struct wring_building *building, uint32_t c
 /** A tensor's error: the sum over its encodings, each with the error of one. */
 static double error_on(const struct error *error, uint32_t tensor)
 {
-    const char *name = error->building->params->trace->tensors[tensor].name;
+    const char *name = error->builder->params->trace->tensors[tensor].name;
     double in = error->encodings.in, back = error->encodings.back;
 
     if (error->in[0] != '\0')
@@ -63,53 +63,53 @@ static double error_on(const struct error *error, uint32_t tensor)
     return times * (error->on_gradients ? on_gradients(error, error->spec, name) : error->nmse_in);
 }
 
-struct wring_encodings wring_building_fewest(const char *spec)
+struct wring_encodings wring_model_fewest(const char *spec)
 {
     return (struct wring_encodings){1, strchr(spec, '>') != NULL};
 }
 
-static enum wring_budget weigh(const struct wring_building *building, uint32_t codec,
+static enum wring_budget weigh(const struct wring_model_builder *builder, uint32_t codec,
                                struct wring_encodings encodings)
 {
-    uint32_t n = building->params->trace->n, within = 0;
+    uint32_t n = builder->params->trace->n, within = 0;
 
-    if (building->params->max_nmse <= 0 || encodings.in + encodings.back == 0)
+    if (builder->params->max_nmse <= 0 || encodings.in + encodings.back == 0)
         return WRING_BUDGET_WITHIN;
-    struct error error = find_error(building, codec, encodings);
-    if (!error.on_gradients && isnan(building->model->codecs[codec].nmse))
+    struct error error = find_error(builder, codec, encodings);
+    if (!error.on_gradients && isnan(builder->model->codecs[codec].nmse))
         return WRING_BUDGET_UNKNOWN;
     for (uint32_t i = 0; i < n; i++)
-        within += error_on(&error, i) <= building->params->max_nmse;
+        within += error_on(&error, i) <= builder->params->max_nmse;
     if (within == n)
         return WRING_BUDGET_WITHIN;
     return within > 0 ? WRING_BUDGET_SOMEWHERE : WRING_BUDGET_BEYOND;
 }
 
-void wring_building_weigh(struct wring_building *building, uint32_t codec)
+void wring_model_weigh(struct wring_model_builder *builder, uint32_t codec)
 {
     for (uint32_t in = 0; in <= WRING_ENCODINGS_MAX; in++)
         for (uint32_t back = 0; back <= WRING_ENCODINGS_MAX; back++)
-            building->budgets[codec].of[in][back] =
-                weigh(building, codec, (struct wring_encodings){in, back});
+            builder->budgets[codec].of[in][back] =
+                weigh(builder, codec, (struct wring_encodings){in, back});
 }
 
-enum wring_budget wring_building_budget(const struct wring_building *building, uint32_t codec,
-                                        struct wring_encodings encodings)
+enum wring_budget wring_model_budget(const struct wring_model_builder *builder, uint32_t codec,
+                                     struct wring_encodings encodings)
 {
-    return building->budgets[codec].of[encodings.in][encodings.back];
+    return builder->budgets[codec].of[encodings.in][encodings.back];
 }
 
 /** Bar an option from the tensors on which it loses too much. @param nobody  from all: it serves
  *  comparisons only */
-static void bar_option(const struct wring_building *building, uint32_t option, bool nobody)
+static void bar_option(const struct wring_model_builder *builder, uint32_t option, bool nobody)
 {
-    struct wring_cost_model *model = building->model;
+    struct wring_cost_model *model = builder->model;
     const struct wring_cost_option *of = &model->options[option];
-    struct error error = find_error(building, of->codec, wring_option_encodings(&of->option));
+    struct error error = find_error(builder, of->codec, wring_option_encodings(&of->option));
     uint32_t words = wring_problem_words(&model->problem);
 
     for (uint32_t tensor = 0; tensor < model->problem.n_tensors; tensor++)
-        if (nobody || error_on(&error, tensor) > building->params->max_nmse)
+        if (nobody || error_on(&error, tensor) > builder->params->max_nmse)
             model->allowed[(size_t)tensor * words + option / 64] &= ~(UINT64_C(1) << option % 64);
 }
 
@@ -126,21 +126,21 @@ static enum wring_status make_allowed(struct wring_cost_model *model)
     return WRING_OK;
 }
 
-enum wring_status wring_building_bar(struct wring_building *building)
+enum wring_status wring_model_bar(struct wring_model_builder *builder)
 {
-    struct wring_cost_model *model = building->model;
+    struct wring_cost_model *model = builder->model;
     enum wring_status status = WRING_OK;
 
     for (uint32_t i = 0; i < model->problem.n_options && status == WRING_OK; i++) {
         uint32_t codec = model->options[i].codec;
-        enum wring_budget budget = wring_building_budget(
-            building, codec, wring_option_encodings(&model->options[i].option));
-        bool nobody = building->candidates.list[i].barred;
+        enum wring_budget budget =
+            wring_model_budget(builder, codec, wring_option_encodings(&model->options[i].option));
+        bool nobody = builder->candidates.list[i].barred;
         if (!nobody && budget == WRING_BUDGET_WITHIN)
             continue;
         status = make_allowed(model);
         if (status == WRING_OK)
-            bar_option(building, i, nobody);
+            bar_option(builder, i, nobody);
     }
     return status;
 }
@@ -218,73 +218,73 @@ static struct wring_option steps_of(const char *spec, const char *run_as)
     return option;
 }
 
-static enum wring_status offer_collective(struct wring_building *building, uint32_t codec,
+static enum wring_status offer_collective(struct wring_model_builder *builder, uint32_t codec,
                                           const char *run_as, bool baseline)
 {
-    const struct wring_cost_model *model = building->model;
-    const struct wring_pinned pinned = wring_building_pinned(building);
+    const struct wring_cost_model *model = builder->model;
+    const struct wring_core_scaling scaling = wring_model_core_scaling(builder);
     struct wring_measured_cost cost;
     const struct wring_measured_collective *collective =
-        wring_pinned_way(&pinned, model->codecs[codec].spec, run_as, &cost);
+        wring_core_scaling_collective(&scaling, model->codecs[codec].spec, run_as, &cost);
     struct wring_candidate candidate = {.baseline = baseline,
-                                        .barred = building->barred[codec],
+                                        .barred = builder->barred[codec],
                                         .option = {.codec = codec, .place = WRING_PLACE_CPU}};
 
     candidate.option.option = steps_of(model->codecs[codec].spec, run_as);
-    if (collective == NULL &&
-        (is_in_nodes(run_as) ||
-         !wring_building_parts(building, codec, &candidate.option.option, &cost.busy, &cost.rest)))
+    if (collective == NULL && (is_in_nodes(run_as) || !wring_model_from_components(
+                                                          builder, codec, &candidate.option.option,
+                                                          &cost.busy, &cost.rest)))
         return WRING_OK;
     candidate.encodings = wring_option_encodings(&candidate.option.option);
-    enum wring_budget budget = wring_building_budget(building, codec, candidate.encodings);
+    enum wring_budget budget = wring_model_budget(builder, codec, candidate.encodings);
     candidate.somewhere = budget == WRING_BUDGET_SOMEWHERE;
     candidate.barred = candidate.barred || budget == WRING_BUDGET_BEYOND;
-    if (building->params->indivisible && wring_option_is_divisible(&candidate.option.option))
+    if (builder->params->indivisible && wring_option_is_divisible(&candidate.option.option))
         candidate.barred = true;
     if (candidate.barred && !baseline)
         return WRING_OK;
     candidate.option.collective = collective;
     candidate.cost.each[EXCHANGE] = cost.busy;
     candidate.cost.each[REST] = cost.rest;
-    if (building->params->scattered) {
-        struct wring_cost copy = wring_work_copy(building->params->profile);
+    if (builder->params->scattered) {
+        struct wring_cost copy = wring_work_copy(builder->params->profile);
         copy = wring_cost_scale(&copy, 2, 1);
         candidate.cost.each[EXCHANGE] = wring_cost_add(&cost.busy, &copy);
     }
-    return wring_candidates_offer(&building->candidates, &candidate);
+    return wring_candidates_offer(&builder->candidates, &candidate);
 }
 
-struct wring_pinned wring_building_pinned(const struct wring_building *building)
+struct wring_core_scaling wring_model_core_scaling(const struct wring_model_builder *builder)
 {
-    const struct wring_cost_model *model = building->model;
+    const struct wring_cost_model *model = builder->model;
 
-    return (struct wring_pinned){.profile = building->params->profile,
-                                 .nodes = model->nodes,
-                                 .ranks_per_node = model->ranks_per_node,
-                                 .link_scale = building->link_scale,
-                                 .computing = building->params->computing,
-                                 .tuning = model->settled ? &model->tuning : NULL};
+    return (struct wring_core_scaling){.profile = builder->params->profile,
+                                       .nodes = model->nodes,
+                                       .ranks_per_node = model->ranks_per_node,
+                                       .link_scale = builder->link_scale,
+                                       .computing = builder->params->computing,
+                                       .tuning = model->settled ? &model->tuning : NULL};
 }
 
-bool wring_building_has_ways(const struct wring_building *building)
+bool wring_model_has_measured(const struct wring_model_builder *builder)
 {
-    const struct wring_pinned pinned = wring_building_pinned(building);
+    const struct wring_core_scaling scaling = wring_model_core_scaling(builder);
     struct wring_measured_cost cost;
 
-    return building->model->timeline == WRING_TIMELINE_FULL &&
-           wring_pinned_way(&pinned, "none", "auto", &cost) != NULL;
+    return builder->model->timeline == WRING_TIMELINE_FULL &&
+           wring_core_scaling_collective(&scaling, "none", "auto", &cost) != NULL;
 }
 
 /** The load of a codec's exchanges, in its faster scheme; 0 if the profile has neither. */
-static double load_of(const struct wring_building *building, const char *spec)
+static double load_of(const struct wring_model_builder *builder, const char *spec)
 {
-    const struct wring_pinned pinned = wring_building_pinned(building);
-    double share = building->params->profile->computing.core_share, load = 0, pace = 0;
+    const struct wring_core_scaling scaling = wring_model_core_scaling(builder);
+    double share = builder->params->profile->computing.core_share, load = 0, pace = 0;
 
     for (unsigned i = 0; i < WRING_SCHEMES; i++) {
         struct wring_measured_cost cost;
-        const struct wring_measured_collective *collective =
-            wring_pinned_way(&pinned, spec, wring_scheme_name((enum wring_scheme)i), &cost);
+        const struct wring_measured_collective *collective = wring_core_scaling_collective(
+            &scaling, spec, wring_scheme_name((enum wring_scheme)i), &cost);
         if (collective == NULL)
             continue;
         double elems = (double)collective->max_elems, us = wring_cost_at(&cost.busy, elems);
@@ -296,35 +296,35 @@ static double load_of(const struct wring_building *building, const char *spec)
     return load < 1 ? load : 1;
 }
 
-double wring_building_load(const struct wring_building *building)
+double wring_model_load(const struct wring_model_builder *builder)
 {
-    const struct wring_cost_model *model = building->model;
+    const struct wring_cost_model *model = builder->model;
     double most = 0;
     bool any = false;
 
     for (uint32_t codec = 1; codec < model->n_codecs; codec++) {
-        double load = building->barred[codec] ? 0 : load_of(building, model->codecs[codec].spec);
+        double load = builder->barred[codec] ? 0 : load_of(builder, model->codecs[codec].spec);
         most = load > most ? load : most;
-        any = any || !building->barred[codec];
+        any = any || !builder->barred[codec];
     }
-    if (any && building->params->keep_dominated)
+    if (any && builder->params->keep_dominated)
         return most; /* only these may be taken */
-    double raw = load_of(building, "none");
+    double raw = load_of(builder, "none");
     return raw > most ? raw : most;
 }
 
 /** Is the codec faster as `run_as` than as `than`, with large buckets? The faster is the baseline.
  */
-static bool is_faster(const struct wring_building *building, uint32_t codec, const char *run_as,
+static bool is_faster(const struct wring_model_builder *builder, uint32_t codec, const char *run_as,
                       const char *than)
 {
-    const struct wring_pinned pinned = wring_building_pinned(building);
-    const char *spec = building->model->codecs[codec].spec;
+    const struct wring_core_scaling scaling = wring_model_core_scaling(builder);
+    const char *spec = builder->model->codecs[codec].spec;
     struct wring_measured_cost cost, other_cost;
     const struct wring_measured_collective *collective =
-        wring_pinned_way(&pinned, spec, run_as, &cost);
+        wring_core_scaling_collective(&scaling, spec, run_as, &cost);
     const struct wring_measured_collective *other =
-        wring_pinned_way(&pinned, spec, than, &other_cost);
+        wring_core_scaling_collective(&scaling, spec, than, &other_cost);
 
     if (collective == NULL || other == NULL)
         return collective != NULL;
@@ -334,32 +334,32 @@ static bool is_faster(const struct wring_building *building, uint32_t codec, con
 }
 
 /** A codec in one scheme, between all ranks and, unless plans do without, between nodes. */
-static enum wring_status offer_both(struct wring_building *building, uint32_t codec,
+static enum wring_status offer_both(struct wring_model_builder *builder, uint32_t codec,
                                     enum wring_scheme flat, bool baseline)
 {
     const char *all = wring_scheme_name(flat);
     const char *nodes = wring_scheme_name((enum wring_scheme)(flat + WRING_SCHEME_HIERARCHICAL));
-    bool in_nodes = !building->params->flat && is_faster(building, codec, nodes, all);
-    enum wring_status status = offer_collective(building, codec, all, baseline && !in_nodes);
+    bool in_nodes = !builder->params->flat && is_faster(builder, codec, nodes, all);
+    enum wring_status status = offer_collective(builder, codec, all, baseline && !in_nodes);
 
-    if (status != WRING_OK || building->params->flat)
+    if (status != WRING_OK || builder->params->flat)
         return status;
-    return offer_collective(building, codec, nodes, baseline && in_nodes);
+    return offer_collective(builder, codec, nodes, baseline && in_nodes);
 }
 
-enum wring_status wring_building_ways(struct wring_building *building)
+enum wring_status wring_model_from_measured(struct wring_model_builder *builder)
 {
-    const struct wring_cost_model *model = building->model;
-    enum wring_status status = offer_both(building, 0, WRING_SCHEME_AUTO, true);
+    const struct wring_cost_model *model = builder->model;
+    enum wring_status status = offer_both(builder, 0, WRING_SCHEME_AUTO, true);
 
-    building->lanes = collective_lanes;
-    wring_building_tell_parts(building);
+    builder->lanes = collective_lanes;
+    wring_model_tell_components(builder);
     for (uint32_t codec = 1; codec < model->n_codecs && status == WRING_OK; codec++) {
         bool baseline = strcmp(model->codecs[codec].spec, "fp16") == 0;
-        status = offer_both(building, codec, WRING_SCHEME_DIVISIBLE, baseline);
+        status = offer_both(builder, codec, WRING_SCHEME_DIVISIBLE, baseline);
         bool one_way = strchr(model->codecs[codec].spec, '>') == NULL;
         if (status == WRING_OK && one_way)
-            status = offer_both(building, codec, WRING_SCHEME_INDIVISIBLE, false);
+            status = offer_both(builder, codec, WRING_SCHEME_INDIVISIBLE, false);
     }
     return status;
 }

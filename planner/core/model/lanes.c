@@ -19,9 +19,9 @@ static double wake_us(const struct wring_profile_computing *profile, double load
     return profile->wake_us * (missing < rate ? missing / rate : 1);
 }
 
-double wring_computing_shift(const struct wring_profile_computing *profile,
-                             enum wring_computing computing, double load, bool coded, uint32_t n,
-                             double *compute_us)
+double wring_interference_shift(const struct wring_profile_computing *profile,
+                                enum wring_computing computing, double load, bool coded, uint32_t n,
+                                double *compute_us)
 {
     double spin_lost = fmax(profile->spin_lost, coded ? profile->spin_coded_lost : 0), lost_us = 0;
 
@@ -38,7 +38,7 @@ double wring_computing_shift(const struct wring_profile_computing *profile,
     return lost_us;
 }
 
-double wring_computing_true_us(const struct wring_cost_model *model, double us)
+double wring_interference_true_us(const struct wring_cost_model *model, double us)
 {
     const struct wring_tensor_trace *trace = model->trace;
     double shown = 0, before = 0;

@@ -17,7 +17,7 @@
  *
  * So the time of the first tensor grows by the loss during all others, whose times shrink. Their
  * sum and the time of a whole plan are true; only times before the end of backward are shown too
- * late. wring_computing_true_us() undoes that.
+ * late. wring_interference_true_us() undoes that.
  */
 
 /**
@@ -30,12 +30,12 @@
  * @param compute_us  [n] in and out
  * @return us that are lost in all
  */
-double wring_computing_shift(const struct wring_profile_computing *profile,
-                             enum wring_computing computing, double load, bool coded, uint32_t n,
-                             double *compute_us);
+double wring_interference_shift(const struct wring_profile_computing *profile,
+                                enum wring_computing computing, double load, bool coded, uint32_t n,
+                                double *compute_us);
 
 /** The true time of one on the model's timeline. */
-double wring_computing_true_us(const struct wring_cost_model *model, double us);
+double wring_interference_true_us(const struct wring_cost_model *model, double us);
 
 struct wring_lanes {
     uint32_t n;

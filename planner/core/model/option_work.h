@@ -36,7 +36,7 @@ struct wring_work_params {
     double link_scale; /* of bandwidth between nodes */
     struct wring_cost
         progress_us; /* by bytes that pass a rank's link, sums of raw data among it,
-                        as wring_shared_cores_progress() has it; n = 0: nobody measured it,
+                        as wring_core_scaling_progress() has it; n = 0: nobody measured it,
                         and sums count as the profile's codec "none" does */
     bool own_cores;  /* each rank's CPU codes what is the rank's, not one the node's all */
     bool scattered;  /* a tensor is copied into one place before its first step, and back after its

@@ -14,7 +14,7 @@ struct asking {
     const struct wring_cost_model_params *params;
     const struct wring_tunings_wanted *wanted;
     const struct wring_log *log;
-    struct wring_pinned pinned;
+    struct wring_core_scaling scaling;
     bool collectives; /* whole exchanges were measured */
     bool coded;       /* somebody may code on the CPU */
     uint32_t n_cores, n_chunks;
@@ -44,7 +44,7 @@ static void look_at_collectives(struct asking *asking)
 
     for (uint32_t i = 0; i < profile->n_collectives; i++) {
         struct wring_tuning tuning = wring_profile_collective_tuning(&profile->collectives[i]);
-        if (!wring_pinned_is_of(&asking->pinned, &profile->collectives[i]))
+        if (!wring_core_scaling_is_of(&asking->scaling, &profile->collectives[i]))
             continue;
         if (strcmp(profile->collectives[i].codec, "none") == 0) {
             insert(asking->chunks, &asking->n_chunks, tuning.chunk_bytes);
@@ -90,74 +90,75 @@ static void look(struct asking *asking)
 /* ---- what can be said ---- */
 
 /** Was a codec, the first `bytes` of a spec, measured on the cores of the tuning? */
-static bool is_measured(const struct wring_pinned *pinned, const char *spec, size_t bytes)
+static bool is_measured(const struct wring_core_scaling *scaling, const char *spec, size_t bytes)
 {
-    const struct wring_profile *profile = pinned->profile;
+    const struct wring_profile *profile = scaling->profile;
 
     for (uint32_t i = 0; i < profile->n_codecs; i++) {
         const struct wring_profile_codec *codec = &profile->codecs[i];
         if (strlen(codec->spec) == bytes && memcmp(codec->spec, spec, bytes) == 0)
-            return wring_pinned_knows(pinned, codec) || !codec->at[WRING_PLACE_CPU].present ||
-                   (codec->n_coders == 0 && pinned->tuning->cores == 0);
+            return wring_core_scaling_knows(scaling, codec) ||
+                   !codec->at[WRING_PLACE_CPU].present ||
+                   (codec->n_coders == 0 && scaling->tuning->cores == 0);
     }
     return true; /* one that is not there is refused elsewhere */
 }
 
 /** A codec, or both of "in>out" where these were not measured as one. */
-static bool is_measured_whole(const struct wring_pinned *pinned, const char *spec)
+static bool is_measured_whole(const struct wring_core_scaling *scaling, const char *spec)
 {
     const char *two = strchr(spec, '>');
 
-    return is_measured(pinned, spec, strlen(spec)) &&
-           (two == NULL || (is_measured(pinned, spec, (size_t)(two - spec)) &&
-                            is_measured(pinned, two + 1, strlen(two + 1))));
+    return is_measured(scaling, spec, strlen(spec)) &&
+           (two == NULL || (is_measured(scaling, spec, (size_t)(two - spec)) &&
+                            is_measured(scaling, two + 1, strlen(two + 1))));
 }
 
-static bool has_collective(const struct wring_pinned *pinned, const char *spec)
+static bool has_collective(const struct wring_core_scaling *scaling, const char *spec)
 {
     struct wring_measured_cost cost;
 
-    return wring_pinned_way(pinned, spec, "divisible", &cost) != NULL ||
-           wring_pinned_way(pinned, spec, "indivisible", &cost) != NULL;
+    return wring_core_scaling_collective(scaling, spec, "divisible", &cost) != NULL ||
+           wring_core_scaling_collective(scaling, spec, "indivisible", &cost) != NULL;
 }
 
 /** Exchanges uncompressed, and those of each codec that has any, with that tuning. */
-static bool collectives_tell(const struct asking *asking, const struct wring_pinned *pinned)
+static bool collectives_tell(const struct asking *asking, const struct wring_core_scaling *scaling)
 {
     const struct wring_cost_model_params *params = asking->params;
-    struct wring_pinned as_measured = *pinned;
+    struct wring_core_scaling as_measured = *scaling;
     struct wring_measured_cost cost;
-    bool any = pinned->tuning->cores == 0 || has_collective(pinned, "fp16");
+    bool any = scaling->tuning->cores == 0 || has_collective(scaling, "fp16");
 
     as_measured.tuning = NULL;
     for (uint32_t i = 0; i < params->n_codecs; i++) {
-        bool has = has_collective(pinned, params->codecs[i]);
+        bool has = has_collective(scaling, params->codecs[i]);
         if (!has && has_collective(&as_measured, params->codecs[i]))
             return false;
         any = any || has;
     }
-    return any && wring_pinned_way(pinned, "none", "auto", &cost) != NULL;
+    return any && wring_core_scaling_collective(scaling, "none", "auto", &cost) != NULL;
 }
 
-static bool coders_tell(const struct asking *asking, const struct wring_pinned *pinned)
+static bool coders_tell(const struct asking *asking, const struct wring_core_scaling *scaling)
 {
     const struct wring_cost_model_params *params = asking->params;
-    bool all = is_measured_whole(pinned, "fp16");
+    bool all = is_measured_whole(scaling, "fp16");
 
     for (uint32_t i = 0; i < params->n_codecs; i++)
-        all = all && is_measured_whole(pinned, params->codecs[i]);
-    return all && wring_pinned_fits(pinned);
+        all = all && is_measured_whole(scaling, params->codecs[i]);
+    return all && wring_core_scaling_fits(scaling);
 }
 
 static bool is_known(const struct asking *asking, uint64_t chunk_bytes, uint64_t cores)
 {
     struct wring_tuning tuning = {.cores = (uint32_t)cores, .chunk_bytes = chunk_bytes};
-    struct wring_pinned pinned = asking->pinned;
+    struct wring_core_scaling scaling = asking->scaling;
 
-    pinned.tuning = &tuning;
+    scaling.tuning = &tuning;
     if (cores > 0 && !asking->coded)
         return false;
-    return asking->collectives ? collectives_tell(asking, &pinned) : coders_tell(asking, &pinned);
+    return asking->collectives ? collectives_tell(asking, &scaling) : coders_tell(asking, &scaling);
 }
 
 /* ---- what is wanted ---- */
@@ -210,7 +211,7 @@ static enum wring_status refuse_cores(const struct asking *asking, uint32_t core
     wring_error(asking->log,
                 "the profile %s cannot tell what these codecs take on %u cores pinned in each of a "
                 "node's %u ranks; it can tell for %s, where 0 is inline",
-                profile->name, cores, asking->pinned.ranks_per_node,
+                profile->name, cores, asking->scaling.ranks_per_node,
                 known[0] != '\0' ? known : "no number");
     return WRING_ERR_INVALID;
 }
@@ -242,7 +243,7 @@ static bool is_said(const struct asking *asking, const struct wring_tunings *tun
     bool said = tunings->n > 1 || wanted->n_cores > 0 || wanted->n_chunks > 0;
 
     for (uint32_t i = 0; asking->collectives && i < profile->n_collectives; i++)
-        said = said || (wring_pinned_is_of(&asking->pinned, &profile->collectives[i]) &&
+        said = said || (wring_core_scaling_is_of(&asking->scaling, &profile->collectives[i]) &&
                         profile->collectives[i].chunk_bytes != 0);
     for (uint32_t i = 0; !asking->collectives && i < profile->n_codecs; i++)
         said = said || profile->codecs[i].n_coders > 0;
@@ -267,11 +268,11 @@ enum wring_status wring_tunings_list(const struct wring_cost_model_params *param
     struct asking asking = {.params = params,
                             .wanted = wanted != NULL ? wanted : &anything,
                             .log = log,
-                            .pinned = {.profile = params->profile,
-                                       .nodes = cluster.nodes,
-                                       .ranks_per_node = cluster.ranks_per_node,
-                                       .link_scale = params->link_scale,
-                                       .computing = params->computing}};
+                            .scaling = {.profile = params->profile,
+                                        .nodes = cluster.nodes,
+                                        .ranks_per_node = cluster.ranks_per_node,
+                                        .link_scale = params->link_scale,
+                                        .computing = params->computing}};
 
     out->n = 0;
     if (cluster.timeline != WRING_TIMELINE_FULL)
