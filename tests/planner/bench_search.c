@@ -36,39 +36,39 @@ static void make_problem(struct wring_made_problem *made)
     wring_made_fabric(TENSORS, elems, ready_us, false, 1, made);
 }
 
-static void work_out(const struct wring_rates *rates, struct cuts *cuts)
+static void work_out(const struct wring_cost_tables *tables, struct cuts *cuts)
 {
     struct wring_task task;
 
     for (uint32_t i = 0; i < TENSORS; i++) {
-        wring_rates_task(rates, i, i + 1, i % rates->n_options, &task);
-        wring_task_advance(rates->n_lanes, &task, cuts->heads[i], cuts->heads[i + 1]);
+        wring_cost_tables_task(tables, i, i + 1, i % tables->n_options, &task);
+        wring_task_advance(tables->n_lanes, &task, cuts->heads[i], cuts->heads[i + 1]);
     }
     for (uint32_t i = TENSORS; i-- > 0;) {
-        wring_rates_task(rates, i, i + 1, i % rates->n_options, &task);
-        wring_task_retreat(rates->n_lanes, &task, cuts->tails[i + 1], cuts->tails[i]);
+        wring_cost_tables_task(tables, i, i + 1, i % tables->n_options, &task);
+        wring_task_retreat(tables->n_lanes, &task, cuts->tails[i + 1], cuts->tails[i]);
     }
 }
 
 /** One tensor with another option, and the time of the whole. @return evaluations */
-static uint64_t change_options(const struct wring_rates *rates, const struct cuts *cuts)
+static uint64_t change_options(const struct wring_cost_tables *tables, const struct cuts *cuts)
 {
     double heads[WRING_PLAN_LANES_MAX], least = 1e300;
     struct wring_task task;
 
-    for (uint32_t option = 0; option < rates->n_options; option++)
+    for (uint32_t option = 0; option < tables->n_options; option++)
         for (uint32_t i = 0; i < TENSORS; i++) {
-            wring_rates_task(rates, i, i + 1, option, &task);
-            wring_task_advance(rates->n_lanes, &task, cuts->heads[i], heads);
-            double time = wring_heads_meet(rates->n_lanes, heads, cuts->tails[i + 1]);
+            wring_cost_tables_task(tables, i, i + 1, option, &task);
+            wring_task_advance(tables->n_lanes, &task, cuts->heads[i], heads);
+            double time = wring_heads_meet(tables->n_lanes, heads, cuts->tails[i + 1]);
             least = time < least ? time : least;
         }
     sink = least;
-    return (uint64_t)rates->n_options * TENSORS;
+    return (uint64_t)tables->n_options * TENSORS;
 }
 
 /** Two neighbours parted elsewhere. @return evaluations */
-static uint64_t move_borders(const struct wring_rates *rates, const struct cuts *cuts)
+static uint64_t move_borders(const struct wring_cost_tables *tables, const struct cuts *cuts)
 {
     double heads[WRING_PLAN_LANES_MAX], least = 1e300;
     struct wring_task task;
@@ -76,11 +76,11 @@ static uint64_t move_borders(const struct wring_rates *rates, const struct cuts 
 
     for (uint32_t i = 0; i + 8 < TENSORS; i++)
         for (uint32_t border = i + 1; border < i + 8; border++, n++) {
-            wring_rates_task(rates, i, border, i % rates->n_options, &task);
-            wring_task_advance(rates->n_lanes, &task, cuts->heads[i], heads);
-            wring_rates_task(rates, border, i + 8, i % rates->n_options, &task);
-            wring_task_advance(rates->n_lanes, &task, heads, heads);
-            double time = wring_heads_meet(rates->n_lanes, heads, cuts->tails[i + 8]);
+            wring_cost_tables_task(tables, i, border, i % tables->n_options, &task);
+            wring_task_advance(tables->n_lanes, &task, cuts->heads[i], heads);
+            wring_cost_tables_task(tables, border, i + 8, i % tables->n_options, &task);
+            wring_task_advance(tables->n_lanes, &task, heads, heads);
+            double time = wring_heads_meet(tables->n_lanes, heads, cuts->tails[i + 8]);
             least = time < least ? time : least;
         }
     sink = least;
@@ -88,7 +88,7 @@ static uint64_t move_borders(const struct wring_rates *rates, const struct cuts 
 }
 
 /** Every group anew, from rates. @return evaluations */
-static uint64_t evaluate_all(const struct wring_rates *rates, const struct cuts *cuts)
+static uint64_t evaluate_all(const struct wring_cost_tables *tables, const struct cuts *cuts)
 {
     double heads[WRING_PLAN_LANES_MAX];
     struct wring_task task;
@@ -96,15 +96,15 @@ static uint64_t evaluate_all(const struct wring_rates *rates, const struct cuts 
     for (uint32_t i = 0; i < WRING_PLAN_LANES_MAX; i++)
         heads[i] = cuts->heads[0][i];
     for (uint32_t i = 0; i < TENSORS; i++) {
-        wring_rates_task(rates, i, i + 1, i % rates->n_options, &task);
-        wring_task_advance(rates->n_lanes, &task, heads, heads);
+        wring_cost_tables_task(tables, i, i + 1, i % tables->n_options, &task);
+        wring_task_advance(tables->n_lanes, &task, heads, heads);
     }
-    sink = heads[rates->n_lanes - 1];
+    sink = heads[tables->n_lanes - 1];
     return 1;
 }
 
 /** As evaluate_all(), from the problem itself. */
-static uint64_t evaluate_plainly(const struct wring_rates *rates, const struct cuts *cuts)
+static uint64_t evaluate_plainly(const struct wring_cost_tables *tables, const struct cuts *cuts)
 {
     uint32_t end[TENSORS], option[TENSORS];
     struct wring_grouping grouping = {TENSORS, end, option};
@@ -112,16 +112,16 @@ static uint64_t evaluate_plainly(const struct wring_rates *rates, const struct c
     (void)cuts;
     for (uint32_t i = 0; i < TENSORS; i++) {
         end[i] = i + 1;
-        option[i] = i % rates->n_options;
+        option[i] = i % tables->n_options;
     }
-    sink = wring_problem_time(rates->problem, &grouping);
+    sink = wring_problem_time(tables->problem, &grouping);
     return 1;
 }
 
 /** The fastest of many rounds. */
 static void time_it(const char *name,
-                    uint64_t (*run)(const struct wring_rates *, const struct cuts *),
-                    const struct wring_rates *rates, const struct cuts *cuts)
+                    uint64_t (*run)(const struct wring_cost_tables *, const struct cuts *),
+                    const struct wring_cost_tables *tables, const struct cuts *cuts)
 {
     double best = 0;
 
@@ -129,7 +129,7 @@ static void time_it(const char *name,
         uint64_t evaluations = 0, began_ns = wring_now_ns(), now_ns;
         do {
             for (int i = 0; i < 20; i++)
-                evaluations += run(rates, cuts);
+                evaluations += run(tables, cuts);
             now_ns = wring_now_ns();
         } while (now_ns - began_ns < 5 * WRING_NS_PER_MS);
         double speed = (double)evaluations * 1e9 / (double)(now_ns - began_ns);
@@ -142,19 +142,19 @@ static int bench_evaluations(void)
 {
     static struct cuts cuts;
     struct wring_made_problem made;
-    struct wring_rates rates;
+    struct wring_cost_tables tables;
 
     make_problem(&made);
-    if (wring_rates_init(&rates, &made.problem) != WRING_OK)
+    if (wring_cost_tables_init(&tables, &made.problem) != WRING_OK)
         return 1;
-    work_out(&rates, &cuts);
-    printf("%d tensors, %u lanes, one core, the fastest of %d rounds\n", TENSORS, rates.n_lanes,
+    work_out(&tables, &cuts);
+    printf("%d tensors, %u lanes, one core, the fastest of %d rounds\n", TENSORS, tables.n_lanes,
            ROUNDS);
-    time_it("a group's option changed, incrementally", change_options, &rates, &cuts);
-    time_it("a border moved, incrementally", move_borders, &rates, &cuts);
-    time_it("all groups, from rates", evaluate_all, &rates, &cuts);
-    time_it("all groups, from the problem", evaluate_plainly, &rates, &cuts);
-    wring_rates_finish(&rates);
+    time_it("a group's option changed, incrementally", change_options, &tables, &cuts);
+    time_it("a border moved, incrementally", move_borders, &tables, &cuts);
+    time_it("all groups, from rates", evaluate_all, &tables, &cuts);
+    time_it("all groups, from the problem", evaluate_plainly, &tables, &cuts);
+    wring_cost_tables_finish(&tables);
     wring_made_finish(&made);
     return 0;
 }

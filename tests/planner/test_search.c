@@ -94,25 +94,26 @@ static bool close_to(double a, double b)
 }
 
 /** At every cut of a grouping, heads from the left and tails from the right make its time. */
-static void check_cuts(const struct wring_rates *rates, const struct wring_grouping *grouping)
+static void check_cuts(const struct wring_cost_tables *tables,
+                       const struct wring_grouping *grouping)
 {
-    double time = wring_problem_time(rates->problem, grouping), heads[WRING_PLAN_LANES_MAX] = {0};
-    uint32_t n = grouping->n, n_lanes = rates->n_lanes;
+    double time = wring_problem_time(tables->problem, grouping), heads[WRING_PLAN_LANES_MAX] = {0};
+    uint32_t n = grouping->n, n_lanes = tables->n_lanes;
     struct wring_task task;
 
     for (uint32_t cut = 0; cut <= n; cut++) {
         double tails[WRING_PLAN_LANES_MAX] = {0};
         for (uint32_t i = n; i-- > cut;) {
-            wring_rates_task(rates, i > 0 ? grouping->end[i - 1] : 0, grouping->end[i],
-                             grouping->option[i], &task);
+            wring_cost_tables_task(tables, i > 0 ? grouping->end[i - 1] : 0, grouping->end[i],
+                                   grouping->option[i], &task);
             wring_task_retreat(n_lanes, &task, tails, tails);
         }
         double met = wring_heads_meet(n_lanes, heads, tails);
         CHECK(close_to(time, met), "cut %u of %u: %.12g, not %.12g", cut, n, met, time);
         if (cut == n)
             break;
-        wring_rates_task(rates, cut > 0 ? grouping->end[cut - 1] : 0, grouping->end[cut],
-                         grouping->option[cut], &task);
+        wring_cost_tables_task(tables, cut > 0 ? grouping->end[cut - 1] : 0, grouping->end[cut],
+                               grouping->option[cut], &task);
         wring_task_advance(n_lanes, &task, heads, heads);
     }
 }
@@ -124,17 +125,17 @@ static void heads_and_tails(void)
     for (uint32_t seed = 1; seed <= 300; seed++) {
         struct wring_made_problem made;
         struct wring_grouping grouping;
-        struct wring_rates rates;
+        struct wring_cost_tables tables;
 
         make_small(seed, &made);
-        REQUIRE(wring_rates_init(&rates, &made.problem) == WRING_OK, "seed %u", seed);
+        REQUIRE(wring_cost_tables_init(&tables, &made.problem) == WRING_OK, "seed %u", seed);
         REQUIRE(wring_grouping_init(&grouping, made.problem.n_tensors) == WRING_OK, "no memory");
         for (int i = 0; i < 10; i++) {
             random_grouping(&made.problem, &random, &grouping);
-            check_cuts(&rates, &grouping);
+            check_cuts(&tables, &grouping);
         }
         wring_grouping_finish(&grouping);
-        wring_rates_finish(&rates);
+        wring_cost_tables_finish(&tables);
         wring_made_finish(&made);
     }
 }

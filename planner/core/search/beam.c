@@ -10,27 +10,27 @@
 #include "planner/core/two_doubles.h"
 
 /** No labels any more. */
-static void beam_stop_clear(struct wring_beam_stop *stop)
+static void beam_breakpoint_clear(struct wring_beam_breakpoint *breakpoint)
 {
-    stop->n = 0;
-    stop->limit = DBL_MAX;
+    breakpoint->n = 0;
+    breakpoint->limit = DBL_MAX;
 }
 
-static void put_lanes(struct wring_beam_stop *stop, uint32_t at, const double *lanes)
+static void put_lanes(struct wring_beam_breakpoint *breakpoint, uint32_t at, const double *lanes)
 {
-    for (uint32_t lane = 0; lane < stop->n_lanes; lane++)
-        stop->lanes[lane * stop->width + at] = lanes[lane];
+    for (uint32_t lane = 0; lane < breakpoint->n_lanes; lane++)
+        breakpoint->lanes[lane * breakpoint->width + at] = lanes[lane];
 }
 
 /** One label more, of these lanes, that is nowhere from; if there is room. */
-static void beam_stop_leave(struct wring_beam_stop *stop, const double *lanes)
+static void beam_breakpoint_leave(struct wring_beam_breakpoint *breakpoint, const double *lanes)
 {
-    if (stop->n == stop->width)
+    if (breakpoint->n == breakpoint->width)
         return;
-    put_lanes(stop, stop->n, lanes);
-    stop->worth[stop->n] = 0;
-    stop->origin[stop->n] = (struct wring_beam_origin){0};
-    stop->n++;
+    put_lanes(breakpoint, breakpoint->n, lanes);
+    breakpoint->worth[breakpoint->n] = 0;
+    breakpoint->origin[breakpoint->n] = (struct wring_beam_origin){0};
+    breakpoint->n++;
 }
 
 /**
@@ -59,53 +59,56 @@ static int which_earlier(const wring_pair *at, uint32_t stride, const wring_pair
 }
 
 /** Is some label no later than `lanes`, on any lane? */
-static bool is_beaten(struct wring_beam_stop *stop, const wring_pair *lanes)
+static bool is_beaten(struct wring_beam_breakpoint *breakpoint, const wring_pair *lanes)
 {
-    const wring_pair *first = (const wring_pair *)stop->lanes, *end = lanes + stop->n_lanes;
-    uint32_t stride = stop->width / 2, pairs = stop->n / 2;
+    const wring_pair *first = (const wring_pair *)breakpoint->lanes,
+                     *end = lanes + breakpoint->n_lanes;
+    uint32_t stride = breakpoint->width / 2, pairs = breakpoint->n / 2;
 
-    if (stop->beat < pairs && which_later(first + stop->beat, stride, lanes, end) != 3)
+    if (breakpoint->beat < pairs && which_later(first + breakpoint->beat, stride, lanes, end) != 3)
         return true;
     for (uint32_t i = 0; i < pairs; i++)
         if (which_later(first + i, stride, lanes, end) != 3) {
-            stop->beat = i;
+            breakpoint->beat = i;
             return true;
         }
-    return stop->n % 2 != 0 && (which_later(first + pairs, stride, lanes, end) & 1) == 0;
+    return breakpoint->n % 2 != 0 && (which_later(first + pairs, stride, lanes, end) & 1) == 0;
 }
 
-static void move_label(struct wring_beam_stop *stop, uint32_t from, uint32_t to)
+static void move_label(struct wring_beam_breakpoint *breakpoint, uint32_t from, uint32_t to)
 {
-    for (uint32_t lane = 0; lane < stop->n_lanes; lane++)
-        stop->lanes[lane * stop->width + to] = stop->lanes[lane * stop->width + from];
-    stop->worth[to] = stop->worth[from];
-    stop->origin[to] = stop->origin[from];
+    for (uint32_t lane = 0; lane < breakpoint->n_lanes; lane++)
+        breakpoint->lanes[lane * breakpoint->width + to] =
+            breakpoint->lanes[lane * breakpoint->width + from];
+    breakpoint->worth[to] = breakpoint->worth[from];
+    breakpoint->origin[to] = breakpoint->origin[from];
 }
 
 /** Drop labels that are no earlier than `lanes`, on any lane; the last of all takes their place. */
-static void drop_beaten(struct wring_beam_stop *stop, const wring_pair *lanes)
+static void drop_beaten(struct wring_beam_breakpoint *breakpoint, const wring_pair *lanes)
 {
-    const wring_pair *first = (const wring_pair *)stop->lanes, *end = lanes + stop->n_lanes;
-    uint32_t stride = stop->width / 2, pair = stop->n / 2;
+    const wring_pair *first = (const wring_pair *)breakpoint->lanes,
+                     *end = lanes + breakpoint->n_lanes;
+    uint32_t stride = breakpoint->width / 2, pair = breakpoint->n / 2;
 
-    if (stop->n % 2 != 0 && (which_earlier(first + pair, stride, lanes, end) & 1) == 0)
-        stop->n--;
+    if (breakpoint->n % 2 != 0 && (which_earlier(first + pair, stride, lanes, end) & 1) == 0)
+        breakpoint->n--;
     while (pair-- > 0) {
         int earlier = which_earlier(first + pair, stride, lanes, end);
         if ((earlier & 2) == 0)
-            move_label(stop, --stop->n, 2 * pair + 1);
+            move_label(breakpoint, --breakpoint->n, 2 * pair + 1);
         if ((earlier & 1) == 0)
-            move_label(stop, --stop->n, 2 * pair);
+            move_label(breakpoint, --breakpoint->n, 2 * pair);
     }
 }
 
-static void find_worst(struct wring_beam_stop *stop)
+static void find_worst(struct wring_beam_breakpoint *breakpoint)
 {
-    stop->worst = 0;
-    for (uint32_t i = 1; i < stop->n; i++)
-        if (stop->worth[i] > stop->worth[stop->worst])
-            stop->worst = i;
-    stop->limit = stop->worth[stop->worst];
+    breakpoint->worst = 0;
+    for (uint32_t i = 1; i < breakpoint->n; i++)
+        if (breakpoint->worth[i] > breakpoint->worth[breakpoint->worst])
+            breakpoint->worst = i;
+    breakpoint->limit = breakpoint->worth[breakpoint->worst];
 }
 
 /**
@@ -113,39 +116,40 @@ static void find_worst(struct wring_beam_stop *stop)
  *
  * @return whether a label had to go for want of room
  */
-static bool beam_stop_keep(struct wring_beam_stop *stop, const double *lanes, double worth,
-                           struct wring_beam_origin origin)
+static bool beam_breakpoint_keep(struct wring_beam_breakpoint *breakpoint, const double *lanes,
+                                 double worth, struct wring_beam_origin origin)
 {
     wring_pair twice[WRING_PLAN_LANES_MAX];
 
-    for (uint32_t lane = 0; lane < stop->n_lanes; lane++)
+    for (uint32_t lane = 0; lane < breakpoint->n_lanes; lane++)
         twice[lane] = (wring_pair){lanes[lane], lanes[lane]};
-    if (is_beaten(stop, twice))
+    if (is_beaten(breakpoint, twice))
         return false;
-    drop_beaten(stop, twice);
-    bool full = stop->n == stop->width;
-    uint32_t at = full ? stop->worst : stop->n++;
-    put_lanes(stop, at, lanes);
-    stop->worth[at] = worth;
-    stop->origin[at] = origin;
-    stop->limit = DBL_MAX;
-    if (stop->n == stop->width)
-        find_worst(stop);
+    drop_beaten(breakpoint, twice);
+    bool full = breakpoint->n == breakpoint->width;
+    uint32_t at = full ? breakpoint->worst : breakpoint->n++;
+    put_lanes(breakpoint, at, lanes);
+    breakpoint->worth[at] = worth;
+    breakpoint->origin[at] = origin;
+    breakpoint->limit = DBL_MAX;
+    if (breakpoint->n == breakpoint->width)
+        find_worst(breakpoint);
     return full;
 }
 
 /** All labels are there: see what there is of them. */
-static void beam_stop_finish(struct wring_beam_stop *stop)
+static void beam_breakpoint_finish(struct wring_beam_breakpoint *breakpoint)
 {
-    stop->best = 0;
-    for (uint32_t i = 1; i < stop->n; i++)
-        if (stop->worth[i] < stop->worth[stop->best])
-            stop->best = i;
-    for (uint32_t lane = 0; lane < stop->n_lanes; lane++) {
-        const double *lanes = stop->lanes + lane * stop->width;
-        stop->least[lane] = lanes[0];
-        for (uint32_t i = 1; i < stop->n; i++)
-            stop->least[lane] = lanes[i] < stop->least[lane] ? lanes[i] : stop->least[lane];
+    breakpoint->best = 0;
+    for (uint32_t i = 1; i < breakpoint->n; i++)
+        if (breakpoint->worth[i] < breakpoint->worth[breakpoint->best])
+            breakpoint->best = i;
+    for (uint32_t lane = 0; lane < breakpoint->n_lanes; lane++) {
+        const double *lanes = breakpoint->lanes + lane * breakpoint->width;
+        breakpoint->least[lane] = lanes[0];
+        for (uint32_t i = 1; i < breakpoint->n; i++)
+            breakpoint->least[lane] =
+                lanes[i] < breakpoint->least[lane] ? lanes[i] : breakpoint->least[lane];
     }
 }
 
@@ -166,7 +170,7 @@ static void beam_task_finish(struct wring_beam_task *task, uint32_t n_lanes)
         for (uint32_t last = first; last < n_lanes; last++) {
             sum += task->task.each[last];
             longest = wring_later(longest, task->task.each[last]);
-            task->way[first][last] = sum + (task->task.more - 1) * longest;
+            task->longest[first][last] = sum + (task->task.more - 1) * longest;
         }
     }
 }
@@ -209,18 +213,18 @@ static void join(wring_pair *to, const wring_pair *from, double us)
 static void advance_more(uint32_t n_lanes, const struct wring_beam_task *task, wring_pair *heads)
 {
     for (uint32_t last = n_lanes; last-- > 0;) {
-        join(heads + last * PAIRS, heads + last * PAIRS, task->way[last][last]);
+        join(heads + last * PAIRS, heads + last * PAIRS, task->longest[last][last]);
         for (uint32_t first = 0; first < last; first++)
-            join(heads + last * PAIRS, heads + first * PAIRS, task->way[first][last]);
+            join(heads + last * PAIRS, heads + first * PAIRS, task->longest[first][last]);
     }
 }
 
 static void retreat_more(uint32_t n_lanes, const struct wring_beam_task *task, wring_pair *tails)
 {
     for (uint32_t first = 0; first < n_lanes; first++) {
-        join(tails + first * PAIRS, tails + first * PAIRS, task->way[first][first]);
+        join(tails + first * PAIRS, tails + first * PAIRS, task->longest[first][first]);
         for (uint32_t last = first + 1; last < n_lanes; last++)
-            join(tails + first * PAIRS, tails + last * PAIRS, task->way[first][last]);
+            join(tails + first * PAIRS, tails + last * PAIRS, task->longest[first][last]);
     }
 }
 
@@ -299,24 +303,24 @@ struct wring_beam {
     bool backward; /* the direction of the next pass */
     bool lost;     /* a label of the last pass */
     uint64_t evaluations;
-    struct wring_beam_stop *sides[2]; /* [n_stops + 1] heads, tails */
+    struct wring_beam_breakpoint *sides[2]; /* [n_breakpoints + 1] heads, tails */
     double *doubles;
     struct wring_beam_origin *origins;
 };
 
-/** Labels on the way from one stop to another. */
+/** Labels on the way from one breakpoint to another. */
 struct move {
-    struct wring_beam_stop *from, *to;
-    const struct wring_beam_stop *other; /* labels of the other side at `to` */
+    struct wring_beam_breakpoint *from, *to;
+    const struct wring_beam_breakpoint *other; /* labels of the other side at `to` */
     uint32_t from_index, begin, end;
 };
 
 static enum wring_status get_memory(struct wring_beam *beam)
 {
-    size_t labels = 2 * ((size_t)beam->params.n_stops + 1) * beam->params.width;
+    size_t labels = 2 * ((size_t)beam->params.n_breakpoints + 1) * beam->params.width;
 
     for (int i = 0; i < 2; i++)
-        beam->sides[i] = calloc((size_t)beam->params.n_stops + 1, sizeof(**beam->sides));
+        beam->sides[i] = calloc((size_t)beam->params.n_breakpoints + 1, sizeof(**beam->sides));
     beam->doubles = calloc(labels * (beam->n_lanes + 1), sizeof(*beam->doubles));
     beam->origins = calloc(labels, sizeof(*beam->origins));
     bool all = beam->sides[0] != NULL && beam->sides[1] != NULL && beam->doubles != NULL &&
@@ -330,8 +334,8 @@ static void hand_out_memory(struct wring_beam *beam)
     size_t at = 0;
 
     for (int side = 0; side < 2; side++)
-        for (uint32_t i = 0; i <= beam->params.n_stops; i++, at += width)
-            beam->sides[side][i] = (struct wring_beam_stop){
+        for (uint32_t i = 0; i <= beam->params.n_breakpoints; i++, at += width)
+            beam->sides[side][i] = (struct wring_beam_breakpoint){
                 .width = width,
                 .n_lanes = beam->n_lanes,
                 .lanes = beam->doubles + at * (beam->n_lanes + 1),
@@ -339,37 +343,38 @@ static void hand_out_memory(struct wring_beam *beam)
                 .origin = beam->origins + at};
 }
 
-/** Heads of a grouping at every stop; inside a group, as if it ended there. */
+/** Heads of a grouping at every breakpoint; inside a group, as if it ended there. */
 static void leave_heads(struct wring_beam *beam, const struct wring_grouping *grouping)
 {
-    const struct wring_rates *rates = beam->params.rates;
+    const struct wring_cost_tables *tables = beam->params.tables;
     double heads[WRING_PLAN_LANES_MAX] = {0}, cut[WRING_PLAN_LANES_MAX];
     uint32_t group = 0, begin = 0;
     struct wring_task task;
 
-    beam_stop_leave(&beam->sides[0][0], heads);
-    for (uint32_t i = 1; i <= beam->params.n_stops; i++) {
-        uint32_t at = beam->params.stops[i];
+    beam_breakpoint_leave(&beam->sides[0][0], heads);
+    for (uint32_t i = 1; i <= beam->params.n_breakpoints; i++) {
+        uint32_t at = beam->params.breakpoints[i];
         for (; grouping->end[group] < at; begin = grouping->end[group++]) {
-            wring_rates_task(rates, begin, grouping->end[group], grouping->option[group], &task);
+            wring_cost_tables_task(tables, begin, grouping->end[group], grouping->option[group],
+                                   &task);
             wring_task_advance(beam->n_lanes, &task, heads, heads);
         }
-        wring_rates_task(rates, begin, at, grouping->option[group], &task);
+        wring_cost_tables_task(tables, begin, at, grouping->option[group], &task);
         wring_task_advance(beam->n_lanes, &task, heads, cut);
-        beam_stop_leave(&beam->sides[0][i], cut);
+        beam_breakpoint_leave(&beam->sides[0][i], cut);
     }
 }
 
 /** Heads of computing alone: nothing waits on any lane. */
 static void leave_ready(struct wring_beam *beam)
 {
-    const struct wring_rates *rates = beam->params.rates;
+    const struct wring_cost_tables *tables = beam->params.tables;
     double heads[WRING_PLAN_LANES_MAX];
 
-    for (uint32_t i = 0; i <= beam->params.n_stops; i++) {
+    for (uint32_t i = 0; i <= beam->params.n_breakpoints; i++) {
         for (uint32_t lane = 0; lane < beam->n_lanes; lane++)
-            heads[lane] = rates->compute_us[beam->params.stops[i]];
-        beam_stop_leave(&beam->sides[0][i], heads);
+            heads[lane] = tables->compute_us[beam->params.breakpoints[i]];
+        beam_breakpoint_leave(&beam->sides[0][i], heads);
     }
 }
 
@@ -383,7 +388,7 @@ enum wring_status wring_beam_create(const struct wring_beam_params *params,
     beam->params = *params;
     beam->params.width =
         (params->width + WRING_BEAM_BLOCK - 1) / WRING_BEAM_BLOCK * WRING_BEAM_BLOCK;
-    beam->n_lanes = params->rates->n_lanes;
+    beam->n_lanes = params->tables->n_lanes;
     beam->backward = true;
     if (get_memory(beam) != WRING_OK) {
         wring_beam_destroy(beam);
@@ -394,8 +399,8 @@ enum wring_status wring_beam_create(const struct wring_beam_params *params,
         leave_heads(beam, guide);
     else
         leave_ready(beam);
-    for (uint32_t i = 0; i <= params->n_stops; i++)
-        beam_stop_finish(&beam->sides[0][i]);
+    for (uint32_t i = 0; i <= params->n_breakpoints; i++)
+        beam_breakpoint_finish(&beam->sides[0][i]);
     *out = beam;
     return WRING_OK;
 }
@@ -412,12 +417,12 @@ void wring_beam_destroy(struct wring_beam *beam)
 }
 
 /** No lane serves the next group before that is computed: heads before then are all one. */
-static void lift(const struct wring_rates *rates, uint32_t at, double *heads)
+static void lift(const struct wring_cost_tables *tables, uint32_t at, double *heads)
 {
-    if (at == rates->n_tensors)
+    if (at == tables->n_tensors)
         return;
-    double next = heads[0] + rates->compute_us[at + 1] - rates->compute_us[at];
-    for (uint32_t lane = 1; lane < rates->n_lanes; lane++)
+    double next = heads[0] + tables->compute_us[at + 1] - tables->compute_us[at];
+    for (uint32_t lane = 1; lane < tables->n_lanes; lane++)
         heads[lane] = wring_later(heads[lane], next);
 }
 
@@ -435,9 +440,9 @@ static void keep_block(struct wring_beam *beam, const struct move *move, const d
         for (uint32_t lane = 0; lane < beam->n_lanes; lane++)
             one[lane] = lanes[lane * WRING_BEAM_BLOCK + i];
         if (!beam->backward)
-            lift(beam->params.rates, move->end, one);
+            lift(beam->params.tables, move->end, one);
         struct wring_beam_origin origin = {move->from_index, first + i, option};
-        beam->lost |= beam_stop_keep(move->to, one, worth[i], origin);
+        beam->lost |= beam_breakpoint_keep(move->to, one, worth[i], origin);
     }
 }
 
@@ -454,7 +459,7 @@ static bool hopeless(const double *worth, double limit)
 static void move_block(struct wring_beam *beam, const struct move *move,
                        const struct wring_beam_task *task, uint32_t first, uint32_t option)
 {
-    const struct wring_beam_stop *from = move->from, *other = move->other;
+    const struct wring_beam_breakpoint *from = move->from, *other = move->other;
     wring_pair lanes[WRING_PLAN_LANES_MAX * WRING_BEAM_PAIRS];
     double worth[WRING_BEAM_BLOCK];
 
@@ -472,7 +477,7 @@ static void move_block(struct wring_beam *beam, const struct move *move,
 static wring_pair measure_best(const struct wring_beam *beam, const struct move *move,
                                const struct wring_beam_task *tasks)
 {
-    const struct wring_beam_stop *other = move->other;
+    const struct wring_beam_breakpoint *other = move->other;
     struct wring_two_times times =
         wring_two_tasks_meet(beam->n_lanes, &tasks[0].task, &tasks[1].task, beam->backward,
                              move->from->least, other->lanes + other->best, other->width);
@@ -480,7 +485,7 @@ static wring_pair measure_best(const struct wring_beam *beam, const struct move 
     return beam_worth(beam->n_lanes, &times);
 }
 
-/** All labels of a stop with one option. @param best  what they are worth at best */
+/** All labels of a breakpoint with one option. @param best  what they are worth at best */
 static void move_option(struct wring_beam *beam, const struct move *move,
                         struct wring_beam_task *task, double best, uint32_t option)
 {
@@ -499,14 +504,15 @@ static void move_option(struct wring_beam *beam, const struct move *move,
 static bool move_options(struct wring_beam *beam, const struct move *move, const uint32_t *options,
                          uint32_t n)
 {
-    const struct wring_rates *rates = beam->params.rates;
+    const struct wring_cost_tables *tables = beam->params.tables;
     struct wring_beam_task tasks[2];
     uint32_t taken[2], waiting = 0;
     bool any = false;
 
     for (uint32_t i = 0; i < n || waiting > 0; i++) {
-        if (i < n && wring_rates_allow(rates, move->begin, move->end, options[i])) {
-            wring_rates_task(rates, move->begin, move->end, options[i], &tasks[waiting].task);
+        if (i < n && wring_cost_tables_allow(tables, move->begin, move->end, options[i])) {
+            wring_cost_tables_task(tables, move->begin, move->end, options[i],
+                                   &tasks[waiting].task);
             taken[waiting++] = options[i];
             any = true;
         }
@@ -525,52 +531,52 @@ static bool move_options(struct wring_beam *beam, const struct move *move, const
 /** With each option that is worth a thought; where none of those may be taken, with any other. */
 static void make_move(struct wring_beam *beam, const struct move *move)
 {
-    const struct wring_choices *choices =
-        wring_rates_choices(beam->params.rates, beam->params.choices, move->begin, move->end);
+    const struct wring_choices *choices = wring_cost_tables_choices(
+        beam->params.tables, beam->params.choices, move->begin, move->end);
 
     if (move_options(beam, move, choices->options, choices->n))
         return;
-    for (uint32_t option = 0; option < beam->params.rates->n_options; option++)
+    for (uint32_t option = 0; option < beam->params.tables->n_options; option++)
         move_options(beam, move, &option, 1);
 }
 
-/** To one stop, from all those that a group reaches it from; the nearest first. */
-static void reach_stop(struct wring_beam *beam, uint32_t to)
+/** To one breakpoint, from all those that a group reaches it from; the nearest first. */
+static void reach_breakpoint(struct wring_beam *beam, uint32_t to)
 {
-    uint32_t n = beam->params.n_stops, far = beam->backward ? n - to : to, stride = 1;
-    const struct wring_rates *rates = beam->params.rates;
-    struct wring_beam_stop *side = beam->sides[beam->backward];
-    const uint32_t *stops = beam->params.stops;
+    uint32_t n = beam->params.n_breakpoints, far = beam->backward ? n - to : to, stride = 1;
+    const struct wring_cost_tables *tables = beam->params.tables;
+    struct wring_beam_breakpoint *side = beam->sides[beam->backward];
+    const uint32_t *breakpoints = beam->params.breakpoints;
 
-    for (uint32_t way = 1; way <= far; way += stride) {
-        uint32_t from = beam->backward ? to + way : to - way;
+    for (uint32_t distance = 1; distance <= far; distance += stride) {
+        uint32_t from = beam->backward ? to + distance : to - distance;
         struct move move = {&side[from],
                             &side[to],
                             &beam->sides[!beam->backward][to],
                             from,
-                            stops[from < to ? from : to],
-                            stops[from < to ? to : from]};
-        if (!wring_rates_fit(rates, move.begin, move.end) ||
-            (rates->barred != NULL && !wring_rates_allow_any(rates, move.begin, move.end)))
+                            breakpoints[from < to ? from : to],
+                            breakpoints[from < to ? to : from]};
+        if (!wring_cost_tables_fit(tables, move.begin, move.end) ||
+            (tables->barred != NULL && !wring_cost_tables_allow_any(tables, move.begin, move.end)))
             break; /* nor may longer ones */
         make_move(beam, &move);
-        stride = way < beam->params.reach ? 1 : 1 + way / beam->params.reach;
+        stride = distance < beam->params.reach ? 1 : 1 + distance / beam->params.reach;
     }
-    beam_stop_finish(&side[to]);
+    beam_breakpoint_finish(&side[to]);
 }
 
 /** Follow the best label home. */
 static void read_back(const struct wring_beam *beam, struct wring_grouping *out)
 {
-    uint32_t n = beam->params.n_stops, goal = beam->backward ? n : 0, count = 0;
-    const struct wring_beam_stop *side = beam->sides[beam->backward];
+    uint32_t n = beam->params.n_breakpoints, goal = beam->backward ? n : 0, count = 0;
+    const struct wring_beam_breakpoint *side = beam->sides[beam->backward];
     uint32_t at = n - goal, label = side[at].best;
 
     while (at != goal) {
         const struct wring_beam_origin *origin = &side[at].origin[label];
         out->option[count] = origin->option;
-        out->end[count++] = beam->params.stops[beam->backward ? origin->stop : at];
-        at = origin->stop;
+        out->end[count++] = beam->params.breakpoints[beam->backward ? origin->breakpoint : at];
+        at = origin->breakpoint;
         label = origin->label;
     }
     out->n = count;
@@ -583,17 +589,17 @@ static void read_back(const struct wring_beam *beam, struct wring_grouping *out)
 
 bool wring_beam_pass(struct wring_beam *beam, struct wring_grouping *out)
 {
-    uint32_t n = beam->params.n_stops;
-    struct wring_beam_stop *side = beam->sides[beam->backward];
+    uint32_t n = beam->params.n_breakpoints;
+    struct wring_beam_breakpoint *side = beam->sides[beam->backward];
     static const double nothing[WRING_PLAN_LANES_MAX];
 
     for (uint32_t i = 0; i <= n; i++)
-        beam_stop_clear(&side[i]);
+        beam_breakpoint_clear(&side[i]);
     beam->lost = false;
-    beam_stop_leave(&side[beam->backward ? n : 0], nothing);
-    beam_stop_finish(&side[beam->backward ? n : 0]);
+    beam_breakpoint_leave(&side[beam->backward ? n : 0], nothing);
+    beam_breakpoint_finish(&side[beam->backward ? n : 0]);
     for (uint32_t i = 1; i <= n; i++) {
-        reach_stop(beam, beam->backward ? n - i : i);
+        reach_breakpoint(beam, beam->backward ? n - i : i);
         if (beam->params.deadline_ns != WRING_NEVER && wring_now_ns() > beam->params.deadline_ns)
             return false;
     }
@@ -614,9 +620,9 @@ uint64_t wring_beam_evaluations(const struct wring_beam *beam)
 
 void wring_beam_count_options(const struct wring_beam *beam, uint32_t *count)
 {
-    const struct wring_beam_stop *side = beam->sides[!beam->backward];
+    const struct wring_beam_breakpoint *side = beam->sides[!beam->backward];
 
-    for (uint32_t i = 0; i <= beam->params.n_stops; i++)
+    for (uint32_t i = 0; i <= beam->params.n_breakpoints; i++)
         for (uint32_t label = 0; label < side[i].n; label++)
             count[side[i].origin[label].option]++;
 }

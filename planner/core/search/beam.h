@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * A beam search over the places where groups may end. At each of them, a stop, it keeps as many
- * labels as the beam is wide: ways to get there, of which none is later than another on every
+ * A beam search over the places where groups may end. At each of them, a breakpoint, it keeps as
+ * many labels as the beam is wide: ways to get there, of which none is later than another on every
  * lane. A pass forwards keeps heads, one backwards keeps tails; what a label is worth is the time
  * of the whole grouping that it makes together with the best label that the last pass in the other
- * direction left at that stop. A pass in which no label had to be given up has found the best
- * grouping that there is over these stops.
+ * direction left at that breakpoint. A pass in which no label had to be given up has found the best
+ * grouping that there is over these breakpoints.
  */
 #ifndef WRING_SEARCH_BEAM_H
 #define WRING_SEARCH_BEAM_H
@@ -16,14 +16,14 @@
 #include "planner/core/problem.h"
 #include "planner/core/search/cost_tables.h"
 
-/* The labels that a beam keeps at one of its stops. */
+/* The labels that a beam keeps at one of its breakpoints. */
 
 /** How a label came to be. */
 struct wring_beam_origin {
-    uint32_t stop, label, option;
+    uint32_t breakpoint, label, option;
 };
 
-struct wring_beam_stop {
+struct wring_beam_breakpoint {
     uint32_t n, width, n_lanes;         /* labels, room for them (even), and their lanes */
     uint32_t beat;                      /* pair of labels that was as good as one, the last time */
     uint32_t worst;                     /* label; where there is no more room */
@@ -43,18 +43,18 @@ struct wring_beam_stop {
 /** A task, and what more chunks of it add. */
 struct wring_beam_task {
     struct wring_task task;
-    double way[WRING_PLAN_LANES_MAX][WRING_PLAN_LANES_MAX]; /* where there are any: the longest way
-                                                     of the chunks after the first from a lane to
-                                                     one that is not before it */
+    double longest[WRING_PLAN_LANES_MAX][WRING_PLAN_LANES_MAX]; /* where there are any: the longest
+                                                     way of the chunks after the first from a lane
+                                                     to one that is not before it */
 };
 
 struct wring_beam_params {
-    const struct wring_rates *rates;     /* borrowed, as are `stops` and `choices` */
-    const struct wring_choices *choices; /* [WRING_SIZES] options that are tried */
-    const uint32_t *stops;               /* [n_stops + 1] 0, … rising …, n_tensors */
-    uint32_t n_stops;
-    uint32_t width; /* labels at a stop */
-    uint32_t reach; /* groups over that many stops are tried one by one, longer ones at strides */
+    const struct wring_cost_tables *tables; /* borrowed, as are `breakpoints` and `choices` */
+    const struct wring_choices *choices;    /* [WRING_SIZES] options that are tried */
+    const uint32_t *breakpoints;            /* [n_breakpoints + 1] 0, … rising …, n_tensors */
+    uint32_t n_breakpoints;
+    uint32_t width; /* labels at a breakpoint */
+    uint32_t reach; /* groups over so many are tried one by one, longer ones at strides */
     uint64_t deadline_ns;
 };
 

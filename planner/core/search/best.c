@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The search proper: a beam over promising stops, local search, and then the same again over the
- * stops around the best grouping, as long as that gains anything. Of many options the later beams
- * try only those by which labels of the first one came along, and those that did best for a group
- * of the best grouping when all were tried there. How far all this goes is counted in evaluations,
- * never in time, so that an answer depends on the problem alone.
+ * The search proper: a beam over promising breakpoints, local search, and then the same again over
+ * the breakpoints around the best grouping, as long as that gains anything. Of many options the
+ * later beams try only those by which labels of the first one came along, and those that did best
+ * for a group of the best grouping when all were tried there. How far all this goes is counted in
+ * evaluations, never in time, so that an answer depends on the problem alone.
  */
 #include <float.h>
 #include <stdlib.h>
@@ -13,23 +13,23 @@
 #include "planner/core/search/search_state.h"
 
 enum {
-    STOPS_MIN = 24,    /* where tensors may be parted, if there are more */
-    STOPS_MOST = 4096, /* with those that constraints ask for; beyond, no beam */
-    NEAR = 2,          /* tensors around a group's end that are stops too, the second time */
-    REACH = 12,        /* see wring_beam_params */
-    WIDTH_MIN = 8,     /* labels of a beam */
+    BREAKPOINTS_MIN = 24,   /* where tensors may be parted, if there are more */
+    BREAKPOINTS_MAX = 4096, /* with those that constraints ask for; beyond, no beam */
+    NEAR = 2,      /* tensors around a group's end that are breakpoints too, the second time */
+    REACH = 12,    /* see wring_beam_params */
+    WIDTH_MIN = 8, /* labels of a beam */
 };
 
 /** How far a search goes. */
 struct reach {
-    uint32_t stops;  /* where tensors may be parted, of few options */
-    uint32_t width;  /* labels of a beam, at most */
-    uint32_t passes; /* of one beam */
-    uint32_t rounds; /* of beam and local search */
-    uint32_t marked; /* options of later beams, of many */
-    uint32_t turns;  /* of local search, in a round */
-    uint64_t pass;   /* evaluations of one pass, about, where that leaves any freedom */
-    uint64_t whole;  /* evaluations after which nothing new is begun */
+    uint32_t breakpoints; /* where tensors may be parted, of few options */
+    uint32_t width;       /* labels of a beam, at most */
+    uint32_t passes;      /* of one beam */
+    uint32_t rounds;      /* of beam and local search */
+    uint32_t marked;      /* options of later beams, of many */
+    uint32_t turns;       /* of local search, in a round */
+    uint64_t pass;        /* evaluations of one pass, about, where that leaves any freedom */
+    uint64_t whole;       /* evaluations after which nothing new is begun */
 };
 
 /* As far as takes milliseconds, and a tenth of a second. */
@@ -50,47 +50,48 @@ enum {
 };
 
 /** Option by option, a few groups of as many tensors each. @return the best option so */
-static uint32_t offer_even(struct wring_seek *seek)
+static uint32_t offer_even(struct wring_search_state *search)
 {
-    uint32_t n = seek->rates->n_tensors, groups = n < EVEN ? n : EVEN, even[EVEN], best = 0;
+    uint32_t n = search->tables->n_tensors, groups = n < EVEN ? n : EVEN, even[EVEN], best = 0;
 
     for (uint32_t i = 0; i < groups; i++)
         even[i] = (uint32_t)((uint64_t)n * (i + 1) / groups);
-    for (uint32_t option = 0; option < seek->rates->n_options; option++) {
-        double before = seek->time_us;
-        wring_seek_uniform(seek, even, groups, option, &seek->trial);
-        wring_seek_offer(seek, &seek->trial);
-        best = seek->time_us < before ? option : best;
+    for (uint32_t option = 0; option < search->tables->n_options; option++) {
+        double before = search->time_us;
+        wring_search_uniform(search, even, groups, option, &search->trial);
+        wring_search_offer(search, &search->trial);
+        best = search->time_us < before ? option : best;
     }
     return best;
 }
 
-static void offer_alone(struct wring_seek *seek, uint32_t option)
+static void offer_alone(struct wring_search_state *search, uint32_t option)
 {
-    wring_seek_alone(seek, option, &seek->trial);
-    wring_seek_offer(seek, &seek->trial);
+    wring_search_alone(search, option, &search->trial);
+    wring_search_offer(search, &search->trial);
 }
 
 /**
  * Offer starting points: nothing coded; each option alike in a few groups; MergeComp's partition
- * with the best of these over the stops; in small problems each option tensor by tensor, and
+ * with the best of these over the breakpoints; in small problems each option tensor by tensor, and
  * Espresso's answer where there are few tensors. Errors: WRING_ERR_NO_MEMORY.
  */
-static enum wring_status offer_starts(struct wring_seek *seek, const struct wring_stops *stops)
+static enum wring_status offer_starts(struct wring_search_state *search,
+                                      const struct wring_breakpoints *breakpoints)
 {
-    const struct wring_rates *rates = seek->rates;
-    uint32_t best = offer_even(seek);
+    const struct wring_cost_tables *tables = search->tables;
+    uint32_t best = offer_even(search);
     enum wring_status status = WRING_OK;
 
-    offer_alone(seek, seek->params->uncompressed);
-    offer_alone(seek, best);
-    for (uint32_t option = 0; option < rates->n_options; option++)
-        if ((uint64_t)rates->n_tensors * rates->n_options <= SMALL)
-            offer_alone(seek, option);
-    if (rates->n_tensors <= GREEDY)
-        status = wring_seek_espresso(seek);
+    offer_alone(search, search->params->uncompressed);
+    offer_alone(search, best);
+    for (uint32_t option = 0; option < tables->n_options; option++)
+        if ((uint64_t)tables->n_tensors * tables->n_options <= SMALL)
+            offer_alone(search, option);
+    if (tables->n_tensors <= GREEDY)
+        status = wring_search_espresso(search);
     if (status == WRING_OK)
-        status = wring_seek_mergecomp(seek, best, stops->at + 1, stops->n);
+        status = wring_search_mergecomp(search, best, breakpoints->at + 1, breakpoints->n);
     return status;
 }
 
@@ -98,34 +99,34 @@ static enum wring_status offer_starts(struct wring_seek *seek, const struct wrin
  * No grouping takes less: all computing, then the last tensor through lanes that are free. 0 where
  * options cut groups into chunks.
  */
-static double find_floor(const struct wring_seek *seek)
+static double find_floor(const struct wring_search_state *search)
 {
-    const struct wring_rates *rates = seek->rates;
-    uint32_t last = rates->n_tensors - 1;
+    const struct wring_cost_tables *tables = search->tables;
+    uint32_t last = tables->n_tensors - 1;
     double least = DBL_MAX;
     struct wring_task task;
 
-    for (uint32_t option = 0; option < rates->n_options; option++) {
-        if (!wring_rates_allow(rates, last, last + 1, option))
+    for (uint32_t option = 0; option < tables->n_options; option++) {
+        if (!wring_cost_tables_allow(tables, last, last + 1, option))
             continue;
-        if (rates->problem->options[option].chunk_elems != 0)
+        if (tables->problem->options[option].chunk_elems != 0)
             return 0; /* of a larger group chunks may be smaller */
-        wring_rates_task(rates, last, last + 1, option, &task);
+        wring_cost_tables_task(tables, last, last + 1, option, &task);
         double us = 0;
-        for (uint32_t lane = 0; lane < rates->n_lanes; lane++)
+        for (uint32_t lane = 0; lane < tables->n_lanes; lane++)
             us += task.took[lane];
         least = us < least ? us : least;
     }
-    return rates->compute_us[last] + least;
+    return tables->compute_us[last] + least;
 }
 
 /* ---- rounds ---- */
 
 /** What the rounds of a search have beside it. */
 struct rounds {
-    struct wring_seek *seek;
+    struct wring_search_state *search;
     struct reach reach;
-    struct wring_stops stops;
+    struct wring_breakpoints breakpoints;
     double floor_us;
     double tried_us; /* the grouping for whose groups every option was tried */
     uint32_t tried_groups;
@@ -135,43 +136,45 @@ struct rounds {
     struct wring_choices choices[WRING_SIZES];
 };
 
-/** Moves of a pass from stop to stop. */
-static double count_moves(uint32_t n_stops)
+/** Moves of a pass from breakpoint to breakpoint. */
+static double count_moves(uint32_t n_breakpoints)
 {
     uint64_t moves = 0;
 
-    for (uint32_t way = 1; way <= n_stops; way += way < REACH ? 1 : 1 + way / REACH)
-        moves += n_stops + 1 - way;
+    for (uint32_t distance = 1; distance <= n_breakpoints;
+         distance += distance < REACH ? 1 : 1 + distance / REACH)
+        moves += n_breakpoints + 1 - distance;
     return (double)moves;
 }
 
 /** Choices at a size, on average. */
-static double mean_choices(const struct wring_seek *seek)
+static double mean_choices(const struct wring_search_state *search)
 {
     uint32_t choices = 0, sizes = 0;
 
     for (int i = 0; i < WRING_SIZES; i++) {
-        choices += seek->choices[i].n;
-        sizes += seek->rates->choices[i].n > 0;
+        choices += search->choices[i].n;
+        sizes += search->tables->choices[i].n > 0;
     }
     return (double)choices / sizes;
 }
 
-/** As many stops as the narrowest beam may see in a pass. */
-static uint32_t choose_stops(const struct wring_seek *seek, const struct reach *reach)
+/** As many breakpoints as the narrowest beam may see in a pass. */
+static uint32_t choose_breakpoints(const struct wring_search_state *search,
+                                   const struct reach *reach)
 {
-    uint32_t stops = reach->stops;
+    uint32_t breakpoints = reach->breakpoints;
 
-    while (stops > STOPS_MIN &&
-           count_moves(stops) * mean_choices(seek) * WIDTH_MIN > (double)reach->pass)
-        stops -= WIDTH_MIN;
-    return stops;
+    while (breakpoints > BREAKPOINTS_MIN &&
+           count_moves(breakpoints) * mean_choices(search) * WIDTH_MIN > (double)reach->pass)
+        breakpoints -= WIDTH_MIN;
+    return breakpoints;
 }
 
 /** As wide as a pass may be. Each label costs the more, the more of them there are. */
 static uint32_t choose_width(const struct rounds *rounds)
 {
-    double moves = count_moves(rounds->stops.n) * mean_choices(rounds->seek);
+    double moves = count_moves(rounds->breakpoints.n) * mean_choices(rounds->search);
     double labels = (double)rounds->reach.pass / moves;
     uint32_t width = WIDTH_MIN;
 
@@ -182,44 +185,44 @@ static uint32_t choose_width(const struct rounds *rounds)
 
 static bool at_floor(const struct rounds *rounds)
 {
-    return rounds->seek->time_us <= rounds->floor_us * (1 + 1e-12);
+    return rounds->search->time_us <= rounds->floor_us * (1 + 1e-12);
 }
 
 /** Passes to and fro, as long as they gain anything. */
 static void run_passes(struct rounds *rounds, struct wring_beam *beam)
 {
-    struct wring_seek *seek = rounds->seek;
-    double before = seek->time_us;
+    struct wring_search_state *search = rounds->search;
+    double before = search->time_us;
 
-    for (uint32_t i = 0; i < rounds->reach.passes && wring_beam_pass(beam, &seek->trial); i++) {
-        wring_seek_offer(seek, &seek->trial);
+    for (uint32_t i = 0; i < rounds->reach.passes && wring_beam_pass(beam, &search->trial); i++) {
+        wring_search_offer(search, &search->trial);
         if (wring_beam_complete(beam) || at_floor(rounds))
             break;
         if (i % 2 == 0)
             continue;
-        if (seek->time_us > before * (1 - worth_another) ||
-            seek->evaluations + wring_beam_evaluations(beam) > rounds->reach.whole)
+        if (search->time_us > before * (1 - worth_another) ||
+            search->evaluations + wring_beam_evaluations(beam) > rounds->reach.whole)
             break;
-        before = seek->time_us;
+        before = search->time_us;
     }
-    seek->evaluations += wring_beam_evaluations(beam);
+    search->evaluations += wring_beam_evaluations(beam);
     wring_beam_count_options(beam, rounds->used);
 }
 
 /** @param guide  see wring_beam_create() */
 static enum wring_status run_beam(struct rounds *rounds, const struct wring_grouping *guide)
 {
-    const struct wring_seek *seek = rounds->seek;
-    struct wring_beam_params params = {.rates = seek->rates,
-                                       .choices = seek->choices,
-                                       .stops = rounds->stops.at,
-                                       .n_stops = rounds->stops.n,
+    const struct wring_search_state *search = rounds->search;
+    struct wring_beam_params params = {.tables = search->tables,
+                                       .choices = search->choices,
+                                       .breakpoints = rounds->breakpoints.at,
+                                       .n_breakpoints = rounds->breakpoints.n,
                                        .width = choose_width(rounds),
                                        .reach = REACH,
-                                       .deadline_ns = seek->deadline_ns};
+                                       .deadline_ns = search->deadline_ns};
     struct wring_beam *beam;
 
-    if (rounds->stops.n > STOPS_MOST)
+    if (rounds->breakpoints.n > BREAKPOINTS_MAX)
         return WRING_OK;
     enum wring_status status = wring_beam_create(&params, guide, &beam);
     if (status != WRING_OK)
@@ -231,33 +234,33 @@ static enum wring_status run_beam(struct rounds *rounds, const struct wring_grou
 
 static void mark(struct rounds *rounds, uint32_t option)
 {
-    const struct wring_rates *rates = rounds->seek->rates;
+    const struct wring_cost_tables *tables = rounds->search->tables;
 
     for (size_t size = 0; size < WRING_SIZES; size++)
-        for (uint32_t i = 0; i < rates->choices[size].n; i++)
-            if (rates->choices[size].options[i] == option)
-                rounds->marked[size * rates->n_options + option] = true;
+        for (uint32_t i = 0; i < tables->choices[size].n; i++)
+            if (tables->choices[size].options[i] == option)
+                rounds->marked[size * tables->n_options + option] = true;
 }
 
 /** From now on only options that are marked. */
 static void narrow(struct rounds *rounds)
 {
-    struct wring_seek *seek = rounds->seek;
+    struct wring_search_state *search = rounds->search;
 
-    if (seek->rates->n_options <= rounds->reach.marked)
+    if (search->tables->n_options <= rounds->reach.marked)
         return;
-    wring_rates_narrow(seek->rates, rounds->marked, rounds->choices, rounds->room);
-    seek->choices = rounds->choices;
+    wring_cost_tables_narrow(search->tables, rounds->marked, rounds->choices, rounds->room);
+    search->choices = rounds->choices;
 }
 
 /** Options of the best grouping, and those that labels of the beam came by most often. */
 static void mark_used(struct rounds *rounds)
 {
-    struct wring_seek *seek = rounds->seek;
-    uint32_t n = seek->rates->n_options;
+    struct wring_search_state *search = rounds->search;
+    uint32_t n = search->tables->n_options;
 
-    for (uint32_t i = 0; i < seek->best.n; i++)
-        mark(rounds, seek->best.option[i]);
+    for (uint32_t i = 0; i < search->best.n; i++)
+        mark(rounds, search->best.option[i]);
     for (uint32_t i = 0; i < rounds->reach.marked; i++) {
         uint32_t most = 0;
         for (uint32_t option = 1; option < n; option++)
@@ -273,29 +276,29 @@ static void mark_used(struct rounds *rounds)
  */
 static enum wring_status try_every_option(struct rounds *rounds)
 {
-    struct wring_seek *seek = rounds->seek;
+    struct wring_search_state *search = rounds->search;
 
-    if (seek->rates->n_options <= rounds->reach.marked || at_floor(rounds) ||
-        (seek->time_us == rounds->tried_us && seek->best.n == rounds->tried_groups))
+    if (search->tables->n_options <= rounds->reach.marked || at_floor(rounds) ||
+        (search->time_us == rounds->tried_us && search->best.n == rounds->tried_groups))
         return WRING_OK;
-    rounds->tried_us = seek->time_us;
-    rounds->tried_groups = seek->best.n;
-    return wring_seek_every_option(seek, rounds->marked);
+    rounds->tried_us = search->time_us;
+    rounds->tried_groups = search->best.n;
+    return wring_search_every_option(search, rounds->marked);
 }
 
 /** Local search, with few options and with all of them in turn. */
 static enum wring_status improve(struct rounds *rounds)
 {
-    struct wring_seek *seek = rounds->seek;
+    struct wring_search_state *search = rounds->search;
     enum wring_status status = WRING_OK;
 
     for (uint32_t i = 0; i < rounds->reach.turns && status == WRING_OK && !at_floor(rounds); i++) {
-        double before = seek->time_us;
+        double before = search->time_us;
         narrow(rounds);
-        status = wring_seek_nearby(seek);
+        status = wring_local_search(search);
         if (status == WRING_OK)
             status = try_every_option(rounds);
-        if (seek->time_us > before * (1 - worth_another))
+        if (search->time_us > before * (1 - worth_another))
             break;
     }
     narrow(rounds);
@@ -304,8 +307,8 @@ static enum wring_status improve(struct rounds *rounds)
 
 static enum wring_status first_round(struct rounds *rounds)
 {
-    wring_stops_choose(&rounds->stops);
-    enum wring_status status = offer_starts(rounds->seek, &rounds->stops);
+    wring_breakpoints_choose(&rounds->breakpoints);
+    enum wring_status status = offer_starts(rounds->search, &rounds->breakpoints);
     if (status == WRING_OK)
         status = run_beam(rounds, NULL);
     if (status != WRING_OK)
@@ -316,39 +319,40 @@ static enum wring_status first_round(struct rounds *rounds)
 
 static enum wring_status next_round(struct rounds *rounds)
 {
-    rounds->stops.most = rounds->reach.stops;
-    wring_stops_choose_near(&rounds->stops, &rounds->seek->best, NEAR);
-    enum wring_status status = run_beam(rounds, &rounds->seek->best);
+    rounds->breakpoints.most = rounds->reach.breakpoints;
+    wring_breakpoints_choose_near(&rounds->breakpoints, &rounds->search->best, NEAR);
+    enum wring_status status = run_beam(rounds, &rounds->search->best);
     return status == WRING_OK ? improve(rounds) : status;
 }
 
 static enum wring_status run_rounds(struct rounds *rounds)
 {
-    struct wring_seek *seek = rounds->seek;
+    struct wring_search_state *search = rounds->search;
     enum wring_status status = first_round(rounds);
 
     for (uint32_t i = 1; i < rounds->reach.rounds && status == WRING_OK; i++) {
-        double before = seek->time_us;
-        if (at_floor(rounds) || seek->evaluations > rounds->reach.whole || wring_seek_late(seek))
+        double before = search->time_us;
+        if (at_floor(rounds) || search->evaluations > rounds->reach.whole ||
+            wring_search_late(search))
             break;
         status = next_round(rounds);
-        if (seek->time_us > before * (1 - worth_another))
+        if (search->time_us > before * (1 - worth_another))
             break;
     }
     return status;
 }
 
-enum wring_status wring_seek_best(struct wring_seek *seek)
+enum wring_status wring_search_best(struct wring_search_state *search)
 {
-    size_t n = seek->rates->n_options;
-    struct rounds rounds = {.seek = seek, .reach = near, .floor_us = find_floor(seek)};
+    size_t n = search->tables->n_options;
+    struct rounds rounds = {.search = search, .reach = near, .floor_us = find_floor(search)};
 
-    if (seek->params->evaluations > 0) {
+    if (search->params->evaluations > 0) {
         rounds.reach = far;
-        rounds.reach.whole = seek->params->evaluations;
+        rounds.reach.whole = search->params->evaluations;
     }
-    enum wring_status status =
-        wring_stops_init(&rounds.stops, seek->rates, choose_stops(seek, &rounds.reach));
+    enum wring_status status = wring_breakpoints_init(&rounds.breakpoints, search->tables,
+                                                      choose_breakpoints(search, &rounds.reach));
     if (status != WRING_OK)
         return status;
     rounds.used = calloc(n, sizeof(*rounds.used));
@@ -358,11 +362,11 @@ enum wring_status wring_seek_best(struct wring_seek *seek)
     if (rounds.used != NULL && rounds.marked != NULL && rounds.room != NULL)
         status = run_rounds(&rounds);
     if (status == WRING_OK)
-        status = wring_seek_merge(seek);
-    seek->choices = seek->rates->choices;
+        status = wring_local_search_merge(search);
+    search->choices = search->tables->choices;
     free(rounds.used);
     free(rounds.marked);
     free(rounds.room);
-    wring_stops_finish(&rounds.stops);
+    wring_breakpoints_finish(&rounds.breakpoints);
     return status;
 }

@@ -30,10 +30,10 @@ static uint32_t collect_corners(const struct wring_cost *costs, uint32_t n, doub
 }
 
 /** Add a cost to a lane of all pieces. */
-static void add_cost(struct wring_rate_table *table, const struct wring_cost *cost, uint32_t lane)
+static void add_cost(struct wring_cost_table *table, const struct wring_cost *cost, uint32_t lane)
 {
     for (uint32_t i = 0; i < table->n; i++) {
-        struct wring_rate_piece *piece = &table->pieces[i];
+        struct wring_cost_table_piece *piece = &table->pieces[i];
         double us = wring_cost_at(cost, piece->from);
         piece->us[lane] += us;
         if (i + 1 < table->n) {
@@ -46,7 +46,7 @@ static void add_cost(struct wring_rate_table *table, const struct wring_cost *co
 }
 
 /** @param costs  [2 × WRING_PLAN_LANES_MAX] a lane's are at lane and WRING_PLAN_LANES_MAX + lane */
-static enum wring_status make_table(struct wring_rate_table *table, const struct wring_cost *costs)
+static enum wring_status make_table(struct wring_cost_table *table, const struct wring_cost *costs)
 {
     double x[2 * WRING_PLAN_LANES_MAX * WRING_COST_CORNERS + 1];
 
@@ -62,32 +62,33 @@ static enum wring_status make_table(struct wring_rate_table *table, const struct
 }
 
 /** Errors: WRING_ERR_NO_MEMORY; finish it then too. */
-static enum wring_status rate_init(struct wring_rate *rate, const struct wring_option_cost *option,
-                                   uint32_t n_lanes)
+static enum wring_status option_tables_init(struct wring_option_tables *of_option,
+                                            const struct wring_option_cost *option,
+                                            uint32_t n_lanes)
 {
     struct wring_cost first[2 * WRING_PLAN_LANES_MAX] = {0}, each[2 * WRING_PLAN_LANES_MAX] = {0};
 
-    rate->chunk_elems = option->chunk_elems;
+    of_option->chunk_elems = option->chunk_elems;
     memcpy(first, option->once, n_lanes * sizeof(*first));
-    memcpy(rate->chunk_elems == 0 ? first + WRING_PLAN_LANES_MAX : each, option->each,
+    memcpy(of_option->chunk_elems == 0 ? first + WRING_PLAN_LANES_MAX : each, option->each,
            n_lanes * sizeof(*first));
-    enum wring_status status = make_table(&rate->first, first);
-    return status == WRING_OK ? make_table(&rate->each, each) : status;
+    enum wring_status status = make_table(&of_option->first, first);
+    return status == WRING_OK ? make_table(&of_option->each, each) : status;
 }
 
-static void rate_finish(struct wring_rate *rate)
+static void option_tables_finish(struct wring_option_tables *of_option)
 {
-    free(rate->first.pieces);
-    free(rate->each.pieces);
+    free(of_option->first.pieces);
+    free(of_option->each.pieces);
 }
 
-static bool below_at(const struct wring_rate_table *a, const struct wring_rate_table *b, double x,
+static bool below_at(const struct wring_cost_table *a, const struct wring_cost_table *b, double x,
                      uint32_t n_lanes)
 {
     double us_a[WRING_PLAN_LANES_MAX], us_b[WRING_PLAN_LANES_MAX];
 
-    wring_rate_look_up(a, x, us_a);
-    wring_rate_look_up(b, x, us_b);
+    wring_cost_table_look_up(a, x, us_a);
+    wring_cost_table_look_up(b, x, us_b);
     for (uint32_t lane = 0; lane < n_lanes; lane++)
         if (us_a[lane] > us_b[lane])
             return false;
@@ -95,8 +96,8 @@ static bool below_at(const struct wring_rate_table *a, const struct wring_rate_t
 }
 
 /** At all corners of one of the tables inside the interval. */
-static bool below_at_corners(const struct wring_rate_table *a, const struct wring_rate_table *b,
-                             const struct wring_rate_table *corners, double low, double high,
+static bool below_at_corners(const struct wring_cost_table *a, const struct wring_cost_table *b,
+                             const struct wring_cost_table *corners, double low, double high,
                              uint32_t n_lanes)
 {
     for (uint32_t i = 0; i < corners->n; i++) {
@@ -108,7 +109,7 @@ static bool below_at_corners(const struct wring_rate_table *a, const struct wrin
 }
 
 /** Between corners both are lines, so that corners and ends say it all. */
-static bool below(const struct wring_rate_table *a, const struct wring_rate_table *b, double low,
+static bool below(const struct wring_cost_table *a, const struct wring_cost_table *b, double low,
                   double high, uint32_t n_lanes)
 {
     return below_at(a, b, low, n_lanes) && below_at(a, b, high, n_lanes) &&
@@ -117,8 +118,9 @@ static bool below(const struct wring_rate_table *a, const struct wring_rate_tabl
 }
 
 /** Does `a` take no longer than `b`, on any lane, for any group of low to high elements? */
-static bool rate_below(const struct wring_rate *a, const struct wring_rate *b, double low,
-                       double high, uint32_t n_lanes)
+static bool option_tables_below(const struct wring_option_tables *a,
+                                const struct wring_option_tables *b, double low, double high,
+                                uint32_t n_lanes)
 {
     double chunk = (double)a->chunk_elems;
 
@@ -148,7 +150,7 @@ enum kind {
 
 /** Choices being found. */
 struct finding {
-    const struct wring_rates *rates;
+    const struct wring_cost_tables *tables;
     enum kind *kinds; /* [n_options] */
     bool *marked;     /* [n_options] at the present size */
     double *least;    /* [SETS_MAX] what a set of lanes takes together, at least */
@@ -162,53 +164,57 @@ static bool may(const struct wring_problem *problem, uint32_t tensor, uint32_t o
 }
 
 /** Errors: WRING_ERR_INVALID (a tensor may take no option), WRING_ERR_NO_MEMORY. */
-static enum wring_status rates_find_barred(struct wring_rates *rates)
+static enum wring_status tables_find_barred(struct wring_cost_tables *tables)
 {
-    uint64_t stride = (uint64_t)rates->n_tensors + 1;
+    uint64_t stride = (uint64_t)tables->n_tensors + 1;
 
-    rates->barred = malloc(rates->n_options * stride * sizeof(*rates->barred));
-    if (rates->barred == NULL)
+    tables->barred = malloc(tables->n_options * stride * sizeof(*tables->barred));
+    if (tables->barred == NULL)
         return WRING_ERR_NO_MEMORY;
-    for (uint32_t option = 0; option < rates->n_options; option++) {
-        uint32_t *barred = rates->barred + option * stride;
-        barred[rates->n_tensors] = rates->n_tensors;
-        for (uint32_t i = rates->n_tensors; i-- > 0;)
-            barred[i] = may(rates->problem, i, option) ? barred[i + 1] : i;
+    for (uint32_t option = 0; option < tables->n_options; option++) {
+        uint32_t *barred = tables->barred + option * stride;
+        barred[tables->n_tensors] = tables->n_tensors;
+        for (uint32_t i = tables->n_tensors; i-- > 0;)
+            barred[i] = may(tables->problem, i, option) ? barred[i + 1] : i;
     }
-    for (uint32_t i = 0; i < rates->n_tensors; i++)
-        if (!wring_rates_allow_any(rates, i, i + 1))
+    for (uint32_t i = 0; i < tables->n_tensors; i++)
+        if (!wring_cost_tables_allow_any(tables, i, i + 1))
             return WRING_ERR_INVALID;
     return WRING_OK;
 }
 
-bool wring_rates_allow_any(const struct wring_rates *rates, uint32_t begin, uint32_t end)
+bool wring_cost_tables_allow_any(const struct wring_cost_tables *tables, uint32_t begin,
+                                 uint32_t end)
 {
-    for (uint32_t option = 0; option < rates->n_options; option++)
-        if (wring_rates_allow(rates, begin, end, option))
+    for (uint32_t option = 0; option < tables->n_options; option++)
+        if (wring_cost_tables_allow(tables, begin, end, option))
             return true;
     return false;
 }
 
 /** May each tensor that may take `b` take `a` instead? */
-static bool stands_in(const struct wring_rates *rates, uint32_t a, uint32_t b)
+static bool stands_in(const struct wring_cost_tables *tables, uint32_t a, uint32_t b)
 {
-    for (uint32_t i = 0; rates->barred != NULL && i < rates->n_tensors; i++)
-        if (wring_rates_allow(rates, i, i + 1, b) && !wring_rates_allow(rates, i, i + 1, a))
+    for (uint32_t i = 0; tables->barred != NULL && i < tables->n_tensors; i++)
+        if (wring_cost_tables_allow(tables, i, i + 1, b) &&
+            !wring_cost_tables_allow(tables, i, i + 1, a))
             return false;
     return true;
 }
 
 /** Is there an option that is as good at these sizes? Of those that are alike the first stays. */
-static bool beaten(const struct wring_rates *rates, uint32_t option, double low, double high)
+static bool beaten(const struct wring_cost_tables *tables, uint32_t option, double low, double high)
 {
-    const struct wring_rate *rate = rates->rate;
+    const struct wring_option_tables *of_option = tables->of_option;
 
-    for (uint32_t other = 0; other < rates->n_options; other++) {
-        if (other == option || !rate_below(&rate[other], &rate[option], low, high, rates->n_lanes))
+    for (uint32_t other = 0; other < tables->n_options; other++) {
+        if (other == option ||
+            !option_tables_below(&of_option[other], &of_option[option], low, high, tables->n_lanes))
             continue;
-        bool alike = rate_below(&rate[option], &rate[other], low, high, rates->n_lanes) &&
-                     stands_in(rates, option, other);
-        if (stands_in(rates, other, option) && (!alike || other < option))
+        bool alike = option_tables_below(&of_option[option], &of_option[other], low, high,
+                                         tables->n_lanes) &&
+                     stands_in(tables, option, other);
+        if (stands_in(tables, other, option) && (!alike || other < option))
             return true;
     }
     return false;
@@ -246,18 +252,18 @@ static void take_least(const struct finding *finding, uint32_t sets, const doubl
 /** Mark the options of a kind that take least on some set of lanes together, at a size. */
 static void mark_least(const struct finding *finding, uint64_t elems, enum kind kind)
 {
-    const struct wring_rates *rates = finding->rates;
-    uint32_t sets = 1u << rates->n_lanes;
+    const struct wring_cost_tables *tables = finding->tables;
+    uint32_t sets = 1u << tables->n_lanes;
     double us[WRING_PLAN_LANES_MAX], sum[SETS_MAX];
 
     finding->least[0] = 0; /* no lanes: nothing takes less */
     for (uint32_t i = 1; i < sets; i++)
         finding->least[i] = DBL_MAX;
-    for (uint32_t option = 0; option < rates->n_options; option++) {
+    for (uint32_t option = 0; option < tables->n_options; option++) {
         if (finding->kinds[option] < kind)
             continue;
-        wring_rate_loads(&rates->rate[option], elems, rates->n_lanes, us);
-        sum_sets(rates->n_lanes, us, sum);
+        wring_option_tables_loads(&tables->of_option[option], elems, tables->n_lanes, us);
+        sum_sets(tables->n_lanes, us, sum);
         take_least(finding, sets, sum, option);
     }
     for (uint32_t i = 1; i < sets && finding->least[i] < DBL_MAX; i++)
@@ -267,27 +273,27 @@ static void mark_least(const struct finding *finding, uint64_t elems, enum kind 
 /** Where there are few options, leave out only those that are useless for sure. */
 static void mark_unbeaten(const struct finding *finding, double low, double high)
 {
-    for (uint32_t option = 0; option < finding->rates->n_options; option++)
-        finding->marked[option] = !beaten(finding->rates, option, low, high);
+    for (uint32_t option = 0; option < finding->tables->n_options; option++)
+        finding->marked[option] = !beaten(finding->tables, option, low, high);
 }
 
 static enum wring_status find_size(const struct finding *finding, int size)
 {
-    const struct wring_rates *rates = finding->rates;
-    struct wring_choices *choices = &rates->choices[size];
+    const struct wring_cost_tables *tables = finding->tables;
+    struct wring_choices *choices = &tables->choices[size];
 
-    memset(finding->marked, 0, rates->n_options * sizeof(*finding->marked));
-    if (rates->n_options <= FEW) {
+    memset(finding->marked, 0, tables->n_options * sizeof(*finding->marked));
+    if (tables->n_options <= FEW) {
         mark_unbeaten(finding, ldexp(1, 2 * size), ldexp(1, 2 * size + 2));
     } else {
         mark_least(finding, UINT64_C(2) << 2 * size, EVERY);
-        if (rates->barred != NULL) /* else any may take any */
+        if (tables->barred != NULL) /* else any may take any */
             mark_least(finding, UINT64_C(2) << 2 * size, SOME);
     }
-    choices->options = malloc(rates->n_options * sizeof(*choices->options));
+    choices->options = malloc(tables->n_options * sizeof(*choices->options));
     if (choices->options == NULL)
         return WRING_ERR_NO_MEMORY;
-    for (uint32_t option = 0; option < rates->n_options; option++)
+    for (uint32_t option = 0; option < tables->n_options; option++)
         if (finding->marked[option])
             choices->options[choices->n++] = option;
     return WRING_OK;
@@ -295,15 +301,15 @@ static enum wring_status find_size(const struct finding *finding, int size)
 
 static enum wring_status find_sizes(const struct finding *finding)
 {
-    uint32_t n = finding->rates->n_tensors;
-    const uint64_t *elems = finding->rates->problem->elems;
+    uint32_t n = finding->tables->n_tensors;
+    const uint64_t *elems = finding->tables->problem->elems;
     uint64_t least = elems[1] - elems[0];
 
     for (uint32_t i = 1; i < n; i++)
         if (elems[i + 1] - elems[i] < least)
             least = elems[i + 1] - elems[i];
-    for (int size = wring_rates_size(least); size <= wring_rates_size(elems[n] - elems[0]);
-         size++) {
+    for (int size = wring_cost_tables_size(least);
+         size <= wring_cost_tables_size(elems[n] - elems[0]); size++) {
         enum wring_status status = find_size(finding, size);
         if (status != WRING_OK)
             return status;
@@ -311,29 +317,29 @@ static enum wring_status find_sizes(const struct finding *finding)
     return WRING_OK;
 }
 
-static enum kind kind_of(const struct wring_rates *rates, uint32_t option)
+static enum kind kind_of(const struct wring_cost_tables *tables, uint32_t option)
 {
-    if (wring_rates_allow(rates, 0, rates->n_tensors, option))
+    if (wring_cost_tables_allow(tables, 0, tables->n_tensors, option))
         return EVERY;
-    for (uint32_t i = 0; i < rates->n_tensors; i++)
-        if (wring_rates_allow(rates, i, i + 1, option))
+    for (uint32_t i = 0; i < tables->n_tensors; i++)
+        if (wring_cost_tables_allow(tables, i, i + 1, option))
             return SOME;
     return NO;
 }
 
 /** After the former. Errors: WRING_ERR_NO_MEMORY. */
-static enum wring_status rates_find_choices(struct wring_rates *rates)
+static enum wring_status tables_find_choices(struct wring_cost_tables *tables)
 {
     double least[SETS_MAX];
     uint32_t who[SETS_MAX];
-    struct finding finding = {.rates = rates, .least = least, .who = who};
+    struct finding finding = {.tables = tables, .least = least, .who = who};
     enum wring_status status = WRING_ERR_NO_MEMORY;
 
-    finding.kinds = malloc(rates->n_options * sizeof(*finding.kinds));
-    finding.marked = malloc(rates->n_options * sizeof(*finding.marked));
+    finding.kinds = malloc(tables->n_options * sizeof(*finding.kinds));
+    finding.marked = malloc(tables->n_options * sizeof(*finding.marked));
     if (finding.kinds != NULL && finding.marked != NULL) {
-        for (uint32_t option = 0; option < rates->n_options; option++)
-            finding.kinds[option] = kind_of(rates, option);
+        for (uint32_t option = 0; option < tables->n_options; option++)
+            finding.kinds[option] = kind_of(tables, option);
         status = find_sizes(&finding);
     }
     free(finding.kinds);
@@ -341,38 +347,39 @@ static enum wring_status rates_find_choices(struct wring_rates *rates)
     return status;
 }
 
-void wring_rates_narrow(const struct wring_rates *rates, const bool *marked,
-                        struct wring_choices *choices, uint32_t *room)
+void wring_cost_tables_narrow(const struct wring_cost_tables *tables, const bool *marked,
+                              struct wring_choices *choices, uint32_t *room)
 {
-    uint32_t n = rates->n_options;
+    uint32_t n = tables->n_options;
 
     for (int size = 0; size < WRING_SIZES; size++, room += n, marked += n) {
         choices[size] = (struct wring_choices){.options = room};
         for (uint32_t option = 0; option < n; option++)
             if (marked[option])
                 room[choices[size].n++] = option;
-        if (choices[size].n == 0 || rates->choices[size].n == 0)
-            choices[size] = rates->choices[size];
+        if (choices[size].n == 0 || tables->choices[size].n == 0)
+            choices[size] = tables->choices[size];
     }
 }
 
 /* ---- rates ---- */
 
-static enum wring_status fill(struct wring_rates *rates, const struct wring_problem *problem)
+static enum wring_status fill(struct wring_cost_tables *tables, const struct wring_problem *problem)
 {
-    for (uint32_t i = 0; i < rates->n_tensors; i++)
-        rates->compute_us[i + 1] = rates->compute_us[i] + problem->compute_us[i];
-    for (uint32_t i = 0; i < rates->n_options; i++) {
-        enum wring_status status = rate_init(&rates->rate[i], &problem->options[i], rates->n_lanes);
+    for (uint32_t i = 0; i < tables->n_tensors; i++)
+        tables->compute_us[i + 1] = tables->compute_us[i] + problem->compute_us[i];
+    for (uint32_t i = 0; i < tables->n_options; i++) {
+        enum wring_status status =
+            option_tables_init(&tables->of_option[i], &problem->options[i], tables->n_lanes);
         if (status != WRING_OK)
             return status;
     }
     if (problem->allowed != NULL) {
-        enum wring_status status = rates_find_barred(rates);
+        enum wring_status status = tables_find_barred(tables);
         if (status != WRING_OK)
             return status;
     }
-    return rates_find_choices(rates);
+    return tables_find_choices(tables);
 }
 
 static bool sound(const struct wring_problem *problem)
@@ -386,55 +393,56 @@ static bool sound(const struct wring_problem *problem)
     return true;
 }
 
-enum wring_status wring_rates_init(struct wring_rates *rates, const struct wring_problem *problem)
+enum wring_status wring_cost_tables_init(struct wring_cost_tables *tables,
+                                         const struct wring_problem *problem)
 {
     if (!sound(problem))
         return WRING_ERR_INVALID;
-    *rates = (struct wring_rates){.problem = problem,
-                                  .n_lanes = problem->n_lanes,
-                                  .n_tensors = problem->n_tensors,
-                                  .n_options = problem->n_options};
-    rates->compute_us = calloc((size_t)problem->n_tensors + 1, sizeof(*rates->compute_us));
-    rates->rate = calloc(problem->n_options, sizeof(*rates->rate));
-    rates->choices = calloc(WRING_SIZES, sizeof(*rates->choices));
+    *tables = (struct wring_cost_tables){.problem = problem,
+                                         .n_lanes = problem->n_lanes,
+                                         .n_tensors = problem->n_tensors,
+                                         .n_options = problem->n_options};
+    tables->compute_us = calloc((size_t)problem->n_tensors + 1, sizeof(*tables->compute_us));
+    tables->of_option = calloc(problem->n_options, sizeof(*tables->of_option));
+    tables->choices = calloc(WRING_SIZES, sizeof(*tables->choices));
 
     enum wring_status status = WRING_ERR_NO_MEMORY;
-    if (rates->compute_us != NULL && rates->rate != NULL && rates->choices != NULL)
-        status = fill(rates, problem);
+    if (tables->compute_us != NULL && tables->of_option != NULL && tables->choices != NULL)
+        status = fill(tables, problem);
     if (status != WRING_OK)
-        wring_rates_finish(rates);
+        wring_cost_tables_finish(tables);
     return status;
 }
 
-void wring_rates_finish(struct wring_rates *rates)
+void wring_cost_tables_finish(struct wring_cost_tables *tables)
 {
-    for (uint32_t i = 0; rates->rate != NULL && i < rates->n_options; i++)
-        rate_finish(&rates->rate[i]);
-    for (uint32_t i = 0; rates->choices != NULL && i < WRING_SIZES; i++)
-        free(rates->choices[i].options);
-    free(rates->rate);
-    free(rates->choices);
-    free(rates->compute_us);
-    free(rates->barred);
-    *rates = (struct wring_rates){0};
+    for (uint32_t i = 0; tables->of_option != NULL && i < tables->n_options; i++)
+        option_tables_finish(&tables->of_option[i]);
+    for (uint32_t i = 0; tables->choices != NULL && i < WRING_SIZES; i++)
+        free(tables->choices[i].options);
+    free(tables->of_option);
+    free(tables->choices);
+    free(tables->compute_us);
+    free(tables->barred);
+    *tables = (struct wring_cost_tables){0};
 }
 
-void wring_rates_task(const struct wring_rates *rates, uint32_t begin, uint32_t end,
-                      uint32_t option, struct wring_task *task)
+void wring_cost_tables_task(const struct wring_cost_tables *tables, uint32_t begin, uint32_t end,
+                            uint32_t option, struct wring_task *task)
 {
-    const struct wring_rate *rate = &rates->rate[option];
-    uint64_t elems = rates->problem->elems[end] - rates->problem->elems[begin];
+    const struct wring_option_tables *of_option = &tables->of_option[option];
+    uint64_t elems = tables->problem->elems[end] - tables->problem->elems[begin];
 
-    wring_rate_look_up(&rate->first, (double)elems, task->took);
+    wring_cost_table_look_up(&of_option->first, (double)elems, task->took);
     task->more = 0;
-    if (rate->chunk_elems != 0) {
-        uint64_t chunks = (elems + rate->chunk_elems - 1) / rate->chunk_elems;
-        wring_rate_look_up(&rate->each, (double)elems / (double)chunks, task->each);
-        for (uint32_t lane = 0; lane < rates->n_lanes; lane++)
+    if (of_option->chunk_elems != 0) {
+        uint64_t chunks = (elems + of_option->chunk_elems - 1) / of_option->chunk_elems;
+        wring_cost_table_look_up(&of_option->each, (double)elems / (double)chunks, task->each);
+        for (uint32_t lane = 0; lane < tables->n_lanes; lane++)
             task->took[lane] += task->each[lane];
         task->more = (double)(chunks - 1);
     }
-    task->took[0] += rates->compute_us[end] - rates->compute_us[begin];
+    task->took[0] += tables->compute_us[end] - tables->compute_us[begin];
 }
 
 void wring_task_advance_more(uint32_t n_lanes, const struct wring_task *task, double *heads)

@@ -12,30 +12,31 @@
 #include <wring/status.h>
 
 /** Between two corners. Lanes that the problem does not have cost nothing. */
-struct wring_rate_piece {
+struct wring_cost_table_piece {
     double from;                        /* elements */
     double us[WRING_PLAN_LANES_MAX];    /* there */
     double slope[WRING_PLAN_LANES_MAX]; /* from there on */
 };
 
 /** Costs by one size. */
-struct wring_rate_table {
+struct wring_cost_table {
     uint32_t n;
-    struct wring_rate_piece *pieces; /* [n] rising, the first from 0 */
+    struct wring_cost_table_piece *pieces; /* [n] rising, the first from 0 */
 };
 
-struct wring_rate {
+struct wring_option_tables {
     uint64_t chunk_elems;
-    struct wring_rate_table first; /* by elements of the group: once, with each where that is one
+    struct wring_cost_table first; /* by elements of the group: once, with each where that is one
                                       chunk */
-    struct wring_rate_table each;  /* by elements of a chunk, where groups are cut */
+    struct wring_cost_table each;  /* by elements of a chunk, where groups are cut */
 };
 
 /** Costs at a size, on all lanes that there may be: no count to look at. @param us  out, of those
  */
-static inline void wring_rate_look_up(const struct wring_rate_table *table, double x, double *us)
+static inline void wring_cost_table_look_up(const struct wring_cost_table *table, double x,
+                                            double *us)
 {
-    const struct wring_rate_piece *piece = table->pieces + table->n - 1;
+    const struct wring_cost_table_piece *piece = table->pieces + table->n - 1;
 
     while (piece->from > x)
         piece--;
@@ -49,15 +50,15 @@ static inline void wring_rate_look_up(const struct wring_rate_table *table, doub
 
 /** What a group of `elems` takes on each lane in all, however many chunks it has.
  *  @param us  out, [WRING_PLAN_LANES_MAX] */
-static inline void wring_rate_loads(const struct wring_rate *rate, uint64_t elems, uint32_t n_lanes,
-                                    double *us)
+static inline void wring_option_tables_loads(const struct wring_option_tables *of_option,
+                                             uint64_t elems, uint32_t n_lanes, double *us)
 {
-    wring_rate_look_up(&rate->first, (double)elems, us);
-    if (rate->chunk_elems == 0)
+    wring_cost_table_look_up(&of_option->first, (double)elems, us);
+    if (of_option->chunk_elems == 0)
         return;
     double each[WRING_PLAN_LANES_MAX];
-    double chunks = (double)((elems + rate->chunk_elems - 1) / rate->chunk_elems);
-    wring_rate_look_up(&rate->each, (double)elems / chunks, each);
+    double chunks = (double)((elems + of_option->chunk_elems - 1) / of_option->chunk_elems);
+    wring_cost_table_look_up(&of_option->each, (double)elems / chunks, each);
     for (uint32_t lane = 0; lane < n_lanes; lane++)
         us[lane] += chunks * each[lane];
 }
@@ -82,7 +83,7 @@ struct wring_task {
     double more;                       /* chunks after the first */
 };
 
-struct wring_rate; /* an option's tables */
+struct wring_option_tables; /* an option's tables */
 
 #define WRING_SIZES 32 /* groups of 4^i to 4^(i + 1) elements */
 
@@ -96,11 +97,11 @@ struct wring_choices {
     uint32_t *options; /* [n] rising; NULL where no group has that size */
 };
 
-struct wring_rates {
+struct wring_cost_tables {
     const struct wring_problem *problem; /* borrowed */
     uint32_t n_lanes, n_tensors, n_options;
-    double *compute_us;            /* [n_tensors + 1] of all tensors before this one */
-    struct wring_rate *rate;       /* [n_options] */
+    double *compute_us;                    /* [n_tensors + 1] of all tensors before this one */
+    struct wring_option_tables *of_option; /* [n_options] */
     struct wring_choices *choices; /* [WRING_SIZES] options worth a thought, by size of the group */
     uint32_t *barred; /* [n_options × (n_tensors + 1)] the first tensor from here on that may not
                          take the option; NULL: any may take any */
@@ -110,28 +111,29 @@ struct wring_rates {
  * Errors: WRING_ERR_INVALID (a tensor may take no option or has no elements, too many lanes, no
  * options), WRING_ERR_NO_MEMORY.
  */
-enum wring_status wring_rates_init(struct wring_rates *rates, const struct wring_problem *problem);
+enum wring_status wring_cost_tables_init(struct wring_cost_tables *tables,
+                                         const struct wring_problem *problem);
 
-void wring_rates_finish(struct wring_rates *rates);
+void wring_cost_tables_finish(struct wring_cost_tables *tables);
 
 /** What the tensors [begin, end) take as one group. */
-void wring_rates_task(const struct wring_rates *rates, uint32_t begin, uint32_t end,
-                      uint32_t option, struct wring_task *task);
+void wring_cost_tables_task(const struct wring_cost_tables *tables, uint32_t begin, uint32_t end,
+                            uint32_t option, struct wring_task *task);
 
 /** A group of so many elements is of that size. */
-static inline int wring_rates_size(uint64_t elems)
+static inline int wring_cost_tables_size(uint64_t elems)
 {
     return (63 - __builtin_clzll(elems)) / 2;
 }
 
 /** Which of the choices the tensors [begin, end) as one group have; not all may be taken. */
-static inline const struct wring_choices *wring_rates_choices(const struct wring_rates *rates,
-                                                              const struct wring_choices *choices,
-                                                              uint32_t begin, uint32_t end)
+static inline const struct wring_choices *wring_cost_tables_choices(
+    const struct wring_cost_tables *tables, const struct wring_choices *choices, uint32_t begin,
+    uint32_t end)
 {
-    uint64_t elems = rates->problem->elems[end] - rates->problem->elems[begin];
+    uint64_t elems = tables->problem->elems[end] - tables->problem->elems[begin];
 
-    return &choices[wring_rates_size(elems)];
+    return &choices[wring_cost_tables_size(elems)];
 }
 
 /**
@@ -141,24 +143,26 @@ static inline const struct wring_choices *wring_rates_choices(const struct wring
  * @param choices  out, [WRING_SIZES]
  * @param room     scratch that the choices point into, [WRING_SIZES × n_options]
  */
-void wring_rates_narrow(const struct wring_rates *rates, const bool *marked,
-                        struct wring_choices *choices, uint32_t *room);
+void wring_cost_tables_narrow(const struct wring_cost_tables *tables, const bool *marked,
+                              struct wring_choices *choices, uint32_t *room);
 
 /** May every one of the tensors [begin, end) take the option? */
-static inline bool wring_rates_allow(const struct wring_rates *rates, uint32_t begin, uint32_t end,
-                                     uint32_t option)
+static inline bool wring_cost_tables_allow(const struct wring_cost_tables *tables, uint32_t begin,
+                                           uint32_t end, uint32_t option)
 {
-    return rates->barred == NULL ||
-           rates->barred[(uint64_t)option * (rates->n_tensors + 1) + begin] >= end;
+    return tables->barred == NULL ||
+           tables->barred[(uint64_t)option * (tables->n_tensors + 1) + begin] >= end;
 }
 
 /** May the tensors [begin, end) take any option at all, all of them the same? */
-bool wring_rates_allow_any(const struct wring_rates *rates, uint32_t begin, uint32_t end);
+bool wring_cost_tables_allow_any(const struct wring_cost_tables *tables, uint32_t begin,
+                                 uint32_t end);
 
 /** Are the tensors [begin, end) small enough to be one group? */
-static inline bool wring_rates_fit(const struct wring_rates *rates, uint32_t begin, uint32_t end)
+static inline bool wring_cost_tables_fit(const struct wring_cost_tables *tables, uint32_t begin,
+                                         uint32_t end)
 {
-    const struct wring_problem *problem = rates->problem;
+    const struct wring_problem *problem = tables->problem;
 
     return problem->max_group_elems == 0 || end == begin + 1 ||
            problem->elems[end] - problem->elems[begin] <= problem->max_group_elems;

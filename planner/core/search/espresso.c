@@ -28,16 +28,17 @@ static int by_family(const void *a, const void *b)
 
 static void find_families(struct wring_espresso *espresso)
 {
-    const struct wring_rates *rates = espresso->seek->rates;
-    const uint32_t *offload = espresso->seek->params->offload;
-    const uint64_t *elems = rates->problem->elems;
+    const struct wring_cost_tables *tables = espresso->search->tables;
+    const uint32_t *offload = espresso->search->params->offload;
+    const uint64_t *elems = tables->problem->elems;
     struct wring_espresso_candidate *candidates = espresso->candidates;
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < espresso->n; i++) {
         uint32_t option = espresso->option[i];
-        if (offload[option] < rates->n_options && option != espresso->seek->params->uncompressed &&
-            wring_rates_allow(rates, i, i + 1, offload[option]))
+        if (offload[option] < tables->n_options &&
+            option != espresso->search->params->uncompressed &&
+            wring_cost_tables_allow(tables, i, i + 1, offload[option]))
             candidates[n++] = (struct wring_espresso_candidate){elems[i + 1] - elems[i], i, option};
     }
     qsort(candidates, n, sizeof(*candidates), by_family);
@@ -52,7 +53,7 @@ static void find_families(struct wring_espresso *espresso)
 static void move(struct wring_espresso *espresso, struct wring_espresso_family *family,
                  uint32_t moved)
 {
-    const uint32_t *offload = espresso->seek->params->offload;
+    const uint32_t *offload = espresso->search->params->offload;
 
     for (uint32_t i = 0; i < family->n; i++) {
         const struct wring_espresso_candidate *candidate = &espresso->candidates[family->first + i];
@@ -70,10 +71,10 @@ static double time_all(struct wring_espresso *espresso)
 
     for (uint32_t i = 0; i < espresso->n; i++) {
         wring_espresso_task(espresso, i, espresso->option[i], &task);
-        wring_task_advance(espresso->seek->rates->n_lanes, &task, heads, heads);
+        wring_task_advance(espresso->search->tables->n_lanes, &task, heads, heads);
     }
-    espresso->seek->evaluations++;
-    return heads[espresso->seek->rates->n_lanes - 1];
+    espresso->search->evaluations++;
+    return heads[espresso->search->tables->n_lanes - 1];
 }
 
 /** The next of all combinations of prefixes of the first few families. @return false: no more */
@@ -101,7 +102,7 @@ static void try_combinations(struct wring_espresso *espresso, uint32_t *best)
             break;
         best[few] = 0;
     }
-    while (next_combination(espresso, few) && !wring_seek_late(espresso->seek)) {
+    while (next_combination(espresso, few) && !wring_search_late(espresso->search)) {
         double time = time_all(espresso);
         if (time >= espresso->time_us * (1 - WRING_ESPRESSO_GAIN))
             continue;
@@ -133,7 +134,7 @@ static bool try_prefixes(struct wring_espresso *espresso, struct wring_espresso_
 /** Algorithm 2: move what is coded to the CPU, after Algorithm 1. @param best  scratch, [n] */
 static void espresso_offload(struct wring_espresso *espresso, uint32_t *best)
 {
-    bool changed = espresso->seek->params->offload != NULL;
+    bool changed = espresso->search->params->offload != NULL;
 
     if (!changed)
         return;
@@ -141,7 +142,7 @@ static void espresso_offload(struct wring_espresso *espresso, uint32_t *best)
     try_combinations(espresso, best);
     while (changed) {
         changed = false;
-        for (uint32_t i = 0; i < espresso->n_families && !wring_seek_late(espresso->seek); i++)
+        for (uint32_t i = 0; i < espresso->n_families && !wring_search_late(espresso->search); i++)
             changed |= try_prefixes(espresso, &espresso->families[i]);
     }
 }
@@ -152,7 +153,7 @@ static void espresso_offload(struct wring_espresso *espresso, uint32_t *best)
 static bool waits_nowhere(const struct wring_espresso *espresso, uint32_t tensor)
 {
     const double *before = espresso->heads[tensor], *after = espresso->heads[tensor + 1];
-    uint32_t n_lanes = espresso->seek->rates->n_lanes;
+    uint32_t n_lanes = espresso->search->tables->n_lanes;
 
     for (uint32_t lane = 1; lane < n_lanes; lane++)
         if (before[lane] > after[lane - 1])
@@ -166,7 +167,7 @@ static bool waits_nowhere(const struct wring_espresso *espresso, uint32_t tensor
  */
 static void simulate(struct wring_espresso *espresso)
 {
-    uint32_t n = espresso->n, n_lanes = espresso->seek->rates->n_lanes;
+    uint32_t n = espresso->n, n_lanes = espresso->search->tables->n_lanes;
     struct wring_task task;
 
     memset(espresso->heads[0], 0, sizeof(*espresso->heads));
@@ -182,19 +183,19 @@ static void simulate(struct wring_espresso *espresso)
         wring_task_retreat(n_lanes, &task, espresso->tails[i + 1], espresso->tails[i]);
     }
     espresso->time_us = espresso->heads[n][n_lanes - 1];
-    espresso->seek->evaluations++;
+    espresso->search->evaluations++;
 }
 
 /** The time with another option for one tensor. */
 static double time_with(struct wring_espresso *espresso, uint32_t tensor, uint32_t option)
 {
-    uint32_t n_lanes = espresso->seek->rates->n_lanes;
+    uint32_t n_lanes = espresso->search->tables->n_lanes;
     double heads[WRING_PLAN_LANES_MAX];
     struct wring_task task;
 
     wring_espresso_task(espresso, tensor, option, &task);
     wring_task_advance(n_lanes, &task, espresso->heads[tensor], heads);
-    espresso->seek->evaluations++;
+    espresso->search->evaluations++;
     return wring_heads_meet(n_lanes, heads, espresso->tails[tensor + 1]);
 }
 
@@ -211,8 +212,8 @@ static int by_size(const void *a, const void *b)
 /** Which options Algorithm 1 chooses from: those that code where it computes. */
 static void find_choosable(struct wring_espresso *espresso)
 {
-    const struct wring_search_params *params = espresso->seek->params;
-    uint32_t n = espresso->seek->rates->n_options;
+    const struct wring_search_params *params = espresso->search->params;
+    uint32_t n = espresso->search->tables->n_options;
 
     for (uint32_t i = 0; i < n; i++)
         espresso->choosable[i] = params->on_device == NULL || params->on_device[i];
@@ -226,13 +227,13 @@ static void find_choosable(struct wring_espresso *espresso)
 /** The option with the least time: as it is, or any that codes where it computes. */
 static uint32_t choose_option(struct wring_espresso *espresso, uint32_t tensor)
 {
-    const struct wring_rates *rates = espresso->seek->rates;
+    const struct wring_cost_tables *tables = espresso->search->tables;
     uint32_t best = espresso->option[tensor];
     double least = espresso->time_us;
 
-    for (uint32_t option = 0; option < rates->n_options; option++) {
+    for (uint32_t option = 0; option < tables->n_options; option++) {
         if (option == espresso->option[tensor] || !espresso->choosable[option] ||
-            !wring_rates_allow(rates, tensor, tensor + 1, option))
+            !wring_cost_tables_allow(tables, tensor, tensor + 1, option))
             continue;
         double time = time_with(espresso, tensor, option);
         if (time < least * (1 - WRING_ESPRESSO_GAIN)) {
@@ -246,13 +247,13 @@ static uint32_t choose_option(struct wring_espresso *espresso, uint32_t tensor)
 /** Algorithm 1. */
 static void choose_options(struct wring_espresso *espresso)
 {
-    const struct wring_problem *problem = espresso->seek->rates->problem;
+    const struct wring_problem *problem = espresso->search->tables->problem;
 
     for (uint32_t i = 0; i < espresso->n; i++)
         espresso->candidates[i] = (struct wring_espresso_candidate){
             .elems = problem->elems[i + 1] - problem->elems[i], .tensor = i};
     qsort(espresso->candidates, espresso->n, sizeof(*espresso->candidates), by_size);
-    for (uint32_t i = 0; i < espresso->n && !wring_seek_late(espresso->seek); i++) {
+    for (uint32_t i = 0; i < espresso->n && !wring_search_late(espresso->search); i++) {
         uint32_t tensor = espresso->candidates[i].tensor;
         if (tensor < espresso->dropped)
             continue;
@@ -272,26 +273,26 @@ static enum wring_status get_memory(struct wring_espresso *espresso)
     espresso->tails = malloc((n + 1) * sizeof(*espresso->tails));
     espresso->candidates = malloc(n * sizeof(*espresso->candidates));
     espresso->families = malloc(n * sizeof(*espresso->families));
-    espresso->choosable = malloc(espresso->seek->rates->n_options * sizeof(bool));
+    espresso->choosable = malloc(espresso->search->tables->n_options * sizeof(bool));
     bool all = espresso->heads != NULL && espresso->tails != NULL && espresso->candidates != NULL &&
                espresso->families != NULL && espresso->choosable != NULL;
     return all ? WRING_OK : WRING_ERR_NO_MEMORY;
 }
 
-enum wring_status wring_seek_espresso(struct wring_seek *seek)
+enum wring_status wring_search_espresso(struct wring_search_state *search)
 {
-    struct wring_espresso espresso = {.seek = seek, .n = seek->rates->n_tensors};
+    struct wring_espresso espresso = {.search = search, .n = search->tables->n_tensors};
     uint32_t *best = malloc(espresso.n * sizeof(*best));
 
     enum wring_status status = get_memory(&espresso);
     if (status == WRING_OK && best != NULL) {
-        wring_seek_alone(seek, seek->params->uncompressed, &seek->trial);
-        espresso.option = seek->trial.option;
+        wring_search_alone(search, search->params->uncompressed, &search->trial);
+        espresso.option = search->trial.option;
         simulate(&espresso);
         find_choosable(&espresso);
         choose_options(&espresso);
         espresso_offload(&espresso, best);
-        wring_seek_offer(seek, &seek->trial);
+        wring_search_offer(search, &search->trial);
     }
     free(espresso.heads);
     free(espresso.tails);

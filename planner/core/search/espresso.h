@@ -20,7 +20,7 @@ struct wring_espresso_family {
 };
 
 struct wring_espresso {
-    struct wring_seek *seek;
+    struct wring_search_state *search;
     uint32_t n; /* tensors */
     uint32_t *option;
     double (*heads)[WRING_PLAN_LANES_MAX],
@@ -36,7 +36,7 @@ struct wring_espresso {
 static inline void wring_espresso_task(const struct wring_espresso *espresso, uint32_t tensor,
                                        uint32_t option, struct wring_task *task)
 {
-    wring_rates_task(espresso->seek->rates, tensor, tensor + 1, option, task);
+    wring_cost_tables_task(espresso->search->tables, tensor, tensor + 1, option, task);
 }
 
 #endif

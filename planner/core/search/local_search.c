@@ -31,7 +31,7 @@ struct change {
 };
 
 struct sweep {
-    struct wring_seek *seek;
+    struct wring_search_state *search;
     const struct wring_grouping *old;
     struct wring_grouping *new;            /* groups that are done */
     double heads[WRING_PLAN_LANES_MAX];    /* after them */
@@ -54,12 +54,12 @@ static double worth(uint32_t n_lanes, const double *heads, const double *tails)
 
 static bool may_be(const struct sweep *sweep, const struct change *change)
 {
-    const struct wring_rates *rates = sweep->seek->rates;
+    const struct wring_cost_tables *tables = sweep->search->tables;
     uint32_t begin = sweep->begin;
 
     for (uint32_t i = 0; i < change->n; begin = change->end[i++])
-        if (!wring_rates_allow(rates, begin, change->end[i], change->option[i]) ||
-            !wring_rates_fit(rates, begin, change->end[i]))
+        if (!wring_cost_tables_allow(tables, begin, change->end[i], change->option[i]) ||
+            !wring_cost_tables_fit(tables, begin, change->end[i]))
             return false;
     return true;
 }
@@ -67,14 +67,14 @@ static bool may_be(const struct sweep *sweep, const struct change *change)
 /** Heads after a change. */
 static void put(const struct sweep *sweep, const struct change *change, double *heads)
 {
-    const struct wring_rates *rates = sweep->seek->rates;
+    const struct wring_cost_tables *tables = sweep->search->tables;
     uint32_t begin = sweep->begin;
     struct wring_task task;
 
     memcpy(heads, sweep->heads, sizeof(sweep->heads));
     for (uint32_t i = 0; i < change->n; begin = change->end[i++]) {
-        wring_rates_task(rates, begin, change->end[i], change->option[i], &task);
-        wring_task_advance(rates->n_lanes, &task, heads, heads);
+        wring_cost_tables_task(tables, begin, change->end[i], change->option[i], &task);
+        wring_task_advance(tables->n_lanes, &task, heads, heads);
     }
 }
 
@@ -83,8 +83,9 @@ static double worth_of(const struct sweep *sweep, const struct change *change)
     double heads[WRING_PLAN_LANES_MAX];
 
     put(sweep, change, heads);
-    sweep->seek->evaluations++;
-    return worth(sweep->seek->rates->n_lanes, heads, sweep->tails[sweep->group + change->replaces]);
+    sweep->search->evaluations++;
+    return worth(sweep->search->tables->n_lanes, heads,
+                 sweep->tails[sweep->group + change->replaces]);
 }
 
 static double time_of(const struct sweep *sweep, const struct change *change)
@@ -92,8 +93,8 @@ static double time_of(const struct sweep *sweep, const struct change *change)
     double heads[WRING_PLAN_LANES_MAX];
 
     put(sweep, change, heads);
-    sweep->seek->evaluations++;
-    return wring_heads_meet(sweep->seek->rates->n_lanes, heads,
+    sweep->search->evaluations++;
+    return wring_heads_meet(sweep->search->tables->n_lanes, heads,
                             sweep->tails[sweep->group + change->replaces]);
 }
 
@@ -110,7 +111,7 @@ static void consider(struct sweep *sweep, struct change change)
 
 static const struct wring_choices *choices(const struct sweep *sweep, uint32_t begin, uint32_t end)
 {
-    return wring_rates_choices(sweep->seek->rates, sweep->seek->choices, begin, end);
+    return wring_cost_tables_choices(sweep->search->tables, sweep->search->choices, begin, end);
 }
 
 static void consider_split(struct sweep *sweep, uint32_t at, uint32_t end, uint32_t option)
@@ -213,7 +214,7 @@ static bool step_merging(struct sweep *sweep)
             best = merged;
         }
     }
-    bool merges = least <= sweep->seek->time_us * (1 + WRING_SEEK_ROUNDING);
+    bool merges = least <= sweep->search->time_us * (1 + WRING_SEARCH_ROUNDING);
     make(sweep, merges ? &best : &one);
     return merges;
 }
@@ -237,14 +238,15 @@ static bool step_improving(struct sweep *sweep)
 
 static void work_out_tails(struct sweep *sweep)
 {
-    const struct wring_rates *rates = sweep->seek->rates;
+    const struct wring_cost_tables *tables = sweep->search->tables;
     const struct wring_grouping *old = sweep->old;
     struct wring_task task;
 
     memset(sweep->tails[old->n], 0, sizeof(*sweep->tails));
     for (uint32_t i = old->n; i-- > 0;) {
-        wring_rates_task(rates, i > 0 ? old->end[i - 1] : 0, old->end[i], old->option[i], &task);
-        wring_task_retreat(rates->n_lanes, &task, sweep->tails[i + 1], sweep->tails[i]);
+        wring_cost_tables_task(tables, i > 0 ? old->end[i - 1] : 0, old->end[i], old->option[i],
+                               &task);
+        wring_task_retreat(tables->n_lanes, &task, sweep->tails[i + 1], sweep->tails[i]);
     }
 }
 
@@ -260,7 +262,7 @@ static uint32_t sweep_once(struct sweep *sweep, bool (*step)(struct sweep *),
     memset(sweep->heads, 0, sizeof(sweep->heads));
     work_out_tails(sweep);
     while (sweep->group < old->n)
-        if (!wring_seek_late(sweep->seek)) {
+        if (!wring_search_late(sweep->search)) {
             changes += step(sweep);
         } else {
             struct change none = standing(sweep, 1);
@@ -272,33 +274,33 @@ static uint32_t sweep_once(struct sweep *sweep, bool (*step)(struct sweep *),
 /** Merge neighbours, in sweeps, until a sweep has changed nothing. @param old  scratch */
 static void merge(struct sweep *sweep, struct wring_grouping *old)
 {
-    struct wring_seek *seek = sweep->seek;
+    struct wring_search_state *search = sweep->search;
 
-    wring_seek_copy(old, &seek->best);
-    while (sweep_once(sweep, step_merging, old, &seek->trial) > 0) {
-        wring_seek_offer(seek, &seek->trial);
-        wring_seek_copy(old, &seek->trial);
+    wring_search_copy(old, &search->best);
+    while (sweep_once(sweep, step_merging, old, &search->trial) > 0) {
+        wring_search_offer(search, &search->trial);
+        wring_search_copy(old, &search->trial);
     }
 }
 
 static void improve(struct sweep *sweep, struct wring_grouping *old)
 {
-    struct wring_seek *seek = sweep->seek;
+    struct wring_search_state *search = sweep->search;
 
-    wring_seek_copy(old, &seek->best);
-    for (int i = 0; i < SWEEPS_MAX && sweep_once(sweep, step_improving, old, &seek->trial); i++) {
-        wring_seek_offer(seek, &seek->trial);
-        wring_seek_copy(old, &seek->trial);
+    wring_search_copy(old, &search->best);
+    for (int i = 0; i < SWEEPS_MAX && sweep_once(sweep, step_improving, old, &search->trial); i++) {
+        wring_search_offer(search, &search->trial);
+        wring_search_copy(old, &search->trial);
     }
-    if (seek->best.n > MANY)
+    if (search->best.n > MANY)
         merge(sweep, old);
 }
 
-static enum wring_status run(struct wring_seek *seek,
+static enum wring_status run(struct wring_search_state *search,
                              void (*what)(struct sweep *, struct wring_grouping *))
 {
-    uint32_t n_tensors = seek->rates->n_tensors;
-    struct sweep sweep = {.seek = seek};
+    uint32_t n_tensors = search->tables->n_tensors;
+    struct sweep sweep = {.search = search};
     struct wring_grouping old;
 
     enum wring_status status = wring_grouping_init(&old, n_tensors);
@@ -314,12 +316,12 @@ static enum wring_status run(struct wring_seek *seek,
     return status;
 }
 
-enum wring_status wring_seek_nearby(struct wring_seek *seek)
+enum wring_status wring_local_search(struct wring_search_state *search)
 {
-    return run(seek, improve);
+    return run(search, improve);
 }
 
-enum wring_status wring_seek_merge(struct wring_seek *seek)
+enum wring_status wring_local_search_merge(struct wring_search_state *search)
 {
-    return run(seek, merge);
+    return run(search, merge);
 }

@@ -13,7 +13,7 @@ static const double threshold = 1e-3;
 
 /** A partition that grows. Heads and tails are those at each cut. */
 struct partition {
-    struct wring_seek *seek;
+    struct wring_search_state *search;
     uint32_t option, n; /* groups */
     uint32_t *cut;      /* [n + 1] 0, …, n_tensors */
     double (*heads)[WRING_PLAN_LANES_MAX], (*tails)[WRING_PLAN_LANES_MAX]; /* [n + 1] */
@@ -22,53 +22,55 @@ struct partition {
 
 static void work_out(struct partition *partition)
 {
-    const struct wring_rates *rates = partition->seek->rates;
+    const struct wring_cost_tables *tables = partition->search->tables;
     uint32_t n = partition->n;
     struct wring_task task;
 
     memset(partition->heads[0], 0, sizeof(partition->heads[0]));
     memset(partition->tails[n], 0, sizeof(partition->tails[n]));
     for (uint32_t i = 0; i < n; i++) {
-        wring_rates_task(rates, partition->cut[i], partition->cut[i + 1], partition->option, &task);
-        wring_task_advance(rates->n_lanes, &task, partition->heads[i], partition->heads[i + 1]);
+        wring_cost_tables_task(tables, partition->cut[i], partition->cut[i + 1], partition->option,
+                               &task);
+        wring_task_advance(tables->n_lanes, &task, partition->heads[i], partition->heads[i + 1]);
     }
     for (uint32_t i = n; i-- > 0;) {
-        wring_rates_task(rates, partition->cut[i], partition->cut[i + 1], partition->option, &task);
-        wring_task_retreat(rates->n_lanes, &task, partition->tails[i + 1], partition->tails[i]);
+        wring_cost_tables_task(tables, partition->cut[i], partition->cut[i + 1], partition->option,
+                               &task);
+        wring_task_retreat(tables->n_lanes, &task, partition->tails[i + 1], partition->tails[i]);
     }
-    partition->time_us = partition->heads[n][rates->n_lanes - 1];
+    partition->time_us = partition->heads[n][tables->n_lanes - 1];
 }
 
 /** The time with group i cut once more. */
 static double time_cut(const struct partition *partition, uint32_t i, uint32_t at)
 {
-    const struct wring_rates *rates = partition->seek->rates;
+    const struct wring_cost_tables *tables = partition->search->tables;
     double heads[WRING_PLAN_LANES_MAX];
     struct wring_task task;
 
-    wring_rates_task(rates, partition->cut[i], at, partition->option, &task);
-    wring_task_advance(rates->n_lanes, &task, partition->heads[i], heads);
-    wring_rates_task(rates, at, partition->cut[i + 1], partition->option, &task);
-    wring_task_advance(rates->n_lanes, &task, heads, heads);
-    partition->seek->evaluations++;
-    return wring_heads_meet(rates->n_lanes, heads, partition->tails[i + 1]);
+    wring_cost_tables_task(tables, partition->cut[i], at, partition->option, &task);
+    wring_task_advance(tables->n_lanes, &task, partition->heads[i], heads);
+    wring_cost_tables_task(tables, at, partition->cut[i + 1], partition->option, &task);
+    wring_task_advance(tables->n_lanes, &task, heads, heads);
+    partition->search->evaluations++;
+    return wring_heads_meet(tables->n_lanes, heads, partition->tails[i + 1]);
 }
 
 /** Cut where it helps most. @return whether that was enough */
-static bool cut_once(struct partition *partition, const uint32_t *stops, uint32_t n)
+static bool cut_once(struct partition *partition, const uint32_t *breakpoints, uint32_t n)
 {
     uint32_t group = 0, best = 0, best_group = 0;
     double time = partition->time_us * (1 - threshold);
 
-    for (uint32_t i = 0; i < n && stops[i] < partition->seek->rates->n_tensors; i++) {
-        while (partition->cut[group + 1] < stops[i])
+    for (uint32_t i = 0; i < n && breakpoints[i] < partition->search->tables->n_tensors; i++) {
+        while (partition->cut[group + 1] < breakpoints[i])
             group++;
-        if (partition->cut[group + 1] == stops[i])
+        if (partition->cut[group + 1] == breakpoints[i])
             continue;
-        double cut = time_cut(partition, group, stops[i]);
+        double cut = time_cut(partition, group, breakpoints[i]);
         if (cut < time) {
             time = cut;
-            best = stops[i];
+            best = breakpoints[i];
             best_group = group;
         }
     }
@@ -83,24 +85,25 @@ static bool cut_once(struct partition *partition, const uint32_t *stops, uint32_
 }
 
 /** All cuts, and an offer. */
-static void partition_tensors(struct partition *partition, const uint32_t *stops, uint32_t n)
+static void partition_tensors(struct partition *partition, const uint32_t *breakpoints, uint32_t n)
 {
-    struct wring_seek *seek = partition->seek;
+    struct wring_search_state *search = partition->search;
 
     partition->n = 1;
     partition->cut[0] = 0;
-    partition->cut[1] = seek->rates->n_tensors;
+    partition->cut[1] = search->tables->n_tensors;
     work_out(partition);
-    while (!wring_seek_late(seek) && cut_once(partition, stops, n))
+    while (!wring_search_late(search) && cut_once(partition, breakpoints, n))
         ;
-    wring_seek_uniform(seek, partition->cut + 1, partition->n, partition->option, &seek->trial);
-    wring_seek_offer(seek, &seek->trial);
+    wring_search_uniform(search, partition->cut + 1, partition->n, partition->option,
+                         &search->trial);
+    wring_search_offer(search, &search->trial);
 }
 
-enum wring_status wring_seek_mergecomp(struct wring_seek *seek, uint32_t option,
-                                       const uint32_t *stops, uint32_t n)
+enum wring_status wring_search_mergecomp(struct wring_search_state *search, uint32_t option,
+                                         const uint32_t *breakpoints, uint32_t n)
 {
-    struct partition partition = {.seek = seek, .option = option};
+    struct partition partition = {.search = search, .option = option};
     size_t room = (size_t)n + 2;
     enum wring_status status = WRING_ERR_NO_MEMORY;
 
@@ -108,7 +111,7 @@ enum wring_status wring_seek_mergecomp(struct wring_seek *seek, uint32_t option,
     partition.heads = malloc(room * sizeof(*partition.heads));
     partition.tails = malloc(room * sizeof(*partition.tails));
     if (partition.cut != NULL && partition.heads != NULL && partition.tails != NULL) {
-        partition_tensors(&partition, stops, n);
+        partition_tensors(&partition, breakpoints, n);
         status = WRING_OK;
     }
     free(partition.cut);

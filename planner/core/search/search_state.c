@@ -6,78 +6,79 @@
 
 #include "base/clock.h"
 
-bool wring_seek_late(const struct wring_seek *seek)
+bool wring_search_late(const struct wring_search_state *search)
 {
-    return seek->deadline_ns != WRING_NEVER && wring_now_ns() >= seek->deadline_ns;
+    return search->deadline_ns != WRING_NEVER && wring_now_ns() >= search->deadline_ns;
 }
 
 /** The time of a grouping, by rates. */
-static double seek_time(struct wring_seek *seek, const struct wring_grouping *grouping)
+static double search_time(struct wring_search_state *search, const struct wring_grouping *grouping)
 {
-    const struct wring_rates *rates = seek->rates;
+    const struct wring_cost_tables *tables = search->tables;
     double heads[WRING_PLAN_LANES_MAX] = {0};
     struct wring_task task;
     uint32_t begin = 0;
 
     for (uint32_t i = 0; i < grouping->n; i++) {
-        wring_rates_task(rates, begin, grouping->end[i], grouping->option[i], &task);
-        wring_task_advance(rates->n_lanes, &task, heads, heads);
+        wring_cost_tables_task(tables, begin, grouping->end[i], grouping->option[i], &task);
+        wring_task_advance(tables->n_lanes, &task, heads, heads);
         begin = grouping->end[i];
     }
-    seek->evaluations++;
-    return heads[rates->n_lanes - 1];
+    search->evaluations++;
+    return heads[tables->n_lanes - 1];
 }
 
-void wring_seek_copy(struct wring_grouping *dst, const struct wring_grouping *src)
+void wring_search_copy(struct wring_grouping *dst, const struct wring_grouping *src)
 {
     dst->n = src->n;
     memcpy(dst->end, src->end, src->n * sizeof(*dst->end));
     memcpy(dst->option, src->option, src->n * sizeof(*dst->option));
 }
 
-void wring_seek_offer(struct wring_seek *seek, const struct wring_grouping *grouping)
+void wring_search_offer(struct wring_search_state *search, const struct wring_grouping *grouping)
 {
-    double time = seek_time(seek, grouping);
+    double time = search_time(search, grouping);
 
-    if (time > seek->time_us * (1 + WRING_SEEK_ROUNDING) ||
-        (time >= seek->time_us * (1 - WRING_SEEK_ROUNDING) && grouping->n >= seek->best.n))
+    if (time > search->time_us * (1 + WRING_SEARCH_ROUNDING) ||
+        (time >= search->time_us * (1 - WRING_SEARCH_ROUNDING) && grouping->n >= search->best.n))
         return;
-    seek->time_us = time;
-    wring_seek_copy(&seek->best, grouping);
+    search->time_us = time;
+    wring_search_copy(&search->best, grouping);
 }
 
 /** The option, or the first that the tensor may take. */
-static uint32_t option_of(const struct wring_rates *rates, uint32_t tensor, uint32_t option)
+static uint32_t option_of(const struct wring_cost_tables *tables, uint32_t tensor, uint32_t option)
 {
-    if (wring_rates_allow(rates, tensor, tensor + 1, option))
+    if (wring_cost_tables_allow(tables, tensor, tensor + 1, option))
         return option;
-    for (option = 0; !wring_rates_allow(rates, tensor, tensor + 1, option);)
+    for (option = 0; !wring_cost_tables_allow(tables, tensor, tensor + 1, option);)
         option++;
     return option;
 }
 
-void wring_seek_alone(const struct wring_seek *seek, uint32_t option, struct wring_grouping *out)
+void wring_search_alone(const struct wring_search_state *search, uint32_t option,
+                        struct wring_grouping *out)
 {
-    out->n = seek->rates->n_tensors;
+    out->n = search->tables->n_tensors;
     for (uint32_t i = 0; i < out->n; i++) {
         out->end[i] = i + 1;
-        out->option[i] = option_of(seek->rates, i, option);
+        out->option[i] = option_of(search->tables, i, option);
     }
 }
 
-void wring_seek_uniform(const struct wring_seek *seek, const uint32_t *stops, uint32_t n,
-                        uint32_t option, struct wring_grouping *out)
+void wring_search_uniform(const struct wring_search_state *search, const uint32_t *breakpoints,
+                          uint32_t n, uint32_t option, struct wring_grouping *out)
 {
-    const struct wring_rates *rates = seek->rates;
+    const struct wring_cost_tables *tables = search->tables;
     uint32_t begin = 0, end = 0;
 
     out->n = 0;
     for (uint32_t i = 0; i < n; i++)
-        for (; end < stops[i]; begin = end) {
-            uint32_t takes = option_of(rates, begin, option);
-            for (end = begin + 1; end < stops[i]; end++)
-                if (takes != option || !wring_rates_allow(rates, end, end + 1, option) ||
-                    !wring_rates_fit(rates, begin, end + 1))
+        for (; end < breakpoints[i]; begin = end) {
+            uint32_t takes = option_of(tables, begin, option);
+            for (end = begin + 1; end < breakpoints[i]; end++)
+                if (takes != option || !wring_cost_tables_allow(tables, end, end + 1, option) ||
+                    !wring_cost_tables_fit(tables, begin, end + 1))
                     break;
             out->option[out->n] = takes;
             out->end[out->n++] = end;

@@ -174,7 +174,7 @@ static bool branch(struct wring_proof *proof)
 }
 
 /** Turns of both, more patient ones each time. */
-static void seek(struct wring_proof *proof)
+static void search(struct wring_proof *proof)
 {
     bool wider = true;
 
@@ -205,7 +205,7 @@ static enum wring_status run_all(struct wring_proof *proof)
 
     if (status == WRING_OK) {
         wring_proof_start_game(proof);
-        seek(proof);
+        search(proof);
     }
     proof_finish(proof);
     return status;
