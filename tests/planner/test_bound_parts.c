@@ -67,8 +67,8 @@ static void any_flow_bounds(void)
 
 struct parts {
     struct wring_group_table table;
-    struct wring_arc_set arcs;
-    struct wring_game game;
+    struct wring_columns columns;
+    struct wring_column_generation generation;
     struct wring_branch branch;
     uint32_t end[TENSORS_MAX], option[TENSORS_MAX];
     struct wring_grouping grouping; /* a poor one */
@@ -82,33 +82,34 @@ static void start(const struct wring_problem *problem, uint32_t room, struct par
     wring_made_alone(problem, &parts->grouping);
     parts->time_us = wring_problem_time(problem, &parts->grouping);
     REQUIRE(wring_group_table_init(&parts->table, problem) == WRING_OK &&
-                wring_arc_set_init(&parts->arcs, &parts->table, ARCS) == WRING_OK &&
-                wring_game_init(&parts->game, &parts->arcs) == WRING_OK &&
-                wring_branch_init(&parts->branch, &parts->table, &parts->game,
+                wring_columns_init(&parts->columns, &parts->table, ARCS) == WRING_OK &&
+                wring_column_generation_init(&parts->generation, &parts->columns) == WRING_OK &&
+                wring_branch_init(&parts->branch, &parts->table, &parts->generation,
                                   1 + room * (problem->n_tensors + 1)) == WRING_OK,
             "no memory");
     for (uint32_t i = 0; i < problem->n_tensors; i++)
-        wring_arc_set_add(&parts->arcs, i, i + 1, 0);
+        wring_columns_add(&parts->columns, i, i + 1, 0);
 }
 
 static void finish(struct parts *parts)
 {
     wring_branch_finish(&parts->branch);
-    wring_game_finish(&parts->game);
-    wring_arc_set_finish(&parts->arcs);
+    wring_column_generation_finish(&parts->generation);
+    wring_columns_finish(&parts->columns);
     wring_group_table_finish(&parts->table);
 }
 
 /** @return what the table makes of the flow that so many steps of the game find */
 static double play(struct parts *parts, uint32_t steps)
 {
-    wring_arc_set_settle(&parts->arcs);
-    wring_game_start(&parts->game);
-    wring_game_resume(&parts->game);
+    wring_columns_settle(&parts->columns);
+    wring_column_generation_start(&parts->generation);
+    wring_column_generation_resume(&parts->generation);
     for (uint32_t i = 0; i < steps; i++)
-        wring_game_step(&parts->game);
-    wring_game_rest(&parts->game);
-    wring_masses_set(0, parts->table.problem->n_tensors, &parts->game.best, &parts->table.masses);
+        wring_column_generation_step(&parts->generation);
+    wring_column_generation_rest(&parts->generation);
+    wring_masses_set(0, parts->table.problem->n_tensors, &parts->generation.best,
+                     &parts->table.masses);
     wring_group_table_price(&parts->table, 0, 0);
     return parts->table.rest[0];
 }
@@ -124,19 +125,19 @@ static void add_all_arcs(struct parts *parts)
                  end <= problem->n_tensors && wring_problem_allows(problem, end - 1, option); end++)
                 if (end == begin + 1 || problem->max_group_elems == 0 ||
                     problem->elems[end] - problem->elems[begin] <= problem->max_group_elems)
-                    wring_arc_set_add(&parts->arcs, begin, end, option);
+                    wring_columns_add(&parts->columns, begin, end, option);
 }
 
-/** @param far_us  see wring_game. @return what is proved of the optimum */
+/** @param far_us  see wring_column_generation. @return what is proved of the optimum */
 static double play_all(const struct wring_problem *problem, double far_us, uint64_t *played)
 {
     struct parts parts;
 
     start(problem, 1, &parts);
     add_all_arcs(&parts);
-    parts.game.far_us = far_us;
+    parts.generation.far_us = far_us;
     double bound = play(&parts, 400);
-    *played += parts.game.played;
+    *played += parts.generation.played;
     finish(&parts);
     return bound;
 }
@@ -174,7 +175,7 @@ static void check_narrow(const struct wring_problem *problem, double want, uint3
 
     start(problem, 6, &parts);
     play(&parts, 1);
-    wring_branch_learn(&parts.branch, &parts.game.best);
+    wring_suffix_bound_learn(&parts.branch, &parts.generation.best);
     for (uint32_t width = 1; width <= 8; width++) {
         bool any =
             wring_branch_run(&parts.branch, parts.time_us * 2, width, 0, &parts.grouping, &bound);
@@ -210,7 +211,7 @@ static uint64_t branch_wide(const struct wring_problem *problem, bool waits, dou
 
     start(problem, 2000, &parts);
     play(&parts, 1);
-    wring_branch_learn(&parts.branch, &parts.game.best);
+    wring_suffix_bound_learn(&parts.branch, &parts.generation.best);
     for (size_t i = 0; i < (size_t)problem->n_tensors * WRING_PLAN_LANES_MAX && !waits; i++)
         parts.branch.arrive[i] = -INFINITY;
     bool any = wring_branch_run(&parts.branch, parts.time_us * 2, 2000, 0, &parts.grouping, &bound);

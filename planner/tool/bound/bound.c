@@ -21,7 +21,7 @@
 #include "planner/tool/bound/proof.h"
 
 enum {
-    ARCS_PER_TENSOR = 48,
+    COLUMNS_PER_TENSOR = 48,
     LABELS = 400000,
 };
 
@@ -46,19 +46,19 @@ static enum wring_status proof_init(struct wring_proof *proof)
 
     enum wring_status status = wring_group_table_init(&proof->table, problem);
     if (status == WRING_OK)
-        status = wring_arc_set_init(&proof->arcs, &proof->table, ARCS_PER_TENSOR * n + 64);
+        status = wring_columns_init(&proof->columns, &proof->table, COLUMNS_PER_TENSOR * n + 64);
     if (status == WRING_OK)
-        status = wring_game_init(&proof->game, &proof->arcs);
+        status = wring_column_generation_init(&proof->generation, &proof->columns);
     if (status == WRING_OK)
-        status = wring_branch_init(&proof->branch, &proof->table, &proof->game, LABELS);
+        status = wring_branch_init(&proof->branch, &proof->table, &proof->generation, LABELS);
     return status;
 }
 
 static void proof_finish(struct wring_proof *proof)
 {
     wring_branch_finish(&proof->branch);
-    wring_game_finish(&proof->game);
-    wring_arc_set_finish(&proof->arcs);
+    wring_column_generation_finish(&proof->generation);
+    wring_columns_finish(&proof->columns);
     wring_group_table_finish(&proof->table);
     free(proof->memory);
 }
@@ -66,8 +66,9 @@ static void proof_finish(struct wring_proof *proof)
 /** The effort so far, in nanoseconds of bound/proof.h. */
 static uint64_t proof_effort(const struct wring_proof *proof)
 {
-    return WRING_EFFORT_PLAYED * proof->game.played + WRING_EFFORT_PRICED * proof->table.priced +
-           WRING_EFFORT_BRANCHED * proof->branch.nodes + WRING_EFFORT_TRIED * proof->branch.tried;
+    return WRING_EFFORT_PLAYED * proof->generation.played +
+           WRING_EFFORT_PRICED * proof->table.priced + WRING_EFFORT_BRANCHED * proof->branch.nodes +
+           WRING_EFFORT_TRIED * proof->branch.tried;
 }
 
 /** Or of effort. */
@@ -160,7 +161,7 @@ static bool branch(struct wring_proof *proof)
     if (wring_proof_over(proof) || !wring_proof_price(proof, &proof->flow, &bound))
         return false;
     wring_group_table_bury(&proof->table, proof->best_us);
-    wring_branch_learn(&proof->branch, &proof->flow);
+    wring_suffix_bound_learn(&proof->branch, &proof->flow);
     while (!wring_proof_over(proof) && proof->width <= 2 * proof->branch.room) {
         double gap = proof->best_us - proof->bound_us;
         uint64_t nodes = proof->branch.nodes;
@@ -180,7 +181,7 @@ static void search(struct wring_proof *proof)
 
     for (uint32_t patience = PATIENCE; !wring_proof_over(proof);) {
         double bound = proof->bound_us;
-        wring_proof_play(proof, patience);
+        wring_proof_generate(proof, patience);
         if (wider)
             wider = branch(proof);
         if (!wider && proof->bound_us <= bound)
@@ -204,7 +205,7 @@ static enum wring_status run_all(struct wring_proof *proof)
     enum wring_status status = proof_init(proof);
 
     if (status == WRING_OK) {
-        wring_proof_start_game(proof);
+        wring_proof_start_generation(proof);
         search(proof);
     }
     proof_finish(proof);

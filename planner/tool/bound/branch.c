@@ -90,7 +90,7 @@ static const double alike = 0.25;
 static const double any_lane = 0.05;
 
 /** How much two labels lose by being merged, about. */
-static double distance(const struct wring_tail *tail, const struct wring_label *a,
+static double distance(const struct wring_suffix_bound *tail, const struct wring_label *a,
                        const struct wring_label *b)
 {
     double sum = 0;
@@ -103,7 +103,8 @@ static double distance(const struct wring_tail *tail, const struct wring_label *
 /** Merge a label with the one most like it, if there is any, or no room for one more. */
 static void merge(struct wring_branch *branch, uint32_t prefix, const struct wring_label *label)
 {
-    const struct wring_tail *tail = branch->tails + (size_t)prefix * WRING_TAILS_MAX;
+    const struct wring_suffix_bound *tail =
+        branch->tails + (size_t)prefix * WRING_SUFFIX_BOUNDS_MAX;
     struct wring_label *merged = wring_branch_merged(branch, prefix);
     uint32_t n = branch->n_merged[prefix], nearest = 0;
     double least = INFINITY;
@@ -174,10 +175,10 @@ static void arrive_by(const struct wring_branch *branch, uint32_t tensor, uint32
                       double *least)
 {
     bool whole = branch->table->problem->options[option].chunk_elems == 0;
-    struct wring_group_took group;
+    struct wring_group_cost group;
     double sum = 0;
 
-    wring_group_take(branch->table, tensor, tensor + 1, option, &group);
+    wring_group_cost_of(branch->table, tensor, tensor + 1, option, &group);
     for (uint32_t lane = 0; lane < STRIDE; lane++) {
         least[lane] = fmin(least[lane], sum);
         sum += whole ? group.took[lane]
@@ -203,24 +204,24 @@ static void set_arrivals(struct wring_branch *branch)
 }
 
 enum wring_status wring_branch_init(struct wring_branch *branch, struct wring_group_table *table,
-                                    struct wring_game *game, uint32_t labels)
+                                    struct wring_column_generation *generation, uint32_t labels)
 {
     size_t rows = (size_t)table->problem->n_tensors + 1, room = labels / rows;
     size_t label_bytes = rows * (room + WRING_MERGED_MAX) * sizeof(struct wring_label);
     size_t merged_bytes = rows * WRING_MERGED_MAX * sizeof(struct wring_label);
-    size_t tail_bytes = rows * WRING_TAILS_MAX * sizeof(struct wring_tail);
+    size_t tail_bytes = rows * WRING_SUFFIX_BOUNDS_MAX * sizeof(struct wring_suffix_bound);
     size_t choice_bytes = table->problem->n_options * sizeof(struct wring_branch_choice);
     char *memory =
         malloc(label_bytes + merged_bytes + tail_bytes + choice_bytes +
                rows * ((3 * STRIDE + 1) * sizeof(double) + 3 * sizeof(uint32_t) + sizeof(bool)));
 
     *branch = (struct wring_branch){
-        .table = table, .game = game, .room = (uint32_t)room, .memory = memory};
+        .table = table, .generation = generation, .room = (uint32_t)room, .memory = memory};
     if (memory == NULL)
         return WRING_ERR_NO_MEMORY;
     branch->labels = (struct wring_label *)memory;
     branch->merged = (struct wring_label *)(memory += label_bytes);
-    branch->tails = (struct wring_tail *)(memory += merged_bytes);
+    branch->tails = (struct wring_suffix_bound *)(memory += merged_bytes);
     branch->choices = (struct wring_branch_choice *)(memory += tail_bytes);
     branch->masses.base = (double *)(memory += choice_bytes);
     branch->masses.sum = branch->masses.base + rows * STRIDE;
@@ -277,7 +278,7 @@ static void expand_option(struct wring_branch *branch, uint32_t begin, uint32_t 
 }
 
 /** Is a no longer than b on any lane? Said of groups that are one chunk only. */
-static bool beats(const struct wring_group_took *a, const struct wring_group_took *b)
+static bool beats(const struct wring_group_cost *a, const struct wring_group_cost *b)
 {
     if (a->chunked || b->chunked)
         return false;
@@ -300,7 +301,7 @@ static uint32_t choose(struct wring_branch *branch, const struct wring_group_row
 {
     const struct wring_group_table *table = branch->table;
     uint32_t begin = row->begin, end = row->next;
-    double around = branch->head[begin] + branch->tails[(size_t)end * WRING_TAILS_MAX].rest;
+    double around = branch->head[begin] + branch->tails[(size_t)end * WRING_SUFFIX_BOUNDS_MAX].rest;
     double mass[STRIDE];
     uint32_t n = 0, kept = 0;
 
@@ -313,7 +314,7 @@ static uint32_t choose(struct wring_branch *branch, const struct wring_group_row
         choice->length = wring_group_row_length(table, row, choice->option, mass);
         if (around + choice->length >= branch->limit_us)
             continue;
-        wring_group_take(table, begin, end, choice->option, &choice->group);
+        wring_group_cost_of(table, begin, end, choice->option, &choice->group);
         n++;
     }
     qsort(branch->choices, n, sizeof(*branch->choices), by_length);
@@ -414,7 +415,7 @@ bool wring_branch_run(struct wring_branch *branch, double limit_us, uint32_t wid
     for (uint32_t prefix = 0; prefix < n; prefix++) {
         branch_settle(branch, prefix);
         branch_take_merged(branch, prefix);
-        wring_branch_learn_behind(branch, prefix);
+        wring_suffix_bound_learn_behind(branch, prefix);
         if (!expand(branch, prefix, width < branch->room ? width : branch->room)) {
             drop_open(branch, prefix);
             break;

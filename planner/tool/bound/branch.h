@@ -35,30 +35,31 @@ struct wring_label {
 /** A flow's bound of a suffix: the masses that enter it by each lane, and its least expected
  * length.
  */
-struct wring_tail {
+struct wring_suffix_bound {
     double cross[WRING_PLAN_LANES_MAX];
     double rest;
 };
 
-#define WRING_TAILS_MAX 12 /* of a prefix */
+#define WRING_SUFFIX_BOUNDS_MAX 12 /* of a prefix */
 
 /** An option of one group that may lead to less than the limit. */
 struct wring_branch_choice {
     uint32_t option;
     double length; /* expected, under the whole flow */
-    struct wring_group_took group;
+    struct wring_group_cost group;
 };
 
 struct wring_branch {
-    struct wring_group_table *table; /* borrowed */
-    struct wring_game *game;         /* likewise */
+    struct wring_group_table *table;            /* borrowed */
+    struct wring_column_generation *generation; /* likewise */
     struct wring_label *labels; /* [(n + 1) × (room + WRING_MERGED_MAX)] a heap per prefix, the
                                    worst on top */
     struct wring_label *merged; /* [(n + 1) × WRING_MERGED_MAX] until the prefix is expanded */
     uint32_t *count, *n_merged; /* [n + 1] */
     uint32_t room;              /* labels per prefix, at most, without those merged */
-    struct wring_tail *tails;   /* [(n + 1) × WRING_TAILS_MAX] the first of the whole flow */
-    uint32_t *n_tails;          /* [n + 1] ever learnt; a ring but for the first */
+    struct wring_suffix_bound
+        *tails;        /* [(n + 1) × WRING_SUFFIX_BOUNDS_MAX] the first of the whole flow */
+    uint32_t *n_tails; /* [n + 1] ever learnt; a ring but for the first */
     struct wring_masses masses; /* of the whole flow */
     double *head;               /* [n + 1] likewise */
     double *arrive; /* [n × WRING_PLAN_LANES_MAX] what the next group takes at least on the lanes
@@ -78,12 +79,12 @@ struct wring_branch {
 
 /** Errors: WRING_ERR_NO_MEMORY. @param labels  in all */
 enum wring_status wring_branch_init(struct wring_branch *branch, struct wring_group_table *table,
-                                    struct wring_game *game, uint32_t labels);
+                                    struct wring_column_generation *generation, uint32_t labels);
 
 void wring_branch_finish(struct wring_branch *branch);
 
 /** Before a run: learn what the table's last pricing, which was of this flow, says of suffixes. */
-void wring_branch_learn(struct wring_branch *branch, const struct wring_edges *flow);
+void wring_suffix_bound_learn(struct wring_branch *branch, const struct wring_edges *flow);
 
 /**
  * One run over all prefixes.

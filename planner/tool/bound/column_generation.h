@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The game between a mixture of groupings and a flow, played among the arcs of a set. Groupings
+ * The game between a mixture of groupings and a flow, played among the columns of a set. Groupings
  * minimise the expected length, flows maximise it. The length that the best grouping has against a
  * flow bounds the time of all groupings from below.
  *
- * Both sides decide place by place. A grouping chooses at each tensor the arc to go on with. A flow
- * chooses in each cell of the grid the part that goes down. Each place keeps a regret per choice:
- * by how much it would have been better than the choices so far, never less than 0. It chooses in
- * proportion to the regrets (regret matching+, Tammelin 2014). The places' regrets bound the regret
- * of the whole, as in counterfactual regret minimisation (Zinkevich et al. 2007). The mean of the
- * flows, weighted towards later ones, comes close to the best flow, and needs no step length.
+ * Both sides decide place by place. A grouping chooses at each tensor the column to go on with. A
+ * flow chooses in each cell of the grid the part that goes down. Each place keeps a regret per
+ * choice: by how much it would have been better than the choices so far, never less than 0. It
+ * chooses in proportion to the regrets (regret matching+, Tammelin 2014). The places' regrets bound
+ * the regret of the whole, as in counterfactual regret minimisation (Zinkevich et al. 2007). The
+ * mean of the flows, weighted towards later ones, comes close to the best flow, and needs no step
+ * length.
  *
  * The game can also be played for a suffix, behind a label: the times at which the lanes finish the
  * tensors before it. The label takes the row of the tensor before. In that row, the way down to a
@@ -25,55 +26,58 @@
 #include "planner/tool/bound/columns.h"
 
 /** A cell of the grid: the regrets of its two ways on, and the share of the flow that goes down. */
-struct wring_game_cell {
+struct wring_column_generation_cell {
     double down, along, share;
 };
 
-struct wring_game {
-    struct wring_arc_set *set; /* borrowed */
+struct wring_column_generation {
+    struct wring_columns *set; /* borrowed */
     uint32_t n_tensors, n_lanes;
-    uint32_t first;                      /* the tensor at which the game begins */
-    struct wring_game_cell *cells;       /* [n × WRING_PLAN_LANES_MAX] */
-    struct wring_game_cell *saved_cells; /* of the whole game, while a suffix is played */
-    double *regret, *chance;             /* [set->max] of the arcs */
-    double *cost;                        /* [set->max] in this step; of those asleep infinite */
-    uint32_t *sleep;                     /* [set->max] steps in which an arc is passed over */
+    uint32_t first;                             /* the tensor at which the game begins */
+    struct wring_column_generation_cell *cells; /* [n × WRING_PLAN_LANES_MAX] */
+    struct wring_column_generation_cell
+        *saved_cells;        /* of the whole game, while a suffix is played */
+    double *regret, *chance; /* [set->max] of the columns */
+    double *cost;            /* [set->max] in this step; of those asleep infinite */
+    uint32_t *sleep;         /* [set->max] steps in which a column is passed over */
     struct wring_masses masses;
     struct wring_edges flow;   /* the present one */
     struct wring_edges length; /* of the edges, in the present mixture */
     struct wring_edges sum;    /* of flows since the last rest, each with its weight */
-    struct wring_edges best;   /* the mean flow, after wring_game_rest() */
+    struct wring_edges best;   /* the mean flow, after wring_column_generation_rest() */
     double *values;            /* [n + 1] what goes on from a tensor takes */
     double *reach;             /* [n + 1] which part of the mixture comes by it */
     double weight;             /* of all flows in `sum` */
-    double far_us;             /* arcs that take so much more than the mixture nap longest */
+    double far_us;             /* columns that take so much more than the mixture nap longest */
     uint32_t steps;            /* since the last rest */
-    uint64_t played;           /* arcs and edges that were looked at, ever */
+    uint64_t played;           /* columns and edges that were looked at, ever */
     void *memory;
 };
 
 /** Errors: WRING_ERR_NO_MEMORY. */
-enum wring_status wring_game_init(struct wring_game *game, struct wring_arc_set *set);
+enum wring_status wring_column_generation_init(struct wring_column_generation *generation,
+                                               struct wring_columns *set);
 
-void wring_game_finish(struct wring_game *game);
+void wring_column_generation_finish(struct wring_column_generation *generation);
 
 /** Begin: the flow goes half and half. */
-void wring_game_start(struct wring_game *game);
+void wring_column_generation_start(struct wring_column_generation *generation);
 
-/** Go on after the arcs were settled: one at least leaves each tensor. */
-void wring_game_resume(struct wring_game *game);
+/** Go on after the columns were settled: one at least leaves each tensor. */
+void wring_column_generation_resume(struct wring_column_generation *generation);
 
 /** One step of each side. */
-void wring_game_step(struct wring_game *game);
+void wring_column_generation_step(struct wring_column_generation *generation);
 
-/** Work out the mean flow since the last rest, into `best`; arcs keep what the whole game regrets.
- *  The mean begins anew. */
-void wring_game_rest(struct wring_game *game);
+/** Work out the mean flow since the last rest, into `best`; columns keep what the whole game
+ * regrets. The mean begins anew. */
+void wring_column_generation_rest(struct wring_column_generation *generation);
 
 /** Go on behind a label, 0 < first; the whole game is kept aside. @param ends  rising by lane */
-void wring_game_enter(struct wring_game *game, uint32_t first, const double *ends);
+void wring_column_generation_enter(struct wring_column_generation *generation, uint32_t first,
+                                   const double *ends);
 
 /** Back to the whole game. */
-void wring_game_leave(struct wring_game *game);
+void wring_column_generation_leave(struct wring_column_generation *generation);
 
 #endif

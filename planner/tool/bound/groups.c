@@ -12,7 +12,7 @@ enum {
     STRIDE = WRING_PLAN_LANES_MAX
 };
 
-double wring_group_chunks_length(const struct wring_group_took *group, const double *mass,
+double wring_group_chunks_length(const struct wring_group_cost *group, const double *mass,
                                  uint32_t *lane)
 {
     double passed = 0, most = -INFINITY;
@@ -32,8 +32,8 @@ double wring_group_chunks_length(const struct wring_group_took *group, const dou
     return most;
 }
 
-void wring_group_take(const struct wring_group_table *table, uint32_t begin, uint32_t end,
-                      uint32_t option, struct wring_group_took *out)
+void wring_group_cost_of(const struct wring_group_table *table, uint32_t begin, uint32_t end,
+                         uint32_t option, struct wring_group_cost *out)
 {
     const struct wring_problem *problem = table->problem;
     const struct wring_option_cost *cost = &problem->options[option];
@@ -42,7 +42,7 @@ void wring_group_take(const struct wring_group_table *table, uint32_t begin, uin
         cost->chunk_elems == 0 ? 1 : (elems + cost->chunk_elems - 1) / cost->chunk_elems;
     double size = (double)elems, chunk = size / (double)chunks;
 
-    *out = (struct wring_group_took){.chunked = chunks > 1, .backwards = problem->backwards};
+    *out = (struct wring_group_cost){.chunked = chunks > 1, .backwards = problem->backwards};
     for (uint32_t lane = 0; lane < problem->n_lanes; lane++) {
         double each = wring_cost_at(&cost->each[lane], chunk);
         double once = wring_cost_at(&cost->once[lane], size);
@@ -321,11 +321,11 @@ static inline double piece_length(const struct wring_group_table *table, uint32_
 static double option_length(const struct wring_group_table *table, uint32_t begin, uint32_t end,
                             uint32_t option, double elems, const double *mass)
 {
-    struct wring_group_took group;
+    struct wring_group_cost group;
 
     if (table->problem->options[option].chunk_elems == 0)
         return piece_length(table, option, elems, mass);
-    wring_group_take(table, begin, end, option, &group);
+    wring_group_cost_of(table, begin, end, option, &group);
     group.took[wring_problem_computes(table->problem)] -=
         table->computed[end] - table->computed[begin];
     return wring_group_length(&group, mass);

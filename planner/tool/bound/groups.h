@@ -26,7 +26,7 @@
  * with the last one. So for any one lane this is a part of the longest path over the lanes that a
  * path touches: `took` on all of them, `once` down to that lane, `more` on it.
  */
-struct wring_group_took {
+struct wring_group_cost {
     double
         took[WRING_PLAN_LANES_MAX]; /* with its computing; of one chunk, with all that comes once */
     double once[WRING_PLAN_LANES_MAX]; /* of several chunks: what comes once */
@@ -98,8 +98,8 @@ static inline bool wring_problem_allows(const struct wring_problem *problem, uin
 }
 
 /** What the tensors [begin, end) take as one group. */
-void wring_group_take(const struct wring_group_table *table, uint32_t begin, uint32_t end,
-                      uint32_t option, struct wring_group_took *out);
+void wring_group_cost_of(const struct wring_group_table *table, uint32_t begin, uint32_t end,
+                         uint32_t option, struct wring_group_cost *out);
 
 /** Masses of a flow through the tensors from `first` on. */
 void wring_masses_set(uint32_t first, uint32_t n_tensors, const struct wring_edges *flow,
@@ -131,7 +131,7 @@ static inline double wring_group_dot(const double *a, const double *b)
  * What several chunks add to a group's expected length, with the lane that makes the most of it.
  * @param lane  out; NULL: not wanted
  */
-double wring_group_chunks_length(const struct wring_group_took *group, const double *mass,
+double wring_group_chunks_length(const struct wring_group_cost *group, const double *mass,
                                  uint32_t *lane);
 
 /** The options that the groups of a row may take: those that begin at one tensor, by rising size.
@@ -155,7 +155,7 @@ double wring_group_row_length(const struct wring_group_table *table,
                               const double *mass);
 
 /** Expected length of a group. */
-static inline double wring_group_length(const struct wring_group_took *group, const double *mass)
+static inline double wring_group_length(const struct wring_group_cost *group, const double *mass)
 {
     double length = wring_group_dot(group->took, mass);
 

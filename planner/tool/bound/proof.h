@@ -24,7 +24,7 @@
  *  same on every machine. */
 
 enum {
-    WRING_EFFORT_PLAYED = 20,    /* at an arc or an edge, by the game */
+    WRING_EFFORT_PLAYED = 20,    /* at a column or an edge, by the game */
     WRING_EFFORT_PRICED = 500,   /* at a group of the table */
     WRING_EFFORT_BRANCHED = 100, /* at a label, by branch and bound */
     WRING_EFFORT_TRIED = 10,     /* at an option of a group, likewise */
@@ -36,8 +36,8 @@ enum {
 struct wring_proof {
     const struct wring_problem *problem; /* borrowed */
     struct wring_group_table table;
-    struct wring_arc_set arcs;
-    struct wring_game game;
+    struct wring_columns columns;
+    struct wring_column_generation generation;
     struct wring_branch branch;
     uint32_t width;                 /* of the next branching run */
     struct wring_edges flow;        /* the one that proved the most */
@@ -64,12 +64,12 @@ void wring_proof_propose(struct wring_proof *proof);
 bool wring_proof_price(struct wring_proof *proof, const struct wring_edges *flow, double *bound_us);
 
 /** The game begins with the best known grouping, and each tensor by itself. */
-void wring_proof_start_game(struct wring_proof *proof);
+void wring_proof_start_generation(struct wring_proof *proof);
 
 /**
- * Play until `patience` rounds together gain less than a fiftieth of the gap, and the arcs are
+ * Play until `patience` rounds together gain less than a fiftieth of the gap, and the columns are
  * worth about as much as the whole table: else they lack some, and rounds bring them.
  */
-void wring_proof_play(struct wring_proof *proof, uint32_t patience);
+void wring_proof_generate(struct wring_proof *proof, uint32_t patience);
 
 #endif

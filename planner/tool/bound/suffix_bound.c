@@ -14,7 +14,8 @@ enum {
 static void put_tail(struct wring_branch *branch, uint32_t prefix, uint32_t slot,
                      const struct wring_edges *flow)
 {
-    struct wring_tail *tail = branch->tails + (size_t)prefix * WRING_TAILS_MAX + slot;
+    struct wring_suffix_bound *tail =
+        branch->tails + (size_t)prefix * WRING_SUFFIX_BOUNDS_MAX + slot;
     const struct wring_problem *problem = branch->table->problem;
 
     tail->rest = branch->table->rest[prefix];
@@ -26,7 +27,7 @@ static void put_tail(struct wring_branch *branch, uint32_t prefix, uint32_t slot
     }
 }
 
-void wring_branch_learn(struct wring_branch *branch, const struct wring_edges *flow)
+void wring_suffix_bound_learn(struct wring_branch *branch, const struct wring_edges *flow)
 {
     uint32_t n = branch->table->problem->n_tensors;
 
@@ -42,7 +43,7 @@ void wring_branch_learn(struct wring_branch *branch, const struct wring_edges *f
 static void learn_tails(struct wring_branch *branch, uint32_t first, const struct wring_edges *flow)
 {
     for (uint32_t prefix = first; prefix < branch->table->problem->n_tensors; prefix++) {
-        uint32_t slot = 1 + (branch->n_tails[prefix] - 1) % (WRING_TAILS_MAX - 1);
+        uint32_t slot = 1 + (branch->n_tails[prefix] - 1) % (WRING_SUFFIX_BOUNDS_MAX - 1);
         put_tail(branch, prefix, slot, flow);
         branch->n_tails[prefix]++;
     }
@@ -83,26 +84,26 @@ static uint32_t tails_every(uint32_t n_tensors)
 /** Give the label of the least bound a flow of its own, from which all labels learn. */
 static void cut_tail(struct wring_branch *branch, uint32_t prefix)
 {
-    struct wring_game *game = branch->game;
+    struct wring_column_generation *generation = branch->generation;
 
-    if (game->set->row[prefix] == game->set->row[prefix + 1])
+    if (generation->set->row[prefix] == generation->set->row[prefix + 1])
         return;
-    wring_game_enter(game, prefix, wring_branch_labels(branch, prefix)->ends);
+    wring_column_generation_enter(generation, prefix, wring_branch_labels(branch, prefix)->ends);
     for (int step = 0; step < STEPS; step++)
-        wring_game_step(game);
-    wring_game_rest(game);
-    wring_masses_set(prefix - 1, branch->table->problem->n_tensors, &game->best,
+        wring_column_generation_step(generation);
+    wring_column_generation_rest(generation);
+    wring_masses_set(prefix - 1, branch->table->problem->n_tensors, &generation->best,
                      &branch->table->masses);
     if (wring_group_table_price(branch->table, prefix, branch->deadline_ns)) {
-        learn_tails(branch, prefix, &game->best);
+        learn_tails(branch, prefix, &generation->best);
         rebound(branch, prefix);
     }
-    wring_game_leave(game);
+    wring_column_generation_leave(generation);
 }
 
-void wring_branch_learn_behind(struct wring_branch *branch, uint32_t prefix)
+void wring_suffix_bound_learn_behind(struct wring_branch *branch, uint32_t prefix)
 {
-    uint64_t played = branch->game->played, priced = branch->table->priced;
+    uint64_t played = branch->generation->played, priced = branch->table->priced;
     uint64_t expanded = WRING_EFFORT_BRANCHED * (branch->nodes - branch->run_nodes) +
                         WRING_EFFORT_TRIED * (branch->tried - branch->run_tried);
 
@@ -112,6 +113,6 @@ void wring_branch_learn_behind(struct wring_branch *branch, uint32_t prefix)
         branch->run_learnt > expanded)
         return;
     cut_tail(branch, prefix);
-    branch->run_learnt += WRING_EFFORT_PLAYED * (branch->game->played - played) +
+    branch->run_learnt += WRING_EFFORT_PLAYED * (branch->generation->played - played) +
                           WRING_EFFORT_PRICED * (branch->table->priced - priced);
 }
