@@ -31,7 +31,7 @@ struct verbs_port *add_roce(const char *device, unsigned number, const char *v4)
     port->number = (uint8_t)number;
     port->state = ACTIVE;
     port->link = VERBS_LINK_ROCE;
-    port->place = VERBS_PLACE_NEAR;
+    port->locality = VERBS_LOCALITY_NEAR;
     port->mbit = 100000;
     port->mtu = 4096;
     port->n_pkeys = 1;

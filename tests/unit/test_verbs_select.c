@@ -151,7 +151,7 @@ static void alike_ports_near_us_are_rails(void)
         char name[16], address[16];
         snprintf(name, sizeof(name), "mlx5_%u", i);
         snprintf(address, sizeof(address), "192.0.2.%u", i);
-        add_roce(name, 1, address)->place = i < 2 ? VERBS_PLACE_FAR : VERBS_PLACE_NEAR;
+        add_roce(name, 1, address)->locality = i < 2 ? VERBS_LOCALITY_FAR : VERBS_LOCALITY_NEAR;
     }
     CHOSEN("mlx5_2:1 mlx5_3:1", wish(""));
     SAYS(0, "far from the cores");
@@ -161,7 +161,7 @@ static void alike_ports_near_us_are_rails(void)
 static void far_ports_stand_back(void)
 {
     clear();
-    add_roce("far", 1, "192.0.2.1")->place = VERBS_PLACE_FAR;
+    add_roce("far", 1, "192.0.2.1")->locality = VERBS_LOCALITY_FAR;
     add_roce("near", 1, "192.0.2.2");
     CHOSEN("near:1", wish(""));
     SAYS(0, "far from the cores");
@@ -170,7 +170,7 @@ static void far_ports_stand_back(void)
     CHOSEN("far:1", wish(""));
     SAYS(1, "another speed");
     table.ports[0].mbit = table.ports[1].mbit;
-    table.ports[1].place = VERBS_PLACE_UNKNOWN; /* nothing says that it is far */
+    table.ports[1].locality = VERBS_LOCALITY_UNKNOWN; /* nothing says that it is far */
     CHOSEN("near:1", wish(""));
     CHOSEN("far:1 near:1", wish("far,near")); /* who names them gets them */
     SAYS(0, "names it");
@@ -252,7 +252,7 @@ static void any_table_is_survived(void)
                                                       : add_roce(name, 1, "192.0.2.1");
             port->state = (uint8_t)(bits >> 8 & 7);
             port->link = (enum verbs_link)((bits >> 11) % 3);
-            port->place = (enum verbs_place)((bits >> 13) % 3);
+            port->locality = (enum verbs_locality)((bits >> 13) % 3);
             port->mbit = (bits >> 15) % 3 * 50000;
             port->n_gids = (uint16_t)((bits >> 17) % (port->n_gids + 1u));
             port->pkeys[0] = (uint16_t)(bits >> 20 & 1 ? 0xffff : 0);

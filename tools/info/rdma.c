@@ -32,7 +32,7 @@ static json_t *describe_pkeys(const struct verbs_port *port)
     return pkeys;
 }
 
-static json_t *describe_abilities(const struct verbs_abilities *can)
+static json_t *describe_caps(const struct verbs_caps *can)
 {
     return json_pack(
         "{s:b, s:b, s:b, s:I, s:I, s:o}", "extended_cq", can->extended_cq, "wr_calls",
@@ -42,14 +42,14 @@ static json_t *describe_abilities(const struct verbs_abilities *can)
                                            : json_null() /* no limit */);
 }
 
-static const char *place_word(enum verbs_place place)
+static const char *locality_word(enum verbs_locality locality)
 {
-    switch (place) {
-    case VERBS_PLACE_UNKNOWN:
+    switch (locality) {
+    case VERBS_LOCALITY_UNKNOWN:
         return "unknown";
-    case VERBS_PLACE_NEAR:
+    case VERBS_LOCALITY_NEAR:
         return "near";
-    case VERBS_PLACE_FAR:
+    case VERBS_LOCALITY_FAR:
         return "far";
     }
     return "unknown";
@@ -74,14 +74,15 @@ static json_t *describe_port(const struct verbs_survey *survey, size_t index)
 
     if (json == NULL || port->trouble[0] != '\0')
         return json;
-    json_t *more = json_pack(
-        "{s:s, s:s, s:o, s:i, s:i, s:i, s:s, s:o, s:o, s:o, s:o, s:o}", "state",
-        wring_verbs_state_text(port->state), "link", wring_verbs_link_text(port->link), "gbit",
-        port->mbit > 0 ? json_real(port->mbit / 1e3) : json_null(), "mtu_bytes", (int)port->mtu,
-        "max_mtu_bytes", (int)port->max_mtu, "lid", port->lid, "place", place_word(port->place),
-        "numa", port->numa >= 0 ? json_integer(port->numa) : json_null(), "vendor",
-        json_sprintf("0x%06x", port->vendor), "gids", describe_gids(port), "pkeys",
-        describe_pkeys(port), "abilities", describe_abilities(&port->can));
+    json_t *more =
+        json_pack("{s:s, s:s, s:o, s:i, s:i, s:i, s:s, s:o, s:o, s:o, s:o, s:o}", "state",
+                  wring_verbs_state_text(port->state), "link", wring_verbs_link_text(port->link),
+                  "gbit", port->mbit > 0 ? json_real(port->mbit / 1e3) : json_null(), "mtu_bytes",
+                  (int)port->mtu, "max_mtu_bytes", (int)port->max_mtu, "lid", port->lid, "place",
+                  locality_word(port->locality), "numa",
+                  port->numa >= 0 ? json_integer(port->numa) : json_null(), "vendor",
+                  json_sprintf("0x%06x", port->vendor), "gids", describe_gids(port), "pkeys",
+                  describe_pkeys(port), "abilities", describe_caps(&port->can));
     json_object_update(json, more);
     json_decref(more);
     return json;
@@ -185,7 +186,7 @@ static void add_ability(struct wring_table *table, json_t *can, const char *key)
 }
 
 /** A line for each device: its ports can do the same. */
-static void show_abilities(FILE *file, json_t *ports)
+static void show_caps(FILE *file, json_t *ports)
 {
     static const struct wring_table_column columns[] = {
         {"device", WRING_ALIGN_LEFT},        {"extended CQ", WRING_ALIGN_LEFT},
@@ -230,6 +231,6 @@ void wring_info_show_rdma(FILE *file, json_t *rdma)
         fprintf(file, "  there is no %s\n", text_of(rdma, "unmatched"));
     show_ports(file, ports);
     show_gids(file, ports);
-    show_abilities(file, ports);
+    show_caps(file, ports);
     fputc('\n', file);
 }

@@ -95,8 +95,8 @@ static uint32_t try_inline(const struct verbs_library *library, struct ibv_pd *p
     return 0;
 }
 
-void wring_verbs_try_abilities(const struct verbs_library *library, struct ibv_context *context,
-                               const struct ibv_device_attr *attr, struct verbs_abilities *out)
+void wring_verbs_caps_probe(const struct verbs_library *library, struct ibv_context *context,
+                            const struct ibv_device_attr *attr, struct verbs_caps *out)
 {
     out->max_queue_pairs = (uint32_t)attr->max_qp;
     out->max_region_bytes = attr->max_mr_size;

@@ -30,11 +30,11 @@ static struct verbs_conn *conn_create(struct verbs_provider *verbs, bool accepte
     conn->state = accepted ? VERBS_AUTH : VERBS_CONNECTING;
     conn->accepted = accepted;
     conn->surfaced = !accepted;
-    conn->stream.fd = fd;
-    conn->stream.watch = (struct verbs_watch){VERBS_WATCH_STREAM, conn};
+    conn->oob.fd = fd;
+    conn->oob.watch = (struct verbs_watch){VERBS_WATCH_OOB, conn};
     conn->since_ns = wring_now_ns();
     conn->deadline_ns = wring_deadline_in(verbs->settings.handshake_ns);
-    wring_auth_init(&conn->stream.auth, !accepted, WRING_AUTH_VERBS, verbs->secret, hello,
+    wring_auth_init(&conn->oob.auth, !accepted, WRING_AUTH_VERBS, verbs->secret, hello,
                     hello_bytes);
     return conn;
 }
@@ -47,7 +47,7 @@ static void conn_destroy(struct verbs_conn *conn)
         wring_verbs_path_destroy(conn->paths[i]);
     for (unsigned i = 0; i < verbs->n_rails && had_paths; i++)
         wring_verbs_rail_empty(&verbs->rails[i]);
-    wring_verbs_stream_close(conn);
+    wring_verbs_oob_close(conn);
     wring_verbs_unpin(verbs->memory, conn->pin);
     free(conn->buffers);
     free(conn);
@@ -60,7 +60,7 @@ void wring_verbs_conn_stop(struct verbs_conn *conn)
         conn->paths[i]->dead = true;
         wring_verbs_path_stop(conn->paths[i]);
     }
-    wring_verbs_stream_close(conn);
+    wring_verbs_oob_close(conn);
 }
 
 void wring_verbs_conn_fail(struct verbs_conn *conn, enum wring_status status, const char *format,
@@ -97,8 +97,7 @@ void wring_verbs_path_fail(struct verbs_path *path, enum wring_status status, co
     wring_verbs_revive_plan(path);
     wring_verbs_of(conn)->counters.paths_lost++;
     bool none_left = conn->dead == wring_verbs_all_paths(conn);
-    if ((conn->state == VERBS_OPEN || conn->state == VERBS_RESYNC) &&
-        wring_verbs_stream_ended(conn))
+    if ((conn->state == VERBS_OPEN || conn->state == VERBS_RESYNC) && wring_verbs_oob_ended(conn))
         return; /* no wonder */
     if ((conn->state != VERBS_OPEN && conn->state != VERBS_RESYNC) ||
         (none_left && wring_verbs_of(conn)->settings.recover_ns == 0)) {
@@ -156,7 +155,7 @@ void wring_verbs_say_offer(struct verbs_conn *conn)
     for (unsigned i = 0; i < verbs->n_rails; i++)
         offer.rails[i] = wring_verbs_end_of(&verbs->rails[i].choice);
     size_t bytes = wring_verbs_offer_pack(&offer, packed);
-    uint8_t *to = wring_verbs_stream_add(conn, VERBS_WORD_OFFER, bytes);
+    uint8_t *to = wring_verbs_oob_add(conn, VERBS_WORD_OFFER, bytes);
     if (to != NULL)
         memcpy(to, packed, bytes);
 }
@@ -164,7 +163,7 @@ void wring_verbs_say_offer(struct verbs_conn *conn)
 static void say_cards(struct verbs_conn *conn)
 {
     uint8_t *to =
-        wring_verbs_stream_add(conn, VERBS_WORD_CARDS, conn->n_paths * (size_t)VERBS_CARD_BYTES);
+        wring_verbs_oob_add(conn, VERBS_WORD_CARDS, conn->n_paths * (size_t)VERBS_CARD_BYTES);
     for (unsigned i = 0; to != NULL && i < conn->n_paths; i++)
         wring_verbs_card_pack(&conn->paths[i]->card, to + i * (size_t)VERBS_CARD_BYTES);
 }
@@ -270,7 +269,7 @@ void wring_verbs_take_cards(struct verbs_conn *conn, const uint8_t *data, size_t
         }
     }
     conn->state = VERBS_READY;
-    wring_verbs_stream_add(conn, VERBS_WORD_READY, 0);
+    wring_verbs_oob_add(conn, VERBS_WORD_READY, 0);
 }
 
 void wring_verbs_take_ready(struct verbs_conn *conn, const uint8_t *data, size_t bytes)
@@ -346,8 +345,8 @@ static enum wring_status add_conn(struct verbs_provider *verbs, struct verbs_con
     return WRING_OK;
 }
 
-static enum wring_status start_stream(struct verbs_provider *verbs, const struct sockaddr *to,
-                                      socklen_t bytes, int *out)
+static enum wring_status start_oob(struct verbs_provider *verbs, const struct sockaddr *to,
+                                   socklen_t bytes, int *out)
 {
     int fd = WRING_DESCRIPTOR(socket(to->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (fd < 0) {
@@ -372,7 +371,7 @@ enum wring_status wring_verbs_connect(struct wring_provider *base, const void *a
     if (wring_verbs_address_unpack(address, address_bytes, &to) != WRING_OK)
         return WRING_ERR_FRAME;
     enum wring_status status =
-        start_stream(verbs, (struct sockaddr *)&to.socket, to.socket_bytes, &fd);
+        start_oob(verbs, (struct sockaddr *)&to.socket, to.socket_bytes, &fd);
     if (status == WRING_ERR_SYSTEM)
         return status;
 
@@ -433,8 +432,8 @@ static bool turn_one_away(struct verbs_conn **unproven, unsigned n)
     struct wring_door_guest guests[UNPROVEN_MAX];
     for (unsigned i = 0; i < n; i++) {
         char byte;
-        bool spoke = wring_auth_has_heard(&unproven[i]->stream.auth) ||
-                     recv(unproven[i]->stream.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+        bool spoke = wring_auth_has_heard(&unproven[i]->oob.auth) ||
+                     recv(unproven[i]->oob.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
         guests[i] = (struct wring_door_guest){unproven[i]->since_ns, unproven[i]->origin, !spoke};
     }
     int chosen = wring_door_choose(guests, n, wring_now_ns(), SLOW_NS);

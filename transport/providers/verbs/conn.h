@@ -19,7 +19,7 @@
 
 enum verbs_watched {
     VERBS_WATCH_LISTENER, /* owner: verbs_provider */
-    VERBS_WATCH_STREAM,   /* owner: verbs_conn */
+    VERBS_WATCH_OOB,      /* owner: verbs_conn */
     VERBS_WATCH_NOTICES,  /* owner: verbs_rail, its completion channel */
     VERBS_WATCH_ASYNC,    /* owner: verbs_rail */
 };
@@ -217,7 +217,7 @@ void wring_verbs_path_text(const struct verbs_path *path, char *text, size_t byt
 #define VERBS_OUT 4096
 #define VERBS_IN (VERBS_WORD_HEADER + VERBS_WORD_MAX)
 
-struct verbs_stream {
+struct verbs_oob {
     int fd; /* -1: closed */
     bool in_epoll, room_in_epoll;
     struct verbs_watch watch;
@@ -227,20 +227,20 @@ struct verbs_stream {
 };
 
 /** Do what can be done now: connect, prove the key, take and send words. */
-void wring_verbs_stream_service(struct verbs_conn *conn);
-void wring_verbs_stream_close(struct verbs_conn *conn);
+void wring_verbs_oob_service(struct verbs_conn *conn);
+void wring_verbs_oob_close(struct verbs_conn *conn);
 
 /** Has an open connection's peer left, which may not have been noticed yet? It is now. */
-bool wring_verbs_stream_ended(struct verbs_conn *conn);
+bool wring_verbs_oob_ended(struct verbs_conn *conn);
 
 /**
  * Room for a word, its header written; it leaves with the next service or push.
  * @return where its bytes go; NULL: the peer takes nothing, and the connection has ended
  */
-uint8_t *wring_verbs_stream_add(struct verbs_conn *conn, enum verbs_word word, size_t bytes);
+uint8_t *wring_verbs_oob_add(struct verbs_conn *conn, enum verbs_word word, size_t bytes);
 
 /** Send what was added, as far as the system takes it; the rest follows by itself. */
-void wring_verbs_stream_push(struct verbs_conn *conn);
+void wring_verbs_oob_push(struct verbs_conn *conn);
 
 /*
  * When paths of a connection fail, both sides agree on where they stand and go on: over the paths
@@ -350,7 +350,7 @@ struct verbs_conn {
     bool starved;     /* the last put found no credits */
     bool done_next;   /* whose turn it is: completions or arrivals */
 
-    struct verbs_stream stream;
+    struct verbs_oob oob;
     uint32_t origin; /* where it comes from, as a number */
     uint64_t since_ns;
     uint64_t deadline_ns; /* of meeting, or of agreeing how to go on */

@@ -33,10 +33,10 @@ enum verbs_gid_type {
 };
 
 /** Does a device hang off the part of the machine that this process may run on? */
-enum verbs_place {
-    VERBS_PLACE_UNKNOWN, /* nothing says so; counts as near */
-    VERBS_PLACE_NEAR,
-    VERBS_PLACE_FAR,
+enum verbs_locality {
+    VERBS_LOCALITY_UNKNOWN, /* nothing says so; counts as near */
+    VERBS_LOCALITY_NEAR,
+    VERBS_LOCALITY_FAR,
 };
 
 struct verbs_gid {
@@ -46,7 +46,7 @@ struct verbs_gid {
 };
 
 /** The abilities of a device; read for show only. */
-struct verbs_abilities {
+struct verbs_caps {
     bool extended_cq, wr_calls, dmabuf;
     uint32_t inline_bytes; /* that a queue pair was granted, of 220, 128, 64 or 32 asked for */
     uint32_t max_queue_pairs;
@@ -60,7 +60,7 @@ struct verbs_port {
     uint8_t number;          /* from 1 */
     uint8_t state;           /* as enum ibv_port_state has it; 4 is active */
     enum verbs_link link;
-    enum verbs_place place;
+    enum verbs_locality locality;
     int numa;              /* -1: unknown */
     uint32_t mbit;         /* what the link carries, Mbit/s; 0: unknown */
     uint32_t mtu, max_mtu; /* bytes of payload, active and largest */
@@ -69,7 +69,7 @@ struct verbs_port {
     uint16_t n_gids, n_pkeys;
     struct verbs_gid gids[VERBS_GIDS_MAX]; /* without empty entries */
     uint16_t pkeys[VERBS_PKEYS_MAX];       /* as in the port's table; 0: empty */
-    struct verbs_abilities can;
+    struct verbs_caps can;
 };
 
 struct verbs_table {

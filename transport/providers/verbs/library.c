@@ -170,7 +170,7 @@ static bool add_device(const struct verbs_library *library, struct ibv_device *d
                        bool with_abilities, struct verbs_table *table)
 {
     const char *name = library->get_device_name(device);
-    struct verbs_abilities can = {0};
+    struct verbs_caps can = {0};
     struct ibv_device_attr attr;
     struct ibv_context *context = library->open_device(device);
     if (context == NULL)
@@ -181,7 +181,7 @@ static bool add_device(const struct verbs_library *library, struct ibv_device *d
     if (error != 0)
         good = add_trouble(table, name, "the device cannot be queried", error > 0 ? error : errno);
     else if (with_abilities)
-        wring_verbs_try_abilities(library, context, &attr, &can);
+        wring_verbs_caps_probe(library, context, &attr, &can);
     for (unsigned i = 1; good && error == 0 && i <= attr.phys_port_cnt; i++) {
         struct verbs_port *port = add_row(table, name);
         good = port != NULL;
@@ -222,7 +222,7 @@ bool wring_verbs_table_read(const struct verbs_library *library, bool with_abili
         return false;
     }
     if (found.n > 1) /* else there is nothing to weigh */
-        wring_verbs_place(&found);
+        wring_verbs_find_locality(&found);
     *table = found;
     return true;
 }

@@ -20,17 +20,18 @@ static hwloc_obj_t find_part(hwloc_topology_t topology, const char *device)
     return NULL;
 }
 
-void wring_verbs_place_in(hwloc_topology_t topology, hwloc_const_bitmap_t cores,
-                          struct verbs_port *port)
+void wring_verbs_find_locality_in(hwloc_topology_t topology, hwloc_const_bitmap_t cores,
+                                  struct verbs_port *port)
 {
     hwloc_obj_t part = find_part(topology, port->device);
-    port->place = VERBS_PLACE_UNKNOWN;
+    port->locality = VERBS_LOCALITY_UNKNOWN;
     port->numa = -1;
     if (part == NULL || part->cpuset == NULL)
         return;
     if (part->nodeset != NULL && hwloc_bitmap_weight(part->nodeset) == 1)
         port->numa = hwloc_bitmap_first(part->nodeset);
-    port->place = hwloc_bitmap_intersects(part->cpuset, cores) ? VERBS_PLACE_NEAR : VERBS_PLACE_FAR;
+    port->locality =
+        hwloc_bitmap_intersects(part->cpuset, cores) ? VERBS_LOCALITY_NEAR : VERBS_LOCALITY_FAR;
 }
 
 /**
@@ -65,7 +66,7 @@ static bool hang_somewhere(const struct verbs_table *table)
     return false;
 }
 
-void wring_verbs_place(struct verbs_table *table)
+void wring_verbs_find_locality(struct verbs_table *table)
 {
     hwloc_topology_t topology;
 
@@ -78,7 +79,7 @@ void wring_verbs_place(struct verbs_table *table)
     }
     if (load(topology) && hwloc_get_cpubind(topology, cores, HWLOC_CPUBIND_PROCESS) == 0)
         for (size_t i = 0; i < table->n; i++)
-            wring_verbs_place_in(topology, cores, &table->ports[i]);
+            wring_verbs_find_locality_in(topology, cores, &table->ports[i]);
     hwloc_topology_destroy(topology);
     hwloc_bitmap_free(cores);
 }

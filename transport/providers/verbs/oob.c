@@ -11,65 +11,65 @@
 #include "transport/providers/verbs/conn.h"
 #include "transport/providers/verbs/verbs.h"
 
-void wring_verbs_stream_close(struct verbs_conn *conn)
+void wring_verbs_oob_close(struct verbs_conn *conn)
 {
-    if (conn->stream.in_epoll) /* a child that is about to exec may have it, too */
-        epoll_ctl(wring_verbs_of(conn)->epoll, EPOLL_CTL_DEL, conn->stream.fd, NULL);
-    wring_descriptor_close(conn->stream.fd);
-    conn->stream.fd = -1;
-    conn->stream.in_epoll = false;
+    if (conn->oob.in_epoll) /* a child that is about to exec may have it, too */
+        epoll_ctl(wring_verbs_of(conn)->epoll, EPOLL_CTL_DEL, conn->oob.fd, NULL);
+    wring_descriptor_close(conn->oob.fd);
+    conn->oob.fd = -1;
+    conn->oob.in_epoll = false;
 }
 
 /** Have the epoll set watch the stream for input and, while output waits, for room. */
 static void watch(struct verbs_conn *conn)
 {
-    struct verbs_stream *stream = &conn->stream;
-    bool room = conn->state == VERBS_CONNECTING || stream->out_at < stream->out_end ||
-                (conn->state == VERBS_AUTH && wring_handshake_wants_room(&stream->auth));
+    struct verbs_oob *oob = &conn->oob;
+    bool room = conn->state == VERBS_CONNECTING || oob->out_at < oob->out_end ||
+                (conn->state == VERBS_AUTH && wring_handshake_wants_room(&oob->auth));
     struct epoll_event event = {.events = EPOLLIN | (room ? EPOLLOUT : 0u),
-                                .data.ptr = &stream->watch};
-    int op = stream->in_epoll ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+                                .data.ptr = &oob->watch};
+    int op = oob->in_epoll ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
 
-    if (stream->fd < 0 || (stream->in_epoll && stream->room_in_epoll == room))
+    if (oob->fd < 0 || (oob->in_epoll && oob->room_in_epoll == room))
         return;
-    if (epoll_ctl(wring_verbs_of(conn)->epoll, op, stream->fd, &event) != 0) {
+    if (epoll_ctl(wring_verbs_of(conn)->epoll, op, oob->fd, &event) != 0) {
         wring_verbs_conn_fail(conn, WRING_ERR_SYSTEM, "%s", WRING_REFUSED("epoll_ctl"));
         return;
     }
-    stream->in_epoll = true;
-    stream->room_in_epoll = room;
+    oob->in_epoll = true;
+    oob->room_in_epoll = room;
 }
 
 /* ---- words out ---- */
 
-static void flush(struct verbs_stream *stream)
+static void flush(struct verbs_oob *oob)
 {
-    if (stream->fd < 0 || stream->out_at == stream->out_end)
+    if (oob->fd < 0 || oob->out_at == oob->out_end)
         return;
-    ssize_t n = send(stream->fd, stream->out + stream->out_at, stream->out_end - stream->out_at,
+    ssize_t n = send(oob->fd, oob->out + oob->out_at, oob->out_end - oob->out_at,
                      MSG_DONTWAIT | MSG_NOSIGNAL);
     if (n > 0)
-        stream->out_at += (size_t)n;
-    if (stream->out_at == stream->out_end)
-        stream->out_at = stream->out_end = 0;
+        oob->out_at += (size_t)n;
+    if (oob->out_at == oob->out_end)
+        oob->out_at = oob->out_end = 0;
 }
 
-uint8_t *wring_verbs_stream_add(struct verbs_conn *conn, enum verbs_word word, size_t bytes)
+uint8_t *wring_verbs_oob_add(struct verbs_conn *conn, enum verbs_word word, size_t bytes)
 {
-    struct verbs_stream *stream = &conn->stream;
-    if (VERBS_WORD_HEADER + bytes > sizeof(stream->out) - stream->out_end) {
+    struct verbs_oob *oob = &conn->oob;
+    if (VERBS_WORD_HEADER + bytes > sizeof(oob->out) - oob->out_end) {
         wring_verbs_conn_fail(conn, WRING_ERR_PEER, "the peer does not read what it is told");
         return NULL;
     }
-    uint8_t *at = stream->out + stream->out_end;
+    uint8_t *at = oob->out + oob->out_end;
     wring_verbs_word_pack(word, bytes, at);
-    stream->out_end += VERBS_WORD_HEADER + bytes;
+    oob->out_end += VERBS_WORD_HEADER + bytes;
     return at + VERBS_WORD_HEADER;
 }
 
-void wring_verbs_stream_push(struct verbs_conn *conn)
+void wring_verbs_oob_push(struct verbs_conn *conn)
 {
-    flush(&conn->stream);
+    flush(&conn->oob);
     watch(conn);
 }
 
@@ -82,10 +82,10 @@ static void finish_connect(struct verbs_conn *conn)
     int error = 0;
     socklen_t error_bytes = sizeof(error);
 
-    getsockopt(conn->stream.fd, SOL_SOCKET, SO_ERROR, &error, &error_bytes);
+    getsockopt(conn->oob.fd, SOL_SOCKET, SO_ERROR, &error, &error_bytes);
     if (error != 0)
         wring_verbs_conn_fail(conn, WRING_ERR_ADDRESS, "connect: %s", strerror(error));
-    else if (getpeername(conn->stream.fd, (struct sockaddr *)&peer, &bytes) == 0)
+    else if (getpeername(conn->oob.fd, (struct sockaddr *)&peer, &bytes) == 0)
         conn->state = VERBS_AUTH;
 }
 
@@ -93,14 +93,14 @@ static void step_auth(struct verbs_conn *conn)
 {
     char why[VERBS_TEXT / 2] = "";
     enum wring_status status =
-        wring_handshake_step(&conn->stream.auth, conn->stream.fd, why, sizeof(why));
+        wring_handshake_step(&conn->oob.auth, conn->oob.fd, why, sizeof(why));
     if (status == WRING_ERR_AGAIN)
         return;
     if (status != WRING_OK) {
         wring_verbs_conn_fail(conn, status, "%s", why);
         return;
     }
-    wring_verbs_peer_name(conn->stream.fd, conn->peer_name, sizeof(conn->peer_name));
+    wring_verbs_peer_name(conn->oob.fd, conn->peer_name, sizeof(conn->peer_name));
     conn->state = VERBS_OFFER;
     wring_verbs_say_offer(conn);
 }
@@ -108,7 +108,7 @@ static void step_auth(struct verbs_conn *conn)
 /* ---- words in ---- */
 
 /** The stream ended or failed. Puts that were done are complete at the peer, and so are its here */
-static void end_stream(struct verbs_conn *conn, const char *why)
+static void end_oob(struct verbs_conn *conn, const char *why)
 {
     if (conn->state != VERBS_OPEN && conn->state != VERBS_RESYNC) {
         wring_verbs_conn_fail(conn, WRING_ERR_PEER, "the peer closed while connecting: %s", why);
@@ -117,33 +117,33 @@ static void end_stream(struct verbs_conn *conn, const char *why)
     snprintf(conn->text, sizeof(conn->text), "peer %s left or died: %s", conn->peer_name, why);
     conn->status = WRING_ERR_PEER;
     conn->state = VERBS_DRAINING;
-    wring_verbs_stream_close(conn);
+    wring_verbs_oob_close(conn);
 }
 
-bool wring_verbs_stream_ended(struct verbs_conn *conn)
+bool wring_verbs_oob_ended(struct verbs_conn *conn)
 {
     uint8_t byte;
-    ssize_t n = conn->stream.fd >= 0 ? recv(conn->stream.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) : 1;
+    ssize_t n = conn->oob.fd >= 0 ? recv(conn->oob.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) : 1;
     if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)))
         return false;
-    end_stream(conn, n == 0 ? "its stream ended" : strerror(errno));
+    end_oob(conn, n == 0 ? "its stream ended" : strerror(errno));
     return true;
 }
 
 /** Read up to `bytes` in all into conn->stream.in; true when they are there. */
 static bool fill(struct verbs_conn *conn, size_t bytes)
 {
-    if (conn->stream.in_got >= bytes)
+    if (conn->oob.in_got >= bytes)
         return true;
-    ssize_t n = recv(conn->stream.fd, conn->stream.in + conn->stream.in_got,
-                     bytes - conn->stream.in_got, MSG_DONTWAIT);
+    ssize_t n =
+        recv(conn->oob.fd, conn->oob.in + conn->oob.in_got, bytes - conn->oob.in_got, MSG_DONTWAIT);
     if (n > 0)
-        conn->stream.in_got += (size_t)n;
+        conn->oob.in_got += (size_t)n;
     else if (n == 0)
-        end_stream(conn, "its stream ended");
+        end_oob(conn, "its stream ended");
     else if (errno != EAGAIN && errno != EINTR)
-        end_stream(conn, strerror(errno));
-    return conn->stream.fd >= 0 && conn->stream.in_got == bytes;
+        end_oob(conn, strerror(errno));
+    return conn->oob.fd >= 0 && conn->oob.in_got == bytes;
 }
 
 /** The states in which each word has its place, and the function that takes it. */
@@ -174,27 +174,27 @@ static bool read_word(struct verbs_conn *conn)
     size_t bytes;
     if (!fill(conn, VERBS_WORD_HEADER))
         return false;
-    unsigned word = wring_verbs_word_unpack(conn->stream.in, &bytes);
+    unsigned word = wring_verbs_word_unpack(conn->oob.in, &bytes);
     if (word == 0) {
         wring_verbs_conn_fail(conn, WRING_ERR_FRAME, "something that is no word");
         return false;
     }
     if (!fill(conn, VERBS_WORD_HEADER + bytes))
         return false;
-    conn->stream.in_got = 0;
-    take_word(conn, word, conn->stream.in + VERBS_WORD_HEADER, bytes);
+    conn->oob.in_got = 0;
+    take_word(conn, word, conn->oob.in + VERBS_WORD_HEADER, bytes);
     return true;
 }
 
-void wring_verbs_stream_service(struct verbs_conn *conn)
+void wring_verbs_oob_service(struct verbs_conn *conn)
 {
     if (conn->state == VERBS_CONNECTING)
         finish_connect(conn);
     if (conn->state == VERBS_AUTH)
         step_auth(conn);
-    flush(&conn->stream);
-    while (conn->stream.fd >= 0 && conn->state >= VERBS_OFFER && read_word(conn))
-        flush(&conn->stream);
+    flush(&conn->oob);
+    while (conn->oob.fd >= 0 && conn->state >= VERBS_OFFER && read_word(conn))
+        flush(&conn->oob);
     if (conn->state < VERBS_OPEN && wring_now_ns() >= conn->deadline_ns)
         wring_verbs_conn_fail(conn, WRING_ERR_TIMEOUT,
                               "the peer did not finish connecting in time");

@@ -83,10 +83,10 @@ static uint32_t can_renew(const struct verbs_conn *conn)
 
 static void say_resync(struct verbs_conn *conn)
 {
-    uint8_t *to = wring_verbs_stream_add(conn, VERBS_WORD_RESYNC, VERBS_RESYNC_BYTES);
+    uint8_t *to = wring_verbs_oob_add(conn, VERBS_WORD_RESYNC, VERBS_RESYNC_BYTES);
     if (to != NULL)
         wring_verbs_resync_pack(&conn->resync.mine, to);
-    wring_verbs_stream_push(conn);
+    wring_verbs_oob_push(conn);
 }
 
 static void tell(struct verbs_conn *conn)
@@ -265,7 +265,7 @@ static void say_resume(struct verbs_conn *conn, uint32_t renewed)
     const struct verbs_resume_word word = {resync->mine.round, resync->peer.round, conn->delivered,
                                            renewed};
     size_t cards = (size_t)__builtin_popcount(renewed) * VERBS_CARD_BYTES;
-    uint8_t *to = wring_verbs_stream_add(conn, VERBS_WORD_RESUME, VERBS_RESUME_BYTES + cards);
+    uint8_t *to = wring_verbs_oob_add(conn, VERBS_WORD_RESUME, VERBS_RESUME_BYTES + cards);
     if (to == NULL)
         return;
     wring_verbs_resume_pack(&word, to);
@@ -275,17 +275,17 @@ static void say_resume(struct verbs_conn *conn, uint32_t renewed)
             wring_verbs_card_pack(&conn->paths[i]->card, to);
             to += VERBS_CARD_BYTES;
         }
-    wring_verbs_stream_push(conn);
+    wring_verbs_oob_push(conn);
 }
 
 static void say_go(struct verbs_conn *conn)
 {
     const struct verbs_resume_word word = {.my_round = conn->resync.mine.round,
                                            .your_round = conn->resync.peer.round};
-    uint8_t *to = wring_verbs_stream_add(conn, VERBS_WORD_GO, VERBS_RESUME_BYTES);
+    uint8_t *to = wring_verbs_oob_add(conn, VERBS_WORD_GO, VERBS_RESUME_BYTES);
     if (to != NULL)
         wring_verbs_resume_pack(&word, to);
-    wring_verbs_stream_push(conn);
+    wring_verbs_oob_push(conn);
 }
 
 /** Messages that were given out stay; all others are forgotten, and come over the new set. */
@@ -470,10 +470,10 @@ static void fail_try(struct verbs_path *path, const char *why)
 static void say_try(const struct verbs_path *path, uint32_t number)
 {
     const struct verbs_try_word word = {number, path->index, path->card};
-    uint8_t *to = wring_verbs_stream_add(path->conn, VERBS_WORD_TRY, VERBS_TRY_BYTES);
+    uint8_t *to = wring_verbs_oob_add(path->conn, VERBS_WORD_TRY, VERBS_TRY_BYTES);
     if (to != NULL)
         wring_verbs_try_pack(&word, to);
-    wring_verbs_stream_push(path->conn);
+    wring_verbs_oob_push(path->conn);
 }
 
 static void begin_try(struct verbs_path *path)

@@ -107,7 +107,7 @@ static bool judge(const struct verbs_port *port, const struct verbs_wish *wish,
         out->pkey_index = (uint16_t)find_pkey(port, wish->pkey);
         out->routable = port->link == VERBS_LINK_INFINIBAND || worth_of(gid) > 2;
         out->bound = is_bound(gid, wish);
-        out->rating = port->mbit * (port->place == VERBS_PLACE_FAR ? 1ull : 2ull);
+        out->rating = port->mbit * (port->locality == VERBS_LOCALITY_FAR ? 1ull : 2ull);
         return true;
     }
     return false;
@@ -154,19 +154,19 @@ static const char *unlike(const struct verbs_table *table, const struct candidat
         return "its address cannot be routed, the first rail's can";
     if (a->mbit != b->mbit)
         return "another speed than the first rail's";
-    if ((a->place == VERBS_PLACE_FAR) != (b->place == VERBS_PLACE_FAR))
+    if ((a->locality == VERBS_LOCALITY_FAR) != (b->locality == VERBS_LOCALITY_FAR))
         return "far from the cores of this process, unlike the first rail";
     return NULL;
 }
 
-static const char *place_text(enum verbs_place place)
+static const char *locality_text(enum verbs_locality locality)
 {
-    switch (place) {
-    case VERBS_PLACE_UNKNOWN:
+    switch (locality) {
+    case VERBS_LOCALITY_UNKNOWN:
         return "";
-    case VERBS_PLACE_NEAR:
+    case VERBS_LOCALITY_NEAR:
         return ", near";
-    case VERBS_PLACE_FAR:
+    case VERBS_LOCALITY_FAR:
         return ", far";
     }
     return "";
@@ -187,7 +187,8 @@ static void explain(const struct verbs_table *table, const struct candidate *c,
     char text[VERBS_GID_TEXT];
     snprintf(why, VERBS_WHY, "%s; GID %u: %s %s%s%s", reason, gid->index,
              wring_verbs_gid_type_text((enum verbs_gid_type)gid->type),
-             wring_verbs_gid_text(gid->bytes, text), gid_reason(c, wish), place_text(port->place));
+             wring_verbs_gid_text(gid->bytes, text), gid_reason(c, wish),
+             locality_text(port->locality));
 }
 
 static struct verbs_choice choice_of(const struct verbs_port *port, const struct candidate *c,

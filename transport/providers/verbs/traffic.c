@@ -455,7 +455,7 @@ static struct wring_event event_of_news(struct verbs_conn *conn)
     struct wring_event event = {.kind = WRING_EVENT_CONNECTED, .conn = &conn->base};
     if (conn->accepted) {
         event.kind = WRING_EVENT_ACCEPTED;
-        event.data = wring_auth_hello(&conn->stream.auth, &event.bytes);
+        event.data = wring_auth_hello(&conn->oob.auth, &event.bytes);
     }
     conn->news = false;
     return event;

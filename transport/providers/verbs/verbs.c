@@ -133,7 +133,7 @@ static void service_meeting(struct verbs_provider *verbs)
     for (size_t i = verbs->n_conns; i-- > 0;) {
         struct verbs_conn *conn = verbs->conns[i];
         if (conn->state < VERBS_OPEN)
-            wring_verbs_stream_service(conn);
+            wring_verbs_oob_service(conn);
         if (conn->state < VERBS_OPEN)
             verbs->meeting = true;
         if (conn->state == VERBS_DEAD && !conn->surfaced) {
@@ -151,8 +151,8 @@ static void service_one(struct verbs_provider *verbs, const struct verbs_watch *
     case VERBS_WATCH_LISTENER:
         wring_verbs_accept(verbs);
         break;
-    case VERBS_WATCH_STREAM:
-        wring_verbs_stream_service(watch->owner);
+    case VERBS_WATCH_OOB:
+        wring_verbs_oob_service(watch->owner);
         break;
     case VERBS_WATCH_NOTICES:
         rail_take_notices(watch->owner);

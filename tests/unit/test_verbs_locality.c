@@ -8,13 +8,13 @@
 
 static hwloc_topology_t two_sockets; /* cores 0-1 and 2-3, NUMA nodes 0 and 1 */
 
-static struct verbs_port place(const char *device, const char *cores)
+static struct verbs_port locality(const char *device, const char *cores)
 {
-    struct verbs_port port = {.place = VERBS_PLACE_FAR, .numa = 7};
+    struct verbs_port port = {.locality = VERBS_LOCALITY_FAR, .numa = 7};
     hwloc_bitmap_t set = hwloc_bitmap_alloc();
     CHECK(set != NULL && hwloc_bitmap_list_sscanf(set, cores) == 0, "%s", cores);
     snprintf(port.device, sizeof(port.device), "%s", device);
-    wring_verbs_place_in(two_sockets, set, &port);
+    wring_verbs_find_locality_in(two_sockets, set, &port);
     hwloc_bitmap_free(set);
     return port;
 }
@@ -23,19 +23,19 @@ static void devices_are_near_or_far(void)
 {
     static const struct {
         const char *device, *cores;
-        enum verbs_place want;
+        enum verbs_locality want;
         int numa;
     } cases[] = {
-        {"mlx5_0", "0-1", VERBS_PLACE_NEAR, 0}, {"mlx5_0", "2-3", VERBS_PLACE_FAR, 0},
-        {"mlx5_1", "0-1", VERBS_PLACE_FAR, 1},  {"mlx5_1", "3", VERBS_PLACE_NEAR, 1},
-        {"mlx5_0", "1,2", VERBS_PLACE_NEAR, 0}, {"mlx5_1", "0-3", VERBS_PLACE_NEAR, 1},
-        {"mlx5_9", "0", VERBS_PLACE_NEAR, -1}, /* hangs off the whole machine */
-        {"rxe0", "0", VERBS_PLACE_UNKNOWN, -1}, {"mlx5_", "0", VERBS_PLACE_UNKNOWN, -1},
+        {"mlx5_0", "0-1", VERBS_LOCALITY_NEAR, 0}, {"mlx5_0", "2-3", VERBS_LOCALITY_FAR, 0},
+        {"mlx5_1", "0-1", VERBS_LOCALITY_FAR, 1},  {"mlx5_1", "3", VERBS_LOCALITY_NEAR, 1},
+        {"mlx5_0", "1,2", VERBS_LOCALITY_NEAR, 0}, {"mlx5_1", "0-3", VERBS_LOCALITY_NEAR, 1},
+        {"mlx5_9", "0", VERBS_LOCALITY_NEAR, -1}, /* hangs off the whole machine */
+        {"rxe0", "0", VERBS_LOCALITY_UNKNOWN, -1}, {"mlx5_", "0", VERBS_LOCALITY_UNKNOWN, -1},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct verbs_port port = place(cases[i].device, cases[i].cores);
-        CHECK(port.place == cases[i].want && port.numa == cases[i].numa, "%s from %s: %d, node %d",
-              cases[i].device, cases[i].cores, port.place, port.numa);
+        struct verbs_port port = locality(cases[i].device, cases[i].cores);
+        CHECK(port.locality == cases[i].want && port.numa == cases[i].numa,
+              "%s from %s: %d, node %d", cases[i].device, cases[i].cores, port.locality, port.numa);
     }
 }
 
