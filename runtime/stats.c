@@ -189,7 +189,7 @@ static enum wring_status take_stats(struct wring_bucket *bucket, struct wring_bu
         .executor =
             bucket->executor[0] != '\0' ? bucket->executor : bucket->session->config.executor,
         .order = wring_reduction_order_name(wring_algorithms[collective->work.algorithm].order),
-        .in_place = wring_algorithm_places(encoder_of(collective)->work.algorithm),
+        .in_place = wring_algorithm_is_placed(encoder_of(collective)->work.algorithm),
         .piece_elems = collective->work.partition.chunk_elems < bucket->elems
                            ? collective->work.partition.chunk_elems
                            : bucket->elems,

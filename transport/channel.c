@@ -143,9 +143,9 @@ enum wring_status wring_channel_put(struct wring_channel *channel, uint32_t memb
     return status;
 }
 
-enum wring_status wring_channel_place(struct wring_channel *channel, uint32_t member,
-                                      struct wring_region *region, const void *local,
-                                      uint64_t offset, size_t bytes, uint64_t cookie)
+enum wring_status wring_channel_put_placed(struct wring_channel *channel, uint32_t member,
+                                           struct wring_region *region, const void *local,
+                                           uint64_t offset, size_t bytes, uint64_t cookie)
 {
     struct wring_channel_out *out = &channel->out[member];
     enum wring_status status =

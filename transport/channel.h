@@ -184,9 +184,9 @@ enum wring_status wring_channel_put(struct wring_channel *channel, uint32_t memb
                                     const void *local, size_t bytes, uint64_t cookie);
 
 /** Put a piece to where it belongs, `offset` bytes into the member's data. */
-enum wring_status wring_channel_place(struct wring_channel *channel, uint32_t member,
-                                      struct wring_region *region, const void *local,
-                                      uint64_t offset, size_t bytes, uint64_t cookie);
+enum wring_status wring_channel_put_placed(struct wring_channel *channel, uint32_t member,
+                                           struct wring_region *region, const void *local,
+                                           uint64_t offset, size_t bytes, uint64_t cookie);
 
 /** A put of that member's arrived. Errors: WRING_ERR_FRAME. */
 enum wring_status wring_channel_arrived(struct wring_channel *channel, uint32_t member,

@@ -137,7 +137,7 @@ static enum wring_status connect_board(struct wring_bucket *bucket, uint32_t mem
         return status;
     status = endpoint->data != NULL ? map_data(bucket, endpoint, &data) : WRING_ERR_FRAME;
     if (status == WRING_OK)
-        wring_shm_flags_place(flags, member, data);
+        wring_shm_flags_set_data(flags, member, data);
     return status;
 }
 

@@ -186,7 +186,7 @@ static uint64_t slots_of(const struct wring_bucket *bucket, uint32_t widest)
     const struct wring_shape *shape = &bucket->shape;
     const struct wring_algorithm_parts *parts = &wring_algorithms[shape->algorithm];
     uint32_t channels =
-        parts->scatters + (parts->gathers && !wring_algorithm_places(shape->algorithm));
+        parts->scatters + (parts->gathers && !wring_algorithm_is_placed(shape->algorithm));
     uint32_t window = shape->window < widest ? shape->window : widest;
 
     return channels *
@@ -416,7 +416,7 @@ static size_t plan_memory(struct wring_session *session, size_t *sources)
             total += wring_shm_flags_memory(board_room(at));
         if (at->collective.scatter != NULL)
             total += channel_bytes(at);
-        if (at->collective.gather != NULL && !wring_algorithm_places(at->shape.algorithm))
+        if (at->collective.gather != NULL && !wring_algorithm_is_placed(at->shape.algorithm))
             total += channel_bytes(at);
         at->sources_offset = *sources;
         *sources += (wring_collective_slot_memory(&at->collective) + ALIGN - 1) / ALIGN * ALIGN;
@@ -462,7 +462,7 @@ static enum wring_status make_bucket(struct wring_bucket *bucket)
         status = make_channel(bucket, &bucket->scatter, shape->window, shape->slot_bytes, &memory);
     if (status == WRING_OK && collective->gather != NULL)
         status = make_channel(bucket, &bucket->gather,
-                              wring_algorithm_places(shape->algorithm) ? 0 : shape->window,
+                              wring_algorithm_is_placed(shape->algorithm) ? 0 : shape->window,
                               shape->slot_bytes, &memory);
     if (status == WRING_OK && bucket->gather.placed)
         status = make_keys(bucket);

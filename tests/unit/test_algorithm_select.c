@@ -229,7 +229,8 @@ static void predicates_fit_the_table(void)
         CHECK(wring_algorithm_is_eager(algorithm) == (parts->ops == &wring_allreduce_eager ||
                                                       parts->ops == &wring_allreduce_shm_flags),
               "%u", i);
-        CHECK(!wring_algorithm_is_direct(algorithm) || wring_algorithm_places(algorithm), "%u", i);
+        CHECK(!wring_algorithm_is_direct(algorithm) || wring_algorithm_is_placed(algorithm), "%u",
+              i);
         CHECK(!wring_algorithm_keeps_sums(algorithm) || wring_algorithm_has_owners(algorithm), "%u",
               i);
     }

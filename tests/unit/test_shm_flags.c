@@ -82,7 +82,7 @@ static void make_all(bool in_place)
                 continue;
             CHECK(connect_to(flags, j, MEMORY, 0) == WRING_OK, "%u", j);
             if (in_place)
-                wring_shm_flags_place(flags, j, (uint8_t *)members[j].data);
+                wring_shm_flags_set_data(flags, j, (uint8_t *)members[j].data);
         }
 }
 

@@ -126,7 +126,7 @@ static inline bool wring_algorithm_is_in(enum wring_algorithm algorithm, uint32_
 
 /** The sum of each shard, of an exchange what each contributes, goes straight into everyone's
  *  data. */
-static inline bool wring_algorithm_places(enum wring_algorithm algorithm)
+static inline bool wring_algorithm_is_placed(enum wring_algorithm algorithm)
 {
     return wring_algorithm_is_in(
         algorithm, 1u << WRING_ALLREDUCE_EAGER_IN_PLACE | 1u << WRING_ALLREDUCE_TWO_SHOT_PLACED |

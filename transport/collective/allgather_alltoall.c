@@ -14,9 +14,9 @@
 
 #include "transport/collective/collective.h"
 
-static bool places(const struct wring_collective *collective)
+static bool is_placed(const struct wring_collective *collective)
 {
-    return wring_algorithm_places(collective->work.algorithm);
+    return wring_algorithm_is_placed(collective->work.algorithm);
 }
 
 static bool contributes(const struct wring_collective *collective, uint32_t member)
@@ -38,7 +38,7 @@ static struct wring_span shard_of(const struct wring_collective *collective, uin
 }
 
 /** The shard of the result that a member's contribution becomes. */
-static struct wring_span place_of(const struct wring_collective *collective, uint32_t member)
+static struct wring_span span_of(const struct wring_collective *collective, uint32_t member)
 {
     const uint64_t *begins = collective->work.out_begins;
     return begins != NULL ? (struct wring_span){begins[member], begins[member + 1]}
@@ -47,7 +47,7 @@ static struct wring_span place_of(const struct wring_collective *collective, uin
 
 static uint64_t chunks_from(const struct wring_collective *collective, uint32_t member)
 {
-    return wring_partition_chunks(&collective->work.partition, place_of(collective, member));
+    return wring_partition_chunks(&collective->work.partition, span_of(collective, member));
 }
 
 static uint64_t chunks_of(const struct wring_collective *collective, uint32_t member)
@@ -75,7 +75,7 @@ static uint64_t own_copies(const struct wring_collective *collective)
     if (!contributes(collective, me) || !takes(collective, me) || decodes_own(collective))
         return 0;
     bool there = wring_collective_in(collective, shard_of(collective, me)) ==
-                 wring_collective_out(collective, place_of(collective, me));
+                 wring_collective_out(collective, span_of(collective, me));
     return there ? 0 : chunks_of(collective, me);
 }
 
@@ -83,7 +83,7 @@ static void allgather_alltoall_start(struct wring_collective *collective)
 {
     for (uint32_t i = 0; i < collective->members.n; i++) {
         collective->sent[i] = collective->decoded[i] = 0;
-        if (places(collective) && i != collective->members.me)
+        if (is_placed(collective) && i != collective->members.me)
             collective->arrivals[i] += (uint32_t)chunks_of(collective, i);
     }
 }
@@ -134,7 +134,7 @@ static bool copy_own(struct wring_collective *collective)
     struct wring_source own = wring_collective_own(collective, span);
     struct wring_codec_context context = wring_collective_context(collective, span, 0);
     task->member = me;
-    wring_collective_take(task, wring_partition_chunk(partition, place_of(collective, me), chunk),
+    wring_collective_take(task, wring_partition_chunk(partition, span_of(collective, me), chunk),
                           own, context);
     return true;
 }
@@ -152,7 +152,7 @@ static bool is_expected(struct wring_collective *collective, uint32_t member)
         wring_channel_peek(collective->scatter, member, &bytes) == NULL)
         return true;
     struct wring_span span =
-        wring_partition_chunk(partition, place_of(collective, member), collective->decoded[member]);
+        wring_partition_chunk(partition, span_of(collective, member), collective->decoded[member]);
     size_t expected = wring_partition_bytes(partition, span);
     if (bytes != expected)
         wring_fabric_fail(
@@ -167,10 +167,10 @@ static bool is_expected(struct wring_collective *collective, uint32_t member)
 static bool take_next(struct wring_collective *collective)
 {
     bool any = false;
-    if (places(collective) || !takes(collective, collective->members.me))
+    if (is_placed(collective) || !takes(collective, collective->members.me))
         return false;
     for (uint32_t i = 0; i < collective->members.n; i++) {
-        struct wring_span shard = place_of(collective, i);
+        struct wring_span shard = span_of(collective, i);
         if (i == collective->members.me || !contributes(collective, i))
             continue;
         if (!is_expected(collective, i))
@@ -191,7 +191,7 @@ static bool allgather_alltoall_owes(const struct wring_collective *collective, u
 
 static bool lacks(const struct wring_collective *collective, uint32_t member)
 {
-    if (places(collective))
+    if (is_placed(collective))
         return collective->gather->in[member].arrivals != collective->arrivals[member];
     return contributes(collective, member) && takes(collective, collective->members.me) &&
            collective->decoded[member] < chunks_from(collective, member);
@@ -252,7 +252,7 @@ static bool allgather_alltoall_awaits(const struct wring_collective *collective,
 {
     size_t bytes;
     return lacks(collective, member) &&
-           (places(collective) ||
+           (is_placed(collective) ||
             wring_channel_peek(channel_of(collective), member, &bytes) == NULL);
 }
 

@@ -17,9 +17,9 @@ static bool keeps(const struct wring_collective *collective)
     return wring_algorithm_keeps_sums(collective->work.algorithm);
 }
 
-static bool places(const struct wring_collective *collective)
+static bool is_placed(const struct wring_collective *collective)
 {
-    return wring_algorithm_places(collective->work.algorithm);
+    return wring_algorithm_is_placed(collective->work.algorithm);
 }
 
 static struct wring_span shard_of(const struct wring_collective *collective, uint32_t member)
@@ -42,7 +42,7 @@ static uint64_t pieces_for(const struct wring_collective *collective, uint32_t m
 /** Do sums come in pieces that are decoded or copied into place? */
 static bool takes_sums(const struct wring_collective *collective)
 {
-    return !keeps(collective) && !places(collective) && wring_collective_ends_here(collective);
+    return !keeps(collective) && !is_placed(collective) && wring_collective_ends_here(collective);
 }
 
 /** Do our own sums go to somebody? */
@@ -65,7 +65,7 @@ static void two_shot_start(struct wring_collective *collective)
     for (uint32_t i = 0; i < collective->members.n; i++) {
         collective->sent[i] = 0;
         collective->decoded[i] = 0;
-        if (places(collective) && !keeps(collective) && i != collective->members.me)
+        if (is_placed(collective) && !keeps(collective) && i != collective->members.me)
             collective->arrivals[i] += (uint32_t)chunks_of(collective, i);
     }
 }
@@ -126,7 +126,7 @@ static bool reduce_next(struct wring_collective *collective)
 {
     const struct wring_partition *partition = &collective->work.partition;
     uint32_t me = collective->members.me;
-    bool slots = sends_sums(collective) && !places(collective);
+    bool slots = sends_sums(collective) && !is_placed(collective);
 
     if (collective->reduced == chunks_of(collective, me) || !contributions_are_there(collective) ||
         (slots && !can_send_sum(collective)))
@@ -164,7 +164,7 @@ static bool lacks_sums(const struct wring_collective *collective, uint32_t membe
 {
     if (keeps(collective) || !wring_collective_ends_here(collective))
         return false;
-    if (places(collective))
+    if (is_placed(collective))
         return collective->gather->in[member].arrivals != collective->arrivals[member];
     return collective->decoded[member] < chunks_of(collective, member);
 }
@@ -245,7 +245,8 @@ static bool two_shot_awaits(const struct wring_collective *collective, uint32_t 
         return !collective->all_ready &&
                wring_channel_peek(collective->scatter, member, &bytes) == NULL;
     return lacks_sums(collective, member) &&
-           (places(collective) || wring_channel_peek(sums_of(collective), member, &bytes) == NULL);
+           (is_placed(collective) ||
+            wring_channel_peek(sums_of(collective), member, &bytes) == NULL);
 }
 
 const struct wring_collective_ops wring_allreduce_two_shot = {

@@ -337,8 +337,8 @@ static enum wring_status put(struct wring_task *task, uint32_t member)
             piece = channel->out[member].mapped + offset;
             region = NULL;
         }
-        return wring_channel_place(channel, member, region, piece, offset, task->piece_bytes,
-                                   cookie);
+        return wring_channel_put_placed(channel, member, region, piece, offset, task->piece_bytes,
+                                        cookie);
     }
     return wring_channel_put(channel, member, task->sequence, region, task->piece,
                              task->piece_bytes, cookie);

@@ -41,7 +41,7 @@ static void set_turns(struct wring_shm_flags *mapped)
         uint8_t *slot = slot_of(mapped->own, mapped->room, odd);
         mapped->turns[odd] = (struct wring_shm_flags_turn){
             .slot = (struct wring_shm_flags_slot *)slot,
-            .place = slot + head_of(mapped->room),
+            .contribution = slot + head_of(mapped->room),
             .run = mapped->runs + odd * mapped->members.n,
         };
     }
@@ -141,7 +141,7 @@ enum wring_status wring_shm_flags_connect(struct wring_shm_flags *mapped, uint32
     return WRING_OK;
 }
 
-void wring_shm_flags_place(struct wring_shm_flags *mapped, uint32_t member, uint8_t *data)
+void wring_shm_flags_set_data(struct wring_shm_flags *mapped, uint32_t member, uint8_t *data)
 {
     mapped->data[member] = data;
 }

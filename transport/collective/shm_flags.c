@@ -88,7 +88,7 @@ static inline void show(struct wring_collective *collective)
         wring_shm_flags_show_core(flags);
     if (flags->in_place)
         wring_shm_flags_open(flags);
-    copy_contribution(flags->ready.place, flags->in, flags->shown);
+    copy_contribution(flags->ready.contribution, flags->in, flags->shown);
     atomic_store_explicit(&flags->ready.slot->number, number, memory_order_release);
     flags->number = number;
     wring_shm_flags_enter(flags, flags->round + 1);

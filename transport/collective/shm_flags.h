@@ -64,15 +64,15 @@ struct wring_board {
 /** The part of our own board that even rounds use, or odd ones. */
 struct wring_shm_flags_turn {
     struct wring_shm_flags_slot *slot;
-    void *place;      /* of the contribution, in it */
-    const void **run; /* [members] what is reduced */
+    void *contribution; /* of the contribution, in it */
+    const void **run;   /* [members] what is reduced */
 };
 
 struct wring_shm_flags {
     /* what a post needs before others see what it has: ready-made, in one line */
     struct {
         struct wring_shm_flags_slot *slot;
-        void *place;
+        void *contribution;
         uint64_t number; /* but for the tag */
     } ready;
     const void *in; /* what we contribute */
@@ -157,7 +157,7 @@ enum wring_status wring_shm_flags_connect(struct wring_shm_flags *flags, uint32_
                                           struct wring_remote *remote, uint64_t offset);
 
 /** In place, after the member is connected: where it has its data, mapped, as much as ours. */
-void wring_shm_flags_place(struct wring_shm_flags *flags, uint32_t member, uint8_t *data);
+void wring_shm_flags_set_data(struct wring_shm_flags *flags, uint32_t member, uint8_t *data);
 
 /** The collective's work is another one than before: look up what it needs. */
 void wring_shm_flags_prepare(struct wring_collective *collective);

@@ -95,7 +95,7 @@ static inline void wring_shm_flags_enter(struct wring_shm_flags *flags, uint64_t
     flags->round = round;
     flags->turn = &flags->turns[round & 1];
     flags->ready.slot = next->slot;
-    flags->ready.place = next->place;
+    flags->ready.contribution = next->contribution;
     flags->ready.number = (round + 1) << WRING_TAG_BITS;
 }
 
