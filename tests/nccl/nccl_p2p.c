@@ -3,12 +3,15 @@
  * How fast a plugin moves messages from one process to another, as NCCL pipelines them: 8 in
  * flight, the receiver's posted ahead.
  *
- *     nccl_p2p PLUGIN auto|v12|v11|v8 [NAME=VALUE...] BYTES SECONDS
+ *     nccl_p2p PLUGIN auto|v12|v11|v8 [NAME=VALUE...] BYTES SECONDS [FILE]
+ *
+ * Messages hold what FILE has, again and again; without one they hold noise.
  *
  * Prints one JSON object: bytes, messages, seconds, gb_per_s (1e9 bytes a second). The receiver's
  * clock counts, from the end of the first message to that of the last one.
  */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +21,7 @@
 struct measured {
     size_t bytes;
     uint64_t for_ns;
+    const char *file; /* of what they hold; NULL: noise */
 };
 
 struct window {
@@ -107,6 +111,18 @@ static void receive_all(struct rig *rig, void *comm, const struct measured *what
            what->bytes, messages, seconds, (double)((messages - 1) * what->bytes) / 1e9 / seconds);
 }
 
+/** Fill a buffer with a file, from its beginning again at its end. */
+static void fill_from(const char *name, unsigned char *data, size_t bytes)
+{
+    FILE *file = fopen(name, "re");
+    size_t has = file != NULL ? fread(data, 1, bytes, file) : 0;
+
+    MUST(has > 0, "%s cannot be read, or is empty", name);
+    fclose(file);
+    for (size_t at = has; at < bytes; at++)
+        data[at] = data[at - has];
+}
+
 static void measure(const struct world_rank *me, void *arg)
 {
     const struct measured *what = arg;
@@ -120,7 +136,10 @@ static void measure(const struct world_rank *me, void *arg)
     rig_connect(&rig, &link, 1);
     void *comm = me->rank == 0 ? link.send : link.receive;
     void *region = rig_register(&rig, comm, data, PLUGIN_STEPS * what->bytes);
-    rig_fill(data, PLUGIN_STEPS * what->bytes, me->rank);
+    if (what->file != NULL)
+        fill_from(what->file, data, PLUGIN_STEPS * what->bytes);
+    else
+        rig_fill(data, PLUGIN_STEPS * what->bytes, me->rank);
     if (me->rank == 0)
         send_all(&rig, comm, what, data, region);
     else
@@ -137,12 +156,13 @@ int main(int argc, char **argv)
     struct measured what;
     int taken = rig_take_arguments(argc, argv);
 
-    if (taken == 0 || argc - taken != 3) {
-        fputs("nccl_p2p PLUGIN VERSION [NAME=VALUE...] BYTES SECONDS\n", stderr);
+    if (taken == 0 || argc - taken < 3 || argc - taken > 4) {
+        fputs("nccl_p2p PLUGIN VERSION [NAME=VALUE...] BYTES SECONDS [FILE]\n", stderr);
         return 2;
     }
     what.bytes = strtoull(argv[taken + 1], NULL, 10);
     what.for_ns = (uint64_t)(strtod(argv[taken + 2], NULL) * 1e9);
+    what.file = argc - taken == 4 ? argv[taken + 3] : NULL;
     world_run(&(struct world_job){.size = 2, .run = measure, .arg = &what});
     return wring_test_failures() == 0 ? 0 : 1;
 }
