@@ -122,7 +122,7 @@ static void describe_difference(const char *bucket, struct wring_signed_by ours,
     if (!is_same(own_name, name)) {
         snprintf(text, bytes,
                  "bucket '%s': ranks %" PRIu32 " and %" PRIu32
-                 " describe_difference it in other terms; use one version of wring on all ranks",
+                 " describe it in other terms; use one version of wring on all ranks",
                  wring_text_short(bucket, name_shown), ours.rank, theirs.rank);
         return;
     }
