@@ -16,7 +16,7 @@
 #include "base/clock.h"
 
 #define REQUESTS 64                  /* under way */
-#define PART_NS (2 * WRING_NS_PER_S) /* for the others to come to an end, too */
+#define PART_NS (30 * WRING_NS_PER_S) /* for others that live to come to an end, too */
 
 struct coll_request {
     struct coll_request *next; /* free */
