@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "tests/fuzz/fuzz.h"
-#include "transport/providers/shm/ring.h"
+#include "transport/providers/shm/shm.h"
 
 struct rig {
     struct shm_ring in, out; /* ours; the peer writes to both of their files */

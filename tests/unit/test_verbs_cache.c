@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Registrations that are shared and kept: what is found again, what goes, and when. */
-#include "transport/providers/verbs/cache.h"
+#include "transport/providers/verbs/memory.h"
 
 #include <stdlib.h>
 #include <string.h>

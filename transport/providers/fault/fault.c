@@ -12,6 +12,322 @@
 #include "base/log.h"
 #include "transport/providers/fault/inside.h"
 
+/** Take the link for some bytes. @return when the last of them is through */
+static double take_link(double *free_ns, uint64_t begin_ns, size_t bytes, double ns_per_byte)
+{
+    double begin = *free_ns > (double)begin_ns ? *free_ns : (double)begin_ns;
+    return *free_ns = begin + (double)bytes * ns_per_byte;
+}
+
+static struct fault_put *put_at(const struct fault_provider *provider, struct fault_conn *conn,
+                                uint32_t i)
+{
+    return &conn->puts[(conn->first + i) % provider->caps.put_depth];
+}
+
+/** The connection whose put goes next: it took the link first, and nothing is in its way. */
+static struct fault_conn *next_conn(const struct fault_provider *provider)
+{
+    struct fault_conn *next = NULL;
+    for (struct fault_conn *conn = provider->conns; conn != NULL; conn = conn->next) {
+        if (conn->n == 0 || conn->blocked)
+            continue;
+        if (next == NULL || put_at(provider, conn, 0)->number < put_at(provider, next, 0)->number)
+            next = conn;
+    }
+    return next;
+}
+
+/* fault/fault.c: puts that wait */
+static enum wring_status queue_put(struct fault_provider *provider, struct fault_conn *conn,
+                                   const struct fault_put *put)
+{
+    if (conn->n == provider->caps.put_depth)
+        return WRING_ERR_AGAIN;
+    /* what waits for its time kept the link busy, however late it is looked at */
+    uint64_t begin_ns = next_conn(provider) != NULL ? 0 : wring_now_ns();
+    struct fault_put *last = put_at(provider, conn, conn->n++);
+    *last = *put;
+    last->number = provider->posted++;
+    last->due_ns = (uint64_t)take_link(&provider->egress_free_ns, begin_ns, put->bytes,
+                                       provider->schedule.ns_per_byte);
+    last->remote->waiting++;
+    return WRING_OK;
+}
+
+static enum wring_status fault_copy_sources(struct wring_conn *base)
+{
+    struct fault_provider *provider = fault_of(base->provider);
+    struct fault_conn *conn = fault_conn_of(base);
+
+    if (conn->inner == NULL) /* nothing leaves any more */
+        return WRING_OK;
+    enum wring_status status = provider->inner->ops->copy_sources(conn->inner);
+    for (uint32_t i = 0; i < conn->n && status == WRING_OK; i++)
+        if (!wring_fault_copy_source(provider, conn, i, put_at(provider, conn, i)))
+            status = WRING_ERR_NO_MEMORY;
+    return status;
+}
+
+static void remote_drop(struct fault_remote *remote);
+
+static void drop_first(const struct fault_provider *provider, struct fault_conn *conn)
+{
+    remote_drop(put_at(provider, conn, 0)->remote);
+    conn->first = (conn->first + 1) % provider->caps.put_depth;
+    conn->n--;
+}
+
+/** Let puts go whose time has come, in their order. */
+static void release_puts(struct fault_provider *provider, uint64_t now)
+{
+    struct fault_conn *conn;
+
+    for (conn = provider->conns; conn != NULL; conn = conn->next)
+        conn->blocked = false;
+    while ((conn = next_conn(provider)) != NULL) {
+        const struct fault_put *put = put_at(provider, conn, 0);
+        if (put->due_ns > now)
+            return;
+        if (wring_fault_cut(provider, conn, put->bytes))
+            continue;
+        conn->blocked = wring_fault_deliver(provider, conn, put) == WRING_ERR_AGAIN;
+        if (!conn->blocked) /* it was sound: any other failure shows as the connection's end */
+            drop_first(provider, conn);
+    }
+}
+
+static void forget_puts(const struct fault_provider *provider, struct fault_conn *conn)
+{
+    while (conn->n > 0)
+        drop_first(provider, conn);
+}
+
+/** When the next of them leaves. */
+static uint64_t puts_due(const struct fault_provider *provider)
+{
+    struct fault_conn *conn = next_conn(provider);
+    /* one that is blocked goes on with the inner provider's next event */
+    return conn != NULL ? put_at(provider, conn, 0)->due_ns : WRING_NEVER;
+}
+
+/* ---- what was seen and is not due ---- */
+
+/** When something that comes at `at_ns` is seen: not before the last one, so that order stays. */
+static uint64_t delayed(const struct fault_provider *provider, uint64_t *last_due_ns,
+                        uint64_t at_ns, uint64_t n)
+{
+    const struct wring_fault_schedule *schedule = &provider->schedule;
+    uint64_t due = at_ns + schedule->delay_ns;
+    if (schedule->jitter_ns > 0)
+        due += wring_fault_random(schedule, provider->rank, WRING_FAULT_JITTER, n) %
+               (schedule->jitter_ns + 1);
+    return *last_due_ns = due > *last_due_ns ? due : *last_due_ns;
+}
+
+static struct fault_event *event_at(struct fault_queue *queue, uint32_t i)
+{
+    return &queue->events[(queue->first + i) % FAULT_EVENTS_MAX];
+}
+
+/** Keep an event behind all that are not due later, those of its connection among them. */
+static void hold(struct fault_queue *queue, struct fault_conn *conn,
+                 const struct wring_event *event, uint64_t due_ns)
+{
+    uint32_t at = queue->n++;
+    for (; at > 0 && event_at(queue, at - 1)->due_ns > due_ns; at--)
+        *event_at(queue, at) = *event_at(queue, at - 1);
+    *event_at(queue, at) = (struct fault_event){*event, due_ns};
+    conn->n_held++;
+}
+
+static bool take_arrival(struct fault_provider *provider, struct fault_conn *conn,
+                         struct wring_event *event, uint64_t now)
+{
+    double ns = (double)event->bytes * provider->schedule.ns_per_byte;
+    double through = provider->ingress_free_ns + ns;
+    provider->ingress_free_ns = through > (double)now ? through : (double)now;
+    uint64_t due = delayed(provider, &conn->arrived_due_ns, (uint64_t)provider->ingress_free_ns,
+                           2 * provider->arrivals++);
+    if (due <= now && conn->n_held == 0)
+        return true;
+    hold(&provider->arrived, conn, event, due);
+    return false;
+}
+
+static bool take_message(struct fault_provider *provider, struct fault_conn *conn,
+                         struct wring_event *event, uint64_t now)
+{
+    uint64_t due = delayed(provider, &conn->heard_due_ns, now, 2 * provider->messages_seen++ + 1);
+    if (due <= now && conn->n_held == 0)
+        return true;
+    uint32_t text = provider->free_texts[--provider->n_free_texts];
+    event->data = memcpy(provider->texts[text], event->data, event->bytes);
+    hold(&provider->heard, conn, event, due);
+    return false;
+}
+
+/** The end comes after all of it that is still held. */
+static bool take_closed(struct fault_provider *provider, struct fault_conn *conn,
+                        struct wring_event *event)
+{
+    conn->closed = true;
+    forget_puts(provider, conn);
+    wring_fault_copies_free(provider, conn);
+    if (conn->n_held == 0)
+        return true;
+    strncpy(conn->text, event->text != NULL ? event->text : "", sizeof(conn->text) - 1);
+    event->text = conn->text;
+    hold(&provider->arrived, conn, event,
+         conn->arrived_due_ns > conn->heard_due_ns ? conn->arrived_due_ns : conn->heard_due_ns);
+    return false;
+}
+
+/** No memory for a new one: nothing more is heard of it. */
+static void turn_away(struct fault_provider *provider, struct wring_event *events, size_t n)
+{
+    struct wring_conn *inner = events[0].conn;
+    for (size_t i = 0; i < n; i++)
+        if (events[i].conn == inner)
+            events[i].conn = NULL;
+    provider->inner->ops->disconnect(inner);
+}
+
+static struct fault_conn *conn_create(struct fault_provider *provider, struct wring_conn *inner);
+
+/**
+ * Translate the first of n inner events, which may be held. Those behind it that it takes along,
+ * as their connection has no place, lose their conn. @return true if it can be handed out at once
+ */
+static bool take_event(struct fault_provider *provider, struct wring_event *event, size_t n,
+                       uint64_t now)
+{
+    if (event->conn == NULL)
+        return false;
+    struct fault_conn *conn = event->conn->user;
+    if (event->kind == WRING_EVENT_ACCEPTED)
+        conn = conn_create(provider, event->conn);
+    if (conn == NULL) {
+        turn_away(provider, event, n);
+        return false;
+    }
+    event->conn = &conn->base;
+    switch (event->kind) {
+    case WRING_EVENT_ARRIVED:
+        return take_arrival(provider, conn, event, now);
+    case WRING_EVENT_MESSAGE:
+        return take_message(provider, conn, event, now);
+    case WRING_EVENT_CLOSED:
+        return take_closed(provider, conn, event);
+    case WRING_EVENT_PUT_DONE:
+        wring_fault_put_done(provider, conn);
+        return true;
+    case WRING_EVENT_CONNECTED:
+    case WRING_EVENT_ACCEPTED:
+        return true;
+    }
+    return true;
+}
+
+/** A held message goes: its text may be used again, but not within this call. */
+static void free_text(struct fault_provider *provider, const struct wring_event *event)
+{
+    if (event->kind != WRING_EVENT_MESSAGE)
+        return;
+    size_t at = (size_t)((const uint8_t *)event->data - provider->texts[0]) / WRING_SEND_MAX;
+    provider->free_texts[provider->n_free_texts++] = (uint32_t)at;
+}
+
+static size_t release_from(struct fault_provider *provider, struct fault_queue *queue,
+                           struct wring_event *events, size_t max, uint64_t now)
+{
+    size_t n = 0;
+    while (n < max && queue->n > 0) {
+        const struct fault_event *held = event_at(queue, 0);
+        if (held->event.conn != NULL) {
+            if (held->due_ns > now)
+                break;
+            fault_conn_of(held->event.conn)->n_held--;
+            events[n++] = held->event;
+        }
+        free_text(provider, &held->event);
+        queue->first = (queue->first + 1) % FAULT_EVENTS_MAX;
+        queue->n--;
+    }
+    return n;
+}
+
+/** Connections that were cut here. */
+static size_t tell_cuts(struct fault_provider *provider, struct wring_event *events, size_t max)
+{
+    size_t n = 0;
+    for (struct fault_conn *conn = provider->conns;
+         conn != NULL && n < max && provider->cuts_untold > 0; conn = conn->next) {
+        if (!conn->cut_untold)
+            continue;
+        conn->cut_untold = false;
+        provider->cuts_untold--;
+        events[n++] = (struct wring_event){.kind = WRING_EVENT_CLOSED,
+                                           .conn = &conn->base,
+                                           .status = WRING_ERR_PEER,
+                                           .text = conn->text};
+    }
+    return n;
+}
+
+/** Hand out what is due. @return events written */
+static size_t release_events(struct fault_provider *provider, struct wring_event *events,
+                             size_t max, uint64_t now)
+{
+    size_t n = release_from(provider, &provider->heard, events, max, now);
+    /* an end stands in `arrived` and must not overtake a message that is due before it */
+    n += release_from(provider, &provider->arrived, events + n, max - n, now);
+    return n + tell_cuts(provider, events + n, max - n);
+}
+
+/** How many events the inner provider may report now. */
+static size_t fault_room(const struct fault_provider *provider)
+{
+    uint32_t held =
+        provider->arrived.n > provider->heard.n ? provider->arrived.n : provider->heard.n;
+    return FAULT_EVENTS_MAX - held;
+}
+
+static uint64_t sooner(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t queue_due(const struct fault_queue *queue)
+{
+    return queue->n > 0 ? queue->events[queue->first].due_ns : WRING_NEVER;
+}
+
+/** When something that waits is due next, puts as well. */
+static uint64_t next_due(const struct fault_provider *provider)
+{
+    uint64_t due = sooner(queue_due(&provider->arrived), queue_due(&provider->heard));
+    return provider->cuts_untold > 0 ? 0 : sooner(due, puts_due(provider));
+}
+
+static void forget_events(struct fault_queue *queue, const struct fault_conn *conn)
+{
+    for (uint32_t i = 0; i < queue->n; i++)
+        if (event_at(queue, i)->event.conn == &conn->base)
+            event_at(queue, i)->event.conn = NULL;
+}
+
+void wring_fault_forget(struct fault_provider *provider, struct fault_conn *conn)
+{
+    forget_puts(provider, conn);
+    forget_events(&provider->arrived, conn);
+    forget_events(&provider->heard, conn);
+    conn->n_held = 0;
+    wring_fault_copies_free(provider, conn);
+}
+
+/* ---- regions ---- */
+
 /* Regions are the inner provider's own: nothing is to be delayed there. */
 
 static enum wring_status fault_region_create(struct wring_provider *base,
@@ -72,7 +388,8 @@ static void free_if_unused(struct fault_remote *remote)
     free(remote);
 }
 
-void wring_fault_remote_drop(struct fault_remote *remote)
+/** A put that waited for it has left, or never will. */
+static void remote_drop(struct fault_remote *remote)
 {
     remote->waiting--;
     free_if_unused(remote);
@@ -132,16 +449,16 @@ static enum wring_status wring_fault_put(struct wring_conn *base, struct wring_r
         .bytes = bytes,
         .imm = imm,
     };
-    return wring_fault_queue_put(provider, fault_conn_of(base), &put);
+    return queue_put(provider, fault_conn_of(base), &put);
 }
 
-/* ---- fault ---- */
+/* ---- the provider ---- */
 
 #define BATCH 32
 #define SOON_NS 2000 /* not worth going to sleep for */
 
-struct fault_conn *wring_fault_conn_create(struct fault_provider *provider,
-                                           struct wring_conn *inner)
+/** A connection of the inner provider's, for the layer above. @return NULL: no memory */
+static struct fault_conn *conn_create(struct fault_provider *provider, struct wring_conn *inner)
 {
     const struct wring_provider_caps *caps = &provider->caps;
     struct fault_conn *conn =
@@ -214,7 +531,7 @@ static enum wring_status fault_connect(struct wring_provider *base, const void *
         inner->ops->connect(inner, address, address_bytes, hello, hello_bytes, &inner_conn);
     if (status != WRING_OK)
         return status;
-    struct fault_conn *conn = wring_fault_conn_create(fault_of(base), inner_conn);
+    struct fault_conn *conn = conn_create(fault_of(base), inner_conn);
     if (conn == NULL) {
         inner->ops->disconnect(inner_conn);
         return WRING_ERR_NO_MEMORY;
@@ -240,13 +557,13 @@ static void set_timer(struct fault_provider *provider, uint64_t at_ns)
 static size_t poll_link(struct fault_provider *provider, struct wring_event *events, size_t max)
 {
     uint64_t now = wring_now_ns();
-    wring_fault_release_puts(provider, now);
-    size_t n = wring_fault_release_events(provider, events, max, now);
+    release_puts(provider, now);
+    size_t n = release_events(provider, events, max, now);
     if (n > 0) /* what they point to must outlive this call */
         return n;
 
     struct wring_event inner[BATCH];
-    size_t room = wring_fault_room(provider);
+    size_t room = fault_room(provider);
     size_t wanted = max < BATCH ? max : BATCH;
     wanted = wanted < room ? wanted : room;
     if (wanted == 0)
@@ -254,7 +571,7 @@ static size_t poll_link(struct fault_provider *provider, struct wring_event *eve
     size_t got = provider->inner->ops->poll(provider->inner, inner, wanted);
     now = wring_now_ns();
     for (size_t i = 0; i < got; i++)
-        if (wring_fault_take_event(provider, &inner[i], got - i, now))
+        if (take_event(provider, &inner[i], got - i, now))
             events[n++] = inner[i];
     return n;
 }
@@ -267,7 +584,7 @@ static size_t fault_poll(struct wring_provider *base, struct wring_event *events
     if (provider->timing)
         set_timer(provider, 0);
     size_t n = poll_link(provider, events, max);
-    uint64_t due = wring_fault_next_due(provider);
+    uint64_t due = next_due(provider);
     if (armed && n == 0 && due < provider->known_due_ns) /* it came after arm */
         set_timer(provider, due > 0 ? due : 1);
     return n;
@@ -277,7 +594,7 @@ static void fault_arm(struct wring_provider *base, struct wring_wait_set *set)
 {
     struct fault_provider *provider = fault_of(base);
     provider->inner->ops->arm(provider->inner, set);
-    uint64_t due = wring_fault_next_due(provider);
+    uint64_t due = next_due(provider);
     provider->armed = true;
     provider->known_due_ns = due;
     if (due < set->deadline_ns)
@@ -325,7 +642,7 @@ static const struct wring_provider_ops fault_ops = {
     .remote_release = fault_remote_release,
     .remote_map = wring_unsupported_remote_map,
     .put = wring_fault_put,
-    .copy_sources = wring_fault_copy_sources,
+    .copy_sources = fault_copy_sources,
     .send = wring_fault_send,
     .spoil = wring_unsupported_spoil,
     .poll = fault_poll,

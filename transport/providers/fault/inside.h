@@ -100,40 +100,7 @@ static inline struct fault_conn *fault_conn_of(struct wring_conn *base)
 
 /* fault.c */
 
-/** A connection of the inner provider's, for the layer above. @return NULL: no memory */
-struct fault_conn *wring_fault_conn_create(struct fault_provider *provider,
-                                           struct wring_conn *inner);
-
-/** A put that waited for it has left, or never will. */
-void wring_fault_remote_drop(struct fault_remote *remote);
-
-/* fault/events.c: puts that wait */
-enum wring_status wring_fault_queue_put(struct fault_provider *provider, struct fault_conn *conn,
-                                        const struct fault_put *put);
-
-/** Let puts go whose time has come, in their order. */
-void wring_fault_release_puts(struct fault_provider *provider, uint64_t now);
-
-enum wring_status wring_fault_copy_sources(struct wring_conn *conn);
-
-/* fault/events.c: what was seen and is not due */
-
-/**
- * Translate the first of n inner events, which may be held. Those behind it that it takes along,
- * as their connection has no place, lose their conn. @return true if it can be handed out at once
- */
-bool wring_fault_take_event(struct fault_provider *provider, struct wring_event *event, size_t n,
-                            uint64_t now);
-
-/** Hand out what is due. @return events written */
-size_t wring_fault_release_events(struct fault_provider *provider, struct wring_event *events,
-                                  size_t max, uint64_t now);
-
-/** How many events the inner provider may report now. */
-size_t wring_fault_room(const struct fault_provider *provider);
-
-/** When something that waits is due next, puts as well. */
-uint64_t wring_fault_next_due(const struct fault_provider *provider);
+/* fault/fault.c: what was seen and is not due */
 
 /** Forget what waits for a connection. */
 void wring_fault_forget(struct fault_provider *provider, struct fault_conn *conn);

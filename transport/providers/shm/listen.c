@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** How two processes find each other: names of sockets, listening, dialling, accepting. */
-#include "transport/providers/shm/listen.h"
+#include "transport/providers/shm/shm.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,6 @@
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/log.h"
-#include "transport/providers/shm/shm.h"
 
 struct shm_queued {
     struct shm_queued *next;
@@ -186,7 +185,7 @@ enum wring_status wring_shm_socket_receive(struct shm_socket *sock, struct shm_f
     return WRING_OK;
 }
 
-/* ---- shm listen ---- */
+/* ---- listen ---- */
 
 #define WRING_MODULE "shm"
 #define NAME_PREFIX "wring-shm-"

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** A connection's life: how it begins, and every way to end. */
+#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/tcp.h>
+#include <linux/tcp.h>
+#include <netdb.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +14,214 @@
 #include "base/descriptor.h"
 #include "base/log.h"
 #include "transport/providers/tcp/tcp.h"
+
+/* The blob: family (4 or 6), 0, port little-endian, then the address in network order. */
+#define BLOB_ADDRESS_AT 4
+
+/** Can a peer elsewhere use this address as it stands? */
+static bool is_reachable(const struct sockaddr_storage *address)
+{
+    if (address->ss_family == AF_INET) {
+        const struct sockaddr_in *v4 = (const struct sockaddr_in *)address;
+        return v4->sin_addr.s_addr != htonl(INADDR_ANY) &&
+               !IN_MULTICAST(ntohl(v4->sin_addr.s_addr));
+    }
+    const struct in6_addr *v6 = &((const struct sockaddr_in6 *)address)->sin6_addr;
+    return !IN6_IS_ADDR_UNSPECIFIED(v6) && !IN6_IS_ADDR_MULTICAST(v6) && !IN6_IS_ADDR_LINKLOCAL(v6);
+}
+
+enum wring_status wring_tcp_address_parse(const struct wring_log *log, const char *text,
+                                          struct sockaddr_storage *out, socklen_t *bytes)
+{
+    const struct addrinfo hints = {
+        .ai_flags = AI_NUMERICHOST | AI_PASSIVE, /* never asks a name server, so never blocks */
+        .ai_socktype = SOCK_STREAM,
+    };
+    struct addrinfo *found;
+    int code = getaddrinfo(text, NULL, &hints, &found);
+    if (code != 0) {
+        wring_error(log, "'%s' is not a numeric IPv4 or IPv6 address: %s", text,
+                    gai_strerror(code));
+        return WRING_ERR_ADDRESS;
+    }
+    memset(out, 0, sizeof(*out));
+    memcpy(out, found->ai_addr, found->ai_addrlen);
+    *bytes = found->ai_addrlen;
+    freeaddrinfo(found);
+
+    if (!is_reachable(out)) {
+        wring_error(log,
+                    "cannot listen on %s: peers need one address of this host that they can "
+                    "reach (no wildcard, no link-local address)",
+                    text);
+        return WRING_ERR_ADDRESS;
+    }
+    return WRING_OK;
+}
+
+size_t wring_tcp_address_pack(const struct sockaddr_storage *address, void *blob)
+{
+    uint8_t *out = blob;
+    uint16_t port;
+    size_t bytes;
+    if (address->ss_family == AF_INET) {
+        const struct sockaddr_in *v4 = (const struct sockaddr_in *)address;
+        port = ntohs(v4->sin_port);
+        bytes = sizeof(v4->sin_addr);
+        memcpy(out + BLOB_ADDRESS_AT, &v4->sin_addr, bytes);
+    } else {
+        const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)address;
+        port = ntohs(v6->sin6_port);
+        bytes = sizeof(v6->sin6_addr);
+        memcpy(out + BLOB_ADDRESS_AT, &v6->sin6_addr, bytes);
+    }
+    out[0] = bytes == sizeof(struct in_addr) ? 4 : 6;
+    out[1] = 0;
+    out[2] = (uint8_t)port;
+    out[3] = (uint8_t)(port >> 8);
+    return BLOB_ADDRESS_AT + bytes;
+}
+
+enum wring_status wring_tcp_address_unpack(const void *blob, size_t blob_bytes,
+                                           struct sockaddr_storage *out, socklen_t *bytes)
+{
+    const uint8_t *in = blob;
+    memset(out, 0, sizeof(*out));
+    if (blob_bytes < BLOB_ADDRESS_AT || in[1] != 0)
+        return WRING_ERR_FRAME;
+
+    uint16_t port = htons((uint16_t)(in[2] | in[3] << 8));
+    struct sockaddr_in *v4 = (struct sockaddr_in *)out;
+    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)out;
+    if (in[0] == 4 && blob_bytes == BLOB_ADDRESS_AT + sizeof(v4->sin_addr)) {
+        v4->sin_family = AF_INET;
+        v4->sin_port = port;
+        memcpy(&v4->sin_addr, in + BLOB_ADDRESS_AT, sizeof(v4->sin_addr));
+        *bytes = sizeof(*v4);
+    } else if (in[0] == 6 && blob_bytes == BLOB_ADDRESS_AT + sizeof(v6->sin6_addr)) {
+        v6->sin6_family = AF_INET6;
+        v6->sin6_port = port;
+        memcpy(&v6->sin6_addr, in + BLOB_ADDRESS_AT, sizeof(v6->sin6_addr));
+        *bytes = sizeof(*v6);
+    } else {
+        return WRING_ERR_FRAME;
+    }
+    return port != 0 && is_reachable(out) ? WRING_OK : WRING_ERR_FRAME;
+}
+
+void wring_tcp_address_text(const struct sockaddr_storage *address, char *text, size_t bytes)
+{
+    char host[INET6_ADDRSTRLEN] = "?";
+    if (address->ss_family == AF_INET) {
+        const struct sockaddr_in *v4 = (const struct sockaddr_in *)address;
+        inet_ntop(AF_INET, &v4->sin_addr, host, sizeof(host));
+        snprintf(text, bytes, "%s:%u", host, ntohs(v4->sin_port));
+    } else {
+        const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)address;
+        inet_ntop(AF_INET6, &v6->sin6_addr, host, sizeof(host));
+        snprintf(text, bytes, "[%s]:%u", host, ntohs(v6->sin6_port));
+    }
+}
+
+/** Have both ends of a connection one address? */
+static bool stays_on_host(int fd)
+{
+    struct sockaddr_storage ends[2];
+    socklen_t bytes[2] = {sizeof(ends[0]), sizeof(ends[1])};
+    uint8_t blobs[2][WRING_ADDRESS_MAX];
+
+    if (getsockname(fd, (struct sockaddr *)&ends[0], &bytes[0]) != 0 ||
+        getpeername(fd, (struct sockaddr *)&ends[1], &bytes[1]) != 0)
+        return false;
+    size_t n = wring_tcp_address_pack(&ends[0], blobs[0]);
+    return wring_tcp_address_pack(&ends[1], blobs[1]) == n &&
+           memcmp(blobs[0] + BLOB_ADDRESS_AT, blobs[1] + BLOB_ADDRESS_AT, n - BLOB_ADDRESS_AT) == 0;
+}
+
+/* ---- control of congestion ---- */
+
+/*
+ * Which congestion control a connection gets.
+ *
+ * BBR finds out a path's rate and sends by timers. A step of a collective is over before it has:
+ * its bytes come in bursts, of which each peer gets a share that changes all the time, so the rates
+ * that it finds are anything from a tenth of the link's to a hundred times it, and a low one holds
+ * bytes back for tens of milliseconds while the link is idle. And every 10 s it sends next to
+ * nothing for 200 ms, to see how short the path can be. Measured over links of 1 Gbit/s that costs
+ * 4 % of most steps and a quarter to a half of single ones, over 10 Gbit/s a third of all.
+ *
+ * Reno, which every kernel has, sends what acknowledgements make room for. Its weakness, that it
+ * takes long to fill a long path again after a loss, is none where there and back takes less than
+ * a millisecond. So it replaces BBR there; all else, and what is further away, stays as the system
+ * has it, and all of it does with WRING_TCP_CONGESTION=system. On one host there is no link to
+ * learn of, and Reno is taken whatever the system has.
+ *
+ * A socket that once had BBR is paced for good, whatever it has later: Linux has no way back from
+ * sk_pacing_status SK_PACING_NEEDED (net/ipv4/tcp_bbr.c). Then Reno too sends by timers, and the
+ * more often the smaller its window is, which a connection's past decides: one that had carried
+ * much cost 4 to 8 % more of the kernel's time at 10 Gbit/s than a new one beside it. How far a
+ * peer is shows only once it is connected; so sockets begin with Reno, and get BBR back where it is
+ * due.
+ */
+
+#define NEAR_US 1000
+
+static const char reno[] = "reno";
+
+static bool is_paced(const char *control)
+{
+    return strncmp(control, "bbr", strlen("bbr")) == 0;
+}
+
+bool wring_tcp_prefers_reno(const char *system, bool same_host, uint32_t rtt_us)
+{
+    return same_host || (is_paced(system) && rtt_us <= NEAR_US);
+}
+
+/** @return false where the kernel does not say */
+static bool get_control(int fd, char control[TCP_CONTROL_NAME_BYTES])
+{
+    socklen_t bytes = TCP_CONTROL_NAME_BYTES - 1;
+    memset(control, 0, TCP_CONTROL_NAME_BYTES);
+    return getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, control, &bytes) == 0;
+}
+
+static bool set_control(int fd, const char *control)
+{
+    return setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, control, (socklen_t)strlen(control)) == 0;
+}
+
+void wring_tcp_begin_congestion(int fd, char system[TCP_CONTROL_NAME_BYTES])
+{
+    if (get_control(fd, system) && is_paced(system))
+        set_control(fd, reno);
+}
+
+/** The shortest way there and back so far; UINT32_MAX where the kernel does not say. */
+static uint32_t shortest_rtt_us(int fd)
+{
+    struct tcp_info info;
+    socklen_t bytes = sizeof(info);
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0 ||
+        bytes < offsetof(struct tcp_info, tcpi_min_rtt) + sizeof(info.tcpi_min_rtt))
+        return UINT32_MAX;
+    return info.tcpi_min_rtt;
+}
+
+bool wring_tcp_choose_congestion(int fd, const char *system)
+{
+    char has[TCP_CONTROL_NAME_BYTES];
+    if (!get_control(fd, has))
+        return true;
+    /* left to begin by itself, it may have what its route gives, and not what others have */
+    const char *due = is_paced(system) ? system : has;
+    bool near = wring_tcp_prefers_reno(due, stays_on_host(fd), shortest_rtt_us(fd));
+    const char *wanted = near ? reno : due;
+
+    return strcmp(has, wanted) == 0 || set_control(fd, wanted);
+}
+
+/* ---- connections ---- */
 
 struct wring_event *wring_tcp_event(struct tcp_events *events, enum wring_event_kind kind,
                                     struct tcp_conn *conn)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The tcp provider's objects, private to the tcp_*.c files.
+ * The tcp provider's objects, private to its files.
  *
  * One epoll descriptor, edge-triggered, watches all sockets. An edge sets a connection's readable
  * or writable flag; the flag falls when the kernel has said that there is no more. Connections
@@ -220,7 +220,7 @@ static inline bool tcp_in_handshake(const struct tcp_conn *conn)
 /** Put into the ready list, where it is not there yet. */
 void wring_tcp_make_ready(struct tcp_conn *conn);
 
-/* tcp/address.c: sockets' addresses as text and as blobs */
+/* tcp/conn.c: sockets' addresses as text and as blobs */
 enum wring_status wring_tcp_address_parse(const struct wring_log *log, const char *text,
                                           struct sockaddr_storage *out, socklen_t *bytes);
 size_t wring_tcp_address_pack(const struct sockaddr_storage *address, void *blob);
@@ -228,10 +228,7 @@ enum wring_status wring_tcp_address_unpack(const void *blob, size_t blob_bytes,
                                            struct sockaddr_storage *out, socklen_t *bytes);
 void wring_tcp_address_text(const struct sockaddr_storage *address, char *text, size_t bytes);
 
-/** Have both ends of a connection one address? */
-bool wring_tcp_stays_on_host(int fd);
-
-/* tcp/send.c, tcp/receive.c: frames */
+/* tcp/traffic.c: frames */
 
 /** @param out the header, up to TCP_HEADER_MAX @return its bytes */
 size_t wring_tcp_frame_pack(const struct tcp_frame *frame, const struct wring_crc32c *crc,
@@ -247,17 +244,11 @@ size_t wring_tcp_frame_header_bytes(const uint8_t *in, size_t have);
 const char *wring_tcp_frame_unpack(const uint8_t *in, const struct wring_crc32c *crc,
                                    bool must_check, struct tcp_frame *out);
 
-/* tcp/region.c */
+/* tcp/tcp.c: regions */
 enum wring_status wring_tcp_region_create(struct wring_provider *provider,
                                           const struct wring_memory *memory,
                                           struct wring_region **out);
-void wring_tcp_region_destroy(struct wring_region *region);
-enum wring_status wring_tcp_region_revoke(struct wring_region *region);
 void wring_tcp_regions_drop(struct tcp_provider *provider);
-size_t wring_tcp_region_export(struct wring_region *region, void *key);
-enum wring_status wring_tcp_remote_import(struct wring_conn *conn, const void *key,
-                                          size_t key_bytes, struct wring_remote **out);
-void wring_tcp_remote_release(struct wring_remote *remote);
 
 /** Does a frame name a region that was revoked? */
 bool wring_tcp_region_is_revoked(const struct tcp_provider *provider,
@@ -272,7 +263,7 @@ enum wring_status wring_tcp_listen(struct wring_provider *provider, void *addres
 void wring_tcp_accept_some(struct tcp_provider *provider);
 bool wring_tcp_may_accept(const struct tcp_provider *provider);
 
-/* tcp/congestion.c */
+/* tcp/conn.c: control of congestion */
 
 /** Is Reno better than this one? @param rtt_us there and back @param same_host both ends are on one
  */
@@ -318,7 +309,7 @@ __attribute__((format(printf, 3, 4))) void wring_tcp_fail(struct tcp_conn *conn,
                                                           enum wring_status status,
                                                           const char *format, ...);
 
-/* tcp/send.c */
+/* tcp/traffic.c */
 enum wring_status wring_tcp_put(struct wring_conn *conn, struct wring_region *region,
                                 const void *local, struct wring_remote *remote,
                                 uint64_t remote_offset, size_t bytes, uint32_t imm,
@@ -333,7 +324,6 @@ void wring_tcp_flush(struct tcp_conn *conn);
 /** Report puts whose bytes the kernel has. @return false where events did not suffice */
 bool wring_tcp_report_sent(struct tcp_conn *conn, struct tcp_events *events);
 
-/* tcp/receive.c */
 void wring_tcp_receive(struct tcp_conn *conn, struct tcp_events *events);
 
 #endif

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/log.h"
+#include "transport/providers/handshake.h"
 #include "transport/providers/tcp/tcp.h"
 #include "transport/providers/verbs/handshake.h"
 #include "transport/providers/verbs/verbs.h"
@@ -39,6 +40,8 @@ static struct verbs_conn *conn_create(struct verbs_provider *verbs, bool accepte
     return conn;
 }
 
+static void oob_close(struct verbs_conn *conn);
+
 static void conn_destroy(struct verbs_conn *conn)
 {
     struct verbs_provider *verbs = wring_verbs_of(conn);
@@ -47,7 +50,7 @@ static void conn_destroy(struct verbs_conn *conn)
         wring_verbs_path_destroy(conn->paths[i]);
     for (unsigned i = 0; i < verbs->n_rails && had_paths; i++)
         wring_verbs_rail_empty(&verbs->rails[i]);
-    wring_verbs_oob_close(conn);
+    oob_close(conn);
     wring_verbs_unpin(verbs->memory, conn->pin);
     free(conn->buffers);
     free(conn);
@@ -60,7 +63,7 @@ void wring_verbs_conn_stop(struct verbs_conn *conn)
         conn->paths[i]->dead = true;
         wring_verbs_path_stop(conn->paths[i]);
     }
-    wring_verbs_oob_close(conn);
+    oob_close(conn);
 }
 
 void wring_verbs_conn_fail(struct verbs_conn *conn, enum wring_status status, const char *format,
@@ -85,6 +88,8 @@ void wring_verbs_path_fatal(struct verbs_path *path, enum wring_status status, c
     wring_verbs_conn_fail(path->conn, status, "%s; peer %s, %s", why, path->conn->peer_name, text);
 }
 
+static bool oob_ended(struct verbs_conn *conn);
+
 void wring_verbs_path_fail(struct verbs_path *path, enum wring_status status, const char *why)
 {
     struct verbs_conn *conn = path->conn;
@@ -97,7 +102,7 @@ void wring_verbs_path_fail(struct verbs_path *path, enum wring_status status, co
     wring_verbs_revive_plan(path);
     wring_verbs_of(conn)->counters.paths_lost++;
     bool none_left = conn->dead == wring_verbs_all_paths(conn);
-    if ((conn->state == VERBS_OPEN || conn->state == VERBS_RESYNC) && wring_verbs_oob_ended(conn))
+    if ((conn->state == VERBS_OPEN || conn->state == VERBS_RESYNC) && oob_ended(conn))
         return; /* no wonder */
     if ((conn->state != VERBS_OPEN && conn->state != VERBS_RESYNC) ||
         (none_left && wring_verbs_of(conn)->settings.recover_ns == 0)) {
@@ -145,7 +150,7 @@ bool wring_verbs_conn_arm(struct verbs_conn *conn, uint64_t *deadline_ns)
 
 #define PAGE 4096
 
-void wring_verbs_say_offer(struct verbs_conn *conn)
+static void say_offer(struct verbs_conn *conn)
 {
     const struct verbs_provider *verbs = wring_verbs_of(conn);
     uint8_t packed[VERBS_OFFER_MAX];
@@ -223,7 +228,7 @@ static unsigned settle(struct verbs_conn *conn)
     return offer->qps < settings->qps ? offer->qps : settings->qps;
 }
 
-void wring_verbs_take_offer(struct verbs_conn *conn, const uint8_t *data, size_t bytes)
+static void take_offer(struct verbs_conn *conn, const uint8_t *data, size_t bytes)
 {
     struct verbs_pair pairs[VERBS_RAILS_MAX];
     char why[VERBS_TEXT / 2];
@@ -250,7 +255,7 @@ void wring_verbs_take_offer(struct verbs_conn *conn, const uint8_t *data, size_t
     say_cards(conn);
 }
 
-void wring_verbs_take_cards(struct verbs_conn *conn, const uint8_t *data, size_t bytes)
+static void take_cards(struct verbs_conn *conn, const uint8_t *data, size_t bytes)
 {
     char why[VERBS_TEXT];
     if (bytes != conn->n_paths * (size_t)VERBS_CARD_BYTES) {
@@ -272,7 +277,8 @@ void wring_verbs_take_cards(struct verbs_conn *conn, const uint8_t *data, size_t
     wring_verbs_oob_add(conn, VERBS_WORD_READY, 0);
 }
 
-void wring_verbs_take_ready(struct verbs_conn *conn, const uint8_t *data, size_t bytes)
+/* The peer's words; data[bytes] is hostile. */
+static void take_ready(struct verbs_conn *conn, const uint8_t *data, size_t bytes)
 {
     (void)data;
     if (bytes != 0) {
@@ -407,7 +413,8 @@ void wring_verbs_remove_conn(struct verbs_provider *verbs, struct verbs_conn *co
     conn_destroy(conn);
 }
 
-void wring_verbs_peer_name(int fd, char *text, size_t bytes)
+/** The name of the other end of a socket. @param text out, [bytes] */
+static void verbs_peer_name(int fd, char *text, size_t bytes)
 {
     struct sockaddr_storage peer = {0};
     socklen_t size = sizeof(peer);
@@ -489,4 +496,197 @@ void wring_verbs_listen_again(struct verbs_provider *verbs)
     if (verbs->listener >= 0 && !verbs->is_listening &&
         wring_door_is_open(&verbs->door, wring_now_ns()))
         watch_listener(verbs, EPOLL_CTL_ADD);
+}
+
+/* ---- the out-of-band stream ---- */
+
+static void oob_close(struct verbs_conn *conn)
+{
+    if (conn->oob.in_epoll) /* a child that is about to exec may have it, too */
+        epoll_ctl(wring_verbs_of(conn)->epoll, EPOLL_CTL_DEL, conn->oob.fd, NULL);
+    wring_descriptor_close(conn->oob.fd);
+    conn->oob.fd = -1;
+    conn->oob.in_epoll = false;
+}
+
+/** Have the epoll set watch the stream for input and, while output waits, for room. */
+static void watch(struct verbs_conn *conn)
+{
+    struct verbs_oob *oob = &conn->oob;
+    bool room = conn->state == VERBS_CONNECTING || oob->out_at < oob->out_end ||
+                (conn->state == VERBS_AUTH && wring_handshake_wants_room(&oob->auth));
+    struct epoll_event event = {.events = EPOLLIN | (room ? EPOLLOUT : 0u),
+                                .data.ptr = &oob->watch};
+    int op = oob->in_epoll ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+
+    if (oob->fd < 0 || (oob->in_epoll && oob->room_in_epoll == room))
+        return;
+    if (epoll_ctl(wring_verbs_of(conn)->epoll, op, oob->fd, &event) != 0) {
+        wring_verbs_conn_fail(conn, WRING_ERR_SYSTEM, "%s", WRING_REFUSED("epoll_ctl"));
+        return;
+    }
+    oob->in_epoll = true;
+    oob->room_in_epoll = room;
+}
+
+/* ---- words out ---- */
+
+static void flush(struct verbs_oob *oob)
+{
+    if (oob->fd < 0 || oob->out_at == oob->out_end)
+        return;
+    ssize_t n = send(oob->fd, oob->out + oob->out_at, oob->out_end - oob->out_at,
+                     MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n > 0)
+        oob->out_at += (size_t)n;
+    if (oob->out_at == oob->out_end)
+        oob->out_at = oob->out_end = 0;
+}
+
+uint8_t *wring_verbs_oob_add(struct verbs_conn *conn, enum verbs_word word, size_t bytes)
+{
+    struct verbs_oob *oob = &conn->oob;
+    if (VERBS_WORD_HEADER + bytes > sizeof(oob->out) - oob->out_end) {
+        wring_verbs_conn_fail(conn, WRING_ERR_PEER, "the peer does not read what it is told");
+        return NULL;
+    }
+    uint8_t *at = oob->out + oob->out_end;
+    wring_verbs_word_pack(word, bytes, at);
+    oob->out_end += VERBS_WORD_HEADER + bytes;
+    return at + VERBS_WORD_HEADER;
+}
+
+void wring_verbs_oob_push(struct verbs_conn *conn)
+{
+    flush(&conn->oob);
+    watch(conn);
+}
+
+/* ---- proof of the key ---- */
+
+static void finish_connect(struct verbs_conn *conn)
+{
+    struct sockaddr_storage peer;
+    socklen_t bytes = sizeof(peer);
+    int error = 0;
+    socklen_t error_bytes = sizeof(error);
+
+    getsockopt(conn->oob.fd, SOL_SOCKET, SO_ERROR, &error, &error_bytes);
+    if (error != 0)
+        wring_verbs_conn_fail(conn, WRING_ERR_ADDRESS, "connect: %s", strerror(error));
+    else if (getpeername(conn->oob.fd, (struct sockaddr *)&peer, &bytes) == 0)
+        conn->state = VERBS_AUTH;
+}
+
+static void step_auth(struct verbs_conn *conn)
+{
+    char why[VERBS_TEXT / 2] = "";
+    enum wring_status status =
+        wring_handshake_step(&conn->oob.auth, conn->oob.fd, why, sizeof(why));
+    if (status == WRING_ERR_AGAIN)
+        return;
+    if (status != WRING_OK) {
+        wring_verbs_conn_fail(conn, status, "%s", why);
+        return;
+    }
+    verbs_peer_name(conn->oob.fd, conn->peer_name, sizeof(conn->peer_name));
+    conn->state = VERBS_OFFER;
+    say_offer(conn);
+}
+
+/* ---- words in ---- */
+
+/** The stream ended or failed. Puts that were done are complete at the peer, and so are its here */
+static void end_oob(struct verbs_conn *conn, const char *why)
+{
+    if (conn->state != VERBS_OPEN && conn->state != VERBS_RESYNC) {
+        wring_verbs_conn_fail(conn, WRING_ERR_PEER, "the peer closed while connecting: %s", why);
+        return;
+    }
+    snprintf(conn->text, sizeof(conn->text), "peer %s left or died: %s", conn->peer_name, why);
+    conn->status = WRING_ERR_PEER;
+    conn->state = VERBS_DRAINING;
+    oob_close(conn);
+}
+
+/** Has an open connection's peer left, which may not have been noticed yet? It is now. */
+static bool oob_ended(struct verbs_conn *conn)
+{
+    uint8_t byte;
+    ssize_t n = conn->oob.fd >= 0 ? recv(conn->oob.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) : 1;
+    if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)))
+        return false;
+    end_oob(conn, n == 0 ? "its stream ended" : strerror(errno));
+    return true;
+}
+
+/** Read up to `bytes` in all into conn->stream.in; true when they are there. */
+static bool fill(struct verbs_conn *conn, size_t bytes)
+{
+    if (conn->oob.in_got >= bytes)
+        return true;
+    ssize_t n =
+        recv(conn->oob.fd, conn->oob.in + conn->oob.in_got, bytes - conn->oob.in_got, MSG_DONTWAIT);
+    if (n > 0)
+        conn->oob.in_got += (size_t)n;
+    else if (n == 0)
+        end_oob(conn, "its stream ended");
+    else if (errno != EAGAIN && errno != EINTR)
+        end_oob(conn, strerror(errno));
+    return conn->oob.fd >= 0 && conn->oob.in_got == bytes;
+}
+
+/** The states in which each word has its place, and the function that takes it. */
+static const struct {
+    enum verbs_state first, last;
+    void (*take)(struct verbs_conn *conn, const uint8_t *data, size_t bytes);
+} places[] = {
+    [VERBS_WORD_OFFER] = {VERBS_OFFER, VERBS_OFFER, take_offer},
+    [VERBS_WORD_CARDS] = {VERBS_CARDS, VERBS_CARDS, take_cards},
+    [VERBS_WORD_READY] = {VERBS_READY, VERBS_READY, take_ready},
+    [VERBS_WORD_RESYNC] = {VERBS_OPEN, VERBS_DEAD, wring_verbs_take_resync},
+    [VERBS_WORD_RESUME] = {VERBS_OPEN, VERBS_DEAD, wring_verbs_take_resume},
+    [VERBS_WORD_GO] = {VERBS_OPEN, VERBS_DEAD, wring_verbs_take_go},
+    [VERBS_WORD_TRY] = {VERBS_OPEN, VERBS_DEAD, wring_verbs_take_try},
+};
+
+static void take_word(struct verbs_conn *conn, unsigned word, const uint8_t *data, size_t bytes)
+{
+    if (conn->state >= places[word].first && conn->state <= places[word].last)
+        places[word].take(conn, data, bytes);
+    else
+        wring_verbs_conn_fail(conn, WRING_ERR_FRAME, "word %u where it has no place", word);
+}
+
+/** @return true if a word was taken */
+static bool read_word(struct verbs_conn *conn)
+{
+    size_t bytes;
+    if (!fill(conn, VERBS_WORD_HEADER))
+        return false;
+    unsigned word = wring_verbs_word_unpack(conn->oob.in, &bytes);
+    if (word == 0) {
+        wring_verbs_conn_fail(conn, WRING_ERR_FRAME, "something that is no word");
+        return false;
+    }
+    if (!fill(conn, VERBS_WORD_HEADER + bytes))
+        return false;
+    conn->oob.in_got = 0;
+    take_word(conn, word, conn->oob.in + VERBS_WORD_HEADER, bytes);
+    return true;
+}
+
+void wring_verbs_oob_service(struct verbs_conn *conn)
+{
+    if (conn->state == VERBS_CONNECTING)
+        finish_connect(conn);
+    if (conn->state == VERBS_AUTH)
+        step_auth(conn);
+    flush(&conn->oob);
+    while (conn->oob.fd >= 0 && conn->state >= VERBS_OFFER && read_word(conn))
+        flush(&conn->oob);
+    if (conn->state < VERBS_OPEN && wring_now_ns() >= conn->deadline_ns)
+        wring_verbs_conn_fail(conn, WRING_ERR_TIMEOUT,
+                              "the peer did not finish connecting in time");
+    watch(conn);
 }

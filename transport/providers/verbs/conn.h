@@ -196,10 +196,6 @@ enum wring_status wring_verbs_path_renew(struct verbs_path *path);
  * why */
 enum wring_status wring_verbs_path_connect(struct verbs_path *path, char *why, size_t bytes);
 
-/** Connect a new queue pair to itself. Of the path, rail, mtu and qp are set. @param why  likewise
- */
-enum wring_status wring_verbs_path_connect_self(struct verbs_path *path, char *why, size_t bytes);
-
 /** Make it drop all work. */
 void wring_verbs_path_stop(struct verbs_path *path);
 
@@ -228,10 +224,6 @@ struct verbs_oob {
 
 /** Do what can be done now: connect, prove the key, take and send words. */
 void wring_verbs_oob_service(struct verbs_conn *conn);
-void wring_verbs_oob_close(struct verbs_conn *conn);
-
-/** Has an open connection's peer left, which may not have been noticed yet? It is now. */
-bool wring_verbs_oob_ended(struct verbs_conn *conn);
 
 /**
  * Room for a word, its header written; it leaves with the next service or push.
@@ -434,21 +426,6 @@ void wring_verbs_listen_again(struct verbs_provider *verbs);
 
 /** Take it out of the table and free it. */
 void wring_verbs_remove_conn(struct verbs_provider *verbs, struct verbs_conn *conn);
-
-/** The name of the other end of a socket. @param text out, [bytes] */
-void wring_verbs_peer_name(int fd, char *text, size_t bytes);
-
-/*
- * How a connection comes to have paths: each side offers its rails, makes queue pairs for the pairs
- * of rails that both find, tells their addresses, and says when they are ready.
- */
-
-void wring_verbs_say_offer(struct verbs_conn *conn);
-
-/* The peer's words; data[bytes] is hostile. */
-void wring_verbs_take_offer(struct verbs_conn *conn, const uint8_t *data, size_t bytes);
-void wring_verbs_take_cards(struct verbs_conn *conn, const uint8_t *data, size_t bytes);
-void wring_verbs_take_ready(struct verbs_conn *conn, const uint8_t *data, size_t bytes);
 
 /*
  * Sending: a message becomes a request on each path that it takes. Requests gather in their path's

@@ -59,10 +59,6 @@ struct ibv_context *wring_verbs_open_named(const struct verbs_library *library, 
 
 /* The abilities of a device, tried out on it. */
 
-/** Abilities that the device cannot tell are left zero. */
-void wring_verbs_caps_probe(const struct verbs_library *library, struct ibv_context *context,
-                            const struct ibv_device_attr *attr, struct verbs_caps *out);
-
 /**
  * Does the device register dma-bufs? Asked with a descriptor that is none: those that know the call
  * object to the descriptor (EBADF), the others to the call (EOPNOTSUPP, EPROTONOSUPPORT).
@@ -88,11 +84,5 @@ bool wring_verbs_may_lock(const struct verbs_library *library, const char *devic
  */
 void wring_verbs_find_locality_in(hwloc_topology_t topology, hwloc_const_bitmap_t cores,
                                   struct verbs_port *port);
-
-/**
- * Where devices hang in the machine, seen from this process: fills in place and numa of all ports.
- * Where hwloc cannot tell they stay unknown.
- */
-void wring_verbs_find_locality(struct verbs_table *table);
 
 #endif

@@ -10,7 +10,7 @@
  *
  * verbs/conn.h has all four. verbs/select.c chooses rails, verbs/port.c opens them. verbs/conn.c
  * lets connections come and go, verbs/qp.c makes their paths, verbs/traffic.c uses these, and
- * verbs/recovery.c goes on without those that fail. verbs/oob.c has streams, verbs/memory.h the
+ * verbs/recovery.c goes on without those that fail. verbs/conn.c has streams, verbs/memory.h the
  * memory that devices may read and write, verbs/verbs.c the order in which all of it is polled.
  *
  * A put is an RDMA write with immediate, a control message a send. Messages (puts and sends) are
@@ -75,7 +75,7 @@ enum wring_status wring_verbs_suits(const struct wring_config *config, char *rea
 /** As wring_provider_ops.probe: is there a port that could be a rail? */
 enum wring_status wring_verbs_probe(char *reason, size_t bytes);
 
-/* verbs/flush.c */
+/* verbs/qp.c */
 
 struct verbs_flusher;
 
