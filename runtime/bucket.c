@@ -10,8 +10,8 @@
 #include "base/clock.h"
 #include "runtime/codec_states.h"
 #include "runtime/plan/bucket_fusion.h"
-#include "runtime/result.h"
 #include "runtime/session/session.h"
+#include "runtime/versioned_struct.h"
 #include "transport/wait_policy.h"
 
 #define WRING_MODULE "bucket"

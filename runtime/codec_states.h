@@ -15,16 +15,8 @@ struct wring_codec_states {
     uint64_t counts[WRING_CODEC_STATES_MAX];
 };
 
-/** Make and fill the arrays that a bucket's codec asks for; none is fine. Errors: NO_MEMORY.
- *  @param keep  also room to keep them */
-enum wring_status wring_codec_states_create(const struct wring_bucket *bucket, bool keep,
-                                            struct wring_codec_states **out);
-
 /** The id of a bucket in codec contexts: a hash of its name (FNV-1a), so equal on all ranks. */
 uint32_t wring_bucket_id(const char *name);
-
-/** NULL is fine. */
-void wring_codec_states_destroy(struct wring_codec_states *states);
 
 /** A step begins: remember them as they are. Only if there is room to. */
 void wring_codec_states_keep(struct wring_codec_states *states);

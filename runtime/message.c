@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "runtime/buffer.h"
 #include "runtime/request.h"
-#include "runtime/result.h"
 #include "runtime/versioned_struct.h"
 
 #define WRING_MODULE "message"

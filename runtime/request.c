@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "runtime/bucket.h"
 #include "runtime/plan/recorder.h"
-#include "runtime/result.h"
+#include "runtime/versioned_struct.h"
 
 #define WRING_MODULE "group"
 

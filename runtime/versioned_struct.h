@@ -10,7 +10,32 @@
 #include <stddef.h>
 
 #include "base/log.h"
+#include "runtime/session/session.h"
 #include <wring/status.h>
+
+/* How an operation ended, as callers and callbacks are told. */
+
+/** @param bytes  that it has in memory now if it succeeded */
+struct wring_result wring_result_make(struct wring_session *session, enum wring_status status,
+                                      uint64_t bytes);
+
+/** Can a caller be told? NULL: it does not ask. Errors: WRING_ERR_INVALID (the size), logged. */
+enum wring_status wring_result_check(const struct wring_session *session,
+                                     const struct wring_result *theirs);
+
+/** Tell a caller, who was checked and may not ask: NULL. */
+void wring_result_give(const struct wring_result *ours, struct wring_result *theirs);
+
+/** Deliver what is queued; by a caller that is inside and holds no lock. */
+static inline void wring_session_call_back(struct wring_session *session)
+{
+    if (wring_completions_wait(&session->completions))
+        wring_completions_deliver(&session->completions);
+}
+
+/** Is this thread inside a callback, where a call that would wait is refused? Then that is logged.
+ *  @param call  its name */
+bool wring_session_refuses_to_wait(const struct wring_session *session, const char *call);
 
 #define WRING_VERSIONED_STRUCT_MAX 4096 /* bytes; more is no size but memory that was not set */
 
@@ -30,9 +55,6 @@ struct wring_versioned_struct {
  */
 bool wring_versioned_struct_read(const struct wring_versioned_struct *sized, const void *theirs,
                                  void *ours);
-
-/** Can a caller's struct be written to? Its size is one. */
-bool wring_versioned_struct_takes(const struct wring_versioned_struct *sized, const void *theirs);
 
 /** Say why wring_versioned_struct_read() or wring_versioned_struct_takes() failed. @return
  * WRING_ERR_INVALID */

@@ -33,14 +33,6 @@ struct wring_board_place {
     size_t offset;                  /* in its block */
 };
 
-/** A zeroed board of so many bytes. Errors: WRING_ERR_NO_MEMORY, WRING_ERR_SYSTEM, the providers'.
- */
-enum wring_status wring_boards_take(struct wring_boards *boards, struct wring_fabric *fabric,
-                                    size_t bytes, struct wring_board_place *out);
-
-/** Its group is gone. Zeroed is fine. */
-void wring_boards_give(struct wring_boards *boards, struct wring_board_place *place);
-
 /** All groups are gone. */
 void wring_boards_finish(struct wring_boards *boards);
 

@@ -13,8 +13,6 @@
 #include "transport/control.h"
 #include "transport/control_tree.h"
 #include "transport/fabric_connect.h"
-#include "transport/fabric_describe.h"
-#include "transport/failure.h"
 #include "transport/interface.h"
 #include "transport/liveness.h"
 #include "transport/providers/fault/fault.h"

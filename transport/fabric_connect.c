@@ -2,19 +2,105 @@
 /* Which device reaches which peer: all ranks make the same choice from all descriptions. */
 #include "transport/fabric_connect.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
+#include "base/host.h"
+#include "base/log.h"
 #include "base/parse.h"
 #include "transport/control.h"
 #include "transport/control_tree.h"
 #include "transport/fabric.h"
-#include "transport/fabric_describe.h"
 
 #define WRING_MODULE "fabric"
+
+/** The machine, however many hosts it counts as, and the cores that we may run on there. */
+static void describe_cores(struct wring_writer *out)
+{
+    char machine[WRING_CONFIG_TEXT];
+    cpu_set_t cores;
+
+    if (!wring_host_identity(machine, sizeof(machine)))
+        machine[0] = '\0';
+    machine[strcspn(machine, "/")] = '\0';
+    CPU_ZERO(&cores);
+    if (sched_getaffinity(0, sizeof(cores), &cores) != 0)
+        CPU_ZERO(&cores); /* more cores than fit: then there are enough */
+    wring_write_sized(out, machine, strlen(machine));
+    wring_write_sized(out, &cores, sizeof(cores));
+}
+
+static bool parse_cores(struct wring_reader *reader, struct wring_description *out)
+{
+    size_t bytes;
+    wring_read_text(reader, out->machine, sizeof(out->machine));
+    const void *cores = wring_read_sized(reader, &bytes);
+    if (cores == NULL || bytes != sizeof(out->cores))
+        return false;
+    memcpy(&out->cores, cores, bytes);
+    return true;
+}
+
+void wring_fabric_describe(const struct wring_fabric *fabric, struct wring_writer *out)
+{
+    char host[WRING_CONFIG_TEXT];
+
+    if (!wring_host_of_rank(fabric->config->node, fabric->rank, host, sizeof(host)))
+        wring_warn(fabric->log,
+                   "this host cannot be told from others, and counts as one of its own: %s; "
+                   "WRING_NODE names it",
+                   WRING_REFUSED("open of /proc/sys/kernel/random/boot_id"));
+    wring_write_sized(out, host, strlen(host));
+    describe_cores(out);
+    wring_write_u32(out, fabric->n_devices);
+    for (uint32_t i = 0; i < fabric->n_devices; i++) {
+        const struct wring_device *device = &fabric->devices[i];
+        wring_write_sized(out, device->name, strlen(device->name));
+        wring_write_sized(out, device->address, device->address_bytes);
+    }
+    wring_write_sized(out, fabric->lacks, strlen(fabric->lacks));
+    struct wring_control_tree_place place = {NULL, 0};
+    if (fabric->tree != NULL)
+        place = wring_control_tree_place(fabric->tree);
+    wring_write_sized(out, place.address, place.bytes);
+}
+
+bool wring_description_read(const struct wring_blobs *blobs, uint32_t rank,
+                            struct wring_description *out)
+{
+    struct wring_reader reader = {blobs->storage + blobs->offsets[rank],
+                                  blobs->offsets[rank + 1] - blobs->offsets[rank], false};
+    wring_read_text(&reader, out->host, sizeof(out->host));
+    if (!parse_cores(&reader, out))
+        return false;
+    out->n_devices = wring_read_u32(&reader);
+    if (out->n_devices > WRING_DEVICES_MAX)
+        return false;
+    for (uint32_t i = 0; i < out->n_devices; i++) {
+        wring_read_text(&reader, out->devices[i].name, sizeof(out->devices[i].name));
+        out->devices[i].address = wring_read_sized(&reader, &out->devices[i].address_bytes);
+    }
+    wring_read_text(&reader, out->lacks, sizeof(out->lacks));
+    out->tree.address = wring_read_sized(&reader, &out->tree.bytes);
+    return !reader.failed && reader.bytes == 0;
+}
+
+/** @return which of its devices has that name, or -1 */
+static int description_find(const struct wring_description *description, const char *name)
+{
+    for (uint32_t i = 0; i < description->n_devices; i++)
+        if (strcmp(description->devices[i].name, name) == 0)
+            return (int)i;
+    return -1;
+}
+
+/* ---- connecting ---- */
+
 #define WINDOW_MIN_BYTES (512u << 10)
 
 static int find_own(const struct wring_fabric *fabric, const char *name)
@@ -39,7 +125,7 @@ static bool reaches(const struct wring_fabric *fabric, uint32_t device,
                     char *why, size_t bytes)
 {
     const struct wring_device *ours = &fabric->devices[device];
-    int a = wring_description_find(one, ours->name), b = wring_description_find(other, ours->name);
+    int a = description_find(one, ours->name), b = description_find(other, ours->name);
     enum wring_status status = ours->provider->ops->reaches(
         ours->provider, one->devices[a].address, one->devices[a].address_bytes,
         other->devices[b].address, other->devices[b].address_bytes, why, bytes);
@@ -52,7 +138,7 @@ static bool all_have(const struct wring_fabric *fabric, const struct survey *sur
                      uint32_t device)
 {
     for (uint32_t rank = 0; rank < fabric->size; rank++)
-        if (wring_description_find(&survey->all[rank], fabric->devices[device].name) < 0)
+        if (description_find(&survey->all[rank], fabric->devices[device].name) < 0)
             return false;
     return true;
 }
@@ -113,7 +199,7 @@ static int common_device(const struct wring_fabric *fabric, const struct survey 
     for (uint32_t i = 0; i < lower->n_devices; i++) {
         const char *name = lower->devices[i].name;
         int own = find_own(fabric, name);
-        if (own < 0 || wring_description_find(higher, name) < 0)
+        if (own < 0 || description_find(higher, name) < 0)
             continue;
         bool same_host_only = fabric->devices[own].caps.same_host_only;
         if (same_host_only && strcmp(lower->host, higher->host) != 0)
@@ -162,7 +248,7 @@ static void fabric_take_device(struct wring_fabric *fabric, struct wring_peer *p
 static void take_address(const struct wring_fabric *fabric, struct wring_peer *peer,
                          const struct wring_description *other)
 {
-    int theirs = wring_description_find(other, fabric->devices[peer->device].name);
+    int theirs = description_find(other, fabric->devices[peer->device].name);
     peer->address = other->devices[theirs].address;
     peer->address_bytes = other->devices[theirs].address_bytes;
 }
@@ -173,11 +259,10 @@ static int next_device(const struct wring_fabric *fabric, const char *after,
                        const struct wring_description *higher)
 {
     char why[WRING_TEXT_MAX];
-    for (uint32_t i = (uint32_t)wring_description_find(lower, after) + 1; i < lower->n_devices;
-         i++) {
+    for (uint32_t i = (uint32_t)description_find(lower, after) + 1; i < lower->n_devices; i++) {
         int own = find_own(fabric, lower->devices[i].name);
         if (own >= 0 && !fabric->devices[own].caps.same_host_only &&
-            wring_description_find(higher, lower->devices[i].name) >= 0 &&
+            description_find(higher, lower->devices[i].name) >= 0 &&
             reaches(fabric, (uint32_t)own, lower, higher, why, sizeof(why)))
             return own;
     }

@@ -4,6 +4,12 @@
 #define WRING_TRANSPORT_LIVENESS_H
 
 #include "transport/control.h"
+#include "transport/fabric.h"
+
+/* The job's failure, and how this rank tells it to others. Part of the fabric. */
+
+/** Tell all of the fabric's failure. */
+void wring_failure_tell(struct wring_fabric *fabric);
 
 /** A control message other than a credit came. */
 void wring_liveness_heard(struct wring_fabric *fabric, struct wring_peer *peer,

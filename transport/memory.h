@@ -16,7 +16,7 @@
 /**
  * Map zeroed, page-aligned memory of kind WRING_MEMORY_SHARED behind a file without a name in the
  * file system, which is gone with its last descriptor and mapping and which cannot shrink. A
- * child's writes there stay its own (base/forked.h).
+ * child's writes there stay its own (base/descriptor.h).
  *
  * @param bytes  0 is fine; rounded up to whole pages, at least one
  * @param out    owned by the caller; out->bytes is the rounded size

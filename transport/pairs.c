@@ -4,8 +4,93 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "transport/boards.h"
+#include "transport/collective/shm_flags.h"
 #include "transport/fabric_connect.h"
 #include "transport/slot_pool.h"
+
+#define FIRST_ROOM 4 /* boards of the first block; each next one has four times as many, up to */
+#define MOST_ROOM 256
+
+static enum wring_status grow(struct wring_boards *boards, struct wring_fabric *fabric,
+                              size_t bytes)
+{
+    struct wring_board_block *block = calloc(1, sizeof(*block));
+    if (block == NULL)
+        return WRING_ERR_NO_MEMORY;
+    block->bytes = bytes;
+    block->room = FIRST_ROOM;
+    for (uint32_t i = 0; i < boards->grown && block->room < MOST_ROOM; i++)
+        block->room *= 4;
+    enum wring_status status = wring_block_alloc(fabric, block->room * bytes, &block->block);
+    if (status != WRING_OK) {
+        free(block);
+        return status;
+    }
+    block->next = boards->newest;
+    boards->newest = block;
+    boards->grown++;
+    return WRING_OK;
+}
+
+/** A zeroed board of so many bytes. Errors: WRING_ERR_NO_MEMORY, WRING_ERR_SYSTEM, the providers'.
+ */
+static enum wring_status boards_take(struct wring_boards *boards, struct wring_fabric *fabric,
+                                     size_t bytes, struct wring_board_place *out)
+{
+    size_t stride = (bytes + WRING_BOARD_ALIGN - 1) / WRING_BOARD_ALIGN * WRING_BOARD_ALIGN;
+    struct wring_board_block *block = boards->newest;
+
+    if (block == NULL || block->used == block->room || block->bytes != stride) {
+        enum wring_status status = grow(boards, fabric, stride);
+        if (status != WRING_OK)
+            return status;
+        block = boards->newest;
+    }
+    *out = (struct wring_board_place){block, block->used++ * stride};
+    block->live++;
+    return WRING_OK;
+}
+
+static void free_block(struct wring_board_block *block)
+{
+    wring_block_finish(&block->block);
+    free(block);
+}
+
+/** Nothing of it is in use, nor will be: all of its places were given out. */
+static bool is_over(const struct wring_board_block *block)
+{
+    return block->live == 0 && block->used == block->room;
+}
+
+/** Its group is gone. Zeroed is fine. */
+static void boards_give(struct wring_boards *boards, struct wring_board_place *place)
+{
+    struct wring_board_block **at = &boards->newest, *block = place->home;
+
+    *place = (struct wring_board_place){0};
+    if (block == NULL)
+        return;
+    block->live--;
+    if (!is_over(block))
+        return;
+    while (*at != block)
+        at = &(*at)->next;
+    *at = block->next;
+    free_block(block);
+}
+
+void wring_boards_finish(struct wring_boards *boards)
+{
+    while (boards->newest != NULL) {
+        struct wring_board_block *block = boards->newest;
+        boards->newest = block->next;
+        free_block(block);
+    }
+}
+
+/* ---- pairs ---- */
 
 #define QUIET_BYTES (sizeof(struct wring_group_key) + sizeof(uint64_t))
 #define ANSWERS_MAX 4096 /* far more than anybody has groups that end at the same time */
@@ -73,7 +158,7 @@ void wring_pairs_finish(struct wring_pairs *pairs)
     free(pairs->pair);
     pairs->pair = NULL;
     wring_imports_finish(&pairs->imports);
-    wring_boards_give(&pairs->engine->pool->boards, &pairs->board);
+    boards_give(&pairs->engine->pool->boards, &pairs->board);
 }
 
 /* ---- what others look at ---- */
@@ -87,9 +172,8 @@ static enum wring_status make_board(struct wring_pairs *pairs)
 
     if (!pairs->boards || place->home != NULL)
         return WRING_OK;
-    enum wring_status status =
-        wring_boards_take(&pairs->engine->pool->boards, pairs->engine->fabric,
-                          wring_shm_flags_memory(pairs->board_room), place);
+    enum wring_status status = boards_take(&pairs->engine->pool->boards, pairs->engine->fabric,
+                                           wring_shm_flags_memory(pairs->board_room), place);
     if (status != WRING_OK)
         return status;
     status = wring_shm_flags_create(collective->members, pairs->board_room,

@@ -93,9 +93,6 @@ void wring_autotune_tell(const struct wring_session *session, struct wring_autot
 
 /* ---- between the files of it ---- */
 
-/** Ranks meet at an iteration's end. Under the mutex. */
-enum wring_status wring_autotune_reach_consensus(struct wring_autotune *autotune);
-
 /** Choose the next candidate by all looks so far. @param candidate  out
  *  @return true: it stays; false: it is to be tried */
 bool wring_autotune_choose(struct wring_autotune *autotune, uint32_t *candidate);
@@ -107,7 +104,12 @@ enum wring_status wring_autotune_find_candidates(struct wring_autotune *autotune
 /** There is none any more; NULL is fine. */
 void wring_autotune_forget_profile(struct wring_autotune *autotune);
 
-/** Destroy the plans of all candidates. The session has none, and buckets travel as registered. */
-void wring_autotune_forget_candidates(struct wring_autotune *autotune);
+/* What ranks say of their last iterations when they meet. */
+
+/** Of one rank, or of all: the slowest one's times, and whether anybody is busy or early. */
+struct wring_autotune_rank_report {
+    uint32_t stage, at, busy, early, may;
+    double us, compute_us;
+};
 
 #endif

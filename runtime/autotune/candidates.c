@@ -7,15 +7,218 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/parse.h"
 #include "planner/core/files/plan.h"
 #include "planner/core/model/tunings.h"
 #include "planner/core/search/search.h"
 #include "runtime/autotune/autotune.h"
 #include "runtime/autotune/codecs.h"
 #include "runtime/autotune/extra_tunings.h"
+#include "runtime/autotune/tunables.h"
 #include "runtime/plan/recorder.h"
+#include "runtime/session/executor.h"
 
 #define WRING_MODULE "plan"
+
+/** @return the list as it was where it has that one already */
+static enum wring_status add_codec(const struct wring_session *session, const char *spec,
+                                   struct wring_collective_bench_codecs *out)
+{
+    struct wring_codec *codec;
+    char why[WRING_TEXT_MAX];
+    enum wring_status status =
+        wring_codec_create(spec, session->config.cpu, session->codecs, why, sizeof(why), &codec);
+
+    if (status != WRING_OK) {
+        wring_error(&session->log, "WRING_PLAN_CODECS=%s: %s", session->config.plan_codecs, why);
+        return status;
+    }
+    const struct wring_codec_info *info = wring_codec_info(codec);
+    bool known = (info->flags & WRING_CODEC_RAW) != 0;
+    for (uint32_t i = 0; i < out->n; i++)
+        known = known || strcmp(out->specs[i], info->spec) == 0;
+    if (!known && out->n < WRING_COLLECTIVE_BENCH_CODECS_MAX - 1) /* none is one, too */
+        snprintf(out->specs[out->n++], WRING_CODEC_SPEC_MAX, "%s", info->spec);
+    wring_codec_destroy(codec);
+    return WRING_OK;
+}
+
+/** Codecs that the setting lists, as "bf16,onebit+ef", canonical. Errors: INVALID (logged),
+ *  NO_MEMORY. */
+static enum wring_status autotune_listed(const struct wring_session *session,
+                                         struct wring_collective_bench_codecs *out)
+{
+    const char *list = session->config.plan_codecs;
+    const char *rest = list[0] != '\0' ? list : NULL;
+    enum wring_status status = WRING_OK;
+    struct wring_list_item item;
+
+    out->n = 0;
+    while (status == WRING_OK && wring_list_next(&rest, &item)) {
+        char spec[WRING_CONFIG_TEXT];
+        if (item.length == 0) {
+            wring_error(&session->log,
+                        "WRING_PLAN_CODECS=%s: nothing stands before or after a comma", list);
+            return WRING_ERR_INVALID;
+        }
+        snprintf(spec, sizeof(spec), "%.*s", (int)item.length, item.text);
+        status = add_codec(session, spec, out);
+    }
+    return status;
+}
+
+enum wring_status wring_autotune_codecs(const struct wring_session *session,
+                                        const struct wring_autotune *autotune,
+                                        struct wring_collective_bench_codecs *out)
+{
+    enum wring_status status = autotune_listed(session, out);
+    for (uint32_t i = 0; i < autotune->iterations.n && status == WRING_OK; i++)
+        status = add_codec(
+            session, wring_codec_info(autotune->iterations.tensors[i].bucket->codec)->spec, out);
+    return status;
+}
+
+void wring_autotune_write_codecs(const struct wring_collective_bench_codecs *codecs,
+                                 struct wring_writer *out)
+{
+    wring_write_u32(out, codecs->n);
+    for (uint32_t i = 0; i < codecs->n; i++)
+        wring_write_sized(out, codecs->specs[i], strlen(codecs->specs[i]));
+}
+
+void wring_autotune_read_codecs(struct wring_reader *in, struct wring_collective_bench_codecs *out)
+{
+    out->n = wring_read_u32(in);
+    if (out->n > WRING_COLLECTIVE_BENCH_CODECS_MAX) {
+        in->failed = true;
+        out->n = 0;
+    }
+    for (uint32_t i = 0; i < out->n; i++)
+        wring_read_text(in, out->specs[i], WRING_CODEC_SPEC_MAX);
+}
+
+/* ---- tunables ---- */
+
+/** What one rank was configured to. */
+struct heard {
+    char executor[WRING_CONFIG_TEXT];
+    uint64_t chunk_bytes;
+    bool executor_given, pieces_given;
+};
+
+/* ---- what all ranks were told ---- */
+
+static void write_own(const struct wring_autotune *autotune, struct wring_writer *out)
+{
+    const struct wring_config *config = &autotune->session->config;
+    const struct wring_autotune_tunables *tunables = &autotune->tunables;
+
+    wring_write_sized(out, tunables->executor, strlen(tunables->executor));
+    wring_write_u64(out, tunables->chunk_bytes);
+    wring_write_u32(out, wring_config_given(config, "WRING_EXECUTOR"));
+    wring_write_u32(out, wring_config_given(config, "WRING_CHUNK_BYTES"));
+}
+
+static bool read_one(struct wring_reader in, struct heard *out)
+{
+    wring_read_text(&in, out->executor, sizeof(out->executor));
+    out->chunk_bytes = wring_read_u64(&in);
+    out->executor_given = wring_read_u32(&in) != 0;
+    out->pieces_given = wring_read_u32(&in) != 0;
+    return !in.failed;
+}
+
+/** What any rank was given, and whether all have the same. @param all  out */
+static enum wring_status read_all(const struct wring_session *session,
+                                  const struct wring_blobs *blobs, struct heard *all, bool *alike)
+{
+    struct heard one = {.chunk_bytes = 0};
+
+    *alike = true;
+    for (uint32_t i = 0; i < session->size; i++) {
+        if (!read_one(wring_blobs_reader(blobs, i), &one))
+            return WRING_ERR_FRAME;
+        if (i == 0)
+            *all = one;
+        *alike = *alike && strcmp(one.executor, all->executor) == 0 &&
+                 one.chunk_bytes == all->chunk_bytes;
+        all->executor_given = all->executor_given || one.executor_given;
+        all->pieces_given = all->pieces_given || one.pieces_given;
+    }
+    return WRING_OK;
+}
+
+static void decide(struct wring_autotune *autotune, const struct heard *all, bool alike)
+{
+    struct wring_autotune_tunables *tunables = &autotune->tunables;
+    uint32_t own = autotune->machine.own_cores, counted;
+    bool told = alike && wring_executor_count_cores(all->executor, &counted);
+
+    tunables->tuning = (struct wring_tuning){0};
+    tunables->cores = 0;
+    tunables->pieces = told && !all->pieces_given;
+    tunables->pieces_why = tunables->pieces ? NULL
+                           : told           ? "WRING_CHUNK_BYTES is set"
+                                            : "WRING_EXECUTOR says which cores, or differs";
+    if (told)
+        tunables->tuning = (struct wring_tuning){counted, all->chunk_bytes};
+    if (!told || all->executor_given)
+        tunables->cores_why = "WRING_EXECUTOR is set";
+    else if (own == 0)
+        tunables->cores_why = "ranks of a host share their cores: bind each to its own";
+    else if (own == 1)
+        tunables->cores_why = "a rank has one core, and none to spare";
+    else {
+        tunables->cores_why = NULL;
+        tunables->cores = own - 1;
+    }
+}
+
+enum wring_status wring_autotune_agree_on_tunables(struct wring_autotune *autotune)
+{
+    struct wring_session *session = autotune->session;
+    struct wring_writer writer = {0};
+    struct wring_blobs blobs;
+    struct heard all = {.chunk_bytes = 0};
+    bool alike;
+
+    write_own(autotune, &writer);
+    enum wring_status status = wring_session_exchange_writer(session, &writer, &blobs);
+    if (status != WRING_OK)
+        return status;
+    status = read_all(session, &blobs, &all, &alike);
+    wring_blobs_finish(&blobs);
+    if (status == WRING_OK)
+        decide(autotune, &all, alike);
+    return status;
+}
+
+bool wring_autotune_may_have(const struct wring_autotune *autotune,
+                             const struct wring_tuning *tuning)
+{
+    const struct wring_autotune_tunables *tunables = &autotune->tunables;
+    bool cores = tuning->cores == tunables->tuning.cores || tuning->cores <= tunables->cores;
+    bool pieces = tuning->chunk_bytes == tunables->tuning.chunk_bytes || tunables->pieces;
+
+    return tunables->tuning.chunk_bytes != 0 && cores && pieces;
+}
+
+/* ---- the session ---- */
+
+enum wring_status wring_autotune_settle(struct wring_session *session)
+{
+    const struct wring_plan *plan = session->plan;
+
+    if (session->autotune == NULL)
+        return WRING_OK;
+    const struct wring_autotune_tunables *tunables = &session->autotune->tunables;
+    bool has_executor = plan != NULL && plan->executor[0] != '\0';
+    bool has_pieces = plan != NULL && plan->chunk_bytes != 0;
+    return wring_session_settle(session, has_executor ? plan->executor : tunables->executor,
+                                has_pieces ? plan->chunk_bytes : tunables->chunk_bytes);
+}
+
+/* ---- candidates ---- */
 
 /* What rank 0 asks the planner. */
 
@@ -199,7 +402,7 @@ static enum wring_status question_init(struct input *input, const struct wring_a
     if (status == WRING_OK)
         status = wring_autotune_codecs(autotune->session, autotune, &input->codecs);
     if (status == WRING_OK)
-        status = wring_autotune_listed(autotune->session, &input->listed);
+        status = autotune_listed(autotune->session, &input->listed);
     if (status == WRING_OK)
         status = make_profile(input);
     for (uint32_t i = 0; i < input->codecs.n; i++)

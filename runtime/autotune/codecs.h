@@ -5,11 +5,6 @@
 
 #include "runtime/autotune/autotune.h"
 
-/** Codecs that the setting lists, as "bf16,onebit+ef", canonical. Errors: INVALID (logged),
- *  NO_MEMORY. */
-enum wring_status wring_autotune_listed(const struct wring_session *session,
-                                        struct wring_collective_bench_codecs *out);
-
 /** Codecs that any of the buckets may take beside none, canonical. Errors: INVALID (logged),
  * NO_MEMORY. */
 enum wring_status wring_autotune_codecs(const struct wring_session *session,

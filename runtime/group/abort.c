@@ -10,7 +10,7 @@
 #include "runtime/bucket.h"
 #include "runtime/buffer.h"
 #include "runtime/request.h"
-#include "runtime/result.h"
+#include "runtime/versioned_struct.h"
 
 #define WRING_MODULE "group"
 #define QUIET_NS (50 * WRING_NS_PER_MS) /* so long may what is under way still use memory */

@@ -55,10 +55,6 @@ enum wring_status wring_group_make_world(struct wring_session *session, struct w
 /** The engine is locked. */
 void wring_group_free(struct wring_group *group);
 
-/** One of those ranks, ours among them, which knows them and can do nothing. Errors: NO_MEMORY. */
-enum wring_status wring_group_new(struct wring_session *session, const uint32_t *ranks, uint32_t n,
-                                  struct wring_group **out);
-
 /* Which of a group's members share a node: hosts as they were told apart when the session opened.
  */
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "runtime/group/group.h"
-#include "runtime/result.h"
+#include "runtime/versioned_struct.h"
 
 /** Who waits for an answer. */
 struct question {

@@ -11,7 +11,7 @@
 #include "runtime/plan/bucket_fusion.h"
 #include "runtime/plan/plan.h"
 #include "runtime/plan/recorder.h"
-#include "runtime/result.h"
+#include "runtime/versioned_struct.h"
 
 /** What travels as one, in which legs, and where it lies. Collective: it goes on where all ranks
  * could. */

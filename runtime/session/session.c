@@ -18,7 +18,6 @@
 #include "runtime/plan/bucket_fusion.h"
 #include "runtime/plan/plan.h"
 #include "runtime/plan/recorder.h"
-#include "runtime/result.h"
 #include "runtime/session/commit.h"
 #include "runtime/session/executor.h"
 #include "runtime/trace_file.h"

@@ -6,7 +6,7 @@
 #include <pthread.h>
 
 #include "base/config.h"
-#include "base/forked.h"
+#include "base/descriptor.h"
 #include "runtime/buffer.h"
 #include "runtime/progress/progress.h"
 #include "runtime/session/callers.h"

@@ -15,7 +15,6 @@
 #include <string.h>
 
 #include "base/descriptor.h"
-#include "base/forked.h"
 #include "transport/auth.h"
 #include "transport/interface.h"
 

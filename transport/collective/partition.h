@@ -46,9 +46,6 @@ uint64_t wring_partition_chunks(const struct wring_partition *partition, struct 
 struct wring_span wring_partition_chunk(const struct wring_partition *partition,
                                         struct wring_span span, uint64_t chunk);
 
-/** Runs of these lengths follow one another. @param begins out, [n + 1], the last one their end */
-void wring_partition_lay_out(const uint64_t *elems, uint32_t n, uint64_t *begins);
-
 /** Where codecs take an element to be: with `each`, shards begin at grains. Not of runs of any
  *  lengths, in which elements count from the run's first. */
 uint64_t wring_partition_element(const struct wring_partition *partition, uint64_t element);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The contents of boards, and how to read them. Private to shm_flags*.c. */
+/** The contents of boards, and how to read them. Private to shm_flags.c and shm_board.c. */
 #ifndef WRING_TRANSPORT_COLLECTIVE_SHM_FLAGS_INSIDE_H
 #define WRING_TRANSPORT_COLLECTIVE_SHM_FLAGS_INSIDE_H
 
@@ -107,27 +107,5 @@ struct wring_shm_flags_sum {
     size_t offset, bytes;
     uint64_t elems;
 };
-
-/** In place. Between wring_fp_enter() and wring_fp_leave(). */
-void wring_shm_flags_reduce(struct wring_collective *collective,
-                            const struct wring_shm_flags_sum *sum);
-
-/** In place: cut what there is into shards. */
-void wring_shm_flags_cut(struct wring_shm_flags *flags, const struct wring_partition *partition);
-
-/** In place, before we say that our data is ready: our shard is open in the round to come. */
-void wring_shm_flags_open(struct wring_shm_flags *flags);
-
-/** In place, where all data is ready: sum what nobody else does. Between wring_fp_enter() and
- *  wring_fp_leave(). @return whether there was anything */
-bool wring_shm_flags_sum_shards(struct wring_collective *collective);
-
-/** Does the step wait for another one, by its index? */
-bool wring_shm_flags_lacks(const struct wring_shm_flags *flags, uint32_t other);
-
-/** As wring_shm_flags_go_on(), but nothing is told.
- *  @param summed  out: in place, there is a sum of ours that others may sleep for
- *  @return whether that is all of the step */
-bool wring_shm_flags_advance(struct wring_collective *collective, bool *summed);
 
 #endif

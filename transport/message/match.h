@@ -84,10 +84,6 @@ void wring_match_remove(struct wring_match_link *link);
 struct wring_match_arrival *wring_match_post_again(struct wring_match *match,
                                                    struct wring_match_receive *receive);
 
-/** The first of all listed receives (messages), in no order; NULL: there is none. */
-struct wring_match_receive *wring_match_first_receive(const struct wring_match *match);
-struct wring_match_arrival *wring_match_first_arrival(const struct wring_match *match);
-
 /** Has a source sent anything that is listed? */
 static inline bool wring_match_has_arrivals(const struct wring_match *match, uint32_t source)
 {
