@@ -83,7 +83,7 @@ class Report(unittest.TestCase):
             self.assertGreater(picture.count(colours[name]), 25, f"{name} is not drawn")
 
     def test_it_is_drawn(self):
-        self.check_picture(False, HEIGHT, ("fg", "c2", "c3", "c4", "go", "wait"))
+        self.check_picture(False, HEIGHT, ("fg", "c0", "c2", "c3", "c4", "c9"))
 
     def test_the_top_is_drawn_in_the_dark(self):
         self.check_picture(True, TOP, ("fg", "c3", "c4"), "--blink-settings=preferredColorScheme=0")

@@ -2,8 +2,10 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "planner/tool/svg.h"
 #include "tools/calibrate/calibrate.h"
 #include "tools/commands.h"
 #include "tools/output.h"
@@ -257,16 +259,205 @@ void wring_profile_show(FILE *file, const struct wring_profile *profile)
     }
 }
 
+/* ---- picture ---- */
+
+/* Up to four charts of a profile, one below the other: exchanges, coding, encoding by cores and
+ * kernels, and links. Each pair of codec and tuning has a colour. A pair's first curve is solid
+ * and the others are dashed; in the third chart the dashes become shorter with each curve.
+ */
+
+#define TOP 20
+#define HEIGHT 380
+#define WHAT_BYTES 48
+#define X_LOW 1024.0
+#define X_HIGH 16777216.0
+#define STEPS 56
+#define LEAST_US 0.01 /* curves go no lower */
+
+/** A chart while it is filled. */
+struct chart {
+    struct wring_svg_chart *svg;
+    struct curve {
+        const char *codec;
+        char tuning[WHAT_BYTES];
+    } curves[WRING_SVG_CURVES_MAX];
+};
+
+/** The colour of its pair of codec and tuning; dashed if the pair has a curve. */
+static void choose_look(const struct chart *chart, struct wring_svg_curve *curve, uint32_t i)
+{
+    uint32_t before = 0; /* curves of the same pair */
+
+    for (uint32_t j = 0; j < i; j++) {
+        uint32_t colour = chart->svg->curves[j].colour;
+        bool same = strcmp(chart->curves[j].codec, chart->curves[i].codec) == 0 &&
+                    strcmp(chart->curves[j].tuning, chart->curves[i].tuning) == 0;
+        before += same;
+        if (same || before == 0)
+            curve->colour = (colour + !same) % WRING_SVG_COLOURS;
+    }
+    curve->dash = before > 0 ? 5.0 / before : 0;
+}
+
+/** @param codec  borrowed */
+static void add(struct chart *chart, const struct wring_cost *cost, const char *codec,
+                const char *tuning, const char *what)
+{
+    uint32_t i = chart->svg->n;
+
+    if (i == WRING_SVG_CURVES_MAX) {
+        chart->svg->left_out++;
+        return;
+    }
+    struct wring_svg_curve *curve = &chart->svg->curves[i];
+    chart->curves[i].codec = codec;
+    snprintf(chart->curves[i].tuning, WHAT_BYTES, "%s", tuning);
+    snprintf(curve->name, sizeof(curve->name), "%s%s%s", codec, tuning, what);
+    choose_look(chart, curve, i);
+    for (int step = 0; step <= STEPS; step++) {
+        double x = X_LOW * pow(X_HIGH / X_LOW, (double)step / STEPS);
+        wring_svg_curve_add(curve, x, fmax(wring_cost_at(cost, x), LEAST_US));
+    }
+    chart->svg->n++;
+}
+
+/** Name the tuning that the collective was measured with, where it is not the default. */
+static void name_tuning(const struct wring_measured_collective *collective, char *text,
+                        size_t bytes)
+{
+    struct wring_tuning tuning = wring_profile_collective_tuning(collective);
+    char pinned[24] = "", pieces[24] = "", size[32];
+
+    if (tuning.cores > 0)
+        snprintf(pinned, sizeof(pinned), ", %u pinned", tuning.cores);
+    if (tuning.chunk_bytes != WRING_TUNING_CHUNK_BYTES)
+        snprintf(pieces, sizeof(pieces), ", by %.12s",
+                 wring_value_show_bytes(tuning.chunk_bytes, size, sizeof(size)));
+    snprintf(text, bytes, "%s%s", pinned, pieces);
+}
+
+static void collect_collectives(const struct wring_profile *profile, struct chart *chart)
+{
+    char tuning[WHAT_BYTES];
+
+    chart->svg->title = "whole exchanges, alone (dashed: each of several at once)";
+    for (uint32_t i = 0; i < profile->n_collectives; i++) {
+        const struct wring_measured_collective *collective = &profile->collectives[i];
+        if (strcmp(collective->run_as, "auto") != 0)
+            continue;
+        name_tuning(collective, tuning, sizeof(tuning));
+        add(chart, &collective->solo.us, collective->codec, tuning, "");
+        add(chart, &collective->busy.us, collective->codec, tuning, ", busy");
+    }
+}
+
+static void collect_coding(const struct wring_profile *profile, struct chart *chart)
+{
+    chart->svg->title = "coding (dashed: decoding)";
+    for (uint32_t i = 0; i < profile->n_codecs; i++)
+        for (int place = 0; place < WRING_PLACES; place++) {
+            const struct wring_profile_codec *codec = &profile->codecs[i];
+            if (!codec->at[place].present)
+                continue;
+            add(chart, &codec->at[place].encode_us, codec->spec, "", ", encode");
+            add(chart, &codec->at[place].decode_us, codec->spec, "", ", decode");
+        }
+}
+
+/** Puts, and what a step takes beyond its latency; those of a pair are measured with allgathers. */
+static void collect_links(const struct wring_profile *profile, struct chart *links)
+{
+    char what[WHAT_BYTES];
+
+    links->svg->title =
+        "puts of many under way (dashed: of one alone), and steps without their latency";
+    links->svg->x_title = "bytes on the link";
+    for (int level = 0; level < WRING_LEVELS; level++) {
+        const struct wring_profile_link *link = &profile->links[level];
+        const char *name = wring_level_name((enum wring_level)level);
+        if (link->put.latency.us.n > 0) {
+            add(links, &link->put.each.us, name, ", put", "");
+            add(links, &link->put.latency.us, name, ", put", ", alone");
+        }
+        if (link->present)
+            add(links, &link->us, name, ", allgather", "");
+        for (uint32_t i = 0; i < link->n_routines; i++) {
+            snprintf(what, sizeof(what), ", %s", link->routines[i].name);
+            add(links, &link->routines[i].us, name, what, "");
+        }
+    }
+}
+
+/** Collect each codec's encoding curves, to compare cores and kernels. */
+static void collect_coders(const struct wring_profile *profile, struct chart *coders)
+{
+    char what[WHAT_BYTES];
+
+    coders->svg->title = "encoding by cores and kernels";
+    for (uint32_t i = 0; i < profile->n_codecs; i++)
+        for (uint32_t j = 0; j < profile->codecs[i].n_coders; j++) {
+            const struct wring_profile_coder *coder = &profile->codecs[i].coders[j];
+            if (coder->cores > 0)
+                snprintf(what, sizeof(what), ", %u pinned, %s", coder->cores, coder->tier);
+            else
+                snprintf(what, sizeof(what), ", inline, %s", coder->tier);
+            add(coders, &coder->encode.us, profile->codecs[i].spec, "", what);
+        }
+}
+
+static void (*const collects[])(const struct wring_profile *profile, struct chart *chart) = {
+    collect_collectives,
+    collect_coding,
+    collect_coders,
+    collect_links,
+};
+
+#define CHARTS (sizeof(collects) / sizeof(collects[0]))
+
+static void fill_chart(const struct wring_profile *profile, size_t i, struct wring_svg_chart *svg)
+{
+    struct chart chart = {.svg = svg};
+
+    *svg = (struct wring_svg_chart){
+        .x_title = "float32 elements",
+        .height = HEIGHT,
+        .x = {.low = X_LOW, .high = X_HIGH, .base = 4, .binary = true},
+        .y = {.low = NAN, .high = NAN, .base = 10, .unit = " us"},
+    };
+    collects[i](profile, &chart);
+}
+
+static bool draw(FILE *file, void *arg)
+{
+    const struct wring_profile *profile = arg;
+    struct wring_svg_chart *chart = malloc(sizeof(*chart));
+    double shown = 0, top = TOP;
+
+    if (chart == NULL)
+        return false;
+    for (size_t i = 0; i < CHARTS; i++) {
+        fill_chart(profile, i, chart);
+        shown += chart->n > 0;
+    }
+    wring_svg_begin_file(file, WRING_SVG_CHART_WIDTH, TOP + shown * (HEIGHT + WRING_SVG_CHART_ROOM),
+                         profile->name);
+    for (size_t i = 0; i < CHARTS; i++) {
+        fill_chart(profile, i, chart);
+        if (chart->n == 0)
+            continue;
+        wring_svg_chart_put(file, chart, top);
+        top += HEIGHT + WRING_SVG_CHART_ROOM;
+    }
+    wring_svg_end(file);
+    free(chart);
+    return ferror(file) == 0;
+}
+
 static void say(void *arg, enum wring_log_level level, const char *module, const char *text)
 {
     (void)level;
     (void)module;
     wring_fail(arg, "%s", text);
-}
-
-static bool draw(FILE *file, void *arg)
-{
-    return wring_profile_write_svg(arg, file) == WRING_OK;
 }
 
 int wring_profile_info(const char *name, const char *path, const char *svg, int json)

@@ -3,15 +3,21 @@
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
+#include "planner/tool/svg.h"
 #include "tools/commands.h"
 #include "tools/demo/demo.h"
 #include "tools/demo/model.h"
-#include "tools/demo/svg.h"
 #include "tools/demo/train.h"
 #include "tools/output.h"
+
+#define CHART 300 /* height of a plot of losses */
+#define TOP 40    /* of a timeline */
+#define ROW 24
+#define LABEL 200
 
 static double step_of(const struct demo_results *results, const char *name)
 {
@@ -148,12 +154,9 @@ int demo_print_json(const struct demo_results *results)
 
 /* ---- report ---- */
 
+/** Beside that of pictures. */
 static const char style[] =
-    ":root{--bg:#fff;--fg:#1c2733;--dim:#5b6b7b;--line:#dde3ea;--card:#f6f8fa;--c0:#1f6feb;"
-    "--c1:#8250df;--c2:#0a7d6c;--c3:#d1570a;--c4:#b8860b;--c5:#8c959f;--go:#1f6feb;--wait:#d1570a}"
-    "@media(prefers-color-scheme:dark){:root{--bg:#0f151c;--fg:#e2e8ef;--dim:#93a1b0;"
-    "--line:#2a3542;--card:#18212b;--c0:#58a6ff;--c1:#bc8cff;--c2:#3fcfb4;--c3:#ff9a4d;"
-    "--c4:#e3c04a;--c5:#7d8894;--go:#58a6ff;--wait:#ff9a4d}}"
+    ":root{--card:#f6f8fa}@media(prefers-color-scheme:dark){:root{--card:#18212b}}"
     "body{background:var(--bg);color:var(--fg);font:16px/1.5 system-ui,sans-serif;max-width:62rem;"
     "margin:2rem auto;padding:0 1rem}h1{font-size:1.7rem;margin:0}h2{font-size:1.2rem;"
     "margin-top:2.2rem}p{max-width:46rem}.dim{color:var(--dim)}table{border-collapse:collapse;"
@@ -162,12 +165,7 @@ static const char style[] =
     "th:first-child,td:first-child{text-align:left}.cards{display:flex;gap:1rem;flex-wrap:wrap}"
     ".card{background:var(--card);border-radius:.6rem;padding:.8rem 1.1rem;flex:1 1 12rem}"
     ".card b{display:block;font-size:1.5rem}svg{width:100%;height:auto;background:var(--card);"
-    "border-radius:.6rem;margin:.6rem 0}.grid{stroke:var(--line)}.axis{stroke:var(--dim)}"
-    ".tick{fill:var(--dim);font-size:12px}.name{fill:var(--fg);font-size:14px;font-weight:600}"
-    ".legend{fill:var(--fg);font-size:12px}.curve{fill:none;stroke-width:2}"
-    ".c0{stroke:var(--c0)}.c1{stroke:var(--c1)}.c2{stroke:var(--c2)}.c3{stroke:var(--c3)}"
-    ".c4{stroke:var(--c4)}.c5{stroke:var(--c5)}.compute{fill:var(--c2)}.hidden{fill:var(--go)}"
-    ".exposed{fill:var(--wait)}.scroll{overflow-x:auto}";
+    "border-radius:.6rem;margin:.6rem 0}.scroll{overflow-x:auto}";
 
 /** The fastest of those that keep a residual. */
 static const struct demo_measure *best(const struct demo_results *results)
@@ -253,50 +251,79 @@ static double first_interest(const struct demo_results *results)
     return fmax(lowest + 0.4 * (begin - lowest), highest + 0.1);
 }
 
-static void write_losses(FILE *file, const struct demo_results *results, bool by_time)
+static bool write_losses(FILE *file, const struct demo_results *results, bool by_time)
 {
-    struct svg_chart chart = {
-        .title = by_time ? "Held-out loss against time on the link" : "Held-out loss against steps",
-        .x_title = by_time ? "seconds (steps × measured step time)" : "steps",
-        .y_title = "nats per byte",
-        .n = results->n,
-        .y_top = first_interest(results),
-    };
+    struct wring_svg_chart *chart = calloc(1, sizeof(*chart));
+
+    if (chart == NULL)
+        return false;
+    chart->title = by_time ? "Held-out loss in nats per byte, against time on the link"
+                           : "Held-out loss in nats per byte, against steps";
+    chart->x_title = by_time ? "seconds (steps × measured step time)" : "steps";
+    chart->height = CHART;
+    chart->y.low = chart->y.high = NAN;
+    chart->y_cut = first_interest(results);
+    chart->n = results->n;
     for (uint32_t c = 0; c < results->n; c++) {
         const struct demo_measure *m = &results->measures[c];
-        struct svg_curve *curve = &chart.curves[c];
-        curve->name = m->config->label;
-        curve->dashed = strcmp(m->config->name, "onebit") == 0;
+        struct wring_svg_curve *curve = &chart->curves[c];
+        snprintf(curve->name, sizeof(curve->name), "%s", m->config->label);
+        curve->colour = (enum wring_svg_colour)c;
+        curve->dash = strcmp(m->config->name, "onebit") == 0 ? 5 : 0;
         for (int i = 0; i <= DEMO_EVALS; i++) {
             double steps = (double)i / DEMO_EVALS * results->options->steps;
-            curve->x[curve->n] = by_time ? steps * m->step_us / 1e6 : steps;
-            curve->y[curve->n++] = m->losses[i];
+            wring_svg_curve_add(curve, by_time ? steps * m->step_us / 1e6 : steps, m->losses[i]);
         }
     }
-    svg_chart_write(file, &chart);
+    wring_svg_begin(file, WRING_SVG_CHART_WIDTH, CHART + WRING_SVG_CHART_ROOM, chart->title);
+    wring_svg_chart_put(file, chart, 0);
+    wring_svg_end(file);
+    free(chart);
+    return true;
+}
+
+/** A box of a row, and what one sees when pointing at it. */
+static void put_span(FILE *file, const struct wring_svg_axis *ms, int row,
+                     enum wring_svg_colour colour, const char *what, double from_us, double to_us)
+{
+    double x = wring_svg_place(ms, from_us / 1e3);
+
+    wring_svg_group_begin(file);
+    wring_svg_box(file, colour, true, x, TOP + row * ROW + 3, wring_svg_place(ms, to_us / 1e3) - x,
+                  ROW - 6);
+    wring_svg_group_end(file, "%s: %.2f to %.2f ms", what, from_us / 1e3, to_us / 1e3);
+}
+
+static void put_row(FILE *file, int row, const char *name)
+{
+    wring_svg_text(file, "small end", LABEL - 8, TOP + row * ROW + 16, "%s", name);
 }
 
 static void write_timeline(FILE *file, const struct demo_measure *m, double to_us)
 {
-    struct svg_bar bars[2 + 2 * DEMO_BUCKETS];
     const struct demo_timeline *t = &m->timeline;
-    char title[128];
-    uint32_t n = 0;
-    bars[n++] = (struct svg_bar){"compute", "compute", "forward", 0, t->forward_us};
-    bars[n++] = (struct svg_bar){NULL, "compute", "backward", t->forward_us, t->backward_us};
+    const struct wring_svg_axis ms = {
+        .high = to_us / 1e3, .from = LABEL, .to = WRING_SVG_CHART_WIDTH - 30, .unit = " ms"};
+    const int bottom = TOP + (1 + DEMO_BUCKETS) * ROW;
+
+    wring_svg_begin(file, WRING_SVG_CHART_WIDTH, bottom + 32, m->config->label);
+    wring_svg_text(file, "bold", LABEL, 20, "One step with %s: %.1f ms", m->config->label,
+                   t->step_us / 1e3);
+    wring_svg_axis_put(file, &ms, 8, TOP, bottom, bottom + 18);
+    put_row(file, 0, "compute");
+    put_span(file, &ms, 0, WRING_SVG_GREEN, "forward", 0, t->forward_us);
+    put_span(file, &ms, 0, WRING_SVG_GREEN, "backward", t->forward_us, t->backward_us);
     for (int i = 0; i < DEMO_BUCKETS; i++) {
         const struct demo_span *span = &t->buckets[i];
-        double seen = span->done_us < t->backward_us ? span->done_us : t->backward_us;
-        const char *row = demo_buckets[i].name;
-        bars[n++] = (struct svg_bar){row, "hidden", "exchange behind backward", span->ready_us,
-                                     seen > span->ready_us ? seen : span->ready_us};
+        double seen = fmin(span->done_us, t->backward_us);
+        put_row(file, 1 + i, demo_buckets[i].name);
+        put_span(file, &ms, 1 + i, WRING_SVG_BLUE, "exchange behind backward", span->ready_us,
+                 fmax(seen, span->ready_us));
         if (span->done_us > t->backward_us)
-            bars[n++] = (struct svg_bar){
-                NULL, "exposed", "exchange after backward",
-                span->ready_us > t->backward_us ? span->ready_us : t->backward_us, span->done_us};
+            put_span(file, &ms, 1 + i, WRING_SVG_ORANGE, "exchange after backward",
+                     fmax(span->ready_us, t->backward_us), span->done_us);
     }
-    snprintf(title, sizeof(title), "One step with %s: %.1f ms", m->config->label, t->step_us / 1e3);
-    svg_timeline_write(file, title, bars, n, to_us);
+    wring_svg_end(file);
 }
 
 static void write_intro(FILE *file, const struct demo_results *results)
@@ -305,13 +332,13 @@ static void write_intro(FILE *file, const struct demo_results *results)
     fprintf(
         file,
         "<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' "
-        "content='width=device-width'><title>wring demo</title><style>%s</style>\n"
+        "content='width=device-width'><title>wring demo</title><style>%s%s</style>\n"
         "<h1>What compressing gradients gained, and what it cost</h1>\n"
         "<p class='dim'>%u processes trained a byte-level language model of %.2f M parameters "
         "together, %u samples each, for %u steps, on %llu text files (%.2f MB; %llu duplicates "
         "dropped first, %.0f kB held out). Each process has an emulated link of %s each way.</p>"
         "\n",
-        style, o->ranks, (double)results->parameters / 1e6, o->batch, o->steps,
+        wring_svg_style, style, o->ranks, (double)results->parameters / 1e6, o->batch, o->steps,
         (unsigned long long)results->text_files, (double)results->text_bytes / 1e6,
         (unsigned long long)results->dropped_files, (double)results->held_out_bytes / 1e3, o->link);
 }
@@ -349,8 +376,8 @@ static bool write_report(FILE *file, void *arg)
     fputs("<h2>The numbers</h2>\n", file);
     write_table(file, results);
     fputs("<h2>Accuracy</h2>\n", file);
-    write_losses(file, results, false);
-    write_losses(file, results, true);
+    if (!write_losses(file, results, false) || !write_losses(file, results, true))
+        return false;
     fputs("<h2>Where a step's time goes</h2><p>Green is compute, blue is exchange that hides "
           "behind backward, orange is what one waits for. Processes "
           "wait for buckets from top to bottom, so a bar ends no earlier than those above. All on "
