@@ -7,7 +7,7 @@
 
 #include "planner/core/files/plan.h"
 #include "planner/core/model/cost_model.h"
-#include "planner/core/model/run_as.h"
+#include "planner/core/model/option.h"
 #include "tests/lib/test.h"
 #include "tests/planner/good_plan.h"
 #include "tests/planner/json_cases.h"

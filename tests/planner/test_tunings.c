@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "planner/core/files/plan.h"
-#include "planner/core/model/core_scaling.h"
+#include "planner/core/model/measured_collective.h"
 #include "planner/core/model/option_work.h"
 #include "planner/core/model/tunings.h"
 #include "planner/core/search/search.h"

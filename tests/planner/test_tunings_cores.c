@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** Whose cores codecs, progress and computing have, and what they leave each other. */
-#include "planner/core/model/core_scaling.h"
+#include "planner/core/model/measured_collective.h"
 #include "planner/core/model/option_work.h"
 #include "tests/lib/test.h"
 #include "tests/planner/made_model.h"

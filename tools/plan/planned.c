@@ -10,7 +10,6 @@
 #include "base/json.h"
 #include "planner/core/files/plan.h"
 #include "planner/core/model/option.h"
-#include "planner/core/model/run_as.h"
 #include "planner/tool/each_codec.h"
 #include "tools/commands.h"
 #include "tools/output.h"

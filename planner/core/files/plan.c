@@ -10,7 +10,7 @@
 #include "planner/core/files/profile.h"
 #include "planner/core/files/tensor_trace.h"
 #include "planner/core/model/cost_model.h"
-#include "planner/core/model/run_as.h"
+#include "planner/core/model/option.h"
 #include <wring/types.h>
 
 #define WRING_MODULE "planner"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "planner/core/files/plan.h"
-#include "planner/core/model/run_as.h"
+#include "planner/core/model/option.h"
 
 /* sums that were added up in another order */
 #define ROUNDING 1e-12

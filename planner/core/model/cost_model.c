@@ -8,8 +8,8 @@
 
 #include "planner/core/model/builder.h"
 #include "planner/core/model/candidates.h"
-#include "planner/core/model/core_scaling.h"
 #include "planner/core/model/lanes.h"
+#include "planner/core/model/measured_collective.h"
 
 #define WRING_MODULE "planner"
 

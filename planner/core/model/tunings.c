@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "planner/core/model/core_scaling.h"
+#include "planner/core/model/measured_collective.h"
 
 #define WRING_MODULE "planner"
 

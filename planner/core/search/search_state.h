@@ -8,7 +8,6 @@
 
 #include <stdbool.h>
 
-#include "planner/core/search/breakpoints.h"
 #include "planner/core/search/cost_tables.h"
 #include "planner/core/search/search.h"
 
@@ -56,9 +55,6 @@ enum wring_status wring_search_espresso(struct wring_search_state *search);
  */
 enum wring_status wring_search_mergecomp(struct wring_search_state *search, uint32_t option,
                                          const uint32_t *breakpoints, uint32_t n);
-
-/** All that is known here. */
-enum wring_status wring_search_best(struct wring_search_state *search);
 
 /** From the best so far: options, borders, merges, splits, until none of them helps. */
 enum wring_status wring_local_search(struct wring_search_state *search);
