@@ -3,8 +3,8 @@
  * Timelines: when every task of a plan begins and ends, which of them decide how long the
  * iteration takes, and pictures of that.
  */
-#ifndef WRING_TIMELINE_H
-#define WRING_TIMELINE_H
+#ifndef WRING_PLANNER_TOOL_TIMELINE_H
+#define WRING_PLANNER_TOOL_TIMELINE_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -71,12 +71,5 @@ typedef void (*wring_part_box_fn)(void *arg, const struct wring_part_box *box);
 void wring_timeline_parts(const struct wring_cost_model *model,
                           const struct wring_grouping *grouping, const struct wring_lane_task *task,
                           uint64_t most, wring_part_box_fn each, void *arg);
-
-/** What each part takes in all of a timeline, and what of that decides. Both out, in us. */
-void wring_timeline_part_sums(const struct wring_cost_model *model,
-                              const struct wring_grouping *grouping,
-                              const struct wring_timeline_result *result,
-                              double busy_us[WRING_COLLECTIVE_PARTS],
-                              double critical_us[WRING_COLLECTIVE_PARTS]);
 
 #endif

@@ -5,7 +5,6 @@
 
 #include "planner/tool/bound/branch.h"
 #include "planner/tool/bound/column_generation.h"
-#include "planner/tool/bound/columns.h"
 #include "planner/tool/bound/groups.h"
 #include "tests/lib/test.h"
 #include "tests/planner/exhaust.h"

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "planner/core/files/json.h"
 #include "planner/core/files/profile.h"
 #include "planner/core/files/tensor_trace.h"
 #include "planner/core/model/cost_model.h"
@@ -312,4 +313,413 @@ enum wring_status wring_plan_create(const struct wring_cost_model *model,
     }
     *out = plan;
     return WRING_OK;
+}
+
+/* ---- reading the file ---- */
+
+/* A plan's groups, read from its file. */
+
+static void read_names(struct wring_reading *reading, const json_t *object,
+                       struct wring_plan_group *out)
+{
+    const json_t *list =
+        wring_reading_array(reading, object, "tensors", 1, WRING_TRACE_TENSORS_MAX);
+
+    if (list == NULL)
+        return;
+    out->tensors = calloc(json_array_size(list), sizeof(*out->tensors));
+    wring_reading_enter(reading, "tensors");
+    for (size_t i = 0; i < json_array_size(list) && reading->status == WRING_OK; i++) {
+        wring_reading_enter_index(reading, i);
+        const char *name =
+            wring_reading_value_text(reading, json_array_get(list, i), 1, WRING_TRACE_NAME_MAX);
+        char *copy = out->tensors != NULL ? strdup(name) : NULL;
+        if (copy == NULL)
+            wring_reading_fault(reading, WRING_ERR_NO_MEMORY, "out of memory");
+        else
+            out->tensors[out->n++] = copy;
+        wring_reading_leave(reading);
+    }
+    wring_reading_leave(reading);
+}
+
+/** Of each tensor, which old files do not say; together they are the group's. */
+static void read_sizes(struct wring_reading *reading, const json_t *object,
+                       struct wring_plan_group *out)
+{
+    uint64_t sum = 0;
+
+    if (!wring_reading_has(reading, object, "tensor_elements"))
+        return;
+    const json_t *list = wring_reading_array(reading, object, "tensor_elements", out->n, out->n);
+    if (list == NULL)
+        return;
+    out->each = calloc((size_t)out->n + 1, sizeof(*out->each));
+    if (out->each == NULL)
+        wring_reading_fault(reading, WRING_ERR_NO_MEMORY, "out of memory");
+    wring_reading_enter(reading, "tensor_elements");
+    for (uint32_t i = 0; i < out->n && reading->status == WRING_OK; i++) {
+        wring_reading_enter_index(reading, i);
+        out->each[i] =
+            wring_reading_value_count(reading, json_array_get(list, i), 1, WRING_TRACE_ELEMS_MAX);
+        sum += out->each[i];
+        wring_reading_leave(reading);
+    }
+    if (reading->status == WRING_OK && sum != out->elems)
+        wring_reading_fault(reading, WRING_ERR_INVALID,
+                            "makes it %" PRIu64 " elements, and the group has %" PRIu64, sum,
+                            out->elems);
+    wring_reading_leave(reading);
+}
+
+static void plan_read_executor(struct wring_reading *reading, const json_t *object, char *executor,
+                               size_t bytes);
+
+static void read_group(struct wring_reading *reading, const json_t *value,
+                       struct wring_plan_group *out)
+{
+    const char *const places[] = {"", wring_place_name(WRING_PLACE_DEVICE),
+                                  wring_place_name(WRING_PLACE_CPU),
+                                  wring_place_name(WRING_PLACE_NODE), NULL};
+    const char *schemes[WRING_SCHEMES + 2] = {""};
+    wring_reading_expect_object(reading, value);
+    for (unsigned i = 0; i < WRING_SCHEMES; i++)
+        schemes[i + 1] = wring_scheme_name((enum wring_scheme)i);
+    read_names(reading, value, out);
+    out->elems = wring_reading_count(reading, value, "elements", 1, WRING_TRACE_ELEMS_MAX);
+    read_sizes(reading, value, out);
+    wring_reading_copy(reading, value, "codec", 1, out->codec, sizeof(out->codec));
+    wring_reading_word(reading, value, "where", places, out->where, sizeof(out->where));
+    wring_reading_copy(reading, value, "scheme", 0, out->scheme, sizeof(out->scheme));
+    out->chunk_elems =
+        wring_reading_count(reading, value, "chunk_elements", 0, WRING_TRACE_ELEMS_MAX);
+    out->cores = (uint32_t)wring_reading_count(reading, value, "cores", 0, WRING_TUNING_CORES_MAX);
+    wring_reading_word(reading, value, "run_as", schemes, out->run_as, sizeof(out->run_as));
+    plan_read_executor(reading, value, out->executor, sizeof(out->executor));
+}
+
+static void check_count(struct wring_reading *reading, uint64_t tensors)
+{
+    if (tensors > WRING_TRACE_TENSORS_MAX)
+        wring_reading_fault(reading, WRING_ERR_INVALID,
+                            "makes it %" PRIu64 " tensors with the groups before it; a plan may "
+                            "have %d",
+                            tensors, WRING_TRACE_TENSORS_MAX);
+}
+
+static void read_list(struct wring_reading *reading, const json_t *object, struct wring_plan *plan)
+{
+    const json_t *list = wring_reading_array(reading, object, "groups", 1, WRING_TRACE_TENSORS_MAX);
+    uint64_t tensors = 0;
+
+    if (list == NULL)
+        return;
+    plan->groups = calloc(json_array_size(list), sizeof(*plan->groups));
+    if (plan->groups == NULL) {
+        wring_reading_fault(reading, WRING_ERR_NO_MEMORY, "out of memory");
+        return;
+    }
+    wring_reading_enter(reading, "groups");
+    while (plan->n_groups < json_array_size(list) && reading->status == WRING_OK) {
+        struct wring_plan_group *group = &plan->groups[plan->n_groups];
+        wring_reading_enter_index(reading, plan->n_groups);
+        read_group(reading, json_array_get(list, plan->n_groups++), group);
+        tensors += group->n;
+        check_count(reading, tensors);
+        wring_reading_leave(reading);
+    }
+    wring_reading_leave(reading);
+}
+
+struct place {
+    const char *name;
+    uint32_t group, tensor;
+};
+
+static int by_name(const void *a, const void *b)
+{
+    const struct place *x = a, *y = b;
+    int order = strcmp(x->name, y->name);
+
+    if (order != 0)
+        return order;
+    return x->group != y->group ? (x->group > y->group) - (x->group < y->group)
+                                : (x->tensor > y->tensor) - (x->tensor < y->tensor);
+}
+
+static void report_twice(struct wring_reading *reading, const struct place *first,
+                         const struct place *second)
+{
+    wring_reading_enter(reading, "groups");
+    wring_reading_enter_index(reading, second->group);
+    wring_reading_enter(reading, "tensors");
+    wring_reading_enter_index(reading, second->tensor);
+    wring_reading_fault(reading, WRING_ERR_INVALID,
+                        "\"%.60s\" is in groups[%" PRIu32 "] already; a tensor travels once",
+                        second->name, first->group);
+    for (int i = 0; i < 4; i++)
+        wring_reading_leave(reading);
+}
+
+/** @return tensors in all */
+static uint32_t list_places(const struct wring_plan *plan, struct place *out)
+{
+    uint32_t n = 0;
+
+    for (uint32_t g = 0; g < plan->n_groups; g++)
+        for (uint32_t t = 0; t < plan->groups[g].n; t++)
+            out[n++] = (struct place){plan->groups[g].tensors[t], g, t};
+    return n;
+}
+
+static void check_each_once(struct wring_reading *reading, const struct wring_plan *plan)
+{
+    struct place *places = calloc(WRING_TRACE_TENSORS_MAX, sizeof(*places));
+
+    if (places == NULL) {
+        wring_reading_fault(reading, WRING_ERR_NO_MEMORY, "out of memory");
+        return;
+    }
+    uint32_t n = list_places(plan, places);
+    qsort(places, n, sizeof(*places), by_name);
+    for (uint32_t i = 1; i < n; i++)
+        if (strcmp(places[i - 1].name, places[i].name) == 0)
+            report_twice(reading, &places[i - 1], &places[i]);
+    free(places);
+}
+
+/** Its groups, in which each tensor travels once. What was read goes with the plan. */
+static void plan_read_groups(struct wring_reading *reading, const json_t *object,
+                             struct wring_plan *plan)
+{
+    read_list(reading, object, plan);
+    if (reading->status == WRING_OK)
+        check_each_once(reading, plan);
+}
+
+/* ---- read ---- */
+
+/* Plans read from files. docs/planner-files.md has the fields. */
+
+#define NODES_MAX (1u << 20)
+#define RANKS_MAX (1u << 16)
+
+/** As WRING_EXECUTOR; whether this machine has the cores is not the file's to say. */
+static void plan_read_executor(struct wring_reading *reading, const json_t *object, char *executor,
+                               size_t bytes)
+{
+    if (wring_reading_has(reading, object, "executor"))
+        wring_reading_copy(reading, object, "executor", 0, executor, bytes);
+    if (executor[0] == '\0' || strcmp(executor, "inline") == 0 || strcmp(executor, "pool") == 0 ||
+        strncmp(executor, "pool:", 5) == 0)
+        return;
+    wring_reading_enter(reading, "executor");
+    wring_reading_fault(reading, WRING_ERR_INVALID,
+                        "needs \"\", inline, pool, pool:N or pool:cores=LIST, is \"%s\"", executor);
+    wring_reading_leave(reading);
+}
+
+static void read_times(struct wring_reading *reading, const json_t *object, struct wring_plan *plan)
+{
+    plan->iteration_us =
+        wring_reading_number(reading, object, "iteration_us", 0, WRING_TRACE_US_MAX) + 0.0;
+    plan->last_ready_us =
+        wring_reading_number(reading, object, "last_ready_us", 0, WRING_TRACE_US_MAX) + 0.0;
+    const json_t *baseline = wring_reading_object(reading, object, "baseline_us");
+    const struct {
+        const json_t *object;
+        const char *group, *name;
+        double *out;
+    } known[] = {
+        {baseline, "baseline_us", "fp32", &plan->fp32_us},
+        {baseline, "baseline_us", "fp16", &plan->fp16_us},
+        {object, "", "espresso_us", &plan->espresso_us},
+        {object, "", "bound_us", &plan->bound_us},
+        {object, "", "gap", &plan->gap},
+        {object, "", "selection_us", &plan->selection_us},
+        {object, "", "bound_time_us", &plan->bound_time_us},
+    };
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        wring_reading_enter(reading, known[i].group);
+        *known[i].out = wring_reading_number_or_null(reading, known[i].object, known[i].name, 0,
+                                                     WRING_TRACE_US_MAX) +
+                        0.0;
+        wring_reading_leave(reading);
+    }
+}
+
+/** What all of a session has in common; both may be missing. */
+static void read_session(struct wring_reading *reading, const json_t *object,
+                         struct wring_plan *plan)
+{
+    plan_read_executor(reading, object, plan->executor, sizeof(plan->executor));
+    if (wring_reading_has(reading, object, "chunk_bytes"))
+        plan->chunk_bytes =
+            wring_reading_count(reading, object, "chunk_bytes", WRING_TUNING_CHUNK_BYTES_MIN,
+                                WRING_TUNING_CHUNK_BYTES_MAX);
+}
+
+static void read_plan(struct wring_reading *reading, const json_t *object, struct wring_plan *plan)
+{
+    static const char *const timelines[] = {"serial", "phases", "full", NULL};
+
+    plan->trace_hash = wring_reading_hash(reading, object, "trace_hash");
+    plan->profile_hash = wring_reading_hash(reading, object, "profile_hash");
+    wring_reading_copy(reading, object, "model", 1, plan->model, sizeof(plan->model));
+    wring_reading_copy(reading, object, "profile", 1, plan->profile, sizeof(plan->profile));
+    wring_reading_copy(reading, object, "machine", 0, plan->machine, sizeof(plan->machine));
+    wring_reading_word(reading, object, "timeline", timelines, plan->timeline,
+                       sizeof(plan->timeline));
+    if (wring_reading_has(reading, object, "costs"))
+        wring_reading_copy(reading, object, "costs", 0, plan->costs, sizeof(plan->costs));
+    plan->nodes = (uint32_t)wring_reading_count(reading, object, "nodes", 1, NODES_MAX);
+    plan->ranks_per_node =
+        (uint32_t)wring_reading_count(reading, object, "ranks_per_node", 1, RANKS_MAX);
+    read_times(reading, object, plan);
+    read_session(reading, object, plan);
+    plan_read_groups(reading, object, plan);
+}
+
+static enum wring_status load(struct wring_reading *reading, struct wring_plan **out)
+{
+    struct wring_plan *plan = calloc(1, sizeof(*plan));
+    json_t *object;
+
+    if (plan == NULL)
+        return WRING_ERR_NO_MEMORY;
+    wring_reading_open(reading, WRING_PLAN_FORMAT, WRING_PLAN_VERSION, &object);
+    if (reading->status == WRING_OK)
+        read_plan(reading, object, plan);
+    json_decref(object);
+    if (reading->status != WRING_OK) {
+        wring_plan_destroy(plan);
+        return reading->status;
+    }
+    *out = plan;
+    return WRING_OK;
+}
+
+enum wring_status wring_plan_load(const char *path, const struct wring_log *log,
+                                  struct wring_plan **out)
+{
+    struct wring_reading reading = {.file = path, .log = log};
+
+    return load(&reading, out);
+}
+
+enum wring_status wring_plan_parse(const char *name, const char *text, size_t bytes,
+                                   const struct wring_log *log, struct wring_plan **out)
+{
+    struct wring_reading reading = {.file = name, .text = text, .bytes = bytes, .log = log};
+
+    return load(&reading, out);
+}
+
+/* ---- writing the file ---- */
+
+/* Plans written as files. docs/planner-files.md has the fields. */
+
+static json_t *names_to_json(const struct wring_plan_group *group)
+{
+    json_t *list = json_array();
+
+    for (uint32_t i = 0; i < group->n; i++)
+        if (json_array_append_new(list, json_string(group->tensors[i])) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
+static json_t *sizes_to_json(const struct wring_plan_group *group)
+{
+    json_t *list = json_array();
+
+    for (uint32_t i = 0; i < group->n; i++)
+        if (json_array_append_new(list, json_integer((json_int_t)group->each[i])) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
+static json_t *groups_to_json(const struct wring_plan *plan)
+{
+    json_t *list = json_array();
+
+    for (uint32_t g = 0; g < plan->n_groups; g++) {
+        const struct wring_plan_group *group = &plan->groups[g];
+        json_t *value = json_pack("{s:o, s:I, s:s, s:s, s:s, s:I, s:i, s:s}", "tensors",
+                                  names_to_json(group), "elements", (json_int_t)group->elems,
+                                  "codec", group->codec, "where", group->where, "scheme",
+                                  group->scheme, "chunk_elements", (json_int_t)group->chunk_elems,
+                                  "cores", (int)group->cores, "run_as", group->run_as);
+        int failed = group->each != NULL
+                         ? json_object_set_new(value, "tensor_elements", sizes_to_json(group))
+                         : 0;
+        if (group->executor[0] != '\0')
+            failed |= json_object_set_new(value, "executor", json_string(group->executor));
+        if (json_array_append_new(list, value) != 0 || failed != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+static json_t *baseline_to_json(const struct wring_plan *plan)
+{
+    return json_pack("{s:o, s:o}", "fp32", wring_json_number(plan->fp32_us), "fp16",
+                     wring_json_number(plan->fp16_us));
+}
+
+/** What is left after the last gradient; rounding takes none of it below nothing. */
+static double exposed(const struct wring_plan *plan, double us)
+{
+    return us > plan->last_ready_us ? us - plan->last_ready_us : 0;
+}
+
+static json_t *head_to_json(const struct wring_plan *plan)
+{
+    return json_pack(
+        "{s:s, s:i, s:o, s:o, s:s, s:s, s:s, s:s, s:i, s:i, "
+        "s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "format", WRING_PLAN_FORMAT, "version", WRING_PLAN_VERSION, "trace_hash",
+        wring_json_hash(plan->trace_hash), "profile_hash", wring_json_hash(plan->profile_hash),
+        "model", plan->model, "profile", plan->profile, "machine", plan->machine, "timeline",
+        plan->timeline, "nodes", (int)plan->nodes, "ranks_per_node", (int)plan->ranks_per_node,
+        "iteration_us", wring_json_number(plan->iteration_us), "last_ready_us",
+        wring_json_number(plan->last_ready_us), "exposed_us",
+        wring_json_number(exposed(plan, plan->iteration_us)), "baseline_us", baseline_to_json(plan),
+        "espresso_us", wring_json_number(plan->espresso_us), "bound_us",
+        wring_json_number(plan->bound_us), "bound_exposed_us",
+        wring_json_number(exposed(plan, plan->bound_us)), "gap", wring_json_number(plan->gap),
+        "selection_us", wring_json_number(plan->selection_us), "bound_time_us",
+        wring_json_number(plan->bound_time_us));
+}
+
+static json_t *to_json(const struct wring_plan *plan)
+{
+    json_t *object = head_to_json(plan);
+    int failed = object == NULL;
+
+    if (!failed && plan->costs[0] != '\0')
+        failed = json_object_set_new(object, "costs", json_string(plan->costs));
+    if (!failed && plan->executor[0] != '\0')
+        failed = json_object_set_new(object, "executor", json_string(plan->executor));
+    if (!failed && plan->chunk_bytes > 0)
+        failed =
+            json_object_set_new(object, "chunk_bytes", json_integer((json_int_t)plan->chunk_bytes));
+    if (!failed)
+        failed = json_object_set_new(object, "groups", groups_to_json(plan));
+    if (failed != 0) {
+        json_decref(object);
+        return NULL;
+    }
+    return object;
+}
+
+enum wring_status wring_plan_save(const struct wring_plan *plan, FILE *file)
+{
+    return wring_json_write(file, to_json(plan));
 }

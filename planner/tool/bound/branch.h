@@ -120,4 +120,30 @@ static inline void wring_branch_drop(struct wring_branch *branch, double bound)
         branch->dropped_us = bound;
 }
 
+/* What flows say of suffixes. */
+
+static inline double wring_suffix_bound_at(const struct wring_suffix_bound *tail,
+                                           const double *ends)
+{
+    return wring_group_dot(ends, tail->cross) + tail->rest;
+}
+
+/** No completion of a label with these ends takes less: the largest of the tails' bounds, or one
+ * that reaches the limit. */
+static inline double wring_branch_bound(const struct wring_branch *branch, uint32_t prefix,
+                                        const double *ends, double limit)
+{
+    const struct wring_suffix_bound *tails =
+        branch->tails + (size_t)prefix * WRING_SUFFIX_BOUNDS_MAX;
+    uint32_t n = branch->n_tails[prefix] < WRING_SUFFIX_BOUNDS_MAX ? branch->n_tails[prefix]
+                                                                   : WRING_SUFFIX_BOUNDS_MAX;
+    double bound = 0;
+
+    for (uint32_t i = 0; i < n && bound < limit; i++) {
+        double one = wring_suffix_bound_at(&tails[i], ends);
+        bound = one > bound ? one : bound;
+    }
+    return bound;
+}
+
 #endif

@@ -15,7 +15,6 @@
 #include "planner/core/problem.h"
 #include "planner/tool/bound/branch.h"
 #include "planner/tool/bound/column_generation.h"
-#include "planner/tool/bound/columns.h"
 #include "planner/tool/bound/flow.h"
 #include "planner/tool/bound/groups.h"
 #include <wring/status.h>
