@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Vectors of the instruction set at hand, for kernels that are written once and compiled for each:
+ * 256 bits of AVX2, or 512 of AVX-512. Arithmetic is the compiler's: a + b, bits & mask and
+ * bits >> 16 go lane by lane, and a cast from one of these types to another keeps the bits. What
+ * has no operator stands here: first what both sets do alike, then what each does in its own way.
+ *
+ * Included by files built for one instruction set each, which share no function: all is inlined.
+ */
+#ifndef WRING_KERNELS_VECTOR_H
+#define WRING_KERNELS_VECTOR_H
+
+#include <immintrin.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "compress/kernels/kernels.h"
+#include "compress/kernels/streaming.h"
+
+/* for functions to which each caller gives constants, too */
+#define INLINE static inline __attribute__((always_inline))
+
+#ifdef __AVX512F__
+#define OF_TIER(kernels) kernels##_avx512
+#define VECTOR_BYTES 64
+#define WIDE(intrinsic) _mm512_##intrinsic
+typedef __m512i whole; /* what intrinsics take, and half of it */
+typedef __m256i half;
+#else
+#define OF_TIER(kernels) kernels##_avx2
+#define VECTOR_BYTES 32
+#define WIDE(intrinsic) _mm256_##intrinsic
+typedef __m256i whole;
+typedef __m128i half;
+#endif
+
+#define LANES (VECTOR_BYTES / 4) /* of 32 bits */
+
+typedef float floats __attribute__((vector_size(VECTOR_BYTES)));
+typedef uint32_t words __attribute__((vector_size(VECTOR_BYTES)));
+typedef uint16_t shorts __attribute__((vector_size(VECTOR_BYTES))); /* two for each lane */
+typedef uint16_t half_shorts __attribute__((vector_size(VECTOR_BYTES / 2)));
+typedef floats floats_anywhere __attribute__((aligned(1), may_alias));
+typedef half_shorts half_shorts_anywhere __attribute__((aligned(1), may_alias));
+typedef words words_anywhere __attribute__((aligned(1), may_alias));
+
+/* ---- both alike ---------------------------------------------------------------------------- */
+
+INLINE floats load(const void *at)
+{
+    return *(const floats_anywhere *)at;
+}
+
+INLINE void store(void *at, floats value)
+{
+    *(floats_anywhere *)at = value;
+}
+
+INLINE words load_words(const void *at)
+{
+    return *(const words_anywhere *)at;
+}
+
+INLINE void store_words(void *at, words value)
+{
+    *(words_anywhere *)at = value;
+}
+
+/** Of n elements, those in a vector whose first one is element `from`. */
+INLINE unsigned rest_from(uint64_t n, unsigned from)
+{
+    return n <= from ? 0 : n - from < LANES ? (unsigned)n - from : LANES;
+}
+
+INLINE floats all(float value)
+{
+    return (floats)WIDE(set1_ps)(value);
+}
+
+INLINE words all_words(uint32_t value)
+{
+    return (words)WIDE(set1_epi32)((int)value);
+}
+
+INLINE words magnitude_of(floats value)
+{
+    return (words)value & WRING_ABS_BITS;
+}
+
+/** The upper half of each lane is rounded to nearest even; the lower one becomes rubbish. */
+INLINE words round_up(words bits)
+{
+    return bits + 0x7FFF + (bits >> 16 & 1);
+}
+
+INLINE words smaller(words a, words b)
+{
+    return (words)WIDE(min_epu32)((whole)a, (whole)b);
+}
+
+INLINE words larger(words a, words b)
+{
+    return (words)WIDE(max_epu32)((whole)a, (whole)b);
+}
+
+INLINE half_shorts load_part(const void *at)
+{
+    return *(const half_shorts_anywhere *)at;
+}
+
+INLINE words widen_shorts(half_shorts value)
+{
+    return (words)WIDE(cvtepu16_epi32)((half)value);
+}
+
+INLINE floats widen_f16(half_shorts value)
+{
+    return (floats)WIDE(cvtph_ps)((half)value);
+}
+
+INLINE half_shorts narrow_f16(floats value)
+{
+    return (half_shorts)WIDE(cvtps_ph)(value, _MM_FROUND_TO_NEAREST_INT);
+}
+
+/* ---- each in its own way ------------------------------------------------------------------- */
+
+/*
+ * lanes                  some lanes of a vector
+ * above(a, limit)        those where a > limit, both taken as signed
+ * negative(value)        those with their sign bit set
+ * unordered(value)       those that are NaN
+ * any_of(lanes)          are there any?
+ * bits_of(lanes)         a bit for each
+ * choose(lanes, a, b)    a there, b elsewhere
+ */
+
+#ifdef __AVX512F__
+
+typedef __mmask16 lanes;
+
+INLINE lanes first_lanes(unsigned n)
+{
+    return (lanes)((1u << n) - 1);
+}
+
+INLINE lanes above(words a, words limit)
+{
+    return _mm512_cmpgt_epi32_mask((whole)a, (whole)limit);
+}
+
+INLINE lanes negative(floats value)
+{
+    return _mm512_movepi32_mask((whole)value);
+}
+
+INLINE lanes unordered(floats value)
+{
+    return _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
+}
+
+INLINE bool any_of(lanes some)
+{
+    return some != 0;
+}
+
+INLINE uint32_t bits_of(lanes some)
+{
+    return some;
+}
+
+INLINE floats choose(lanes some, floats there, floats elsewhere)
+{
+    return (floats)_mm512_mask_mov_ps(elsewhere, some, there);
+}
+
+/** The first n lanes, up to all; 0 in others. */
+INLINE floats load_first(const void *at, unsigned n)
+{
+    return (floats)_mm512_maskz_loadu_ps(first_lanes(n), at);
+}
+
+INLINE void store_first(void *at, floats value, unsigned n)
+{
+    _mm512_mask_storeu_ps(at, first_lanes(n), value);
+}
+
+/** @param at         where a vector may begin, if streaming
+ *  @param streaming  past the caches; known where this is inlined */
+INLINE void put(void *at, words value, bool streaming)
+{
+    if (streaming)
+        _mm512_stream_si512(at, (whole)value);
+    else
+        store_words(at, value);
+}
+
+INLINE shorts every_other(words low, words high, uint16_t first)
+{
+    const __m512i even =
+        _mm512_set_epi16(62, 60, 58, 56, 54, 52, 50, 48, 46, 44, 42, 40, 38, 36, 34, 32, 30, 28, 26,
+                         24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    shorts index = (shorts)even + first;
+    return (shorts)_mm512_permutex2var_epi16((whole)low, (whole)index, (whole)high);
+}
+
+/** The upper halves of all lanes, in order. */
+INLINE shorts upper_shorts(words low, words high)
+{
+    return every_other(low, high, 1);
+}
+
+/** Those, rounded to nearest even: plus the carry of lower + 0x7FFF + (upper & 1). */
+INLINE shorts round_shorts(words low, words high)
+{
+    shorts upper = every_other(low, high, 1), lower = every_other(low, high, 0);
+    __m512i least = _mm512_adds_epu16((whole)lower, (whole)(upper & 1));
+    __mmask32 carry = _mm512_cmpgt_epu16_mask(least, _mm512_set1_epi16((short)0x8000));
+    return (shorts)_mm512_mask_add_epi16((whole)upper, carry, (whole)upper, _mm512_set1_epi16(1));
+}
+
+INLINE half_shorts lower_part(shorts value)
+{
+    return (half_shorts)_mm512_castsi512_si256((whole)value);
+}
+
+INLINE half_shorts upper_part(shorts value)
+{
+    return (half_shorts)_mm512_extracti64x4_epi64((whole)value, 1);
+}
+
+INLINE shorts join_parts(half_shorts lower, half_shorts upper)
+{
+    return (shorts)_mm512_inserti64x4(_mm512_castsi256_si512((half)lower), (half)upper, 1);
+}
+
+/** Is one of them at least that? */
+INLINE bool any_reaches(shorts value, uint16_t least)
+{
+    return _mm512_cmpge_epu16_mask((whole)value, _mm512_set1_epi16((short)least)) != 0;
+}
+
+/** Is a magnitude above the limit? The answer may be yes if one is near below it. */
+INLINE bool any_near(words low, words high, uint32_t limit)
+{
+    shorts upper = upper_shorts(low, high);
+    return any_reaches(upper + upper, (uint16_t)(limit >> 16 << 1)); /* without the signs */
+}
+
+#else
+
+typedef floats lanes; /* where the sign bit is set */
+
+INLINE lanes above(words a, words limit)
+{
+    return (lanes)_mm256_cmpgt_epi32((whole)a, (whole)limit);
+}
+
+INLINE lanes negative(floats value)
+{
+    return value;
+}
+
+INLINE lanes unordered(floats value)
+{
+    return (lanes)_mm256_cmp_ps(value, value, _CMP_UNORD_Q);
+}
+
+INLINE bool any_of(lanes some)
+{
+    return !_mm256_testz_ps(some, some);
+}
+
+INLINE uint32_t bits_of(lanes some)
+{
+    return (uint32_t)_mm256_movemask_ps(some);
+}
+
+INLINE floats choose(lanes some, floats there, floats elsewhere)
+{
+    return (floats)_mm256_blendv_ps(elsewhere, there, some);
+}
+
+INLINE floats load_first(const void *at, unsigned n)
+{
+    floats value = {0};
+    memcpy(&value, at, n * sizeof(float));
+    return value;
+}
+
+INLINE void store_first(void *at, floats value, unsigned n)
+{
+    memcpy(at, &value, n * sizeof(float));
+}
+
+INLINE void put(void *at, words value, bool streaming)
+{
+    if (streaming)
+        _mm256_stream_si256(at, (whole)value);
+    else
+        store_words(at, value);
+}
+
+INLINE shorts upper_shorts(words low, words high)
+{
+    /* packing interleaves halves: put them back */
+    __m256i packed = _mm256_packus_epi32((whole)(low >> 16), (whole)(high >> 16));
+    return (shorts)_mm256_permute4x64_epi64(packed, 0xD8);
+}
+
+INLINE shorts round_shorts(words low, words high)
+{
+    return upper_shorts(round_up(low), round_up(high));
+}
+
+INLINE half_shorts lower_part(shorts value)
+{
+    return (half_shorts)_mm256_castsi256_si128((whole)value);
+}
+
+INLINE half_shorts upper_part(shorts value)
+{
+    return (half_shorts)_mm256_extracti128_si256((whole)value, 1);
+}
+
+INLINE shorts join_parts(half_shorts lower, half_shorts upper)
+{
+    return (shorts)_mm256_set_m128i((half)upper, (half)lower);
+}
+
+INLINE bool any_reaches(shorts value, uint16_t least)
+{
+    __m256i most = _mm256_max_epu16((whole)value, _mm256_set1_epi16((short)least));
+    return _mm256_movemask_epi8(_mm256_cmpeq_epi16(most, (whole)value)) != 0;
+}
+
+INLINE bool any_near(words low, words high, uint32_t limit)
+{
+    words most = larger(low & WRING_ABS_BITS, high & WRING_ABS_BITS);
+    return any_of(above(most, all_words(limit)));
+}
+
+#endif
+
+#endif
