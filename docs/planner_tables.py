@@ -97,7 +97,7 @@ BLOCKS = {
     "grouping-64": Block(lambda tool: published.grouping(tool, 64), True, True),
     "grouping-gpus": Block(published.grouping_gpus, True, True),
 }
-PAGES = ["planning.md", "published-figures.md", "published-tables.md"]
+PAGES = ["planning.md", "published-figures.md", "results/published.md"]
 PICTURE = DOCS / "plan-vgg16.svg"
 
 
