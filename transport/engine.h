@@ -71,8 +71,8 @@ struct wring_engine {
     atomic_ullong finished;    /* collectives, since the beginning, legs not counted */
 };
 
-/** @param executor  of the first queue; borrowed. The fabric is set once it exists, by
- *  wring_engine_set_fabric(). */
+/** @param executor  of the first queue; borrowed; NULL: nothing is computed, only messages go. The
+ *  fabric is set once it exists, by wring_engine_set_fabric(). */
 enum wring_status wring_engine_create(const struct wring_config *config,
                                       const struct wring_log *log, struct wring_executor *executor,
                                       struct wring_engine **out);

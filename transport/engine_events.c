@@ -89,16 +89,10 @@ static void take_in(struct wring_engine *engine, struct wring_channel *channel, 
     wring_collective_trace_arrived(channel->owner, peer->rank, bytes);
 }
 
-/** Of messages, or of groups. */
-static void on_session_piece(struct wring_engine *engine, struct wring_peer *peer, uint32_t imm,
-                             size_t bytes)
+static void on_pool_piece(struct wring_engine *engine, struct wring_peer *peer, uint32_t imm,
+                          size_t bytes)
 {
     uint32_t member;
-
-    if (wring_imm_channel(imm) == WRING_MESSAGE_CHANNEL && engine->messenger != NULL) {
-        wring_messenger_arrived(engine->messenger, peer, imm, bytes);
-        return;
-    }
     struct wring_channel *channel = wring_pool_arrived(engine->pool, peer, imm, bytes, &member);
     if (channel != NULL)
         take_in(engine, channel, member, peer, bytes);
@@ -107,8 +101,12 @@ static void on_session_piece(struct wring_engine *engine, struct wring_peer *pee
 static void on_arrived(void *arg, struct wring_peer *peer, uint32_t imm, size_t bytes)
 {
     struct wring_engine *engine = arg;
+    if (wring_imm_channel(imm) == WRING_MESSAGE_CHANNEL && engine->messenger != NULL) {
+        wring_messenger_arrived(engine->messenger, peer, imm, bytes);
+        return;
+    }
     if (wring_imm_channel(imm) >= WRING_POOL_ID && engine->pool != NULL) {
-        on_session_piece(engine, peer, imm, bytes);
+        on_pool_piece(engine, peer, imm, bytes);
         return;
     }
     struct wring_channel *channel = find_channel(engine, wring_imm_channel(imm));

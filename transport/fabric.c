@@ -205,7 +205,7 @@ static enum wring_status fabric_open(struct wring_fabric *fabric,
         else if (list_names(params->provider, (*ops)->name))
             status = open_named(fabric, *ops, params, bind);
     }
-    if (status == WRING_OK && params->size > 1)
+    if (status == WRING_OK && params->size > 1 && !params->treeless)
         status = open_tree(fabric, params);
     return status;
 }
@@ -566,7 +566,7 @@ static enum wring_status join_tree(struct wring_fabric *fabric)
 /** The bootstrap has told us; others, who have joined already, hear it from us. */
 static void tell_why(struct wring_fabric *fabric, const struct wring_bootstrap *bootstrap)
 {
-    if (bootstrap->at_fault < 0)
+    if (bootstrap == NULL || bootstrap->at_fault < 0)
         return;
     fabric->failure = (struct wring_failure){WRING_ERR_PEER, bootstrap->at_fault, ""};
     snprintf(fabric->failure.text, sizeof(fabric->failure.text),

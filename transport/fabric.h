@@ -133,7 +133,7 @@ struct wring_fabric {
     struct wring_blobs blobs;   /* what all ranks said of themselves */
     enum wring_fabric_state state;
     struct wring_mishap mishap;
-    struct wring_control_tree *tree; /* NULL: there is but one rank */
+    struct wring_control_tree *tree; /* NULL: there is but one rank, or two without it */
     bool told_apart;                 /* of a peer on this host that shares no memory with us */
     bool has_chores;                 /* for the next poll: one of these two */
     bool owes_welcomes;              /* some peer has not heard that it was taken */
@@ -166,6 +166,7 @@ struct wring_fabric_params {
     uint32_t rank, size;
     const char *provider; /* "auto", or names joined by ',' */
     const char *bind;     /* local address for network providers; "" = loopback */
+    bool treeless;        /* of two ranks: what they have to say goes over their connection alone */
     uint8_t secret[WRING_SECRET_BYTES];
     uint8_t job[16];
     struct wring_fabric_handler handler;
@@ -194,7 +195,8 @@ void wring_fabric_describe(const struct wring_fabric *fabric, struct wring_write
 /**
  * Connect in the control tree, which blocks until that stands; to other ranks connections come
  * about when something is sent.
- * @param bootstrap  borrowed for the call: says at once when a rank ends meanwhile
+ * @param bootstrap  borrowed for the call: says at once when a rank ends meanwhile; NULL: without a
+ * tree there is nothing to wait for
  * @param blobs      everyone's description; becomes the fabric's
  * Errors: WRING_ERR_PEER (names the rank), WRING_ERR_FRAME, WRING_ERR_UNSUPPORTED (two ranks
  * have no provider in common).
