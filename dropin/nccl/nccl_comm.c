@@ -2,7 +2,7 @@
 /**
  * Connections: messages of one process to another one, with NCCL's rules on top of wring's.
  *
- * An irecv() is a wring_recv() for each of its buffers, by tag, and a notice to the sender that
+ * An irecv() is a receive for each of its buffers, by tag, and a notice to the sender that
  * names their tags and sizes. So the sender knows which irecv() is the head: the first that is not
  * full. A send takes a buffer of its tag there, or is asked for again. That is the order in which
  * wring matches messages, too: those of one tag, as they were posted.
@@ -29,7 +29,6 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "runtime/request.h"
 
 #define EAGER_BYTES ((size_t)8 << 10)
 
@@ -40,11 +39,10 @@ static int fail(struct wring_nccl_comm *comm, int code, const char *what)
 {
     if (comm->failed == WRING_NCCL_SUCCESS) {
         comm->failed = code;
-        wring_nccl_say(WRING_NCCL_LOG_WARN,
-                       "wring: %s %s: %s (device %s at %s, %s, connection %" PRIu32 ")",
-                       comm->sends ? "sending to" : "receiving from", comm->link->name, what,
-                       comm->link->opening.device->name, wring_nccl_own.address,
-                       wring_nccl_own.providers, comm->conn);
+        wring_nccl_say(
+            WRING_NCCL_LOG_WARN, "wring: %s %s: %s (device %s at %s, %s, connection %" PRIu32 ")",
+            comm->sends ? "sending to" : "receiving from", comm->link->name, what,
+            comm->link->device->name, wring_nccl_own.address, wring_nccl_own.providers, comm->conn);
     }
     return comm->failed;
 }
@@ -54,7 +52,7 @@ static int fail_by(struct wring_nccl_comm *comm, enum wring_status status)
 {
     char why[256], what[512];
 
-    wring_nccl_why(&comm->link->opening, why, sizeof(why));
+    wring_nccl_path_why(&comm->link->path, why, sizeof(why));
     snprintf(what, sizeof(what), "%s%s%s", wring_status_text(status), why[0] != '\0' ? ": " : "",
              why);
     return fail(comm, wring_nccl_code_of(status), what);
@@ -86,13 +84,14 @@ static int say_too_large(struct wring_nccl_request *request, uint64_t bytes, uin
 /** Drive the link a little, if nobody else does. */
 static void nudge(const struct wring_nccl_comm *comm)
 {
-    wring_progress_visit(comm->link->opening.session->progress);
+    wring_nccl_path_drive(&comm->link->path);
 }
 
-/** How something ended; WRING_ERR_AGAIN: it has not. Does nothing else. */
-static enum wring_status look(struct wring_request *request, struct wring_result *result)
+/** How something ended; it is gone then. WRING_ERR_AGAIN: it has not ended. */
+static enum wring_status look(const struct wring_nccl_comm *comm,
+                              struct wring_nccl_message **message, struct wring_message_end *end)
 {
-    return wring_request_is_over(request) ? wring_request_test(request, result) : WRING_ERR_AGAIN;
+    return wring_nccl_path_look(&comm->link->path, message, end);
 }
 
 /** NULL: all are under way. */
@@ -118,28 +117,25 @@ static void give_back(struct wring_nccl_request *request)
     comm->free = request;
 }
 
-struct wring_nccl_request *wring_nccl_request_take(struct wring_nccl_comm *comm)
-{
-    return take_request(comm, 0);
-}
-
 /** Nothing is under way there any more. */
-static bool is_over(struct wring_request **request)
+static bool is_over(const struct wring_nccl_comm *comm, struct wring_nccl_message **message)
 {
-    if (*request != NULL && look(*request, NULL) == WRING_ERR_AGAIN)
-        return false;
-    *request = NULL;
-    return true;
+    return *message == NULL || look(comm, message, NULL) != WRING_ERR_AGAIN;
 }
 
 /** Its memory is the caller's after this. */
-static void cancel(struct wring_request **request)
+static void cancel(const struct wring_nccl_comm *comm, struct wring_nccl_message **message)
 {
-    if (*request != NULL && !is_over(request)) {
-        wring_request_cancel(*request);
-        is_over(request); /* else it is freed with the session */
-        *request = NULL;
-    }
+    wring_nccl_path_cancel(&comm->link->path, message);
+}
+
+/** A receive of the connection's. */
+static enum wring_status await_from(const struct wring_nccl_comm *comm, enum wring_nccl_class class,
+                                    int tag, void *data, uint64_t bytes,
+                                    struct wring_nccl_message **message)
+{
+    return wring_nccl_path_recv(&comm->link->path, data, bytes, wring_nccl_tag_of(comm, class, tag),
+                                message);
 }
 
 /* ---- making and closing ---- */
@@ -166,9 +162,8 @@ static struct wring_nccl_comm *comm_new(struct wring_nccl_link *link, bool sends
 static enum wring_status await_notice(struct wring_nccl_comm *comm,
                                       struct wring_nccl_notice *notice)
 {
-    return wring_recv(wring_nccl_world_of(comm), notice->bytes, sizeof(notice->bytes),
-                      wring_nccl_peer_of(comm), wring_nccl_tag_of(comm, WRING_NCCL_CLASS_NOTICE, 0),
-                      NULL, &notice->request);
+    return await_from(comm, WRING_NCCL_CLASS_NOTICE, 0, notice->bytes, sizeof(notice->bytes),
+                      &notice->message);
 }
 
 /** Over an open link. The mutex is held. NULL: no memory */
@@ -177,7 +172,7 @@ static struct wring_nccl_comm *ask(struct wring_nccl_link *link, uint64_t listen
     struct wring_nccl_comm *comm = comm_new(link, true);
     if (comm == NULL)
         return NULL;
-    comm->asker = link->opening.rank;
+    comm->asker = link->path.rank;
     enum wring_status status = wring_nccl_link_ask(link, listen, &comm->ask, &comm->conn);
     for (unsigned i = 0; i < WRING_NCCL_NOTICES && status == WRING_OK; i++)
         status = await_notice(comm, &comm->notices[i]);
@@ -200,7 +195,7 @@ int wring_nccl_connect(int device, void *handle, void **send_comm)
     pthread_mutex_lock(&wring_nccl_own.mutex);
     wring_nccl_links_poll();
     struct wring_nccl_link *link = wring_nccl_link_to(&to, device);
-    int state = link != NULL ? atomic_load(&link->opening.state) : WRING_NCCL_FAILED;
+    int state = link != NULL ? atomic_load(&link->state) : WRING_NCCL_FAILED;
     if (link == NULL)
         code = WRING_NCCL_SYSTEM_ERROR;
     else if (state == WRING_NCCL_FAILED)
@@ -222,13 +217,11 @@ static struct wring_nccl_comm *take_arrival(struct wring_nccl_listen *listen)
     if (listen->arrivals == NULL)
         listen->last = &listen->arrivals;
     arrival->link->n_arrivals--;
-    comm->asker = wring_nccl_peer_of(comm);
+    comm->asker = 1 - comm->link->path.rank;
     comm->conn = arrival->conn;
     free(arrival);
-    enum wring_status status =
-        wring_recv(wring_nccl_world_of(comm), comm->peers.bytes, sizeof(comm->peers.bytes),
-                   wring_nccl_peer_of(comm), wring_nccl_tag_of(comm, WRING_NCCL_CLASS_END, 0), NULL,
-                   &comm->peers.request);
+    enum wring_status status = await_from(comm, WRING_NCCL_CLASS_END, 0, comm->peers.bytes,
+                                          sizeof(comm->peers.bytes), &comm->peers.message);
     if (status != WRING_OK)
         fail_by(comm, status);
     return comm;
@@ -259,8 +252,8 @@ static void cancel_requests(struct wring_nccl_comm *comm)
     for (unsigned i = 0; i < comm->n_requests; i++) {
         struct wring_nccl_request *request = &comm->requests[i];
         for (unsigned k = 0; request->busy && k < request->n; k++)
-            cancel(&request->under_way[k]);
-        cancel(&request->note);
+            cancel(comm, &request->under_way[k]);
+        cancel(comm, &request->note);
         wring_nccl_pack_end(request);
     }
     comm->queue = NULL;
@@ -273,8 +266,8 @@ static void say_closed(struct wring_nccl_comm *comm)
 
     wring_put_u32(comm->last.bytes, WRING_NCCL_NOTICE_CLOSED);
     enum wring_status status =
-        wring_send(wring_nccl_world_of(comm), comm->last.bytes, 8, wring_nccl_peer_of(comm),
-                   wring_nccl_tag_of(comm, class, 0), NULL, &comm->last.request);
+        wring_nccl_path_send(&comm->link->path, comm->last.bytes, 8,
+                             wring_nccl_tag_of(comm, class, 0), false, &comm->last.message);
     if (status != WRING_OK && comm->failed == WRING_NCCL_SUCCESS)
         comm->failed = wring_nccl_code_of(status);
 }
@@ -406,15 +399,14 @@ static void hear(struct wring_nccl_comm *comm)
 {
     while (comm->failed == WRING_NCCL_SUCCESS && !comm->ended) {
         struct wring_nccl_notice *notice = &comm->notices[comm->next_notice];
-        struct wring_result result = WRING_RESULT_INIT;
-        if (notice->request == NULL)
+        struct wring_message_end end;
+        if (notice->message == NULL)
             return; /* that was the last one */
-        enum wring_status status = look(notice->request, &result);
+        enum wring_status status = look(comm, &notice->message, &end);
         if (status == WRING_ERR_AGAIN)
             return;
-        notice->request = NULL;
         if (status == WRING_OK) {
-            take_notice(comm, notice->bytes, result.bytes);
+            take_notice(comm, notice->bytes, end.bytes);
             if (!comm->ended && !comm->gone)
                 status = await_notice(comm, notice);
         }
@@ -427,12 +419,11 @@ static void hear(struct wring_nccl_comm *comm)
 /** A receiver: has the sender closed? */
 static void hear_end(struct wring_nccl_comm *comm)
 {
-    if (comm->peers.request == NULL)
+    if (comm->peers.message == NULL)
         return;
-    enum wring_status status = look(comm->peers.request, NULL);
+    enum wring_status status = look(comm, &comm->peers.message, NULL);
     if (status == WRING_ERR_AGAIN)
         return;
-    comm->peers.request = NULL;
     if (status == WRING_OK)
         comm->ended = true;
     else
@@ -444,16 +435,15 @@ static void hear_notes(struct wring_nccl_comm *comm)
 {
     while (comm->n_notes > 0 && comm->failed == WRING_NCCL_SUCCESS) {
         struct wring_nccl_note *note = &comm->notes[comm->first_note];
-        struct wring_result result = WRING_RESULT_INIT;
-        enum wring_status status = look(note->request, &result);
+        struct wring_message_end end;
+        enum wring_status status = look(comm, &note->message, &end);
         if (status == WRING_ERR_AGAIN)
             return;
-        note->request = NULL;
         comm->first_note = (comm->first_note + 1) % WRING_NCCL_NOTES;
         comm->n_notes--;
         if (status != WRING_OK)
             lose(comm, status);
-        else if (!wring_nccl_take_note(comm, note->bytes, result.bytes))
+        else if (!wring_nccl_take_note(comm, note->bytes, end.bytes))
             fail(comm, WRING_NCCL_REMOTE_ERROR, "the peer has sent a malformed note");
     }
 }
@@ -473,9 +463,8 @@ static enum wring_status await_notes(struct wring_nccl_request *request)
             continue;
         struct wring_nccl_note *note =
             &comm->notes[(comm->first_note + comm->n_notes) % WRING_NCCL_NOTES];
-        status = wring_recv(
-            wring_nccl_world_of(comm), note->bytes, sizeof(note->bytes), wring_nccl_peer_of(comm),
-            wring_nccl_tag_of(comm, WRING_NCCL_CLASS_NOTICE, 0), NULL, &note->request);
+        status = await_from(comm, WRING_NCCL_CLASS_NOTICE, 0, note->bytes, sizeof(note->bytes),
+                            &note->message);
         comm->n_notes += status == WRING_OK;
     }
     return status;
@@ -489,9 +478,9 @@ static bool is_finished(const struct wring_nccl_comm *comm)
 
 bool wring_nccl_comm_settle(struct wring_nccl_comm *comm)
 {
-    bool said = is_over(&comm->last.request);
+    bool said = is_over(comm, &comm->last.message);
 
-    said &= is_over(&comm->ask.request);
+    said &= is_over(comm, &comm->ask.message);
     if (comm->sends)
         hear(comm);
     else
@@ -500,14 +489,14 @@ bool wring_nccl_comm_settle(struct wring_nccl_comm *comm)
         return false;
     for (unsigned i = 0; i < WRING_NCCL_NOTICES; i++) {
         if (comm->sends)
-            cancel(&comm->notices[i].request);
-        said &= is_over(&comm->notices[i].request);
+            cancel(comm, &comm->notices[i].message);
+        said &= is_over(comm, &comm->notices[i].message);
     }
     for (; comm->n_notes > 0; comm->n_notes--) {
-        cancel(&comm->notes[comm->first_note].request);
+        cancel(comm, &comm->notes[comm->first_note].message);
         comm->first_note = (comm->first_note + 1) % WRING_NCCL_NOTES;
     }
-    cancel(&comm->peers.request);
+    cancel(comm, &comm->peers.message);
     return said;
 }
 
@@ -546,7 +535,7 @@ static int send_to(struct wring_nccl_comm *comm, struct wring_nccl_slot *slot, c
     request->bytes[0] = bytes;
     request->tag = tag;
     request->data = data;
-    request->offered = comm->link->opening.device->cuda && (slot == NULL || slot->on_device);
+    request->offered = comm->link->device->cuda && (slot == NULL || slot->on_device);
     if (slot != NULL) {
         request->too_large = bytes > slot->bytes;
         request->room[0] = slot->bytes;
@@ -640,17 +629,16 @@ static enum wring_status post(struct wring_nccl_request *request, void **data, c
     if (request->unpack != NULL)
         status = await_notes(request);
     for (unsigned i = 0; i < request->n && status == WRING_OK; i++) {
-        status = wring_recv(wring_nccl_world_of(comm), data[i], bytes[i], wring_nccl_peer_of(comm),
-                            wring_nccl_tag_of(comm, WRING_NCCL_CLASS_DATA, tags[i]), NULL,
+        status = await_from(comm, WRING_NCCL_CLASS_DATA, tags[i], data[i], bytes[i],
                             &request->under_way[i]);
     }
     if (status != WRING_OK)
         return status;
     write_notice(comm, notice, (int)request->n, data, bytes, tags);
     comm->next_notice = (comm->next_notice + 1) % WRING_NCCL_NOTICES;
-    return wring_send(wring_nccl_world_of(comm), notice->bytes, 8 + 12 * (uint64_t)request->n,
-                      wring_nccl_peer_of(comm), wring_nccl_tag_of(comm, WRING_NCCL_CLASS_NOTICE, 0),
-                      NULL, &notice->request);
+    return wring_nccl_path_send(&comm->link->path, notice->bytes, 8 + 12 * (uint64_t)request->n,
+                                wring_nccl_tag_of(comm, WRING_NCCL_CLASS_NOTICE, 0), false,
+                                &notice->message);
 }
 
 int wring_nccl_irecv(void *comm_, int n, void **data, const size_t *bytes, const int *tags,
@@ -670,10 +658,10 @@ int wring_nccl_irecv(void *comm_, int n, void **data, const size_t *bytes, const
     for (int i = 0; mhandles != NULL && i < n; i++)
         if (!wring_nccl_region_holds(comm, mhandles[i], data[i], bytes[i]))
             return WRING_NCCL_INVALID_ARGUMENT;
-    struct wring_request **said = &comm->notices[comm->next_notice].request;
-    if (!is_over(said)) {
+    struct wring_nccl_message **said = &comm->notices[comm->next_notice].message;
+    if (!is_over(comm, said)) {
         nudge(comm);
-        if (!is_over(said))
+        if (!is_over(comm, said))
             return WRING_NCCL_SUCCESS;
     }
     struct wring_nccl_request *request = take_request(comm, (unsigned)n);
@@ -706,26 +694,25 @@ static bool unpack(struct wring_nccl_request *request, unsigned i)
 static bool test_parts(struct wring_nccl_request *request)
 {
     struct wring_nccl_comm *comm = request->comm;
-    bool all = !request->queued && is_over(&request->note);
+    bool all = !request->queued && is_over(comm, &request->note);
 
     for (unsigned i = 0; i < request->n; i++) {
-        struct wring_result result = WRING_RESULT_INIT;
+        struct wring_message_end end;
         if (request->under_way[i] == NULL) {
             all &= unpack(request, i);
             continue;
         }
-        enum wring_status status = look(request->under_way[i], &result);
+        enum wring_status status = look(comm, &request->under_way[i], &end);
         if (status == WRING_ERR_AGAIN) {
             all = false;
             continue;
         }
-        request->under_way[i] = NULL;
         if (status == WRING_ERR_TRUNCATED)
-            say_too_large(request, result.bytes, request->room[i], (int)(uint32_t)result.tag);
+            say_too_large(request, end.bytes, request->room[i], (int)(uint32_t)end.tag);
         else if (status != WRING_OK)
             request->failed = fail_by(comm, status);
         else if (!comm->sends)
-            request->bytes[i] = result.bytes;
+            request->bytes[i] = end.bytes;
         all &= unpack(request, i);
     }
     return all;
@@ -761,8 +748,8 @@ static bool test_all(struct wring_nccl_request *request)
         return test_flush(request);
     go_on_sending(request->comm);
     hear_notes(request->comm);
-    return test_parts(request) &&
-           (!request->comm->sends || (check_room(request) && is_over(&request->note)));
+    return test_parts(request) && (!request->comm->sends ||
+                                   (check_room(request) && is_over(request->comm, &request->note)));
 }
 
 /** It goes on: or can it not? @return whether it has ended after all */
@@ -808,5 +795,28 @@ int wring_nccl_test(void *request_, int *done, int *bytes)
         bytes[i] = request->bytes[i] < INT_MAX ? (int)request->bytes[i] : INT_MAX;
     *done = 1;
     give_back(request);
+    return WRING_NCCL_SUCCESS;
+}
+
+int wring_nccl_iflush(void *comm_, int n, void **data, int *bytes, void **mhandles, void **out)
+{
+    struct wring_nccl_comm *comm = comm_;
+    const struct wring_nccl_region *region;
+    const void *at;
+
+    *out = NULL; /* which says that nothing need be done */
+    if (comm->failed != WRING_NCCL_SUCCESS)
+        return comm->failed;
+    if (!wring_nccl_flush_aim(comm, n, data, bytes, mhandles, &region, &at))
+        return WRING_NCCL_SUCCESS;
+    struct wring_nccl_request *request = take_request(comm, 0);
+    if (request == NULL) {
+        wring_nccl_say(WRING_NCCL_LOG_WARN, "wring: more than %d flushes of a connection",
+                       WRING_NCCL_FLUSHES);
+        return WRING_NCCL_INTERNAL_ERROR;
+    }
+    request->flushed = region;
+    request->flushed_at = at;
+    *out = request;
     return WRING_NCCL_SUCCESS;
 }

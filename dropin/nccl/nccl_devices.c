@@ -187,6 +187,22 @@ static void take_ports(const struct verbs_survey *survey)
         }
 }
 
+/** What its links are told. They prove their handle's key, as the settings know by one being there.
+ */
+static void configure(struct wring_nccl_device *device)
+{
+    char name[64];
+
+    device->config = wring_nccl_own.config;
+    snprintf(device->config.key, sizeof(device->config.key), "%s", "of the handle");
+    for (unsigned i = 0; i < device->n_settings; i++) {
+        const char *equals = strchr(device->settings[i], '=');
+        snprintf(name, sizeof(name), "%.*s", (int)(equals - device->settings[i]),
+                 device->settings[i]);
+        wring_config_set(&device->config, &wring_nccl_own.log, name, equals + 1);
+    }
+}
+
 void wring_nccl_devices_find(bool rdma, const char *interface)
 {
     struct verbs_survey survey;
@@ -199,6 +215,8 @@ void wring_nccl_devices_find(bool rdma, const char *interface)
     }
     if (wring_nccl_own.n_devices == 0)
         take_network(rdma, interface);
+    for (int i = 0; i < wring_nccl_own.n_devices; i++)
+        configure(&wring_nccl_own.devices[i]);
 }
 
 int wring_nccl_check_device(int device)

@@ -17,7 +17,7 @@
 #include "transport/auth.h"
 
 #define MAGIC 0x4c434e57u /* "WNCL" */
-#define FORMAT 3u
+#define FORMAT 4u
 /* Word 12: bits 0..7 purpose, 8 keyed, 16..23 device, 24..31 number of devices. */
 #define PURPOSE 0xffu
 #define KEYED 0x100u
@@ -132,4 +132,14 @@ int wring_nccl_handle_read(const uint8_t *bytes, enum wring_nccl_purpose purpose
         return refuse("names no device");
     *out = handle;
     return WRING_NCCL_SUCCESS;
+}
+
+void wring_nccl_key_of(const struct wring_nccl_handle *handle, char *out)
+{
+    if (handle->keyed) {
+        memcpy(out, wring_nccl_own.key, WRING_CONFIG_TEXT);
+        return;
+    }
+    for (size_t i = 0; i < WRING_NCCL_SECRET; i++)
+        snprintf(out + 2 * i, 3, "%02x", handle->secret[i]);
 }

@@ -18,8 +18,10 @@
 #include <wring/provider.h>
 
 static void leave(void);
+static void look(struct wring_nccl_watch *watch, int wake);
 
-struct wring_nccl_own wring_nccl_own = {.mutex = PTHREAD_MUTEX_INITIALIZER, .leave = leave};
+struct wring_nccl_own wring_nccl_own = {
+    .mutex = PTHREAD_MUTEX_INITIALIZER, .leave = leave, .look = look};
 
 /** What wring says of no session. */
 static void take_line(void *arg, enum wring_log_level level, const char *module, const char *text)
@@ -268,6 +270,18 @@ int wring_nccl_init(wring_nccl_log_fn log, const char *table, bool finalizes)
     return wring_nccl_code_of(status);
 }
 
+/** As wring_nccl_own.look(). */
+static void look(struct wring_nccl_watch *watch, int wake)
+{
+    wring_nccl_listens_serve(watch);
+    wring_nccl_links_go_on(watch);
+    watch->n = 0;
+    wring_nccl_watch_add(watch, wake, POLLIN);
+    wring_nccl_links_poll();
+    wring_nccl_listens_watch(watch);
+    wring_nccl_links_watch(watch);
+}
+
 /** As wring_nccl_own.leave(). */
 static void leave(void)
 {
@@ -277,7 +291,7 @@ static void leave(void)
         (own->lasting_users > 0 && (wring_nccl_listens_are_open() || wring_nccl_links_are_used() ||
                                     wring_nccl_colls_are_open())))
         return;
-    wring_nccl_listens_stop();
+    wring_nccl_watch_stop();
     wring_nccl_links_finish();
     wring_nccl_colls_finish();
     wring_nccl_listens_finish();

@@ -1,15 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Links: sessions of two, by a device of each, one of which has dialled the other. Both ask for
- * connections over it. */
+/**
+ * Links: the ways between our process and others, by a device of each. One has dialled the other;
+ * both ask for connections over it.
+ *
+ * A link opens in steps, none of which waits: the two meet (nccl_meet.h), each opens providers and
+ * tells the other how they are reached, the one that came dials, and both say that connection
+ * requests are listened for. So any number of links open side by side, in all directions.
+ */
 #include "dropin/nccl/nccl_own.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/bytes.h"
 #include "base/clock.h"
-#include "runtime/request.h"
+#include "base/descriptor.h"
 
 /* A connection request: conn u32, the asker's device u32, listen u64, process [16], name [96]. */
 #define HELLO_DEVICE 4
@@ -17,14 +24,11 @@
 #define HELLO_PROCESS 16
 #define HELLO_NAME 32
 
+#define PAUSE_NS (50 * WRING_NS_PER_US)
 #define FAREWELL_NS (2 * WRING_NS_PER_S) /* for all peers to answer */
+#define PART_NS (500 * WRING_NS_PER_MS)  /* and to hear a good-bye */
 
 _Static_assert(HELLO_NAME + WRING_NCCL_NAME == WRING_NCCL_HELLO_BYTES, "a name fits in");
-
-static uint32_t peer_of(const struct wring_nccl_link *link)
-{
-    return 1 - link->opening.rank;
-}
 
 /* ---- opening one ---- */
 
@@ -41,107 +45,187 @@ static uint64_t tag_of(enum word word, uint32_t from)
     return wring_nccl_tag(WRING_NCCL_CLASS_HELLO, from, (uint32_t)word, 0);
 }
 
-static enum wring_status say(struct wring_nccl_link *link, enum word word,
-                             struct wring_request **request)
+static enum wring_status say(struct wring_nccl_link *link, enum word word)
 {
-    return wring_send(link->opening.world, NULL, 0, peer_of(link), tag_of(word, link->opening.rank),
-                      NULL, request);
+    return wring_nccl_path_send(&link->path, NULL, 0, tag_of(word, link->path.rank), false,
+                                &link->said[word]);
 }
 
-static enum wring_status await(struct wring_nccl_link *link, enum word word,
-                               const struct wring_call *how, struct wring_request **request)
+static enum wring_status await(struct wring_nccl_link *link, enum word word)
 {
-    return wring_recv(link->opening.world, NULL, 0, peer_of(link), tag_of(word, peer_of(link)), how,
-                      request);
+    return wring_nccl_path_recv(&link->path, NULL, 0, tag_of(word, 1 - link->path.rank),
+                                &link->heard[word]);
+}
+
+/** @return whether it is said, or has been heard, and is not under way any more */
+static bool is_over(struct wring_nccl_link *link, struct wring_nccl_message **word)
+{
+    return *word == NULL || wring_nccl_path_look(&link->path, word, NULL) != WRING_ERR_AGAIN;
 }
 
 static enum wring_status await_hello(struct wring_nccl_link *link, struct wring_nccl_hello *hello)
 {
-    return wring_recv(link->opening.world, hello->bytes, sizeof(hello->bytes), peer_of(link),
-                      tag_of(WORD_HELLO, peer_of(link)), NULL, &hello->request);
+    return wring_nccl_path_recv(&link->path, hello->bytes, sizeof(hello->bytes),
+                                tag_of(WORD_HELLO, 1 - link->path.rank), &hello->message);
 }
 
-/** In whichever thread drives: the peer does not wait for calls of NCCL's here. */
-static void on_farewell(void *arg, const struct wring_result *result)
+static void end_meeting(struct wring_nccl_link *link)
 {
-    struct wring_nccl_link *link = arg;
-    if (result->status != WRING_OK)
-        return;
-    atomic_store(&link->left, true);
-    say(link, WORD_ANSWER, &link->farewells[1]);
+    wring_nccl_meet_end(&link->meeting);
+    free(link->own.data);
+    link->own = (struct wring_writer){0};
+}
+
+/** It does not come to stand. */
+static void fail(struct wring_nccl_link *link, enum wring_status status, const char *why)
+{
+    link->status = status;
+    snprintf(link->why, sizeof(link->why), "%s", why);
+    end_meeting(link);
+    atomic_store(&link->state, WRING_NCCL_FAILED);
+}
+
+static void fail_by_path(struct wring_nccl_link *link, enum wring_status status)
+{
+    char why[256];
+
+    wring_nccl_path_why(&link->path, why, sizeof(why));
+    fail(link, status, why);
+}
+
+/** @return false: it has failed, and the other end hears why */
+static bool open_path(struct wring_nccl_link *link, uint32_t rank)
+{
+    struct wring_nccl_meeting *meeting = &link->meeting;
+    char why[256] = "";
+    const void *ignored;
+    size_t bytes;
+
+    link->has_path = true;
+    wring_nccl_path_init(&link->path, &link->device->config, link->what, rank);
+    enum wring_status status =
+        wring_nccl_path_open(&link->path, link->key, meeting->job, meeting->local, &link->own);
+    if (status == WRING_OK) {
+        wring_nccl_meet_tell(meeting, WRING_OK, "", &link->own);
+        return true;
+    }
+    wring_nccl_path_why(&link->path, why, sizeof(why));
+    wring_nccl_meet_tell(meeting, status, why, &(struct wring_writer){0});
+    wring_nccl_meet_hear(meeting, &ignored, &bytes);
+    fail(link, status, why);
+    return false;
 }
 
 /**
  * From now on connection requests come into memory of ours, even if their sender has left when we
  * look; and so do ours, once the peer has said that it is as far.
  */
-static enum wring_status greet(void *owner, uint64_t deadline_ns)
+static enum wring_status greet(struct wring_nccl_link *link)
 {
-    struct wring_nccl_link *link = owner;
-    struct wring_call how = WRING_CALL_INIT;
-    struct wring_request *sent = NULL, *heard = NULL;
     enum wring_status status = WRING_OK;
-
-    how.done = on_farewell;
-    how.done_arg = link;
 
     for (unsigned i = 0; i < WRING_NCCL_HELLOS && status == WRING_OK; i++)
         status = await_hello(link, &link->hellos[i]);
     if (status == WRING_OK)
-        status = await(link, WORD_FAREWELL, &how, &link->farewells[0]);
+        status = await(link, WORD_FAREWELL);
+    return status == WRING_OK ? await(link, WORD_WELCOME) : status;
+}
+
+/** The two know of each other: connect. @return false: not yet, or it has failed */
+static bool join(struct wring_nccl_link *link)
+{
+    const void *description;
+    size_t bytes;
+
+    enum wring_status status = wring_nccl_meet_hear(&link->meeting, &description, &bytes);
+    if (status == WRING_ERR_AGAIN)
+        return false;
+    if (status != WRING_OK) {
+        fail(link, status, link->meeting.why);
+        return false;
+    }
+    status = wring_nccl_path_join(&link->path, &link->own, description, bytes);
     if (status == WRING_OK)
-        status = say(link, WORD_WELCOME, &sent);
-    if (status == WRING_OK)
-        status = await(link, WORD_WELCOME, NULL, &heard);
-    uint64_t now = wring_now_ns();
-    uint64_t left_ns = deadline_ns > now ? deadline_ns - now : 0;
-    if (status == WRING_OK)
-        status = wring_request_wait(sent, left_ns, NULL);
-    if (status == WRING_OK)
-        status = wring_request_wait(heard, left_ns, NULL);
-    return status;
+        status = greet(link);
+    if (status != WRING_OK)
+        fail_by_path(link, status);
+    link->greets = status == WRING_OK;
+    return link->greets;
+}
+
+/** The side that came dials; each greets over the connection. The other end leaves the meeting once
+ *  it has heard our welcome, which we say over a connection that stands. */
+static void await_welcome(struct wring_nccl_link *link)
+{
+    bool stands = wring_nccl_path_stands(&link->path);
+    enum wring_status status = wring_nccl_path_status(&link->path);
+
+    if (status == WRING_OK && stands && !link->welcomes) {
+        status = say(link, WORD_WELCOME);
+        link->welcomes = true;
+    }
+    if (status != WRING_OK)
+        fail_by_path(link, status);
+    else if (link->welcomes && is_over(link, &link->said[WORD_WELCOME]) &&
+             is_over(link, &link->heard[WORD_WELCOME])) {
+        end_meeting(link);
+        atomic_store(&link->state, WRING_NCCL_OPEN);
+    } else if (!stands && wring_nccl_meet_is_left(&link->meeting))
+        fail(link, WRING_ERR_PEER, "the other process has gone");
+    else if (wring_now_ns() >= link->meeting.deadline_ns)
+        fail(link, WRING_ERR_TIMEOUT, "it did not connect in time (WRING_JOIN_TIMEOUT)");
+}
+
+/** Go on with a link that opens. */
+static void go_on(struct wring_nccl_link *link)
+{
+    if (!link->meeting.proven) {
+        enum wring_status status = wring_nccl_meet_prove(&link->meeting);
+        if (status != WRING_OK && status != WRING_ERR_AGAIN)
+            fail(link, status, link->meeting.why);
+        if (status != WRING_OK)
+            return;
+    }
+    if (!link->has_path && !open_path(link, 1))
+        return;
+    if (link->greets || join(link))
+        await_welcome(link);
 }
 
 static struct wring_nccl_link *add(const struct wring_nccl_handle *handle, int device,
-                                   uint32_t rank, int fd)
+                                   uint32_t rank)
 {
     struct wring_nccl_link *link = calloc(1, sizeof(*link));
     if (link == NULL)
         return NULL;
-    struct wring_nccl_opening *opening = &link->opening;
-    opening->device = &wring_nccl_own.devices[device];
-    opening->rank = rank;
-    opening->size = 2;
-    opening->root_fd = fd;
-    opening->listen = handle->listen;
-    opening->greet = greet;
-    opening->owner = link;
-    memcpy(opening->root, handle->root, sizeof(opening->root));
-    wring_nccl_key_of(handle, opening->key);
+    link->device = &wring_nccl_own.devices[device];
+    link->listen = handle->listen;
+    memcpy(link->root, handle->root, sizeof(link->root));
+    wring_nccl_key_of(handle, link->key);
     snprintf(link->name, sizeof(link->name), rank == 0 ? "who comes to %s" : "%s", handle->root);
-    snprintf(opening->what, sizeof(opening->what), "link with %s", link->name);
-    if (!wring_nccl_opening_start(opening)) {
-        free(link);
-        return NULL;
-    }
+    snprintf(link->what, sizeof(link->what), "link with %s", link->name);
     link->next = wring_nccl_own.links;
     wring_nccl_own.links = link;
     return link;
 }
 
-void wring_nccl_link_serve(struct wring_nccl_listen *listen)
+void wring_nccl_link_serve(const struct wring_nccl_listen *listen,
+                           const struct wring_nccl_meeting *meeting)
 {
-    struct wring_nccl_link *link = add(&listen->handle, listen->handle.device, 0, listen->fd);
-    if (link == NULL)
-        return; /* it is tried again */
-    link->listen = listen;
-    listen->serves = true;
+    struct wring_nccl_link *link = add(&listen->handle, listen->handle.device, 0);
+    if (link == NULL) {
+        wring_descriptor_close(meeting->fd); /* who came tries again */
+        return;
+    }
+    link->meeting = *meeting;
+    link->meeting.deadline_ns = wring_deadline_in(wring_nccl_own.config.join_timeout_ns);
+    open_path(link, 0);
 }
 
 static bool works(struct wring_nccl_link *link)
 {
-    if (!link->broken && atomic_load(&link->opening.state) == WRING_NCCL_OPEN &&
-        wring_session_error(link->opening.session, NULL) != WRING_OK)
+    if (!link->broken && atomic_load(&link->state) == WRING_NCCL_OPEN &&
+        wring_nccl_path_is_gone(&link->path))
         link->broken = true; /* its peer has ended, and is another process now */
     return !link->broken;
 }
@@ -150,7 +234,7 @@ static bool leads_to(const struct wring_nccl_link *link, const struct wring_nccl
                      int device)
 {
     return link->knows_process && link->peer_device == handle->device &&
-           link->opening.device == &wring_nccl_own.devices[device] &&
+           link->device == &wring_nccl_own.devices[device] &&
            memcmp(link->process, handle->process, WRING_NCCL_PROCESS) == 0;
 }
 
@@ -159,12 +243,15 @@ struct wring_nccl_link *wring_nccl_link_to(const struct wring_nccl_handle *handl
     for (struct wring_nccl_link *at = wring_nccl_own.links; at != NULL; at = at->next)
         if (leads_to(at, handle, device) && works(at))
             return at;
-    struct wring_nccl_link *link = add(handle, device, 1, -1);
+    struct wring_nccl_link *link = wring_nccl_watch_start() ? add(handle, device, 1) : NULL;
     if (link == NULL)
         return NULL;
+    wring_nccl_meet_dial(&link->meeting, link->root, link->key,
+                         wring_deadline_in(wring_nccl_own.config.join_timeout_ns));
     memcpy(link->process, handle->process, WRING_NCCL_PROCESS);
     link->peer_device = handle->device;
     link->knows_process = true;
+    wring_nccl_watch_wake();
     return link;
 }
 
@@ -173,7 +260,10 @@ static const char *remedy_of(enum wring_status status)
     switch (status) {
     case WRING_ERR_VERSION:
         return "; install one release of wring on all hosts";
+    case WRING_ERR_AUTH:
+        return "; set the same WRING_KEY or WRING_KEY_FILE on all hosts";
     case WRING_ERR_PEER:
+    case WRING_ERR_TIMEOUT:
     case WRING_ERR_ADDRESS:
         return "; WRING_IFACE or WRING_BIND names the network that all hosts are on";
     default:
@@ -183,17 +273,13 @@ static const char *remedy_of(enum wring_status status)
 
 int wring_nccl_link_failed(struct wring_nccl_link *link)
 {
-    enum wring_status status = link->opening.status;
-    char why[256];
-
     if (!link->broken) {
         link->broken = true;
-        wring_nccl_why(&link->opening, why, sizeof(why));
         wring_nccl_say(WRING_NCCL_LOG_WARN, "wring: no link with %s: %s%s%s%s", link->name,
-                       wring_status_text(status), why[0] != '\0' ? ": " : "", why,
-                       remedy_of(status));
+                       wring_status_text(link->status), link->why[0] != '\0' ? ": " : "", link->why,
+                       remedy_of(link->status));
     }
-    return wring_nccl_code_of(status);
+    return wring_nccl_code_of(link->status);
 }
 
 /* ---- connection requests ---- */
@@ -214,7 +300,7 @@ static bool take_hello(struct wring_nccl_link *link, const uint8_t *bytes)
     }
     if (listen == NULL || conn >= WRING_NCCL_CONNS_MAX ||
         listen->handle.purpose != WRING_NCCL_MESSAGES ||
-        &wring_nccl_own.devices[listen->handle.device] != link->opening.device) {
+        &wring_nccl_own.devices[listen->handle.device] != link->device) {
         wring_nccl_link_refuse(link, conn % WRING_NCCL_CONNS_MAX);
         return true;
     }
@@ -232,12 +318,13 @@ static void hear(struct wring_nccl_link *link)
 {
     for (;;) {
         struct wring_nccl_hello *hello = &link->hellos[link->next_hello];
-        struct wring_result result = WRING_RESULT_INIT;
-        if (hello->request == NULL || !wring_request_is_over(hello->request))
-            return; /* nothing new, or there comes none any more */
-        enum wring_status status = wring_request_test(hello->request, &result);
-        hello->request = NULL;
-        if (status != WRING_OK || result.bytes != sizeof(hello->bytes) ||
+        struct wring_message_end end;
+        if (hello->message == NULL)
+            return; /* there comes none any more */
+        enum wring_status status = wring_nccl_path_look(&link->path, &hello->message, &end);
+        if (status == WRING_ERR_AGAIN)
+            return;
+        if (status != WRING_OK || end.bytes != sizeof(hello->bytes) ||
             !take_hello(link, hello->bytes) || await_hello(link, hello) != WRING_OK)
             link->broken = true;
         link->next_hello = (link->next_hello + 1) % WRING_NCCL_HELLOS;
@@ -252,24 +339,24 @@ enum wring_status wring_nccl_link_ask(struct wring_nccl_link *link, uint64_t lis
     uint32_t new = link->n_conns++;
     memset(hello->bytes, 0, sizeof(hello->bytes));
     wring_put_u32(hello->bytes, new);
-    wring_put_u32(hello->bytes + HELLO_DEVICE,
-                  (uint32_t)(link->opening.device - wring_nccl_own.devices));
+    wring_put_u32(hello->bytes + HELLO_DEVICE, (uint32_t)(link->device - wring_nccl_own.devices));
     wring_put_u64(hello->bytes + HELLO_LISTEN, listen);
     memcpy(hello->bytes + HELLO_PROCESS, wring_nccl_own.process, WRING_NCCL_PROCESS);
     memcpy(hello->bytes + HELLO_NAME, wring_nccl_own.name, WRING_NCCL_NAME);
     *conn = new;
-    return wring_send(link->opening.world, hello->bytes, sizeof(hello->bytes), peer_of(link),
-                      tag_of(WORD_HELLO, link->opening.rank), NULL, &hello->request);
+    return wring_nccl_path_send(&link->path, hello->bytes, sizeof(hello->bytes),
+                                tag_of(WORD_HELLO, link->path.rank), false, &hello->message);
 }
 
 void wring_nccl_link_refuse(struct wring_nccl_link *link, uint32_t conn)
 {
     static const uint8_t refusal[8] = {WRING_NCCL_NOTICE_REFUSED};
-    struct wring_request *request; /* freed with the session */
+    struct wring_nccl_message *message; /* freed with the path */
 
     if (works(link))
-        wring_send(link->opening.world, refusal, sizeof(refusal), peer_of(link),
-                   wring_nccl_tag(WRING_NCCL_CLASS_NOTICE, peer_of(link), conn, 0), NULL, &request);
+        wring_nccl_path_send(&link->path, refusal, sizeof(refusal),
+                             wring_nccl_tag(WRING_NCCL_CLASS_NOTICE, 1 - link->path.rank, conn, 0),
+                             false, &message);
 }
 
 /* ---- looking after all ---- */
@@ -287,38 +374,59 @@ static void settle_closed(struct wring_nccl_link *link)
     }
 }
 
+static void hear_farewell(struct wring_nccl_link *link)
+{
+    if (link->heard[WORD_FAREWELL] == NULL)
+        return;
+    enum wring_status status = wring_nccl_path_look(&link->path, &link->heard[WORD_FAREWELL], NULL);
+    if (status != WRING_OK)
+        return;
+    atomic_store(&link->left, true);
+    say(link, WORD_ANSWER);
+}
+
+static void poll_failed(struct wring_nccl_link *link)
+{
+    if (link->broken || !link->has_path || link->path.rank == 1)
+        return; /* who came hears of it as it asks again */
+    struct wring_nccl_listen *listen = wring_nccl_listen_of(link->listen);
+    if (listen != NULL)
+        listen->failed = wring_nccl_code_of(link->status);
+    wring_nccl_link_failed(link);
+}
+
 static void poll_link(struct wring_nccl_link *link)
 {
-    int state = atomic_load(&link->opening.state);
-
-    if (state == WRING_NCCL_OPENING)
-        return;
-    if (link->listen != NULL) {
-        if (state == WRING_NCCL_FAILED && link->opening.met)
-            link->listen->failed = wring_nccl_code_of(link->opening.status);
-        wring_nccl_listen_served(link->listen);
-        link->listen = NULL;
+    switch (atomic_load(&link->state)) {
+    case WRING_NCCL_OPEN:
+        hear(link);
+        hear_farewell(link);
+        settle_closed(link);
+        break;
+    case WRING_NCCL_FAILED:
+        poll_failed(link);
+        break;
+    default:
+        break;
     }
-    if (state == WRING_NCCL_FAILED) {
-        if (link->opening.rank == 0)
-            wring_nccl_link_failed(link);
-        return;
-    }
-    hear(link);
-    settle_closed(link);
 }
 
 /** It failed, and nobody uses it. */
-static bool is_useless(const struct wring_nccl_link *link)
+static bool is_useless(struct wring_nccl_link *link)
 {
     return link->broken && link->comms == NULL && link->n_arrivals == 0 &&
-           atomic_load(&link->opening.state) != WRING_NCCL_OPENING;
+           atomic_load(&link->state) != WRING_NCCL_OPENING &&
+           !(link->has_path && wring_nccl_path_is_failing(&link->path));
 }
 
 static void free_link(struct wring_nccl_link *link)
 {
+    end_meeting(link);
     wring_nccl_regions_part(link);
-    wring_nccl_opening_finish(&link->opening);
+    if (link->has_path) {
+        wring_nccl_path_part(&link->path);
+        wring_nccl_path_close(&link->path);
+    }
     while (link->comms != NULL) {
         struct wring_nccl_comm *comm = link->comms;
         link->comms = comm->next;
@@ -346,28 +454,67 @@ void wring_nccl_links_poll(void)
     }
 }
 
-/** What we have said last is on its way, and a session that closes may be faster. */
-static void take_leave(struct wring_nccl_link *link)
-{
-    bool open = atomic_load(&link->opening.state) == WRING_NCCL_OPEN;
-
-    if (!open || await(link, WORD_ANSWER, NULL, &link->farewells[3]) != WRING_OK)
-        return;
-    if (say(link, WORD_FAREWELL, &link->farewells[2]) != WRING_OK)
-        link->farewells[3] = NULL; /* freed with the session */
-}
-
-static void await_answer(struct wring_nccl_link *link, uint64_t deadline_ns)
+void wring_nccl_links_go_on(const struct wring_nccl_watch *watch)
 {
     uint64_t now = wring_now_ns();
-    if (link->farewells[3] != NULL)
-        wring_request_wait(link->farewells[3], deadline_ns > now ? deadline_ns - now : 0, NULL);
+
+    for (struct wring_nccl_link *at = wring_nccl_own.links; at != NULL; at = at->next) {
+        if (at->has_path && wring_nccl_path_is_due(&at->path, watch, now))
+            atomic_store(&at->path.watched, false);
+        if (atomic_load(&at->state) == WRING_NCCL_OPENING)
+            go_on(at);
+    }
+}
+
+void wring_nccl_links_watch(struct wring_nccl_watch *watch)
+{
+    for (struct wring_nccl_link *at = wring_nccl_own.links; at != NULL; at = at->next) {
+        int state = atomic_load(&at->state);
+        if (state == WRING_NCCL_OPENING)
+            wring_nccl_meet_watch(&at->meeting, watch);
+        if (state == WRING_NCCL_OPEN || at->greets)
+            wring_nccl_path_watch(&at->path, watch);
+    }
+}
+
+/* ---- the end ---- */
+
+/** What we have said last is on its way, and a link that closes may be faster. */
+static void take_leave(struct wring_nccl_link *link)
+{
+    if (atomic_load(&link->state) == WRING_NCCL_OPEN && await(link, WORD_ANSWER) == WRING_OK &&
+        say(link, WORD_FAREWELL) != WRING_OK)
+        link->heard[WORD_ANSWER] = NULL; /* freed with the path */
+}
+
+/** Drive all that wait for an answer. @return whether any does */
+static bool await_answers(void)
+{
+    bool waits = false;
+
+    for (struct wring_nccl_link *at = wring_nccl_own.links; at != NULL; at = at->next) {
+        if (atomic_load(&at->state) != WRING_NCCL_OPEN)
+            continue;
+        wring_nccl_path_drive_alone(&at->path);
+        hear_farewell(at);
+        waits |= !wring_nccl_path_is_gone(&at->path) && !is_over(at, &at->heard[WORD_ANSWER]);
+    }
+    return waits;
+}
+
+static bool have_parted(void)
+{
+    bool all = true;
+
+    for (struct wring_nccl_link *at = wring_nccl_own.links; at != NULL; at = at->next)
+        all &= !at->has_path || wring_nccl_path_has_parted(&at->path);
+    return all;
 }
 
 bool wring_nccl_links_are_used(void)
 {
     for (const struct wring_nccl_link *at = wring_nccl_own.links; at != NULL; at = at->next) {
-        bool dials = at->opening.rank == 1 && atomic_load(&at->opening.state) == WRING_NCCL_OPENING;
+        bool dials = at->meeting.dials && atomic_load(&at->state) == WRING_NCCL_OPENING;
         if (dials || at->n_arrivals > 0)
             return true;
         for (const struct wring_nccl_comm *comm = at->comms; comm != NULL; comm = comm->next)
@@ -381,12 +528,16 @@ void wring_nccl_links_finish(void)
 {
     uint64_t deadline_ns = wring_deadline_in(FAREWELL_NS);
 
-    for (struct wring_nccl_link *at = wring_nccl_own.links; at != NULL; at = at->next) {
-        atomic_store(&at->opening.cancelled, true);
-        take_leave(at);
-    }
     for (struct wring_nccl_link *at = wring_nccl_own.links; at != NULL; at = at->next)
-        await_answer(at, deadline_ns);
+        take_leave(at);
+    while (await_answers() && wring_now_ns() < deadline_ns)
+        nanosleep(&(struct timespec){0, PAUSE_NS}, NULL);
+    for (struct wring_nccl_link *at = wring_nccl_own.links; at != NULL; at = at->next)
+        if (at->has_path)
+            wring_nccl_path_part(&at->path);
+    deadline_ns = wring_deadline_in(PART_NS);
+    while (!have_parted() && wring_now_ns() < deadline_ns)
+        nanosleep(&(struct timespec){0, PAUSE_NS}, NULL);
     while (wring_nccl_own.links != NULL) {
         struct wring_nccl_link *link = wring_nccl_own.links;
         wring_nccl_own.links = link->next;

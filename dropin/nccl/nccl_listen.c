@@ -1,153 +1,141 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What NCCL listens at: a socket each, so that a session of two can meet there.
+ * What NCCL listens at: a socket each.
  *
- * The first process that connects to ours by one of them comes to the socket, which a thread of
- * ours watches; it opens a link then. Later connections of the same process go by that link and
- * name the listen by its number. Sockets for CollNet are watched by nobody: rank 0's connect()
- * opens the session there.
+ * The first process that connects to ours by one of them comes to the socket, which our thread
+ * watches. Whoever proves the handle's key there gets a link. Later connections of the same process
+ * go by that link and name the listen by its number. Sockets for CollNet are watched by nobody:
+ * rank 0's connect() opens the session there.
  */
 #include "dropin/nccl/nccl_own.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
+#include <limits.h>
 #include <netdb.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <time.h>
-#include <unistd.h>
 
+#include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/log.h"
-#include "base/thread.h"
-#include "transport/auth.h"
 #include "transport/door.h"
 
-static struct {
-    pthread_t thread;
-    bool runs; /* under the mutex */
-    atomic_bool stops;
-    atomic_int wake; /* an eventfd; -1: nobody watches */
-} watcher = {.wake = -1};
+/* ---- the door ---- */
 
-void wring_nccl_listens_wake(void)
+#define GUESTS 32u                    /* that have proven nothing yet, of all listens */
+#define PROOF_NS (5 * WRING_NS_PER_S) /* for each */
+#define SLOW_NS (1 * WRING_NS_PER_S)  /* then it may have to make room */
+#define FULL_NS (5 * WRING_NS_PER_MS) /* until it is asked again who has to */
+
+struct guest {
+    struct wring_nccl_meeting meeting;
+    struct wring_door_guest seat;
+    const struct wring_nccl_listen *listen;
+};
+
+static struct { /* under the mutex */
+    struct guest guests[GUESTS];
+    unsigned n;
+    bool full; /* somebody waits outside */
+    struct wring_door door;
+} hall = {.door = {.module = WRING_MODULE}};
+
+static bool is_watched(const struct wring_nccl_listen *listen)
 {
-    uint64_t one = 1;
-    int fd = atomic_load(&watcher.wake);
-    if (fd >= 0 && write(fd, &one, sizeof(one)) < 0)
-        return; /* it is awake as it is */
+    return listen->fd >= 0 && listen->handle.purpose == WRING_NCCL_MESSAGES;
 }
 
-/* ---- the thread that watches ---- */
-
-/** Whoever stops this thread holds the mutex meanwhile. @return false: it is to stop */
-static bool lock(void)
+/** It goes, or has become a link's. */
+static void free_seat(unsigned i)
 {
-    const struct timespec pause = {0, 1000000};
-
-    while (pthread_mutex_trylock(&wring_nccl_own.mutex) != 0) {
-        if (atomic_load(&watcher.stops))
-            return false;
-        nanosleep(&pause, NULL);
-    }
-    return true;
+    hall.guests[i] = hall.guests[--hall.n];
 }
 
-/** The sockets to which somebody may come. @param fds out, from malloc(); NULL: no memory
- *  @return 0: there are none to look at now */
-static unsigned collect(struct pollfd **fds, uint64_t **numbers)
+static void turn_out(unsigned i)
 {
-    unsigned n = 1;
-
-    *fds = NULL;
-    *numbers = NULL;
-    if (!lock())
-        return 0;
-    for (const struct wring_nccl_listen *at = wring_nccl_own.listens; at != NULL; at = at->next)
-        n++;
-    *fds = malloc(n * sizeof(**fds));
-    *numbers = malloc(n * sizeof(**numbers));
-    n = 0;
-    if (*fds != NULL && *numbers != NULL) {
-        (*fds)[n++] = (struct pollfd){atomic_load(&watcher.wake), POLLIN, 0};
-        for (const struct wring_nccl_listen *at = wring_nccl_own.listens; at != NULL; at = at->next)
-            if (at->fd >= 0 && !at->serves && at->handle.purpose == WRING_NCCL_MESSAGES) {
-                (*numbers)[n] = at->handle.listen;
-                (*fds)[n++] = (struct pollfd){at->fd, POLLIN, 0};
-            }
-    }
-    pthread_mutex_unlock(&wring_nccl_own.mutex);
-    return n;
+    wring_nccl_meet_end(&hall.guests[i].meeting);
+    free_seat(i);
 }
 
-/** Somebody has come to these. */
-static void serve(const struct pollfd *fds, const uint64_t *numbers, unsigned n)
+/** @return false: nobody has to go for those outside */
+static bool make_room(uint64_t now)
 {
-    for (unsigned i = 1; i < n; i++) {
-        if (fds[i].revents == 0 || !lock())
-            continue;
-        struct wring_nccl_listen *listen = wring_nccl_listen_of(numbers[i]);
-        if (listen != NULL && listen->fd == fds[i].fd && !listen->serves)
-            wring_nccl_link_serve(listen);
-        pthread_mutex_unlock(&wring_nccl_own.mutex);
-    }
-}
+    struct wring_door_guest seats[GUESTS];
 
-static void *watch(void *arg)
-{
-    (void)arg;
-    while (!atomic_load(&watcher.stops)) {
-        struct pollfd *fds;
-        uint64_t *numbers, count;
-        unsigned n = collect(&fds, &numbers);
-        if (n == 0)
-            poll(NULL, 0, 100); /* no memory: later */
-        else if (poll(fds, n, 1000) > 0) {
-            if (fds[0].revents != 0 && read(fds[0].fd, &count, sizeof(count)) < 0)
-                n = 1;
-            serve(fds, numbers, n);
-        }
-        free(fds);
-        free(numbers);
-    }
-    return NULL;
-}
-
-/** The mutex is held. */
-static bool start_watcher(void)
-{
-    if (watcher.runs)
+    if (hall.n < GUESTS)
         return true;
-    int wake = WRING_DESCRIPTOR(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-    if (wake < 0) {
-        wring_nccl_say(WRING_NCCL_LOG_WARN, "wring: cannot listen: %s", WRING_REFUSED("eventfd"));
+    for (unsigned i = 0; i < hall.n; i++) {
+        seats[i] = hall.guests[i].seat;
+        seats[i].silent = !wring_auth_has_heard(&hall.guests[i].meeting.auth);
+    }
+    int victim = wring_door_choose(seats, hall.n, now, SLOW_NS);
+    if (victim >= 0)
+        turn_out((unsigned)victim);
+    return victim >= 0;
+}
+
+static void let_in(const struct wring_nccl_listen *listen, uint64_t now)
+{
+    struct sockaddr_storage from;
+    int fd;
+
+    while (wring_door_is_open(&hall.door, now)) {
+        hall.full = !make_room(now);
+        if (hall.full || wring_door_accept(&hall.door, &wring_nccl_own.log, listen->fd, 0, &fd,
+                                           &from) != WRING_DOOR_ACCEPTED)
+            return;
+        struct guest *guest = &hall.guests[hall.n++];
+        *guest = (struct guest){.listen = listen,
+                                .seat = {.since_ns = now, .from = wring_door_origin(&from)}};
+        wring_nccl_meet_take(&guest->meeting, fd, listen->key, now + PROOF_NS);
+    }
+}
+
+/** @return false: it has left its place */
+static bool hear_guest(struct guest *guest)
+{
+    enum wring_status status =
+        guest->meeting.fd >= 0 ? wring_nccl_meet_prove(&guest->meeting) : WRING_ERR_SYSTEM;
+
+    if (status == WRING_ERR_AGAIN)
+        return true;
+    if (status == WRING_OK) {
+        wring_nccl_link_serve(guest->listen, &guest->meeting);
+        free_seat((unsigned)(guest - hall.guests));
         return false;
     }
-    atomic_store(&watcher.wake, wake);
-    atomic_store(&watcher.stops, false);
-    int error = wring_thread_create(&watcher.thread, watch, NULL);
-    if (error == 0) {
-        watcher.runs = true;
-        return true;
-    }
-    wring_nccl_say(WRING_NCCL_LOG_WARN, "wring: cannot listen: no thread: %s", strerror(error));
-    atomic_store(&watcher.wake, -1);
-    wring_descriptor_close(wake);
+    wring_nccl_say(WRING_NCCL_LOG_INFO, "wring: refused who came to %s: %s: %s",
+                   guest->listen->handle.root, wring_status_text(status), guest->meeting.why);
+    turn_out((unsigned)(guest - hall.guests));
     return false;
 }
 
-void wring_nccl_listens_stop(void)
+void wring_nccl_listens_serve(const struct wring_nccl_watch *watch)
 {
-    if (!watcher.runs)
-        return;
-    atomic_store(&watcher.stops, true);
-    wring_nccl_listens_wake();
-    pthread_join(watcher.thread, NULL);
-    wring_descriptor_close(atomic_exchange(&watcher.wake, -1));
-    watcher.runs = false;
+    uint64_t now = wring_now_ns();
+    bool again = hall.full;
+
+    for (const struct wring_nccl_listen *at = wring_nccl_own.listens; at != NULL; at = at->next)
+        if (is_watched(at) && (again || wring_nccl_watch_saw(watch, at->at, at->fd)))
+            let_in(at, now);
+    for (unsigned i = 0; i < hall.n;)
+        i += hear_guest(&hall.guests[i]);
+}
+
+void wring_nccl_listens_watch(struct wring_nccl_watch *watch)
+{
+    bool open = wring_door_is_open(&hall.door, wring_now_ns());
+
+    for (struct wring_nccl_listen *at = wring_nccl_own.listens; at != NULL; at = at->next)
+        at->at = open && !hall.full && is_watched(at) ? wring_nccl_watch_add(watch, at->fd, POLLIN)
+                                                      : UINT_MAX;
+    for (unsigned i = 0; i < hall.n; i++)
+        wring_nccl_meet_watch(&hall.guests[i].meeting, watch);
+    if (!open)
+        wring_nccl_watch_until(watch, hall.door.retry_ns);
+    if (hall.full)
+        wring_nccl_watch_until(watch, wring_deadline_in(FULL_NS));
 }
 
 /* ---- making one ---- */
@@ -228,6 +216,8 @@ static bool fill(struct wring_nccl_listen *listen, int device, enum wring_nccl_p
         wring_nccl_say(WRING_NCCL_LOG_WARN, "wring: the system gives no random numbers");
         return false;
     }
+    wring_nccl_key_of(handle, listen->key);
+    listen->at = UINT_MAX;
     listen->last = &listen->arrivals;
     listen->fd = open_socket(handle->root);
     return listen->fd >= 0;
@@ -243,7 +233,8 @@ int wring_nccl_listen_create(int device, enum wring_nccl_purpose purpose, void *
     if (new == NULL)
         return WRING_NCCL_SYSTEM_ERROR;
     pthread_mutex_lock(&wring_nccl_own.mutex);
-    bool made = fill(new, device, purpose) && (purpose != WRING_NCCL_MESSAGES || start_watcher());
+    bool made =
+        fill(new, device, purpose) && (purpose != WRING_NCCL_MESSAGES || wring_nccl_watch_start());
     if (made) {
         new->next = wring_nccl_own.listens;
         wring_nccl_own.listens = new;
@@ -255,7 +246,7 @@ int wring_nccl_listen_create(int device, enum wring_nccl_purpose purpose, void *
     pthread_mutex_unlock(&wring_nccl_own.mutex);
     if (!made)
         return WRING_NCCL_SYSTEM_ERROR;
-    wring_nccl_listens_wake();
+    wring_nccl_watch_wake();
     *listen = new;
     return WRING_NCCL_SUCCESS;
 }
@@ -285,6 +276,9 @@ static void free_listen(struct wring_nccl_listen *listen, bool refuses)
     while (*at != listen)
         at = &(*at)->next;
     *at = listen->next;
+    for (unsigned i = hall.n; i-- > 0;)
+        if (hall.guests[i].listen == listen)
+            turn_out(i);
     while (listen->arrivals != NULL) {
         struct wring_nccl_arrival *arrival = listen->arrivals;
         listen->arrivals = arrival->next;
@@ -308,11 +302,7 @@ static void drop_socket(struct wring_nccl_listen *listen)
 void wring_nccl_listen_served(struct wring_nccl_listen *listen)
 {
     listen->serves = false;
-    if (listen->handle.purpose == WRING_NCCL_COLLECTIVES)
-        drop_socket(listen);
-    else if (listen->closed)
-        free_listen(listen, true);
-    wring_nccl_listens_wake();
+    drop_socket(listen);
 }
 
 int wring_nccl_listen_close(void *listen)
@@ -322,15 +312,13 @@ int wring_nccl_listen_close(void *listen)
     struct wring_nccl_listen *found = wring_nccl_listen_find(listen);
     if (found != NULL)
         found->closed = true;
-    if (found != NULL && !found->serves) {
-        if (found->handle.purpose == WRING_NCCL_MESSAGES)
-            free_listen(found, true);
-        else
-            drop_socket(found);
-    }
+    if (found != NULL && found->handle.purpose == WRING_NCCL_MESSAGES)
+        free_listen(found, true);
+    else if (found != NULL && !found->serves)
+        drop_socket(found);
     wring_nccl_own.leave();
     pthread_mutex_unlock(&wring_nccl_own.mutex);
-    wring_nccl_listens_wake();
+    wring_nccl_watch_wake();
     return WRING_NCCL_SUCCESS;
 }
 

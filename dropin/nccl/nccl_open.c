@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sessions are opened by threads of their own, since NCCL's must not wait. */
+/* Sessions of CollNet are opened by threads of their own, since NCCL's must not wait. */
 #include "dropin/nccl/nccl_own.h"
 
 #include <inttypes.h>
@@ -9,16 +9,6 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "transport/bootstrap/rendezvous.h"
-
-void wring_nccl_key_of(const struct wring_nccl_handle *handle, char *out)
-{
-    if (handle->keyed) {
-        memcpy(out, wring_nccl_own.key, WRING_CONFIG_TEXT);
-        return;
-    }
-    for (size_t i = 0; i < WRING_NCCL_SECRET; i++)
-        snprintf(out + 2 * i, 3, "%02x", handle->secret[i]);
-}
 
 /** What wring says of one session among many: we say what becomes of it, and quote the reason. */
 static void take_line(void *arg, enum wring_log_level level, const char *module, const char *text)
@@ -90,7 +80,6 @@ static enum wring_status open_session(struct wring_nccl_opening *opening)
     enum wring_status status = meet(opening, deadline_ns);
     if (status != WRING_OK)
         return status;
-    opening->met = true;
     params.bootstrap = opening->bootstrap;
     params.key = opening->key;
     params.settings = settings;
@@ -100,7 +89,7 @@ static enum wring_status open_session(struct wring_nccl_opening *opening)
     if (status != WRING_OK)
         return status;
     opening->world = wring_session_world(opening->session);
-    return opening->greet != NULL ? opening->greet(opening->owner, deadline_ns) : WRING_OK;
+    return WRING_OK;
 }
 
 static void *run(void *arg)
@@ -110,7 +99,6 @@ static void *run(void *arg)
     opening->status = open_session(opening);
     atomic_store(&opening->state,
                  opening->status == WRING_OK ? WRING_NCCL_OPEN : WRING_NCCL_FAILED);
-    wring_nccl_listens_wake();
     return NULL;
 }
 

@@ -3,11 +3,12 @@
  * What libnccl-net-wring.so knows of its process: what NCCL listens on, a link to each process that
  * it exchanges messages with, and a session for each CollNet communicator.
  *
- * A link is a session of two ranks. All connections between two processes that go by it, in both
- * directions, share it; tags tell them apart.
+ * All connections between two processes that go by a link, in both directions, share it; tags tell
+ * them apart.
  *
  * NCCL loads a plugin once into a process, so this library has variables of it. Threads: functions
- * may be called by several threads at once; a comm and its requests are used by one at a time.
+ * may be called by several threads at once; a comm and its requests are used by one at a time. The
+ * process's mutex comes before a path's.
  */
 #ifndef WRING_DROPIN_NCCL_OWN_H
 #define WRING_DROPIN_NCCL_OWN_H
@@ -18,7 +19,8 @@
 
 #include "base/config.h"
 #include "dropin/nccl/nccl_abi.h"
-#include "runtime/buffer.h"
+#include "dropin/nccl/nccl_meet.h"
+#include "dropin/nccl/nccl_path.h"
 #include "transport/interface.h"
 #include <wring/executor.h>
 #include <wring/wring.h>
@@ -47,6 +49,7 @@ struct wring_nccl_device {
     char about[128];                      /* for the log */
     char settings[2][WRING_NCCL_SETTING]; /* NAME=VALUE of its sessions */
     unsigned n_settings;
+    struct wring_config config; /* of its links: the process's with these */
 };
 
 /** Fill in the process's devices. @param interface  of its address, or "" */
@@ -84,15 +87,19 @@ void wring_nccl_handle_write(const struct wring_nccl_handle *handle, uint8_t *ou
 int wring_nccl_handle_read(const uint8_t *bytes, enum wring_nccl_purpose purpose, int rank,
                            struct wring_nccl_handle *out);
 
+/** The key of a handle's owner, as text. @param out [WRING_CONFIG_TEXT] */
+void wring_nccl_key_of(const struct wring_nccl_handle *handle, char *out);
+
 /* ---- nccl_open.c ---- */
 
+/** Of a session, or of a link. */
 enum wring_nccl_opening_state {
     WRING_NCCL_OPENING,
     WRING_NCCL_OPEN,
     WRING_NCCL_FAILED,
 };
 
-/** A session that a thread of its own opens. */
+/** A session of CollNet, which a thread of its own opens. */
 struct wring_nccl_opening {
     /* set before */
     const struct wring_nccl_device *device; /* by which it goes */
@@ -101,11 +108,7 @@ struct wring_nccl_opening {
     int root_fd;     /* rank 0: its listening socket, borrowed until it is over; else -1 */
     uint64_t listen; /* of rank 0's process: names the job */
     char key[WRING_CONFIG_TEXT];
-    char what[WRING_NCCL_NAME + 16]; /* for log lines: "a link with 10.0.0.2:4711" */
-
-    /* the last step, by that thread; NULL: there is none */
-    enum wring_status (*greet)(void *owner, uint64_t deadline_ns);
-    void *owner;
+    char what[WRING_NCCL_NAME + 16]; /* for log lines: "CollNet of 4 ranks at 10.0.0.2:4711" */
 
     /* of it */
     pthread_t thread;
@@ -113,7 +116,6 @@ struct wring_nccl_opening {
     atomic_bool cancelled;
     atomic_int state;
     enum wring_status status; /* WRING_NCCL_FAILED */
-    bool met;                 /* the other side had proven the key before it failed */
     char why[256];            /* the last error that wring logged */
     pthread_mutex_t why_mutex;
     struct wring_log log;
@@ -127,9 +129,6 @@ bool wring_nccl_opening_start(struct wring_nccl_opening *opening);
 
 /** Close its session; one that is still opened is called off. Waits for its thread. */
 void wring_nccl_opening_finish(struct wring_nccl_opening *opening);
-
-/** The key of a handle's owner, as text. @param out [WRING_CONFIG_TEXT] */
-void wring_nccl_key_of(const struct wring_nccl_handle *handle, char *out);
 
 /** Why a session fails, in one line. @param text out, [bytes] */
 void wring_nccl_why(struct wring_nccl_opening *opening, char *text, size_t bytes);
@@ -151,7 +150,9 @@ struct wring_nccl_listen {
     int fd;      /* -1: closed */
     bool closed; /* by NCCL */
     int failed;  /* a link to it was refused: NCCL's code */
-    bool serves; /* a session is being opened by its socket */
+    bool serves; /* a session is being opened by its socket, of CollNet */
+    unsigned at; /* of the socket among those that the thread sleeps on */
+    char key[WRING_CONFIG_TEXT];
     struct wring_nccl_arrival *arrivals, **last;
 };
 
@@ -175,13 +176,14 @@ void wring_nccl_listen_served(struct wring_nccl_listen *listen);
 /** The mutex is held. */
 bool wring_nccl_listens_are_open(void);
 
-/** At the end: the thread that watches them is gone, then, after the links, all of them are. The
- *  mutex is held. */
-void wring_nccl_listens_stop(void);
+/** At the end, after the links. The mutex is held. */
 void wring_nccl_listens_finish(void);
 
-/** A socket can be watched again. */
-void wring_nccl_listens_wake(void);
+/** Let newcomers in, and go on with those who prove the key. The thread's; the mutex is held. */
+void wring_nccl_listens_serve(const struct wring_nccl_watch *watch);
+
+/** Sleep on them. The mutex is held. */
+void wring_nccl_listens_watch(struct wring_nccl_watch *watch);
 
 /* ---- nccl_link.c ---- */
 
@@ -190,7 +192,7 @@ void wring_nccl_listens_wake(void);
 
 /** A connection request that comes, or goes. */
 struct wring_nccl_hello {
-    struct wring_request *request; /* NULL: nothing is under way */
+    struct wring_nccl_message *message; /* NULL: nothing is under way */
     uint8_t bytes[WRING_NCCL_HELLO_BYTES];
 };
 
@@ -199,25 +201,35 @@ struct wring_nccl_region;
 
 struct wring_nccl_link {
     struct wring_nccl_link *next;
-    struct wring_nccl_opening opening; /* its rank is ours: 0 has listened */
+    struct wring_nccl_path path;            /* its rank is ours: 0 has listened */
+    const struct wring_nccl_device *device; /* by which it goes */
+    struct wring_nccl_meeting meeting;      /* while it opens */
+    struct wring_writer own;                /* our description, likewise */
+    bool has_path, greets, welcomes;        /* steps of that */
+    atomic_int state;                       /* enum wring_nccl_opening_state */
+    enum wring_status status;               /* WRING_NCCL_FAILED */
+    char why[256];                          /* likewise */
+    uint64_t listen;                        /* of rank 0's process, at which they met */
+    char key[WRING_CONFIG_TEXT], root[WRING_NCCL_ROOT];
+    char what[WRING_NCCL_NAME + 32]; /* for log lines: "link with 10.0.0.2:4711" */
     uint8_t process[WRING_NCCL_PROCESS];
-    uint32_t peer_device;             /* of that process, by number */
-    bool knows_process;               /* and that */
-    bool broken;                      /* no new connection goes by it */
-    char name[WRING_NCCL_NAME];       /* of the peer, for log lines */
-    struct wring_nccl_listen *listen; /* rank 0: whose socket is used, while it opens */
-    uint32_t n_conns;                 /* that we have asked for */
+    uint32_t peer_device;       /* of that process, by number */
+    bool knows_process;         /* and that */
+    bool broken;                /* no new connection goes by it */
+    char name[WRING_NCCL_NAME]; /* of the peer, for log lines */
+    uint32_t n_conns;           /* that we have asked for */
     struct wring_nccl_hello hellos[WRING_NCCL_HELLOS];
     unsigned next_hello;
-    struct wring_request *farewells[4]; /* its own, and the answer, of either side */
-    atomic_bool left;                   /* the peer has said farewell: its session may end */
-    unsigned n_arrivals;                /* connections that wait to be accepted */
-    struct wring_nccl_comm *comms;      /* also those that NCCL has closed, and the peer not yet */
+    struct wring_nccl_message *said[4], *heard[4]; /* by enum word; NULL: nothing is under way */
+    atomic_bool left;                              /* the peer has said farewell: it may end */
+    unsigned n_arrivals;                           /* connections that wait to be accepted */
+    struct wring_nccl_comm *comms; /* also those that NCCL has closed, and the peer not yet */
     struct wring_nccl_region *regions;
 };
 
-/** Somebody knocks at a listen. The mutex is held. */
-void wring_nccl_link_serve(struct wring_nccl_listen *listen);
+/** Somebody has come to a listen, and has proven the key. The mutex is held. */
+void wring_nccl_link_serve(const struct wring_nccl_listen *listen,
+                           const struct wring_nccl_meeting *meeting);
 
 /** A link by one of our devices to that of a handle, which may be still opening. The mutex is held.
  *  NULL: no memory, or no thread. */
@@ -229,6 +241,13 @@ int wring_nccl_link_failed(struct wring_nccl_link *link);
 /** Take connection requests, and go on with connections that are closing. The mutex is held. */
 void wring_nccl_links_poll(void);
 
+/** The thread's turn: drive those that no caller drives, and sleep on them. The mutex is held. */
+void wring_nccl_links_watch(struct wring_nccl_watch *watch);
+
+/** Before that: go on with those that open, and note which of all something has come for in the
+ * last sleep. The mutex is held. */
+void wring_nccl_links_go_on(const struct wring_nccl_watch *watch);
+
 /** Ask for a connection over a link that is open. The mutex is held. */
 enum wring_status wring_nccl_link_ask(struct wring_nccl_link *link, uint64_t listen,
                                       struct wring_nccl_hello *hello, uint32_t *conn);
@@ -239,7 +258,7 @@ void wring_nccl_link_refuse(struct wring_nccl_link *link, uint32_t conn);
 /** Does NCCL hold a connection, or wait for one? The mutex is held. */
 bool wring_nccl_links_are_used(void);
 
-/** At the end. The mutex is held. */
+/** At the end; the thread is gone. The mutex is held. */
 void wring_nccl_links_finish(void);
 
 /** The messages of a connection. `asker` is who has asked for it, as a rank of the link. */
@@ -304,7 +323,7 @@ enum wring_nccl_notice_kind {
 };
 
 struct wring_nccl_notice {
-    struct wring_request *request; /* NULL: nothing is under way */
+    struct wring_nccl_message *message; /* NULL: nothing is under way */
     uint8_t bytes[WRING_NCCL_NOTICE_BYTES];
 };
 
@@ -329,7 +348,7 @@ struct wring_nccl_slots {
 #define WRING_NCCL_NOTES (WRING_NCCL_RECVS * WRING_NCCL_GROUPED) /* a buffer under way, a note */
 
 struct wring_nccl_note {
-    struct wring_request *request; /* NULL: nothing is under way */
+    struct wring_nccl_message *message; /* NULL: nothing is under way */
     uint8_t bytes[WRING_NCCL_NOTE_BYTES];
 };
 
@@ -368,19 +387,19 @@ struct wring_nccl_request {
     struct wring_nccl_request *next; /* free, or of those sent early */
     struct wring_nccl_comm *comm;
     bool busy;
-    unsigned n;                                          /* buffers */
-    struct wring_request *under_way[WRING_NCCL_GROUPED]; /* NULL: it has ended */
-    uint64_t bytes[WRING_NCCL_GROUPED];                  /* sent, or received */
-    uint64_t room[WRING_NCCL_GROUPED];                   /* of a receive */
-    int tag;                                             /* of a send */
-    bool early;                                          /* a send whose receive is not known */
-    bool too_large;                                      /* a send, for its receive's room[0] */
-    bool offered; /* a send that must not be eager: its receive may be in device memory */
+    unsigned n;                                               /* buffers */
+    struct wring_nccl_message *under_way[WRING_NCCL_GROUPED]; /* NULL: it has ended */
+    uint64_t bytes[WRING_NCCL_GROUPED];                       /* sent, or received */
+    uint64_t room[WRING_NCCL_GROUPED];                        /* of a receive */
+    int tag;                                                  /* of a send */
+    bool early;     /* a send whose receive is not known */
+    bool too_large; /* a send, for its receive's room[0] */
+    bool offered;   /* a send that must not be eager: its receive may be in device memory */
 
     /* nccl_region.c: a flush has no buffers */
     const struct wring_nccl_region *flushed; /* NULL: it is no flush */
     const void *flushed_at;
-    struct wring_buffer_flush flush;
+    struct wring_nccl_flush flush;
 
     /* nccl_pack.c */
     uint64_t group;                    /* its irecv(), by number */
@@ -394,7 +413,7 @@ struct wring_nccl_request {
     void *code;
     size_t buffered;
     uint8_t note_bytes[WRING_NCCL_NOTE_BYTES];
-    struct wring_request *note;       /* NULL: nothing is under way */
+    struct wring_nccl_message *note;  /* NULL: nothing is under way */
     struct wring_nccl_unpack *unpack; /* of a receive; NULL: nothing of it comes coded */
 
     int failed; /* NCCL's code */
@@ -407,7 +426,7 @@ struct wring_nccl_comm {
     bool sends;
     bool closed; /* by NCCL */
     bool ended;  /* the peer has closed its side */
-    bool gone;   /* or its whole session, perhaps before all it has said was heard */
+    bool gone;   /* or its whole link, perhaps before all it has said was heard */
     int failed;  /* NCCL's code */
     struct wring_nccl_request *free;
     unsigned n_requests, n_busy;                          /* of these, sends or receives */
@@ -436,17 +455,7 @@ struct wring_nccl_comm {
     struct wring_nccl_request requests[]; /* [n_requests] */
 };
 
-/** The connection's other end. */
-static inline uint32_t wring_nccl_peer_of(const struct wring_nccl_comm *comm)
-{
-    return 1 - comm->link->opening.rank;
-}
-
-static inline struct wring_group *wring_nccl_world_of(const struct wring_nccl_comm *comm)
-{
-    return comm->link->opening.world;
-}
-
+/** Of a connection's messages. */
 static inline uint64_t wring_nccl_tag_of(const struct wring_nccl_comm *comm,
                                          enum wring_nccl_class class, int tag)
 {
@@ -458,6 +467,7 @@ int wring_nccl_accept(void *listen, void **recv_comm);
 int wring_nccl_isend(void *comm, void *data, size_t bytes, int tag, void *mhandle, void **request);
 int wring_nccl_irecv(void *comm, int n, void **data, const size_t *bytes, const int *tags,
                      void **mhandles, void **request);
+int wring_nccl_iflush(void *comm, int n, void **data, int *bytes, void **mhandles, void **request);
 int wring_nccl_test(void *request, int *done, int *bytes);
 int wring_nccl_close(void *comm);
 
@@ -516,20 +526,20 @@ bool wring_nccl_region_holds(const struct wring_nccl_comm *comm, const void *mha
 /** Does it lie in device memory that was registered with the comm's link? */
 bool wring_nccl_is_on_device(const struct wring_nccl_comm *comm, const void *data, uint64_t bytes);
 
-int wring_nccl_iflush(void *comm, int n, void **data, int *bytes, void **mhandles, void **request);
+/** What a flush has to see to. @return false: nothing */
+bool wring_nccl_flush_aim(const struct wring_nccl_comm *comm, int n, void **data, const int *bytes,
+                          void **mhandles, const struct wring_nccl_region **region,
+                          const void **at);
 
-/** A flush goes on. Errors: those of wring_buffer_flush(). */
+/** A flush goes on. Errors: those of wring_nccl_path_flush(). */
 enum wring_status wring_nccl_flush_look(struct wring_nccl_request *request);
 
 /** A comm is closed, its requests are given up. The mutex is held. */
 void wring_nccl_regions_leave(struct wring_nccl_comm *comm);
 
-/** The link's session is about to go: what NCCL still holds is freed as it deregisters it. The
+/** The link's path is about to go: what NCCL still holds is freed as it deregisters it. The
  * mutex is held. */
 void wring_nccl_regions_part(struct wring_nccl_link *link);
-
-/** A request of a comm, with no buffers. NULL: all are under way. */
-struct wring_nccl_request *wring_nccl_request_take(struct wring_nccl_comm *comm);
 
 /* ---- nccl_coll.c ---- */
 
@@ -578,6 +588,10 @@ struct wring_nccl_own {
      *  only those that never finalize it and have nothing open, all threads and sockets go. The
      *  mutex is held. */
     void (*leave)(void);
+
+    /** What the thread does between two sleeps. The mutex is held. @param wake  a descriptor that
+     *  is to wake it */
+    void (*look)(struct wring_nccl_watch *watch, int wake);
 };
 extern struct wring_nccl_own wring_nccl_own;
 

@@ -22,7 +22,6 @@
 
 #include "base/bytes.h"
 #include "base/clock.h"
-#include "runtime/request.h"
 
 #define BUFFERED ((size_t)64 << 20) /* codes of a connection's, in all */
 #define WINDOW 24u                  /* messages that are compared with as many */
@@ -149,13 +148,10 @@ static bool is_coded(const struct wring_nccl_request *request)
 /** Send to the connection's other end. */
 static enum wring_status send_on(const struct wring_nccl_comm *comm, enum wring_nccl_class class,
                                  int tag, const void *data, uint64_t bytes, bool offered,
-                                 struct wring_request **request)
+                                 struct wring_nccl_message **message)
 {
-    if (offered)
-        return wring_send_offered(wring_nccl_world_of(comm), data, bytes, wring_nccl_peer_of(comm),
-                                  wring_nccl_tag_of(comm, class, tag), request);
-    return wring_send(wring_nccl_world_of(comm), data, bytes, wring_nccl_peer_of(comm),
-                      wring_nccl_tag_of(comm, class, tag), NULL, request);
+    return wring_nccl_path_send(&comm->link->path, data, bytes, wring_nccl_tag_of(comm, class, tag),
+                                offered, message);
 }
 
 enum wring_status wring_nccl_say_note(struct wring_nccl_request *request)

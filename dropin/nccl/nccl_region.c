@@ -3,20 +3,18 @@
  * Registered memory, and flushes of it.
  *
  * Memory of the host needs no registration: what tcp sends and shm reads lies where it is, and
- * verbs copies it through slots of its own. Device memory is registered with the session of the
+ * verbs copies it through slots of its own. Device memory is registered with the path of the
  * connection's link, which finds it by its address when it is sent or received.
  */
 #include "dropin/nccl/nccl_own.h"
 
 #include <stdlib.h>
 
-#include "runtime/session/session.h"
-
 struct wring_nccl_region {          /* all under the mutex */
     struct wring_nccl_region *next; /* of its link */
-    struct wring_nccl_link *link;   /* NULL: its session is gone, and the buffer with it */
+    struct wring_nccl_link *link;   /* NULL: it is gone, and the block with it */
     struct wring_nccl_comm *comm;   /* NULL: closed */
-    struct wring_buffer *buffer;
+    struct wring_nccl_block *block;
     bool left; /* NCCL has deregistered it while requests were under way */
 };
 
@@ -24,7 +22,7 @@ static char any_memory; /* what all registrations of the host's memory are */
 
 static bool takes_devices(const struct wring_nccl_comm *comm)
 {
-    return comm->link != NULL && comm->link->opening.device->cuda;
+    return comm->link != NULL && comm->link->device->cuda;
 }
 
 static int refuse(const struct wring_nccl_comm *comm, const char *what)
@@ -33,7 +31,7 @@ static int refuse(const struct wring_nccl_comm *comm, const char *what)
         return comm->failed;
     wring_nccl_say(WRING_NCCL_LOG_WARN,
                    "wring: %s cannot be registered with device %s, %s: ptrSupport says so", what,
-                   comm->link->opening.device->name, comm->link->opening.device->about);
+                   comm->link->device->name, comm->link->device->about);
     return WRING_NCCL_INVALID_USAGE;
 }
 
@@ -62,14 +60,13 @@ int wring_nccl_reg_mr_dmabuf(void *comm_, void *data, size_t bytes, int memory, 
     region = calloc(1, sizeof(*region));
     if (region == NULL)
         return WRING_NCCL_SYSTEM_ERROR;
-    enum wring_status status =
-        wring_buffer_borrow(comm->link->opening.session, &what, &region->buffer);
+    enum wring_status status = wring_nccl_path_register(&comm->link->path, &what, &region->block);
     if (status != WRING_OK) {
         char why[256];
-        wring_nccl_why(&comm->link->opening, why, sizeof(why));
+        wring_nccl_path_why(&comm->link->path, why, sizeof(why));
         wring_nccl_say(WRING_NCCL_LOG_WARN,
                        "wring: a dma-buf of %zu bytes cannot be registered with device %s: %s%s%s",
-                       bytes, comm->link->opening.device->name, wring_status_text(status),
+                       bytes, comm->link->device->name, wring_status_text(status),
                        why[0] != '\0' ? ": " : "", why);
         free(region);
         return wring_nccl_code_of(status);
@@ -84,7 +81,7 @@ int wring_nccl_reg_mr_dmabuf(void *comm_, void *data, size_t bytes, int memory, 
     return WRING_NCCL_SUCCESS;
 }
 
-/** No request uses it. The mutex is held, so that its session cannot go. */
+/** No request uses it. The mutex is held, so that its link cannot go. */
 static void give_back(struct wring_nccl_region *region)
 {
     if (region->link != NULL) {
@@ -92,7 +89,7 @@ static void give_back(struct wring_nccl_region *region)
         while (*at != region)
             at = &(*at)->next;
         *at = region->next;
-        wring_buffer_give_back(region->link->opening.session, region->buffer);
+        wring_nccl_path_forget(&region->link->path, region->block);
     }
     free(region);
 }
@@ -143,7 +140,7 @@ bool wring_nccl_region_holds(const struct wring_nccl_comm *comm, const void *mha
 
     if (mhandle == NULL || mhandle == &any_memory)
         return true;
-    const struct wring_memory *memory = &region->buffer->block.memory;
+    const struct wring_memory *memory = &region->block->block.memory;
     size_t at = (size_t)((uintptr_t)data - (uintptr_t)memory->base);
     if (at <= memory->bytes && bytes <= memory->bytes - at)
         return true;
@@ -157,11 +154,8 @@ bool wring_nccl_region_holds(const struct wring_nccl_comm *comm, const void *mha
 
 bool wring_nccl_is_on_device(const struct wring_nccl_comm *comm, const void *data, uint64_t bytes)
 {
-    if (!takes_devices(comm) || bytes == 0)
-        return false;
-    const struct wring_block *block =
-        wring_buffer_find(comm->link->opening.session, data, (size_t)bytes);
-    return block != NULL && block->memory.kind == WRING_MEMORY_DEVICE;
+    return takes_devices(comm) && bytes > 0 &&
+           wring_nccl_path_is_on_device(&comm->link->path, data, (size_t)bytes);
 }
 
 /* ---- flushes ---- */
@@ -179,12 +173,12 @@ static bool is_there(const struct wring_nccl_link *link, const struct wring_nccl
 
 enum wring_status wring_nccl_flush_look(struct wring_nccl_request *request)
 {
-    const struct wring_nccl_link *link = request->comm->link;
+    struct wring_nccl_link *link = request->comm->link;
 
     if (!is_there(link, request->flushed))
         return WRING_OK; /* nobody will look at it */
-    return wring_buffer_flush(link->opening.session, request->flushed->buffer, request->flushed_at,
-                              &request->flush);
+    return wring_nccl_path_flush(&link->path, request->flushed->block, request->flushed_at,
+                                 &request->flush);
 }
 
 /** The last buffer into which an adapter wrote; it wrote into the others before. -1: none */
@@ -196,24 +190,14 @@ static int last_written(int n, const int *bytes, void **mhandles)
     return n;
 }
 
-int wring_nccl_iflush(void *comm_, int n, void **data, int *bytes, void **mhandles, void **out)
+bool wring_nccl_flush_aim(const struct wring_nccl_comm *comm, int n, void **data, const int *bytes,
+                          void **mhandles, const struct wring_nccl_region **region, const void **at)
 {
-    struct wring_nccl_comm *comm = comm_;
-
-    *out = NULL; /* which says that nothing need be done */
-    if (comm->failed != WRING_NCCL_SUCCESS)
-        return comm->failed;
     int last = takes_devices(comm) ? last_written(n, bytes, mhandles) : -1;
+
     if (last < 0)
-        return WRING_NCCL_SUCCESS;
-    struct wring_nccl_request *request = wring_nccl_request_take(comm);
-    if (request == NULL) {
-        wring_nccl_say(WRING_NCCL_LOG_WARN, "wring: more than %d flushes of a connection",
-                       WRING_NCCL_FLUSHES);
-        return WRING_NCCL_INTERNAL_ERROR;
-    }
-    request->flushed = mhandles[last];
-    request->flushed_at = (const char *)data[last] + bytes[last] - 1;
-    *out = request;
-    return WRING_NCCL_SUCCESS;
+        return false;
+    *region = mhandles[last];
+    *at = (const char *)data[last] + bytes[last] - 1;
+    return true;
 }
