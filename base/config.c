@@ -56,6 +56,7 @@ static const struct wring_config_var vars[] = {
     { "WRING_VERBS_STRIPE_BYTES", "64k", "bytes", "puts longer than this travel over all queue pairs of a connection at once", BYTES(128, 1 << 30),              FIELD(verbs_stripe_bytes), false },
     { "WRING_VERBS_INLINE_BYTES", "220", "bytes", "messages up to this size ride in the work request; fewer if the device allows fewer", BYTES(0, 1024), FIELD(verbs_inline_bytes), false },
     { "WRING_VERBS_RELAXED_ORDERING", "auto", "", "let PCIe reorder writes into buckets; docs/verbs.md says why that is safe", CHOICE("auto|on|off"), FIELD(verbs_relaxed_ordering), false },
+    { "WRING_VERBS_PEERMEM", "auto",   "",      "register CUDA memory by its address, for NCCL, where it is no dma-buf; auto: if nvidia_peermem or nv_peer_mem is loaded", CHOICE("auto|on|off"), FIELD(verbs_peermem), false },
     { "WRING_VERBS_API",    "auto",    "",      "calls that post and poll; new: ibv_wr_* and extended queues; classic: ibv_post_send; auto: new if the device can", CHOICE("auto|new|classic"), FIELD(verbs_api), false },
     { "WRING_VERBS_RECOVER", "10",     "s",     "how long a connection tries to reconnect after all its queue pairs have failed; 0: never", SECONDS(0, 3600 * S), FIELD(verbs_recover_ns), false },
     { "WRING_VERBS_REVIVE", "5",       "s",     "pause before a failed queue pair is tried again while others work; it doubles after each failed try; 0: never tried", SECONDS(0, 3600 * S), FIELD(verbs_revive_ns), false },

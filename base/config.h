@@ -61,6 +61,7 @@ struct wring_config {
     uint64_t verbs_stripe_bytes;
     uint64_t verbs_inline_bytes;
     char verbs_relaxed_ordering[WRING_CONFIG_TEXT];
+    char verbs_peermem[WRING_CONFIG_TEXT];
     char verbs_api[WRING_CONFIG_TEXT];
     uint64_t verbs_recover_ns; /* 0: never */
     uint64_t verbs_revive_ns;  /* likewise */

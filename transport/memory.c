@@ -226,6 +226,11 @@ static enum wring_status refuse_device(const struct wring_block *block, uint32_t
     return WRING_ERR_UNSUPPORTED;
 }
 
+static bool takes_device(const struct wring_provider_caps *caps, const struct wring_memory *memory)
+{
+    return memory->fd >= 0 ? caps->dmabuf_regions : caps->device_regions && memory->by_address;
+}
+
 static enum wring_status register_with_devices(struct wring_block *block)
 {
     struct wring_fabric *fabric = block->fabric;
@@ -234,7 +239,7 @@ static enum wring_status register_with_devices(struct wring_block *block)
         if (block->memory.kind == WRING_MEMORY_HOST && !fabric->devices[i].caps.host_regions)
             continue;
         if (block->memory.kind == WRING_MEMORY_DEVICE &&
-            (!fabric->devices[i].caps.dmabuf_regions || block->memory.fd < 0))
+            !takes_device(&fabric->devices[i].caps, &block->memory))
             return refuse_device(block, i);
         enum wring_status status =
             provider->ops->region_create(provider, &block->memory, &block->regions[i]);

@@ -24,6 +24,7 @@
  *     relaxed  0: relaxed ordering is refused
  *     late     1: the end of each write into a dma-buf stays in the adapter, until that region
  *              is written to again or the adapter reads it: what a flush is for
+ *     peermem  1: memory of mock_peer_memory() may be registered by its address
  *     memlock  bytes that may be registered
  *     delay    microseconds until a request is carried out, jitter: up to so many more
  *
@@ -99,6 +100,10 @@ void mock_delay(unsigned delay_us, unsigned jitter_us);
 
 /** That call ("ibv_create_qp") fails with errno, after so many good ones, once. "" ends it. */
 void mock_fail_call(const char *name, int error, unsigned after);
+
+/** A file that stands in for a GPU's memory at an address that no core can read: devices with
+ *  peermem=1 know it. @param fd  duplicated @return false: there are as many as can be */
+bool mock_peer_memory(const void *base, size_t bytes, int fd);
 
 /** An RDMA write that was carried out. */
 struct mock_write {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** What mock.h offers to tests. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,6 +14,22 @@ void mock_get_counts(struct mock_counts *out)
     *out = mock_self.counts;
     net_unlock(mock_self.net);
     net_lock_sleeps(&out->lock_sleeps, &out->lock_ends);
+}
+
+bool mock_peer_memory(const void *base, size_t bytes, int fd)
+{
+    struct mock_process *self = mock_process();
+    bool room = false;
+
+    if (self == NULL)
+        return false;
+    net_lock(self->net);
+    room = self->n_peer_memory < MOCK_PEER_MEMORIES;
+    if (room)
+        self->peer_memory[self->n_peer_memory++] = (struct mock_peer_memory){
+            (uintptr_t)base, (uintptr_t)base + bytes, fcntl(fd, F_DUPFD_CLOEXEC, 3)};
+    net_unlock(self->net);
+    return room;
 }
 
 /** Locks; @return false, unlocked, where there is no such port */

@@ -9,13 +9,14 @@
 #include "tests/provider/mock/mock_net.h"
 
 #define MOCK_INLINE_MAX 1024
+#define MOCK_PEER_MEMORIES 8
 
 struct mock_options {
     char net[108];
     unsigned host, devices, ports;
     struct {
         unsigned link_layer, mtu, speed, inline_bytes, depth, sges, cqe, message;
-        unsigned wr, cqex, resize, dmabuf, relaxed, late;
+        unsigned wr, cqex, resize, dmabuf, relaxed, late, peermem;
     } device[MOCK_DEVICES];
     uint64_t memlock;
     unsigned delay_us, jitter_us;
@@ -102,6 +103,11 @@ struct mock_process {
     unsigned fail_after;
     void (*see_write)(void *arg, const struct mock_write *write); /* NULL: nobody looks */
     void *see_arg;
+    struct mock_peer_memory {
+        uintptr_t from, to;
+        int fd;
+    } peer_memory[MOCK_PEER_MEMORIES];
+    unsigned n_peer_memory;
 };
 
 /** The one of this process, on its network; set up at the first call. NULL with errno. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "tests/provider/mock/mock_inside.h"
@@ -49,6 +50,19 @@ static bool is_mapped(const void *addr, size_t bytes)
     uintptr_t from = (uintptr_t)addr & ~(uintptr_t)(PAGE - 1);
     uintptr_t to = ((uintptr_t)addr + bytes + PAGE - 1) & ~(uintptr_t)(PAGE - 1);
     return msync((void *)from, to - from, MS_ASYNC) == 0;
+}
+
+/** Can a core read it? What none can is a GPU's. */
+static bool is_readable(const void *addr, size_t bytes)
+{
+    char byte;
+    const struct iovec to = {&byte, 1};
+    const struct iovec ends[] = {{(void *)(uintptr_t)addr, 1},
+                                 {(char *)(uintptr_t)addr + bytes - 1, 1}};
+    for (size_t i = 0; i < 2; i++)
+        if (process_vm_readv(getpid(), &to, 1, &ends[i], 1, 0) != 1)
+            return false;
+    return true;
 }
 
 /** @return 0 or an errno */
@@ -105,6 +119,36 @@ static struct ibv_mr *enter(struct ibv_pd *pd, struct mock_mr *mr, void *host, u
     return index >= 0 ? &mr->base : NULL;
 }
 
+/** Any file that can be mapped stands in for a dma-buf. */
+static bool map_dmabuf(struct mock_mr *mr, uint64_t offset, size_t bytes, int fd)
+{
+    uint64_t from = offset / PAGE * PAGE;
+    mr->mapping_bytes = bytes + (size_t)(offset - from);
+    mr->mapping =
+        mmap(NULL, mr->mapping_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)from);
+    return mr->mapping != MAP_FAILED;
+}
+
+/** Where the device finds memory that no core can read. @return false: it does not */
+static bool map_peer_memory(const struct ibv_pd *pd, struct mock_mr *mr, const void *addr,
+                            size_t bytes, void **host)
+{
+    const struct mock_context *context = (const struct mock_context *)verbs_get_ctx(pd->context);
+    uintptr_t from = (uintptr_t)addr;
+    const struct mock_peer_memory *at = mock_self.peer_memory;
+    const struct mock_peer_memory *end = at + mock_self.n_peer_memory;
+
+    while (at < end && (from < at->from || from + bytes > at->to))
+        at++;
+    if (at == end || !mock_self.options.device[context->device->index].peermem ||
+        !map_dmabuf(mr, from - at->from, bytes, at->fd)) {
+        mr->mapping = NULL;
+        return false;
+    }
+    *host = (uint8_t *)mr->mapping + (from - at->from) % PAGE;
+    return true;
+}
+
 struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t bytes, uint64_t iova,
                                 unsigned access)
 {
@@ -112,13 +156,22 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t bytes, uin
         return NULL;
     int error = check(pd, addr, bytes, access);
     struct mock_mr *mr = error == 0 ? calloc(1, sizeof(*mr)) : NULL;
+    void *host = addr;
+    if (mr != NULL && !is_readable(addr, bytes) && !map_peer_memory(pd, mr, addr, bytes, &host)) {
+        free(mr);
+        mr = NULL;
+        error = EFAULT;
+    }
     if (mr == NULL) {
         errno = error != 0 ? error : ENOMEM;
         return NULL;
     }
-    struct ibv_mr *entered = enter(pd, mr, addr, iova, bytes, access);
-    if (entered == NULL)
+    struct ibv_mr *entered = enter(pd, mr, host, iova, bytes, access);
+    if (entered == NULL) {
+        if (mr->mapping != NULL)
+            munmap(mr->mapping, mr->mapping_bytes);
         free(mr);
+    }
     return entered;
 }
 
@@ -131,16 +184,6 @@ struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t bytes, uint
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t bytes, int access)
 {
     return ibv_reg_mr_iova2(pd, addr, bytes, (uintptr_t)addr, (unsigned)access);
-}
-
-/** Any file that can be mapped stands in for a dma-buf. */
-static bool map_dmabuf(struct mock_mr *mr, uint64_t offset, size_t bytes, int fd)
-{
-    uint64_t from = offset / PAGE * PAGE;
-    mr->mapping_bytes = bytes + (size_t)(offset - from);
-    mr->mapping =
-        mmap(NULL, mr->mapping_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)from);
-    return mr->mapping != MAP_FAILED;
 }
 
 struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t bytes, uint64_t iova,

@@ -32,6 +32,7 @@ static const struct {
     {"dmabuf",  OF_DEVICE(dmabuf),       1,       0,   1},
     {"relaxed", OF_DEVICE(relaxed),      1,       0,   1},
     {"late",    OF_DEVICE(late),         0,       0,   1},
+    {"peermem", OF_DEVICE(peermem),      0,       0,   1},
 };
 static const struct {
     const char *name;

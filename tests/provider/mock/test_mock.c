@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/lib/device_memory.h"
 #include "tests/lib/test.h"
 #include "tests/provider/mock/mock.h"
 #include "tests/provider/mock/semantics_pair.h"
@@ -174,6 +175,52 @@ static void register_dmabuf(void)
 static void device_memory_can_be_registered(void)
 {
     with("", register_dmabuf);
+}
+
+/** At an address that no core can read. */
+static void register_by_address(bool known)
+{
+    struct pair pair;
+    struct ibv_sge piece;
+    struct ibv_wc wc;
+    struct device_memory memory;
+    REQUIRE(pair_open(&pair, USUAL), "no pair");
+    device_memory_create(&memory, 1 << 16);
+    int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+    CHECK(ibv_reg_mr(pair.b.pd, memory.base, 1 << 16, access) == NULL && errno == EFAULT,
+          "nobody has said whose memory it is");
+    CHECK(mock_peer_memory(memory.base, 1 << 16, memory.fd), "mock_peer_memory");
+    struct ibv_mr *mr = ibv_reg_mr(pair.b.pd, memory.base + 4196, 8192, access);
+    CHECK((mr != NULL) == known && (known || errno == EFAULT), "%s", strerror(errno));
+    if (mr != NULL) {
+        memset(pair.a.memory, 0x77, 300);
+        struct ibv_send_wr wr = pair_write(&pair.a, &pair.b, &piece, 0, 300);
+        wr.wr.rdma.rkey = mr->rkey;
+        wr.wr.rdma.remote_addr = (uintptr_t)memory.base + 4196 + 8192 - 300;
+        CHECK(pair_post(&pair.a, &wr) == 0, "post");
+        pair_expect(&pair.a, IBV_WC_SUCCESS, &wc);
+        const uint8_t *got = memory.seen + 4196 + 8192 - 300;
+        CHECK(got[-1] == 0 && got[0] == 0x77 && got[299] == 0x77 && got[300] == 0, "bytes");
+        CHECK(ibv_dereg_mr(mr) == 0, "dereg");
+    }
+    device_memory_destroy(&memory);
+    pair_close(&pair);
+}
+
+static void register_known(void)
+{
+    register_by_address(true);
+}
+
+static void register_unknown(void)
+{
+    register_by_address(false);
+}
+
+static void device_memory_may_be_known_by_address(void)
+{
+    with("peermem=1", register_known);
+    with("", register_unknown);
 }
 
 /** The last bytes that were written, and whether they are what was sent. */
@@ -418,6 +465,7 @@ int main(int argc, char **argv)
         {"queues_fill_up", queues_fill_up},
         {"limits_hold", limits_hold},
         {"device_memory_can_be_registered", device_memory_can_be_registered},
+        {"device_memory_may_be_known_by_address", device_memory_may_be_known_by_address},
         {"device_memory_shows_writes_late", device_memory_shows_writes_late},
         {"ports_go_and_come_back", ports_go_and_come_back},
         {"faults_come_when_asked_for", faults_come_when_asked_for},

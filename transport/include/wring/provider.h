@@ -55,6 +55,7 @@ struct wring_memory {
     bool source_only;   /* the source of puts and nothing else: it is not exported, no peer can
                            reach it. Its registration may be shared and outlive its regions, so
                            the caller calls memory_gone before the memory goes */
+    bool by_address;    /* DEVICE, without a dma-buf: the kernel knows whose address that is */
 };
 
 /* Each provider embeds these as the first member of structs of its own. */
@@ -93,7 +94,8 @@ struct wring_provider_caps {
     bool put_copies;      /* put has read its source when it returns: see WRING_NO_PUT_DONE */
     bool put_acked;       /* PUT_DONE waits for the peer's acknowledgement, a round trip */
     bool host_regions;    /* region_create takes WRING_MEMORY_HOST too; all take SHARED */
-    bool dmabuf_regions;  /* and WRING_MEMORY_DEVICE */
+    bool dmabuf_regions;  /* and WRING_MEMORY_DEVICE, by its dma-buf */
+    bool device_regions;  /* and that by its address, where the caller asks for it */
     bool remote_map;      /* wring_provider_ops.remote_map works */
     bool same_host_only;  /* reaches peers of one boot id and network namespace only */
 };

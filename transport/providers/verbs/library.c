@@ -30,6 +30,14 @@ bool wring_verbs_takes_dmabuf(const struct verbs_library *library, struct ibv_pd
     return false;
 }
 
+bool wring_verbs_takes_addresses(const char *wish)
+{
+    if (strcmp(wish, "auto") != 0)
+        return strcmp(wish, "on") == 0;
+    return access("/sys/module/nvidia_peermem", F_OK) == 0 ||
+           access("/sys/module/nv_peer_mem", F_OK) == 0;
+}
+
 static bool has_extended_cq(const struct verbs_library *library, struct ibv_context *context)
 {
     struct verbs_context *extended = __extension__ verbs_get_ctx_op(context, create_cq_ex);

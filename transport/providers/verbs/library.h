@@ -65,6 +65,10 @@ struct ibv_context *wring_verbs_open_named(const struct verbs_library *library, 
  */
 bool wring_verbs_takes_dmabuf(const struct verbs_library *library, struct ibv_pd *pd);
 
+/** Does the kernel translate addresses of CUDA memory for devices? @param wish  of
+ *  WRING_VERBS_PEERMEM */
+bool wring_verbs_takes_addresses(const char *wish);
+
 /**
  * May this process register memory worth speaking of with a device? Where `ulimit -l` is small a
  * bit more than it allows is tried: some processes need not keep to it.

@@ -152,7 +152,7 @@ static void explain_limit(const struct verbs_registrar *registrar, uint64_t need
 /** Log why a rail's device did not take it. @return the status that stands for it */
 static enum wring_status register_refused(const struct verbs_registrar *registrar,
                                           const struct verbs_pin *pin, unsigned rail,
-                                          enum wring_memory_kind kind, int error)
+                                          const struct wring_memory *what, int error)
 {
     const struct wring_log *log = registrar->params.log;
     const char *device = registrar->params.rails[rail].device;
@@ -165,9 +165,18 @@ static enum wring_status register_refused(const struct verbs_registrar *registra
                     strerrordesc_np(error), limit);
         return WRING_ERR_NO_MEMORY;
     }
-    bool dmabuf = kind == WRING_MEMORY_DEVICE;
-    wring_error(log, "cannot register %zu bytes%s with %s: %s", bytes,
-                dmabuf ? " of a dma-buf" : "", device, strerrordesc_np(error));
+    bool dmabuf = what->kind == WRING_MEMORY_DEVICE && what->fd >= 0;
+    bool by_address = what->kind == WRING_MEMORY_DEVICE && what->fd < 0;
+    wring_error(log, "cannot register %zu bytes%s with %s: %s%s", bytes,
+                dmabuf       ? " of a dma-buf"
+                : by_address ? " of a GPU"
+                             : "",
+                device, strerrordesc_np(error),
+                by_address && error == EFAULT ? ": the kernel does not know the address: load "
+                                                "nvidia_peermem, or set WRING_VERBS_PEERMEM=off"
+                                              : "");
+    if (by_address && error == EFAULT)
+        return WRING_ERR_UNSUPPORTED;
     if (error == EFAULT || (dmabuf && error == EBADF))
         return WRING_ERR_INVALID; /* nothing is mapped there, or the descriptor is none */
     return dmabuf && (error == EOPNOTSUPP || error == EPROTONOSUPPORT) ? WRING_ERR_UNSUPPORTED
@@ -184,7 +193,7 @@ static struct ibv_mr *register_one(const struct verbs_registrar *registrar, unsi
     if (use == VERBS_PIN_TARGET && registrar->relaxed)
         access |= IBV_ACCESS_RELAXED_ORDERING;
 
-    if (what->kind == WRING_MEMORY_DEVICE)
+    if (what->kind == WRING_MEMORY_DEVICE && what->fd >= 0)
         return library->reg_dmabuf_mr(pd, what->fd_offset, pin->bytes, (uintptr_t)pin->base,
                                       what->fd, access);
     if ((access & IBV_ACCESS_RELAXED_ORDERING) != 0)
@@ -249,7 +258,7 @@ static void deregister(struct verbs_registrar *registrar, struct verbs_pin *pin)
 
 struct verbs_memory {
     struct verbs_registrar registrar;
-    bool dmabuf;
+    bool dmabuf, addresses; /* of devices */
     size_t page;
     struct verbs_cache sources;
     struct pin *pins; /* that no cache has */
@@ -293,6 +302,8 @@ enum wring_status wring_verbs_memory_create(const struct verbs_memory_params *pa
         .drop = drop_source,
         .arg = memory,
     };
+    memory->addresses =
+        params->config != NULL && wring_verbs_takes_addresses(params->config->verbs_peermem);
     memory->dmabuf = true;
     for (unsigned i = 0; i < params->n_rails; i++)
         memory->dmabuf &= wring_verbs_takes_dmabuf(params->library, params->rails[i].pd);
@@ -321,6 +332,11 @@ bool wring_verbs_memory_takes_dmabuf(const struct verbs_memory *memory)
     return memory->dmabuf;
 }
 
+bool wring_verbs_memory_takes_addresses(const struct verbs_memory *memory)
+{
+    return memory->addresses;
+}
+
 /** Where the list of all regions begins. */
 static struct verbs_region **memory_regions(struct verbs_memory *memory)
 {
@@ -347,7 +363,7 @@ static enum wring_status make(struct verbs_memory *memory, const struct wring_me
         error = verbs_register(&memory->registrar, &pin->base, what, use, &rail);
     if (error != 0) {
         enum wring_status status =
-            register_refused(&memory->registrar, &pin->base, rail, what->kind, error);
+            register_refused(&memory->registrar, &pin->base, rail, what, error);
         undo(memory, pin);
         return status;
     }
@@ -409,7 +425,8 @@ enum wring_status wring_verbs_pin(struct verbs_memory *memory, const struct wrin
     struct pin *pin;
     if (what->bytes == 0 || (uintptr_t)what->base + what->bytes < (uintptr_t)what->base)
         return WRING_ERR_INVALID;
-    if (what->kind == WRING_MEMORY_DEVICE && !memory->dmabuf) {
+    if (what->kind == WRING_MEMORY_DEVICE &&
+        !(what->fd >= 0 ? memory->dmabuf : memory->addresses)) {
         wring_info(memory->registrar.params.log,
                    "a dma-buf was not registered: not every device in use, or "
                    "not its driver, takes them; memory of the host is needed");

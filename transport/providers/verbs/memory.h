@@ -100,8 +100,9 @@ enum wring_status wring_verbs_memory_create(const struct verbs_memory_params *pa
 /** With all that was registered, also what was forgotten. NULL is fine. */
 void wring_verbs_memory_destroy(struct verbs_memory *memory);
 
-/** Do all rails take memory of kind WRING_MEMORY_DEVICE? */
+/** Do all rails take memory of kind WRING_MEMORY_DEVICE, by its dma-buf, or its address? */
 bool wring_verbs_memory_takes_dmabuf(const struct verbs_memory *memory);
+bool wring_verbs_memory_takes_addresses(const struct verbs_memory *memory);
 
 /** Registrations made so far, cached ones not counted anew: a steady state makes none. */
 uint64_t wring_verbs_memory_registrations(const struct verbs_memory *memory);

@@ -394,6 +394,7 @@ static void provider_capabilities(struct wring_provider *base, struct wring_prov
         .put_acked = true,
         .host_regions = true,
         .dmabuf_regions = wring_verbs_memory_takes_dmabuf(verbs->memory),
+        .device_regions = wring_verbs_memory_takes_addresses(verbs->memory),
     };
 }
 
