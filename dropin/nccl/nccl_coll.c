@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 
-#define REQUESTS 64                  /* under way */
+#define REQUESTS 64                   /* under way */
 #define PART_NS (30 * WRING_NS_PER_S) /* for others that live to come to an end, too */
 
 struct coll_request {

@@ -3,8 +3,9 @@
  * The devices that NCCL sees: each port of an RDMA device that verbs can use, so that NCCL pairs
  * adapters with GPUs by the PCI tree; or, where there is none, the host's network as one device.
  *
- * A port moves device memory by itself if its adapter and the CUDA driver both have dma-bufs.
- * Everywhere else NCCL copies through host memory of its own, as it does for sockets.
+ * A port moves device memory by itself if its adapter and the CUDA driver both have dma-bufs, or if
+ * the kernel translates addresses of that memory for adapters (nvidia_peermem). Everywhere else
+ * NCCL copies through host memory of its own, as it does for sockets.
  */
 #include "dropin/nccl/nccl_own.h"
 
@@ -15,6 +16,7 @@
 
 #include "base/host.h"
 #include "transport/providers/providers.h"
+#include "transport/providers/verbs/library.h"
 #include "transport/providers/verbs/select.h"
 
 #define UNKNOWN_MBPS 10000 /* as NCCL itself takes where an interface does not say */
@@ -156,9 +158,12 @@ static void take_port(const struct verbs_port *port, bool exported)
     find_pci_path("infiniband", port->device, device->pci_path, sizeof(device->pci_path));
     if (device->speed_mbps == 0)
         device->speed_mbps = UNKNOWN_MBPS;
-    device->cuda = port->can.dmabuf && exported;
+    device->dmabuf = port->can.dmabuf && exported;
+    device->addresses = wring_verbs_takes_addresses(own->config.verbs_peermem);
+    device->cuda = device->dmabuf || device->addresses;
     snprintf(device->about, sizeof(device->about), "%s",
-             device->cuda        ? "GPUDirect by dma-buf"
+             device->dmabuf      ? "GPUDirect by dma-buf"
+             : device->addresses ? "GPUDirect by nvidia_peermem"
              : !port->can.dmabuf ? STAGED " (the adapter takes no dma-buf)"
                                  : STAGED " (no CUDA driver that exports dma-bufs is loaded)");
     snprintf(exactly, sizeof(exactly), "=%s", device->name);

@@ -45,7 +45,8 @@ struct wring_nccl_device {
     uint64_t guid;      /* the same in all processes of this host */
     int speed_mbps;
     int port;
-    bool cuda;                            /* it moves device memory by itself, by dma-bufs */
+    bool cuda;                            /* it moves device memory by itself */
+    bool dmabuf, addresses;               /* that is registered so */
     char about[128];                      /* for the log */
     char settings[2][WRING_NCCL_SETTING]; /* NAME=VALUE of its sessions */
     unsigned n_settings;

@@ -35,38 +35,20 @@ static int refuse(const struct wring_nccl_comm *comm, const char *what)
     return WRING_NCCL_INVALID_USAGE;
 }
 
-int wring_nccl_reg_mr(void *comm, void *data, size_t bytes, int memory, void **mhandle)
+/** @return NCCL's code */
+static int register_with_path(struct wring_nccl_comm *comm, const struct wring_memory *what,
+                              const char *kind, void **mhandle)
 {
-    (void)data, (void)bytes;
-    *mhandle = NULL;
-    if (memory != WRING_NCCL_HOST)
-        return refuse(comm, memory == WRING_NCCL_CUDA ? "device memory without a dma-buf"
-                                                      : "memory of an unknown kind");
-    *mhandle = &any_memory;
-    return WRING_NCCL_SUCCESS;
-}
-
-int wring_nccl_reg_mr_dmabuf(void *comm_, void *data, size_t bytes, int memory, uint64_t offset,
-                             int fd, void **mhandle)
-{
-    struct wring_nccl_comm *comm = comm_;
-    struct wring_nccl_region *region;
-    const struct wring_memory what = {
-        .base = data, .bytes = bytes, .kind = WRING_MEMORY_DEVICE, .fd = fd, .fd_offset = offset};
-
-    *mhandle = NULL;
-    if (memory != WRING_NCCL_CUDA || !takes_devices(comm))
-        return refuse(comm, "a dma-buf");
-    region = calloc(1, sizeof(*region));
+    struct wring_nccl_region *region = calloc(1, sizeof(*region));
     if (region == NULL)
         return WRING_NCCL_SYSTEM_ERROR;
-    enum wring_status status = wring_nccl_path_register(&comm->link->path, &what, &region->block);
+    enum wring_status status = wring_nccl_path_register(&comm->link->path, what, &region->block);
     if (status != WRING_OK) {
         char why[256];
         wring_nccl_path_why(&comm->link->path, why, sizeof(why));
         wring_nccl_say(WRING_NCCL_LOG_WARN,
-                       "wring: a dma-buf of %zu bytes cannot be registered with device %s: %s%s%s",
-                       bytes, comm->link->device->name, wring_status_text(status),
+                       "wring: %s of %zu bytes cannot be registered with device %s: %s%s%s", kind,
+                       what->bytes, comm->link->device->name, wring_status_text(status),
                        why[0] != '\0' ? ": " : "", why);
         free(region);
         return wring_nccl_code_of(status);
@@ -79,6 +61,37 @@ int wring_nccl_reg_mr_dmabuf(void *comm_, void *data, size_t bytes, int memory, 
     pthread_mutex_unlock(&wring_nccl_own.mutex);
     *mhandle = region;
     return WRING_NCCL_SUCCESS;
+}
+
+int wring_nccl_reg_mr(void *comm_, void *data, size_t bytes, int memory, void **mhandle)
+{
+    struct wring_nccl_comm *comm = comm_;
+    const struct wring_memory what = {
+        .base = data, .bytes = bytes, .kind = WRING_MEMORY_DEVICE, .fd = -1, .by_address = true};
+
+    *mhandle = NULL;
+    if (memory == WRING_NCCL_HOST) {
+        *mhandle = &any_memory;
+        return WRING_NCCL_SUCCESS;
+    }
+    if (memory != WRING_NCCL_CUDA)
+        return refuse(comm, "memory of an unknown kind");
+    if (comm->link == NULL || !comm->link->device->addresses)
+        return refuse(comm, "device memory without a dma-buf");
+    return register_with_path(comm, &what, "device memory", mhandle);
+}
+
+int wring_nccl_reg_mr_dmabuf(void *comm_, void *data, size_t bytes, int memory, uint64_t offset,
+                             int fd, void **mhandle)
+{
+    struct wring_nccl_comm *comm = comm_;
+    const struct wring_memory what = {
+        .base = data, .bytes = bytes, .kind = WRING_MEMORY_DEVICE, .fd = fd, .fd_offset = offset};
+
+    *mhandle = NULL;
+    if (memory != WRING_NCCL_CUDA || comm->link == NULL || !comm->link->device->dmabuf)
+        return refuse(comm, "a dma-buf");
+    return register_with_path(comm, &what, "a dma-buf", mhandle);
 }
 
 /** No request uses it. The mutex is held, so that its link cannot go. */

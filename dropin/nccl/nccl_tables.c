@@ -25,7 +25,8 @@ static int properties_v8(int device, struct wring_nccl_properties_v8 *out)
         .name = known->name,
         .pci_path = known->pci_path[0] != '\0' ? known->pci_path : NULL,
         .guid = known->guid,
-        .memory = WRING_NCCL_HOST | (known->cuda ? WRING_NCCL_CUDA | WRING_NCCL_DMABUF : 0),
+        .memory = WRING_NCCL_HOST | (known->cuda ? WRING_NCCL_CUDA : 0) |
+                  (known->dmabuf ? WRING_NCCL_DMABUF : 0),
         .global_registration = !known->cuda, /* then it is of no comm */
         .speed_mbps = known->speed_mbps,
         .port = known->port,

@@ -19,6 +19,7 @@
 
 #define BYTES ((size_t)4 << 20)
 #define CUDA (PLUGIN_HOST | PLUGIN_CUDA | PLUGIN_DMABUF)
+#define PEERMEM (PLUGIN_HOST | PLUGIN_CUDA)
 
 static const size_t sizes[] = {1, 100, 4096, 8192, 8193, 1 << 20, (3 << 20) + 5};
 #define SIZES (sizeof(sizes) / sizeof(sizes[0]))
@@ -48,6 +49,25 @@ static struct plugin_properties properties_of(struct rig *rig, int device)
     struct plugin_properties properties;
     MUST(plugin_get_properties(rig->plugin, device, &properties) == PLUGIN_OK, "device %d", device);
     return properties;
+}
+
+/** The kernel translates addresses of CUDA memory, and no driver takes dma-bufs. @param known  by
+ *  adapters, too */
+static void load_peermem(bool known)
+{
+    putenv((char *)(uintptr_t) "WRING_VERBS_PEERMEM=on");
+    add_to_mock(known ? "dmabuf=0,peermem=1" : "dmabuf=0");
+}
+
+/** Adapters find the memory at that address. */
+static void show_to_adapters(const struct device_memory *memory)
+{
+    void *verbs = dlopen("libibverbs.so.1", RTLD_NOW); /* the plugin has it, too */
+    bool (*show)(const void *base, size_t bytes, int fd) = NULL;
+
+    MUST(verbs != NULL, "%s", dlerror());
+    *(void **)(uintptr_t)&show = dlsym(verbs, "mock_peer_memory");
+    MUST(show != NULL && show(memory->base, memory->bytes, memory->fd), "mock_peer_memory");
 }
 
 /* ---- which devices there are ---- */
@@ -106,6 +126,14 @@ static void each_port_is_a_device(void)
          {"mock1:1", "mock0:1"},
          {PLUGIN_HOST, PLUGIN_HOST}},
         {"WRING_VERBS_DEVICES=^mock0", NULL, 2, 1, {"mock1:1"}, {CUDA}},
+        {"WRING_VERBS_PEERMEM=on", "dmabuf=0", 2, 2, {"mock0:1", "mock1:1"}, {PEERMEM, PEERMEM}},
+        {"WRING_VERBS_PEERMEM=on", "dmabuf@0=0", 2, 2, {"mock0:1", "mock1:1"}, {PEERMEM, CUDA}},
+        {"WRING_VERBS_PEERMEM=off",
+         "dmabuf=0",
+         2,
+         2,
+         {"mock0:1", "mock1:1"},
+         {PLUGIN_HOST, PLUGIN_HOST}},
         {"WRING_NCCL_DEVICES=one", NULL, 2, 1, {"wring"}, {PLUGIN_HOST}},
         {"WRING_PROVIDER=tcp", NULL, 2, 1, {"wring"}, {PLUGIN_HOST}},
     };
@@ -230,10 +258,22 @@ struct side {
     void *device_region, *host_region;
 };
 
-static void side_begin(struct side *side, const struct world_rank *me)
+static int register_device(struct side *side, bool by_address)
+{
+    if (!by_address)
+        return plugin_register_dmabuf(side->rig.plugin, side->comm, side->device.base, BYTES, 0,
+                                      side->device.fd, &side->device_region);
+    show_to_adapters(&side->device);
+    return plugin_register_kind(side->rig.plugin, side->comm, side->device.base, BYTES, PLUGIN_CUDA,
+                                &side->device_region);
+}
+
+static void side_begin(struct side *side, const struct world_rank *me, bool by_address)
 {
     *side = (struct side){.link = {.from = 0, .to = 1}, .room = BYTES};
     load_driver(true);
+    if (by_address)
+        load_peermem(true);
     rig_begin(&side->rig, me);
     rig_connect(&side->rig, &side->link, 1);
     side->comm = me->rank == 0 ? side->link.send : side->link.receive;
@@ -241,9 +281,8 @@ static void side_begin(struct side *side, const struct world_rank *me)
     side->host = calloc(1, BYTES);
     MUST(side->host != NULL, "no memory");
     side->host_region = rig_register(&side->rig, side->comm, side->host, BYTES);
-    int result = plugin_register_dmabuf(side->rig.plugin, side->comm, side->device.base, BYTES, 0,
-                                        side->device.fd, &side->device_region);
-    MUST(result == PLUGIN_OK, "regMrDmaBuf: %d", result);
+    int result = register_device(side, by_address);
+    MUST(result == PLUGIN_OK, "regMr: %d", result);
 }
 
 static void side_end(struct side *side)
@@ -305,8 +344,7 @@ static void exchange_all(const struct world_rank *me, void *arg)
     struct side side;
     uint64_t seed = 0;
 
-    (void)arg;
-    side_begin(&side, me);
+    side_begin(&side, me, *(const bool *)arg);
     for (int kinds = 0; kinds < 4; kinds++)
         for (size_t i = 0; i <= SIZES; i++, seed++) {
             size_t bytes = i < SIZES ? sizes[i] : 0;
@@ -320,7 +358,14 @@ static void exchange_all(const struct world_rank *me, void *arg)
 
 static void device_memory_travels(void)
 {
-    world_run(&(struct world_job){.size = 2, .run = exchange_all});
+    bool by_address = false;
+    world_run(&(struct world_job){.size = 2, .run = exchange_all, .arg = &by_address});
+}
+
+static void device_memory_travels_by_its_address(void)
+{
+    bool by_address = true;
+    world_run(&(struct world_job){.size = 2, .run = exchange_all, .arg = &by_address});
 }
 
 /** Of regions that nest each is found while it is there. */
@@ -330,7 +375,7 @@ static void nest(const struct world_rank *me, void *arg)
     void *whole, *inner = NULL;
 
     (void)arg;
-    side_begin(&side, me);
+    side_begin(&side, me, false);
     whole = side.device_region;
     MUST(plugin_register_dmabuf(side.rig.plugin, side.comm, side.device.base, 1 << 20, 0,
                                 side.device.fd, &inner) == PLUGIN_OK,
@@ -373,7 +418,7 @@ static void leave_early(const struct world_rank *me, void *arg)
     int bytes = 1000;
 
     (void)arg;
-    side_begin(&side, me);
+    side_begin(&side, me, false);
     data = side.device.base;
     if (me->rank == 1) {
         rig_receive(&side.rig, side.comm, side.device.base, BYTES, 7, side.device_region);
@@ -435,6 +480,35 @@ static void what_is_not_supported_is_told(void)
     }
 }
 
+/** The setting says what the kernel does not do. */
+static void register_unknown(const struct world_rank *me, void *arg)
+{
+    struct rig_link link = {.from = 0, .to = 1};
+    struct device_memory memory;
+    struct rig rig;
+    void *region;
+
+    (void)arg;
+    load_driver(true);
+    load_peermem(false);
+    rig_begin(&rig, me);
+    rig_connect(&rig, &link, 1);
+    device_memory_create(&memory, BYTES);
+    show_to_adapters(&memory);
+    CHECK(plugin_register_kind(rig.plugin, me->rank == 0 ? link.send : link.receive, memory.base,
+                               BYTES, PLUGIN_CUDA, &region) != PLUGIN_OK,
+          "an address that the kernel does not know");
+    CHECK(world_logged(PLUGIN_LOG_WARN, "load nvidia_peermem") == 1, "no line says what to do");
+    rig_disconnect(&rig, &link, 1);
+    rig_end(&rig);
+    device_memory_destroy(&memory);
+}
+
+static void unknown_addresses_are_told(void)
+{
+    world_run(&(struct world_job){.size = 2, .run = register_unknown});
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
@@ -443,6 +517,8 @@ int main(int argc, char **argv)
         {"counts_that_differ_are_told", counts_that_differ_are_told},
         {"collnet_names_the_rank_that_differs", collnet_names_the_rank_that_differs},
         {"device_memory_travels", device_memory_travels},
+        {"device_memory_travels_by_its_address", device_memory_travels_by_its_address},
+        {"unknown_addresses_are_told", unknown_addresses_are_told},
         {"device_regions_nest", device_regions_nest},
         {"regions_go_with_requests_in_flight", regions_go_with_requests_in_flight},
         {"what_is_not_supported_is_told", what_is_not_supported_is_told},
