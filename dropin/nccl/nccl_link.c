@@ -344,8 +344,11 @@ enum wring_status wring_nccl_link_ask(struct wring_nccl_link *link, uint64_t lis
     memcpy(hello->bytes + HELLO_PROCESS, wring_nccl_own.process, WRING_NCCL_PROCESS);
     memcpy(hello->bytes + HELLO_NAME, wring_nccl_own.name, WRING_NCCL_NAME);
     *conn = new;
-    return wring_nccl_path_send(&link->path, hello->bytes, sizeof(hello->bytes),
-                                tag_of(WORD_HELLO, link->path.rank), false, &hello->message);
+    enum wring_status status =
+        wring_nccl_path_send(&link->path, hello->bytes, sizeof(hello->bytes),
+                             tag_of(WORD_HELLO, link->path.rank), false, &hello->message);
+    wring_nccl_path_drive(&link->path);
+    return status;
 }
 
 void wring_nccl_link_refuse(struct wring_nccl_link *link, uint32_t conn)
@@ -472,6 +475,8 @@ void wring_nccl_links_watch(struct wring_nccl_watch *watch)
         int state = atomic_load(&at->state);
         if (state == WRING_NCCL_OPENING)
             wring_nccl_meet_watch(&at->meeting, watch);
+        if (state == WRING_NCCL_OPENING && at->greets) /* no caller is there yet */
+            atomic_store(&at->path.visited, false);
         if (state == WRING_NCCL_OPEN || at->greets)
             wring_nccl_path_watch(&at->path, watch);
     }

@@ -20,6 +20,7 @@
 #include "base/thread.h"
 
 #define BREATH_NS (50 * WRING_NS_PER_US) /* for others to get the mutex */
+#define STOP_NS (5 * WRING_NS_PER_MS)    /* between looks whether it is to stop */
 #define LOOK_NS (1 * WRING_NS_PER_S)     /* at the latest */
 
 static struct {
@@ -67,12 +68,13 @@ static void breathe(void)
 /** Whoever stops this thread holds the mutex meanwhile. @return false: it is to stop */
 static bool lock(void)
 {
-    while (pthread_mutex_trylock(&wring_nccl_own.mutex) != 0) {
-        if (atomic_load(&watcher.stops))
-            return false;
-        breathe();
+    while (!atomic_load(&watcher.stops)) {
+        uint64_t at = wring_clock_ns(CLOCK_REALTIME) + STOP_NS;
+        const struct timespec until = {(time_t)(at / WRING_NS_PER_S), (long)(at % WRING_NS_PER_S)};
+        if (pthread_mutex_timedlock(&wring_nccl_own.mutex, &until) == 0)
+            return true;
     }
-    return true;
+    return false;
 }
 
 static void rest(struct wring_nccl_watch *watch)
@@ -95,7 +97,7 @@ static void *watch_all(void *arg)
     struct wring_nccl_watch watch = {0};
 
     (void)arg;
-    while (!atomic_load(&watcher.stops) && lock()) {
+    while (lock()) {
         watch.deadline_ns = wring_deadline_in(LOOK_NS);
         watch.moves = false;
         wring_nccl_own.look(&watch, atomic_load(&watcher.wake));
