@@ -426,10 +426,10 @@ enum wring_status wring_verbs_pin(struct verbs_memory *memory, const struct wrin
     if (what->bytes == 0 || (uintptr_t)what->base + what->bytes < (uintptr_t)what->base)
         return WRING_ERR_INVALID;
     if (what->kind == WRING_MEMORY_DEVICE &&
-        !(what->fd >= 0 ? memory->dmabuf : memory->addresses)) {
+        !(what->fd >= 0 ? memory->dmabuf : what->by_address && memory->addresses)) {
         wring_info(memory->registrar.params.log,
-                   "a dma-buf was not registered: not every device in use, or "
-                   "not its driver, takes them; memory of the host is needed");
+                   "memory of a GPU was not registered: not every device in use, or not its "
+                   "driver, takes it as a dma-buf or by its address; memory of the host is needed");
         return WRING_ERR_UNSUPPORTED;
     }
     /* addresses of other devices are no addresses here: they say nothing about being the same */
