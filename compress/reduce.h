@@ -78,7 +78,7 @@ struct wring_tree {
     wring_sum_fn sum;               /* of float32; or NULL */
     wring_reduce_fn fold;           /* of anything else */
     wring_widen_fn widen;           /* NULL: runs travel as they are */
-    wring_bf16_fn narrow;           /* likewise */
+    wring_narrow_fn narrow;         /* likewise */
     size_t elem_bytes, block_bytes; /* of one element in the runs, and on its way */
 };
 

@@ -52,13 +52,13 @@ wring_reduce_fn wring_reduce_find(enum wring_dtype dtype, enum wring_reduce_kind
 typedef void (*wring_widen_fn)(float *to, const void *from, uint64_t n);
 
 /** to[i] = from[i] / divisor, rounded once: as a sum ends. @param to  [n] of a 16-bit type */
-typedef void (*wring_bf16_fn)(void *to, const float *from, uint64_t n, float divisor);
+typedef void (*wring_narrow_fn)(void *to, const float *from, uint64_t n, float divisor);
 
 struct wring_reduce_kernels {
     wring_reduce_fn fold[WRING_DTYPES][WRING_FOLDS]; /* NULL: the scalar tier's, where there is one:
                                                       there is none of the sum of float32 */
-    wring_widen_fn widen[WRING_DTYPES]; /* of types whose sums travel as float32; NULL: others */
-    wring_bf16_fn narrow[WRING_DTYPES]; /* the same types' */
+    wring_widen_fn widen[WRING_DTYPES];   /* of types whose sums travel as float32; NULL: others */
+    wring_narrow_fn narrow[WRING_DTYPES]; /* the same types' */
 };
 
 struct wring_reduce_tier {

@@ -37,11 +37,13 @@ typedef __m128i half;
 #define LANES (VECTOR_BYTES / 4) /* of 32 bits */
 
 typedef float floats __attribute__((vector_size(VECTOR_BYTES)));
+typedef double doubles __attribute__((vector_size(VECTOR_BYTES)));
+typedef int64_t longs __attribute__((vector_size(VECTOR_BYTES)));
 typedef uint32_t words __attribute__((vector_size(VECTOR_BYTES)));
 typedef uint16_t shorts __attribute__((vector_size(VECTOR_BYTES))); /* two for each lane */
 typedef uint16_t half_shorts __attribute__((vector_size(VECTOR_BYTES / 2)));
 typedef floats floats_anywhere __attribute__((aligned(1), may_alias));
-typedef half_shorts half_shorts_anywhere __attribute__((aligned(1), may_alias));
+typedef half half_anywhere __attribute__((aligned(1), may_alias));
 typedef words words_anywhere __attribute__((aligned(1), may_alias));
 
 /* ---- both alike ---------------------------------------------------------------------------- */
@@ -105,12 +107,17 @@ INLINE words larger(words a, words b)
 
 INLINE half_shorts load_part(const void *at)
 {
-    return *(const half_shorts_anywhere *)at;
+    return (half_shorts) * (const half_anywhere *)at;
 }
 
 INLINE words widen_shorts(half_shorts value)
 {
     return (words)WIDE(cvtepu16_epi32)((half)value);
+}
+
+INLINE void store_part(void *at, half_shorts value)
+{
+    *(half_anywhere *)at = (half)value;
 }
 
 INLINE floats widen_f16(half_shorts value)
@@ -129,15 +136,18 @@ INLINE half_shorts narrow_f16(floats value)
  * lanes                  some lanes of a vector
  * above(a, limit)        those where a > limit, both taken as signed
  * negative(value)        those with their sign bit set
- * unordered(value)       those that are NaN
+ * less(a, b)             those where a < b, which no NaN is; less_f64()
+ * unordered(value)       those that are NaN; unordered_f64()
+ * either(lanes, lanes)   those in one or both; either_f64()
  * any_of(lanes)          are there any?
  * bits_of(lanes)         a bit for each
- * choose(lanes, a, b)    a there, b elsewhere
+ * choose(lanes, a, b)    a there, b elsewhere; choose_f64()
  */
 
 #ifdef __AVX512F__
 
 typedef __mmask16 lanes;
+typedef __mmask8 lanes_f64;
 
 INLINE lanes first_lanes(unsigned n)
 {
@@ -152,6 +162,31 @@ INLINE lanes above(words a, words limit)
 INLINE lanes negative(floats value)
 {
     return _mm512_movepi32_mask((whole)value);
+}
+
+INLINE lanes less(floats a, floats b)
+{
+    return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ);
+}
+
+INLINE lanes_f64 less_f64(doubles a, doubles b)
+{
+    return _mm512_cmp_pd_mask(a, b, _CMP_LT_OQ);
+}
+
+INLINE lanes_f64 unordered_f64(doubles value)
+{
+    return _mm512_cmp_pd_mask(value, value, _CMP_UNORD_Q);
+}
+
+INLINE lanes either(lanes a, lanes b)
+{
+    return a | b;
+}
+
+INLINE lanes_f64 either_f64(lanes_f64 a, lanes_f64 b)
+{
+    return a | b;
 }
 
 INLINE lanes unordered(floats value)
@@ -172,6 +207,21 @@ INLINE uint32_t bits_of(lanes some)
 INLINE floats choose(lanes some, floats there, floats elsewhere)
 {
     return (floats)_mm512_mask_mov_ps(elsewhere, some, there);
+}
+
+INLINE doubles choose_f64(lanes_f64 some, doubles there, doubles elsewhere)
+{
+    return (doubles)_mm512_mask_mov_pd(elsewhere, some, there);
+}
+
+INLINE longs min_i64(longs a, longs b)
+{
+    return (longs)_mm512_min_epi64((whole)a, (whole)b);
+}
+
+INLINE longs max_i64(longs a, longs b)
+{
+    return (longs)_mm512_max_epi64((whole)a, (whole)b);
 }
 
 /** The first n lanes, up to all; 0 in others. */
@@ -219,6 +269,12 @@ INLINE shorts round_shorts(words low, words high)
     return (shorts)_mm512_mask_add_epi16((whole)upper, carry, (whole)upper, _mm512_set1_epi16(1));
 }
 
+/** The lower halves of lanes below 2^16. */
+INLINE half_shorts lower_shorts(words value)
+{
+    return (half_shorts)_mm512_cvtepi32_epi16((whole)value);
+}
+
 INLINE half_shorts lower_part(shorts value)
 {
     return (half_shorts)_mm512_castsi512_si256((whole)value);
@@ -250,6 +306,7 @@ INLINE bool any_near(words low, words high, uint32_t limit)
 #else
 
 typedef floats lanes; /* where the sign bit is set */
+typedef doubles lanes_f64;
 
 INLINE lanes above(words a, words limit)
 {
@@ -259,6 +316,31 @@ INLINE lanes above(words a, words limit)
 INLINE lanes negative(floats value)
 {
     return value;
+}
+
+INLINE lanes less(floats a, floats b)
+{
+    return (lanes)_mm256_cmp_ps(a, b, _CMP_LT_OQ);
+}
+
+INLINE lanes_f64 less_f64(doubles a, doubles b)
+{
+    return (lanes_f64)_mm256_cmp_pd(a, b, _CMP_LT_OQ);
+}
+
+INLINE lanes_f64 unordered_f64(doubles value)
+{
+    return (lanes_f64)_mm256_cmp_pd(value, value, _CMP_UNORD_Q);
+}
+
+INLINE lanes either(lanes a, lanes b)
+{
+    return (lanes)_mm256_or_ps(a, b);
+}
+
+INLINE lanes_f64 either_f64(lanes_f64 a, lanes_f64 b)
+{
+    return (lanes_f64)_mm256_or_pd(a, b);
 }
 
 INLINE lanes unordered(floats value)
@@ -279,6 +361,21 @@ INLINE uint32_t bits_of(lanes some)
 INLINE floats choose(lanes some, floats there, floats elsewhere)
 {
     return (floats)_mm256_blendv_ps(elsewhere, there, some);
+}
+
+INLINE doubles choose_f64(lanes_f64 some, doubles there, doubles elsewhere)
+{
+    return (doubles)_mm256_blendv_pd(elsewhere, there, some);
+}
+
+INLINE longs min_i64(longs a, longs b)
+{
+    return (longs)_mm256_blendv_epi8((whole)a, (whole)b, (whole)(a > b));
+}
+
+INLINE longs max_i64(longs a, longs b)
+{
+    return (longs)_mm256_blendv_epi8((whole)a, (whole)b, (whole)(b > a));
 }
 
 INLINE floats load_first(const void *at, unsigned n)
@@ -311,6 +408,12 @@ INLINE shorts upper_shorts(words low, words high)
 INLINE shorts round_shorts(words low, words high)
 {
     return upper_shorts(round_up(low), round_up(high));
+}
+
+INLINE half_shorts lower_shorts(words value)
+{
+    __m256i packed = _mm256_packus_epi32((whole)value, (whole)value);
+    return (half_shorts)_mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x08));
 }
 
 INLINE half_shorts lower_part(shorts value)
