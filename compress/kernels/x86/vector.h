@@ -25,13 +25,13 @@
 #define VECTOR_BYTES 64
 #define WIDE(intrinsic) _mm512_##intrinsic
 typedef __m512i whole; /* what intrinsics take, and half of it */
-typedef __m256i half;
+typedef __m256i half_whole;
 #else
 #define OF_TIER(kernels) kernels##_avx2
 #define VECTOR_BYTES 32
 #define WIDE(intrinsic) _mm256_##intrinsic
 typedef __m256i whole;
-typedef __m128i half;
+typedef __m128i half_whole;
 #endif
 
 #define LANES (VECTOR_BYTES / 4) /* of 32 bits */
@@ -43,7 +43,7 @@ typedef uint32_t words __attribute__((vector_size(VECTOR_BYTES)));
 typedef uint16_t shorts __attribute__((vector_size(VECTOR_BYTES))); /* two for each lane */
 typedef uint16_t half_shorts __attribute__((vector_size(VECTOR_BYTES / 2)));
 typedef floats floats_anywhere __attribute__((aligned(1), may_alias));
-typedef half half_anywhere __attribute__((aligned(1), may_alias));
+typedef half_whole half_anywhere __attribute__((aligned(1), may_alias));
 typedef words words_anywhere __attribute__((aligned(1), may_alias));
 
 /* ---- both alike ---------------------------------------------------------------------------- */
@@ -105,6 +105,13 @@ INLINE words larger(words a, words b)
     return (words)WIDE(max_epu32)((whole)a, (whole)b);
 }
 
+INLINE float fold_eight(__m256 eight)
+{
+    __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+
 INLINE half_shorts load_part(const void *at)
 {
     return (half_shorts) * (const half_anywhere *)at;
@@ -112,17 +119,17 @@ INLINE half_shorts load_part(const void *at)
 
 INLINE words widen_shorts(half_shorts value)
 {
-    return (words)WIDE(cvtepu16_epi32)((half)value);
+    return (words)WIDE(cvtepu16_epi32)((half_whole)value);
 }
 
 INLINE void store_part(void *at, half_shorts value)
 {
-    *(half_anywhere *)at = (half)value;
+    *(half_anywhere *)at = (half_whole)value;
 }
 
 INLINE floats widen_f16(half_shorts value)
 {
-    return (floats)WIDE(cvtph_ps)((half)value);
+    return (floats)WIDE(cvtph_ps)((half_whole)value);
 }
 
 INLINE half_shorts narrow_f16(floats value)
@@ -139,9 +146,13 @@ INLINE half_shorts narrow_f16(floats value)
  * less(a, b)             those where a < b, which no NaN is; less_f64()
  * unordered(value)       those that are NaN; unordered_f64()
  * either(lanes, lanes)   those in one or both; either_f64()
+ * whole_lanes(lanes)     the same, and all bits of a lane say so, where lanes have bits
+ * other(lanes)           all but those, of whole lanes
  * any_of(lanes)          are there any?
  * bits_of(lanes)         a bit for each
+ * lanes_of(bits, from)   those whose bit is set, of bit `from` and on; in 256 bits, from <= 24
  * choose(lanes, a, b)    a there, b elsewhere; choose_f64()
+ * add_where(lanes, a, b) a + b there, a or a + 0 elsewhere; of whole lanes
  */
 
 #ifdef __AVX512F__
@@ -194,6 +205,16 @@ INLINE lanes unordered(floats value)
     return _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
 }
 
+INLINE lanes whole_lanes(lanes some)
+{
+    return some;
+}
+
+INLINE lanes other(lanes some)
+{
+    return (lanes)~some;
+}
+
 INLINE bool any_of(lanes some)
 {
     return some != 0;
@@ -204,9 +225,25 @@ INLINE uint32_t bits_of(lanes some)
     return some;
 }
 
+INLINE lanes lanes_of(uint32_t bits, unsigned from)
+{
+    return (lanes)(bits >> from);
+}
+
 INLINE floats choose(lanes some, floats there, floats elsewhere)
 {
     return (floats)_mm512_mask_mov_ps(elsewhere, some, there);
+}
+
+INLINE floats add_where(lanes some, floats a, floats b)
+{
+    return (floats)_mm512_mask_add_ps(a, some, a, b);
+}
+
+/** Lane j adds lane j + half, until one is left. */
+INLINE float fold_lanes(floats a)
+{
+    return fold_eight(_mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1)));
 }
 
 INLINE doubles choose_f64(lanes_f64 some, doubles there, doubles elsewhere)
@@ -287,7 +324,8 @@ INLINE half_shorts upper_part(shorts value)
 
 INLINE shorts join_parts(half_shorts lower, half_shorts upper)
 {
-    return (shorts)_mm512_inserti64x4(_mm512_castsi256_si512((half)lower), (half)upper, 1);
+    return (shorts)_mm512_inserti64x4(_mm512_castsi256_si512((half_whole)lower), (half_whole)upper,
+                                      1);
 }
 
 /** Is one of them at least that? */
@@ -348,6 +386,16 @@ INLINE lanes unordered(floats value)
     return (lanes)_mm256_cmp_ps(value, value, _CMP_UNORD_Q);
 }
 
+INLINE lanes whole_lanes(lanes some)
+{
+    return (lanes)_mm256_srai_epi32((whole)some, 31);
+}
+
+INLINE lanes other(lanes some)
+{
+    return (lanes) ~(words)some;
+}
+
 INLINE bool any_of(lanes some)
 {
     return !_mm256_testz_ps(some, some);
@@ -358,9 +406,25 @@ INLINE uint32_t bits_of(lanes some)
     return (uint32_t)_mm256_movemask_ps(some);
 }
 
+INLINE lanes lanes_of(uint32_t bits, unsigned from)
+{
+    const words shifts = {31, 30, 29, 28, 27, 26, 25, 24};
+    return (lanes)(all_words(bits) << (shifts - from));
+}
+
 INLINE floats choose(lanes some, floats there, floats elsewhere)
 {
     return (floats)_mm256_blendv_ps(elsewhere, there, some);
+}
+
+INLINE floats add_where(lanes some, floats a, floats b)
+{
+    return a + (floats)((words)some & (words)b);
+}
+
+INLINE float fold_lanes(floats a)
+{
+    return fold_eight(a);
 }
 
 INLINE doubles choose_f64(lanes_f64 some, doubles there, doubles elsewhere)
@@ -428,7 +492,7 @@ INLINE half_shorts upper_part(shorts value)
 
 INLINE shorts join_parts(half_shorts lower, half_shorts upper)
 {
-    return (shorts)_mm256_set_m128i((half)upper, (half)lower);
+    return (shorts)_mm256_set_m128i((half_whole)upper, (half_whole)lower);
 }
 
 INLINE bool any_reaches(shorts value, uint16_t least)
