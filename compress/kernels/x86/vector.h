@@ -150,8 +150,10 @@ INLINE half_shorts narrow_f16(floats value)
  * other(lanes)           all but those, of whole lanes
  * any_of(lanes)          are there any?
  * bits_of(lanes)         a bit for each
+ * bits_of_64(some)       of so many vectors' lanes as 64 elements have
  * lanes_of(bits, from)   those whose bit is set, of bit `from` and on; in 256 bits, from <= 24
  * choose(lanes, a, b)    a there, b elsewhere; choose_f64()
+ * count_where(lanes, a)  a + 1 there, a elsewhere, of whole lanes
  * add_where(lanes, a, b) a + b there, a or a + 0 elsewhere; of whole lanes
  */
 
@@ -160,9 +162,9 @@ INLINE half_shorts narrow_f16(floats value)
 typedef __mmask16 lanes;
 typedef __mmask8 lanes_f64;
 
-INLINE lanes first_lanes(unsigned n)
+INLINE lanes first_lanes(uint64_t n)
 {
-    return (lanes)((1u << n) - 1);
+    return n >= LANES ? 0xFFFF : (lanes)((1u << n) - 1);
 }
 
 INLINE lanes above(words a, words limit)
@@ -225,6 +227,11 @@ INLINE uint32_t bits_of(lanes some)
     return some;
 }
 
+INLINE uint64_t bits_of_64(const lanes some[64 / LANES])
+{
+    return _mm512_kunpackd(_mm512_kunpackw(some[3], some[2]), _mm512_kunpackw(some[1], some[0]));
+}
+
 INLINE lanes lanes_of(uint32_t bits, unsigned from)
 {
     return (lanes)(bits >> from);
@@ -233,6 +240,11 @@ INLINE lanes lanes_of(uint32_t bits, unsigned from)
 INLINE floats choose(lanes some, floats there, floats elsewhere)
 {
     return (floats)_mm512_mask_mov_ps(elsewhere, some, there);
+}
+
+INLINE words count_where(lanes some, words a)
+{
+    return (words)_mm512_mask_add_epi32((whole)a, some, (whole)a, _mm512_set1_epi32(1));
 }
 
 INLINE floats add_where(lanes some, floats a, floats b)
@@ -244,6 +256,11 @@ INLINE floats add_where(lanes some, floats a, floats b)
 INLINE float fold_lanes(floats a)
 {
     return fold_eight(_mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1)));
+}
+
+INLINE uint32_t largest_of(words a)
+{
+    return _mm512_reduce_max_epu32((whole)a);
 }
 
 INLINE doubles choose_f64(lanes_f64 some, doubles there, doubles elsewhere)
@@ -406,6 +423,14 @@ INLINE uint32_t bits_of(lanes some)
     return (uint32_t)_mm256_movemask_ps(some);
 }
 
+INLINE uint64_t bits_of_64(const lanes some[64 / LANES])
+{
+    uint64_t bits = 0;
+    for (unsigned v = 0; v < 64 / LANES; v++)
+        bits |= (uint64_t)bits_of(some[v]) << v * LANES;
+    return bits;
+}
+
 INLINE lanes lanes_of(uint32_t bits, unsigned from)
 {
     const words shifts = {31, 30, 29, 28, 27, 26, 25, 24};
@@ -417,6 +442,11 @@ INLINE floats choose(lanes some, floats there, floats elsewhere)
     return (floats)_mm256_blendv_ps(elsewhere, there, some);
 }
 
+INLINE words count_where(lanes some, words a)
+{
+    return a - (words)some;
+}
+
 INLINE floats add_where(lanes some, floats a, floats b)
 {
     return a + (floats)((words)some & (words)b);
@@ -425,6 +455,14 @@ INLINE floats add_where(lanes some, floats a, floats b)
 INLINE float fold_lanes(floats a)
 {
     return fold_eight(a);
+}
+
+INLINE uint32_t largest_of(words a)
+{
+    __m128i four =
+        _mm_max_epu32(_mm256_castsi256_si128((whole)a), _mm256_extracti128_si256((whole)a, 1));
+    __m128i two = _mm_max_epu32(four, _mm_shuffle_epi32(four, 0x4E));
+    return (uint32_t)_mm_cvtsi128_si32(_mm_max_epu32(two, _mm_shuffle_epi32(two, 0xB1)));
 }
 
 INLINE doubles choose_f64(lanes_f64 some, doubles there, doubles elsewhere)

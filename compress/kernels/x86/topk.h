@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * topk's kernels in vectors of any width; a file for each instruction set has the others, and the
+ * table. n, src and residual are those of topk.h.
+ */
+#ifndef WRING_KERNELS_X86_TOPK_H
+#define WRING_KERNELS_X86_TOPK_H
+
+#include "compress/kernels/topk.h"
+#include "compress/kernels/x86/vector.h"
+
+#define STEP WRING_PAGE /* elements that are listed between two looks at the list's end */
+#define RUN 4096        /* elements that a first cache holds, beside their results */
+#define WORD 64         /* elements whose marks are one of a map's words */
+
+INLINE floats fed(const float *src, const float *residual, uint64_t i)
+{
+    return residual == NULL ? load(src + i) : load(src + i) + load(residual + i);
+}
+
+/** The last elements from i on; 0 behind them. */
+INLINE floats fed_rest(const float *src, const float *residual, uint64_t i, uint64_t n)
+{
+    unsigned live = n <= i ? 0 : rest_from(n - i, 0);
+    floats value = load_first(src + i, live);
+    return residual == NULL ? value : value + load_first(residual + i, live);
+}
+
+/** What is above this reaches the threshold, among magnitudes. @param threshold  up to 2^31 */
+INLINE words limit_of(uint32_t threshold)
+{
+    return all_words(threshold - 1);
+}
+
+INLINE lanes reaching(floats value, words limit)
+{
+    return above(magnitude_of(value), limit);
+}
+
+/** How many magnitudes are at least the threshold, which is above 0. */
+static uint64_t count_from(const float *src, const float *residual, uint64_t n, uint32_t threshold)
+{
+    words limit = limit_of(threshold), counts[2] = {{0}, {0}};
+    uint64_t i = 0, count = 0;
+
+    for (; i + 2 * LANES <= n; i += 2 * LANES)
+        for (unsigned v = 0; v < 2; v++)
+            counts[v] = count_where(reaching(fed(src, residual, i + v * LANES), limit), counts[v]);
+    for (; i < n; i += LANES)
+        counts[0] = count_where(reaching(fed_rest(src, residual, i, n), limit), counts[0]);
+    counts[0] += counts[1];
+    for (unsigned lane = 0; lane < LANES; lane++)
+        count += counts[0][lane];
+    return count;
+}
+
+/** Bit by bit from the highest: the largest magnitude that k elements reach. */
+static uint32_t rank_bits(const float *src, const float *residual, uint64_t n, uint64_t k)
+{
+    uint32_t reached = 0;
+    for (uint32_t bit = 1u << 30; bit != 0; bit >>= 1)
+        if (count_from(src, residual, n, reached | bit) >= k)
+            reached |= bit;
+    return reached;
+}
+
+/** A vector's marks; *peak takes its magnitudes. */
+INLINE uint64_t mark_lanes(floats value, words limit, words *peak)
+{
+    *peak = larger(*peak, magnitude_of(value));
+    return bits_of(reaching(value, limit));
+}
+
+static struct wring_topk_found mark(uint64_t *map, const float *src, const float *residual,
+                                    uint64_t n, uint32_t threshold)
+{
+    words peak = {0}, limit = limit_of(threshold);
+    uint64_t i = 0, count = 0;
+
+    for (; i + WORD <= n; i += WORD) {
+        uint64_t marks = 0;
+        for (unsigned v = 0; v < WORD; v += LANES)
+            marks |= mark_lanes(fed(src, residual, i + v), limit, &peak) << v;
+        map[i / WORD] = marks;
+        count += (uint64_t)_mm_popcnt_u64(marks);
+    }
+    if (i < n) {
+        uint64_t marks = 0;
+        for (unsigned v = 0; v < WORD; v += LANES)
+            marks |= mark_lanes(fed_rest(src, residual, i + v, n), limit, &peak) << v;
+        map[i / WORD] = marks & ((UINT64_C(1) << (n - i)) - 1);
+        count += (uint64_t)_mm_popcnt_u64(map[i / WORD]);
+    }
+    return (struct wring_topk_found){largest_of(peak), (uint32_t)count};
+}
+
+INLINE floats unmarked(floats value, uint64_t marks, unsigned from)
+{
+    return choose(lanes_of((uint32_t)(marks >> (from & 32)), from % 32), (floats){0}, value);
+}
+
+static void retain(float *residual, const float *src, const uint64_t *map, uint64_t n)
+{
+    uint64_t i = 0;
+
+    for (; i + WORD <= n; i += WORD)
+        for (unsigned v = 0; v < WORD; v += LANES)
+            store(residual + i + v, unmarked(fed(src, residual, i + v), map[i / WORD], v));
+    for (unsigned v = 0; i + v < n; v += LANES)
+        store_first(residual + i + v, unmarked(fed_rest(src, residual, i + v, n), map[i / WORD], v),
+                    rest_from(n - i, v));
+}
+
+static void leave(float *residual, const float *src, uint64_t n, uint32_t threshold)
+{
+    words limit = limit_of(threshold);
+    uint64_t i = 0;
+
+    for (; i + LANES <= n; i += LANES) {
+        floats value = fed(src, residual, i);
+        store(residual + i, choose(reaching(value, limit), (floats){0}, value));
+    }
+    if (i < n) {
+        floats value = fed_rest(src, residual, i, n);
+        store_first(residual + i, choose(reaching(value, limit), (floats){0}, value),
+                    rest_from(n - i, 0));
+    }
+}
+
+/* ---- the list of elements that reach a threshold ---- */
+
+/** Which of 64 elements do. */
+INLINE uint64_t reach_64(const float *src, const float *residual, uint64_t i, words limit)
+{
+    lanes reach[WORD / LANES];
+    for (unsigned v = 0; v < WORD / LANES; v++)
+        reach[v] = reaching(fed(src, residual, i + v * LANES), limit);
+    return bits_of_64(reach);
+}
+
+static uint64_t reach_rest(const float *src, const float *residual, uint64_t i, uint64_t n,
+                           words limit)
+{
+    uint64_t marks = 0;
+    for (unsigned v = 0; v < WORD; v += LANES)
+        marks |= (uint64_t)bits_of(reaching(fed_rest(src, residual, i + v, n), limit)) << v;
+    return marks;
+}
+
+/**
+ * Write the indices of 64 elements' marks. Few words have more than three, so the first ones are
+ * written whether they are there or not: the next word overwrites rubbish. They are put together in
+ * a register, since each store costs as much as finding what it stores.
+ * @param sure  how many are written so: 1..4
+ */
+INLINE uint16_t *list_64(uint16_t *out, uint64_t marks, uint64_t i, unsigned sure)
+{
+    uint16_t *end = out + _mm_popcnt_u64(marks);
+    uint64_t slots = i * 0x0001000100010001u;
+
+    for (unsigned slot = 0; slot < sure; slot++, marks = _blsr_u64(marks))
+        slots += _tzcnt_u64(marks) << 16 * slot;
+    memcpy(out, &slots, sizeof(slots));
+    for (unsigned entry = sure; __builtin_expect(marks != 0, 0); entry++, marks = _blsr_u64(marks))
+        out[entry] = (uint16_t)(i + _tzcnt_u64(marks));
+    return end;
+}
+
+/** The values of the entries from `entry` on, while they are near. */
+INLINE void take_values(struct wring_topk_list *list, uint32_t entry, const float *src,
+                        const float *residual)
+{
+    for (; entry < list->count; entry++) {
+        uint16_t index = list->indices[entry];
+        list->values[entry] = residual == NULL ? src[index] : src[index] + residual[index];
+    }
+}
+
+static uint32_t peak_of(const struct wring_topk_list *list)
+{
+    words peak = {0};
+    for (uint32_t entry = 0; entry < list->count; entry += LANES)
+        peak = larger(peak, magnitude_of(fed_rest(list->values, NULL, entry, list->count)));
+    return largest_of(peak);
+}
+
+/**
+ * Ask for the first line of the page after this one: its address is translated meanwhile, and who
+ * fetches ahead has where to begin. wring_streaming_enter() would do, but a call from here puts
+ * away the registers and takes as long as it saves.
+ */
+INLINE void enter_next_page(const float *at)
+{
+    _mm_prefetch((const char *)(((uintptr_t)at | (WRING_PAGE * sizeof(*at) - 1)) + 1), _MM_HINT_T0);
+}
+
+/**
+ * A step from element i on. Where a residual is read, too, its stream comes by before the next page
+ * is needed, and asking early only disturbs both. @return the list's end
+ */
+INLINE uint16_t *list_step(uint16_t *out, const float *src, const float *residual, uint64_t i,
+                           words limit)
+{
+    if (residual == NULL)
+        enter_next_page(src + i);
+    for (uint64_t end = i + STEP; i < end; i += 64)
+        out = list_64(out, reach_64(src, residual, i, limit), i, 3);
+    return out;
+}
+
+/** Whole runs of elements, and the values of each before it leaves the first cache. */
+INLINE uint64_t list_runs(struct wring_topk_list *list, const float *src, const float *residual,
+                          uint64_t n, uint64_t run, words limit)
+{
+    uint16_t *out = list->indices;
+    uint64_t i = 0;
+
+    while (i + run <= n && list->count <= WRING_TOPK_LISTED) {
+        uint32_t before = list->count;
+        for (uint64_t end = i + run; i < end && list->count <= WRING_TOPK_LISTED; i += STEP) {
+            out = list_step(out, src, residual, i, limit);
+            list->count = (uint32_t)(out - list->indices);
+        }
+        take_values(list, before, src, residual);
+    }
+    return i;
+}
+
+/** List the elements behind the last run. */
+static void list_rest(struct wring_topk_list *list, const float *src, const float *residual,
+                      uint64_t i, uint64_t n, words limit)
+{
+    uint16_t *out = list->indices + list->count;
+    uint32_t before = list->count;
+
+    for (; i < n && list->count <= WRING_TOPK_LISTED; i += 64) {
+        out = list_64(out, reach_rest(src, residual, i, n, limit), i, 3);
+        list->count = (uint32_t)(out - list->indices);
+    }
+    take_values(list, before, src, residual);
+}
+
+static void find(struct wring_topk_list *list, const float *src, const float *residual, uint64_t n,
+                 uint32_t threshold)
+{
+    words limit = limit_of(threshold);
+
+    list->count = 0;
+    uint64_t i = residual == NULL /* two loops: each knows whether there is a residual */
+                     ? list_runs(list, src, NULL, n, RUN, limit)
+                     : list_runs(list, src, residual, n, RUN / 2, limit);
+    list_rest(list, src, residual, i, n, limit);
+    if (list->count <= WRING_TOPK_LISTED)
+        list->peak = peak_of(list);
+}
+
+#endif
