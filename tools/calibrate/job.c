@@ -1,12 +1,149 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of a calibration share: words between its ranks, and what samples are worth. */
+/* What the parts of a calibration share: the profile that they fill, words between its ranks, and
+ * what samples are worth. */
+#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "planner/core/fit.h"
 #include "tools/calibrate/calibrate.h"
+#include "tools/commands.h"
+#include "tools/output.h"
+
+static void say(void *arg, enum wring_log_level level, const char *module, const char *text)
+{
+    (void)level;
+    (void)module;
+    wring_fail(arg, "%s", text);
+}
+
+static struct wring_profile *begin(const struct wring_calibration *job)
+{
+    struct wring_profile *profile = calloc(1, sizeof(*profile));
+
+    if (profile == NULL)
+        return NULL;
+    snprintf(profile->name, sizeof(profile->name), "%.63s", job->params->profile_name);
+    snprintf(profile->machine, sizeof(profile->machine), "%s", job->machine.text);
+    snprintf(profile->source, sizeof(profile->source), "wring calibrate");
+    profile->nodes = job->machine.nodes;
+    profile->ranks_per_node = job->machine.ranks_per_node;
+    profile->chunked = true;
+    return profile;
+}
+
+static void add(struct wring_collective_bench_codecs *codecs, const char *spec)
+{
+    snprintf(codecs->specs[codecs->n++], WRING_CODEC_SPEC_MAX, "%s", spec);
+}
+
+/** Codecs that nobody measured by themselves, or that are to be measured again. What coding takes
+ *  does not depend on a tuning. */
+static void find_coded(const struct wring_calibration *job, const struct wring_profile *profile,
+                       struct wring_collective_bench_codecs *out)
+{
+    const struct wring_calibrate_params *params = job->params;
+    bool again = params->codecs_given && params->part == 0;
+
+    for (size_t i = 0; i < params->n_coded; i++)
+        if (strcmp(params->coded[i], "none") != 0 &&
+            (again || !wring_collective_profile_has_coding(profile, params->coded[i])))
+            add(out, params->coded[i]);
+}
+
+/** All of each link: puts, and every step by itself. */
+static bool has_links(const struct wring_calibration *job, const struct wring_profile *profile)
+{
+    for (int level = 0; level < WRING_LEVELS; level++) {
+        const struct wring_profile_link *link = &profile->links[level];
+        if (job->level_ranks[level] > 1 && (!link->present || link->put.latency.us.n == 0 ||
+                                            link->n_routines < WRING_CALIBRATE_ROUTINES))
+            return false;
+    }
+    return true;
+}
+
+/** With a codec, too, where there is one. */
+static bool has_computing(const struct wring_calibration *job, const struct wring_profile *profile)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < job->params->n_codecs; i++)
+        any |= strcmp(job->params->codecs[i], "none") != 0;
+    return profile->computing.present && (!any || profile->computing.spin_codec[0] != '\0');
+}
+
+static void find_wants(const struct wring_calibration *job, const struct wring_profile *profile,
+                       struct wring_calibrate_wants *wants)
+{
+    wants->links = !has_links(job, profile);
+    wants->copies = profile->copy_us.n == 0;
+    wants->computing = !has_computing(job, profile);
+    wants->waking = !profile->computing.present;
+    for (size_t i = 0; i < job->params->n_codecs; i++)
+        if (job->params->codecs_given ||
+            wring_collective_profile_lacks(profile, job->params->codecs[i], job->ranks, true))
+            add(&wants->codecs, job->params->codecs[i]);
+    find_coded(job, profile, &wants->coded);
+}
+
+/** The file's profile, if it was measured here. NULL: said */
+static struct wring_profile *read_file(const struct wring_calibration *job)
+{
+    struct wring_log log = {say, (char *)(uintptr_t)job->params->name, WRING_LOG_WARN};
+    struct wring_profile *profile = NULL;
+
+    if (wring_profile_load(job->params->into, &log, &profile) != WRING_OK)
+        return NULL;
+    if (strcmp(profile->machine, job->machine.text) == 0)
+        return profile;
+    wring_fail(job->params->name,
+               "%s was measured on \"%s\", and this is \"%s\": --fresh replaces it",
+               job->params->into, profile->machine, job->machine.text);
+    wring_profile_destroy(profile);
+    return NULL;
+}
+
+struct wring_profile *wring_calibrate_open(const struct wring_calibration *job,
+                                           struct wring_calibrate_wants *wants)
+{
+    const char *into = job->params->into;
+    bool old =
+        into != NULL && !job->params->fresh && (job->params->must_exist || access(into, F_OK) == 0);
+    struct wring_profile *profile = old ? read_file(job) : begin(job);
+
+    *wants = (struct wring_calibrate_wants){.code = WRING_EXIT_OK};
+    if (profile != NULL && wring_profile_set_aside(profile, &job->tuning, job->aside) != WRING_OK) {
+        wring_fail(job->params->name, "out of memory");
+        wring_profile_destroy(profile);
+        profile = NULL;
+        old = true; /* that was said */
+    }
+    if (profile != NULL)
+        find_wants(job, profile, wants);
+    else if (!old)
+        wring_fail(job->params->name, "out of memory");
+    if (profile == NULL)
+        wants->code = WRING_EXIT_FAILURE;
+    return profile;
+}
+
+static bool save(FILE *file, void *arg)
+{
+    return wring_profile_save(arg, file) == WRING_OK;
+}
+
+int wring_calibrate_write(const struct wring_calibrate_params *params,
+                          const struct wring_profile *profile)
+{
+    return wring_output_file(params->name, params->into, save, (void *)(uintptr_t)profile);
+}
+
+/* ---- job ---- */
 
 enum wring_status wring_calibration_slowest(struct wring_calibration *job, double *times,
                                             uint64_t n)

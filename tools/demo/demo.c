@@ -17,7 +17,6 @@
 #include "tools/demo/curve.h"
 #include "tools/demo/model.h"
 #include "tools/demo/train.h"
-#include "tools/demo/training.h"
 #include "tools/launch/launch.h"
 #include "tools/values.h"
 #include "transport/providers/fault/fault.h"

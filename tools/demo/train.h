@@ -3,10 +3,46 @@
 #ifndef WRING_TOOLS_DEMO_TRAIN_H
 #define WRING_TOOLS_DEMO_TRAIN_H
 
+#include "planner/tool/gradients.h"
 #include "tools/demo/corpus.h"
 #include "tools/demo/demo.h"
 #include "tools/demo/model.h"
-#include "tools/demo/training.h"
+
+/* What codecs are given in a training of the demo's, for calibration. */
+
+#define DEMO_RECORDED_STEPS 8 /* that follow each other, twice */
+
+/** Of one rank in one run. */
+struct demo_recording {
+    struct wring_gradients gradients;
+    struct wring_gradients_tensor tensors[DEMO_TENSORS];
+    uint64_t steps[2 * DEMO_RECORDED_STEPS];
+};
+
+/**
+ * Choose the steps, from a quarter and from three quarters of the training on, and make room. Free
+ * it with demo_recording_finish().
+ *
+ * @param elems  [DEMO_TENSORS] of the gradients
+ * @param steps  of the run, 4 × DEMO_RECORDED_STEPS or more
+ * @return -1 without memory
+ */
+int demo_recording_init(struct demo_recording *recording, const uint64_t *elems, uint32_t steps);
+
+/**
+ * Write them as wring-gradients.
+ * @param config  with which they were trained
+ * @return false with a line on standard error
+ */
+bool demo_recording_write(struct demo_recording *recording, const struct demo_options *options,
+                          const struct demo_config *config);
+
+void demo_recording_finish(struct demo_recording *recording);
+
+/* A training of the demo's as a trace for the planner. */
+
+/** Write results->times as a wring-trace. @return false with a line on standard error */
+bool demo_training_trace_write(const struct demo_results *results, const char *path);
 
 /* Which tensors of the model travel together, as a framework would fuse them. */
 
@@ -52,7 +88,5 @@ struct demo_run_result {
 
 /** @return 0, or an exit status after a line on standard error */
 int demo_train(const struct demo_run *run, struct demo_run_result *out);
-
-/* Samples that a rank's model is given: of a run's text, at places that its seed says. */
 
 #endif

@@ -26,6 +26,14 @@
 #include "offload/cores.h"
 #include "tools/commands.h"
 
+int wring_command_launched(const struct wring_config *config, struct wring_launched *out)
+{
+    struct wring_log log = {.level = WRING_LOG_WARN};
+    return wring_launcher_find(config, &log, out) == WRING_OK ? WRING_EXIT_OK : WRING_EXIT_FAILURE;
+}
+
+/* ---- launch ---- */
+
 /** Where some cores had more ranks than others, the system's scheduler does better. */
 static bool shares_out_evenly(uint32_t cores, uint32_t ranks)
 {

@@ -3,8 +3,8 @@
  * Start the ranks of a job on this host and see them through to the end: `wring run`, and every
  * command that needs several ranks. One thread, which must be the process's only one.
  */
-#ifndef WRING_TOOLS_LAUNCH_H
-#define WRING_TOOLS_LAUNCH_H
+#ifndef WRING_TOOLS_LAUNCH_LAUNCH_H
+#define WRING_TOOLS_LAUNCH_LAUNCH_H
 
 #include <hwloc.h>
 #include <signal.h>
@@ -107,9 +107,5 @@ void wring_local_job_signal(struct wring_local_job *job, int number);
 int wring_lines_init(struct wring_lines *lines, int from, int to, uint32_t rank,
                      struct wring_outputs *outputs);
 void wring_lines_finish(struct wring_lines *lines);
-
-/** Read once from `from`, and pass on its whole lines. Closes `from` at the stream's end, after the
- *  last piece. */
-void wring_lines_pump(struct wring_lines *lines);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** wring simulate: the same model over many clusters, links and codecs. */
-#include "tools/plan/sweep.h"
-
+#include <argp.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -9,140 +8,286 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/json.h"
+#include "planner/core/files/json.h"
+#include "planner/core/files/profile.h"
+#include "planner/core/files/tensor_trace.h"
+#include "planner/tool/svg.h"
 #include "tools/commands.h"
 #include "tools/output.h"
+#include "tools/plan/sweep.h"
 #include "tools/values.h"
 
-static bool jitters(const struct wring_sweep *sweep)
+/** With a measured profile: say which times were not measured as they are. */
+static void show_costs(const struct wring_sweep *sweep, const struct wring_point *points, size_t n,
+                       FILE *file)
 {
-    for (uint32_t i = 0; i < sweep->n_link_jitters; i++)
-        if (sweep->link_jitter[i] > 0)
-            return true;
-    return false;
+    size_t rescaled = 0, parts = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        rescaled += strcmp(points[i].costs, "rescaled") == 0;
+        parts += strcmp(points[i].costs, "parts") == 0;
+    }
+    if (sweep->planning.profile->machine[0] == '\0')
+        return;
+    if (rescaled > 0)
+        fprintf(file, "\nrescaled: exchanges as they were measured, with links as fast as these\n");
+    if (parts > 0)
+        fprintf(
+            file,
+            "\nparts: %s has no exchanges of such a cluster; times are put together from links, "
+            "codecs and\nprocessors, and no run was compared with them\n",
+            sweep->planning.profile->name);
 }
 
-static void set_defaults(struct wring_simulate *command)
+/** For people. */
+static enum wring_status sweep_show(const struct wring_sweep *sweep,
+                                    const struct wring_point *points, size_t n, FILE *file)
 {
-    struct wring_sweep *sweep = &command->sweep;
+    static const struct wring_table_column columns[] = {
+        {"nodes", WRING_ALIGN_RIGHT},       {"ranks", WRING_ALIGN_RIGHT},
+        {"Gbit/s", WRING_ALIGN_RIGHT},      {"local steps", WRING_ALIGN_RIGHT},
+        {"link jitter", WRING_ALIGN_RIGHT}, {"iteration", WRING_ALIGN_RIGHT},
+        {"9 of 10", WRING_ALIGN_RIGHT},     {"scaling", WRING_ALIGN_RIGHT},
+        {"x float32", WRING_ALIGN_RIGHT},   {"x fp16", WRING_ALIGN_RIGHT},
+        {"codecs", WRING_ALIGN_LEFT},       {"costs", WRING_ALIGN_LEFT},
+    };
+    const struct wring_tensor_trace *trace = sweep->planning.trace;
+    struct wring_table *table = wring_table_create(columns, sizeof(columns) / sizeof(columns[0]));
 
-    if (sweep->n_nodes == 0)
-        sweep->nodes[sweep->n_nodes++] = sweep->planning.profile->nodes;
-    sweep->links_given = sweep->n_links > 0;
-    if (sweep->n_links == 0)
-        sweep->link_gbit[sweep->n_links++] = wring_planning_link_gbit(sweep->planning.profile);
-    if (sweep->n_local_steps == 0)
-        sweep->local_steps[sweep->n_local_steps++] = 1;
-    if (sweep->n_link_jitters == 0)
-        sweep->link_jitter[sweep->n_link_jitters++] = 0;
-    sweep->iterations = sweep->jitter > 0 || jitters(sweep) ? 101 : 1;
-    if (command->iterations > 0)
-        sweep->iterations = command->iterations;
+    fprintf(file, "%s on %s; forward takes %.3f ms%s, backward %.3f ms\n\n", trace->model,
+            sweep->planning.profile->name, points[0].forward_us / 1e3,
+            isnan(trace->forward_us) ? " (assumed: half of backward)" : "",
+            points[0].last_ready_us / 1e3);
+    for (size_t i = 0; i < n; i++) {
+        wring_table_cell(table, "%" PRIu32, points[i].nodes);
+        wring_table_cell(table, "%" PRIu32, points[i].ranks);
+        if (isnan(points[i].link_gbit))
+            wring_table_cell(table, "-");
+        else
+            wring_table_cell(table, "%g", points[i].link_gbit);
+        wring_table_cell(table, "%" PRIu32, points[i].local_steps);
+        wring_table_cell(table, "%g", points[i].link_jitter);
+        wring_table_cell(table, "%.3f ms", points[i].iteration_us / 1e3);
+        wring_table_cell(table, "%.3f ms", points[i].p90_us / 1e3);
+        wring_table_cell(table, "%.3f", points[i].scaling_factor);
+        wring_table_cell(table, "%.2f", points[i].speedup_fp32);
+        wring_table_cell(table, "%.2f", points[i].speedup_fp16);
+        wring_table_cell(table, "%s", points[i].codec);
+        wring_table_cell(table, "%s", points[i].costs);
+    }
+    wring_table_finish(table, file);
+    show_costs(sweep, points, n, file);
+    return ferror(file) ? WRING_ERR_SYSTEM : WRING_OK;
 }
 
-/** Only links whose speed is known can be made faster or slower. @return false, said: they are not
- */
-static bool check_links(const struct wring_simulate *command)
+static json_t *point_json(const struct wring_point *point)
 {
-    const struct wring_sweep *sweep = &command->sweep;
-    const struct wring_profile *profile = sweep->planning.profile;
-
-    if (!sweep->links_given || isfinite(wring_planning_link_gbit(profile)))
-        return true;
-    wring_fail(sweep->planning.log.arg,
-               "--link: the profile %s does not know how fast a link between nodes is",
-               profile->name);
-    return false;
+    return json_pack("{s:i, s:i, s:o, s:i, s:f, s:o, s:s, s:f, s:f, s:f, s:o, s:f, s:f, s:o}",
+                     "nodes", (int)point->nodes, "ranks", (int)point->ranks, "link_gbit",
+                     wring_json_number(point->link_gbit), "local_steps", (int)point->local_steps,
+                     "link_jitter", point->link_jitter, "codec", wring_json_text(point->codec),
+                     "costs", point->costs, "iteration_us", point->iteration_us, "p90_us",
+                     point->p90_us, "fp32_us", point->fp32_us, "fp16_us",
+                     wring_json_number(point->fp16_us), "scaling_factor", point->scaling_factor,
+                     "speedup_fp32", point->speedup_fp32, "speedup_fp16",
+                     wring_json_number(point->speedup_fp16));
 }
 
-static bool keep(void *arg, const struct wring_point *point)
+static enum wring_status sweep_write_json(const struct wring_sweep *sweep,
+                                          const struct wring_point *points, size_t n, FILE *file)
 {
-    struct wring_simulate *command = arg;
+    const struct wring_tensor_trace *trace = sweep->planning.trace;
+    json_t *list = json_array();
 
-    command->points[command->n++] = *point;
-    if (command->progress)
-        fprintf(stderr, "\r%zu of %zu\033[K", command->n, command->capacity);
-    return true;
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(list, point_json(&points[i]));
+    return wring_json_print(
+        file, json_pack("{s:o, s:o, s:f, s:b, s:f, s:I, s:i, s:f, s:f, s:f, s:o}", "model",
+                        wring_json_text(trace->model), "profile",
+                        wring_json_text(sweep->planning.profile->name), "forward_us",
+                        points[0].forward_us, "forward_assumed", isnan(trace->forward_us),
+                        "last_ready_us", points[0].last_ready_us, "seed", (json_int_t)sweep->seed,
+                        "iterations", (int)sweep->iterations, "jitter", sweep->jitter, "straggler",
+                        sweep->straggler, "link_straggler", sweep->link_straggler, "points", list));
 }
 
-/** What goes into a file. */
-struct giving {
-    const struct wring_simulate *command;
-    wring_give_fn give; /* of plan/sweep.h */
+/** Write a number, or nothing if it is not known. */
+static void write_number(double number, const char *after, FILE *file)
+{
+    if (isfinite(number))
+        fprintf(file, "%.10g", number);
+    fputs(after, file);
+}
+
+static void write_row(const struct wring_point *point, FILE *file)
+{
+    fprintf(file, "%" PRIu32 ",%" PRIu32 ",", point->nodes, point->ranks);
+    write_number(point->link_gbit, ",", file);
+    fprintf(file, "%" PRIu32 ",%g,%s,%s,%.3f,%.3f,%.3f,", point->local_steps, point->link_jitter,
+            point->codec, point->costs, point->iteration_us, point->p90_us, point->fp32_us);
+    write_number(point->fp16_us, ",", file);
+    fprintf(file, "%.6f,%.6f,", point->scaling_factor, point->speedup_fp32);
+    write_number(point->speedup_fp16, "\r\n", file);
+}
+
+/** RFC 4180, with a line of names. */
+static enum wring_status sweep_write_csv(const struct wring_sweep *sweep,
+                                         const struct wring_point *points, size_t n, FILE *file)
+{
+    (void)sweep;
+    fputs("nodes,ranks,link_gbit,local_steps,link_jitter,codec,costs,iteration_us,p90_us,fp32_us,"
+          "fp16_us,"
+          "scaling_factor,speedup_fp32,speedup_fp16\r\n",
+          file);
+    for (size_t i = 0; i < n; i++)
+        write_row(&points[i], file);
+    return ferror(file) ? WRING_ERR_SYSTEM : WRING_OK;
+}
+
+/* ---- charts ---- */
+
+/* Three charts, one below the other, over nodes or, if only one number of nodes is swept, over
+ * links. Each combination of the other swept values has a curve. */
+
+#define TOP 20
+#define HEIGHT 210
+#define CURVES_MAX 10
+
+/** What is drawn upwards. */
+struct measure {
+    const char *title;
+    double (*of)(const struct wring_point *point);
 };
 
-static bool give_points(FILE *file, void *arg)
+static double scaling_of(const struct wring_point *point)
 {
-    const struct giving *giving = arg;
-    const struct wring_simulate *command = giving->command;
-    return giving->give(&command->sweep, command->points, command->n, file) == WRING_OK;
+    return point->scaling_factor;
 }
 
-/** @return exit status, said */
-static int write_file(const struct wring_simulate *command, const char *path, wring_give_fn give)
+static double fp32_of(const struct wring_point *point)
 {
-    struct giving giving = {command, give};
-    return wring_output_file(command->sweep.planning.log.arg, path, give_points, &giving);
+    return point->speedup_fp32;
 }
 
-static int give(const struct wring_simulate *command)
+static double fp16_of(const struct wring_point *point)
 {
-    int exit = WRING_EXIT_OK;
-
-    if (command->csv != NULL)
-        exit = write_file(command, command->csv, wring_sweep_write_csv);
-    if (exit == WRING_EXIT_OK && command->svg != NULL)
-        exit = write_file(command, command->svg, wring_sweep_write_svg);
-    if (exit != WRING_EXIT_OK)
-        return exit;
-    wring_give_fn show = command->json ? wring_sweep_write_json : wring_sweep_show;
-    if (show(&command->sweep, command->points, command->n, stdout) != WRING_OK)
-        return wring_output_failed();
-    return WRING_EXIT_OK;
+    return point->speedup_fp16;
 }
 
-static int run(struct wring_simulate *command)
-{
-    const char *name = command->sweep.planning.log.arg;
+static const struct measure measures[] = {
+    {"scaling factor (1: every rank trains as fast as one alone)", scaling_of},
+    {"speed-up against float32", fp32_of},
+    {"speed-up against fp16", fp16_of},
+};
 
-    if (wring_planning_load(&command->sweep.planning) != WRING_OK)
-        return WRING_EXIT_FAILURE; /* which was said */
-    set_defaults(command);
-    if (!check_links(command))
-        return WRING_EXIT_FAILURE;
-    command->capacity = wring_sweep_count(&command->sweep);
-    command->points = calloc(command->capacity, sizeof(*command->points));
-    if (command->points == NULL)
-        return wring_fail(name, "no memory for %zu points", command->capacity);
-    enum wring_status status = wring_sweep_run(&command->sweep, keep, command);
-    if (command->progress)
-        fprintf(stderr, "\r\033[K");
-    if (status == WRING_ERR_NO_MEMORY)
-        return wring_fail(name, "%s", wring_status_text(status));
-    return status == WRING_OK ? give(command) : WRING_EXIT_FAILURE;
+#define MEASURES (sizeof(measures) / sizeof(measures[0]))
+
+/** The points, by curve. */
+struct curves {
+    const struct wring_point *points;
+    size_t n;
+    bool by_link;
+    uint32_t drawn, left_out;
+    size_t first[CURVES_MAX]; /* a point of each that is drawn */
+};
+
+static bool same_curve(const struct curves *curves, const struct wring_point *a,
+                       const struct wring_point *b)
+{
+    return strcmp(a->codec, b->codec) == 0 && a->local_steps == b->local_steps &&
+           a->link_jitter == b->link_jitter &&
+           (curves->by_link || isnan(a->link_gbit) || a->link_gbit == b->link_gbit);
 }
 
-int wring_cmd_simulate(int argc, char **argv)
+/** Which curves there are, as far as they can be told apart. */
+static void find_curves(struct curves *curves)
 {
-    struct wring_simulate command = {.sweep = {.planning = WRING_PLANNING_INIT,
-                                               .oversubscription = 1,
-                                               .straggler = 1,
-                                               .link_straggler = 1,
-                                               .seed = 1},
-                                     .progress = isatty(STDERR_FILENO)};
-
-    command.sweep.planning.log = wring_planning_log(argv[0]);
-    error_t error = argp_parse(&wring_simulate_argp, argc, argv, 0, NULL, &command);
-    if (error != 0)
-        return wring_fail(argv[0], "%s", strerror(error));
-    int exit = run(&command);
-    free(command.points);
-    wring_planning_finish(&command.sweep.planning);
-    return exit;
+    for (size_t i = 0; i < curves->n; i++) {
+        bool begins = true;
+        for (size_t j = 0; j < i; j++)
+            begins = begins && !same_curve(curves, &curves->points[i], &curves->points[j]);
+        if (begins && curves->drawn < CURVES_MAX)
+            curves->first[curves->drawn++] = i;
+        else
+            curves->left_out += begins;
+    }
 }
 
-/* ---- simulate options ---- */
+static void name_curve(const struct curves *curves, const struct wring_point *first, char *name,
+                       size_t bytes)
+{
+    char link[32] = "", steps[32] = "", jitter[32] = "";
 
-/* The options of wring simulate. */
+    if (!curves->by_link && !isnan(first->link_gbit))
+        snprintf(link, sizeof(link), ", %g Gbit/s", first->link_gbit);
+    if (first->local_steps > 1)
+        snprintf(steps, sizeof(steps), ", %" PRIu32 " local steps", first->local_steps);
+    if (first->link_jitter > 0)
+        snprintf(jitter, sizeof(jitter), ", link jitter %g", first->link_jitter);
+    snprintf(name, bytes, "%s%s%s%s", first->codec, link, steps, jitter);
+}
+
+static void fill_chart(struct wring_svg_chart *chart, const struct curves *curves,
+                       const struct measure *measure)
+{
+    *chart = (struct wring_svg_chart){
+        .title = measure->title,
+        .x_title = curves->by_link ? "Gbit/s between nodes" : "nodes",
+        .height = HEIGHT,
+        .x = {.low = NAN, .high = NAN, .base = 2},
+        .y = {.low = 0, .high = 1},
+        .n = curves->drawn,
+        .left_out = curves->left_out,
+    };
+    for (uint32_t c = 0; c < curves->drawn; c++) {
+        struct wring_svg_curve *curve = &chart->curves[c];
+        const struct wring_point *first = &curves->points[curves->first[c]];
+        curve->colour = (enum wring_svg_colour)(c % WRING_SVG_COLOURS);
+        name_curve(curves, first, curve->name, sizeof(curve->name));
+        for (size_t i = 0; i < curves->n; i++) {
+            const struct wring_point *point = &curves->points[i];
+            if (same_curve(curves, point, first))
+                wring_svg_curve_add(curve, curves->by_link ? point->link_gbit : point->nodes,
+                                    measure->of(point));
+        }
+    }
+}
+
+/** Charts of scaling factor and speed-ups against nodes, or links where only these are swept. */
+static enum wring_status sweep_write_svg(const struct wring_sweep *sweep,
+                                         const struct wring_point *points, size_t n, FILE *file)
+{
+    struct curves curves = {.points = points, .n = n, .by_link = sweep->n_nodes == 1};
+    struct wring_svg_chart *chart = malloc(sizeof(*chart));
+
+    if (chart == NULL)
+        return WRING_ERR_NO_MEMORY;
+    find_curves(&curves);
+    wring_svg_begin_file(file, WRING_SVG_CHART_WIDTH,
+                         TOP + MEASURES * (HEIGHT + WRING_SVG_CHART_ROOM),
+                         sweep->planning.trace->model);
+    for (size_t i = 0; i < MEASURES; i++) {
+        fill_chart(chart, &curves, &measures[i]);
+        wring_svg_chart_put(file, chart, TOP + (double)i * (HEIGHT + WRING_SVG_CHART_ROOM));
+    }
+    wring_svg_end(file);
+    free(chart);
+    return ferror(file) ? WRING_ERR_SYSTEM : WRING_OK;
+}
+
+/* ---- options ---- */
+
+/** Between the command line and the sweep. */
+struct simulate {
+    struct wring_sweep sweep;
+    const char *csv, *svg;
+    bool json;
+    uint32_t iterations; /* 0: as many as it takes */
+    struct wring_point *points;
+    size_t n, capacity;
+    bool progress; /* on a terminal */
+};
 
 enum {
     OPTION_JSON = 0x100,
@@ -245,7 +390,7 @@ static void check_link_options(const struct wring_sweep *sweep, struct argp_stat
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
-    struct wring_simulate *command = state->input;
+    struct simulate *command = state->input;
     struct wring_sweep *sweep = &command->sweep;
 
     switch (key) {
@@ -314,7 +459,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static const struct argp_child children[] = {{&wring_planning_argp, 0, NULL, 0}, {0}};
 
-const struct argp wring_simulate_argp = {
+static const struct argp command_line = {
     .options = options,
     .parser = parse,
     .children = children,
@@ -330,3 +475,136 @@ const struct argp wring_simulate_argp = {
         "What every node exchanges with all others leaves its rack for the larger part: the "
         "link between nodes counts as that much slower.",
 };
+
+/* ---- command ---- */
+
+static bool jitters(const struct wring_sweep *sweep)
+{
+    for (uint32_t i = 0; i < sweep->n_link_jitters; i++)
+        if (sweep->link_jitter[i] > 0)
+            return true;
+    return false;
+}
+
+static void set_defaults(struct simulate *command)
+{
+    struct wring_sweep *sweep = &command->sweep;
+
+    if (sweep->n_nodes == 0)
+        sweep->nodes[sweep->n_nodes++] = sweep->planning.profile->nodes;
+    sweep->links_given = sweep->n_links > 0;
+    if (sweep->n_links == 0)
+        sweep->link_gbit[sweep->n_links++] = wring_planning_link_gbit(sweep->planning.profile);
+    if (sweep->n_local_steps == 0)
+        sweep->local_steps[sweep->n_local_steps++] = 1;
+    if (sweep->n_link_jitters == 0)
+        sweep->link_jitter[sweep->n_link_jitters++] = 0;
+    sweep->iterations = sweep->jitter > 0 || jitters(sweep) ? 101 : 1;
+    if (command->iterations > 0)
+        sweep->iterations = command->iterations;
+}
+
+/** Only links whose speed is known can be made faster or slower. @return false, said: they are not
+ */
+static bool check_links(const struct simulate *command)
+{
+    const struct wring_sweep *sweep = &command->sweep;
+    const struct wring_profile *profile = sweep->planning.profile;
+
+    if (!sweep->links_given || isfinite(wring_planning_link_gbit(profile)))
+        return true;
+    wring_fail(sweep->planning.log.arg,
+               "--link: the profile %s does not know how fast a link between nodes is",
+               profile->name);
+    return false;
+}
+
+static bool keep(void *arg, const struct wring_point *point)
+{
+    struct simulate *command = arg;
+
+    command->points[command->n++] = *point;
+    if (command->progress)
+        fprintf(stderr, "\r%zu of %zu\033[K", command->n, command->capacity);
+    return true;
+}
+
+/** Gives away the points of a sweep. Errors: WRING_ERR_SYSTEM (cannot write). */
+typedef enum wring_status (*give_fn)(const struct wring_sweep *sweep,
+                                     const struct wring_point *points, size_t n, FILE *file);
+
+/** What goes into a file. */
+struct giving {
+    const struct simulate *command;
+    give_fn give;
+};
+
+static bool give_points(FILE *file, void *arg)
+{
+    const struct giving *giving = arg;
+    const struct simulate *command = giving->command;
+    return giving->give(&command->sweep, command->points, command->n, file) == WRING_OK;
+}
+
+/** @return exit status, said */
+static int write_file(const struct simulate *command, const char *path, give_fn give)
+{
+    struct giving giving = {command, give};
+    return wring_output_file(command->sweep.planning.log.arg, path, give_points, &giving);
+}
+
+static int give(const struct simulate *command)
+{
+    int exit = WRING_EXIT_OK;
+
+    if (command->csv != NULL)
+        exit = write_file(command, command->csv, sweep_write_csv);
+    if (exit == WRING_EXIT_OK && command->svg != NULL)
+        exit = write_file(command, command->svg, sweep_write_svg);
+    if (exit != WRING_EXIT_OK)
+        return exit;
+    give_fn show = command->json ? sweep_write_json : sweep_show;
+    if (show(&command->sweep, command->points, command->n, stdout) != WRING_OK)
+        return wring_output_failed();
+    return WRING_EXIT_OK;
+}
+
+static int run(struct simulate *command)
+{
+    const char *name = command->sweep.planning.log.arg;
+
+    if (wring_planning_load(&command->sweep.planning) != WRING_OK)
+        return WRING_EXIT_FAILURE; /* which was said */
+    set_defaults(command);
+    if (!check_links(command))
+        return WRING_EXIT_FAILURE;
+    command->capacity = wring_sweep_count(&command->sweep);
+    command->points = calloc(command->capacity, sizeof(*command->points));
+    if (command->points == NULL)
+        return wring_fail(name, "no memory for %zu points", command->capacity);
+    enum wring_status status = wring_sweep_run(&command->sweep, keep, command);
+    if (command->progress)
+        fprintf(stderr, "\r\033[K");
+    if (status == WRING_ERR_NO_MEMORY)
+        return wring_fail(name, "%s", wring_status_text(status));
+    return status == WRING_OK ? give(command) : WRING_EXIT_FAILURE;
+}
+
+int wring_cmd_simulate(int argc, char **argv)
+{
+    struct simulate command = {.sweep = {.planning = WRING_PLANNING_INIT,
+                                         .oversubscription = 1,
+                                         .straggler = 1,
+                                         .link_straggler = 1,
+                                         .seed = 1},
+                               .progress = isatty(STDERR_FILENO)};
+
+    command.sweep.planning.log = wring_planning_log(argv[0]);
+    error_t error = argp_parse(&command_line, argc, argv, 0, NULL, &command);
+    if (error != 0)
+        return wring_fail(argv[0], "%s", strerror(error));
+    int exit = run(&command);
+    free(command.points);
+    wring_planning_finish(&command.sweep.planning);
+    return exit;
+}

@@ -8,6 +8,19 @@
 #include "planner/core/files/tensor_trace.h"
 #include "tools/plan/draw.h"
 
+/** One cluster's iterations, in which nodes and links are slower by chance. */
+struct sweep_timing {
+    const struct wring_sweep *sweep;
+    const struct wring_cost_model *model; /* with local steps: of the exchange after them, which
+                                             has no computing */
+    double forward_us, last_ready_us;
+    uint32_t local_steps;
+    double link_jitter;
+    double *times;                                /* [sweep->iterations] scratch */
+    double *compute_us;                           /* [tensors] likewise */
+    bool said_lacking[WRING_PLANNING_CODECS_MAX]; /* of these codecs; once is enough */
+};
+
 enum {
     KEY_COMPUTING,
     KEY_LINKS,
@@ -40,8 +53,7 @@ static struct links links_of(const struct wring_cost_model *model, uint32_t lane
 }
 
 /** Scale a group's times on its links by how slow these are in that exchange. */
-static void slow_down(const struct wring_sweep_timing *timing, uint64_t key, double *once,
-                      double *each)
+static void slow_down(const struct sweep_timing *timing, uint64_t key, double *once, double *each)
 {
     for (uint32_t lane = 0; lane < timing->model->problem.n_lanes; lane++) {
         struct links links = links_of(timing->model, lane);
@@ -56,7 +68,7 @@ static void slow_down(const struct wring_sweep_timing *timing, uint64_t key, dou
 }
 
 /** An iteration. @param factor  of computing @param key  of its exchanges */
-static double time_exchanges(const struct wring_sweep_timing *timing,
+static double time_exchanges(const struct sweep_timing *timing,
                              const struct wring_grouping *grouping, double factor, uint64_t key)
 {
     struct wring_problem slowed = timing->model->problem;
@@ -82,8 +94,8 @@ static double time_local(double step_us, double exchange_us, uint32_t steps)
     return step_us + fmax(0, exchange_us - steps * step_us) / steps;
 }
 
-static double time_once(const struct wring_sweep_timing *timing,
-                        const struct wring_grouping *grouping, uint32_t iteration)
+static double time_once(const struct sweep_timing *timing, const struct wring_grouping *grouping,
+                        uint32_t iteration)
 {
     const struct wring_sweep *sweep = timing->sweep;
     uint64_t key = wring_draw_key(wring_draw_key(sweep->seed, timing->model->nodes), iteration);
@@ -108,8 +120,8 @@ static int by_value(const void *a, const void *b)
  * Median of the iterations that are drawn.
  * @param p90_us  out, nine of ten take no longer
  */
-static double sweep_time(const struct wring_sweep_timing *timing,
-                         const struct wring_grouping *grouping, double *p90_us)
+static double sweep_time(const struct sweep_timing *timing, const struct wring_grouping *grouping,
+                         double *p90_us)
 {
     uint32_t n = timing->sweep->iterations;
 
@@ -141,7 +153,7 @@ static double link_scale(const struct wring_sweep *sweep, double link_gbit)
 }
 
 /** The better of two ways to send everything with one option. */
-static double time_baseline(const struct wring_sweep_timing *timing,
+static double time_baseline(const struct sweep_timing *timing,
                             const struct wring_baseline *baseline)
 {
     double p90_us;
@@ -151,7 +163,7 @@ static double time_baseline(const struct wring_sweep_timing *timing,
     return sweep_time(timing, &baseline->grouping, &p90_us);
 }
 
-static void compare(const struct wring_sweep_timing *timing, struct wring_point *point)
+static void compare(const struct sweep_timing *timing, struct wring_point *point)
 {
     double alone = timing->forward_us + timing->last_ready_us;
     double takes = timing->forward_us + point->iteration_us;
@@ -167,7 +179,7 @@ static double forward_of(const struct wring_tensor_trace *trace)
     return isnan(trace->forward_us) ? trace->tensors[trace->n - 1].ready_us / 2 : trace->forward_us;
 }
 
-static void fill_point(struct wring_sweep_timing *timing, const struct wring_planned *planned,
+static void fill_point(struct sweep_timing *timing, const struct wring_planned *planned,
                        struct wring_point *point)
 {
     timing->model = planned->model;
@@ -216,8 +228,7 @@ static enum wring_status plan_local(const struct wring_planning *planning,
 
 /** The set-ups of one cluster, one set of codecs and one number of local steps: they share a plan.
  */
-static enum wring_status run_steps(const struct wring_sweep *sweep,
-                                   struct wring_sweep_timing *timing,
+static enum wring_status run_steps(const struct wring_sweep *sweep, struct sweep_timing *timing,
                                    const struct wring_point *set_up, bool *more,
                                    wring_point_fn each, void *arg)
 {
@@ -243,8 +254,7 @@ static enum wring_status run_steps(const struct wring_sweep *sweep,
 }
 
 /** The set-ups of one cluster and one set of codecs. */
-static enum wring_status run_cluster(const struct wring_sweep *sweep,
-                                     struct wring_sweep_timing *timing,
+static enum wring_status run_cluster(const struct wring_sweep *sweep, struct sweep_timing *timing,
                                      const struct wring_point *set_up, bool *more,
                                      wring_point_fn each, void *arg)
 {
@@ -259,9 +269,8 @@ static enum wring_status run_cluster(const struct wring_sweep *sweep,
 }
 
 /** All clusters, for the codecs that the question has now. */
-static enum wring_status run_codecs(const struct wring_sweep *sweep,
-                                    struct wring_sweep_timing *timing, const char *codec,
-                                    bool *more, wring_point_fn each, void *arg)
+static enum wring_status run_codecs(const struct wring_sweep *sweep, struct sweep_timing *timing,
+                                    const char *codec, bool *more, wring_point_fn each, void *arg)
 {
     enum wring_status status = WRING_OK;
 
@@ -277,7 +286,7 @@ static enum wring_status run_codecs(const struct wring_sweep *sweep,
 }
 
 /** Each codec by itself, after all together. */
-static enum wring_status run_each(struct wring_sweep *sweep, struct wring_sweep_timing *timing,
+static enum wring_status run_each(struct wring_sweep *sweep, struct sweep_timing *timing,
                                   bool *more, wring_point_fn each, void *arg)
 {
     size_t n = sweep->planning.n_codecs;
@@ -298,7 +307,7 @@ static enum wring_status run_each(struct wring_sweep *sweep, struct wring_sweep_
 
 enum wring_status wring_sweep_run(struct wring_sweep *sweep, wring_point_fn each, void *arg)
 {
-    struct wring_sweep_timing timing = {
+    struct sweep_timing timing = {
         .sweep = sweep,
         .times = calloc(sweep->iterations, sizeof(double)),
         .compute_us = calloc(sweep->planning.trace->n, sizeof(double)),

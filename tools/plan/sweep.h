@@ -3,7 +3,6 @@
 #ifndef WRING_TOOLS_PLAN_SWEEP_H
 #define WRING_TOOLS_PLAN_SWEEP_H
 
-#include <argp.h>
 #include <stdio.h>
 
 #include "tools/plan/planning.h"
@@ -52,55 +51,5 @@ uint64_t wring_sweep_count(const struct wring_sweep *sweep);
 
 /** Work them all out, link by link and node by node. Faults are logged in one line. */
 enum wring_status wring_sweep_run(struct wring_sweep *sweep, wring_point_fn each, void *arg);
-
-/* How long a plan's iterations take where nodes and links are slower by chance. */
-
-/** One cluster's iterations. */
-struct wring_sweep_timing {
-    const struct wring_sweep *sweep;
-    const struct wring_cost_model *model; /* with local steps: of the exchange after them, which
-                                             has no computing */
-    double forward_us, last_ready_us;
-    uint32_t local_steps;
-    double link_jitter;
-    double *times;                                /* [sweep->iterations] scratch */
-    double *compute_us;                           /* [tensors] likewise */
-    bool said_lacking[WRING_PLANNING_CODECS_MAX]; /* of these codecs; once is enough */
-};
-
-/* Ways to give away the points of a sweep. Errors: WRING_ERR_SYSTEM (cannot write). */
-
-typedef enum wring_status (*wring_give_fn)(const struct wring_sweep *sweep,
-                                           const struct wring_point *points, size_t n, FILE *file);
-
-/** For people. */
-enum wring_status wring_sweep_show(const struct wring_sweep *sweep,
-                                   const struct wring_point *points, size_t n, FILE *file);
-
-enum wring_status wring_sweep_write_json(const struct wring_sweep *sweep,
-                                         const struct wring_point *points, size_t n, FILE *file);
-
-/** RFC 4180, with a line of names. */
-enum wring_status wring_sweep_write_csv(const struct wring_sweep *sweep,
-                                        const struct wring_point *points, size_t n, FILE *file);
-
-/** Charts of scaling factor and speed-ups against nodes, or links where only these are swept. */
-enum wring_status wring_sweep_write_svg(const struct wring_sweep *sweep,
-                                        const struct wring_point *points, size_t n, FILE *file);
-
-/* wring simulate: between its command line and the sweep. */
-
-struct wring_simulate {
-    struct wring_sweep sweep;
-    const char *csv, *svg;
-    bool json;
-    uint32_t iterations; /* 0: as many as it takes */
-    struct wring_point *points;
-    size_t n, capacity;
-    bool progress; /* on a terminal */
-};
-
-/** Its command line; input: struct wring_simulate. */
-extern const struct argp wring_simulate_argp;
 
 #endif
