@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/core/files/fields.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- reading ---- */
+
+/** Is one there, which may be missing? */
+static bool is_there(const struct wring_reading *reading, const json_t *object,
+                     const struct wring_field *field)
+{
+    const char *inner = field->record != NULL ? field->record->field : NULL;
+
+    return wring_reading_has(reading, object, field->name) &&
+           (inner == NULL ||
+            wring_reading_has(reading, json_object_get(object, field->name), inner));
+}
+
+static void read_cost(struct wring_reading *reading, const json_t *object,
+                      const struct wring_field *field, struct wring_cost *out)
+{
+    *out = wring_reading_cost(reading, object, field->name);
+    if ((double)out->n >= field->min)
+        return;
+    wring_reading_enter(reading, field->name);
+    wring_reading_fault(reading, WRING_ERR_INVALID,
+                        "has no corners; what was measured has one at least");
+    wring_reading_leave(reading);
+}
+
+static void read_object(struct wring_reading *reading, const json_t *object, const char *name,
+                        const struct wring_record *record, void *out)
+{
+    const json_t *value = wring_reading_object(reading, object, name);
+
+    wring_reading_enter(reading, name);
+    if (record->flagged)
+        *(bool *)out = true;
+    wring_record_read(reading, value, record, out);
+    wring_reading_leave(reading);
+}
+
+static void read_named(struct wring_reading *reading, const json_t *object,
+                       const struct wring_field *field, char *out)
+{
+    const json_t *value = wring_reading_object(reading, object, field->name);
+
+    wring_reading_enter(reading, field->name);
+    for (unsigned i = 0; i < (unsigned)field->max; i++)
+        if (wring_reading_has(reading, value, field->name_of(i)))
+            read_object(reading, value, field->name_of(i), field->record, out + i * field->bytes);
+    wring_reading_leave(reading);
+}
+
+/** @param out  the array, or the pointer to the list */
+static void read_list(struct wring_reading *reading, const json_t *object,
+                      const struct wring_field *field, void *owner, void *out)
+{
+    const json_t *list =
+        wring_reading_array(reading, object, field->name, (size_t)field->min, (size_t)field->max);
+    uint32_t *n = (uint32_t *)((char *)owner + field->count);
+    char *records = out;
+
+    if (list == NULL)
+        return;
+    if (field->type == WRING_FIELD_LIST) {
+        records = *(void **)out = calloc(json_array_size(list) + 1, field->bytes);
+        if (records == NULL)
+            wring_reading_fault(reading, WRING_ERR_NO_MEMORY, "out of memory");
+    }
+    wring_reading_enter(reading, field->name);
+    for (; *n < json_array_size(list) && reading->status == WRING_OK; (*n)++) {
+        const json_t *value = json_array_get(list, *n);
+        wring_reading_enter_index(reading, *n);
+        wring_reading_expect_object(reading, value);
+        wring_record_read(reading, value, field->record, records + *n * field->bytes);
+        if (field->check != NULL)
+            field->check(reading, owner, *n);
+        wring_reading_leave(reading);
+    }
+    wring_reading_leave(reading);
+}
+
+static void read_field(struct wring_reading *reading, const json_t *object,
+                       const struct wring_field *field, void *owner)
+{
+    void *out = (char *)owner + field->offset;
+    const char *name = field->name;
+    double min = field->min, max = field->max;
+
+    switch (field->type) {
+    case WRING_FIELD_TEXT:
+        wring_reading_copy(reading, object, name, (size_t)min, out, field->bytes);
+        break;
+    case WRING_FIELD_BOOL:
+        *(bool *)out = wring_reading_bool(reading, object, name);
+        break;
+    case WRING_FIELD_U32:
+        *(uint32_t *)out =
+            (uint32_t)wring_reading_count(reading, object, name, (uint64_t)min, (uint64_t)max);
+        break;
+    case WRING_FIELD_U64:
+        *(uint64_t *)out = wring_reading_count(reading, object, name, (uint64_t)min, (uint64_t)max);
+        break;
+    case WRING_FIELD_NUMBER: /* no -0 */
+        *(double *)out = wring_reading_number(reading, object, name, min, max) + 0.0;
+        break;
+    case WRING_FIELD_NUMBER_OR_NULL:
+        *(double *)out = wring_reading_number_or_null(reading, object, name, min, max) + 0.0;
+        break;
+    case WRING_FIELD_COST:
+        read_cost(reading, object, field, out);
+        break;
+    case WRING_FIELD_OBJECT:
+        read_object(reading, object, name, field->record, out);
+        break;
+    case WRING_FIELD_NAMED:
+        read_named(reading, object, field, out);
+        break;
+    case WRING_FIELD_ARRAY:
+    case WRING_FIELD_LIST:
+        read_list(reading, object, field, owner, out);
+        break;
+    }
+}
+
+void wring_record_read(struct wring_reading *reading, const json_t *object,
+                       const struct wring_record *record, void *out)
+{
+    for (size_t i = 0; i < record->n; i++) {
+        const struct wring_field *field = &record->fields[i];
+        if (field->need == WRING_FIELD_NEEDED || is_there(reading, object, field))
+            read_field(reading, object, field, out);
+    }
+    if (record->check != NULL && reading->status == WRING_OK)
+        record->check(reading, out);
+}
+
+/* ---- writing ---- */
+
+static bool record_is_set(const struct wring_record *record, const void *at)
+{
+    return record->flagged ? *(const bool *)at : record->is_set(at);
+}
+
+static uint32_t count_of(const struct wring_field *field, const void *owner)
+{
+    return *(const uint32_t *)((const char *)owner + field->count);
+}
+
+/** Is a sparse one to be written? */
+static bool is_set(const struct wring_field *field, const void *owner)
+{
+    const void *at = (const char *)owner + field->offset;
+
+    if (field->is_set != NULL)
+        return field->is_set(owner);
+    switch (field->type) {
+    case WRING_FIELD_TEXT:
+        return *(const char *)at != '\0';
+    case WRING_FIELD_U32:
+        return *(const uint32_t *)at != 0;
+    case WRING_FIELD_U64:
+        return *(const uint64_t *)at != 0;
+    case WRING_FIELD_NUMBER:
+        return *(const double *)at > 0;
+    case WRING_FIELD_COST:
+        return ((const struct wring_cost *)at)->n > 0;
+    case WRING_FIELD_OBJECT:
+        return record_is_set(field->record, at);
+    case WRING_FIELD_ARRAY:
+    case WRING_FIELD_LIST:
+        return count_of(field, owner) > 0;
+    case WRING_FIELD_BOOL:
+    case WRING_FIELD_NUMBER_OR_NULL:
+    case WRING_FIELD_NAMED:
+        break;
+    }
+    return true;
+}
+
+/** A new reference; NULL without memory. */
+static json_t *record_json(const struct wring_record *record, const void *from)
+{
+    json_t *object = json_object();
+
+    if (wring_record_put(object, record, from))
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
+static json_t *named_json(const struct wring_field *field, const char *from)
+{
+    json_t *object = json_object();
+
+    for (unsigned i = 0; i < (unsigned)field->max; i++, from += field->bytes)
+        if (record_is_set(field->record, from) &&
+            json_object_set_new(object, field->name_of(i), record_json(field->record, from)) != 0) {
+            json_decref(object);
+            return NULL;
+        }
+    return object;
+}
+
+static json_t *list_json(const struct wring_field *field, uint32_t n, const char *from)
+{
+    json_t *list = json_array();
+
+    for (uint32_t i = 0; i < n; i++, from += field->bytes)
+        if (json_array_append_new(list, record_json(field->record, from)) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
+static json_t *field_json(const struct wring_field *field, const void *owner)
+{
+    const void *at = (const char *)owner + field->offset;
+
+    switch (field->type) {
+    case WRING_FIELD_TEXT:
+        return json_string(at);
+    case WRING_FIELD_BOOL:
+        return json_boolean(*(const bool *)at);
+    case WRING_FIELD_U32:
+        return json_integer(*(const uint32_t *)at);
+    case WRING_FIELD_U64:
+        return json_integer((json_int_t) * (const uint64_t *)at);
+    case WRING_FIELD_NUMBER:
+    case WRING_FIELD_NUMBER_OR_NULL:
+        return wring_json_number(*(const double *)at);
+    case WRING_FIELD_COST:
+        return wring_json_cost(at);
+    case WRING_FIELD_OBJECT:
+        return record_json(field->record, at);
+    case WRING_FIELD_NAMED:
+        return named_json(field, at);
+    case WRING_FIELD_ARRAY:
+        return list_json(field, count_of(field, owner), at);
+    case WRING_FIELD_LIST:
+        return list_json(field, count_of(field, owner), *(const void *const *)at);
+    }
+    return NULL;
+}
+
+/** Is it more of the field before it, as trust is of a cost? */
+static bool adds(const struct wring_record *record, size_t i)
+{
+    return i > 0 && strcmp(record->fields[i - 1].name, record->fields[i].name) == 0;
+}
+
+bool wring_record_put(json_t *object, const struct wring_record *record, const void *from)
+{
+    for (size_t i = 0; i < record->n; i++) {
+        const struct wring_field *field = &record->fields[i];
+        json_t *there = adds(record, i) ? json_object_get(object, field->name) : NULL;
+        bool skipped = field->need == WRING_FIELD_SPARSE &&
+                       (!is_set(field, from) || (adds(record, i) && there == NULL));
+        if (skipped)
+            continue;
+        bool put = there != NULL
+                       ? wring_record_put(there, field->record, (const char *)from + field->offset)
+                       : json_object_set_new(object, field->name, field_json(field, from)) == 0;
+        if (!put)
+            return false;
+    }
+    return object != NULL;
+}
