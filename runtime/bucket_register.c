@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/fpenv.h"
+#include "base/hash.h"
 #include "compress/codec.h"
 #include "compress/kernels/reduce.h"
 #include "runtime/bucket.h"
@@ -158,11 +159,9 @@ void wring_residual_flush(struct wring_bucket *bucket)
 
 uint32_t wring_bucket_id(const char *name)
 {
-    uint32_t hash = 2166136261u;
-    for (; *name != '\0'; name++)
-        hash = (hash ^ (uint8_t)*name) * 16777619u;
-    return hash;
+    return wring_fnv32(WRING_FNV32, name, strlen(name));
 }
+
 static struct wring_codec_context context_of(const struct wring_bucket *bucket)
 {
     return (struct wring_codec_context){

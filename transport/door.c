@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/descriptor.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/parse.h"
 #include "transport/interface.h"
@@ -234,16 +235,14 @@ uint32_t wring_door_origin(const struct sockaddr_storage *from)
 {
     const uint8_t *at = (const uint8_t *)&((const struct sockaddr_in6 *)from)->sin6_addr;
     size_t n = sizeof(struct in6_addr);
-    uint32_t hash = 2166136261u;
+    uint32_t hash = WRING_FNV32;
     if (from->ss_family == AF_INET) {
         at = (const uint8_t *)&((const struct sockaddr_in *)from)->sin_addr;
         n = sizeof(struct in_addr);
     } else if (from->ss_family != AF_INET6) {
         return 0;
     }
-    for (size_t i = 0; i < n; i++)
-        hash = (hash ^ at[i]) * 16777619u;
-    return hash;
+    return wring_fnv32(hash, at, n);
 }
 
 int wring_door_choose(const struct wring_door_guest *guests, unsigned n, uint64_t now,

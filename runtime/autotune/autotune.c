@@ -10,6 +10,7 @@
 
 #include "base/atomic_file.h"
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/parse.h"
 #include "planner/core/files/plan.h"
 #include "runtime/autotune/codecs.h"
@@ -593,27 +594,18 @@ static enum wring_status list_tensors(struct wring_autotune *autotune)
     return status == WRING_OK && autotune->ready_us == NULL ? WRING_ERR_NO_MEMORY : status;
 }
 
-static uint64_t hash_bytes(uint64_t hash, const void *data, size_t bytes)
-{
-    const unsigned char *at = data;
-
-    for (size_t i = 0; i < bytes; i++)
-        hash = (hash ^ at[i]) * 0x100000001b3u; /* FNV-1a */
-    return hash;
-}
-
 static uint64_t hash_tensors(const struct wring_autotune *autotune)
 {
     const char *codecs = autotune->session->config.plan_codecs;
-    uint64_t hash = hash_bytes(0xcbf29ce484222325u, codecs, strlen(codecs) + 1);
+    uint64_t hash = wring_fnv64(WRING_FNV64, codecs, strlen(codecs) + 1);
 
     for (uint32_t i = 0; i < autotune->iterations.n; i++) {
         const struct wring_bucket *bucket = autotune->iterations.tensors[i].bucket;
         const char *spec = wring_codec_info(bucket->codec)->spec;
-        hash = hash_bytes(hash, bucket->name, strlen(bucket->name) + 1);
-        hash = hash_bytes(hash, spec, strlen(spec) + 1);
-        hash = hash_bytes(hash, &bucket->elems, sizeof(bucket->elems));
-        hash = hash_bytes(hash, &bucket->op, sizeof(bucket->op));
+        hash = wring_fnv64(hash, bucket->name, strlen(bucket->name) + 1);
+        hash = wring_fnv64(hash, spec, strlen(spec) + 1);
+        hash = wring_fnv64(hash, &bucket->elems, sizeof(bucket->elems));
+        hash = wring_fnv64(hash, &bucket->op, sizeof(bucket->op));
     }
     return hash;
 }

@@ -10,6 +10,7 @@
 
 #include "base/atomic_file.h"
 #include "base/clock.h"
+#include "base/hash.h"
 #include "planner/core/files/plan.h"
 #include "runtime/autotune/autotune.h"
 #include "runtime/autotune/codecs.h"
@@ -281,12 +282,10 @@ static bool find_file(const struct wring_autotune *autotune, char *path, size_t 
 {
     const struct wring_autotune_tunables *tunables = &autotune->tunables;
     char folder[PATH_BYTES], text[sizeof(autotune->machine.text) + WRING_CONFIG_TEXT + 32];
-    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
 
     snprintf(text, sizeof(text), "%s, %s, %" PRIu64, autotune->machine.text, tunables->executor,
              tunables->chunk_bytes);
-    for (const char *at = text; *at != '\0'; at++)
-        hash = (hash ^ (unsigned char)*at) * 0x100000001b3u;
+    uint64_t hash = wring_fnv64(WRING_FNV64, text, strlen(text));
     return find_folder(&autotune->session->config, folder, sizeof(folder)) &&
            (size_t)snprintf(path, bytes, "%s/profile-%016" PRIx64 ".json", folder, hash) < bytes;
 }

@@ -5,8 +5,10 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "runtime/commit/bypass.h"
 #include "runtime/commit/commit.h"
 
@@ -104,15 +106,14 @@ static enum wring_status make_memory(struct wring_codec_bypass_bench *bench)
 static void name_bucket(const struct wring_codec_bypass_case *tried, const char *what, char *name)
 {
     const struct wring_members *members = &tried->group->members;
-    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
+    uint64_t hash = WRING_FNV64;
     char text[WRING_CODEC_SPEC_MAX + WRING_EXECUTOR_TEXT + 16];
 
     snprintf(text, sizeof(text), "%s %d %d %s", tried->spec, (int)tried->scheme, tried->placed,
              tried->executor);
     for (uint32_t i = 0; i < members->n; i++)
-        hash = (hash ^ members->ranks[i]) * 0x100000001b3u;
-    for (const char *at = text; *at != '\0'; at++)
-        hash = (hash ^ (unsigned char)*at) * 0x100000001b3u;
+        hash = (hash ^ members->ranks[i]) * WRING_FNV64_PRIME;
+    hash = wring_fnv64(hash, text, strlen(text));
     snprintf(name, WRING_NAME_MAX, "trial %016" PRIx64 " %.20s", hash, what);
 }
 

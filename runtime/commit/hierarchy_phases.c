@@ -4,7 +4,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/hash.h"
 #include "runtime/group/group.h"
 #include "runtime/session/session.h"
 
@@ -18,10 +20,8 @@ static void name_leg(const struct wring_bucket *whole, uint32_t slice, enum wrin
                      char *name)
 {
     static const char *const words[] = {"in", "across", "out"};
-    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
+    uint64_t hash = wring_fnv64(WRING_FNV64, whole->name, strlen(whole->name));
 
-    for (const char *at = whole->name; *at != '\0'; at++)
-        hash = (hash ^ (unsigned char)*at) * 0x100000001b3u;
     snprintf(name, WRING_NAME_MAX, "%.30s (%016" PRIx64 " %s %" PRIu32 ")", whole->name, hash,
              words[leg], slice);
 }

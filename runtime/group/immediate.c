@@ -692,17 +692,20 @@ static enum wring_status run(struct call *call, const struct wring_call *how,
     return wring_session_leave(session, start(call, how, request));
 }
 
+static struct call call_of(enum wring_call_kind kind, struct wring_group *group, const void *in,
+                           void *out)
+{
+    return (struct call){.kind = kind, .group = group, .in = in, .out = out};
+}
+
 enum wring_status wring_allreduce(struct wring_group *group, const void *in, void *out,
                                   uint64_t elems, enum wring_dtype dtype, enum wring_op op,
                                   const struct wring_call *how, struct wring_request **request)
 {
-    struct call call = {.kind = WRING_CALL_ALLREDUCE,
-                        .group = group,
-                        .in = in,
-                        .out = out,
-                        .elems = elems,
-                        .dtype = dtype,
-                        .op = op};
+    struct call call = call_of(WRING_CALL_ALLREDUCE, group, in, out);
+    call.elems = elems;
+    call.dtype = dtype;
+    call.op = op;
     return run(&call, how, request);
 }
 
@@ -710,14 +713,11 @@ enum wring_status wring_reduce(struct wring_group *group, const void *in, void *
                                enum wring_dtype dtype, enum wring_op op, uint32_t root,
                                const struct wring_call *how, struct wring_request **request)
 {
-    struct call call = {.kind = WRING_CALL_REDUCE,
-                        .group = group,
-                        .in = in,
-                        .out = out,
-                        .elems = elems,
-                        .dtype = dtype,
-                        .op = op,
-                        .root = root};
+    struct call call = call_of(WRING_CALL_REDUCE, group, in, out);
+    call.elems = elems;
+    call.dtype = dtype;
+    call.op = op;
+    call.root = root;
     return run(&call, how, request);
 }
 
@@ -725,13 +725,10 @@ enum wring_status wring_reduce_scatter(struct wring_group *group, const void *in
                                        uint64_t elems, enum wring_dtype dtype, enum wring_op op,
                                        const struct wring_call *how, struct wring_request **request)
 {
-    struct call call = {.kind = WRING_CALL_REDUCE_SCATTER,
-                        .group = group,
-                        .in = in,
-                        .out = out,
-                        .elems = elems,
-                        .dtype = dtype,
-                        .op = op};
+    struct call call = call_of(WRING_CALL_REDUCE_SCATTER, group, in, out);
+    call.elems = elems;
+    call.dtype = dtype;
+    call.op = op;
     return run(&call, how, request);
 }
 
@@ -739,12 +736,9 @@ enum wring_status wring_allgather(struct wring_group *group, const void *in, voi
                                   uint64_t elems, enum wring_dtype dtype,
                                   const struct wring_call *how, struct wring_request **request)
 {
-    struct call call = {.kind = WRING_CALL_ALLGATHER,
-                        .group = group,
-                        .in = in,
-                        .out = out,
-                        .elems = elems,
-                        .dtype = dtype};
+    struct call call = call_of(WRING_CALL_ALLGATHER, group, in, out);
+    call.elems = elems;
+    call.dtype = dtype;
     return run(&call, how, request);
 }
 
@@ -752,12 +746,9 @@ enum wring_status wring_alltoall(struct wring_group *group, const void *in, void
                                  uint64_t elems, enum wring_dtype dtype,
                                  const struct wring_call *how, struct wring_request **request)
 {
-    struct call call = {.kind = WRING_CALL_ALLTOALL,
-                        .group = group,
-                        .in = in,
-                        .out = out,
-                        .elems = elems,
-                        .dtype = dtype};
+    struct call call = call_of(WRING_CALL_ALLTOALL, group, in, out);
+    call.elems = elems;
+    call.dtype = dtype;
     return run(&call, how, request);
 }
 
@@ -766,13 +757,10 @@ enum wring_status wring_reduce_scatterv(struct wring_group *group, const void *i
                                         enum wring_op op, const struct wring_call *how,
                                         struct wring_request **request)
 {
-    struct call call = {.kind = WRING_CALL_REDUCE_SCATTERV,
-                        .group = group,
-                        .in = in,
-                        .out = out,
-                        .in_runs = elems,
-                        .dtype = dtype,
-                        .op = op};
+    struct call call = call_of(WRING_CALL_REDUCE_SCATTERV, group, in, out);
+    call.in_runs = elems;
+    call.dtype = dtype;
+    call.op = op;
     return run(&call, how, request);
 }
 
@@ -780,12 +768,9 @@ enum wring_status wring_allgatherv(struct wring_group *group, const void *in, vo
                                    const uint64_t *elems, enum wring_dtype dtype,
                                    const struct wring_call *how, struct wring_request **request)
 {
-    struct call call = {.kind = WRING_CALL_ALLGATHERV,
-                        .group = group,
-                        .in = in,
-                        .out = out,
-                        .in_runs = elems,
-                        .dtype = dtype};
+    struct call call = call_of(WRING_CALL_ALLGATHERV, group, in, out);
+    call.in_runs = elems;
+    call.dtype = dtype;
     return run(&call, how, request);
 }
 
@@ -793,13 +778,10 @@ enum wring_status wring_gather(struct wring_group *group, const void *in, void *
                                enum wring_dtype dtype, uint32_t root, const struct wring_call *how,
                                struct wring_request **request)
 {
-    struct call call = {.kind = WRING_CALL_GATHER,
-                        .group = group,
-                        .in = in,
-                        .out = out,
-                        .elems = elems,
-                        .dtype = dtype,
-                        .root = root};
+    struct call call = call_of(WRING_CALL_GATHER, group, in, out);
+    call.elems = elems;
+    call.dtype = dtype;
+    call.root = root;
     return run(&call, how, request);
 }
 
@@ -807,13 +789,10 @@ enum wring_status wring_scatter(struct wring_group *group, const void *in, void 
                                 uint64_t elems, enum wring_dtype dtype, uint32_t root,
                                 const struct wring_call *how, struct wring_request **request)
 {
-    struct call call = {.kind = WRING_CALL_SCATTER,
-                        .group = group,
-                        .in = in,
-                        .out = out,
-                        .elems = elems,
-                        .dtype = dtype,
-                        .root = root};
+    struct call call = call_of(WRING_CALL_SCATTER, group, in, out);
+    call.elems = elems;
+    call.dtype = dtype;
+    call.root = root;
     return run(&call, how, request);
 }
 
@@ -822,13 +801,10 @@ enum wring_status wring_alltoallv(struct wring_group *group, const void *in,
                                   enum wring_dtype dtype, const struct wring_call *how,
                                   struct wring_request **request)
 {
-    struct call call = {.kind = WRING_CALL_ALLTOALLV,
-                        .group = group,
-                        .in = in,
-                        .out = out,
-                        .in_runs = in_elems,
-                        .out_runs = out_elems,
-                        .dtype = dtype};
+    struct call call = call_of(WRING_CALL_ALLTOALLV, group, in, out);
+    call.in_runs = in_elems;
+    call.out_runs = out_elems;
+    call.dtype = dtype;
     return run(&call, how, request);
 }
 
@@ -836,12 +812,9 @@ enum wring_status wring_broadcast(struct wring_group *group, void *buf, uint64_t
                                   uint32_t root, const struct wring_call *how,
                                   struct wring_request **request)
 {
-    struct call call = {.kind = WRING_CALL_BROADCAST,
-                        .group = group,
-                        .in = buf,
-                        .out = buf,
-                        .elems = bytes,
-                        .root = root};
+    struct call call = call_of(WRING_CALL_BROADCAST, group, buf, buf);
+    call.elems = bytes;
+    call.root = root;
     return run(&call, how, request);
 }
 

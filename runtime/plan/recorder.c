@@ -9,6 +9,7 @@
 
 #include "base/atomic_file.h"
 #include "base/clock.h"
+#include "base/hash.h"
 #include "runtime/plan/iterations.h"
 
 #define WRING_MODULE "record"
@@ -432,20 +433,15 @@ static void stop_clock(struct wring_recorder *recorder)
         recorder->computed_ns += now_ns - recorder->resumed_ns;
 }
 
-static uint64_t fold(uint64_t hash, uint64_t value)
-{
-    hash = (hash ^ value) * 0x9E3779B97F4A7C15u; /* 2^64 by the golden ratio */
-    return hash ^ hash >> 32;
-}
-
 static struct wring_recorded_call describe_call(const struct wring_op_check *call, double at_us)
 {
     bool sums = call->op == WRING_SUM || call->op == WRING_AVG || call->op == WRING_PREMUL_SUM;
     bool tensor = call->kind == WRING_CALL_ALLREDUCE && call->dtype == WRING_F32 && sums;
-    uint64_t hash = fold(fold(fold(call->kind, call->dtype), call->op), call->root);
+    uint64_t hash =
+        wring_fold(wring_fold(wring_fold(call->kind, call->dtype), call->op), call->root);
 
     return (struct wring_recorded_call){
-        .signature = fold(fold(hash, call->elems), call->runs),
+        .signature = wring_fold(wring_fold(hash, call->elems), call->runs),
         .elems = tensor ? call->elems : 0,
         .at_us = at_us,
     };

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/descriptor.h"
+#include "base/hash.h"
 #include "transport/auth.h"
 #include "transport/interface.h"
 
@@ -363,11 +364,9 @@ static enum wring_status meet_by_exchange(const struct wring_config *config,
 struct wring_ports wring_launcher_ports(const struct wring_ports *configured, const char *job)
 {
     struct wring_ports ports = *configured;
-    uint32_t hash = 2166136261u; /* FNV-1a, 32 bits */
 
     if (ports.first == 0) {
-        for (; *job != '\0'; job++)
-            hash = (hash ^ (uint8_t)*job) * 16777619u;
+        uint32_t hash = wring_fnv32(WRING_FNV32, job, strlen(job));
         ports.first = (uint16_t)(PORTS_FIRST + hash % PORTS_SPAN);
         ports.last = (uint16_t)(ports.first + WRING_LAUNCHER_PORTS - 1);
     }

@@ -6,21 +6,15 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "transport/collective/collective.h"
 #include "transport/control.h"
 #include "transport/pairs.h"
 
-#define SPREAD 0x9E3779B97F4A7C15u /* an odd number without pattern: 2^64 by the golden ratio */
-#define REDUCING 4                 /* kinds of calls that reduce, at most */
-#define LOOKS 8                    /* in the time between two statements */
-#define PATIENCE 5                 /* statements that may go unanswered */
+#define REDUCING 4                               /* kinds of calls that reduce, at most */
+#define LOOKS 8                                  /* in the time between two statements */
+#define PATIENCE 5                               /* statements that may go unanswered */
 #define STATEMENT_TEXT (WRING_SEND_MAX - 16 + 1) /* of a control message */
-
-static uint64_t fold(uint64_t hash, uint64_t value)
-{
-    hash = (hash ^ value) * SPREAD;
-    return hash ^ hash >> 32;
-}
 
 /** Of a text, eight bytes at a time, the last ones filled up with zeros. */
 static uint64_t fold_text(uint64_t hash, const char *text)
@@ -29,7 +23,7 @@ static uint64_t fold_text(uint64_t hash, const char *text)
         uint8_t bytes[8] = {0};
         n = left < sizeof(bytes) ? left : sizeof(bytes);
         memcpy(bytes, text, n);
-        hash = fold(hash, wring_get_u64(bytes));
+        hash = wring_fold(hash, wring_get_u64(bytes));
     }
     return hash;
 }
@@ -38,7 +32,7 @@ uint64_t wring_call_runs(const uint64_t *elems, uint32_t n)
 {
     uint64_t hash = 0;
     for (uint32_t i = 0; i < n; i++)
-        hash = fold(hash, elems[i]);
+        hash = wring_fold(hash, elems[i]);
     return hash;
 }
 
@@ -140,11 +134,11 @@ static uint32_t sort_of(const struct wring_op_check *call)
 static uint32_t add_call(struct wring_op_history *calls, const struct wring_op_check *call)
 {
     uint32_t sort = sort_of(call);
-    uint64_t hash = fold(fold(calls->history, call->root), call->elems);
+    uint64_t hash = wring_fold(wring_fold(calls->history, call->root), call->elems);
     if (call->runs != 0)
-        hash = fold(hash, call->runs);
+        hash = wring_fold(hash, call->runs);
     hash = fold_text(hash, call->codec);
-    calls->history = fold(hash, sort);
+    calls->history = wring_fold(hash, sort);
     return (sort ^ (uint32_t)hash) & ((1u << WRING_TAG_BITS) - 1);
 }
 

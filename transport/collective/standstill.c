@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "transport/collective/collective.h"
 #include "transport/control.h"
 #include "transport/pairs.h"
 
-#define SPREAD 0x9E3779B97F4A7C15u /* an odd number without pattern: 2^64 by the golden ratio */
 #define FIELDS 11
 #define LINE_BYTES 512
 
@@ -25,21 +25,15 @@ static const struct wring_channel *way_of(const struct wring_collective *collect
 
 /* ---- what this member does ---- */
 
-static uint64_t fold(uint64_t hash, uint64_t value)
-{
-    hash = (hash ^ value) * SPREAD;
-    return hash ^ hash >> 32;
-}
-
 static uint64_t fold_channel(uint64_t hash, const struct wring_channel *channel)
 {
     for (uint32_t i = 0; i < channel->members.n; i++) {
         const struct wring_channel_in *in = &channel->in[i];
         const struct wring_channel_out *out = &channel->out[i];
-        hash = fold(hash, (uint64_t)in->arrivals << 32 | in->taken);
-        hash = fold(hash, (uint64_t)in->consumed << 32 | in->credited);
-        hash = fold(hash, (uint64_t)out->reserved << 32 | out->limit);
-        hash = fold(hash, out->puts);
+        hash = wring_fold(hash, (uint64_t)in->arrivals << 32 | in->taken);
+        hash = wring_fold(hash, (uint64_t)in->consumed << 32 | in->credited);
+        hash = wring_fold(hash, (uint64_t)out->reserved << 32 | out->limit);
+        hash = wring_fold(hash, out->puts);
     }
     return hash;
 }
@@ -47,13 +41,13 @@ static uint64_t fold_channel(uint64_t hash, const struct wring_channel *channel)
 /** Changes whenever it does something, or something comes. */
 static uint64_t sign_of(const struct wring_collective *collective)
 {
-    uint64_t hash = fold(round_of(collective), collective->reduced);
+    uint64_t hash = wring_fold(round_of(collective), collective->reduced);
     for (uint32_t i = 0; i < collective->members.n; i++)
-        hash = fold(hash, collective->sent[i] << 32 ^ collective->decoded[i]);
+        hash = wring_fold(hash, collective->sent[i] << 32 ^ collective->decoded[i]);
     for (int way = 0; way < WRING_STANDSTILL_WAYS; way++)
         if (way_of(collective, way) != NULL)
             hash = fold_channel(hash, way_of(collective, way));
-    return fold(hash, collective->busy);
+    return wring_fold(hash, collective->busy);
 }
 
 /** It has work of its own under way, which will come to an end without anybody else. */
