@@ -14,14 +14,14 @@ struct pair {
     floats low, high;
 };
 
-/** A pair's codes, and for what values they stand. */
+/** A pair's codes, and the values for which they stand. */
 struct coded {
     shorts codes;
     struct pair sent;
 };
 
-/** Quickly, which is right unless is_special() objects: the codes, without what they stand for or
- *  with it. */
+/** Quickly, which is right unless is_special() objects: the codes, without their values or with
+ *  them. */
 INLINE shorts codes_of(struct pair value);
 INLINE struct coded code_pair(struct pair value);
 
@@ -84,7 +84,7 @@ INLINE lanes finite_lanes(floats value)
     return above(all_words(WRING_INF_BITS), magnitude_of(value));
 }
 
-/** A value that code_pair() takes: not beyond `top`, or the one NaN for what is not finite. */
+/** A value that code_pair() takes: not beyond `top`, or the one NaN for all that is not finite. */
 INLINE floats tame(floats value, uint32_t top)
 {
     words capped = smaller(magnitude_of(value), all_words(top)) | ((words)value & WRING_SIGN_BITS);
