@@ -125,6 +125,78 @@ static void a_dead_peer_holds_up_no_other(void)
     world_run(&(struct world_job){.size = 3, .run = knock_in_vain, .doomed = 1 << VICTIM});
 }
 
+/** @return what connect says at last */
+static int insist(struct rig *rig, unsigned char *handle)
+{
+    void *comm = NULL;
+    int result = PLUGIN_OK;
+
+    while (result == PLUGIN_OK && comm == NULL) {
+        result = plugin_connect(rig->plugin, rig->ctx, rig->device, handle, &comm);
+        world_turn("an error of connect");
+    }
+    return result;
+}
+
+static void knock_until_told(const struct world_rank *me, void *arg)
+{
+    static struct rig_meeting meeting;
+    struct rig_link dead = {.from = 0, .to = 1};
+    struct rig rig;
+
+    (void)arg;
+    putenv((char *)(uintptr_t) "WRING_JOIN_TIMEOUT=0.3");
+    rig_begin(&rig, me);
+    rig_listen(&rig, &dead, 1, &meeting);
+    if (me->rank == 1)
+        for (;;)
+            world_turn("its death");
+    world_kill(1);
+    CHECK(insist(&rig, meeting.handles[0]) == PLUGIN_REMOTE_ERROR, "of one who is dead");
+    CHECK(world_logged(PLUGIN_LOG_WARN, "no link with") == 1 &&
+              world_logged(PLUGIN_LOG_WARN, "WRING_IFACE or WRING_BIND") == 1,
+          "no line names the remedy");
+    rig_end(&rig);
+}
+
+static void a_peer_that_never_answers_is_told(void)
+{
+    world_run(&(struct world_job){.size = 2, .run = knock_until_told, .doomed = 1 << 1});
+}
+
+/** The one who connects is told; who listens takes it for a stranger. */
+static void use_another_key(const struct world_rank *me, void *arg)
+{
+    static char keys[2][32] = {"WRING_KEY=a key of this job", "WRING_KEY=another key"};
+    static struct rig_meeting meeting;
+    struct rig_link link = {.from = 0, .to = 1};
+    struct rig rig;
+    int result;
+
+    (void)arg;
+    putenv(keys[me->rank]);
+    rig_begin(&rig, me);
+    rig_listen(&rig, &link, 1, &meeting);
+    if (me->rank == 0) {
+        result = insist(&rig, meeting.handles[0]);
+        CHECK(result == PLUGIN_INVALID_USAGE, "of another key connect says %d", result);
+        CHECK(world_logged(PLUGIN_LOG_WARN, "WRING_KEY or WRING_KEY_FILE") == 1,
+              "no line names the remedy");
+    }
+    world_meet();
+    if (me->rank == 1) {
+        result = plugin_accept(rig.plugin, meeting.listeners[0], &link.receive);
+        CHECK(result == PLUGIN_OK && link.receive == NULL, "a stranger is accepted: %d", result);
+        plugin_close_listen(rig.plugin, meeting.listeners[0]);
+    }
+    rig_end(&rig);
+}
+
+static void keys_that_differ_are_told(void)
+{
+    world_run(&(struct world_job){.size = 2, .run = use_another_key});
+}
+
 /* ---- a peer that lies ---- */
 
 #define HANDLE_SECRET 40 /* as dropin/nccl/nccl_handle.c has it */
@@ -231,6 +303,8 @@ int main(int argc, char **argv)
     static const struct wring_test_case cases[] = {
         {"a_mesh_needs_one_thread", a_mesh_needs_one_thread},
         {"a_dead_peer_holds_up_no_other", a_dead_peer_holds_up_no_other},
+        {"a_peer_that_never_answers_is_told", a_peer_that_never_answers_is_told},
+        {"keys_that_differ_are_told", keys_that_differ_are_told},
         {"who_lies_is_refused", who_lies_is_refused},
         {NULL, NULL},
     };
