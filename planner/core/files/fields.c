@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define WORD_BYTES 65 /* of one that is not kept */
+
 /* ---- reading ---- */
 
 /** Is one there, which may be missing? */
@@ -26,6 +28,97 @@ static void read_cost(struct wring_reading *reading, const json_t *object,
     wring_reading_enter(reading, field->name);
     wring_reading_fault(reading, WRING_ERR_INVALID,
                         "has no corners; what was measured has one at least");
+    wring_reading_leave(reading);
+}
+
+static void read_word(struct wring_reading *reading, const json_t *object,
+                      const struct wring_field *field, char *out)
+{
+    size_t bytes = field->bytes > 0 ? field->bytes : WORD_BYTES;
+    const char *text = wring_reading_text(reading, object, field->name, 0, bytes - 1);
+    unsigned n = (unsigned)field->max;
+    char known[200] = "";
+    size_t used = field->min > 0 ? 0 : (size_t)snprintf(known, sizeof(known), "\"\"");
+    bool fits = field->min <= 0 && text[0] == '\0';
+
+    for (unsigned i = 0; i < n; i++) {
+        fits = fits || strcmp(field->name_of(i), text) == 0;
+        snprintf(known + used, sizeof(known) - used, "%s\"%s\"", used > 0 ? ", " : "",
+                 field->name_of(i));
+        used = strlen(known);
+    }
+    wring_reading_enter(reading, field->name);
+    if (!fits)
+        wring_reading_fault(reading, WRING_ERR_INVALID, "needs %s%s, is \"%s\"",
+                            n > 1 ? "one of " : "", known, text);
+    wring_reading_leave(reading);
+    if (field->bytes > 0)
+        memcpy(out, text, strlen(text) + 1);
+}
+
+/** A copy; NULL after a fault. */
+static char *copy_text(struct wring_reading *reading, const char *text)
+{
+    char *copy = reading->status == WRING_OK ? strdup(text) : NULL;
+
+    if (copy == NULL)
+        wring_reading_fault(reading, WRING_ERR_NO_MEMORY, "out of memory");
+    return copy;
+}
+
+static char *read_string(struct wring_reading *reading, const json_t *object,
+                         const struct wring_field *field)
+{
+    if (field->need != WRING_FIELD_NEEDED && !is_there(reading, object, field))
+        return copy_text(reading, "");
+    return copy_text(reading, wring_reading_text(reading, object, field->name, (size_t)field->min,
+                                                 (size_t)field->max));
+}
+
+static uint32_t *counter_of(const struct wring_field *field, void *owner)
+{
+    return (uint32_t *)((char *)owner + field->count);
+}
+
+static void read_strings(struct wring_reading *reading, const json_t *object,
+                         const struct wring_field *field, uint32_t *n, char ***out)
+{
+    const json_t *list = wring_reading_array(reading, object, field->name, 1, (size_t)field->max);
+
+    if (list == NULL)
+        return;
+    char **strings = *out = calloc(json_array_size(list), sizeof(*strings));
+    if (strings == NULL)
+        wring_reading_fault(reading, WRING_ERR_NO_MEMORY, "out of memory");
+    wring_reading_enter(reading, field->name);
+    for (size_t i = 0; i < json_array_size(list) && reading->status == WRING_OK; i++) {
+        wring_reading_enter_index(reading, i);
+        char *copy = copy_text(
+            reading, wring_reading_value_text(reading, json_array_get(list, i), 1, field->bytes));
+        if (copy != NULL)
+            strings[(*n)++] = copy;
+        wring_reading_leave(reading);
+    }
+    wring_reading_leave(reading);
+}
+
+static void read_counts(struct wring_reading *reading, const json_t *object,
+                        const struct wring_field *field, uint32_t n, uint64_t **out)
+{
+    const json_t *list = wring_reading_array(reading, object, field->name, n, n);
+
+    if (list == NULL)
+        return;
+    uint64_t *counts = *out = calloc((size_t)n + 1, sizeof(*counts));
+    if (counts == NULL)
+        wring_reading_fault(reading, WRING_ERR_NO_MEMORY, "out of memory");
+    wring_reading_enter(reading, field->name);
+    for (uint32_t i = 0; i < n && reading->status == WRING_OK; i++) {
+        wring_reading_enter_index(reading, i);
+        counts[i] = wring_reading_value_count(reading, json_array_get(list, i),
+                                              (uint64_t)field->min, (uint64_t)field->max);
+        wring_reading_leave(reading);
+    }
     wring_reading_leave(reading);
 }
 
@@ -59,7 +152,7 @@ static void read_list(struct wring_reading *reading, const json_t *object,
 {
     const json_t *list =
         wring_reading_array(reading, object, field->name, (size_t)field->min, (size_t)field->max);
-    uint32_t *n = (uint32_t *)((char *)owner + field->count);
+    uint32_t *n = counter_of(field, owner);
     char *records = out;
 
     if (list == NULL)
@@ -112,6 +205,23 @@ static void read_field(struct wring_reading *reading, const json_t *object,
     case WRING_FIELD_COST:
         read_cost(reading, object, field, out);
         break;
+    case WRING_FIELD_WORD:
+        read_word(reading, object, field, out);
+        break;
+    case WRING_FIELD_STRING:
+        *(char **)out = read_string(reading, object, field);
+        break;
+    case WRING_FIELD_HASH:
+        *(uint64_t *)out = wring_reading_hash(reading, object, name);
+        break;
+    case WRING_FIELD_DERIVED:
+        break;
+    case WRING_FIELD_STRINGS:
+        read_strings(reading, object, field, counter_of(field, owner), out);
+        break;
+    case WRING_FIELD_COUNTS:
+        read_counts(reading, object, field, *counter_of(field, owner), out);
+        break;
     case WRING_FIELD_OBJECT:
         read_object(reading, object, name, field->record, out);
         break;
@@ -130,7 +240,8 @@ void wring_record_read(struct wring_reading *reading, const json_t *object,
 {
     for (size_t i = 0; i < record->n; i++) {
         const struct wring_field *field = &record->fields[i];
-        if (field->need == WRING_FIELD_NEEDED || is_there(reading, object, field))
+        if (field->need == WRING_FIELD_NEEDED || field->type == WRING_FIELD_STRING ||
+            is_there(reading, object, field))
             read_field(reading, object, field, out);
     }
     if (record->check != NULL && reading->status == WRING_OK)
@@ -172,15 +283,16 @@ static bool is_set(const struct wring_field *field, const void *owner)
     case WRING_FIELD_ARRAY:
     case WRING_FIELD_LIST:
         return count_of(field, owner) > 0;
-    case WRING_FIELD_BOOL:
-    case WRING_FIELD_NUMBER_OR_NULL:
-    case WRING_FIELD_NAMED:
-        break;
+    case WRING_FIELD_STRINGS:
+    case WRING_FIELD_COUNTS:
+        return *(const void *const *)at != NULL;
+    default: /* those are always written */
+        return true;
     }
-    return true;
 }
 
-/** A new reference; NULL without memory. */
+/* New references; NULL without memory. */
+
 static json_t *record_json(const struct wring_record *record, const void *from)
 {
     json_t *object = json_object();
@@ -216,6 +328,30 @@ static json_t *list_json(const struct wring_field *field, uint32_t n, const char
     return list;
 }
 
+static json_t *strings_json(uint32_t n, char *const *strings)
+{
+    json_t *list = json_array();
+
+    for (uint32_t i = 0; i < n; i++)
+        if (json_array_append_new(list, json_string(strings[i])) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
+static json_t *counts_json(uint32_t n, const uint64_t *counts)
+{
+    json_t *list = json_array();
+
+    for (uint32_t i = 0; i < n; i++)
+        if (json_array_append_new(list, json_integer((json_int_t)counts[i])) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
 static json_t *field_json(const struct wring_field *field, const void *owner)
 {
     const void *at = (const char *)owner + field->offset;
@@ -234,6 +370,18 @@ static json_t *field_json(const struct wring_field *field, const void *owner)
         return wring_json_number(*(const double *)at);
     case WRING_FIELD_COST:
         return wring_json_cost(at);
+    case WRING_FIELD_WORD:
+        return json_string(field->bytes > 0 ? at : field->name_of(0));
+    case WRING_FIELD_STRING:
+        return json_string(*(char *const *)at);
+    case WRING_FIELD_HASH:
+        return wring_json_hash(*(const uint64_t *)at);
+    case WRING_FIELD_DERIVED:
+        return wring_json_number(field->derive(owner));
+    case WRING_FIELD_STRINGS:
+        return strings_json(count_of(field, owner), *(char *const *const *)at);
+    case WRING_FIELD_COUNTS:
+        return counts_json(count_of(field, owner), *(const uint64_t *const *)at);
     case WRING_FIELD_OBJECT:
         return record_json(field->record, at);
     case WRING_FIELD_NAMED:
@@ -268,4 +416,16 @@ bool wring_record_put(json_t *object, const struct wring_record *record, const v
             return false;
     }
     return object != NULL;
+}
+
+enum wring_status wring_record_write(FILE *file, const char *format, unsigned version,
+                                     const struct wring_record *record, const void *from)
+{
+    json_t *object = json_pack("{s:s, s:i}", "format", format, "version", (int)version);
+
+    if (!wring_record_put(object, record, from)) {
+        json_decref(object);
+        object = NULL;
+    }
+    return wring_json_write(file, object);
 }

@@ -19,6 +19,14 @@ enum wring_field_type {
     WRING_FIELD_NUMBER,         /* double, min to max */
     WRING_FIELD_NUMBER_OR_NULL, /* double, min to max; NaN is null, which a missing one is, too */
     WRING_FIELD_COST,           /* struct wring_cost, of min corners or more */
+    WRING_FIELD_WORD,           /* char[bytes], one of max words; with min = 0 it may be empty. With
+                                   bytes = 0 it is always the one word that there is */
+    WRING_FIELD_STRING,         /* char * of min to max bytes, the owner's to free; "" if missing */
+    WRING_FIELD_HASH,           /* uint64_t */
+    WRING_FIELD_DERIVED,        /* a number that is written only */
+    WRING_FIELD_STRINGS,        /* 1 to max of char *, of 1 to bytes bytes, to which the owner has a
+                                   pointer */
+    WRING_FIELD_COUNTS,         /* as many uint64_t, from min to max, to which it has a pointer */
     WRING_FIELD_OBJECT,         /* a record; after a field of the same name, such as a cost, more of
                                    that object, and written only with it */
     WRING_FIELD_NAMED,          /* an object of max records, each under its name or missing */
@@ -40,12 +48,13 @@ struct wring_field {
     enum wring_field_type type;
     enum wring_field_need need;
     size_t offset; /* in the owner */
-    size_t bytes;  /* of a text; of each of several records */
+    size_t bytes;  /* of a text; of each of several records; of strings at most */
     double min, max;
-    const struct wring_record *record; /* of an object, or of each of several */
-    size_t count;                      /* of an array or list: offset of the uint32_t that counts */
-    const char *(*name_of)(unsigned i); /* of named ones */
-    bool (*is_set)(const void *owner);  /* of a sparse one; NULL: as above */
+    const struct wring_record *record;  /* of an object, or of each of several */
+    size_t count;                       /* of several: offset of the uint32_t that counts */
+    const char *(*name_of)(unsigned i); /* of named ones, and words */
+    double (*derive)(const void *owner);
+    bool (*is_set)(const void *owner); /* of a sparse one; NULL: as above */
     /** Whether record i goes with those before it; says a fault if not. NULL: any does. */
     void (*check)(struct wring_reading *reading, const void *owner, uint32_t i);
 };
@@ -60,11 +69,40 @@ struct wring_record {
     void (*check)(struct wring_reading *reading, const void *record);
 };
 
-/** The place of a field in a table of `owner`, and of a text besides. */
-#define WRING_FIELD_AT(owner, member) .offset = offsetof(owner, member)
-#define WRING_FIELD_TEXT_AT(owner, member)                       \
-    .type = WRING_FIELD_TEXT, .offset = offsetof(owner, member), \
-    .bytes = sizeof(((owner *)NULL)->member)
+/* A table's rows: a field of struct OWNER, which the table's file defines, after its name. */
+#define FIELD_AT(member) .offset = offsetof(OWNER, member)
+#define FIELD_OPTIONAL .need = WRING_FIELD_OPTIONAL
+#define FIELD_SPARSE .need = WRING_FIELD_SPARSE
+#define FIELD_TEXT(member) \
+    .type = WRING_FIELD_TEXT, FIELD_AT(member), .bytes = sizeof(((OWNER *)NULL)->member)
+#define FIELD_WORD(member, names, n)                                                      \
+    .type = WRING_FIELD_WORD, FIELD_AT(member), .bytes = sizeof(((OWNER *)NULL)->member), \
+    .name_of = (names), .max = (n)
+#define FIELD_STRING(member, low, high) \
+    .type = WRING_FIELD_STRING, FIELD_AT(member), .min = (low), .max = (high)
+#define FIELD_BOOL(member) .type = WRING_FIELD_BOOL, FIELD_AT(member)
+#define FIELD_U32(member, low, high) \
+    .type = WRING_FIELD_U32, FIELD_AT(member), .min = (low), .max = (double)(high)
+#define FIELD_U64(member, low, high) \
+    .type = WRING_FIELD_U64, FIELD_AT(member), .min = (low), .max = (double)(high)
+#define FIELD_HASH(member) .type = WRING_FIELD_HASH, FIELD_AT(member)
+#define FIELD_NUMBER(member, low, high) \
+    .type = WRING_FIELD_NUMBER, FIELD_AT(member), .min = (low), .max = (high)
+#define FIELD_NUMBER_OR_NULL(member, high) \
+    .type = WRING_FIELD_NUMBER_OR_NULL, FIELD_AT(member), .max = (high)
+#define FIELD_COST(member) .type = WRING_FIELD_COST, FIELD_AT(member)
+#define FIELD_OBJECT(member, of) .type = WRING_FIELD_OBJECT, FIELD_AT(member), .record = &(of)
+/** An object that has some fields of the owner itself. */
+#define FIELD_PART(of) .type = WRING_FIELD_OBJECT, .record = &(of)
+#define FIELD_EACH(member, of, n) \
+    FIELD_AT(member), .bytes = sizeof(((OWNER *)NULL)->member[0]), .record = &(of), .max = (n)
+#define FIELD_NAMED(member, of, names, n) \
+    .type = WRING_FIELD_NAMED, FIELD_EACH(member, of, n), .name_of = (names)
+#define FIELD_ARRAY(member, counter, of, n) \
+    .type = WRING_FIELD_ARRAY, FIELD_EACH(member, of, n), .count = offsetof(OWNER, counter)
+#define FIELD_LIST(member, counter, of, n) \
+    .type = WRING_FIELD_LIST, FIELD_EACH(member, of, n), .count = offsetof(OWNER, counter)
+
 #define WRING_RECORD(table, ...)                                              \
     {                                                                         \
         .fields = table, .n = sizeof(table) / sizeof((table)[0]), __VA_ARGS__ \
@@ -77,5 +115,9 @@ void wring_record_read(struct wring_reading *reading, const json_t *object,
 
 /** Set all fields of an object. @return false: no memory */
 bool wring_record_put(json_t *object, const struct wring_record *record, const void *from);
+
+/** Write a file that is one record, after its format and version. Errors: as wring_json_write(). */
+enum wring_status wring_record_write(FILE *file, const char *format, unsigned version,
+                                     const struct wring_record *record, const void *from);
 
 #endif

@@ -427,23 +427,6 @@ void wring_reading_copy(struct wring_reading *reading, const json_t *object, con
     memcpy(text, value, strlen(value) + 1);
 }
 
-void wring_reading_word(struct wring_reading *reading, const json_t *object, const char *name,
-                        const char *const *words, char *text, size_t bytes)
-{
-    char known[200] = "";
-
-    wring_reading_copy(reading, object, name, 0, text, bytes);
-    for (size_t i = 0; words[i] != NULL; i++) {
-        if (strcmp(words[i], text) == 0)
-            return;
-        size_t used = strlen(known);
-        snprintf(known + used, sizeof(known) - used, "%s\"%s\"", used > 0 ? ", " : "", words[i]);
-    }
-    wring_reading_enter(reading, name);
-    wring_reading_fault(reading, WRING_ERR_INVALID, "needs one of %s, is \"%s\"", known, text);
-    wring_reading_leave(reading);
-}
-
 uint64_t wring_reading_hash(struct wring_reading *reading, const json_t *object, const char *name)
 {
     wring_reading_enter(reading, name);

@@ -88,9 +88,6 @@ const char *wring_reading_text(struct wring_reading *reading, const json_t *obje
 /** A text of min bytes or more, into text[bytes], ended by 0. */
 void wring_reading_copy(struct wring_reading *reading, const json_t *object, const char *name,
                         size_t min, char *text, size_t bytes);
-/** One of some words, likewise. @param words ended by NULL */
-void wring_reading_word(struct wring_reading *reading, const json_t *object, const char *name,
-                        const char *const *words, char *text, size_t bytes);
 /** 16 hexadecimal digits. */
 uint64_t wring_reading_hash(struct wring_reading *reading, const json_t *object, const char *name);
 /** @return borrowed; NULL after a fault */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "planner/core/files/fields.h"
 #include "planner/core/files/json.h"
 #include "planner/core/files/profile.h"
 #include "planner/core/files/tensor_trace.h"
@@ -315,121 +316,127 @@ enum wring_status wring_plan_create(const struct wring_cost_model *model,
     return WRING_OK;
 }
 
-/* ---- reading the file ---- */
+/* ---- the file ---- */
 
-/* A plan's groups, read from its file. */
+/* The table of each record's fields, which docs/planner-files.md explains. */
 
-static void read_names(struct wring_reading *reading, const json_t *object,
-                       struct wring_plan_group *out)
+#define NODES_MAX (1u << 20)
+#define RANKS_MAX (1u << 16)
+
+/** As WRING_EXECUTOR; whether this machine has the cores is not the file's to say. */
+static void check_executor(struct wring_reading *reading, const char *executor)
 {
-    const json_t *list =
-        wring_reading_array(reading, object, "tensors", 1, WRING_TRACE_TENSORS_MAX);
-
-    if (list == NULL)
+    if (executor[0] == '\0' || strcmp(executor, "inline") == 0 || strcmp(executor, "pool") == 0 ||
+        strncmp(executor, "pool:", 5) == 0)
         return;
-    out->tensors = calloc(json_array_size(list), sizeof(*out->tensors));
-    wring_reading_enter(reading, "tensors");
-    for (size_t i = 0; i < json_array_size(list) && reading->status == WRING_OK; i++) {
-        wring_reading_enter_index(reading, i);
-        const char *name =
-            wring_reading_value_text(reading, json_array_get(list, i), 1, WRING_TRACE_NAME_MAX);
-        char *copy = out->tensors != NULL ? strdup(name) : NULL;
-        if (copy == NULL)
-            wring_reading_fault(reading, WRING_ERR_NO_MEMORY, "out of memory");
-        else
-            out->tensors[out->n++] = copy;
-        wring_reading_leave(reading);
-    }
+    wring_reading_enter(reading, "executor");
+    wring_reading_fault(reading, WRING_ERR_INVALID,
+                        "needs \"\", inline, pool, pool:N or pool:cores=LIST, is \"%s\"", executor);
     wring_reading_leave(reading);
 }
 
-/** Of each tensor, which old files do not say; together they are the group's. */
-static void read_sizes(struct wring_reading *reading, const json_t *object,
-                       struct wring_plan_group *out)
+static void check_group(struct wring_reading *reading, const void *record)
 {
+    const struct wring_plan_group *group = record;
     uint64_t sum = 0;
 
-    if (!wring_reading_has(reading, object, "tensor_elements"))
-        return;
-    const json_t *list = wring_reading_array(reading, object, "tensor_elements", out->n, out->n);
-    if (list == NULL)
-        return;
-    out->each = calloc((size_t)out->n + 1, sizeof(*out->each));
-    if (out->each == NULL)
-        wring_reading_fault(reading, WRING_ERR_NO_MEMORY, "out of memory");
+    for (uint32_t i = 0; i < group->n && group->each != NULL; i++)
+        sum += group->each[i];
     wring_reading_enter(reading, "tensor_elements");
-    for (uint32_t i = 0; i < out->n && reading->status == WRING_OK; i++) {
-        wring_reading_enter_index(reading, i);
-        out->each[i] =
-            wring_reading_value_count(reading, json_array_get(list, i), 1, WRING_TRACE_ELEMS_MAX);
-        sum += out->each[i];
-        wring_reading_leave(reading);
-    }
-    if (reading->status == WRING_OK && sum != out->elems)
+    if (group->each != NULL && sum != group->elems)
         wring_reading_fault(reading, WRING_ERR_INVALID,
                             "makes it %" PRIu64 " elements, and the group has %" PRIu64, sum,
-                            out->elems);
+                            group->elems);
     wring_reading_leave(reading);
+    check_executor(reading, group->executor);
 }
 
-static void plan_read_executor(struct wring_reading *reading, const json_t *object, char *executor,
-                               size_t bytes);
-
-static void read_group(struct wring_reading *reading, const json_t *value,
-                       struct wring_plan_group *out)
+static const char *name_place(unsigned i)
 {
-    const char *const places[] = {"", wring_place_name(WRING_PLACE_DEVICE),
-                                  wring_place_name(WRING_PLACE_CPU),
-                                  wring_place_name(WRING_PLACE_NODE), NULL};
-    const char *schemes[WRING_SCHEMES + 2] = {""};
-    wring_reading_expect_object(reading, value);
-    for (unsigned i = 0; i < WRING_SCHEMES; i++)
-        schemes[i + 1] = wring_scheme_name((enum wring_scheme)i);
-    read_names(reading, value, out);
-    out->elems = wring_reading_count(reading, value, "elements", 1, WRING_TRACE_ELEMS_MAX);
-    read_sizes(reading, value, out);
-    wring_reading_copy(reading, value, "codec", 1, out->codec, sizeof(out->codec));
-    wring_reading_word(reading, value, "where", places, out->where, sizeof(out->where));
-    wring_reading_copy(reading, value, "scheme", 0, out->scheme, sizeof(out->scheme));
-    out->chunk_elems =
-        wring_reading_count(reading, value, "chunk_elements", 0, WRING_TRACE_ELEMS_MAX);
-    out->cores = (uint32_t)wring_reading_count(reading, value, "cores", 0, WRING_TUNING_CORES_MAX);
-    wring_reading_word(reading, value, "run_as", schemes, out->run_as, sizeof(out->run_as));
-    plan_read_executor(reading, value, out->executor, sizeof(out->executor));
+    return wring_place_name((enum wring_place)i);
 }
 
-static void check_count(struct wring_reading *reading, uint64_t tensors)
+static const char *name_scheme(unsigned i)
 {
-    if (tensors > WRING_TRACE_TENSORS_MAX)
-        wring_reading_fault(reading, WRING_ERR_INVALID,
-                            "makes it %" PRIu64 " tensors with the groups before it; a plan may "
-                            "have %d",
-                            tensors, WRING_TRACE_TENSORS_MAX);
+    return wring_scheme_name((enum wring_scheme)i);
 }
 
-static void read_list(struct wring_reading *reading, const json_t *object, struct wring_plan *plan)
+#define OWNER struct wring_plan_group
+static const struct wring_field group_fields[] = {
+    {"tensors", .type = WRING_FIELD_STRINGS, FIELD_AT(tensors), .count = offsetof(OWNER, n),
+     .bytes = WRING_TRACE_NAME_MAX, .max = WRING_TRACE_TENSORS_MAX},
+    {"elements", FIELD_U64(elems, 1, WRING_TRACE_ELEMS_MAX)},
+    {"codec", FIELD_TEXT(codec), .min = 1},
+    {"where", FIELD_WORD(where, name_place, WRING_PLACES)},
+    {"scheme", FIELD_TEXT(scheme)},
+    {"chunk_elements", FIELD_U64(chunk_elems, 0, WRING_TRACE_ELEMS_MAX)},
+    {"cores", FIELD_U32(cores, 0, WRING_TUNING_CORES_MAX)},
+    {"run_as", FIELD_WORD(run_as, name_scheme, WRING_SCHEMES)},
+    {"tensor_elements", .type = WRING_FIELD_COUNTS, FIELD_AT(each), .count = offsetof(OWNER, n),
+     .min = 1, .max = (double)WRING_TRACE_ELEMS_MAX, FIELD_SPARSE},
+    {"executor", FIELD_TEXT(executor), FIELD_SPARSE},
+};
+#undef OWNER
+
+static const struct wring_record group_record = WRING_RECORD(group_fields, .check = check_group);
+
+static const char *name_timeline(unsigned i)
 {
-    const json_t *list = wring_reading_array(reading, object, "groups", 1, WRING_TRACE_TENSORS_MAX);
-    uint64_t tensors = 0;
-
-    if (list == NULL)
-        return;
-    plan->groups = calloc(json_array_size(list), sizeof(*plan->groups));
-    if (plan->groups == NULL) {
-        wring_reading_fault(reading, WRING_ERR_NO_MEMORY, "out of memory");
-        return;
-    }
-    wring_reading_enter(reading, "groups");
-    while (plan->n_groups < json_array_size(list) && reading->status == WRING_OK) {
-        struct wring_plan_group *group = &plan->groups[plan->n_groups];
-        wring_reading_enter_index(reading, plan->n_groups);
-        read_group(reading, json_array_get(list, plan->n_groups++), group);
-        tensors += group->n;
-        check_count(reading, tensors);
-        wring_reading_leave(reading);
-    }
-    wring_reading_leave(reading);
+    static const char *const names[] = {"serial", "phases", "full"};
+    return names[i];
 }
+
+/** What is left after the last gradient; rounding takes none of it below nothing. */
+static double exposed(const struct wring_plan *plan, double us)
+{
+    return us > plan->last_ready_us ? us - plan->last_ready_us : 0;
+}
+
+static double exposed_us(const void *owner)
+{
+    return exposed(owner, ((const struct wring_plan *)owner)->iteration_us);
+}
+
+static double bound_exposed_us(const void *owner)
+{
+    return exposed(owner, ((const struct wring_plan *)owner)->bound_us);
+}
+
+#define OWNER struct wring_plan
+static const struct wring_field baseline_fields[] = {
+    {"fp32", FIELD_NUMBER_OR_NULL(fp32_us, WRING_TRACE_US_MAX)},
+    {"fp16", FIELD_NUMBER_OR_NULL(fp16_us, WRING_TRACE_US_MAX)},
+};
+
+static const struct wring_record baseline_record = WRING_RECORD(baseline_fields);
+
+static const struct wring_field plan_fields[] = {
+    {"trace_hash", FIELD_HASH(trace_hash)},
+    {"profile_hash", FIELD_HASH(profile_hash)},
+    {"model", FIELD_TEXT(model), .min = 1},
+    {"profile", FIELD_TEXT(profile), .min = 1},
+    {"machine", FIELD_TEXT(machine)},
+    {"timeline", FIELD_WORD(timeline, name_timeline, 3), .min = 1},
+    {"nodes", FIELD_U32(nodes, 1, NODES_MAX)},
+    {"ranks_per_node", FIELD_U32(ranks_per_node, 1, RANKS_MAX)},
+    {"iteration_us", FIELD_NUMBER(iteration_us, 0, WRING_TRACE_US_MAX)},
+    {"last_ready_us", FIELD_NUMBER(last_ready_us, 0, WRING_TRACE_US_MAX)},
+    {"exposed_us", .type = WRING_FIELD_DERIVED, .derive = exposed_us},
+    {"baseline_us", FIELD_PART(baseline_record)},
+    {"espresso_us", FIELD_NUMBER_OR_NULL(espresso_us, WRING_TRACE_US_MAX)},
+    {"bound_us", FIELD_NUMBER_OR_NULL(bound_us, WRING_TRACE_US_MAX)},
+    {"bound_exposed_us", .type = WRING_FIELD_DERIVED, .derive = bound_exposed_us},
+    {"gap", FIELD_NUMBER_OR_NULL(gap, WRING_TRACE_US_MAX)},
+    {"selection_us", FIELD_NUMBER_OR_NULL(selection_us, WRING_TRACE_US_MAX)},
+    {"bound_time_us", FIELD_NUMBER_OR_NULL(bound_time_us, WRING_TRACE_US_MAX)},
+    {"costs", FIELD_TEXT(costs), FIELD_SPARSE},
+    {"executor", FIELD_TEXT(executor), FIELD_SPARSE},
+    {"chunk_bytes",
+     FIELD_U64(chunk_bytes, WRING_TUNING_CHUNK_BYTES_MIN, WRING_TUNING_CHUNK_BYTES_MAX),
+     FIELD_SPARSE},
+    {"groups", FIELD_LIST(groups, n_groups, group_record, WRING_TRACE_TENSORS_MAX), .min = 1},
+};
+#undef OWNER
 
 struct place {
     const char *name;
@@ -488,97 +495,35 @@ static void check_each_once(struct wring_reading *reading, const struct wring_pl
     free(places);
 }
 
-/** Its groups, in which each tensor travels once. What was read goes with the plan. */
-static void plan_read_groups(struct wring_reading *reading, const json_t *object,
-                             struct wring_plan *plan)
+static void check_count(struct wring_reading *reading, const struct wring_plan *plan)
 {
-    read_list(reading, object, plan);
+    uint64_t tensors = 0;
+
+    wring_reading_enter(reading, "groups");
+    for (uint32_t i = 0; i < plan->n_groups; i++) {
+        tensors += plan->groups[i].n;
+        wring_reading_enter_index(reading, i);
+        if (tensors > WRING_TRACE_TENSORS_MAX)
+            wring_reading_fault(reading, WRING_ERR_INVALID,
+                                "makes it %" PRIu64
+                                " tensors with the groups before it; a plan may have %d",
+                                tensors, WRING_TRACE_TENSORS_MAX);
+        wring_reading_leave(reading);
+    }
+    wring_reading_leave(reading);
+}
+
+static void check_plan(struct wring_reading *reading, const void *record)
+{
+    const struct wring_plan *plan = record;
+
+    check_executor(reading, plan->executor);
+    check_count(reading, plan);
     if (reading->status == WRING_OK)
         check_each_once(reading, plan);
 }
 
-/* ---- read ---- */
-
-/* Plans read from files. docs/planner-files.md has the fields. */
-
-#define NODES_MAX (1u << 20)
-#define RANKS_MAX (1u << 16)
-
-/** As WRING_EXECUTOR; whether this machine has the cores is not the file's to say. */
-static void plan_read_executor(struct wring_reading *reading, const json_t *object, char *executor,
-                               size_t bytes)
-{
-    if (wring_reading_has(reading, object, "executor"))
-        wring_reading_copy(reading, object, "executor", 0, executor, bytes);
-    if (executor[0] == '\0' || strcmp(executor, "inline") == 0 || strcmp(executor, "pool") == 0 ||
-        strncmp(executor, "pool:", 5) == 0)
-        return;
-    wring_reading_enter(reading, "executor");
-    wring_reading_fault(reading, WRING_ERR_INVALID,
-                        "needs \"\", inline, pool, pool:N or pool:cores=LIST, is \"%s\"", executor);
-    wring_reading_leave(reading);
-}
-
-static void read_times(struct wring_reading *reading, const json_t *object, struct wring_plan *plan)
-{
-    plan->iteration_us =
-        wring_reading_number(reading, object, "iteration_us", 0, WRING_TRACE_US_MAX) + 0.0;
-    plan->last_ready_us =
-        wring_reading_number(reading, object, "last_ready_us", 0, WRING_TRACE_US_MAX) + 0.0;
-    const json_t *baseline = wring_reading_object(reading, object, "baseline_us");
-    const struct {
-        const json_t *object;
-        const char *group, *name;
-        double *out;
-    } known[] = {
-        {baseline, "baseline_us", "fp32", &plan->fp32_us},
-        {baseline, "baseline_us", "fp16", &plan->fp16_us},
-        {object, "", "espresso_us", &plan->espresso_us},
-        {object, "", "bound_us", &plan->bound_us},
-        {object, "", "gap", &plan->gap},
-        {object, "", "selection_us", &plan->selection_us},
-        {object, "", "bound_time_us", &plan->bound_time_us},
-    };
-    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-        wring_reading_enter(reading, known[i].group);
-        *known[i].out = wring_reading_number_or_null(reading, known[i].object, known[i].name, 0,
-                                                     WRING_TRACE_US_MAX) +
-                        0.0;
-        wring_reading_leave(reading);
-    }
-}
-
-/** What all of a session has in common; both may be missing. */
-static void read_session(struct wring_reading *reading, const json_t *object,
-                         struct wring_plan *plan)
-{
-    plan_read_executor(reading, object, plan->executor, sizeof(plan->executor));
-    if (wring_reading_has(reading, object, "chunk_bytes"))
-        plan->chunk_bytes =
-            wring_reading_count(reading, object, "chunk_bytes", WRING_TUNING_CHUNK_BYTES_MIN,
-                                WRING_TUNING_CHUNK_BYTES_MAX);
-}
-
-static void read_plan(struct wring_reading *reading, const json_t *object, struct wring_plan *plan)
-{
-    static const char *const timelines[] = {"serial", "phases", "full", NULL};
-
-    plan->trace_hash = wring_reading_hash(reading, object, "trace_hash");
-    plan->profile_hash = wring_reading_hash(reading, object, "profile_hash");
-    wring_reading_copy(reading, object, "model", 1, plan->model, sizeof(plan->model));
-    wring_reading_copy(reading, object, "profile", 1, plan->profile, sizeof(plan->profile));
-    wring_reading_copy(reading, object, "machine", 0, plan->machine, sizeof(plan->machine));
-    wring_reading_word(reading, object, "timeline", timelines, plan->timeline,
-                       sizeof(plan->timeline));
-    if (wring_reading_has(reading, object, "costs"))
-        wring_reading_copy(reading, object, "costs", 0, plan->costs, sizeof(plan->costs));
-    plan->nodes = (uint32_t)wring_reading_count(reading, object, "nodes", 1, NODES_MAX);
-    plan->ranks_per_node =
-        (uint32_t)wring_reading_count(reading, object, "ranks_per_node", 1, RANKS_MAX);
-    read_times(reading, object, plan);
-    read_session(reading, object, plan);
-    plan_read_groups(reading, object, plan);
-}
+static const struct wring_record plan_record = WRING_RECORD(plan_fields, .check = check_plan);
 
 static enum wring_status load(struct wring_reading *reading, struct wring_plan **out)
 {
@@ -589,7 +534,7 @@ static enum wring_status load(struct wring_reading *reading, struct wring_plan *
         return WRING_ERR_NO_MEMORY;
     wring_reading_open(reading, WRING_PLAN_FORMAT, WRING_PLAN_VERSION, &object);
     if (reading->status == WRING_OK)
-        read_plan(reading, object, plan);
+        wring_record_read(reading, object, &plan_record, plan);
     json_decref(object);
     if (reading->status != WRING_OK) {
         wring_plan_destroy(plan);
@@ -615,111 +560,7 @@ enum wring_status wring_plan_parse(const char *name, const char *text, size_t by
     return load(&reading, out);
 }
 
-/* ---- writing the file ---- */
-
-/* Plans written as files. docs/planner-files.md has the fields. */
-
-static json_t *names_to_json(const struct wring_plan_group *group)
-{
-    json_t *list = json_array();
-
-    for (uint32_t i = 0; i < group->n; i++)
-        if (json_array_append_new(list, json_string(group->tensors[i])) != 0) {
-            json_decref(list);
-            return NULL;
-        }
-    return list;
-}
-
-static json_t *sizes_to_json(const struct wring_plan_group *group)
-{
-    json_t *list = json_array();
-
-    for (uint32_t i = 0; i < group->n; i++)
-        if (json_array_append_new(list, json_integer((json_int_t)group->each[i])) != 0) {
-            json_decref(list);
-            return NULL;
-        }
-    return list;
-}
-
-static json_t *groups_to_json(const struct wring_plan *plan)
-{
-    json_t *list = json_array();
-
-    for (uint32_t g = 0; g < plan->n_groups; g++) {
-        const struct wring_plan_group *group = &plan->groups[g];
-        json_t *value = json_pack("{s:o, s:I, s:s, s:s, s:s, s:I, s:i, s:s}", "tensors",
-                                  names_to_json(group), "elements", (json_int_t)group->elems,
-                                  "codec", group->codec, "where", group->where, "scheme",
-                                  group->scheme, "chunk_elements", (json_int_t)group->chunk_elems,
-                                  "cores", (int)group->cores, "run_as", group->run_as);
-        int failed = group->each != NULL
-                         ? json_object_set_new(value, "tensor_elements", sizes_to_json(group))
-                         : 0;
-        if (group->executor[0] != '\0')
-            failed |= json_object_set_new(value, "executor", json_string(group->executor));
-        if (json_array_append_new(list, value) != 0 || failed != 0) {
-            json_decref(list);
-            return NULL;
-        }
-    }
-    return list;
-}
-
-static json_t *baseline_to_json(const struct wring_plan *plan)
-{
-    return json_pack("{s:o, s:o}", "fp32", wring_json_number(plan->fp32_us), "fp16",
-                     wring_json_number(plan->fp16_us));
-}
-
-/** What is left after the last gradient; rounding takes none of it below nothing. */
-static double exposed(const struct wring_plan *plan, double us)
-{
-    return us > plan->last_ready_us ? us - plan->last_ready_us : 0;
-}
-
-static json_t *head_to_json(const struct wring_plan *plan)
-{
-    return json_pack(
-        "{s:s, s:i, s:o, s:o, s:s, s:s, s:s, s:s, s:i, s:i, "
-        "s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
-        "format", WRING_PLAN_FORMAT, "version", WRING_PLAN_VERSION, "trace_hash",
-        wring_json_hash(plan->trace_hash), "profile_hash", wring_json_hash(plan->profile_hash),
-        "model", plan->model, "profile", plan->profile, "machine", plan->machine, "timeline",
-        plan->timeline, "nodes", (int)plan->nodes, "ranks_per_node", (int)plan->ranks_per_node,
-        "iteration_us", wring_json_number(plan->iteration_us), "last_ready_us",
-        wring_json_number(plan->last_ready_us), "exposed_us",
-        wring_json_number(exposed(plan, plan->iteration_us)), "baseline_us", baseline_to_json(plan),
-        "espresso_us", wring_json_number(plan->espresso_us), "bound_us",
-        wring_json_number(plan->bound_us), "bound_exposed_us",
-        wring_json_number(exposed(plan, plan->bound_us)), "gap", wring_json_number(plan->gap),
-        "selection_us", wring_json_number(plan->selection_us), "bound_time_us",
-        wring_json_number(plan->bound_time_us));
-}
-
-static json_t *to_json(const struct wring_plan *plan)
-{
-    json_t *object = head_to_json(plan);
-    int failed = object == NULL;
-
-    if (!failed && plan->costs[0] != '\0')
-        failed = json_object_set_new(object, "costs", json_string(plan->costs));
-    if (!failed && plan->executor[0] != '\0')
-        failed = json_object_set_new(object, "executor", json_string(plan->executor));
-    if (!failed && plan->chunk_bytes > 0)
-        failed =
-            json_object_set_new(object, "chunk_bytes", json_integer((json_int_t)plan->chunk_bytes));
-    if (!failed)
-        failed = json_object_set_new(object, "groups", groups_to_json(plan));
-    if (failed != 0) {
-        json_decref(object);
-        return NULL;
-    }
-    return object;
-}
-
 enum wring_status wring_plan_save(const struct wring_plan *plan, FILE *file)
 {
-    return wring_json_write(file, to_json(plan));
+    return wring_record_write(file, WRING_PLAN_FORMAT, WRING_PLAN_VERSION, &plan_record, plan);
 }

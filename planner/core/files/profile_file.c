@@ -22,34 +22,17 @@
 #define NODES_MAX (1u << 20)
 #define RANKS_MAX (1u << 16)
 
-#define OPTIONAL .need = WRING_FIELD_OPTIONAL
-#define SPARSE .need = WRING_FIELD_SPARSE
-#define TEXT(member) WRING_FIELD_TEXT_AT(OWNER, member)
-#define BOOL(member) .type = WRING_FIELD_BOOL, WRING_FIELD_AT(OWNER, member)
-#define U32(member, low, high) \
-    .type = WRING_FIELD_U32, WRING_FIELD_AT(OWNER, member), .min = (low), .max = (high)
-#define U64(member, low, high) \
-    .type = WRING_FIELD_U64, WRING_FIELD_AT(OWNER, member), .min = (low), .max = (high)
-#define NUMBER(member, low, high) \
-    .type = WRING_FIELD_NUMBER, WRING_FIELD_AT(OWNER, member), .min = (low), .max = (high)
-#define COST(member) .type = WRING_FIELD_COST, WRING_FIELD_AT(OWNER, member)
-#define OBJECT(member, what) \
-    .type = WRING_FIELD_OBJECT, WRING_FIELD_AT(OWNER, member), .record = &(what)
-/** The owner itself, of which an object has some fields. */
-#define PART(what) .type = WRING_FIELD_OBJECT, .record = &(what)
-#define EACH(member) WRING_FIELD_AT(OWNER, member), .bytes = sizeof(((OWNER *)NULL)->member[0])
-
 /* ---- how far what was measured can be trusted ---- */
 
 #define OWNER struct wring_profile_trust
 static const struct wring_field trust_fields[] = {
-    {"error", NUMBER(error, 0, SHARE_MAX)},
-    {"spread", NUMBER(spread, 0, SHARE_MAX)},
-    {"doubt", NUMBER(doubt, 0, SHARE_MAX)},
-    {"samples", U32(samples, 1, SAMPLES_MAX)},
-    {"points", U32(points, 1, SAMPLES_MAX)},
-    {"noisy", U32(noisy, 0, SAMPLES_MAX)},
-    {"doubtful", U32(doubtful, 0, SAMPLES_MAX), OPTIONAL},
+    {"error", FIELD_NUMBER(error, 0, SHARE_MAX)},
+    {"spread", FIELD_NUMBER(spread, 0, SHARE_MAX)},
+    {"doubt", FIELD_NUMBER(doubt, 0, SHARE_MAX)},
+    {"samples", FIELD_U32(samples, 1, SAMPLES_MAX)},
+    {"points", FIELD_U32(points, 1, SAMPLES_MAX)},
+    {"noisy", FIELD_U32(noisy, 0, SAMPLES_MAX)},
+    {"doubtful", FIELD_U32(doubtful, 0, SAMPLES_MAX), FIELD_OPTIONAL},
 };
 #undef OWNER
 
@@ -78,20 +61,20 @@ static const struct wring_record measured_record =
     WRING_RECORD(trust_fields, .is_set = is_trusted, .check = check_trust);
 
 /** A cost that may say how far it can be trusted, and one that has corners and must. */
-#define TRUSTED(name, cost, its_trust)                \
-    {name, COST(cost)},                               \
-    {                                                 \
-        name, OBJECT(its_trust, trust_record), SPARSE \
+#define TRUSTED(name, cost, its_trust)                            \
+    {name, FIELD_COST(cost)},                                     \
+    {                                                             \
+        name, FIELD_OBJECT(its_trust, trust_record), FIELD_SPARSE \
     }
-#define SPARSE_TRUSTED(name, cost, its_trust)         \
-    {name, COST(cost), SPARSE},                       \
-    {                                                 \
-        name, OBJECT(its_trust, trust_record), SPARSE \
+#define SPARSE_TRUSTED(name, cost, its_trust)                     \
+    {name, FIELD_COST(cost), FIELD_SPARSE},                       \
+    {                                                             \
+        name, FIELD_OBJECT(its_trust, trust_record), FIELD_SPARSE \
     }
-#define CURVE(name, member)                      \
-    {name, COST(member.us), .min = 1},           \
-    {                                            \
-        name, OBJECT(member.trust, trust_record) \
+#define CURVE(name, member)                            \
+    {name, FIELD_COST(member.us), .min = 1},           \
+    {                                                  \
+        name, FIELD_OBJECT(member.trust, trust_record) \
     }
 
 /* ---- links ---- */
@@ -112,10 +95,10 @@ static const struct wring_record put_record = WRING_RECORD(put_fields, .is_set =
 
 #define OWNER struct wring_profile_routine
 static const struct wring_field routine_fields[] = {
-    {"routine", TEXT(name), .min = 1},
-    {"latency_us", NUMBER(latency_us, 0, US_MAX)},
+    {"routine", FIELD_TEXT(name), .min = 1},
+    {"latency_us", FIELD_NUMBER(latency_us, 0, US_MAX)},
     TRUSTED("us_by_bytes", us, trust),
-    {"latency_trust", OBJECT(latency_trust, trust_record), SPARSE},
+    {"latency_trust", FIELD_OBJECT(latency_trust, trust_record), FIELD_SPARSE},
 };
 #undef OWNER
 
@@ -132,14 +115,13 @@ static void check_routine(struct wring_reading *reading, const void *owner, uint
 
 #define OWNER struct wring_profile_link
 static const struct wring_field link_fields[] = {
-    {"provider", TEXT(provider)},
-    {"latency_us", NUMBER(latency_us, 0, US_MAX)},
+    {"provider", FIELD_TEXT(provider)},
+    {"latency_us", FIELD_NUMBER(latency_us, 0, US_MAX)},
     TRUSTED("us_by_bytes", us, trust),
-    {"latency_trust", OBJECT(latency_trust, trust_record), SPARSE},
-    {"put", OBJECT(put, put_record), SPARSE},
-    {"routines", SPARSE, .type = WRING_FIELD_ARRAY, EACH(routines), .record = &routine_record,
-     .max = WRING_PROFILE_ROUTINES_MAX, .count = offsetof(OWNER, n_routines),
-     .check = check_routine},
+    {"latency_trust", FIELD_OBJECT(latency_trust, trust_record), FIELD_SPARSE},
+    {"put", FIELD_OBJECT(put, put_record), FIELD_SPARSE},
+    {"routines", FIELD_ARRAY(routines, n_routines, routine_record, WRING_PROFILE_ROUTINES_MAX),
+     FIELD_SPARSE, .check = check_routine},
 };
 #undef OWNER
 
@@ -169,12 +151,12 @@ static const char *name_place(unsigned i)
 
 #define OWNER struct wring_profile_coder
 static const struct wring_field coder_fields[] = {
-    {"cores", U32(cores, 0, WRING_TUNING_CORES_MAX)},
-    {"tier", TEXT(tier), .min = 1},
+    {"cores", FIELD_U32(cores, 0, WRING_TUNING_CORES_MAX)},
+    {"tier", FIELD_TEXT(tier), .min = 1},
     CURVE("encode_us", encode),
     CURVE("decode_us", decode),
-    {"decode_add_us", COST(decode_add.us), SPARSE, .min = 1},
-    {"decode_add_us", OBJECT(decode_add.trust, measured_record), SPARSE},
+    {"decode_add_us", FIELD_COST(decode_add.us), FIELD_SPARSE, .min = 1},
+    {"decode_add_us", FIELD_OBJECT(decode_add.trust, measured_record), FIELD_SPARSE},
 };
 #undef OWNER
 
@@ -193,17 +175,15 @@ static void check_coder(struct wring_reading *reading, const void *owner, uint32
 
 #define OWNER struct wring_profile_codec
 static const struct wring_field codec_fields[] = {
-    {"spec", TEXT(spec), .min = 1},
-    {"summable", BOOL(summable)},
-    {"feedback", BOOL(feedback)},
-    {"nmse", .type = WRING_FIELD_NUMBER_OR_NULL, WRING_FIELD_AT(OWNER, nmse), .max = NMSE_MAX},
-    {"wire_bytes", COST(wire_bytes)},
-    {"at", OPTIONAL, .type = WRING_FIELD_NAMED, EACH(at), .record = &coding_record,
-     .max = WRING_PLACES, .name_of = name_place},
-    {"two_level", OPTIONAL, .type = WRING_FIELD_NAMED, EACH(two_level), .record = &coding_record,
-     .max = WRING_PLACES, .name_of = name_place},
-    {"coders", SPARSE, .type = WRING_FIELD_ARRAY, EACH(coders), .record = &coder_record,
-     .max = WRING_PROFILE_CODERS_MAX, .count = offsetof(OWNER, n_coders), .check = check_coder},
+    {"spec", FIELD_TEXT(spec), .min = 1},
+    {"summable", FIELD_BOOL(summable)},
+    {"feedback", FIELD_BOOL(feedback)},
+    {"nmse", FIELD_NUMBER_OR_NULL(nmse, NMSE_MAX)},
+    {"wire_bytes", FIELD_COST(wire_bytes)},
+    {"at", FIELD_NAMED(at, coding_record, name_place, WRING_PLACES), FIELD_OPTIONAL},
+    {"two_level", FIELD_NAMED(two_level, coding_record, name_place, WRING_PLACES), FIELD_OPTIONAL},
+    {"coders", FIELD_ARRAY(coders, n_coders, coder_record, WRING_PROFILE_CODERS_MAX), FIELD_SPARSE,
+     .check = check_coder},
 };
 #undef OWNER
 
@@ -235,18 +215,20 @@ static bool has_tuning(const void *owner)
 
 #define OWNER struct wring_measured_collective
 static const struct wring_field collective_fields[] = {
-    {"codec", TEXT(codec), .min = 1},
-    {"run_as", TEXT(run_as), .min = 1},
-    {"ranks", U32(ranks, 1, COLLECTIVE_RANKS_MAX)},
-    {"cores", U32(cores, 1, CORES_MAX)},
-    {"max_elements", U64(max_elems, 1, ELEMS_MAX)},
+    {"codec", FIELD_TEXT(codec), .min = 1},
+    {"run_as", FIELD_TEXT(run_as), .min = 1},
+    {"ranks", FIELD_U32(ranks, 1, COLLECTIVE_RANKS_MAX)},
+    {"cores", FIELD_U32(cores, 1, CORES_MAX)},
+    {"max_elements", FIELD_U64(max_elems, 1, ELEMS_MAX)},
     CURVE("solo_us", solo),
     CURVE("busy_us", busy),
     CURVE("cpu_us", cpu),
-    {"wire_bytes", COST(wire_bytes)},
-    {"coder_cores", U32(coder_cores, 0, WRING_TUNING_CORES_MAX), SPARSE, .is_set = has_tuning},
-    {"chunk_bytes", U64(chunk_bytes, WRING_TUNING_CHUNK_BYTES_MIN, WRING_TUNING_CHUNK_BYTES_MAX),
-     SPARSE},
+    {"wire_bytes", FIELD_COST(wire_bytes)},
+    {"coder_cores", FIELD_U32(coder_cores, 0, WRING_TUNING_CORES_MAX), FIELD_SPARSE,
+     .is_set = has_tuning},
+    {"chunk_bytes",
+     FIELD_U64(chunk_bytes, WRING_TUNING_CHUNK_BYTES_MIN, WRING_TUNING_CHUNK_BYTES_MAX),
+     FIELD_SPARSE},
 };
 #undef OWNER
 
@@ -294,9 +276,9 @@ static void check_collective(struct wring_reading *reading, const void *owner, u
 
 #define OWNER struct wring_profile_computing
 static const struct wring_field spin_coded_fields[] = {
-    {"codec", TEXT(spin_codec), .min = 1},
-    {"lost", NUMBER(spin_coded_lost, 0, 1)},
-    {"doubt", NUMBER(spin_coded_doubt, 0, SHARE_MAX)},
+    {"codec", FIELD_TEXT(spin_codec), .min = 1},
+    {"lost", FIELD_NUMBER(spin_coded_lost, 0, 1)},
+    {"doubt", FIELD_NUMBER(spin_coded_doubt, 0, SHARE_MAX)},
 };
 
 static bool has_spin_coded(const void *record)
@@ -308,13 +290,13 @@ static const struct wring_record spin_coded_record =
     WRING_RECORD(spin_coded_fields, .is_set = has_spin_coded);
 
 static const struct wring_field computing_fields[] = {
-    {"wake_us", NUMBER(wake_us, 0, US_MAX)},
-    {"wake_doubt_us", NUMBER(wake_doubt_us, 0, US_MAX)},
-    {"spin_lost", NUMBER(spin_lost, 0, 1)},
-    {"spin_doubt", NUMBER(spin_doubt, 0, SHARE_MAX)},
-    {"spin_coded", PART(spin_coded_record), SPARSE},
-    {"core_share", NUMBER(core_share, CORE_SHARE_MIN, 1), SPARSE},
-    {"samples", U32(samples, 1, SAMPLES_MAX)},
+    {"wake_us", FIELD_NUMBER(wake_us, 0, US_MAX)},
+    {"wake_doubt_us", FIELD_NUMBER(wake_doubt_us, 0, US_MAX)},
+    {"spin_lost", FIELD_NUMBER(spin_lost, 0, 1)},
+    {"spin_doubt", FIELD_NUMBER(spin_doubt, 0, SHARE_MAX)},
+    {"spin_coded", FIELD_PART(spin_coded_record), FIELD_SPARSE},
+    {"core_share", FIELD_NUMBER(core_share, CORE_SHARE_MIN, 1), FIELD_SPARSE},
+    {"samples", FIELD_U32(samples, 1, SAMPLES_MAX)},
 };
 #undef OWNER
 
@@ -324,21 +306,20 @@ static const struct wring_record computing_record = WRING_RECORD(computing_field
 
 #define OWNER struct wring_profile
 static const struct wring_field profile_fields[] = {
-    {"name", TEXT(name), .min = 1},
-    {"machine", TEXT(machine)},
-    {"source", TEXT(source), OPTIONAL},
-    {"nodes", U32(nodes, 1, NODES_MAX)},
-    {"ranks_per_node", U32(ranks_per_node, 1, RANKS_MAX)},
-    {"chunked", BOOL(chunked)},
-    {"links", .type = WRING_FIELD_NAMED, EACH(links), .record = &link_record, .max = WRING_LEVELS,
-     .name_of = name_level},
-    {"codecs", .type = WRING_FIELD_LIST, EACH(codecs), .record = &codec_record,
-     .max = WRING_PROFILE_CODECS_MAX, .count = offsetof(OWNER, n_codecs), .check = check_codec},
+    {"name", FIELD_TEXT(name), .min = 1},
+    {"machine", FIELD_TEXT(machine)},
+    {"source", FIELD_TEXT(source), FIELD_OPTIONAL},
+    {"nodes", FIELD_U32(nodes, 1, NODES_MAX)},
+    {"ranks_per_node", FIELD_U32(ranks_per_node, 1, RANKS_MAX)},
+    {"chunked", FIELD_BOOL(chunked)},
+    {"links", FIELD_NAMED(links, link_record, name_level, WRING_LEVELS)},
+    {"codecs", FIELD_LIST(codecs, n_codecs, codec_record, WRING_PROFILE_CODECS_MAX),
+     .check = check_codec},
     SPARSE_TRUSTED("copy_us", copy_us, copy_trust),
-    {"computing", OBJECT(computing, computing_record), SPARSE},
-    {"ways", SPARSE, .type = WRING_FIELD_LIST, EACH(collectives), .record = &collective_record,
-     .max = WRING_PROFILE_COLLECTIVES_MAX, .count = offsetof(OWNER, n_collectives),
-     .check = check_collective},
+    {"computing", FIELD_OBJECT(computing, computing_record), FIELD_SPARSE},
+    {"ways",
+     FIELD_LIST(collectives, n_collectives, collective_record, WRING_PROFILE_COLLECTIVES_MAX),
+     FIELD_SPARSE, .check = check_collective},
 };
 #undef OWNER
 

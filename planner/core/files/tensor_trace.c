@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "planner/core/files/fields.h"
 #include "planner/core/files/hash.h"
 #include "planner/core/files/json.h"
 
@@ -16,21 +17,25 @@
 #define FORMAT "wring-trace"
 #define VERSION 1
 
-/* ---- reading ---- */
+/* ---- the file ---- */
 
-static char *copy_text(struct wring_reading *reading, const char *text)
+/* The table of each record's fields, which docs/planner-files.md explains. */
+
+#define OWNER struct wring_tensor
+static const struct wring_field tensor_fields[] = {
+    {"name", FIELD_STRING(name, 1, WRING_TRACE_NAME_MAX)},
+    {"elements", FIELD_U64(elems, 1, WRING_TRACE_ELEMS_MAX)},
+    {"ready_us", FIELD_NUMBER(ready_us, 0, WRING_TRACE_US_MAX)},
+};
+#undef OWNER
+
+static const struct wring_record tensor_record = WRING_RECORD(tensor_fields);
+
+static void check_order(struct wring_reading *reading, const void *owner, uint32_t i)
 {
-    char *copy = strdup(text);
+    const struct wring_tensor *tensors = ((const struct wring_tensor_trace *)owner)->tensors;
 
-    if (copy == NULL)
-        wring_reading_fault(reading, WRING_ERR_NO_MEMORY, "out of memory");
-    return copy;
-}
-
-static void check_order(struct wring_reading *reading, const struct wring_tensor *tensors,
-                        uint32_t i)
-{
-    if (reading->status != WRING_OK || i == 0 || tensors[i].ready_us >= tensors[i - 1].ready_us)
+    if (i == 0 || tensors[i].ready_us >= tensors[i - 1].ready_us)
         return;
     wring_reading_enter(reading, "ready_us");
     wring_reading_fault(reading, WRING_ERR_INVALID,
@@ -40,43 +45,43 @@ static void check_order(struct wring_reading *reading, const struct wring_tensor
     wring_reading_leave(reading);
 }
 
-static void check_sum(struct wring_reading *reading, uint64_t sum)
+/** More types can follow; what the planner knows of codecs is counted in float32 elements. */
+static const char *name_dtype(unsigned i)
 {
-    if (sum <= WRING_TRACE_ELEMS_MAX)
+    (void)i;
+    return "float32";
+}
+
+#define OWNER struct wring_tensor_trace
+static const struct wring_field trace_fields[] = {
+    {"model", FIELD_STRING(model, 1, WRING_TRACE_NAME_MAX)},
+    {"dtype", .type = WRING_FIELD_WORD, .name_of = name_dtype, .min = 1, .max = 1},
+    {"forward_us", FIELD_NUMBER_OR_NULL(forward_us, WRING_TRACE_US_MAX)},
+    {"optimizer_us", FIELD_NUMBER(optimizer_us, 0, WRING_TRACE_US_MAX), FIELD_SPARSE},
+    {"source", FIELD_STRING(source, 0, WRING_TRACE_SOURCE_MAX), FIELD_OPTIONAL},
+    {"tensors", FIELD_LIST(tensors, n, tensor_record, WRING_TRACE_TENSORS_MAX), .min = 1,
+     .check = check_order},
+};
+#undef OWNER
+
+static void check_sum(struct wring_reading *reading, const struct wring_tensor_trace *trace)
+{
+    uint64_t sum = 0;
+    uint32_t i = 0;
+
+    while (i < trace->n && sum + trace->tensors[i].elems <= WRING_TRACE_ELEMS_MAX)
+        sum += trace->tensors[i++].elems;
+    if (i == trace->n)
         return;
+    wring_reading_enter(reading, "tensors");
+    wring_reading_enter_index(reading, i);
     wring_reading_enter(reading, "elements");
     wring_reading_fault(reading, WRING_ERR_INVALID,
                         "makes it %" PRIu64 " with the tensors before it; all together may have "
                         "%" PRIu64,
-                        sum, WRING_TRACE_ELEMS_MAX);
-    wring_reading_leave(reading);
-}
-
-static void read_tensor(struct wring_reading *reading, const json_t *value,
-                        struct wring_tensor *out)
-{
-    wring_reading_expect_object(reading, value);
-    out->name =
-        copy_text(reading, wring_reading_text(reading, value, "name", 1, WRING_TRACE_NAME_MAX));
-    out->elems = wring_reading_count(reading, value, "elements", 1, WRING_TRACE_ELEMS_MAX);
-    out->ready_us = wring_reading_number(reading, value, "ready_us", 0, WRING_TRACE_US_MAX) + 0.0;
-}
-
-static void read_tensors(struct wring_reading *reading, const json_t *list,
-                         struct wring_tensor_trace *trace)
-{
-    uint64_t sum = 0;
-
-    wring_reading_enter(reading, "tensors");
-    for (uint32_t i = 0; i < trace->n && reading->status == WRING_OK; i++) {
-        wring_reading_enter_index(reading, i);
-        read_tensor(reading, json_array_get(list, i), &trace->tensors[i]);
-        sum += trace->tensors[i].elems;
-        check_order(reading, trace->tensors, i);
-        check_sum(reading, sum);
+                        sum + trace->tensors[i].elems, WRING_TRACE_ELEMS_MAX);
+    for (int level = 0; level < 3; level++)
         wring_reading_leave(reading);
-    }
-    wring_reading_leave(reading);
 }
 
 static int by_name(const void *a, const void *b)
@@ -118,49 +123,14 @@ static void check_names(struct wring_reading *reading, const struct wring_tensor
     free(sorted);
 }
 
-/** More types can follow; what the planner knows of codecs is counted in float32 elements. */
-static void check_dtype(struct wring_reading *reading, const json_t *object)
+static void check_trace(struct wring_reading *reading, const void *record)
 {
-    const char *dtype = wring_reading_text(reading, object, "dtype", 0, 64);
-
-    wring_reading_enter(reading, "dtype");
-    if (strcmp(dtype, "float32") != 0)
-        wring_reading_fault(reading, WRING_ERR_INVALID, "needs \"float32\", is \"%s\"", dtype);
-    wring_reading_leave(reading);
-}
-
-static void read_trace(struct wring_reading *reading, const json_t *object,
-                       struct wring_tensor_trace *trace)
-{
-    bool has_source = wring_reading_has(reading, object, "source");
-
-    check_dtype(reading, object);
-    trace->dtype = WRING_F32;
-    trace->model =
-        copy_text(reading, wring_reading_text(reading, object, "model", 1, WRING_TRACE_NAME_MAX));
-    trace->source = copy_text(
-        reading,
-        has_source ? wring_reading_text(reading, object, "source", 0, WRING_TRACE_SOURCE_MAX) : "");
-    trace->forward_us =
-        wring_reading_number_or_null(reading, object, "forward_us", 0, WRING_TRACE_US_MAX);
-    if (wring_reading_has(reading, object, "optimizer_us"))
-        trace->optimizer_us =
-            wring_reading_number(reading, object, "optimizer_us", 0, WRING_TRACE_US_MAX) + 0.0;
-
-    const json_t *list =
-        wring_reading_array(reading, object, "tensors", 1, WRING_TRACE_TENSORS_MAX);
-    if (reading->status != WRING_OK)
-        return;
-    trace->tensors = calloc(json_array_size(list), sizeof(*trace->tensors));
-    if (trace->tensors == NULL) {
-        wring_reading_fault(reading, WRING_ERR_NO_MEMORY, "out of memory");
-        return;
-    }
-    trace->n = (uint32_t)json_array_size(list);
-    read_tensors(reading, list, trace);
+    check_sum(reading, record);
     if (reading->status == WRING_OK)
-        check_names(reading, trace);
+        check_names(reading, record);
 }
+
+static const struct wring_record trace_record = WRING_RECORD(trace_fields, .check = check_trace);
 
 enum wring_status wring_tensor_trace_rehash(struct wring_tensor_trace *trace)
 {
@@ -207,8 +177,9 @@ enum wring_status wring_tensor_trace_load(const char *path, const struct wring_l
     if (trace == NULL)
         return WRING_ERR_NO_MEMORY;
     wring_reading_open(&reading, FORMAT, VERSION, &object);
+    trace->dtype = WRING_F32;
     if (reading.status == WRING_OK)
-        read_trace(&reading, object, trace);
+        wring_record_read(&reading, object, &trace_record, trace);
     json_decref(object);
     if (reading.status == WRING_OK)
         reading.status = wring_tensor_trace_rehash(trace);
@@ -220,33 +191,9 @@ enum wring_status wring_tensor_trace_load(const char *path, const struct wring_l
     return WRING_OK;
 }
 
-/* ---- writing ---- */
-
-static json_t *tensors_to_json(const struct wring_tensor_trace *trace)
-{
-    json_t *list = json_array();
-
-    for (uint32_t i = 0; i < trace->n; i++) {
-        const struct wring_tensor *tensor = &trace->tensors[i];
-        json_t *value =
-            json_pack("{s:s, s:I, s:o}", "name", tensor->name, "elements",
-                      (json_int_t)tensor->elems, "ready_us", wring_json_number(tensor->ready_us));
-        if (json_array_append_new(list, value) != 0) {
-            json_decref(list);
-            return NULL;
-        }
-    }
-    return list;
-}
-
 enum wring_status wring_tensor_trace_save(const struct wring_tensor_trace *trace, FILE *file)
 {
-    return wring_json_write(
-        file, json_pack("{s:s, s:i, s:s, s:s, s:o, s:o*, s:s, s:o}", "format", FORMAT, "version",
-                        VERSION, "model", trace->model, "dtype", "float32", "forward_us",
-                        wring_json_number(trace->forward_us), "optimizer_us",
-                        trace->optimizer_us > 0 ? wring_json_number(trace->optimizer_us) : NULL,
-                        "source", trace->source, "tensors", tensors_to_json(trace)));
+    return wring_record_write(file, FORMAT, VERSION, &trace_record, trace);
 }
 
 void wring_tensor_trace_destroy(struct wring_tensor_trace *trace)
