@@ -59,19 +59,25 @@ static void put_formatted(FILE *file, const char *format, va_list args)
     free(text);
 }
 
-void wring_svg_begin(FILE *file, double width, double height, const char *name)
+/** @param space  the attribute that names the language, which a page's pictures do without */
+static void put_begin(FILE *file, const char *space, double width, double height, const char *name)
 {
     fprintf(file,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.6g %.6g\" "
-            "font-family=\"system-ui,sans-serif\" font-size=\"13\" role=\"img\" aria-label=\"",
-            width, height);
+            "<svg%s viewBox=\"0 0 %.6g %.6g\" font-family=\"system-ui,sans-serif\" "
+            "font-size=\"13\" role=\"img\" aria-label=\"",
+            space, width, height);
     put_escaped(file, name);
     fputs("\">\n", file);
 }
 
+void wring_svg_begin(FILE *file, double width, double height, const char *name)
+{
+    put_begin(file, "", width, height, name);
+}
+
 void wring_svg_begin_file(FILE *file, double width, double height, const char *name)
 {
-    wring_svg_begin(file, width, height, name);
+    put_begin(file, " xmlns=\"http://www.w3.org/2000/svg\"", width, height, name);
     fprintf(file,
             "<style>%s</style>\n<rect width=\"100%%\" height=\"100%%\" fill=\"var(--bg)\"/>\n",
             wring_svg_style);

@@ -52,6 +52,22 @@ static void texts_are_escaped(void)
     free(text);
 }
 
+/** A file names its language; a page, which needs nothing else, has no address in it. */
+static void only_files_name_their_language(void)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *file = open_memstream(&text, &bytes);
+
+    wring_svg_begin(file, 10, 10, "name");
+    fflush(file);
+    CHECK(strstr(text, "http") == NULL, "%s", text);
+    wring_svg_begin_file(file, 10, 10, "name");
+    fclose(file);
+    CHECK(strstr(text, "xmlns=\"http://www.w3.org/2000/svg\"") != NULL, "%s", text);
+    free(text);
+}
+
 static void values_have_their_places(void)
 {
     struct wring_svg_axis even = {.low = 10, .high = 30, .from = 100, .to = 300};
@@ -160,6 +176,7 @@ int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
         {"texts_are_escaped", texts_are_escaped},
+        {"only_files_name_their_language", only_files_name_their_language},
         {"values_have_their_places", values_have_their_places},
         {"marks_are_round", marks_are_round},
         {"names_are_apart", names_are_apart},
