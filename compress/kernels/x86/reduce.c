@@ -182,17 +182,17 @@ INLINE words add_i32(words a, words next)
 
 INLINE words min_i32(words a, words next)
 {
-    return (words)WIDE(min_epi32)((whole)a, (whole)next);
+    return (words)WIDE(min_epi32)((raw)a, (raw)next);
 }
 
 INLINE words max_i32(words a, words next)
 {
-    return (words)WIDE(max_epi32)((whole)a, (whole)next);
+    return (words)WIDE(max_epi32)((raw)a, (raw)next);
 }
 
 INLINE longs add_i64(longs a, longs next)
 {
-    return (longs)WIDE(add_epi64)((whole)a, (whole)next); /* it wraps */
+    return (longs)WIDE(add_epi64)((raw)a, (raw)next); /* it wraps */
 }
 
 #define SAME(a, divisor) ((void)(divisor), (a))

@@ -24,14 +24,14 @@
 #define OF_TIER(kernels) kernels##_avx512
 #define VECTOR_BYTES 64
 #define WIDE(intrinsic) _mm512_##intrinsic
-typedef __m512i whole; /* what intrinsics take, and half of it */
-typedef __m256i half_whole;
+typedef __m512i raw; /* what intrinsics take, and half of it */
+typedef __m256i raw_half;
 #else
 #define OF_TIER(kernels) kernels##_avx2
 #define VECTOR_BYTES 32
 #define WIDE(intrinsic) _mm256_##intrinsic
-typedef __m256i whole;
-typedef __m128i half_whole;
+typedef __m256i raw;
+typedef __m128i raw_half;
 #endif
 
 #define LANES (VECTOR_BYTES / 4) /* of 32 bits */
@@ -43,7 +43,7 @@ typedef uint32_t words __attribute__((vector_size(VECTOR_BYTES)));
 typedef uint16_t shorts __attribute__((vector_size(VECTOR_BYTES))); /* two for each lane */
 typedef uint16_t half_shorts __attribute__((vector_size(VECTOR_BYTES / 2)));
 typedef floats floats_anywhere __attribute__((aligned(1), may_alias));
-typedef half_whole half_anywhere __attribute__((aligned(1), may_alias));
+typedef raw_half half_anywhere __attribute__((aligned(1), may_alias));
 typedef words words_anywhere __attribute__((aligned(1), may_alias));
 
 /* ---- both alike ---------------------------------------------------------------------------- */
@@ -97,12 +97,12 @@ INLINE words round_up(words bits)
 
 INLINE words smaller(words a, words b)
 {
-    return (words)WIDE(min_epu32)((whole)a, (whole)b);
+    return (words)WIDE(min_epu32)((raw)a, (raw)b);
 }
 
 INLINE words larger(words a, words b)
 {
-    return (words)WIDE(max_epu32)((whole)a, (whole)b);
+    return (words)WIDE(max_epu32)((raw)a, (raw)b);
 }
 
 INLINE float fold_eight(__m256 eight)
@@ -119,17 +119,27 @@ INLINE half_shorts load_part(const void *at)
 
 INLINE words widen_shorts(half_shorts value)
 {
-    return (words)WIDE(cvtepu16_epi32)((half_whole)value);
+    return (words)WIDE(cvtepu16_epi32)((raw_half)value);
 }
 
 INLINE void store_part(void *at, half_shorts value)
 {
-    *(half_anywhere *)at = (half_whole)value;
+    *(half_anywhere *)at = (raw_half)value;
+}
+
+INLINE words round_to_ints(floats value)
+{
+    return (words)WIDE(cvtps_epi32)(value);
+}
+
+INLINE floats floats_of_ints(words value)
+{
+    return (floats)WIDE(cvtepi32_ps)((raw)value);
 }
 
 INLINE floats widen_f16(half_shorts value)
 {
-    return (floats)WIDE(cvtph_ps)((half_whole)value);
+    return (floats)WIDE(cvtph_ps)((raw_half)value);
 }
 
 INLINE half_shorts narrow_f16(floats value)
@@ -169,12 +179,12 @@ INLINE lanes first_lanes(uint64_t n)
 
 INLINE lanes above(words a, words limit)
 {
-    return _mm512_cmpgt_epi32_mask((whole)a, (whole)limit);
+    return _mm512_cmpgt_epi32_mask((raw)a, (raw)limit);
 }
 
 INLINE lanes negative(floats value)
 {
-    return _mm512_movepi32_mask((whole)value);
+    return _mm512_movepi32_mask((raw)value);
 }
 
 INLINE lanes less(floats a, floats b)
@@ -244,7 +254,7 @@ INLINE floats choose(lanes some, floats there, floats elsewhere)
 
 INLINE words count_where(lanes some, words a)
 {
-    return (words)_mm512_mask_add_epi32((whole)a, some, (whole)a, _mm512_set1_epi32(1));
+    return (words)_mm512_mask_add_epi32((raw)a, some, (raw)a, _mm512_set1_epi32(1));
 }
 
 INLINE floats add_where(lanes some, floats a, floats b)
@@ -260,7 +270,7 @@ INLINE float fold_lanes(floats a)
 
 INLINE uint32_t largest_of(words a)
 {
-    return _mm512_reduce_max_epu32((whole)a);
+    return _mm512_reduce_max_epu32((raw)a);
 }
 
 INLINE doubles choose_f64(lanes_f64 some, doubles there, doubles elsewhere)
@@ -270,12 +280,12 @@ INLINE doubles choose_f64(lanes_f64 some, doubles there, doubles elsewhere)
 
 INLINE longs min_i64(longs a, longs b)
 {
-    return (longs)_mm512_min_epi64((whole)a, (whole)b);
+    return (longs)_mm512_min_epi64((raw)a, (raw)b);
 }
 
 INLINE longs max_i64(longs a, longs b)
 {
-    return (longs)_mm512_max_epi64((whole)a, (whole)b);
+    return (longs)_mm512_max_epi64((raw)a, (raw)b);
 }
 
 /** The first n lanes, up to all; 0 in others. */
@@ -289,12 +299,42 @@ INLINE void store_first(void *at, floats value, unsigned n)
     _mm512_mask_storeu_ps(at, first_lanes(n), value);
 }
 
+/** As many bytes as there are lanes, taken as signed. */
+INLINE words load_bytes(const int8_t *at)
+{
+    return (words)_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)at));
+}
+
+INLINE words load_first_bytes(const int8_t *at, unsigned n)
+{
+    return (words)_mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(first_lanes(n), at));
+}
+
+/** Of lanes that fit bytes. */
+INLINE void store_first_bytes(int8_t *at, words value, unsigned n)
+{
+    _mm_mask_storeu_epi8(at, first_lanes(n), _mm512_cvtsepi32_epi8((raw)value));
+}
+
+/** As bytes. Packing works within quarters: fours of them come out in the order 0 4 8 12 1 5 … */
+INLINE words pack_bytes(const words value[4])
+{
+    return (words)_mm512_packs_epi16(_mm512_packs_epi32((raw)value[0], (raw)value[1]),
+                                     _mm512_packs_epi32((raw)value[2], (raw)value[3]));
+}
+
+INLINE words in_order(words packed)
+{
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    return (words)_mm512_permutexvar_epi32(order, (raw)packed);
+}
+
 /** @param at         where a vector may begin, if streaming
  *  @param streaming  past the caches; known where this is inlined */
 INLINE void put(void *at, words value, bool streaming)
 {
     if (streaming)
-        _mm512_stream_si512(at, (whole)value);
+        _mm512_stream_si512(at, (raw)value);
     else
         store_words(at, value);
 }
@@ -305,7 +345,7 @@ INLINE shorts every_other(words low, words high, uint16_t first)
         _mm512_set_epi16(62, 60, 58, 56, 54, 52, 50, 48, 46, 44, 42, 40, 38, 36, 34, 32, 30, 28, 26,
                          24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
     shorts index = (shorts)even + first;
-    return (shorts)_mm512_permutex2var_epi16((whole)low, (whole)index, (whole)high);
+    return (shorts)_mm512_permutex2var_epi16((raw)low, (raw)index, (raw)high);
 }
 
 /** The upper halves of all lanes, in order. */
@@ -318,37 +358,36 @@ INLINE shorts upper_shorts(words low, words high)
 INLINE shorts round_shorts(words low, words high)
 {
     shorts upper = every_other(low, high, 1), lower = every_other(low, high, 0);
-    __m512i least = _mm512_adds_epu16((whole)lower, (whole)(upper & 1));
+    __m512i least = _mm512_adds_epu16((raw)lower, (raw)(upper & 1));
     __mmask32 carry = _mm512_cmpgt_epu16_mask(least, _mm512_set1_epi16((short)0x8000));
-    return (shorts)_mm512_mask_add_epi16((whole)upper, carry, (whole)upper, _mm512_set1_epi16(1));
+    return (shorts)_mm512_mask_add_epi16((raw)upper, carry, (raw)upper, _mm512_set1_epi16(1));
 }
 
 /** The lower halves of lanes below 2^16. */
 INLINE half_shorts lower_shorts(words value)
 {
-    return (half_shorts)_mm512_cvtepi32_epi16((whole)value);
+    return (half_shorts)_mm512_cvtepi32_epi16((raw)value);
 }
 
 INLINE half_shorts lower_part(shorts value)
 {
-    return (half_shorts)_mm512_castsi512_si256((whole)value);
+    return (half_shorts)_mm512_castsi512_si256((raw)value);
 }
 
 INLINE half_shorts upper_part(shorts value)
 {
-    return (half_shorts)_mm512_extracti64x4_epi64((whole)value, 1);
+    return (half_shorts)_mm512_extracti64x4_epi64((raw)value, 1);
 }
 
 INLINE shorts join_parts(half_shorts lower, half_shorts upper)
 {
-    return (shorts)_mm512_inserti64x4(_mm512_castsi256_si512((half_whole)lower), (half_whole)upper,
-                                      1);
+    return (shorts)_mm512_inserti64x4(_mm512_castsi256_si512((raw_half)lower), (raw_half)upper, 1);
 }
 
 /** Is one of them at least that? */
 INLINE bool any_reaches(shorts value, uint16_t least)
 {
-    return _mm512_cmpge_epu16_mask((whole)value, _mm512_set1_epi16((short)least)) != 0;
+    return _mm512_cmpge_epu16_mask((raw)value, _mm512_set1_epi16((short)least)) != 0;
 }
 
 /** Is a magnitude above the limit? The answer may be yes if one is near below it. */
@@ -365,7 +404,7 @@ typedef doubles lanes_f64;
 
 INLINE lanes above(words a, words limit)
 {
-    return (lanes)_mm256_cmpgt_epi32((whole)a, (whole)limit);
+    return (lanes)_mm256_cmpgt_epi32((raw)a, (raw)limit);
 }
 
 INLINE lanes negative(floats value)
@@ -405,7 +444,7 @@ INLINE lanes unordered(floats value)
 
 INLINE lanes whole_lanes(lanes some)
 {
-    return (lanes)_mm256_srai_epi32((whole)some, 31);
+    return (lanes)_mm256_srai_epi32((raw)some, 31);
 }
 
 INLINE lanes other(lanes some)
@@ -460,7 +499,7 @@ INLINE float fold_lanes(floats a)
 INLINE uint32_t largest_of(words a)
 {
     __m128i four =
-        _mm_max_epu32(_mm256_castsi256_si128((whole)a), _mm256_extracti128_si256((whole)a, 1));
+        _mm_max_epu32(_mm256_castsi256_si128((raw)a), _mm256_extracti128_si256((raw)a, 1));
     __m128i two = _mm_max_epu32(four, _mm_shuffle_epi32(four, 0x4E));
     return (uint32_t)_mm_cvtsi128_si32(_mm_max_epu32(two, _mm_shuffle_epi32(two, 0xB1)));
 }
@@ -472,12 +511,12 @@ INLINE doubles choose_f64(lanes_f64 some, doubles there, doubles elsewhere)
 
 INLINE longs min_i64(longs a, longs b)
 {
-    return (longs)_mm256_blendv_epi8((whole)a, (whole)b, (whole)(a > b));
+    return (longs)_mm256_blendv_epi8((raw)a, (raw)b, (raw)(a > b));
 }
 
 INLINE longs max_i64(longs a, longs b)
 {
-    return (longs)_mm256_blendv_epi8((whole)a, (whole)b, (whole)(b > a));
+    return (longs)_mm256_blendv_epi8((raw)a, (raw)b, (raw)(b > a));
 }
 
 INLINE floats load_first(const void *at, unsigned n)
@@ -492,10 +531,41 @@ INLINE void store_first(void *at, floats value, unsigned n)
     memcpy(at, &value, n * sizeof(float));
 }
 
+INLINE words load_bytes(const int8_t *at)
+{
+    return (words)_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)at));
+}
+
+INLINE words load_first_bytes(const int8_t *at, unsigned n)
+{
+    int8_t some[LANES] = {0};
+    memcpy(some, at, n);
+    return load_bytes(some);
+}
+
+INLINE words pack_bytes(const words value[4])
+{
+    return (words)_mm256_packs_epi16(_mm256_packs_epi32((raw)value[0], (raw)value[1]),
+                                     _mm256_packs_epi32((raw)value[2], (raw)value[3]));
+}
+
+/** Within halves: 0 2 4 6 1 3 5 7. */
+INLINE words in_order(words packed)
+{
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    return (words)_mm256_permutevar8x32_epi32((raw)packed, order);
+}
+
+INLINE void store_first_bytes(int8_t *at, words value, unsigned n)
+{
+    words packed = in_order(pack_bytes((words[]){value, value, value, value}));
+    memcpy(at, &packed, n);
+}
+
 INLINE void put(void *at, words value, bool streaming)
 {
     if (streaming)
-        _mm256_stream_si256(at, (whole)value);
+        _mm256_stream_si256(at, (raw)value);
     else
         store_words(at, value);
 }
@@ -503,7 +573,7 @@ INLINE void put(void *at, words value, bool streaming)
 INLINE shorts upper_shorts(words low, words high)
 {
     /* packing interleaves halves: put them back */
-    __m256i packed = _mm256_packus_epi32((whole)(low >> 16), (whole)(high >> 16));
+    __m256i packed = _mm256_packus_epi32((raw)(low >> 16), (raw)(high >> 16));
     return (shorts)_mm256_permute4x64_epi64(packed, 0xD8);
 }
 
@@ -514,29 +584,29 @@ INLINE shorts round_shorts(words low, words high)
 
 INLINE half_shorts lower_shorts(words value)
 {
-    __m256i packed = _mm256_packus_epi32((whole)value, (whole)value);
+    __m256i packed = _mm256_packus_epi32((raw)value, (raw)value);
     return (half_shorts)_mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x08));
 }
 
 INLINE half_shorts lower_part(shorts value)
 {
-    return (half_shorts)_mm256_castsi256_si128((whole)value);
+    return (half_shorts)_mm256_castsi256_si128((raw)value);
 }
 
 INLINE half_shorts upper_part(shorts value)
 {
-    return (half_shorts)_mm256_extracti128_si256((whole)value, 1);
+    return (half_shorts)_mm256_extracti128_si256((raw)value, 1);
 }
 
 INLINE shorts join_parts(half_shorts lower, half_shorts upper)
 {
-    return (shorts)_mm256_set_m128i((half_whole)upper, (half_whole)lower);
+    return (shorts)_mm256_set_m128i((raw_half)upper, (raw_half)lower);
 }
 
 INLINE bool any_reaches(shorts value, uint16_t least)
 {
-    __m256i most = _mm256_max_epu16((whole)value, _mm256_set1_epi16((short)least));
-    return _mm256_movemask_epi8(_mm256_cmpeq_epi16(most, (whole)value)) != 0;
+    __m256i most = _mm256_max_epu16((raw)value, _mm256_set1_epi16((short)least));
+    return _mm256_movemask_epi8(_mm256_cmpeq_epi16(most, (raw)value)) != 0;
 }
 
 INLINE bool any_near(words low, words high, uint32_t limit)
