@@ -1,33 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <immintrin.h>
-
-#define STEP 32 /* elements at a time: a vector of exponents, four bytes of each plane */
-typedef __m256i vector;
-
 #include "compress/kernels/x86/lossless_loop.h"
-
-INLINE vector peak_step(vector peak, const float *src)
-{
-    for (unsigned v = 0; v < 4; v++) {
-        __m256i bits = _mm256_loadu_si256((const __m256i *)(src + 8 * v));
-        peak = _mm256_max_epu32(peak, _mm256_add_epi32(bits, bits));
-    }
-    return peak;
-}
-
-INLINE uint32_t largest(vector peak)
-{
-    __m128i four = _mm_max_epu32(_mm256_castsi256_si128(peak), _mm256_extracti128_si256(peak, 1));
-    __m128i two = _mm_max_epu32(four, _mm_shuffle_epi32(four, 0x4E));
-    return (uint32_t)_mm_cvtsi128_si32(_mm_max_epu32(two, _mm_shuffle_epi32(two, 0xB1)));
-}
-
-INLINE void stream_line(uint8_t *to, const uint8_t *from)
-{
-    for (unsigned half = 0; half < WRING_LINE; half += 32)
-        _mm256_stream_si256((__m256i *)(to + half),
-                            _mm256_loadu_si256((const __m256i *)(from + half)));
-}
 
 INLINE __m256i load_rotated(const float *src)
 {
@@ -54,22 +26,18 @@ INLINE __m256i lows_of(__m256i first, __m256i second)
     return _mm256_permute4x64_epi64(_mm256_unpacklo_epi64(first, second), 0xD8);
 }
 
-/** Fours of bytes in the order 0 2 4 6 1 3 5 7, as unpacking leaves them, in that of elements. */
-INLINE __m256i in_order(__m256i bytes)
-{
-    return _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-}
-
+/** Undoes in_order(). */
 INLINE __m256i out_of_order(__m256i bytes)
 {
     return _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7));
 }
 
-INLINE __m256i choose(__m256i first, __m256i second, bool exponents)
+/** The exponents of two vectors' fours in order, or else the bytes before them. */
+INLINE __m256i rests_of(__m256i first, __m256i second, bool exponents)
 {
     __m256 a = _mm256_castsi256_ps(first), b = _mm256_castsi256_ps(second);
-    return in_order(_mm256_castps_si256(exponents ? _mm256_shuffle_ps(a, b, 0xDD)
-                                                  : _mm256_shuffle_ps(a, b, 0x88)));
+    __m256 bytes = exponents ? _mm256_shuffle_ps(a, b, 0xDD) : _mm256_shuffle_ps(a, b, 0x88);
+    return (__m256i)in_order((words)bytes);
 }
 
 INLINE void put_others(uint8_t *others, __m256i exponents, uint32_t chosen)
@@ -98,7 +66,7 @@ INLINE void pack_step(struct parts *to, const float *src, uint64_t live, struct 
         fours[v] = sort_fours(load_rotated(src + 8 * v));
     __m256i first = _mm256_unpackhi_epi64(fours[0], fours[1]);
     __m256i second = _mm256_unpackhi_epi64(fours[2], fours[3]);
-    __m256i exponents = choose(first, second, true);
+    __m256i exponents = rests_of(first, second, true);
     __m256i distance = _mm256_sub_epi8(_mm256_set1_epi8((char)form.top), exponents);
     uint32_t narrow = (uint32_t)live & reaching(distance, WRING_LOSSLESS_BLOCK_NARROW);
     uint32_t wide = (uint32_t)live & reaching(distance, WRING_LOSSLESS_BLOCK_WIDE);
@@ -106,7 +74,7 @@ INLINE void pack_step(struct parts *to, const float *src, uint64_t live, struct 
 
     _mm256_storeu_si256((__m256i *)to->low, lows_of(fours[0], fours[1]));
     _mm256_storeu_si256((__m256i *)(to->low + 32), lows_of(fours[2], fours[3]));
-    _mm256_storeu_si256((__m256i *)to->high, choose(first, second, false));
+    _mm256_storeu_si256((__m256i *)to->high, rests_of(first, second, false));
     for (unsigned bit = 0; bit < form.width; bit++) {
         __m256i moved = _mm256_slli_epi16(distance, 7 - (int)bit);
         uint32_t plane = (uint32_t)live & (uint32_t)_mm256_movemask_epi8(moved);

@@ -13,11 +13,6 @@
 #ifndef WRING_KERNELS_LOSSLESS_AVX512_H
 #define WRING_KERNELS_LOSSLESS_AVX512_H
 
-#include <immintrin.h>
-
-#define STEP 64 /* elements at a time: a vector of exponents, a word of each plane */
-typedef __m512i vector;
-
 #include "compress/kernels/x86/lossless_loop.h"
 
 INLINE vector lows_of(vector first, vector second);
@@ -26,25 +21,6 @@ INLINE vector r_of(vector lows, vector rests, bool second);
 INLINE void put_planes(uint8_t *planes, uint64_t plane, vector distance, unsigned width);
 INLINE void put_others(uint8_t *others, vector exponents, uint64_t chosen);
 INLINE vector take_others(vector exponents, uint64_t chosen, const uint8_t *others);
-
-INLINE vector peak_step(vector peak, const float *src)
-{
-    for (unsigned v = 0; v < 4; v++) { /* x + x has more ports than a shift */
-        vector bits = _mm512_loadu_si512(src + 16 * v);
-        peak = _mm512_max_epu32(peak, _mm512_add_epi32(bits, bits));
-    }
-    return peak;
-}
-
-INLINE uint32_t largest(vector peak)
-{
-    return _mm512_reduce_max_epu32(peak);
-}
-
-INLINE void stream_line(uint8_t *to, const uint8_t *from)
-{
-    _mm512_stream_si512((void *)to, _mm512_loadu_si512(from));
-}
 
 INLINE uint64_t reaching(vector distance, unsigned width, uint64_t live)
 {

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * The loops that pack and unpack a block: each instruction set makes functions of its own of them.
- * Before it includes this, it has STEP, the elements at a time, and `vector`; behind it
+ * Behind the include, it defines
  *
- *     vector peak_step(vector peak, const float *src)    the larger of `peak` and of STEP peaks
- *     uint32_t largest(vector peak)
- *     void stream_line(uint8_t *to, const uint8_t *from)
  *     void pack_step(struct parts *to, const float *src, uint64_t live, struct form form)
  *     void unpack_step(float *dst, struct sources *from, uint64_t live, struct form form, bool add)
  *     uint64_t unpack_all(float *dst, const uint8_t *packed, const uint8_t *others, uint64_t n,
@@ -17,12 +14,11 @@
 #ifndef WRING_KERNELS_LOSSLESS_LOOP_H
 #define WRING_KERNELS_LOSSLESS_LOOP_H
 
-#include <string.h>
-
 #include "compress/kernels/lossless.h"
+#include "compress/kernels/x86/vector.h"
 
-/* for functions to which each caller gives constants */
-#define INLINE static inline __attribute__((always_inline))
+#define STEP VECTOR_BYTES /* elements at a time: a vector of exponents, a word of each plane */
+typedef raw vector;
 
 #define ALL_LIVE UINT64_MAX
 #define LIVE(n) ((UINT64_C(1) << (n)) - 1)        /* n < STEP */
@@ -47,23 +43,30 @@ struct form {
     uint32_t top;
 };
 
-INLINE vector peak_step(vector peak, const float *src);
-INLINE uint32_t largest(vector peak);
-INLINE void stream_line(uint8_t *to, const uint8_t *from);
 INLINE void pack_step(struct parts *to, const float *src, uint64_t live, struct form form);
 INLINE void unpack_step(float *dst, struct sources *from, uint64_t live, struct form form,
                         bool add);
 
-INLINE vector peak_rest(vector peak, const float *src, uint64_t n)
+/** The larger of `peak` and of a step's. */
+INLINE words peak_step(words peak, const float *src)
+{
+    for (unsigned v = 0; v < 4; v++) { /* x + x has more ports than a shift */
+        words bits = load_words(src + v * LANES);
+        peak = larger(peak, bits + bits);
+    }
+    return peak;
+}
+
+INLINE words peak_rest(words peak, const float *src, uint64_t n)
 {
     float rest[STEP] = {0};
     memcpy(rest, src, n * sizeof(*src));
     return peak_step(peak, rest);
 }
 
-INLINE vector peaks_of(const float *src, uint64_t n)
+INLINE words peaks_of(const float *src, uint64_t n)
 {
-    vector peak = {0};
+    words peak = {0};
     uint64_t i = 0;
 
     for (; i + STEP <= n; i += STEP)
@@ -103,6 +106,12 @@ INLINE void fetch_step(const float *at)
         __builtin_prefetch(at + line * (WRING_LINE / sizeof(*at)), 0, 2);
 }
 
+INLINE void stream_line(uint8_t *to, const uint8_t *from)
+{
+    for (unsigned at = 0; at < WRING_LINE; at += VECTOR_BYTES)
+        put(to + at, load_words(from + at), true);
+}
+
 /** @return where the next ones begin */
 INLINE uint64_t stream_lines(const struct wring_lossless_lines *lines, uint64_t begin, uint64_t end)
 {
@@ -127,7 +136,7 @@ INLINE struct wring_lossless_far pack(uint8_t *packed, const float *src, uint64_
     struct parts to = parts_of(packed, packed + WRING_LOSSLESS_OTHERS(n, form.width), n);
     const struct wring_lossless_beside beside = *out;
     uint64_t i = 0, sent = 0;
-    vector peaks = {0};
+    words peaks = {0};
 
     if (beside.next != NULL)
         peaks = peaks_of(beside.next, WRING_LOSSLESS_SAMPLE(n));
@@ -142,7 +151,7 @@ INLINE struct wring_lossless_far pack(uint8_t *packed, const float *src, uint64_
         pack_rest(&to, src + i, n - i, form);
     stream_lines(&beside.leaving, sent, beside.leaving.n);
     stream_lines(&beside.last, 0, beside.last.n);
-    out->peak = largest(peaks);
+    out->peak = largest_of(peaks);
     return to.far;
 }
 
@@ -191,7 +200,7 @@ INLINE void unpack(float *dst, struct sources *from, uint64_t n, struct form for
 
 static uint32_t peak_block(const float *src, uint64_t n)
 {
-    return largest(peaks_of(src, n));
+    return largest_of(peaks_of(src, n));
 }
 
 static struct wring_lossless_far pack_block(uint8_t *packed, const float *src, uint64_t n,

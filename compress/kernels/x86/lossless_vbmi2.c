@@ -41,17 +41,17 @@ INLINE vector transpose(vector bytes)
 }
 
 /** Eight bytes of the upper half, at any place. */
-INLINE void store_upper(uint8_t *to, __m128i words)
+INLINE void store_upper(uint8_t *to, __m128i pair)
 {
-    _mm_storel_epi64((__m128i *)to, _mm_unpackhi_epi64(words, words));
+    _mm_storel_epi64((__m128i *)to, _mm_unpackhi_epi64(pair, pair));
 }
 
 INLINE void put_planes(uint8_t *planes, uint64_t plane, vector distance, unsigned width)
 {
     const __m512i order = _mm512_set_epi64(0, 0, 0, 0, 0x3B332B231B130B03, 0x3A322A221A120A02,
                                            0x3931292119110901, 0x3830282018100800);
-    __m256i words = _mm512_castsi512_si256(_mm512_permutexvar_epi8(order, transpose(distance)));
-    __m128i lower = _mm256_castsi256_si128(words), upper = _mm256_extracti128_si256(words, 1);
+    __m256i rows = _mm512_castsi512_si256(_mm512_permutexvar_epi8(order, transpose(distance)));
+    __m128i lower = _mm256_castsi256_si128(rows), upper = _mm256_extracti128_si256(rows, 1);
     _mm_storel_epi64((__m128i *)planes, lower);
     store_upper(planes + plane, lower);
     _mm_storel_epi64((__m128i *)(planes + 2 * plane), upper);
@@ -115,7 +115,7 @@ INLINE struct wring_lossless_far send(uint8_t *packed, const float *src, struct 
     const struct wring_lossless_beside beside = *out;
     struct straight straight = straight_of(beside.straight, n);
     struct apart first = {0}, before = {0};
-    vector peaks = {0};
+    words peaks = {0};
 
     if (beside.next != NULL)
         peaks = peaks_of(beside.next, WRING_LOSSLESS_SAMPLE(n));
@@ -139,7 +139,7 @@ INLINE struct wring_lossless_far send(uint8_t *packed, const float *src, struct 
     _mm512_storeu_si512(packed + WRING_LOSSLESS_PLANES(n) - WRING_LINE, before.high);
     stream_lines(&beside.leaving, 0, beside.leaving.n);
     stream_lines(&beside.last, 0, beside.last.n);
-    out->peak = largest(peaks);
+    out->peak = largest_of(peaks);
     return to.far;
 }
 
