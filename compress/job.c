@@ -10,7 +10,6 @@
 #include "base/clock.h"
 #include "base/fpenv.h"
 #include "compress/codec.h"
-#include "compress/kernels/sum.h"
 #include "compress/reduce.h"
 #include <wring/executor.h>
 

@@ -396,7 +396,8 @@ struct wring_reduction wring_reduction_find(enum wring_dtype dtype, enum wring_o
     if (reduction.fold != NULL)
         return reduction;
     reduction.sum = wring_sum_find(allowed);
-    reduction.few = runs == 2 && reduction.divisor == 1 ? sum_few_of_two : wring_sum_tiers[0].sum;
+    reduction.few =
+        runs == 2 && reduction.divisor == 1 ? sum_few_of_two : wring_reduce_tiers[0].kernels->sum;
     return reduction;
 }
 

@@ -9,7 +9,6 @@
 
 #include "base/cpu.h"
 #include "compress/kernels/reduce.h"
-#include "compress/kernels/sum.h"
 #include <wring/executor.h>
 #include <wring/types.h>
 
@@ -109,7 +108,7 @@ static inline bool wring_reduce_takes(const struct wring_job *job)
 /** The highest tier that a job allows; an unknown name allows the best. */
 enum wring_cpu_tier wring_job_tier(const struct wring_job *job);
 
-/** The kernel that folds so; NULL for sums of float32, which are in kernels/sum.h. */
+/** The kernel that folds so; NULL for sums of float32, which have their own. */
 wring_reduce_fn wring_reduce_fold(enum wring_dtype dtype, enum wring_op op,
                                   enum wring_cpu_tier allowed);
 

@@ -3,13 +3,13 @@
 #include <string.h>
 
 #include "compress/codec.h"
+#include "compress/kernels/reduce.h"
 #include "compress/kernels/streaming.h"
-#include "compress/kernels/sum.h"
 
 static enum wring_status none_init(struct wring_codec *codec, char *why, size_t why_bytes)
 {
     (void)why, (void)why_bytes;
-    wring_codec_take_kernels(codec, wring_sum_tiers, sizeof(wring_sum_tiers[0]));
+    wring_codec_take_kernels(codec, wring_reduce_tiers, sizeof(wring_reduce_tiers[0]));
     return WRING_OK;
 }
 
@@ -42,13 +42,13 @@ static enum wring_status none_decode(const struct wring_codec *codec,
                                      const struct wring_codec_context *context, const void *code,
                                      size_t code_bytes, float *dst, uint64_t elems, bool add)
 {
-    const struct wring_sum_tier *tier = codec->kernels;
+    const struct wring_reduce_tier *tier = codec->kernels;
     const void *runs[] = {add ? dst : code, code};
 
     (void)context;
     if (code_bytes != elems * sizeof(*dst))
         return WRING_ERR_FRAME;
-    tier->sum(dst, runs, add ? 2 : 1, elems, 1);
+    tier->kernels->sum(dst, runs, add ? 2 : 1, elems, 1);
     return WRING_OK;
 }
 

@@ -7,8 +7,8 @@
  * A table of kernels lists its tiers from the scalar reference upward; each entry begins with a
  * struct wring_kernel_tier, and an entry without a name ends the table. Tiers agree in every bit,
  * but for the payload of a NaN that an adding kernel meets: the kernel that ends a sum makes that
- * one NaN (sum.h). Kernels run in the floating-point mode of base/fpenv.h and take float32 at any
- * alignment of 4 or, where they take `void *`, at any address.
+ * one NaN (reduce.h). Kernels run in the floating-point mode of base/fpenv.h and take float32 at
+ * any alignment of 4 or, where they take `void *`, at any address.
  */
 #ifndef WRING_KERNELS_H
 #define WRING_KERNELS_H

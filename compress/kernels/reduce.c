@@ -58,6 +58,23 @@ static double canonical64(double value)
     return value == value ? value : nan;
 }
 
+static float load_f32(const void *run, uint64_t i)
+{
+    float value;
+    memcpy(&value, (const char *)run + i * sizeof(value), sizeof(value));
+    return value;
+}
+
+static void sum_f32(float *dst, const void *const *src, size_t n_src, uint64_t n, float divisor)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        float total = load_f32(src[0], i);
+        for (size_t s = 1; s < n_src; s++)
+            total += load_f32(src[s], i);
+        dst[i] = wring_canonical(total / divisor); /* x / 1 is x, bit for bit */
+    }
+}
+
 #define SAME(x) (x)
 #define LESS(next, a) ((next) < (a) || (next) != (next) ? (next) : (a))
 #define MORE(next, a) ((next) > (a) || (next) != (next) ? (next) : (a))
@@ -311,6 +328,7 @@ static void i64_sum(void *dst, const struct wring_source *src, size_t n_src, uin
     }
 
 static const struct wring_reduce_kernels scalar = {
+    .sum = sum_f32,
     .fold =
         {
             [WRING_F32] = {NULL, f32_min, f32_max, f32_prod},
@@ -356,4 +374,11 @@ wring_reduce_fn wring_reduce_find(enum wring_dtype dtype, enum wring_reduce_kind
         wring_kernels_pick(wring_reduce_tiers, sizeof(wring_reduce_tiers[0]), allowed);
     wring_reduce_fn fold = tier->kernels->fold[dtype][kind];
     return fold != NULL ? fold : scalar.fold[dtype][kind];
+}
+
+wring_sum_fn wring_sum_find(enum wring_cpu_tier allowed)
+{
+    const struct wring_reduce_tier *tier =
+        wring_kernels_pick(wring_reduce_tiers, sizeof(wring_reduce_tiers[0]), allowed);
+    return tier->kernels->sum;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Kernels that reduce runs of any element type, one pass over all sources in their order. Sums of
- * float32, which codecs share, are in sum.h.
+ * Kernels that reduce runs of any element type, one pass over all sources in their order. Codecs
+ * share the sum of float32, which takes runs at any address.
  *
  *     sum   binary32 and binary64 add in their own precision; binary16 and bf16 in binary32, and
  *           round once to nearest even, beyond the largest number to infinity; integers wrap.
@@ -48,6 +48,16 @@ enum wring_reduce_kind {
 wring_reduce_fn wring_reduce_find(enum wring_dtype dtype, enum wring_reduce_kind kind,
                                   enum wring_cpu_tier allowed);
 
+/**
+ * dst[i] = ((src[0][i] + src[1][i]) + src[2][i] + …) / divisor, one pass, NaN made canonical.
+ *
+ * @param dst     out, [n]; may be exactly one of the sources
+ * @param src     in, [n_src] runs of [n] float32, at any address; n_src >= 1
+ * @param divisor IEEE division, left out when it is 1
+ */
+typedef void (*wring_sum_fn)(float *dst, const void *const *src, size_t n_src, uint64_t n,
+                             float divisor);
+
 /** to[i] = the float32 that it stands for, exactly. @param from  [n] of a 16-bit type */
 typedef void (*wring_widen_fn)(float *to, const void *from, uint64_t n);
 
@@ -55,6 +65,7 @@ typedef void (*wring_widen_fn)(float *to, const void *from, uint64_t n);
 typedef void (*wring_narrow_fn)(void *to, const float *from, uint64_t n, float divisor);
 
 struct wring_reduce_kernels {
+    wring_sum_fn sum;                                /* of float32 */
     wring_reduce_fn fold[WRING_DTYPES][WRING_FOLDS]; /* NULL: the scalar tier's, where there is one:
                                                       there is none of the sum of float32 */
     wring_widen_fn widen[WRING_DTYPES];   /* of types whose sums travel as float32; NULL: others */
@@ -67,6 +78,9 @@ struct wring_reduce_tier {
 };
 
 extern const struct wring_reduce_tier wring_reduce_tiers[];
+
+/** The sum of float32 of the highest tier that `allowed` and this processor admit. */
+wring_sum_fn wring_sum_find(enum wring_cpu_tier allowed);
 
 extern const struct wring_reduce_kernels wring_reduce_avx2;
 extern const struct wring_reduce_kernels wring_reduce_avx512;

@@ -6,7 +6,6 @@
 #include "compress/kernels/lossless.h"
 #include "compress/kernels/onebit.h"
 #include "compress/kernels/reduce.h"
-#include "compress/kernels/sum.h"
 #include "compress/kernels/topk.h"
 #include "tests/kernels/time_kernels.h"
 
@@ -81,19 +80,19 @@ static void topk_mark(const void *tier, const struct bench_memory *m, uint64_t n
 static void sum_two(const void *tier, const struct bench_memory *m, uint64_t n)
 {
     const void *src[] = {m->src, m->other};
-    ((const struct wring_sum_tier *)tier)->sum(m->dst, src, 2, n, 1);
+    ((const struct wring_reduce_tier *)tier)->kernels->sum(m->dst, src, 2, n, 1);
 }
 
 static void sum_into(const void *tier, const struct bench_memory *m, uint64_t n)
 {
     const void *src[] = {m->dst, m->src};
-    ((const struct wring_sum_tier *)tier)->sum(m->dst, src, 2, n, 1);
+    ((const struct wring_reduce_tier *)tier)->kernels->sum(m->dst, src, 2, n, 1);
 }
 
 static void sum_mean(const void *tier, const struct bench_memory *m, uint64_t n)
 {
     const void *src[] = {m->src, m->other};
-    ((const struct wring_sum_tier *)tier)->sum(m->dst, src, 2, n, 3);
+    ((const struct wring_reduce_tier *)tier)->kernels->sum(m->dst, src, 2, n, 3);
 }
 
 /** Two runs of `elems` elements. */
@@ -127,9 +126,9 @@ FOLD(i64_max, WRING_I64, WRING_REDUCE_MAX, n / 2, 1)
 /* clang-format off */
 const struct bench_kernel bench_kernels[] = {
     /* name                    table          block   reads                         writes                        */
-    {"sum of 2",             TIERS(sum),      ANY,   {SRC = 32, OTHER = 32},       {DST = 32},                   sum_two},
-    {"sum in place",         TIERS(sum),      ANY,   {SRC = 32, DST = 32},         {DST = 32},                   sum_into},
-    {"mean of 2 by 3",       TIERS(sum),      ANY,   {SRC = 32, OTHER = 32},       {DST = 32},                   sum_mean},
+    {"sum of 2",             TIERS(reduce),      ANY,   {SRC = 32, OTHER = 32},       {DST = 32},                   sum_two},
+    {"sum in place",         TIERS(reduce),      ANY,   {SRC = 32, DST = 32},         {DST = 32},                   sum_into},
+    {"mean of 2 by 3",       TIERS(reduce),      ANY,   {SRC = 32, OTHER = 32},       {DST = 32},                   sum_mean},
     {"reduce f32 min",       TIERS(reduce),   ANY,   {SRC = 32, OTHER = 32},       {DST = 32},                   reduce_f32_min},
     {"reduce f64 sum",       TIERS(reduce),   ANY,   {SRC = 32, OTHER = 32},       {DST = 32},                   reduce_f64_sum},
     {"reduce f16 sum",       TIERS(reduce),   ANY,   {SRC = 16, OTHER = 16},       {DST = 16},                   reduce_f16_sum},

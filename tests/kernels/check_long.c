@@ -6,8 +6,8 @@
 #include "compress/kernels/bf16.h"
 #include "compress/kernels/fp16.h"
 #include "compress/kernels/int8.h"
+#include "compress/kernels/reduce.h"
 #include "compress/kernels/streaming.h"
-#include "compress/kernels/sum.h"
 #include "tests/kernels/checks.h"
 #include "tests/kernels/trial.h"
 
@@ -81,13 +81,13 @@ static void int8_add(const void *tier, float *dst, const void *code, uint64_t n)
 static void sum_encode(const void *tier, void *code, const float *src, uint64_t n)
 {
     const void *runs[] = {src};
-    ((const struct wring_sum_tier *)tier)->sum(code, runs, 1, n, 1);
+    ((const struct wring_reduce_tier *)tier)->kernels->sum(code, runs, 1, n, 1);
 }
 
 static void sum_feedback(const void *tier, void *code, const float *src, float *left, uint64_t n)
 {
     const void *runs[] = {src, left, src};
-    ((const struct wring_sum_tier *)tier)->sum(code, runs, 3, n, 3);
+    ((const struct wring_reduce_tier *)tier)->kernels->sum(code, runs, 3, n, 3);
 }
 
 static void sum_decode(const void *tier, float *dst, const void *code, uint64_t n)
@@ -98,7 +98,7 @@ static void sum_decode(const void *tier, float *dst, const void *code, uint64_t 
 static void sum_add(const void *tier, float *dst, const void *code, uint64_t n)
 {
     const void *runs[] = {dst, code};
-    ((const struct wring_sum_tier *)tier)->sum(dst, runs, 2, n, 1);
+    ((const struct wring_reduce_tier *)tier)->kernels->sum(dst, runs, 2, n, 1);
 }
 
 #define FAMILY(name, bytes)                                                                 \
@@ -111,7 +111,8 @@ static const struct family families[] = {
     FAMILY(bf16, 2),
     FAMILY(fp16, 2),
     FAMILY(int8, 0),
-    FAMILY(sum, 4),
+    {"sum", wring_reduce_tiers, sizeof(wring_reduce_tiers[0]), 4, sum_encode, sum_feedback,
+     sum_decode, sum_add},
 };
 
 static void check_tier(const struct family *family, const void *entry, const struct inputs *in)

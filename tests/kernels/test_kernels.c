@@ -15,7 +15,7 @@
 #include "compress/kernels/int8.h"
 #include "compress/kernels/lossless.h"
 #include "compress/kernels/onebit.h"
-#include "compress/kernels/sum.h"
+#include "compress/kernels/reduce.h"
 #include "compress/kernels/topk.h"
 #include "tests/kernels/checks.h"
 #include "tests/kernels/time_kernels.h"
@@ -29,7 +29,7 @@ static bool same_peak(uint32_t a, uint32_t b)
 
 static void check_sum(const void *entry, const struct trial *trial)
 {
-    const struct wring_sum_tier *tier = entry;
+    const struct wring_reduce_tier *tier = entry;
     uint64_t n = trial->n;
     const void *src[5];
 
@@ -38,21 +38,21 @@ static void check_sum(const void *entry, const struct trial *trial)
     for (size_t n_src = 1; n_src <= 5; n_src++)
         for (float divisor = 1; divisor <= 3; divisor++) {
             float *want = trial_fill(n, TRIAL_PLAIN, 1), *got = trial_fill(n, TRIAL_PLAIN, 2);
-            wring_sum_tiers[0].sum(want, src, n_src, n, divisor);
-            tier->sum(got, src, n_src, n, divisor);
+            wring_reduce_tiers[0].kernels->sum(want, src, n_src, n, divisor);
+            tier->kernels->sum(got, src, n_src, n, divisor);
             AGREE("sum", want, got, n * 4);
             const void *in_place[5];
             memcpy(in_place, src, sizeof(src));
             float *last = trial_copy(src[n_src - 1], n * 4);
             in_place[n_src - 1] = last;
-            tier->sum(last, in_place, n_src, n, divisor);
+            tier->kernels->sum(last, in_place, n_src, n, divisor);
             AGREE("sum in place", want, last, n * 4);
         }
 }
 
 static void sums(void)
 {
-    for (const struct wring_sum_tier *tier = wring_sum_tiers; tier->head.name != NULL; tier++)
+    for (const struct wring_reduce_tier *tier = wring_reduce_tiers; tier->head.name != NULL; tier++)
         trial_sweep(&tier->head, check_sum, 1024);
 }
 
@@ -299,14 +299,14 @@ static void tiers_are_there(void)
 {
     for (int tier = 0; tier < WRING_CPU_TIERS; tier++) {
         const struct wring_kernel_tier *got =
-            wring_kernels_pick(wring_sum_tiers, sizeof(wring_sum_tiers[0]), tier);
+            wring_kernels_pick(wring_reduce_tiers, sizeof(wring_reduce_tiers[0]), tier);
         CHECK(got->tier <= (enum wring_cpu_tier)tier && wring_cpu_has(got->tier), "tier %d", tier);
         printf("up to %s: %s\n", wring_cpu_tier_name(tier), got->name);
     }
 #ifdef WRING_ARCH_X86
     enum wring_cpu_tier here = wring_cpu_best();
     const struct wring_kernel_tier *sum =
-        wring_kernels_pick(wring_sum_tiers, sizeof(wring_sum_tiers[0]), WRING_CPU_AVX512);
+        wring_kernels_pick(wring_reduce_tiers, sizeof(wring_reduce_tiers[0]), WRING_CPU_AVX512);
     const struct wring_kernel_tier *split =
         wring_kernels_pick(wring_lossless_tiers, sizeof(wring_lossless_tiers[0]), WRING_CPU_VBMI2);
     CHECK(sum->tier == (here == WRING_CPU_VBMI2 ? WRING_CPU_AVX512 : here) && split->tier == here,
