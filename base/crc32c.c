@@ -41,7 +41,7 @@ static void make_table(uint32_t table[8][256])
 /** Zero bytes act on the register linearly: 32 bits tell what becomes of every value. */
 static void make_skip(struct wring_crc32c *crc)
 {
-    static const uint8_t zeros[WRING_CRC32C_LANE];
+    static const uint8_t zeros[WRING_CRC32C_BLOCK];
     uint32_t of_bit[32];
     for (int bit = 0; bit < 32; bit++)
         of_bit[bit] = wring_crc32c_run_scalar(crc, 1u << bit, zeros, sizeof(zeros));

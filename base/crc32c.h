@@ -13,7 +13,7 @@
 
 #include "base/cpu.h"
 
-#define WRING_CRC32C_LANE 1024 /* bytes; three such lanes run side by side */
+#define WRING_CRC32C_BLOCK 1024 /* bytes; three such blocks are read side by side */
 
 struct wring_crc32c;
 
@@ -23,7 +23,7 @@ typedef uint32_t wring_crc32c_run_fn(const struct wring_crc32c *crc, uint32_t st
 
 struct wring_crc32c {
     uint32_t table[8][256]; /* [k][v]: the register after byte v and k zero bytes */
-    uint32_t skip[4][256];  /* [k][v]: v in byte k of the register, after a lane of zero bytes */
+    uint32_t skip[4][256];  /* [k][v]: v in byte k of the register, after a block of zero bytes */
     wring_crc32c_run_fn *run;
 };
 
@@ -40,7 +40,7 @@ static inline uint32_t wring_crc32c_update(const struct wring_crc32c *crc, uint3
 /** Plain C, eight bytes at a time. */
 wring_crc32c_run_fn wring_crc32c_run_scalar;
 
-/** SSE4.2's instruction in three lanes, whose results are then joined. */
+/** SSE4.2's instruction in three blocks, whose results are then joined. */
 wring_crc32c_run_fn wring_crc32c_run_sse42;
 
 #endif

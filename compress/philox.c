@@ -5,7 +5,7 @@
 #include "compress/philox.h"
 
 #define ROUNDS 10
-#define LANES WRING_PHILOX_WORDS
+#define WORDS WRING_PHILOX_WORDS
 
 static uint64_t mix(uint64_t hash, uint64_t value)
 {
@@ -15,21 +15,21 @@ static uint64_t mix(uint64_t hash, uint64_t value)
     return hash ^ hash >> 31;
 }
 
-void wring_philox(const uint32_t counter[LANES], const uint32_t key[2], uint32_t out[LANES])
+void wring_philox(const uint32_t counter[WORDS], const uint32_t key[2], uint32_t out[WORDS])
 {
-    uint32_t c[LANES] = {counter[0], counter[1], counter[2], counter[3]};
+    uint32_t c[WORDS] = {counter[0], counter[1], counter[2], counter[3]};
     uint32_t k[2] = {key[0], key[1]};
 
     for (int round = 0; round < ROUNDS; round++) {
         uint64_t a = 0xD2511F53u * (uint64_t)c[0], b = 0xCD9E8D57u * (uint64_t)c[2];
-        uint32_t next[LANES] = {(uint32_t)(b >> 32) ^ c[1] ^ k[0], (uint32_t)b,
+        uint32_t next[WORDS] = {(uint32_t)(b >> 32) ^ c[1] ^ k[0], (uint32_t)b,
                                 (uint32_t)(a >> 32) ^ c[3] ^ k[1], (uint32_t)a};
-        for (int i = 0; i < LANES; i++)
+        for (int i = 0; i < WORDS; i++)
             c[i] = next[i];
         k[0] += 0x9E3779B9u;
         k[1] += 0xBB67AE85u;
     }
-    for (int i = 0; i < LANES; i++)
+    for (int i = 0; i < WORDS; i++)
         out[i] = c[i];
 }
 
@@ -39,14 +39,14 @@ void wring_codec_random(const struct wring_codec_context *context, enum wring_co
     uint64_t who = draw == WRING_DRAW_PRIVATE ? context->rank + UINT64_C(1) : 0;
     uint64_t key = mix(mix(mix(mix(0, context->seed), context->bucket), who), context->phase);
     const uint32_t keys[2] = {(uint32_t)key, (uint32_t)(key >> 32)};
-    uint32_t words[LANES];
+    uint32_t words[WORDS];
     size_t done = 0;
 
-    for (uint64_t block = element / LANES; done < n; block++) {
-        const uint32_t counter[LANES] = {(uint32_t)block, (uint32_t)(block >> 32),
+    for (uint64_t block = element / WORDS; done < n; block++) {
+        const uint32_t counter[WORDS] = {(uint32_t)block, (uint32_t)(block >> 32),
                                          (uint32_t)context->step, (uint32_t)(context->step >> 32)};
         wring_philox(counter, keys, words);
-        for (uint64_t lane = (element + done) % LANES; lane < LANES && done < n; lane++)
-            out[done++] = words[lane];
+        for (uint64_t word = (element + done) % WORDS; word < WORDS && done < n; word++)
+            out[done++] = words[word];
     }
 }

@@ -98,13 +98,13 @@ static struct wring_tree tree_find(enum wring_dtype dtype, enum wring_op op,
         wring_kernels_pick(wring_reduce_tiers, sizeof(wring_reduce_tiers[0]), allowed);
     bool sums = op <= WRING_AVG || op == WRING_PROD;
     bool wide = sums && tier->kernels->widen[dtype] != NULL;
-    enum wring_dtype on_its_way = wide ? WRING_F32 : dtype;
+    enum wring_dtype carried = wide ? WRING_F32 : dtype;
     struct wring_tree tree = {
-        .fold = wring_reduce_fold(on_its_way, op, allowed),
+        .fold = wring_reduce_fold(carried, op, allowed),
         .widen = wide ? tier->kernels->widen[dtype] : NULL,
         .narrow = wide ? tier->kernels->narrow[dtype] : NULL,
         .elem_bytes = wring_dtype_bytes(dtype),
-        .block_bytes = wring_dtype_bytes(on_its_way),
+        .block_bytes = wring_dtype_bytes(carried),
     };
     if (tree.fold == NULL)
         tree.sum = wring_sum_find(allowed);
@@ -369,7 +369,8 @@ static float load(const void *run, uint64_t i)
     return value;
 }
 
-/** Sum two runs, without SIMD: most small exchanges do just this, and wait for each instruction. */
+/** Sum two runs, without SIMD: most small collectives do just this, and wait for each instruction.
+ */
 static void sum_few_of_two(float *dst, const void *const *runs, size_t n_runs, uint64_t n,
                            float divisor)
 {

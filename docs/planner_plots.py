@@ -62,27 +62,27 @@ def step_of(top):
 def axis(left, right, top, bottom, most, unit=""):
     """Lines across, from 0 to `most`. @return what puts a value on it"""
     step, parts, at = step_of(most), [], 0
-    place = lambda value: bottom - (bottom - top) * value / most
+    position = lambda value: bottom - (bottom - top) * value / most
     while at <= most * 1.001:
-        y = place(at)
+        y = position(at)
         parts.append(f'<line class="grid" x1="{left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>')
         parts.append(text(left - 6, y + 4, f"{at:g}{unit}", 11, "end", "dim"))
         at += step
-    return place, parts
+    return position, parts
 
 
 def bars(title, rows, names, unit=""):
     """Rows side by side, a bar for each name. @param rows [(label, [values])]"""
     top, bottom = 70, 260
     most = max(value for _, values in rows for value in values) * 1.02 or 1
-    place, parts = axis(LEFT, WIDTH - 16, top, bottom, most, unit)
+    position, parts = axis(LEFT, WIDTH - 16, top, bottom, most, unit)
     each = (WIDTH - 16 - LEFT) / len(rows)
     width = each * 0.8 / len(names)
     colors = colors_of(names)
     for i, (label, values) in enumerate(rows):
         x = LEFT + i * each + each * 0.1
         for j, value in enumerate(values):
-            y = place(value)
+            y = position(value)
             parts.append(f'<rect x="{x + j * width:.1f}" y="{y:.1f}" width="{width - 1:.1f}" '
                          f'height="{bottom - y:.1f}" fill="var(--c{colors[j]})"><title>'
                          f"{html.escape(f'{label}, {names[j]}: {value:g}{unit}')}</title></rect>")
@@ -101,15 +101,15 @@ def panels(title, charts, marks, names, below):
     for i, (label, lines) in enumerate(charts):
         left, top = 16 + i % columns * wide + 34, 84 + i // columns * (high + 58)
         right, bottom = left + wide - 58, top + high
-        place, grid = axis(left, right, top, bottom, most)
+        position, grid = axis(left, right, top, bottom, most)
         parts += grid + [text(left, top - 8, label, 12, weight="600")]
         at = [left + 12 + (right - left - 24) * j / (len(marks) - 1) for j in range(len(marks))]
         parts += [text(x, bottom + 15, mark, 11, "middle", "dim") for x, mark in zip(at, marks)]
         for j, line in enumerate(lines):
-            points = " ".join(f"{x:.1f},{place(value):.1f}" for x, value in zip(at, line))
+            points = " ".join(f"{x:.1f},{position(value):.1f}" for x, value in zip(at, line))
             parts.append(f'<polyline points="{points}" fill="none" stroke="var(--c{colors[j]})" '
                          'stroke-width="2"/>')
-            parts += [f'<circle cx="{x:.1f}" cy="{place(value):.1f}" r="2.6" fill="var(--c{colors[j]})">'
+            parts += [f'<circle cx="{x:.1f}" cy="{position(value):.1f}" r="2.6" fill="var(--c{colors[j]})">'
                       f"<title>{html.escape(f'{label}, {mark} {below}, {names[j]}: {value:g}')}"
                       "</title></circle>" for x, mark, value in zip(at, marks, line)]
     bottom = 84 + -(-len(charts) // columns) * (high + 58) - 30

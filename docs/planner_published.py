@@ -35,8 +35,8 @@ def scaling(plan_or_us, backward_us, forward_us=None):
     return (forward_us + backward_us) / (forward_us + us)
 
 
-def tensors_at(plan, place):
-    return sum(len(group["tensors"]) for group in plan["groups"] if group["where"] == place)
+def tensors_at(plan, site):
+    return sum(len(group["tensors"]) for group in plan["groups"] if group["where"] == site)
 
 
 # Tables of published-figures.md, from measured traces
@@ -62,9 +62,9 @@ def speeds(tool, fabric):
         devices = tool.plan(*words, "--only", "--search", "layers", "--where", "device")
         backward = plan["last_ready_us"]
         best = scaling(plan, backward)
-        ways = [plan["baseline_us"]["fp32"], plan["baseline_us"]["fp16"], cpus, devices,
+        times = [plan["baseline_us"]["fp32"], plan["baseline_us"]["fp16"], cpus, devices,
                 plan["espresso_us"], plan]
-        values = [scaling(way, backward) for way in ways]
+        values = [scaling(one, backward) for one in times]
         rows.append((model.name, *(f"{value:.2f}" for value in values),
                      *(f"{(best / values[i] - 1) * 100:.0f} %" for i in (0, 1, 2, 3))))
     return table(["model", "fp32", "fp16", "codec, CPUs", "codec, GPUs", "Espresso's greedy", "plan",
@@ -204,13 +204,13 @@ def secopa_us(trace, profile, spec):
         elements = tensor["elements"]
         inside = (links["intra"]["latency_us"] + links["intra"]["us_by_bytes"]["slope"] *
                   2 * (gpus - 1) / gpus * 4 * elements)
-        ways = [2 * (n - 1) * send(4 * elements / n)]
+        times = [2 * (n - 1) * send(4 * elements / n)]
         for k in range(1, n + 1):
             part = elements / gpus / k
-            ways.append(2 * (n - 1) * send(4 * elements * ratio / k) +
+            times.append(2 * (n - 1) * send(4 * elements * ratio / k) +
                         n * cost_at(device["encode_us"], part) +
                         n * cost_at(device["decode_us"], part))
-        end = max(end, tensor["ready_us"]) + inside + min(ways)
+        end = max(end, tensor["ready_us"]) + inside + min(times)
     return end
 
 

@@ -127,16 +127,16 @@ static size_t rank_processors(hwloc_topology_t topology, int own, unsigned *orde
     uint32_t n_cores = wring_cores_count(topology);
     size_t n = 0;
 
-    for (int way = 0; way < 4; way++) { /* others' first threads, own; others' second, own */
+    for (int pass = 0; pass < 4; pass++) { /* others' first threads, own; others' second, own */
         for (uint32_t i = n_cores; i > 0; i--) {
             hwloc_obj_t object = wring_cores_get(topology, i - 1);
             bool is_own = own >= 0 && hwloc_bitmap_isset(object->cpuset, (unsigned)own);
             int first = hwloc_bitmap_first(object->cpuset);
-            int processor = way < 2 ? first : hwloc_bitmap_next(object->cpuset, first);
-            if (is_own != (way % 2 == 1))
+            int processor = pass < 2 ? first : hwloc_bitmap_next(object->cpuset, first);
+            if (is_own != (pass % 2 == 1))
                 continue;
             for (; processor >= 0 && n < max;
-                 processor = way < 2 ? -1 : hwloc_bitmap_next(object->cpuset, processor))
+                 processor = pass < 2 ? -1 : hwloc_bitmap_next(object->cpuset, processor))
                 order[n++] = (unsigned)processor;
         }
     }

@@ -91,7 +91,7 @@ void wring_bucket_finished(struct wring_collective *collective, enum wring_statu
         wring_bucket_end(fusion->members[i], status);
 }
 
-/** Functions like this one are kept apart so that the short way past them does not carry their
+/** Functions like this one are kept apart so that the fast path past them does not carry their
  *  weight. */
 __attribute__((noinline)) static enum wring_status post_to_engine(struct wring_bucket *bucket)
 {

@@ -18,7 +18,7 @@ struct wring_bucket_levels;
 struct wring_bucket_fusion;
 
 /**
- * How a bucket's steps are run: as an exchange of its own (bucket.c), or within another bucket's
+ * How a bucket's steps are run: as a collective of its own (bucket.c), or within another bucket's
  * (plan/bucket_fusion.c). The callers have entered the session, one at a time for a bucket.
  */
 struct wring_bucket_ops {
@@ -43,7 +43,7 @@ struct wring_bucket_watch {
     void (*posted)(struct wring_bucket *bucket, uint64_t at_ns);
 
     /** Has its last step been seen to end? Then how: nothing of the bucket is looked at, as it may
-     *  be changing its way. @param status  out */
+     *  be changing its option. @param status  out */
     bool (*is_over)(struct wring_bucket *bucket, enum wring_status *status);
 
     /** A caller came to wait at a time (0: it asked, and went on), and goes away.
@@ -83,7 +83,7 @@ struct wring_bucket {
 
     bool committed;
     struct wring_caller_mark mark; /* plain: committed, and a post has nothing to see to but the
-                                      exchange */
+                                      collective */
     atomic_uint entered; /* calls of it, and of those that it carries, that entered by the count */
     atomic_bool ending;  /* a thread sees to the end of a step of a group that was aborted */
     bool dropped;        /* to be freed by the next commit */
@@ -92,7 +92,7 @@ struct wring_bucket {
     bool placed;                     /* all members can take the sum in place */
     bool mapped;                     /* and each can read what the others contribute there */
     struct wring_choice choice;      /* does the codec run? */
-    struct wring_shape shape;        /* of its exchange, since the last commit */
+    struct wring_shape shape;        /* of its collective, since the last commit */
     struct wring_span owned[WRING_SLICES_MAX]; /* rising: elements whose sums we own and encode
                                                   again, when the codec runs */
     uint32_t n_owned;

@@ -125,7 +125,7 @@ static size_t find_gap(const struct wring_arena *arena, size_t bytes, size_t ali
     return arena->n + 1;
 }
 
-static bool make_place(struct wring_arena *arena)
+static bool make_room(struct wring_arena *arena)
 {
     if (arena->n < arena->max)
         return true;
@@ -142,7 +142,7 @@ bool wring_arena_take(struct wring_arena *arena, size_t bytes, size_t align, siz
                       size_t *stale)
 {
     size_t at = find_gap(arena, bytes, align);
-    if (at > arena->n || !make_place(arena))
+    if (at > arena->n || !make_room(arena))
         return false;
     size_t begin = begin_of(arena, at, align);
 

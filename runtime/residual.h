@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What error feedback holds back, where a bucket's way changes: it is put into other units, or goes
- * out with the next step where nothing holds anything back any more.
+ * What error feedback holds back, where a bucket's option changes: it is put into other units, or
+ * goes out with the next step where nothing holds anything back any more.
  *
  * A residual is in units of what is encoded: of a rank's own contribution, and where the rank owns
  * elements, of their sum, after the division of an average (compress/FORMAT.md). "Loose" is one

@@ -195,7 +195,7 @@ static enum wring_status take_stats(struct wring_bucket *bucket, struct wring_bu
                            : bucket->elems,
         .steps = collective->step,
         .wire_bytes_sent = collective->cost.wire_bytes,
-        .exchange_ns = of_all(collective, collective->cost.exchange_ns),
+        .steps_ns = of_all(collective, collective->cost.steps_ns),
         .codec_ns = of_all(collective, collective->cost.codec_ns),
         .residual_rms = rms(bucket->residual, bucket->elems),
         .state_bytes = state_bytes(bucket),

@@ -16,7 +16,7 @@
 static const struct wring_command commands[] = {
     {"info", "what this build and this machine can do", wring_cmd_info},
     {"bench", "measure codecs, providers and collectives, and check results", wring_cmd_bench},
-    {"calibrate", "measure what links, codecs and exchanges take here, for plan",
+    {"calibrate", "measure what links, codecs and collectives take here, for plan",
      wring_cmd_calibrate},
     {"plan", "choose what to compress, where and how, and say what it gains", wring_cmd_plan},
     {"simulate", "plan for many clusters, and say how a model scales", wring_cmd_simulate},

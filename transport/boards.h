@@ -3,8 +3,8 @@
  * Memory for the boards of groups (collective/shm_flags.h): each block of it holds those of several
  * groups, so that a group takes neither a descriptor nor a mapping of its own.
  *
- * A place is never used again: a member may look at a board after its owner has destroyed the
- * group, as that was shown all the owner waited for before others have looked. So places are given
+ * A lease is never used again: a member may look at a board after its owner has destroyed the
+ * group, as that was shown all the owner waited for before others have looked. So leases are given
  * out one behind the other, and a block goes once its last group has.
  *
  * Used by the thread that makes progress.
@@ -28,7 +28,7 @@ struct wring_boards {
     uint32_t grown; /* blocks so far */
 };
 
-struct wring_board_place {
+struct wring_board_lease {
     struct wring_board_block *home; /* NULL: there is none */
     size_t offset;                  /* in its block */
 };

@@ -49,9 +49,9 @@ struct wring_slot {
     uint8_t *data; /* own: for good; pooled: once it has arrived */
     uint32_t bytes;
     uint16_t tag;
-    uint16_t place; /* in its home */
-    uint8_t home;   /* enum wring_slot_home */
-    bool asked;     /* pooled: its sender has it ready, and it may not have arrived */
+    uint16_t number; /* in its home */
+    uint8_t home;    /* enum wring_slot_home */
+    bool asked;      /* pooled: its sender has it ready, and it may not have arrived */
     bool arrived, released;
 };
 

@@ -50,8 +50,8 @@ struct wring_control_tree {
     uint32_t rank, size;
     uint8_t job[16], address[WRING_ADDRESS_MAX];
     size_t address_bytes;
-    struct wring_control_tree_place *places; /* [size]; NULL: not joined yet */
-    uint8_t *fates;                          /* [size], enum fate */
+    struct wring_control_tree_endpoint *endpoints; /* [size]; NULL: not joined yet */
+    uint8_t *fates;                                /* [size], enum fate */
     struct link *links;
     uint64_t looked_ns;
     uint64_t redial_ns, dialled_ns; /* when to dial again, 0: not; since when we have */
@@ -99,7 +99,7 @@ static struct link *find_up(const struct wring_control_tree *tree)
 }
 
 /** The neighbour by which a rank is reached: the child under which it began, or the parent. */
-static struct link *find_way(const struct wring_control_tree *tree, uint32_t to)
+static struct link *find_next_hop(const struct wring_control_tree *tree, uint32_t to)
 {
     for (uint32_t at = to;; at = parent_of(at)) {
         struct link *link = at != tree->rank ? find_link(tree, at) : NULL;
@@ -196,8 +196,8 @@ void wring_control_tree_tell(struct wring_control_tree *tree, const struct wring
 enum wring_status wring_control_tree_send(struct wring_control_tree *tree, uint32_t to,
                                           const struct wring_control *control)
 {
-    struct link *way = tree->fates[to] == ALIVE ? find_way(tree, to) : NULL;
-    return way != NULL ? send_on(way, tree->rank, to, control) : WRING_ERR_CLOSED;
+    struct link *hop = tree->fates[to] == ALIVE ? find_next_hop(tree, to) : NULL;
+    return hop != NULL ? send_on(hop, tree->rank, to, control) : WRING_ERR_CLOSED;
 }
 
 bool wring_control_tree_is_root(const struct wring_control_tree *tree)
@@ -267,8 +267,8 @@ static void dial_parent(struct wring_control_tree *tree)
     memcpy(hello + sizeof(uint32_t) + sizeof(tree->job), MARK, sizeof(MARK) - 1);
     enum wring_status status = WRING_ERR_NO_MEMORY;
     if (link != NULL)
-        status = tree->provider->ops->connect(tree->provider, tree->places[parent].address,
-                                              tree->places[parent].bytes, hello, sizeof(hello),
+        status = tree->provider->ops->connect(tree->provider, tree->endpoints[parent].address,
+                                              tree->endpoints[parent].bytes, hello, sizeof(hello),
                                               &link->conn);
     if (status == WRING_OK) {
         link->conn->user = link;
@@ -439,9 +439,9 @@ static bool on_message(struct wring_control_tree *tree, struct link *link,
     } else if (to == tree->rank) {
         on_told_us(tree, link, from, &control);
     } else if (to < tree->size) {
-        struct link *way = find_way(tree, to);
-        if (way != NULL && way != link)
-            send_on(way, from, to, &control);
+        struct link *hop = find_next_hop(tree, to);
+        if (hop != NULL && hop != link)
+            send_on(hop, from, to, &control);
     }
     return true;
 }
@@ -573,18 +573,19 @@ enum wring_status wring_control_tree_create(const struct wring_control_tree_para
     return WRING_OK;
 }
 
-struct wring_control_tree_place wring_control_tree_place(const struct wring_control_tree *tree)
+struct wring_control_tree_endpoint wring_control_tree_endpoint(
+    const struct wring_control_tree *tree)
 {
-    return (struct wring_control_tree_place){tree->address, tree->address_bytes};
+    return (struct wring_control_tree_endpoint){tree->address, tree->address_bytes};
 }
 
 enum wring_status wring_control_tree_join(struct wring_control_tree *tree,
-                                          const struct wring_control_tree_place *places)
+                                          const struct wring_control_tree_endpoint *endpoints)
 {
-    tree->places = malloc(tree->size * sizeof(*places));
-    if (tree->places == NULL)
+    tree->endpoints = malloc(tree->size * sizeof(*endpoints));
+    if (tree->endpoints == NULL)
         return WRING_ERR_NO_MEMORY;
-    memcpy(tree->places, places, tree->size * sizeof(*places));
+    memcpy(tree->endpoints, endpoints, tree->size * sizeof(*endpoints));
     tree->dialled_ns = tree->looked_ns = wring_now_ns();
     dial_parent(tree);
     return WRING_OK;
@@ -632,7 +633,7 @@ void wring_control_tree_destroy(struct wring_control_tree *tree)
         remove_link(tree, tree->links);
     if (tree->provider != NULL)
         tree->provider->ops->close(tree->provider);
-    free(tree->places);
+    free(tree->endpoints);
     free(tree->fates);
     free(tree);
 }

@@ -46,7 +46,7 @@ struct wring_control_tree_params {
 };
 
 /** Where a rank's control connections are accepted. */
-struct wring_control_tree_place {
+struct wring_control_tree_endpoint {
     const void *address;
     size_t bytes;
 };
@@ -56,11 +56,12 @@ enum wring_status wring_control_tree_create(const struct wring_control_tree_para
                                             struct wring_control_tree **out);
 
 /** Where we do. */
-struct wring_control_tree_place wring_control_tree_place(const struct wring_control_tree *tree);
+struct wring_control_tree_endpoint wring_control_tree_endpoint(
+    const struct wring_control_tree *tree);
 
-/** Begin to connect. @param places  [size], copied; what they point to is borrowed */
+/** Begin to connect. @param endpoints  [size], copied; what they point to is borrowed */
 enum wring_status wring_control_tree_join(struct wring_control_tree *tree,
-                                          const struct wring_control_tree_place *places);
+                                          const struct wring_control_tree_endpoint *endpoints);
 
 /** The first neighbour whose connection does not stand yet, or `size`. */
 uint32_t wring_control_tree_missing(const struct wring_control_tree *tree);

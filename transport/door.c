@@ -51,9 +51,9 @@ enum wring_status wring_ports_read(const struct wring_log *log, const char *text
     return WRING_ERR_INVALID;
 }
 
-static bool has_port(const char *place, size_t length)
+static bool has_port(const char *endpoint, size_t length)
 {
-    return length == 0 || (memchr(place, ':', length) != NULL && place[length - 1] != ']');
+    return length == 0 || (memchr(endpoint, ':', length) != NULL && endpoint[length - 1] != ']');
 }
 
 /** Take the spaces around the commas out. */

@@ -105,7 +105,7 @@ void wring_engine_post(struct wring_engine *engine, struct wring_collective *col
  */
 bool wring_engine_begin(struct wring_engine *engine, struct wring_collective *collective);
 
-/** One round of progress. @return true if anything moved */
+/** One pass of progress. @return true if anything moved */
 bool wring_engine_poll(struct wring_engine *engine);
 
 /** End all that is under way or was posted with that status, once no job touches anybody's memory

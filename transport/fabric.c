@@ -384,7 +384,7 @@ bool wring_fabric_poll(struct wring_fabric *fabric)
     bool any = false;
 
     tick(fabric);
-    fabric->round++;
+    fabric->polled++;
     for (uint32_t i = 0; i < n_devices; i++) {
         struct wring_provider *provider = fabric->devices[i].provider;
         size_t n = provider->ops->poll(provider, events, EVENTS_PER_POLL);
@@ -433,8 +433,8 @@ enum wring_status wring_fabric_put(struct wring_fabric *fabric, struct wring_pee
         return wring_fabric_reach(fabric, peer);
     if (peer->put_copies) {
         cookie = WRING_NO_PUT_DONE;
-        peer->window.bytes = peer->put_round == fabric->round ? peer->window.bytes : 0;
-        peer->put_round = fabric->round;
+        peer->window.bytes = peer->put_polled == fabric->polled ? peer->window.bytes : 0;
+        peer->put_polled = fabric->polled;
     }
     if (!wring_put_window_admits(&peer->window, bytes))
         return WRING_ERR_AGAIN;
@@ -546,19 +546,19 @@ static enum wring_status blame(struct wring_fabric *fabric, struct wring_bootstr
 static enum wring_status join_tree(struct wring_fabric *fabric)
 {
     struct wring_description *one = calloc(1, sizeof(*one));
-    struct wring_control_tree_place *places = calloc(fabric->size, sizeof(*places));
+    struct wring_control_tree_endpoint *endpoints = calloc(fabric->size, sizeof(*endpoints));
     enum wring_status status = WRING_ERR_NO_MEMORY;
-    bool read = one != NULL && places != NULL;
+    bool read = one != NULL && endpoints != NULL;
 
     for (uint32_t i = 0; i < fabric->size && read; i++) {
         read = wring_description_read(&fabric->blobs, i, one);
-        places[i] = one->tree;
+        endpoints[i] = one->tree;
     }
     if (read && fabric->tree != NULL)
-        status = wring_control_tree_join(fabric->tree, places);
+        status = wring_control_tree_join(fabric->tree, endpoints);
     else if (read)
         status = WRING_OK;
-    free(places);
+    free(endpoints);
     free(one);
     return status;
 }

@@ -63,8 +63,8 @@ struct wring_peer {
     struct wring_conn *conn; /* CONNECTING: that we dialled; READY: to be used; else NULL */
     struct wring_dial *dial; /* CONNECTING: what else there is to know of it; else NULL */
     uint64_t heard_ns, sent_ns;
-    struct wring_put_window window; /* where puts copy, of round `put_round` */
-    uint64_t put_round;
+    struct wring_put_window window; /* where puts copy, of poll number `put_polled` */
+    uint64_t put_polled;
     uint64_t puts, arrivals; /* over its connection: ours to it, and its to us */
     bool put_copies;         /* its device's */
     bool beside;       /* runs on other cores of this machine than we: it needs none of ours */
@@ -149,7 +149,7 @@ struct wring_fabric {
     unsigned unticked;  /* polls since */
     bool ticked;        /* the last one read the clock */
     bool moving;        /* the last one brought something */
-    uint64_t round;     /* how often they were */
+    uint64_t polled;    /* how often they were */
     uint64_t judged_ns; /* when the tree and peers' silence were last looked at */
     uint64_t due_ns; /* when that is due again; 0: with each poll, while ranks join or it fails */
     uint64_t failing_until_ns;
@@ -311,7 +311,7 @@ enum wring_status wring_block_populate(const struct wring_block *block);
  *  WRING_ERR_UNSUPPORTED (an accelerator's memory, which one of them cannot take); the providers'.
  */
 enum wring_status wring_block_borrow(struct wring_fabric *fabric, void *base, size_t bytes,
-                                     struct wring_memory_place place, struct wring_block *out);
+                                     struct wring_memory_place endpoint, struct wring_block *out);
 
 /** The same, of memory that the caller describes: its descriptor is borrowed for the call. Device
  *  memory needs one, a dma-buf. */

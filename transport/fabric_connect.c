@@ -64,10 +64,10 @@ void wring_fabric_describe(const struct wring_fabric *fabric, struct wring_write
         wring_write_sized(out, device->address, device->address_bytes);
     }
     wring_write_sized(out, fabric->lacks, strlen(fabric->lacks));
-    struct wring_control_tree_place place = {NULL, 0};
+    struct wring_control_tree_endpoint endpoint = {NULL, 0};
     if (fabric->tree != NULL)
-        place = wring_control_tree_place(fabric->tree);
-    wring_write_sized(out, place.address, place.bytes);
+        endpoint = wring_control_tree_endpoint(fabric->tree);
+    wring_write_sized(out, endpoint.address, endpoint.bytes);
 }
 
 bool wring_description_read(const struct wring_blobs *blobs, uint32_t rank,

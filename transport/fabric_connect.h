@@ -34,8 +34,8 @@ struct wring_description {
         const void *address;
         size_t address_bytes;
     } devices[WRING_DEVICES_MAX];
-    char lacks[WRING_TEXT_MAX];           /* what it goes without, and why */
-    struct wring_control_tree_place tree; /* where control connections come to it */
+    char lacks[WRING_TEXT_MAX];              /* what it goes without, and why */
+    struct wring_control_tree_endpoint tree; /* where control connections come to it */
 };
 
 /** Read what wring_fabric_describe() wrote. @return false where it is malformed */

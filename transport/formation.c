@@ -12,7 +12,7 @@
 
 /** Kinds of FORM message; values are part of the wire format. */
 enum wring_form {
-    FORM_WORD = 1,  /* b: round; tag, then the word */
+    FORM_WORD = 1,  /* b: stage; tag, then the word */
     FORM_ASK = 2,   /* whom do you wait for? */
     FORM_TELL = 3,  /* b: rank that we wait for, or ABSENT: we do not make that group */
     FORM_TAKE_BACK, /* forget our last word */
@@ -23,7 +23,7 @@ enum wring_form {
 /** A word of a group that we do not make yet. */
 struct wring_early_word {
     struct wring_early_word *next;
-    uint32_t from, round;
+    uint32_t from, stage;
     uint64_t tag;
     struct wring_group_key key;
     struct wring_formation_word word;
@@ -65,7 +65,7 @@ static struct wring_terms read_terms(struct wring_reader *in)
 static void write_word(struct wring_control *control, const struct wring_formation_word *word)
 {
     write_u64(control, word->generation);
-    write_u32(control, word->mapped);
+    write_u32(control, word->can_map);
     write_u32(control, (uint32_t)word->status);
     write_u32(control, word->failed);
     write_terms(control, &word->first);
@@ -76,13 +76,13 @@ static void write_word(struct wring_control *control, const struct wring_formati
 static bool read_word(struct wring_reader *in, uint32_t ranks, struct wring_formation_word *out)
 {
     out->generation = wring_read_u64(in);
-    uint32_t mapped = wring_read_u32(in), status = wring_read_u32(in);
+    uint32_t can_map = wring_read_u32(in), status = wring_read_u32(in);
     out->failed = wring_read_u32(in);
     out->first = read_terms(in);
     out->last = read_terms(in);
-    out->mapped = mapped != 0;
+    out->can_map = can_map != 0;
     out->status = (enum wring_status)status;
-    return !in->failed && in->bytes == 0 && mapped <= 1 && status <= WRING_ERR_SYSTEM &&
+    return !in->failed && in->bytes == 0 && can_map <= 1 && status <= WRING_ERR_SYSTEM &&
            status != WRING_ERR_AGAIN && out->generation <= UINT64_MAX / 2 &&
            (status == WRING_OK || out->failed < ranks) && out->first.rank < ranks &&
            out->last.rank < ranks;
@@ -131,7 +131,7 @@ void wring_formation_merge(struct wring_formation_word *word,
 {
     if (other->generation > word->generation)
         word->generation = other->generation;
-    word->mapped &= other->mapped;
+    word->can_map &= other->can_map;
     if (other->status != WRING_OK && (word->status == WRING_OK || other->failed < word->failed)) {
         word->status = other->status;
         word->failed = other->failed;
@@ -148,18 +148,18 @@ uint32_t wring_formation_differs(const struct wring_formation_word *word)
     return i;
 }
 
-/* ---- rounds ---- */
+/* ---- stages ---- */
 
-static uint32_t member_after(const struct wring_formation *formation, uint32_t round)
+static uint32_t member_after(const struct wring_formation *formation, uint32_t stage)
 {
     const struct wring_members *members = &formation->members;
-    return (uint32_t)((members->me + (1ull << round)) % members->n);
+    return (uint32_t)((members->me + (1ull << stage)) % members->n);
 }
 
-static uint32_t member_before(const struct wring_formation *formation, uint32_t round)
+static uint32_t member_before(const struct wring_formation *formation, uint32_t stage)
 {
     const struct wring_members *members = &formation->members;
-    return (uint32_t)((members->me + members->n - (1ull << round)) % members->n);
+    return (uint32_t)((members->me + members->n - (1ull << stage)) % members->n);
 }
 
 static struct wring_peer *peer_of(const struct wring_formations *formations,
@@ -179,7 +179,7 @@ static struct wring_control message(enum wring_form form, uint32_t value,
 /** The rank whose word we lack. */
 static uint32_t rank_awaited(const struct wring_formation *formation)
 {
-    return formation->members.ranks[member_before(formation, formation->round)];
+    return formation->members.ranks[member_before(formation, formation->stage)];
 }
 
 static void cannot_reach(struct wring_formations *formations, const struct wring_peer *peer,
@@ -194,8 +194,8 @@ static void cannot_reach(struct wring_formations *formations, const struct wring
 static bool say_word(struct wring_formations *formations, struct wring_formation *formation)
 {
     struct wring_peer *peer =
-        peer_of(formations, formation, member_after(formation, formation->round));
-    struct wring_control control = message(FORM_WORD, formation->round, &formation->key);
+        peer_of(formations, formation, member_after(formation, formation->stage));
+    struct wring_control control = message(FORM_WORD, formation->stage, &formation->key);
 
     write_u64(&control, formation->tag);
     write_word(&control, &formation->word);
@@ -261,8 +261,8 @@ static void finish(struct wring_formations *formations, struct wring_formation *
 static bool advance(struct wring_formations *formations, struct wring_formation *formation)
 {
     bool any = false;
-    while (formation->round < formation->rounds) {
-        if (formation->said == formation->round) {
+    while (formation->stage < formation->stages) {
+        if (formation->said == formation->stage) {
             if (!say_word(formations, formation))
                 return any;
             any = true;
@@ -271,7 +271,7 @@ static bool advance(struct wring_formations *formations, struct wring_formation 
         struct wring_early_word *early = take_early(formations, from, &formation->key, false);
         if (early == NULL)
             return any;
-        bool sound = early->round == formation->round;
+        bool sound = early->stage == formation->stage;
         if (sound)
             wring_formation_merge(&formation->word, &early->word);
         free(early);
@@ -280,7 +280,7 @@ static bool advance(struct wring_formations *formations, struct wring_formation 
                               "rank %" PRIu32 " sent a word of a group out of its turn", from);
             return true;
         }
-        formation->round++;
+        formation->stage++;
         formation->blamed = ABSENT;
         formation->asked = ABSENT;
         any = true;
@@ -311,9 +311,9 @@ enum wring_status wring_formation_begin(struct wring_formations *formations,
     formation->word.failed = rank;
     formation->word.first.rank = rank;
     formation->word.last = formation->word.first;
-    formation->round = formation->rounds = formation->said = 0;
-    while ((1ull << formation->rounds) < n)
-        formation->rounds++;
+    formation->stage = formation->stages = formation->said = 0;
+    while ((1ull << formation->stages) < n)
+        formation->stages++;
     formation->owes = formation->other_members = false;
     formation->asked = formation->blamed = ABSENT;
     timeout_ns = timeout_ns < WRING_NEVER / 2 ? timeout_ns : WRING_NEVER / 2;
@@ -331,8 +331,8 @@ enum wring_status wring_formation_begin(struct wring_formations *formations,
 static void take_back(struct wring_formations *formations, struct wring_formation *formation)
 {
     struct wring_control control = message(FORM_TAKE_BACK, formation->blamed, &formation->key);
-    for (uint32_t round = 0; round < formation->said; round++)
-        wring_control_send(peer_of(formations, formation, member_after(formation, round)),
+    for (uint32_t stage = 0; stage < formation->said; stage++)
+        wring_control_send(peer_of(formations, formation, member_after(formation, stage)),
                            &control);
 }
 
@@ -366,14 +366,14 @@ static void blame(const struct wring_formations *formations, struct wring_format
     formation->other_members = makes_other(formations, formation, rank);
 }
 
-/** The first round's word is missing only where its member makes no such group. */
+/** The first stage's word is missing only where its member makes no such group. */
 static void ask(struct wring_formations *formations, struct wring_formation *formation)
 {
     uint32_t awaited = rank_awaited(formation);
     struct wring_control control = message(FORM_ASK, 0, &formation->key);
 
     formation->ask_ns = wring_deadline_in(formation->pause_ns);
-    if (formation->round == 0) {
+    if (formation->stage == 0) {
         blame(formations, formation, awaited);
         return;
     }
@@ -414,7 +414,7 @@ static void told(const struct wring_formations *formations, const struct wring_p
 /* ---- what is heard ---- */
 
 static void hear_word(struct wring_formations *formations, struct wring_peer *peer,
-                      const struct wring_group_key *key, uint32_t round, struct wring_reader *in)
+                      const struct wring_group_key *key, uint32_t stage, struct wring_reader *in)
 {
     struct wring_fabric *fabric = formations->fabric;
     struct wring_early_word *early = calloc(1, sizeof(*early)), **end = &formations->early;
@@ -430,7 +430,7 @@ static void hear_word(struct wring_formations *formations, struct wring_peer *pe
     }
     early->tag = wring_read_u64(in);
     early->from = peer->rank;
-    early->round = round;
+    early->stage = stage;
     early->key = *key;
     if (!read_word(in, fabric->size, &early->word) ||
         formations->kept[peer->rank] == WRING_FORMATION_EARLY) {

@@ -3,8 +3,8 @@
  * How a group comes about by its members alone, without a master: each says to a few others what
  * it knows of all.
  *
- * In round k a member says to the one 2^k places after it what it has heard so far, and hears as
- * much from the one 2^k places before it; after ceil(log2 n) rounds it has heard of all (the
+ * In stage k a member says to the one 2^k members after it what it has heard so far, and hears as
+ * much from the one 2^k members before it; after ceil(log2 n) stages it has heard of all (the
  * dissemination barrier of Hensgen, Finkel and Manber, 1988). Words hold largest and smallest
  * values, so it does no harm that some are counted twice: the settings that are first and last in
  * order, each with its rank, whether all can map each other's memory, the largest generation that
@@ -46,7 +46,7 @@ struct wring_terms {
 /** A member's knowledge of those that it has heard of, itself among them. */
 struct wring_formation_word {
     uint64_t generation;      /* larger than all that they have in use */
-    bool mapped;              /* each can map the memory of all */
+    bool can_map;             /* each can map the memory of all */
     enum wring_status status; /* WRING_OK: all can go on */
     uint32_t failed;          /* the first rank that cannot, if one cannot */
     struct wring_terms first, last;
@@ -57,8 +57,8 @@ struct wring_formation {
     uint64_t tag;
     struct wring_group_key key;
     struct wring_formation_word word;
-    uint32_t round, rounds; /* under way; of so many */
-    uint32_t said;          /* rounds in which our word went out */
+    uint32_t stage, stages; /* under way; of so many */
+    uint32_t said;          /* stages in which our word went out */
     bool owes;              /* one could not be sent yet */
     uint32_t asked;         /* the rank that is asked next or was asked last */
     uint32_t blamed;        /* the rank that all wait for, as far as we know; else UINT32_MAX */
@@ -99,7 +99,8 @@ static inline bool wring_group_key_equal(const struct wring_group_key *a,
 /**
  * Begin to form a group; its members, tag and key are set.
  *
- * @param own         what we bring: status, mapped, and `first`, our settings; the rest is set here
+ * @param own         what we bring: status, can_map, and `first`, our settings; the rest is set
+ * here
  * @param timeout_ns  how long the caller means to wait: questions are asked in its second half
  * Errors: WRING_ERR_BUSY: one of the same key is under way.
  */

@@ -73,22 +73,22 @@ static bool map_file(size_t bytes, unsigned flags, struct wring_memory *out)
     void *base = MAP_FAILED;
     if (page == 0)
         goto close_fd;
-    size_t mapped = round_up(bytes, page);
+    size_t whole_pages = round_up(bytes, page);
     errno = ENOMEM;
-    if ((flags & MFD_HUGETLB) != 0 && (mapped - bytes) * WASTE > bytes)
+    if ((flags & MFD_HUGETLB) != 0 && (whole_pages - bytes) * WASTE > bytes)
         goto close_fd;
     /* sealed: a process that maps it must not be killed by our cutting it short */
-    if (wring_memory_resize(fd, mapped) && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0)
-        base = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (wring_memory_resize(fd, whole_pages) && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0)
+        base = mmap(NULL, whole_pages, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED)
         goto close_fd;
-    if (!wring_forked_keep_shared(base, mapped, fd, 0)) {
-        munmap(base, mapped);
+    if (!wring_forked_keep_shared(base, whole_pages, fd, 0)) {
+        munmap(base, whole_pages);
         errno = ENOMEM;
         goto close_fd;
     }
-    *out =
-        (struct wring_memory){.base = base, .bytes = mapped, .kind = WRING_MEMORY_SHARED, .fd = fd};
+    *out = (struct wring_memory){
+        .base = base, .bytes = whole_pages, .kind = WRING_MEMORY_SHARED, .fd = fd};
     return true;
 
 close_fd:;
@@ -158,12 +158,12 @@ enum wring_status wring_memory_alloc_own(size_t bytes, enum wring_memory_pages w
     errno = ENOMEM;
     if (too_much(bytes))
         return WRING_ERR_NO_MEMORY;
-    size_t mapped = round_up(bytes, (size_t)sysconf(_SC_PAGESIZE));
-    void *base = map_aligned(mapped);
+    size_t whole_pages = round_up(bytes, (size_t)sysconf(_SC_PAGESIZE));
+    void *base = map_aligned(whole_pages);
     if (base == NULL)
         return status_of_errno();
-    *out =
-        (struct wring_memory){.base = base, .bytes = mapped, .kind = WRING_MEMORY_HOST, .fd = -1};
+    *out = (struct wring_memory){
+        .base = base, .bytes = whole_pages, .kind = WRING_MEMORY_HOST, .fd = -1};
     *got = ask_for_large(out, bytes, wish);
     return WRING_OK;
 }

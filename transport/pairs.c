@@ -36,7 +36,7 @@ static enum wring_status grow(struct wring_boards *boards, struct wring_fabric *
 /** A zeroed board of so many bytes. Errors: WRING_ERR_NO_MEMORY, WRING_ERR_SYSTEM, the providers'.
  */
 static enum wring_status boards_take(struct wring_boards *boards, struct wring_fabric *fabric,
-                                     size_t bytes, struct wring_board_place *out)
+                                     size_t bytes, struct wring_board_lease *out)
 {
     size_t stride = (bytes + WRING_BOARD_ALIGN - 1) / WRING_BOARD_ALIGN * WRING_BOARD_ALIGN;
     struct wring_board_block *block = boards->newest;
@@ -47,7 +47,7 @@ static enum wring_status boards_take(struct wring_boards *boards, struct wring_f
             return status;
         block = boards->newest;
     }
-    *out = (struct wring_board_place){block, block->used++ * stride};
+    *out = (struct wring_board_lease){block, block->used++ * stride};
     block->live++;
     return WRING_OK;
 }
@@ -65,11 +65,11 @@ static bool is_over(const struct wring_board_block *block)
 }
 
 /** Its group is gone. Zeroed is fine. */
-static void boards_give(struct wring_boards *boards, struct wring_board_place *place)
+static void boards_give(struct wring_boards *boards, struct wring_board_lease *lease)
 {
-    struct wring_board_block **at = &boards->newest, *block = place->home;
+    struct wring_board_block **at = &boards->newest, *block = lease->home;
 
-    *place = (struct wring_board_place){0};
+    *lease = (struct wring_board_lease){0};
     if (block == NULL)
         return;
     block->live--;
@@ -168,16 +168,16 @@ static enum wring_status make_board(struct wring_pairs *pairs)
 {
     struct wring_collective *collective = pairs->collective;
 
-    struct wring_board_place *place = &pairs->board;
+    struct wring_board_lease *lease = &pairs->board;
 
-    if (!pairs->boards || place->home != NULL)
+    if (!pairs->boards || lease->home != NULL)
         return WRING_OK;
     enum wring_status status = boards_take(&pairs->engine->pool->boards, pairs->engine->fabric,
-                                           wring_shm_flags_memory(pairs->board_room), place);
+                                           wring_shm_flags_memory(pairs->board_room), lease);
     if (status != WRING_OK)
         return status;
     status = wring_shm_flags_create(collective->members, pairs->board_room,
-                                    (uint8_t *)place->home->block.memory.base + place->offset,
+                                    (uint8_t *)lease->home->block.memory.base + lease->offset,
                                     &collective->shm_flags);
     if (status == WRING_OK)
         pairs->made_board(pairs);

@@ -33,7 +33,7 @@ struct wring_pairs {
     enum wring_status (*want)(struct wring_pairs *pairs, uint32_t member);
     uint64_t generation; /* of the group, that its members agreed on; 0: it is still forming */
     bool boards;         /* all members have one for flat steps */
-    struct wring_board_place board; /* ours; if there are any */
+    struct wring_board_lease board; /* ours; if there are any */
     struct wring_imports imports;
     struct wring_pair *pair; /* [members] */
     bool owes;               /* an answer could not be sent yet */

@@ -296,7 +296,7 @@ static void enter_large(struct wring_pool_link *link, struct wring_channel *chan
 
     piece->data = (uint8_t *)slots->block.memory.base + link->lent[place] * slots->bytes;
     piece->home = WRING_SLOT_LENT;
-    piece->place = (uint16_t)place;
+    piece->number = (uint16_t)place;
     pool_ring_enter(&link->large, channel, member, piece);
 }
 
@@ -307,7 +307,7 @@ static void enter_small(struct wring_pool_link *link, struct wring_channel *chan
 
     piece->data = link->memory + place * WRING_POOL_SMALL;
     piece->home = WRING_SLOT_RING;
-    piece->place = (uint16_t)place;
+    piece->number = (uint16_t)place;
     pool_ring_enter(&link->small, channel, member, piece);
     if (link->small.come - link->small.consumed > RING_KEPT) {
         pool_ring_keep(&link->small, RING_KEPT);
@@ -352,7 +352,7 @@ struct wring_channel *wring_pool_link_arrived(struct wring_pool *pool, struct wr
 
 void wring_pool_link_release(struct wring_pool_link *link, const struct wring_slot *piece)
 {
-    pool_ring_release(piece->home == WRING_SLOT_LENT ? &link->large : &link->small, piece->place);
+    pool_ring_release(piece->home == WRING_SLOT_LENT ? &link->large : &link->small, piece->number);
 }
 
 void wring_pool_link_forget(struct wring_pool_link *link, const struct wring_channel *channel,

@@ -285,7 +285,7 @@ static struct wring_channel *pool_slots_arrived(struct wring_pool *pool,
     slot->state = WRING_POOL_FULL;
     slot->piece->data = (uint8_t *)slots->block.memory.base + number * slots->bytes;
     slot->piece->home = WRING_SLOT_POOL;
-    slot->piece->place = (uint16_t)number;
+    slot->piece->number = (uint16_t)number;
     slot->piece->arrived = true;
     channel->in[*member].arrivals++;
     return channel;
@@ -294,7 +294,7 @@ static struct wring_channel *pool_slots_arrived(struct wring_pool *pool,
 /** It is needed no longer. */
 static void pool_slots_release(struct wring_pool_slots *slots, const struct wring_slot *piece)
 {
-    free_slot(slots, &slots->slot[piece->place]);
+    free_slot(slots, &slots->slot[piece->number]);
 }
 
 /** A member does not need the slot that it was granted. It may fail the job. */
@@ -404,14 +404,14 @@ void wring_pool_destroy(struct wring_pool *pool)
 
 /* ---- channels ---- */
 
-static struct wring_channel **place_of(const struct wring_pool *pool, uint32_t id)
+static struct wring_channel **entry_of(const struct wring_pool *pool, uint32_t id)
 {
     return &pool->channels[id & (pool->n_channels - 1)];
 }
 
 struct wring_channel *wring_pool_find(const struct wring_pool *pool, uint32_t id)
 {
-    struct wring_channel *channel = *place_of(pool, id);
+    struct wring_channel *channel = *entry_of(pool, id);
     return channel != NULL && channel->name.id == id ? channel : NULL;
 }
 
@@ -433,7 +433,7 @@ static bool grow_channels(struct wring_pool *pool)
     pool->n_channels = 2 * n;
     for (uint32_t i = 0; i < n; i++)
         if (old[i] != NULL)
-            *place_of(pool, old[i]->name.id) = old[i];
+            *entry_of(pool, old[i]->name.id) = old[i];
     free(old);
     return true;
 }
@@ -498,7 +498,7 @@ enum wring_status wring_pool_add(struct wring_pool *pool, struct wring_channel *
         (pool->n_channels >= WRING_POOL_ID / 2 || !grow_channels(pool)))
         return WRING_ERR_NO_MEMORY;
     uint32_t id = next_id(pool);
-    while (*place_of(pool, id) != NULL)
+    while (*entry_of(pool, id) != NULL)
         id = next_id(pool);
     channel->asks = calloc((size_t)channel->members.n * channel->window, sizeof(*channel->asks));
     if (channel->asks == NULL)
@@ -507,7 +507,7 @@ enum wring_status wring_pool_add(struct wring_pool *pool, struct wring_channel *
     channel->name = (struct wring_channel_name){id, 0};
     channel->pool = pool;
     channel->pool_ops = &ops;
-    *place_of(pool, id) = channel;
+    *entry_of(pool, id) = channel;
     pool->n_used++;
     return WRING_OK;
 }
@@ -639,6 +639,6 @@ void wring_pool_remove(struct wring_pool *pool, struct wring_channel *channel)
                 free(channel->in[i].slots[k].data);
     if (wring_pool_find(pool, channel->name.id) != channel)
         return;
-    *place_of(pool, channel->name.id) = NULL;
+    *entry_of(pool, channel->name.id) = NULL;
     pool->n_used--;
 }

@@ -32,8 +32,8 @@ static void lossless_outflow_begin(struct wring_lossless_outflow *out, unsigned 
  * all takes half as long again: loads seem to wait for stores that are alike in this, and those
  * wait behind ones past the caches.
  */
-static unsigned char *choose_place(struct wring_lossless_outflow *out, const float *src,
-                                   bool straight)
+static unsigned char *choose_target(struct wring_lossless_outflow *out, const float *src,
+                                    bool straight)
 {
     unsigned char *begin = out->buffers[out->turn] + WRING_OUTFLOW_FRONT;
     size_t apart = straight ? APART_STRAIGHT : APART;
@@ -85,7 +85,7 @@ static unsigned char *lossless_outflow_next(struct wring_lossless_outflow *out, 
                                                     out->to + behind * WRING_LINE, lines - behind};
     beside->straight = straight ? end + WRING_LOSSLESS_HEAD : NULL;
     wring_streaming_enter(out->to);
-    return choose_place(out, src, straight);
+    return choose_target(out, src, straight);
 }
 
 /** It is packed. @param block  its code @param gone  lines of it that went straight */

@@ -9,7 +9,7 @@
 #define LITTLE (LOWER / 4)
 #define WIDE 4 /* samples a take begins with, times those needed */
 
-static uint64_t sample_place(uint32_t sample)
+static uint64_t sample_index(uint32_t sample)
 {
     return sample * (uint64_t)WRING_TOPK_STRIDE + (sample * 0x9E3779B1u >> 28);
 }
@@ -18,7 +18,7 @@ static void take_samples(float *out, const struct wring_topk_block *block, uint6
                          uint64_t count)
 {
     for (uint64_t i = 0; i < count; i++)
-        out[i] = wring_fed(block->src, block->residual, sample_place((uint32_t)(first + i)));
+        out[i] = wring_fed(block->src, block->residual, sample_index((uint32_t)(first + i)));
 }
 
 /** The rank among `count` samples of the block that its `wanted` largest elements stand for. */
@@ -74,7 +74,7 @@ struct line {
 };
 
 /** Where `right` samples would have been, not far below the threshold. */
-static int64_t place_on(const struct line *line, int64_t right)
+static int64_t position_on(const struct line *line, int64_t right)
 {
     int64_t rise = line->count - line->rank + (line->count >= line->rank);
     int64_t below = (line->threshold - line->from) * (right - line->rank) / rise;
@@ -89,7 +89,7 @@ static int64_t place_on(const struct line *line, int64_t right)
  */
 static uint32_t next_guess(const struct line *line, int64_t guess, int64_t right)
 {
-    int64_t to = place_on(line, right);
+    int64_t to = position_on(line, right);
 
     if (to > guess && line->count < 4 * right)
         to = guess + (to - guess) / 4;

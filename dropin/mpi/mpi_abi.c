@@ -397,17 +397,17 @@ static void learn_type(const struct type_name *name)
 void wring_mpi_learn_types(void)
 {
     const struct wring_pmpi *pmpi = &wring_mpi_abi.pmpi;
-    const uintptr_t places[] = {wring_mpi_abi.comm_world, wring_mpi_abi.comm_self};
+    const uintptr_t comms[] = {wring_mpi_abi.comm_world, wring_mpi_abi.comm_self};
     uintptr_t own[2] = {0, 0};
 
     for (size_t i = 0; i < 2; i++) {
-        pmpi->Comm_get_errhandler(places[i], &own[i]);
-        pmpi->Comm_set_errhandler(places[i], wring_mpi_abi.errors_return);
+        pmpi->Comm_get_errhandler(comms[i], &own[i]);
+        pmpi->Comm_set_errhandler(comms[i], wring_mpi_abi.errors_return);
     }
     for (size_t i = 0; i < sizeof(type_names) / sizeof(type_names[0]); i++)
         learn_type(&type_names[i]);
     for (size_t i = 0; i < 2; i++) {
-        pmpi->Comm_set_errhandler(places[i], wring_mpi_read_handle(&own[i], 0));
+        pmpi->Comm_set_errhandler(comms[i], wring_mpi_read_handle(&own[i], 0));
         pmpi->Errhandler_free(&own[i]);
     }
 }

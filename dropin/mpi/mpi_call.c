@@ -157,9 +157,9 @@ static enum wring_mpi_reason prepare_allreduce(const struct wring_mpi_args *args
 }
 
 /** What a process has in memory of all begins there, and what comes of it goes to the front. */
-static enum wring_status place_scattered(const struct wring_mpi_args *args,
-                                         struct wring_mpi_call *call, uint64_t total,
-                                         uint64_t begin, uint64_t elems)
+static enum wring_status take_scattered(const struct wring_mpi_args *args,
+                                        struct wring_mpi_call *call, uint64_t total, uint64_t begin,
+                                        uint64_t elems)
 {
     size_t size = wring_dtype_bytes(call->dtype);
 
@@ -200,7 +200,7 @@ static enum wring_mpi_reason prepare_scatter_block(const struct wring_mpi_args *
         return args->out_count == 0 ? WRING_MPI_EMPTY : WRING_MPI_ARGUMENT;
     call->elems = (uint64_t)args->out_count;
     *failed =
-        place_scattered(args, call, call->elems * comm->n, call->elems * comm->me, call->elems);
+        take_scattered(args, call, call->elems * comm->n, call->elems * comm->me, call->elems);
     return WRING_MPI_SERVED;
 }
 
@@ -235,7 +235,7 @@ static enum wring_mpi_reason prepare_scatter(const struct wring_mpi_args *args,
     }
     for (uint32_t i = 0; i < comm->n; i++)
         call->runs[i] = (uint64_t)count_at(args, i);
-    *failed = place_scattered(args, call, total, begin, call->runs[comm->me]);
+    *failed = take_scattered(args, call, total, begin, call->runs[comm->me]);
     return WRING_MPI_SERVED;
 }
 

@@ -49,7 +49,7 @@ void wring_mpi_comm_release(struct wring_mpi_comm *comm)
     free(comm);
 }
 
-wring_mpi_handle_t wring_mpi_comm_place(const struct wring_mpi_comm *comm)
+wring_mpi_handle_t wring_mpi_comm_to_blame(const struct wring_mpi_comm *comm)
 {
     bool freed = comm->origin != NULL ? comm->origin->freed : comm->freed;
     return freed ? wring_mpi_abi.comm_world : comm->handle;

@@ -31,7 +31,7 @@ struct failure {
 
 /** An exchange that is under way: first of lengths, then of blobs. */
 struct exchange {
-    int *bytes, *places; /* [size] each; a rank that fails gives ~bytes */
+    int *bytes, *begins; /* [size] each; a rank that fails gives ~bytes */
     uint8_t *own;
     int own_bytes;
     bool fails; /* this rank does */
@@ -90,7 +90,7 @@ static enum wring_status await_mpi(uintptr_t *request, uint64_t deadline_ns,
 static void exchange_free(struct exchange *exchange)
 {
     free(exchange->bytes);
-    free(exchange->places);
+    free(exchange->begins);
     free(exchange->own);
     wring_blobs_finish(&exchange->blobs);
     free(exchange);
@@ -105,11 +105,11 @@ static struct exchange *exchange_new(const void *blob, size_t bytes, bool fails)
     exchange->own_bytes = (int)bytes;
     exchange->fails = fails;
     exchange->bytes = calloc(size, sizeof(int));
-    exchange->places = calloc(size, sizeof(int));
+    exchange->begins = calloc(size, sizeof(int));
     exchange->own = malloc(bytes + 1);
     exchange->blobs.n = size;
     exchange->blobs.offsets = calloc(size + 1, sizeof(size_t));
-    if (exchange->bytes == NULL || exchange->places == NULL || exchange->own == NULL ||
+    if (exchange->bytes == NULL || exchange->begins == NULL || exchange->own == NULL ||
         exchange->blobs.offsets == NULL) {
         exchange_free(exchange);
         return NULL;
@@ -147,7 +147,7 @@ static enum wring_status begin_blobs(struct exchange *exchange)
         if (total + (size_t)bytes > INT_MAX)
             return WRING_ERR_FRAME;
         exchange->bytes[i] = bytes;
-        exchange->places[i] = (int)total;
+        exchange->begins[i] = (int)total;
         blobs->offsets[i + 1] = total += (size_t)bytes;
     }
     blobs->storage = malloc(total + 1);
@@ -155,7 +155,7 @@ static enum wring_status begin_blobs(struct exchange *exchange)
         return WRING_ERR_NO_MEMORY;
     exchange->lengths_are_known = true;
     return abi->pmpi.Iallgatherv(exchange->own, exchange->bytes[wring_mpi_own.rank], abi->byte,
-                                 blobs->storage, exchange->bytes, exchange->places, abi->byte,
+                                 blobs->storage, exchange->bytes, exchange->begins, abi->byte,
                                  wring_mpi_own.control, &exchange->request) == MPI_SUCCESS
                ? WRING_OK
                : WRING_ERR_PEER;

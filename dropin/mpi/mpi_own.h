@@ -223,7 +223,7 @@ void wring_mpi_comm_made(wring_mpi_handle_t handle);
 struct wring_mpi_comm *wring_mpi_comm_twin(struct wring_mpi_comm *comm);
 
 /** Whose error handler hears of failures. */
-wring_mpi_handle_t wring_mpi_comm_place(const struct wring_mpi_comm *comm);
+wring_mpi_handle_t wring_mpi_comm_to_blame(const struct wring_mpi_comm *comm);
 
 void wring_mpi_comm_hold(struct wring_mpi_comm *comm);
 void wring_mpi_comm_release(struct wring_mpi_comm *comm);

@@ -135,7 +135,7 @@ static void complete(struct wring_mpi_pending *pending, enum wring_status status
 
     status = wring_mpi_finish(&pending->call, status);
     int code =
-        status == WRING_OK ? MPI_SUCCESS : wring_mpi_fail(wring_mpi_comm_place(comm), status);
+        status == WRING_OK ? MPI_SUCCESS : wring_mpi_fail(wring_mpi_comm_to_blame(comm), status);
     atomic_store(&pending->code, code);
     if (pending->lasting != NULL) {
         end_lasting(pending->lasting, code);
@@ -378,7 +378,7 @@ static int start_lasting(struct wring_mpi_lasting *lasting)
     struct wring_mpi_pending *pending = failed == WRING_OK ? pending_new(comm, &call) : NULL;
     if (pending == NULL) {
         wring_mpi_finish(&call, WRING_ERR_NO_MEMORY);
-        return wring_mpi_fail(wring_mpi_comm_place(comm), WRING_ERR_NO_MEMORY);
+        return wring_mpi_fail(wring_mpi_comm_to_blame(comm), WRING_ERR_NO_MEMORY);
     }
     pending->lasting = lasting;
     lasting->active = pending;

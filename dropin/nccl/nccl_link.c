@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Links: the ways between our process and others, by a device of each. One has dialled the other;
+ * Links: the paths between our process and others, by a device of each. One has dialled the other;
  * both ask for connections over it.
  *
  * A link opens in steps, none of which waits: the two meet (nccl_meet.h), each opens providers and

@@ -353,7 +353,7 @@ struct wring_nccl_note {
     uint8_t bytes[WRING_NCCL_NOTE_BYTES];
 };
 
-/** Which way is the faster one? */
+/** Which is faster, coded or raw? */
 struct wring_nccl_trial {
     bool coded, decided;
     unsigned window, ended;     /* of the window */
@@ -407,7 +407,7 @@ struct wring_nccl_request {
     uint32_t buffer;                   /* of that; of a send */
     bool noted;                        /* a send, about which there is to be a note */
     bool queued;                       /* behind one that is being coded, or itself */
-    bool counted;                      /* for the comparison of both ways */
+    bool counted;                      /* for the comparison of both */
     struct wring_nccl_request *behind; /* in that queue */
     const void *data;                  /* of a send */
     struct wring_nccl_task *task;      /* that codes it; NULL: it travels as it is */

@@ -30,7 +30,7 @@
 #define KEPT 2000u /* messages until it is compared again */
 #define GAIN 1.05
 
-/* ---- which way is the faster one ---- */
+/* ---- which is faster, coded or raw ---- */
 
 static void start_window(struct wring_nccl_trial *trial, bool coded)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The way between two processes: the transport's own objects, and messages over it. */
+/* The path between two processes: the transport's own objects, and messages over it. */
 #include "dropin/nccl/nccl_own.h"
 
 #include <stdio.h>
@@ -256,7 +256,7 @@ void wring_nccl_path_drive(struct wring_nccl_path *path)
     pthread_mutex_unlock(&path->driver);
 }
 
-#define ROUNDS 16                     /* of polls, before others have their turn */
+#define POLLS 16                      /* of polls, before others have their turn */
 #define PARK_NS (1 * WRING_NS_PER_MS) /* the thread stands back after callers */
 
 /** Nothing moves. @return false: something does after all */
@@ -301,10 +301,10 @@ void wring_nccl_path_watch(struct wring_nccl_path *path, struct wring_nccl_watch
         return;
     }
     pthread_mutex_lock(&path->driver);
-    unsigned rounds = 0;
-    while (rounds < ROUNDS && wring_engine_poll(path->engine))
-        rounds++;
-    bool sleeps = rounds == 0 && arm(path); /* else its owner looks first */
+    unsigned polls = 0;
+    while (polls < POLLS && wring_engine_poll(path->engine))
+        polls++;
+    bool sleeps = polls == 0 && arm(path); /* else its owner looks first */
     pthread_mutex_unlock(&path->driver);
     if (sleeps)
         add(path, watch);

@@ -89,7 +89,7 @@ static void solve(double *diagonal, double *beside, double *rhs, uint32_t n)
 
 /** Heights of the corners by least squares of relative errors: each point counts as its share in
  *  the two corners around it. */
-static void place_corners(struct fit *fit)
+static void set_corners(struct fit *fit)
 {
     double diagonal[WRING_COST_CORNERS] = {0}, beside[WRING_COST_CORNERS] = {0};
     double rhs[WRING_COST_CORNERS] = {0};
@@ -182,7 +182,7 @@ static void add_corners(struct fit *fit, double tolerance)
 
     fit->corner[0] = fit->corner[fit->n - 1] = true;
     for (;;) {
-        place_corners(fit);
+        set_corners(fit);
         straighten(&fit->cost);
         uint32_t at = worst(fit, &off);
         if (at == fit->n || off <= tolerance || fit->cost.n == WRING_COST_CORNERS)

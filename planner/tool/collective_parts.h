@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The parts of an exchange that was measured as a whole: for pictures, not for plans. Its time, its
- * processor time, codec work and bytes were measured apart from each other; this apportions them.
+ * The parts of a collective that was measured as a whole: for pictures, not for plans. Its time,
+ * its processor time, codec work and bytes were measured apart from each other; this apportions
+ * them.
  */
 #ifndef WRING_PLANNER_TOOL_COLLECTIVE_PARTS_H
 #define WRING_PLANNER_TOOL_COLLECTIVE_PARTS_H
@@ -23,7 +24,7 @@ enum wring_collective_part {
 #define WRING_COLLECTIVE_PARTS 6
 
 struct wring_collective_parts {
-    double took_us; /* the whole exchange behind others */
+    double took_us; /* the whole collective behind others */
     double us[WRING_COLLECTIVE_PARTS];
     double begin_us[WRING_COLLECTIVE_PARTS]; /* if it were one piece; of several, each has as much
                                               less of everything */
@@ -37,7 +38,7 @@ const char *wring_collective_part_name(enum wring_collective_part part);
 /**
  * Apportion the time of a group of `elems`.
  *
- * W is the exchange's time, P its processor time, E and D those of encoding and decoding. A rank
+ * W is the collective's time, P its processor time, E and D those of encoding and decoding. A rank
  * that codes inline has P - E - D for the rest of the work, and waits for the remainder of W. Ranks
  * that share a processor wait for it first, P / share - P. Pinned cores code beside the rest.
  *

@@ -140,7 +140,7 @@ static double even(const struct wring_svg_axis *axis, double value)
     return axis->base > 0 ? log(value) / log(axis->base) : value;
 }
 
-double wring_svg_place(const struct wring_svg_axis *axis, double value)
+double wring_svg_position(const struct wring_svg_axis *axis, double value)
 {
     double low = even(axis, axis->low), range = even(axis, axis->high) - low;
     double share = range > 0 ? (even(axis, value) - low) / range : 0.5;
@@ -201,7 +201,7 @@ void wring_svg_axis_put(FILE *file, const struct wring_svg_axis *axis, int parts
                         double bottom, double text_y)
 {
     for (double value = NAN; next_mark(axis, parts, &value);) {
-        double x = wring_svg_place(axis, value);
+        double x = wring_svg_position(axis, value);
         wring_svg_line(file, "grid", x, top, x, bottom);
         put_number(file, axis, "small middle", x, text_y, value);
     }
@@ -211,7 +211,7 @@ void wring_svg_axis_put(FILE *file, const struct wring_svg_axis *axis, int parts
 static void put_upright(FILE *file, const struct wring_svg_axis *axis)
 {
     for (double value = NAN; next_mark(axis, PARTS, &value);) {
-        double y = wring_svg_place(axis, value);
+        double y = wring_svg_position(axis, value);
         wring_svg_line(file, "grid", WRING_SVG_CHART_LEFT, y, WRING_SVG_CHART_LEFT + PLOT, y);
         put_number(file, axis, "small end", WRING_SVG_CHART_LEFT - 8, y + 4, value);
     }
@@ -267,14 +267,14 @@ static void put_curve(FILE *file, const struct wring_svg_curve *curve,
 {
     if (curve->n == 1)
         fprintf(file, "<circle class=\"dot c%d\" r=\"3\" cx=\"%.1f\" cy=\"%.1f\"/>\n",
-                (int)curve->colour, wring_svg_place(x, curve->x[0]),
-                wring_svg_place(y, curve->y[0]));
+                (int)curve->colour, wring_svg_position(x, curve->x[0]),
+                wring_svg_position(y, curve->y[0]));
     put_stroke(file, "polyline", curve);
     fputs(" points=\"", file);
     for (uint32_t i = 0; i < curve->n; i++)
         if (curve->y[i] <= cut)
-            fprintf(file, "%.1f,%.1f ", wring_svg_place(x, curve->x[i]),
-                    wring_svg_place(y, curve->y[i]));
+            fprintf(file, "%.1f,%.1f ", wring_svg_position(x, curve->x[i]),
+                    wring_svg_position(y, curve->y[i]));
     fputs("\"/>\n", file);
 }
 
@@ -284,7 +284,7 @@ static void put_curve(FILE *file, const struct wring_svg_curve *curve,
  * @param at     out, [chart->n] by curve
  * @return how many have a name: curves with points
  */
-static uint32_t place_names(const struct wring_svg_chart *chart, const struct wring_svg_axis *y,
+static uint32_t stack_names(const struct wring_svg_chart *chart, const struct wring_svg_axis *y,
                             uint32_t *order, double *at)
 {
     uint32_t n = 0;
@@ -293,7 +293,7 @@ static uint32_t place_names(const struct wring_svg_chart *chart, const struct wr
         const struct wring_svg_curve *curve = &chart->curves[i];
         if (curve->n == 0)
             continue;
-        at[i] = wring_svg_place(y, curve->y[curve->n - 1]);
+        at[i] = wring_svg_position(y, curve->y[curve->n - 1]);
         uint32_t k = n++;
         for (; k > 0 && at[order[k - 1]] > at[i]; k--)
             order[k] = order[k - 1];
@@ -311,7 +311,7 @@ static void put_names(FILE *file, const struct wring_svg_chart *chart,
 {
     uint32_t order[WRING_SVG_CURVES_MAX];
     double at[WRING_SVG_CURVES_MAX];
-    uint32_t n = place_names(chart, y, order, at);
+    uint32_t n = stack_names(chart, y, order, at);
 
     for (uint32_t k = 0; k < n; k++) {
         const struct wring_svg_curve *curve = &chart->curves[order[k]];

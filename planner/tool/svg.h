@@ -64,7 +64,7 @@ struct wring_svg_axis {
 };
 
 /** Where a value is; at an end if it is beyond that. */
-double wring_svg_place(const struct wring_svg_axis *axis, double value);
+double wring_svg_position(const struct wring_svg_axis *axis, double value);
 
 /** Lines down, with their numbers. @param parts  about so many; @param text_y  of the numbers */
 void wring_svg_axis_put(FILE *file, const struct wring_svg_axis *axis, int parts, double top,

@@ -35,13 +35,14 @@ static void advance_all(const struct wring_problem *problem, const struct wring_
     }
 }
 
-/** The way of a group's chunks that ends on a lane last of all, on the lanes from where it came. */
+/** The path of a group's chunks that ends on a lane last of all, on the lanes from where it came.
+ */
 struct path {
     uint32_t from;
     double spent[WRING_PLAN_LANES_MAX]; /* us on each lane */
 };
 
-/** The critical way of the chunks after the first one. */
+/** The critical path of the chunks after the first one. */
 static struct path trace_chunks(const struct stay *stay, uint32_t last)
 {
     double sum = 0, latest = stay->first[last];
@@ -67,7 +68,7 @@ static struct path trace_chunks(const struct stay *stay, uint32_t last)
     return path;
 }
 
-/** The critical way of the first chunk, from the lane on which the group before let it in. */
+/** The critical path of the first chunk, from the lane on which the group before let it in. */
 static struct path trace_first(const struct stay *stay, uint32_t last)
 {
     double sum = 0, latest = -1;
@@ -139,7 +140,7 @@ static void fill_tasks(uint32_t n_lanes, const struct wring_grouping *grouping,
     }
 }
 
-/** Times as they really come, where exchanges lose some to computing. */
+/** Times as they really come, where collectives lose some to computing. */
 static void tell_true_times(const struct wring_cost_model *model,
                             struct wring_timeline_result *result)
 {
@@ -256,7 +257,7 @@ static void timeline_part_sums(const struct wring_cost_model *model,
 
 /* The Trace Event Format in its object form; a lane is a thread. */
 
-#define PARTS_TID 100 /* of the first row inside the exchange's */
+#define PARTS_TID 100 /* of the first row inside the collective's */
 #define BOXES_MAX 256 /* of a group's part: pieces beyond are shown together */
 
 static json_t *name_thread(const char *kind, int lane, const char *name)
@@ -265,11 +266,11 @@ static json_t *name_thread(const char *kind, int lane, const char *name)
                      lane, "args", "name", wring_json_text(name));
 }
 
-/** A place among the rows: the exchange's parts come right after it. */
-static json_t *place_thread(int tid, int place)
+/** A place among the rows: the collective's parts come right after it. */
+static json_t *sort_thread(int tid, int order)
 {
     return json_pack("{s:s, s:s, s:i, s:i, s:{s:i}}", "name", "thread_sort_index", "ph", "M", "pid",
-                     0, "tid", tid, "args", "sort_index", place);
+                     0, "tid", tid, "args", "sort_index", order);
 }
 
 static uint32_t group_begin(const struct wring_grouping *grouping, uint32_t group)
@@ -322,7 +323,7 @@ static void add_part(void *arg, const struct wring_part_box *box)
                                     "tid", PARTS_TID + (int)box->part, "args", arguments));
 }
 
-/** Names and places of the rows inside the exchange's, and of all others then. */
+/** Names and places of the rows inside the collective's, and of all others then. */
 static void name_parts(const struct wring_cost_model *model, const double *part_us, json_t *events)
 {
     bool any = false;
@@ -334,11 +335,11 @@ static void name_parts(const struct wring_cost_model *model, const double *part_
         snprintf(name, sizeof(name), WRING_LANE_COLLECTIVE ": %s (apportioned)",
                  wring_collective_part_name((enum wring_collective_part)part));
         json_array_append_new(events, name_thread("thread_name", PARTS_TID + (int)part, name));
-        json_array_append_new(events, place_thread(PARTS_TID + (int)part, 11 + (int)part));
+        json_array_append_new(events, sort_thread(PARTS_TID + (int)part, 11 + (int)part));
         any = true;
     }
     for (uint32_t lane = 0; any && lane < model->problem.n_lanes; lane++)
-        json_array_append_new(events, place_thread((int)lane, 10 * (int)lane));
+        json_array_append_new(events, sort_thread((int)lane, 10 * (int)lane));
 }
 
 enum wring_status wring_timeline_write_perfetto(const struct wring_cost_model *model,
@@ -387,14 +388,14 @@ struct picture {
     const struct wring_timeline_result *result;
     struct wring_svg_axis ms;
     double lane_y[WRING_PLAN_LANES_MAX];
-    double part_y[WRING_COLLECTIVE_PARTS]; /* below the lane of exchanges */
+    double part_y[WRING_COLLECTIVE_PARTS]; /* below the lane of collectives */
     double part_us[WRING_COLLECTIVE_PARTS], part_critical_us[WRING_COLLECTIVE_PARTS];
     bool has_parts; /* rows for those that take time */
     double bottom;
 };
 
 /** Lay out the rows: everything but the file is there. */
-static void place_rows(struct picture *picture)
+static void stack_rows(struct picture *picture)
 {
     const struct wring_cost_model *model = picture->model;
     double y = TOP;
@@ -418,9 +419,9 @@ static void place_rows(struct picture *picture)
     picture->bottom = y;
 }
 
-static double place(const struct picture *picture, double us)
+static double order(const struct picture *picture, double us)
 {
-    return wring_svg_place(&picture->ms, us / 1e3);
+    return wring_svg_position(&picture->ms, us / 1e3);
 }
 
 static double share_of(const struct picture *picture, double us)
@@ -459,7 +460,7 @@ static void put_rows(const struct picture *picture)
 
 static void put_axis(const struct picture *picture)
 {
-    double ready = place(picture, picture->result->last_ready_us);
+    double ready = order(picture, picture->result->last_ready_us);
     double middle = ready < LEFT + 80 ? LEFT + 80 : ready;
 
     wring_svg_axis_put(picture->file, &picture->ms, MARKS, AXIS, picture->bottom, AXIS - 4);
@@ -497,7 +498,7 @@ static void put_path(const struct picture *picture, bool critical, double from, 
 static void put_part_box(void *arg, const struct wring_part_box *box)
 {
     const struct picture *picture = arg;
-    double x = place(picture, box->begin_us), to = place(picture, box->end_us);
+    double x = order(picture, box->begin_us), to = order(picture, box->end_us);
     double y = picture->part_y[box->part];
 
     wring_svg_group_begin(picture->file);
@@ -544,11 +545,11 @@ static void put_tooltip(const struct picture *picture, const struct wring_lane_t
 static void put_coding(const struct picture *picture, const struct wring_lane_task *task)
 {
     uint32_t begin = task->group == 0 ? 0 : picture->grouping->end[task->group - 1];
-    double coding_us = task->busy_us, to = place(picture, task->end_us);
+    double coding_us = task->busy_us, to = order(picture, task->end_us);
 
     for (uint32_t i = begin; i < picture->grouping->end[task->group]; i++)
         coding_us -= picture->model->problem.compute_us[i];
-    double x = place(picture, task->end_us - coding_us);
+    double x = order(picture, task->end_us - coding_us);
     if (to - x >= 0.1)
         wring_svg_box(picture->file, WRING_SVG_PURPLE, task->critical, x, picture->lane_y[0],
                       to - x, BOX);
@@ -556,7 +557,7 @@ static void put_coding(const struct picture *picture, const struct wring_lane_ta
 
 static void put_task(const struct picture *picture, const struct wring_lane_task *task)
 {
-    double x = place(picture, task->begin_us), to = place(picture, task->end_us);
+    double x = order(picture, task->begin_us), to = order(picture, task->end_us);
     double y = picture->lane_y[task->lane];
 
     wring_svg_group_begin(picture->file);
@@ -577,7 +578,7 @@ static void put_legend(const struct picture *picture, double y)
                    "line ended. Point at a box to see what it is.");
     if (picture->has_parts)
         wring_svg_text(picture->file, "small", MARGIN, y + 16,
-                       "The narrow rows are apportioned, not measured: exchanges were measured "
+                       "The narrow rows are apportioned, not measured: collectives were measured "
                        "whole, their codec work, processor time and bytes apart. A box is a piece, "
                        "or several where these would be too narrow.");
 }
@@ -594,7 +595,7 @@ enum wring_status wring_timeline_write_svg(const struct wring_cost_model *model,
         .ms = {.high = result->iteration_us / 1e3, .from = LEFT, .to = LEFT + WIDTH, .unit = " ms"},
     };
 
-    place_rows(&picture);
+    stack_rows(&picture);
     wring_svg_begin_file(file, LEFT + WIDTH + 30, picture.bottom + (picture.has_parts ? 66 : 50),
                          model->trace->model);
     wring_svg_text(file, "title", MARGIN, 26,

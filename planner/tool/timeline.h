@@ -52,9 +52,9 @@ enum wring_status wring_timeline_write_svg(const struct wring_cost_model *model,
                                            const struct wring_grouping *grouping,
                                            const struct wring_timeline_result *result, FILE *file);
 
-/* What pictures show inside of exchanges that were measured as a whole: apportioned boxes. */
+/* What pictures show inside of collectives that were measured as a whole: apportioned boxes. */
 
-/** A part of one or some pieces of a group's exchange. */
+/** A part of one or some pieces of a group's collective. */
 struct wring_part_box {
     enum wring_collective_part part;
     double begin_us, end_us;
@@ -65,7 +65,7 @@ struct wring_part_box {
 typedef void (*wring_part_box_fn)(void *arg, const struct wring_part_box *box);
 
 /**
- * The parts of one task, piece by piece; nothing for a task that is no measured exchange.
+ * The parts of one task, piece by piece; nothing for a task that is no measured collective.
  * @param most  boxes of each part; where there are more pieces, a box stands for several
  */
 void wring_timeline_parts(const struct wring_cost_model *model,

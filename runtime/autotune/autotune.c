@@ -39,7 +39,7 @@ static double read_number(struct wring_reader *in)
     return value;
 }
 
-/** Would buckets that change their ways now do so under somebody's hands? */
+/** Would buckets that change their options now do so under somebody's hands? */
 static bool is_busy(const struct wring_autotune *autotune)
 {
     struct wring_session *session = autotune->session;
@@ -213,15 +213,15 @@ static uint32_t find_winner(const struct wring_autotune *autotune, bool *agree)
 
 bool wring_autotune_choose(struct wring_autotune *autotune, uint32_t *candidate)
 {
-    bool agree, first_round = autotune->candidates[autotune->at].measured == 1;
+    bool agree, first_turn = autotune->candidates[autotune->at].measured == 1;
 
-    *candidate = first_round ? autotune->at + 1 : next_in_turn(autotune, autotune->at + 1);
+    *candidate = first_turn ? autotune->at + 1 : next_in_turn(autotune, autotune->at + 1);
     if (*candidate < autotune->n_candidates)
         return false;
-    if (first_round)
+    if (first_turn)
         begin_turns(autotune);
     *candidate = find_winner(autotune, &agree);
-    if (agree && (!first_round || autotune->in_turn == 1u << *candidate))
+    if (agree && (!first_turn || autotune->in_turn == 1u << *candidate))
         return true;
     if (autotune->candidates[*candidate].measured == WRING_AUTOTUNE_LOOKS)
         return true;
@@ -272,7 +272,7 @@ static void forget_candidates(struct wring_autotune *autotune)
     autotune->n_candidates = autotune->at = autotune->first = autotune->in_turn = 0;
 }
 
-/* ---- changing ways ---- */
+/* ---- changing options ---- */
 
 /** Nothing more is tried; buckets travel as they do now. */
 static void give_up(struct wring_autotune *autotune, const char *why)
@@ -477,7 +477,7 @@ static enum wring_status begin_anew(struct wring_autotune *autotune, double us)
     if (autotune->session->rank == 0)
         wring_warn(&autotune->session->log,
                    "WRING_PLAN=auto: an iteration takes %.3f ms, and took %.3f ms when the plan "
-                   "was chosen: exchanges are measured and planned anew",
+                   "was chosen: collectives are measured and planned anew",
                    us / 1e3, autotune->kept_us / 1e3);
     forget_candidates(autotune);
     autotune->stage = WRING_AUTOTUNE_RECORD;
@@ -506,7 +506,7 @@ static enum wring_status look(struct wring_autotune *autotune,
 static enum wring_status go_on(struct wring_autotune *autotune,
                                const struct wring_autotune_rank_report *report)
 {
-    if (report->busy) { /* somewhere: buckets cannot change their ways, perhaps later */
+    if (report->busy) { /* somewhere: buckets cannot change their options, perhaps later */
         autotune->iterations.due = autotune->iterations.iteration + WRING_ITERATIONS_TIMED;
         if (++autotune->busy == BUSY_MAX)
             give_up(autotune, "something is always under way where an iteration ends");

@@ -2,15 +2,15 @@
 /**
  * WRING_PLAN=auto: a session that plans for itself while the job runs.
  *
- *     commit      a profile: from the cache if its exchanges still take what it says, else measured
+ *     commit      a profile: from the cache if its times still hold, else measured
  *     record      a few iterations as registered: when buckets are posted, how long it all takes
  *     try         each of a few plans for as many iterations, then those that are near in turn
  *     keep        the best one, or none where none is better; from time to time all ranks look
  *                 whether iterations still take as long, and begin anew where they do not
  *
  * iterations.h defines iterations, and the buckets that take part; others travel as registered. At
- * the first post of an iteration ranks agree and buckets change their ways. All ranks do so after
- * the same number of iterations, so they need not tell each other anything in between.
+ * the first post of an iteration ranks agree and buckets change their options. All ranks do so
+ * after the same number of iterations, so they need not tell each other anything in between.
  */
 #ifndef WRING_RUNTIME_AUTOTUNE_AUTOTUNE_H
 #define WRING_RUNTIME_AUTOTUNE_AUTOTUNE_H

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ways that are worth a try. Rank 0 asks the planner for them, and sends its plans to the others.
+/* Candidates that are worth a try. Rank 0 asks the planner for them, and sends its plans to the
+ * others.
  */
 #include <math.h>
 #include <stdio.h>
@@ -299,7 +300,7 @@ static struct wring_cost_model_params params_of(const struct input *input)
         .timeline = WRING_TIMELINE_FULL,
         .codecs = input->specs,
         .n_codecs = input->codecs.n,
-        .places = 1u << WRING_PLACE_CPU,
+        .sites = 1u << WRING_SITE_CPU,
         .chunk_bytes = autotune->tunables.chunk_bytes,
         .runnable = true,
         .flat = true, /* a hierarchy's sums have other bits: measurements do not choose it */
@@ -352,7 +353,7 @@ static bool is_told(const struct wring_autotune *autotune, const struct wring_tu
 
 /** Tunings that a plan may choose among, the configured one first. None: nothing is told apart,
  *  and all is as configured. Errors: WRING_ERR_NO_MEMORY. */
-static enum wring_status list_settings(const struct input *input, struct wring_tunings *out)
+static enum wring_status list_tunings(const struct input *input, struct wring_tunings *out)
 {
     const struct wring_autotune *autotune = input->autotune;
     const struct wring_cost_model_params params = params_of(input);
@@ -622,7 +623,7 @@ static enum wring_status think(struct thinking *thinking, bool early)
     if (status == WRING_OK && thinking->autotune->session->recorder != NULL)
         wring_recorder_write(thinking->autotune->session->recorder, &thinking->input.trace);
     if (status == WRING_OK)
-        status = list_settings(&thinking->input, thinking->tunings);
+        status = list_tunings(&thinking->input, thinking->tunings);
     if (status == WRING_OK)
         status = wring_grouping_init(&thinking->grouping, thinking->input.trace.n);
     if (status == WRING_OK)

@@ -16,7 +16,7 @@
 #define PIECE_TIMES 4 /* as large as the configured ones, or that part of it */
 #define SHARE 8       /* of the configured one's time, for each tuning */
 #define CORES_MOST 4  /* that are tried beside one */
-#define ROUNDS_MIN 3
+#define TURNS_MIN 3
 
 /** What is asked while tunings are looked for. */
 struct asking {
@@ -77,9 +77,9 @@ static bool is_configured(const struct wring_autotune *autotune,
            tuning.chunk_bytes == autotune->tunables.tuning.chunk_bytes;
 }
 
-/** What a round takes as configured, of all sizes up to the last, two buckets in each backlog. */
-static double round_us(const struct asking *asking,
-                       const struct wring_collective_bench_codecs *codecs, uint32_t last)
+/** What a turn takes as configured, of all sizes up to the last, two buckets in each backlog. */
+static double turn_us(const struct asking *asking,
+                      const struct wring_collective_bench_codecs *codecs, uint32_t last)
 {
     const struct wring_profile *profile = asking->autotune->profile;
     double us = 0;
@@ -98,7 +98,7 @@ static double round_us(const struct asking *asking,
     return us;
 }
 
-/** Does an exchange with a codec keep its processor at work? */
+/** Does a collective with a codec keep its processor at work? */
 static bool any_works(const struct asking *asking)
 {
     const struct wring_profile *profile = asking->autotune->profile;
@@ -125,10 +125,10 @@ static const char *find_objection(const struct asking *asking,
     if (extra->tuning.cores > 0 && asking->codecs->n == 0)
         return "no codec may be used";
     if (extra->tuning.cores > 0 && !any_works(asking))
-        return "exchanges with codecs wait for their links";
+        return "collectives with codecs wait for their links";
     if (wring_collective_bench_size(last) > params->max_elems)
         return "all buckets together have too few of them";
-    if (round_us(asking, &extra->codecs, last) >
+    if (turn_us(asking, &extra->codecs, last) >
         wring_collective_bench_limit_us(params->budget_ns / SHARE))
         return "it would take too long for WRING_PLAN_SECONDS";
     return NULL;
@@ -235,7 +235,7 @@ static enum wring_status measure_one(struct wring_autotune *autotune,
     params.codecs = extra->codecs;
     params.max_elems = wring_autotune_extra_elems(autotune);
     params.budget_ns = how->budget_ns / SHARE;
-    params.rounds_min = ROUNDS_MIN;
+    params.turns_min = TURNS_MIN;
     if (session->rank == 0 && status == WRING_OK)
         status = wring_profile_set_aside(autotune->profile, &extra->tuning, &aside);
     status = wring_session_agree(session, status, "");

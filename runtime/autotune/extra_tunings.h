@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Exchanges with tunings other than the configured one. A short measurement of these is enough:
+ * Collectives with tunings other than the configured one. A short measurement of these is enough:
  * the times with the configured tuning are known, and theirs are compared with them.
  */
 #ifndef WRING_RUNTIME_AUTOTUNE_EXTRA_TUNINGS_H
@@ -11,7 +11,7 @@
 /** One piece size below the configured one and one above it; one core, and several. */
 #define WRING_AUTOTUNE_EXTRA_TUNINGS_MAX 4
 
-/** A tuning, and the codecs of which the profile has no exchanges with it. */
+/** A tuning, and the codecs of which the profile has no collectives with it. */
 struct wring_autotune_extra_tuning {
     struct wring_tuning tuning;
     struct wring_collective_bench_codecs codecs;
@@ -29,8 +29,8 @@ uint64_t wring_autotune_extra_elems(const struct wring_autotune *autotune);
 /**
  * In rank 0: choose the tunings that are worth measuring, and log why others are not.
  *
- * Pinned cores are worth it if an exchange with a codec keeps its processor at work. A rank that
- * waits for the link gains nothing from them. A round of a tuning's buckets must fit into its
+ * Pinned cores are worth it if a collective with a codec keeps its processor at work. A rank that
+ * waits for the link gains nothing from them. A turn of a tuning's buckets must fit into its
  * share of the time, by the profile's times for the configured tuning.
  *
  * @param codecs  that may be used beside none

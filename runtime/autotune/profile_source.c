@@ -59,7 +59,7 @@ static void look_at_sizes(const struct wring_autotune *autotune, const char *spe
 
     if (wring_collective_bench_has(&out->codecs, spec))
         return;
-    wring_collective_profile_round_us(autotune->profile, spec, autotune->session->size, 0, &known);
+    wring_collective_profile_turn_us(autotune->profile, spec, autotune->session->size, 0, &known);
     uint32_t last = size_of(known);
     if (last >= wanted)
         return;
@@ -67,7 +67,7 @@ static void look_at_sizes(const struct wring_autotune *autotune, const char *spe
     add(&out->larger, spec);
 }
 
-/** Is a round of the listed codecs short enough, from the largest size that all of them know? */
+/** Is a turn of the listed codecs short enough, from the largest size that all of them know? */
 static bool is_affordable(const struct wring_autotune *autotune,
                           const struct wring_collective_bench_params *params,
                           const struct wring_autotune_profile_gaps *gaps)
@@ -76,8 +76,8 @@ static bool is_affordable(const struct wring_autotune *autotune,
     uint64_t unused;
 
     for (uint32_t i = 0; i < gaps->larger.n; i++)
-        us += wring_collective_profile_round_us(autotune->profile, gaps->larger.specs[i],
-                                                autotune->session->size, gaps->first, &unused);
+        us += wring_collective_profile_turn_us(autotune->profile, gaps->larger.specs[i],
+                                               autotune->session->size, gaps->first, &unused);
     return us <= wring_collective_bench_limit_us(params->budget_ns);
 }
 
@@ -85,7 +85,7 @@ static bool is_affordable(const struct wring_autotune *autotune,
  * Find it, in rank 0, whose profile has nothing but collectives of the configured tuning.
  *
  * Larger buckets are worth measuring as far as groups of this job may have so many elements, and
- * where a round of them takes no longer than measuring lets one take: what was left out for its
+ * where a turn of them takes no longer than measuring lets one take: what was left out for its
  * time is not missing.
  *
  * @param codecs  that may be used beside none
@@ -159,9 +159,9 @@ static void say_measured(const struct wring_autotune *autotune,
                  " that the kept profile has",
                  wring_collective_bench_size(gaps->first), gaps->larger.n);
     if (extra > 0)
-        snprintf(tunings, sizeof(tunings), ", and those with %" PRIu32 " further settings", extra);
+        snprintf(tunings, sizeof(tunings), ", and those with %" PRIu32 " further tunings", extra);
     wring_info(&autotune->session->log,
-               "WRING_PLAN=auto: exchanges were measured in %.0f ms, of %" PRIu32 " codecs%s%s",
+               "WRING_PLAN=auto: collectives were measured in %.0f ms, of %" PRIu32 " codecs%s%s",
                (double)autotune->spent_ns / 1e6, gaps->codecs.n, larger, tunings);
 }
 
@@ -308,7 +308,7 @@ static struct wring_profile *load_profile(const struct wring_autotune *autotune)
                                         &autotune->tunables.tuning); /* older files do not say it */
         return profile;
     }
-    wring_warn(log, "WRING_PLAN=auto: %s cannot be used: exchanges are measured anew", path);
+    wring_warn(log, "WRING_PLAN=auto: %s cannot be used: collectives are measured anew", path);
     wring_profile_destroy(profile);
     return NULL;
 }
@@ -353,11 +353,11 @@ static void save(const struct wring_autotune *autotune)
 /* ---- prepare ---- */
 
 /*
- * Where the profile comes from. Rank 0 has it: of the cache, if a few exchanges still take what it
- * says, else of measuring, in which all ranks take part.
+ * Where the profile comes from. Rank 0 has it: of the cache, if a few collectives still take what
+ * it says, else of measuring, in which all ranks take part.
  */
 
-#define ROUNDS_MIN 3
+#define TURNS_MIN 3
 #define STILL 2.0 /* times what a kept profile says, or that part of it */
 
 /** What rank 0 wants all to do. */
@@ -434,8 +434,8 @@ static enum wring_status decide(struct wring_autotune *autotune,
     return WRING_OK;
 }
 
-/** In rank 0, after a raw exchange was timed: is a kept profile still right? Other load on the
- *  machine makes most exchanges slower, but a slower link makes all of them slower. */
+/** In rank 0, after a raw collective was timed: is a kept profile still right? Other load on the
+ *  machine makes most collectives slower, but a slower link makes all of them slower. */
 static void judge(struct wring_autotune *autotune,
                   const struct wring_collective_bench_codecs *codecs,
                   const struct wring_collective_bench_params *params,
@@ -448,7 +448,7 @@ static void judge(struct wring_autotune *autotune,
 
     if (seen->least_us > kept_us * STILL || seen->median_us < kept_us / STILL) {
         wring_info(&session->log,
-                   "WRING_PLAN=auto: links are not what they were: an exchange of %.0f elements "
+                   "WRING_PLAN=auto: links are not what they were: a collective of %.0f elements "
                    "takes %.2f times what the kept profile says (%.2f at least), so all is "
                    "measured anew",
                    seen->elems, seen->median_us / kept_us, seen->least_us / kept_us);
@@ -507,7 +507,7 @@ static enum wring_status find_profile(struct wring_autotune *autotune)
         .cores = autotune->machine.cores,
         .ranks_per_node = autotune->machine.ranks_per_node,
         .budget_ns = session->config.plan_seconds_ns,
-        .rounds_min = ROUNDS_MIN,
+        .turns_min = TURNS_MIN,
         .flat = true,
         .placed = autotune->iterations.tensors[0].bucket->placed,
     };

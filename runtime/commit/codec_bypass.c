@@ -102,7 +102,7 @@ static enum wring_status make_memory(struct wring_codec_bypass_bench *bench)
     return placed ? wring_buffer_alloc(bench->session, bench->bytes, &bench->placed) : WRING_OK;
 }
 
-/** The same on all members, and no other's: by the group, the way and the size. */
+/** The same on all members, and no other's: by the group, the case and the size. */
 static void name_bucket(const struct wring_codec_bypass_case *tried, const char *what, char *name)
 {
     const struct wring_members *members = &tried->group->members;
@@ -255,7 +255,7 @@ static enum wring_status time_size(struct wring_codec_bypass_bench *bench,
     return status;
 }
 
-/** The first turn of one way: its sizes, as far as they tell something new. */
+/** The first turn of one case: its sizes, as far as they tell something new. */
 static enum wring_status time_sizes(struct wring_codec_bypass_bench *bench,
                                     struct wring_codec_bypass_trial *trial)
 {
@@ -289,7 +289,7 @@ static enum wring_status time_again(struct wring_codec_bypass_bench *bench,
     return status;
 }
 
-/** All ways take turns. */
+/** All cases take turns. */
 static enum wring_status time_all(struct wring_codec_bypass_bench *bench)
 {
     enum wring_status status = WRING_OK;
@@ -327,7 +327,7 @@ static void take_over(const struct wring_codec_bypass_bench *bench)
  *
  * Each takes a few steps of 4 KiB, 64 KiB, 1 MiB and 8 MiB, the largest no larger than `wanted`,
  * and ends early once a step takes milliseconds. The time of a step is that of its slowest rank,
- * and of a few the median counts. All ways have two turns at steps of less than 50 ms, and the
+ * and of a few the median counts. All cases have two turns at steps of less than 50 ms, and the
  * lower median is taken: who was disturbed in one turn is not left out for it.
  *
  * Errors: those of a commit, and of a bucket's wait. Nothing is taken over then.
@@ -341,7 +341,7 @@ static enum wring_status trials_run(struct wring_session *session)
     enum wring_status status = try_all(&bench);
     if (status == WRING_OK)
         take_over(&bench);
-    wring_debug(&session->log, "trials of %" PRIu32 " ways took %.1f ms", bench.n,
+    wring_debug(&session->log, "trials of %" PRIu32 " cases took %.1f ms", bench.n,
                 (double)(wring_now_ns() - began) / 1e6);
     trial_bench_finish(&bench);
     return status;
@@ -378,7 +378,7 @@ static bool has_choice(const struct wring_bucket *bucket)
            bucket->whole == NULL; /* legs do as their bucket */
 }
 
-/** A bucket's way, with its codec or another. */
+/** A bucket's case, with its codec or another. */
 static struct wring_codec_bypass_case case_of(const struct wring_bucket *bucket, const char *spec)
 {
     struct wring_codec_bypass_case key = {
@@ -412,9 +412,9 @@ static int compare_cases(const struct wring_codec_bypass_case *a,
     return executors != 0 ? executors : strcmp(a->spec, b->spec);
 }
 
-/** The place in the list where such a way is, or belongs. */
-static struct wring_codec_bypass_case **place_of(struct wring_session *session,
-                                                 const struct wring_codec_bypass_case *key)
+/** The link in the list where such a case is, or belongs. */
+static struct wring_codec_bypass_case **link_of(struct wring_session *session,
+                                                const struct wring_codec_bypass_case *key)
 {
     struct wring_codec_bypass_case **at = &session->tried;
     while (*at != NULL && compare_cases(*at, key) < 0)
@@ -425,11 +425,11 @@ static struct wring_codec_bypass_case **place_of(struct wring_session *session,
 static struct wring_codec_bypass_case *find(struct wring_session *session,
                                             const struct wring_codec_bypass_case *key)
 {
-    struct wring_codec_bypass_case *at = *place_of(session, key);
+    struct wring_codec_bypass_case *at = *link_of(session, key);
     return at != NULL && compare_cases(at, key) == 0 ? at : NULL;
 }
 
-/** Have a way measured, up to its size, unless it is. */
+/** Have a case measured, up to its size, unless it is. */
 static enum wring_status want(struct wring_session *session,
                               const struct wring_codec_bypass_case *key)
 {
@@ -448,11 +448,11 @@ static enum wring_status want(struct wring_session *session,
         return WRING_ERR_NO_MEMORY;
     }
     memcpy(ranks, key->ranks, key->n * sizeof(*ranks));
-    struct wring_codec_bypass_case **place = place_of(session, key);
+    struct wring_codec_bypass_case **link = link_of(session, key);
     *tried = *key;
     tried->ranks = ranks;
-    tried->next = *place;
-    *place = tried;
+    tried->next = *link;
+    *link = tried;
     return WRING_OK;
 }
 

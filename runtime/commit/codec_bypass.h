@@ -21,7 +21,7 @@
  * that a real bucket's step meets is in them: the link, the slots, the codec, other ranks' cores.
  */
 
-/** One way for buckets to travel in a group, and what steps took in it. */
+/** One case: buckets that travel alike in a group, and what steps took in it. */
 struct wring_codec_bypass_case {
     struct wring_codec_bypass_case *next;
     uint32_t *ranks; /* [n] of the group */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The channels and slots that each bucket's exchange runs on. */
+/* The channels and slots that each bucket's collective runs on. */
 #include "runtime/commit/layout.h"
 
 #include <inttypes.h>
@@ -131,7 +131,7 @@ static void size_pieces(const struct wring_bucket *bucket, bool shards, struct w
     shape->decode_tasks = shards ? at_most(pieces * peers, SEND_TASKS_MAX) : 0;
 }
 
-/** An exchange over channels of its own. @param raw  without its codec, if it has one */
+/** A collective over channels of its own. @param raw  without its codec, if it has one */
 static struct wring_shape shape_alone(const struct wring_bucket *bucket, bool raw)
 {
     struct wring_operation operation = wring_shape_operation(bucket, raw);

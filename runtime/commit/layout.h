@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What a bucket's exchange looks like, before anything is allocated for it: settled once in a
+/** What a bucket's collective looks like, before anything is allocated for it: settled once in a
  * commit and kept in the bucket. */
 #ifndef WRING_RUNTIME_COMMIT_LAYOUT_H
 #define WRING_RUNTIME_COMMIT_LAYOUT_H

@@ -321,7 +321,7 @@ static void log_ending(const struct forming *forming, enum wring_status status)
 static struct wring_formation_word own_word(const struct wring_group *group)
 {
     struct wring_formation_word word = {
-        .mapped = group_may_map(group),
+        .can_map = group_may_map(group),
         .first = group_terms(group->session),
     };
     word.last = word.first;
@@ -351,7 +351,7 @@ static enum wring_status take_name(struct wring_group *group,
         wring_message_context_create(group->session->messenger, id, group->ranks, group->members.n,
                                      group->members.me, &group->messages);
     if (status == WRING_OK)
-        wring_pairs_formed(&group->pairs, word->generation, word->mapped);
+        wring_pairs_formed(&group->pairs, word->generation, word->can_map);
     return status;
 }
 
@@ -458,7 +458,7 @@ static bool read_rank(const struct wring_blobs *blobs, uint32_t rank,
                       struct wring_formation_word *out)
 {
     struct wring_reader in = wring_blobs_reader(blobs, rank);
-    *out = (struct wring_formation_word){.mapped = wring_read_u32(&in) == 1, .first.rank = rank};
+    *out = (struct wring_formation_word){.can_map = wring_read_u32(&in) == 1, .first.rank = rank};
     for (size_t i = 0; i < WRING_FORMATION_TERMS; i++)
         out->first.values[i] = wring_read_u64(&in);
     out->last = out->first;
@@ -472,7 +472,7 @@ static enum wring_status exchange_words(struct wring_session *session,
     struct wring_writer writer = {0};
     struct wring_blobs blobs;
 
-    wring_write_u32(&writer, word->mapped);
+    wring_write_u32(&writer, word->can_map);
     for (size_t i = 0; i < WRING_FORMATION_TERMS; i++)
         wring_write_u64(&writer, word->first.values[i]);
     enum wring_status status = wring_session_exchange_writer(session, &writer, &blobs);

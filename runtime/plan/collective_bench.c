@@ -295,14 +295,14 @@ static void measure_clear(struct wring_collective_bench *bench)
 
 /* ---- measure sample ---- */
 
-/* One sample of an exchange, and what is looked up of all of them. */
+/* One sample of a collective, and what is looked up of all of them. */
 
 #define BEATEN 1.3      /* times as long as the other scheme */
 #define LINE_WORDS 8    /* of 8 bytes */
-#define EXCHANGES 4.0   /* of one at a size, in a round: one and many, small ones again */
+#define SAMPLES 4.0     /* of one at a size, in a turn: one and many, small ones again */
 #define COLD_SHARE 0.25 /* of the time may go into making caches cold */
 
-/** What one exchange took this rank. */
+/** What one collective took this rank. */
 struct taken {
     double us, cpu_us; /* of all the process's threads: those of wring, and this one, which waits */
 };
@@ -333,7 +333,7 @@ static enum wring_status step_all(struct wring_bucket *const *buckets, uint32_t 
 /**
  * As in a backlog that is longer than any cache: other data, on other pages, have passed through
  * the core's own caches, and the last one holds what has been written and is still to go to memory.
- * Else an exchange that fits in there leaves its sums for others to write back.
+ * Else a collective that fits in there leaves its sums for others to write back.
  */
 static void cool_down(const struct wring_collective_bench *bench)
 {
@@ -341,11 +341,11 @@ static void cool_down(const struct wring_collective_bench *bench)
         ++*(volatile uint64_t *)&bench->cold[word];
 }
 
-/** Before each exchange as much is written as a last cache holds, or less where a round has no time
- *  for that. Once limit_us is known. */
+/** Before each collective as much is written as a last cache holds, or less where a turn has no
+ * time for that. Once limit_us is known. */
 static void measure_fit_cold(struct wring_collective_bench *bench)
 {
-    double samples = EXCHANGES * bench->n * (double)(bench->sizes - bench->first);
+    double samples = SAMPLES * bench->n * (double)(bench->sizes - bench->first);
 
     cool_down(bench); /* its pages are there from now on */
     uint64_t began = wring_now_ns();
@@ -361,9 +361,9 @@ static void measure_fit_cold(struct wring_collective_bench *bench)
  * alone, where the processor has stores past its caches: of a model's gradients caches hold little,
  * and never those that travel first.
  */
-static enum wring_status exchange(struct wring_collective_bench *bench,
-                                  struct wring_collective_bench_case *collective, uint32_t size,
-                                  uint32_t k, struct taken *out)
+static enum wring_status run_sample(struct wring_collective_bench *bench,
+                                    struct wring_collective_bench_case *collective, uint32_t size,
+                                    uint32_t k, struct taken *out)
 {
     for (uint32_t i = 0; i < k; i++)
         wring_streaming_copy(bench->data + i * wring_collective_bench_size(size), bench->source,
@@ -400,10 +400,10 @@ static enum wring_status measure_sample(struct wring_collective_bench *bench,
 {
     uint32_t k = collective->batch[size], at = collective->samples[size];
     struct taken solo = {0}, all = {0};
-    enum wring_status status = exchange(bench, collective, size, 1, &solo);
+    enum wring_status status = run_sample(bench, collective, size, 1, &solo);
 
     if (status == WRING_OK && k > 1)
-        status = exchange(bench, collective, size, k, &all);
+        status = run_sample(bench, collective, size, k, &all);
     if (status == WRING_OK)
         status = tell(bench, &solo, &all, (k > 1 ? all.cpu_us : solo.cpu_us) / k);
     if (status != WRING_OK)
@@ -512,20 +512,20 @@ static struct wring_collective_bench_noise measure_look(struct wring_collective_
 /* ---- measure collectives ---- */
 
 #define SHORT_US 1000.0
-#define RARE_SIZE 6        /* from this on a size has its turn in every other round */
-#define ROUNDS_IN_BUDGET 6 /* of the longest ones */
-#define NOISY_SHARE 0.1    /* of the time is for noisy points */
-#define RAW_SPENT 1.25     /* of it may be spent where raw exchanges are */
-#define SHOWN 3            /* samples by which a size can be beaten */
-#define PROBE_FIRST 2      /* 16 Ki and 64 Ki elements, if buckets are as large */
-#define PROBE_ROUNDS 5
+#define RARE_SIZE 6       /* from this on a size has its turn in every other turn */
+#define TURNS_IN_BUDGET 6 /* of the longest ones */
+#define NOISY_SHARE 0.1   /* of the time is for noisy points */
+#define RAW_SPENT 1.25    /* of it may be spent where raw collectives are */
+#define SHOWN 3           /* samples by which a size can be beaten */
+#define PROBE_FIRST 2     /* 16 Ki and 64 Ki elements, if buckets are as large */
+#define PROBE_TURNS 5
 
 double wring_collective_bench_limit_us(uint64_t budget_ns)
 {
-    return (double)budget_ns / 1e3 / ROUNDS_IN_BUDGET;
+    return (double)budget_ns / 1e3 / TURNS_IN_BUDGET;
 }
 
-/** How many of a size its share of a round is enough for: a backlog of two says what a further
+/** How many of a size its share of a turn is enough for: a backlog of two says what a further
  *  bucket adds, too, and where a link takes that long it is by the bytes. */
 static uint32_t fit_batch(const struct wring_collective_bench *bench, uint32_t size, double solo_us)
 {
@@ -537,16 +537,16 @@ static uint32_t fit_batch(const struct wring_collective_bench *bench, uint32_t s
     return share >= most ? most : share <= 2 ? 2 : (uint32_t)share;
 }
 
-/** The longest round with that size in it: the least number of rounds with all sizes must fit into
+/** The longest turn with that size in it: the least number of turns with all sizes must fit into
  *  the time. */
-static double round_limit_us(const struct wring_collective_bench *bench, uint32_t size)
+static double turn_limit_us(const struct wring_collective_bench *bench, uint32_t size)
 {
-    double rounds = size < RARE_SIZE ? bench->params->rounds_min : 0;
+    double turns = size < RARE_SIZE ? bench->params->turns_min : 0;
 
-    return bench->limit_us * ROUNDS_IN_BUDGET / fmax(rounds, ROUNDS_IN_BUDGET);
+    return bench->limit_us * TURNS_IN_BUDGET / fmax(turns, TURNS_IN_BUDGET);
 }
 
-/** May a collective have its next size? Time goes on by the bytes, and rounds must be short enough.
+/** May a collective have its next size? Time goes on by the bytes, and turns must be short enough.
  */
 static bool may_grow(const struct wring_collective_bench *bench,
                      const struct wring_collective_bench_case *collective, uint32_t size)
@@ -557,8 +557,8 @@ static bool may_grow(const struct wring_collective_bench *bench,
         return false;
     double batches =
         (1.0 + wring_collective_bench_batch(size)) / (1.0 + collective->batch[size - 1]);
-    return bench->round_us + 4 * fmin(batches, 1) * collective->took_us[size - 1] <=
-           round_limit_us(bench, size);
+    return bench->turn_us + 4 * fmin(batches, 1) * collective->took_us[size - 1] <=
+           turn_limit_us(bench, size);
 }
 
 /** A size's first time: all memory is touched. */
@@ -575,7 +575,7 @@ static enum wring_status begin_size(struct wring_collective_bench *bench,
     status = measure_sample(bench, collective, size, &collective->took_us[size]);
     collective->samples[size] = 0;
     collective->n++;
-    bench->round_us += collective->took_us[size];
+    bench->turn_us += collective->took_us[size];
     return status;
 }
 
@@ -616,9 +616,9 @@ static enum wring_status run_size(struct wring_collective_bench *bench, uint32_t
  * Sizes rise, and after each that takes long the short ones have another turn. Never twice in a
  * row: what the caches hold of a bucket is then as little as between two iterations of training.
  */
-static enum wring_status run_round(struct wring_collective_bench *bench, uint32_t round, bool all)
+static enum wring_status run_turn(struct wring_collective_bench *bench, uint32_t turn, bool all)
 {
-    uint32_t sizes = bench->sizes > RARE_SIZE && round % 2 != 0 ? RARE_SIZE : bench->sizes;
+    uint32_t sizes = bench->sizes > RARE_SIZE && turn % 2 != 0 ? RARE_SIZE : bench->sizes;
     enum wring_status status = WRING_OK;
     uint32_t end_short = bench->first;
     double took_us, unused;
@@ -635,18 +635,18 @@ static enum wring_status run_round(struct wring_collective_bench *bench, uint32_
 }
 
 /** @param share  of the budget that is over then */
-static enum wring_status run_rounds(struct wring_collective_bench *bench, uint32_t min,
-                                    uint32_t max, double share)
+static enum wring_status run_turns(struct wring_collective_bench *bench, uint32_t min, uint32_t max,
+                                   double share)
 {
     const struct wring_collective_bench_params *params = bench->params;
     enum wring_status status = WRING_OK;
 
-    for (uint32_t round = 0; round < max && status == WRING_OK; round++) {
-        if (round >= min && bench->elapsed_us >= share * (double)bench->budget_ns / 1e3)
+    for (uint32_t turn = 0; turn < max && status == WRING_OK; turn++) {
+        if (turn >= min && bench->elapsed_us >= share * (double)bench->budget_ns / 1e3)
             break;
         if (params->tell != NULL)
-            params->tell(params->arg, round, false);
-        status = run_round(bench, round, true);
+            params->tell(params->arg, turn, false);
+        status = run_turn(bench, turn, true);
     }
     return status;
 }
@@ -661,7 +661,7 @@ static bool any_again(const struct wring_collective_bench *bench)
     return any;
 }
 
-/** Nothing but raw exchanges is measured again. */
+/** Nothing but raw collectives is measured again. */
 static void leave_coded(struct wring_collective_bench *bench)
 {
     for (uint32_t w = 0; w < bench->n; w++)
@@ -670,23 +670,22 @@ static void leave_coded(struct wring_collective_bench *bench)
 }
 
 /** Measure points that are noisy or in doubt again, until none are or the time is over. A profile
- *  needs its raw exchanges, so these have some more time. */
+ *  needs its raw collectives, so these have some more time. */
 static enum wring_status run_again(struct wring_collective_bench *bench,
                                    struct wring_collective_bench_noise *noise)
 {
     const struct wring_collective_bench_params *params = bench->params;
     enum wring_status status = WRING_OK;
 
-    for (uint32_t round = 0; round < WRING_COLLECTIVE_BENCH_AGAIN_MAX && any_again(bench);
-         round++) {
+    for (uint32_t turn = 0; turn < WRING_COLLECTIVE_BENCH_AGAIN_MAX && any_again(bench); turn++) {
         double spent = bench->elapsed_us * 1e3 / (double)bench->budget_ns;
-        if (round > 0 && spent >= 1)
+        if (turn > 0 && spent >= 1)
             leave_coded(bench);
         if (spent >= RAW_SPENT || !any_again(bench))
             break;
         if (params->tell != NULL)
-            params->tell(params->arg, round, true);
-        status = run_round(bench, round, false);
+            params->tell(params->arg, turn, true);
+        status = run_turn(bench, turn, false);
         if (status != WRING_OK)
             break;
         *noise = measure_look(bench);
@@ -705,8 +704,8 @@ static enum wring_status measure(struct wring_collective_bench *bench,
     measure_fit_cold(bench);
     status = warm_up(bench);
     if (status == WRING_OK)
-        status = run_rounds(bench, bench->params->rounds_min, WRING_COLLECTIVE_BENCH_ROUNDS_MAX,
-                            1 - NOISY_SHARE);
+        status = run_turns(bench, bench->params->turns_min, WRING_COLLECTIVE_BENCH_TURNS_MAX,
+                           1 - NOISY_SHARE);
     if (status != WRING_OK)
         return status;
     *noise = measure_look(bench);
@@ -750,7 +749,7 @@ enum wring_status wring_collective_bench_run(struct wring_session *session,
         return status;
     status = measure(bench, noise != NULL ? noise : &unused);
     measure_clear(bench);
-    wring_debug(&session->log, "%u ways of exchange were measured in %.1f ms", bench->n,
+    wring_debug(&session->log, "%u collectives were measured in %.1f ms", bench->n,
                 (double)(wring_now_ns() - bench->began_ns) / 1e6);
     if (status == WRING_OK && profile != NULL)
         status = wring_collective_profile_put(bench, profile);
@@ -764,7 +763,7 @@ static enum wring_status probe(struct wring_collective_bench *bench)
 
     if (status == WRING_OK)
         status = warm_up(bench);
-    return status == WRING_OK ? run_rounds(bench, PROBE_ROUNDS, PROBE_ROUNDS, 1) : status;
+    return status == WRING_OK ? run_turns(bench, PROBE_TURNS, PROBE_TURNS, 1) : status;
 }
 
 enum wring_status wring_collective_bench_probe(struct wring_session *session,

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What whole exchanges take in this session, of whole buckets as the runtime does them: for
+ * What whole collectives take in this session, of whole buckets as the runtime does them: for
  * `wring calibrate`, and for a session that plans for itself.
  *
  * Each codec and scheme has buckets of every size, several of each, that exist only meanwhile. In a
- * round each size of each has its turn: one bucket alone, then a backlog of its size. Rounds go on
+ * turn each size of each has its turn: one bucket alone, then a backlog of its size. Turns go on
  * until the time is over; then sizes whose samples lie far apart have a few more.
  */
 #ifndef WRING_RUNTIME_PLAN_COLLECTIVE_BENCH_H
@@ -47,15 +47,15 @@ struct wring_collective_bench_params {
                           codecs what can be planned with */
     uint32_t cores;    /* that the ranks of a node have together */
     uint32_t ranks_per_node;
-    uint32_t first;      /* of the sizes */
-    bool larger;         /* what the profile knows of these codecs stays, and what is measured
-                            continues it */
-    uint64_t max_elems;  /* no size but the first two is larger */
-    uint64_t budget_ns;  /* about */
-    uint32_t rounds_min; /* at least, however long they take */
-    bool flat;           /* no hierarchies */
-    bool placed;         /* in memory of wring's own, where sums are put into place */
-    void (*tell)(void *arg, uint32_t round, bool noisy); /* before a round; NULL: nobody is told */
+    uint32_t first;     /* of the sizes */
+    bool larger;        /* what the profile knows of these codecs stays, and what is measured
+                           continues it */
+    uint64_t max_elems; /* no size but the first two is larger */
+    uint64_t budget_ns; /* about */
+    uint32_t turns_min; /* at least, however long they take */
+    bool flat;          /* no hierarchies */
+    bool placed;        /* in memory of wring's own, where sums are put into place */
+    void (*tell)(void *arg, uint32_t turn, bool noisy); /* before a turn; NULL: nobody is told */
     void *arg;
 };
 
@@ -72,15 +72,15 @@ bool wring_collective_profile_lacks(const struct wring_profile *profile, const c
                                     uint32_t ranks, bool every_scheme);
 
 /**
- * The least time of a round of a codec's collectives, as the profile has them. It has a size and
+ * The least time of a turn of a codec's collectives, as the profile has them. It has a size and
  * the next one, with two buckets in each backlog.
  * @param known  out: the elements up to which the profile knows all these collectives; 0: it has
  * none
  */
-double wring_collective_profile_round_us(const struct wring_profile *profile, const char *spec,
-                                         uint32_t ranks, uint32_t size, uint64_t *known);
+double wring_collective_profile_turn_us(const struct wring_profile *profile, const char *spec,
+                                        uint32_t ranks, uint32_t size, uint64_t *known);
 
-/** How long a round may take at most, where larger sizes are added to it. */
+/** How long a turn may take at most, where larger sizes are added to it. */
 double wring_collective_bench_limit_us(uint64_t budget_ns);
 
 /** The most elements, out of max_elems, a quarter of it and so on, whose buckets fit into half of
@@ -95,7 +95,7 @@ uint64_t wring_collective_bench_fit_memory(uint64_t max_elems, uint32_t n_codecs
  * sizes of any rank count. No bucket of the session may be committed, and none is afterwards. All
  * ranks end with the same numbers, those of the slowest one.
  *
- * Larger sizes are left out where a round of them would take more than a sixth of the time.
+ * Larger sizes are left out where a turn of them would take more than a sixth of the time.
  *
  * @param profile  to be added to; NULL: nobody's, on this rank
  * @param noise    out; NULL: is not asked for
@@ -106,14 +106,14 @@ enum wring_status wring_collective_bench_run(struct wring_session *session,
                                              struct wring_profile *profile,
                                              struct wring_collective_bench_noise *noise);
 
-/** What a few rounds of an exchange took. */
+/** What a few turns of a collective took. */
 struct wring_collective_bench_glance {
     double elems;
     double least_us, median_us;
 };
 
 /**
- * What one raw bucket takes alone, in a few rounds of two sizes: do exchanges still take what a
+ * What one raw bucket takes alone, in a few turns of two sizes: do collectives still take what a
  * profile says? As above.
  * @param out  of the larger size
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What the files that measure exchanges share: collectives, their buckets and samples. */
+/** What the files that measure collectives share: collectives, their buckets and samples. */
 #ifndef WRING_RUNTIME_PLAN_COLLECTIVE_BENCH_INSIDE_H
 #define WRING_RUNTIME_PLAN_COLLECTIVE_BENCH_INSIDE_H
 
@@ -10,11 +10,11 @@
 #include "runtime/session/session.h"
 
 #define WRING_COLLECTIVE_BENCH_BATCH_MAX 16 /* buckets posted at once */
-#define WRING_COLLECTIVE_BENCH_ROUNDS_MAX 40
-#define WRING_COLLECTIVE_BENCH_AGAIN_MAX 40 /* rounds of noisy points */
+#define WRING_COLLECTIVE_BENCH_TURNS_MAX 40
+#define WRING_COLLECTIVE_BENCH_AGAIN_MAX 40 /* turns of noisy points */
 #define WRING_COLLECTIVE_BENCH_SAMPLES_MAX \
     (WRING_COLLECTIVE_BENCH_SIZES *        \
-     (WRING_COLLECTIVE_BENCH_ROUNDS_MAX + WRING_COLLECTIVE_BENCH_AGAIN_MAX))
+     (WRING_COLLECTIVE_BENCH_TURNS_MAX + WRING_COLLECTIVE_BENCH_AGAIN_MAX))
 #define WRING_COLLECTIVE_BENCH_CASES_MAX (4 * WRING_COLLECTIVE_BENCH_CODECS_MAX)
 #define WRING_COLLECTIVE_BENCH_LEAST_US 1e-3          /* no time is none */
 #define WRING_COLLECTIVE_BENCH_OWN_BYTES (2u << 20)   /* what a core's own caches hold */
@@ -69,10 +69,10 @@ struct wring_collective_bench {
     double words[WRING_COLLECTIVE_BENCH_WORDS], mean;
     float *source;  /* of the largest size */
     float *data;    /* of all buckets: those of a size, one after another */
-    uint64_t *cold; /* [cold_words] written before each exchange */
+    uint64_t *cold; /* [cold_words] written before each collective */
     size_t cold_words;
-    uint64_t began_ns, budget_ns;          /* the latter is the same on all ranks */
-    double elapsed_us, round_us, limit_us; /* likewise; of a round, and what it may take */
+    uint64_t began_ns, budget_ns;         /* the latter is the same on all ranks */
+    double elapsed_us, turn_us, limit_us; /* likewise; of a turn, and what it may take */
 };
 
 /** Between all ranks at once? Links and codecs are told by such collectives. */

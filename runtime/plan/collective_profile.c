@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Between measured exchanges and a profile: what it lacks, and its entries from the samples. */
+/* Between measured collectives and a profile: what it lacks, and its entries from the samples. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +18,7 @@ bool wring_collective_profile_has_coding(const struct wring_profile *profile, co
 {
     for (uint32_t i = 0; i < profile->n_codecs; i++)
         if (strcmp(profile->codecs[i].spec, spec) == 0)
-            return profile->codecs[i].at[WRING_PLACE_CPU].present;
+            return profile->codecs[i].at[WRING_SITE_CPU].present;
     return false;
 }
 
@@ -35,8 +35,8 @@ bool wring_collective_profile_lacks(const struct wring_profile *profile, const c
            wring_profile_find_collective(profile, spec, "indivisible", ranks) == NULL;
 }
 
-double wring_collective_profile_round_us(const struct wring_profile *profile, const char *spec,
-                                         uint32_t ranks, uint32_t size, uint64_t *known)
+double wring_collective_profile_turn_us(const struct wring_profile *profile, const char *spec,
+                                        uint32_t ranks, uint32_t size, uint64_t *known)
 {
     double us = 0;
 
@@ -210,7 +210,7 @@ static void measured_for_long(struct wring_collective_bench *bench,
 
 /* ---- measured profile ---- */
 
-/* From the samples of whole exchanges to a profile. */
+/* From the samples of whole collectives to a profile. */
 
 /* ---- links ---- */
 
@@ -225,7 +225,7 @@ static double raw_bytes(const struct wring_collective_bench *bench,
     return fmax(raw->wire_bytes[size], least);
 }
 
-/** Add links that the profile lacks, as far as raw exchanges tell. */
+/** Add links that the profile lacks, as far as raw collectives tell. */
 static void add_links(const struct wring_collective_bench *bench,
                       struct wring_collective_bench_case *raw, struct wring_profile *profile)
 {
@@ -397,7 +397,7 @@ static enum wring_status put_codec(const struct wring_collective_bench *bench,
     status = fit_numbers(bench, collective->codec_us, collective->n, &both);
     if (status != WRING_OK)
         return status;
-    struct wring_profile_coding *coding = &out->at[WRING_PLACE_CPU];
+    struct wring_profile_coding *coding = &out->at[WRING_SITE_CPU];
     coding->present = true;
     coding->encode_us = coding->decode_us = wring_cost_scale(&both, 0.5, 1);
     return WRING_OK;

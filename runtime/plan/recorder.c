@@ -134,9 +134,9 @@ struct rows {
     uint32_t end, row, n;
 };
 
-static uint32_t call_at(const struct rows *rows, uint32_t i, uint32_t place)
+static uint32_t call_at(const struct rows *rows, uint32_t i, uint32_t column)
 {
-    return rows->end - (i + 1) * rows->row + place;
+    return rows->end - (i + 1) * rows->row + column;
 }
 
 /** The place before which most is computed in most rows. @param counts  [row], scratch
@@ -146,16 +146,16 @@ static uint32_t find_leader(const struct rows *rows, uint32_t *counts)
     memset(counts, 0, rows->row * sizeof(*counts));
     for (uint32_t i = 0; i < rows->n; i++) {
         uint32_t longest = 0;
-        for (uint32_t place = 1; place < rows->row; place++)
-            if (gap_us(rows->calls, call_at(rows, i, place)) >
+        for (uint32_t column = 1; column < rows->row; column++)
+            if (gap_us(rows->calls, call_at(rows, i, column)) >
                 gap_us(rows->calls, call_at(rows, i, longest)))
-                longest = place;
+                longest = column;
         counts[longest]++;
     }
-    uint32_t place = 0;
-    while (place < rows->row && 4 * counts[place] < 3 * rows->n)
-        place++;
-    return place;
+    uint32_t column = 0;
+    while (column < rows->row && 4 * counts[column] < 3 * rows->n)
+        column++;
+    return column;
 }
 
 static int rising(const void *a, const void *b)
@@ -165,10 +165,10 @@ static int rising(const void *a, const void *b)
 }
 
 /** @param us  [n], scratch */
-static double median_gap_us(const struct rows *rows, uint32_t place, double *us)
+static double median_gap_us(const struct rows *rows, uint32_t column, double *us)
 {
     for (uint32_t i = 0; i < rows->n; i++)
-        us[i] = gap_us(rows->calls, call_at(rows, i, place));
+        us[i] = gap_us(rows->calls, call_at(rows, i, column));
     qsort(us, rows->n, sizeof(*us), rising);
     return us[rows->n / 2];
 }
@@ -177,8 +177,8 @@ static double median_gap_us(const struct rows *rows, uint32_t place, double *us)
 static bool stands_out(const struct rows *rows, uint32_t leader, double *us)
 {
     double most_us = median_gap_us(rows, leader, us);
-    for (uint32_t place = 0; place < rows->row; place++)
-        if (place != leader && median_gap_us(rows, place, us) * WRING_CALLS_STANDS_OUT > most_us)
+    for (uint32_t column = 0; column < rows->row; column++)
+        if (column != leader && median_gap_us(rows, column, us) * WRING_CALLS_STANDS_OUT > most_us)
             return false;
     return true;
 }
@@ -403,7 +403,7 @@ enum wring_status wring_recorder_begin(struct wring_session *session)
 
     if (recorder == NULL || session->autotune != NULL)
         return WRING_OK;
-    if (atomic_load(&recorder->over)) { /* buckets go their short way again */
+    if (atomic_load(&recorder->over)) { /* buckets take their fast path again */
         wring_iterations_forget(&recorder->buckets);
         return WRING_OK;
     }

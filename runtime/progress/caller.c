@@ -9,7 +9,7 @@
 #include "runtime/progress/state.h"
 
 #define WRING_MODULE "progress"
-#define ROUNDS_MAX 256 /* of polling in one call: an event loop has other things to do, too */
+#define POLLS_MAX 256 /* of polling in one call: an event loop has other things to do, too */
 
 static enum wring_status refuse(const struct wring_progress *progress, const char *call)
 {
@@ -110,8 +110,8 @@ void wring_progress_serve(struct wring_progress *progress)
     wring_completions_hush(progress->completions);
     if (atomic_load(&progress->outside_fd) >= 0 && !wring_is_stopped(progress) &&
         pthread_mutex_trylock(&progress->driver) == 0) { /* else its holder rings as it lets go */
-        unsigned rounds = 0;
-        while (rounds++ < ROUNDS_MAX && wring_engine_poll(progress->engine)) {
+        unsigned polls = 0;
+        while (polls++ < POLLS_MAX && wring_engine_poll(progress->engine)) {
         }
         arm(progress);
         pthread_mutex_unlock(&progress->driver);
@@ -234,7 +234,7 @@ static bool drive_as_caller(struct wring_progress *progress, const struct wring_
         }
         uint64_t now = fabric->tick_ns;
         if (!fabric->ticked) { /* `now` may be older than the last events */
-            wring_give_way(progress);
+            wring_yield_core(progress);
             continue;
         }
         if (now >= deadline_ns)

@@ -165,7 +165,7 @@ void wring_completions_deliver(struct wring_completions *all)
     if (!atomic_load(&all->any) || atomic_exchange(&all->taken, true))
         return;
     atomic_store(&all->deliverer, (unsigned long)pthread_self());
-    /* what callbacks bring about is for another round: our caller may wait for something else */
+    /* what callbacks bring about is for another pass: our caller may wait for something else */
     for (uint64_t left = count(all); left > 0 && take(all, &call); left--)
         call.done(call.arg, &call.result);
     atomic_store(&all->deliverer, 0);

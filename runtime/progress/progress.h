@@ -4,7 +4,7 @@
  *
  * A thread holds the driver lock while it polls the engine or changes its work. The progress thread
  * sleeps without the lock. A caller that waits asks it to stand back, drives by itself, and hands
- * back when it is done; so short exchanges never cross threads.
+ * back when it is done; so short collectives never cross threads.
  */
 #ifndef WRING_RUNTIME_PROGRESS_PROGRESS_H
 #define WRING_RUNTIME_PROGRESS_PROGRESS_H

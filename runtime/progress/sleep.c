@@ -139,7 +139,7 @@ static bool looks_beside(struct wring_progress *progress)
     return now - progress->beside_ns < wring_wait_policy.beside_ns;
 }
 
-void wring_give_way(struct wring_progress *progress)
+void wring_yield_core(struct wring_progress *progress)
 {
     if (!progress->engine->fabric->crowded || wring_engine_works_long(progress->engine) ||
         looks_beside(progress))
@@ -167,7 +167,7 @@ bool wring_spin_as_driver(struct wring_progress *progress, uint64_t idle_ns)
         return wring_spin(progress, idle_ns) || look_longer(progress, idle_ns);
     if (idle_ns >= progress->spin_ns * wring_wait_policy.crowded_spins)
         return false;
-    wring_give_way(progress);
+    wring_yield_core(progress);
     return true;
 }
 

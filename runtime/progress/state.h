@@ -51,7 +51,7 @@ struct wring_progress {
     uint64_t visits_seen_ns; /* and when that was */
 
     /*
-     * Waking the thread costs more than a small exchange and takes a core from another rank. A
+     * Waking the thread costs more than a small collective and takes a core from another rank. A
      * prompt caller waits at once after its post, and drives. So while callers are prompt, posts
      * leave a parked thread alone. It looks for itself every park_ns; if it finds unattended work,
      * callers are not prompt any more.
@@ -136,7 +136,7 @@ bool wring_spin(const struct wring_progress *progress, uint64_t idle_ns);
  * that shares our core may be the one we wait for, and gets the core at once. If a rank on another
  * core may send next, the caller first looks for its data, for as long as yielding would take.
  */
-void wring_give_way(struct wring_progress *progress);
+void wring_yield_core(struct wring_progress *progress);
 
 /** As wring_spin, for a caller that drives. */
 bool wring_spin_as_driver(struct wring_progress *progress, uint64_t idle_ns);

@@ -156,7 +156,7 @@ static void slow_link(struct wring_session *session, struct story *story, struct
     wring_progress_unlock(session->progress);
 }
 
-/** Steps until a way is chosen. */
+/** Steps until a candidate is chosen. */
 static void run_until_settled(struct wring_session *session, struct story *story,
                               struct tensors *tensors, uint32_t *step)
 {

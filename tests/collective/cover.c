@@ -8,7 +8,7 @@
 #include "tests/lib/test.h"
 
 #define CANDIDATES 60  /* drawn for each choice that is run */
-#define LAST_LOOKS 100 /* rounds without a new pair, after which there is none */
+#define LAST_LOOKS 100 /* turns without a new pair, after which there is none */
 
 struct cover {
     const struct wring_cover_params *params;

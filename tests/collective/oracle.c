@@ -37,28 +37,28 @@ static float one_nan(float x)
 }
 
 /** Elements on their way: `at` is where codecs take them to be. */
-struct way {
+struct travel {
     uint64_t n, at;
     unsigned step;
     uint32_t rank, phase;
 };
 
 /** to = decode(encode(from + residual)), by the codec of that way. */
-static void through_codec(struct oracle *o, struct way way, const float *from, float *to,
+static void through_codec(struct oracle *o, struct travel travel, const float *from, float *to,
                           float *residual)
 {
     struct wring_codec_context context = {.seed = 1234,
-                                          .rank = way.rank,
+                                          .rank = travel.rank,
                                           .ranks = o->n,
-                                          .phase = way.phase,
-                                          .step = way.step,
-                                          .element = way.at};
-    const struct wring_codec *codec = wring_codec_way(o->codec, way.phase);
+                                          .phase = travel.phase,
+                                          .step = travel.step,
+                                          .element = travel.at};
+    const struct wring_codec *codec = wring_codec_way(o->codec, travel.phase);
     bool feedback = (wring_codec_info(codec)->flags & WRING_CODEC_FEEDBACK) != 0;
     size_t bytes =
-        wring_codec_encode(codec, &context, from, way.n, feedback ? residual : NULL, o->code);
-    CHECK(bytes <= wring_codec_bound(codec, way.n), "%zu bytes", bytes);
-    CHECK(wring_codec_decode(codec, &context, o->code, bytes, to, way.n, false) == WRING_OK,
+        wring_codec_encode(codec, &context, from, travel.n, feedback ? residual : NULL, o->code);
+    CHECK(bytes <= wring_codec_bound(codec, travel.n), "%zu bytes", bytes);
+    CHECK(wring_codec_decode(codec, &context, o->code, bytes, to, travel.n, false) == WRING_OK,
           "decode");
 }
 
@@ -72,7 +72,7 @@ static void reduce_span(struct oracle *o, float *sum, struct wring_span span, ui
         x[r] = (const float *)o->inputs[r] + span.begin;
         if (r == owner)
             continue;
-        through_codec(o, (struct way){n, span.begin, step, r, 0}, x[r], o->decoded[r],
+        through_codec(o, (struct travel){n, span.begin, step, r, 0}, x[r], o->decoded[r],
                       o->residuals[r] + span.begin);
         x[r] = o->decoded[r];
     }
@@ -110,8 +110,8 @@ static void encoded_allreduce(struct oracle *o, struct wring_span part, unsigned
         if (n == 0)
             continue;
         reduce_span(o, out + span.begin, span, owner, step);
-        through_codec(o, (struct way){n, span.begin, step, owner, 1}, out + span.begin, o->scratch,
-                      o->residuals[owner] + span.begin);
+        through_codec(o, (struct travel){n, span.begin, step, owner, 1}, out + span.begin,
+                      o->scratch, o->residuals[owner] + span.begin);
         memcpy(out + span.begin, o->scratch, n * sizeof(float));
     }
 }
@@ -154,8 +154,8 @@ static void encoded_between_nodes(struct oracle *o, unsigned step)
         struct wring_span slice = wring_partition_shard(&whole, s);
         struct wring_partition node =
             wring_partition_make(slice.end - slice.begin, 4, o->c->ranks_per_node, o->codec, 4096);
-        for (uint32_t place = 0; place < o->c->ranks_per_node; place++) {
-            struct wring_span shard = wring_partition_shard(&node, place);
+        for (uint32_t local = 0; local < o->c->ranks_per_node; local++) {
+            struct wring_span shard = wring_partition_shard(&node, local);
             shard = (struct wring_span){slice.begin + shard.begin, slice.begin + shard.end};
             if (shard.begin < shard.end)
                 encoded_allreduce(o, shard, step);
@@ -175,7 +175,7 @@ static void hierarchical_step(struct oracle *o, unsigned step)
 }
 
 /** Runs of `in` go to runs of `out`; what stays at home is encoded if everyone gets the same. */
-static void encoded_exchange(struct oracle *o, unsigned step)
+static void encoded_alltoall(struct oracle *o, unsigned step)
 {
     uint64_t n = o->c->elems;
     bool all = o->c->what == WRING_MATRIX_ALLGATHER;
@@ -183,7 +183,7 @@ static void encoded_exchange(struct oracle *o, unsigned step)
         const float *in = (const float *)o->inputs[from] + (all ? 0 : o->rank * n);
         float *out = (float *)o->out + from * n;
         if (all || from != o->rank)
-            through_codec(o, (struct way){n, 0, step, from, 0}, in, out, NULL);
+            through_codec(o, (struct travel){n, 0, step, from, 0}, in, out, NULL);
         else
             memcpy(out, in, n * sizeof(float));
     }
@@ -193,7 +193,7 @@ static void encoded_exchange(struct oracle *o, unsigned step)
 static void encoded_broadcast(struct oracle *o, unsigned step)
 {
     uint32_t root = wring_matrix_root(o->c, step);
-    through_codec(o, (struct way){o->c->elems, 0, step, root, 0}, o->inputs[root], o->out, NULL);
+    through_codec(o, (struct travel){o->c->elems, 0, step, root, 0}, o->inputs[root], o->out, NULL);
 }
 
 static void encoded_step(struct oracle *o, unsigned step)
@@ -211,7 +211,7 @@ static void encoded_step(struct oracle *o, unsigned step)
         reduce_span(o, o->out, (struct wring_span){own, own + o->c->elems}, o->rank, step);
         return;
     default:
-        encoded_exchange(o, step);
+        encoded_alltoall(o, step);
     }
 }
 

@@ -10,7 +10,7 @@
 #define STEADY_BUCKETS 4
 #define STEADY_WARM_STEPS 20               /* until all memory has been touched */
 #define STEADY_LONG_NS 50000000ull         /* a step in which a rank lost its processor */
-#define STEADY_TRY_NS (60ull * 1000000000) /* for a round of steps that a busy machine lets be */
+#define STEADY_TRY_NS (60ull * 1000000000) /* for a turn of steps that a busy machine lets be */
 
 /** Raw and encoded buckets, flat and chunked, committed. @param out  [STEADY_BUCKETS] */
 enum wring_status steady_make(struct wring_session *session, struct wring_bucket **out);
@@ -22,7 +22,7 @@ enum wring_status steady_make(struct wring_session *session, struct wring_bucket
 enum wring_status steady_run(struct wring_bucket **buckets, int steps, uint64_t compute_ns);
 
 /**
- * Shall there be one more round? All ranks call it, and hear the same; what it does itself has come
+ * Shall there be one more turn? All ranks call it, and hear the same; what it does itself has come
  * to rest when it returns.
  * @param wanted  by this rank
  * @param any     out, wanted by any

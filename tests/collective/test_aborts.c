@@ -111,13 +111,13 @@ static struct wring_bucket *add(struct wring_session *session, const char *name,
 /** All threads wait for what the other rank does not begin. */
 static void start_waiters(struct rank *rank)
 {
-    static enum wring_status (*const ways[WAITERS])(struct waiter *) = {
+    static enum wring_status (*const variants[WAITERS])(struct waiter *) = {
         wait_for_bucket, wait_for_bucket, test_bucket,  wait_for_request,
         wait_in_call,    wait_in_call,    wait_for_any, wait_for_any};
 
     for (unsigned i = 0; i < WAITERS; i++) {
         struct waiter *waiter = &rank->waiters[i];
-        *waiter = (struct waiter){.rank = rank, .index = i, .wait = ways[i]};
+        *waiter = (struct waiter){.rank = rank, .index = i, .wait = variants[i]};
         pthread_create(&waiter->thread, NULL, waiter_main, waiter);
     }
     while (atomic_load(&rank->begun) < WAITERS)
@@ -175,8 +175,8 @@ static void run_rank(struct wring_session *session, uint32_t index, void *arg)
 {
     struct story *story = arg;
     struct rank *rank = &ranks[index];
-    static atomic_uint round;
-    uint32_t who = (atomic_fetch_add(&round, 1) / RANKS) % RANKS;
+    static atomic_uint turn;
+    uint32_t who = (atomic_fetch_add(&turn, 1) / RANKS) % RANKS;
 
     make_rank(rank, session, index);
     if (index == 0)
@@ -229,7 +229,7 @@ static void waiters_of_all_kinds_return(void)
 
 /* ---- one group, and calls of it ---- */
 
-static const char *const both_ways[][3] = {
+static const char *const both_variants[][3] = {
     {"WRING_PROVIDER=shm", "WRING_PROGRESS=thread", NULL},
     {"WRING_PROVIDER=tcp", "WRING_PROGRESS=thread", NULL},
 };
@@ -338,7 +338,7 @@ static void run_story(void (*body)(struct wring_session *, uint32_t, void *), bo
         struct wring_test_lines lines = WRING_TEST_LINES_INIT;
         struct story story = {.far_ns = (unsigned)i / 2};
         struct wring_test_job job = {.ranks = RANKS,
-                                     .settings = both_ways[i % 2],
+                                     .settings = both_variants[i % 2],
                                      .arg = &story,
                                      .run = body,
                                      .log = wring_test_lines_take,
@@ -348,7 +348,7 @@ static void run_story(void (*body)(struct wring_session *, uint32_t, void *), bo
         pthread_barrier_destroy(&story.ready);
         if (print)
             printf("%s, rank %d aborts a group: %u waiters out after %.2f ms\n",
-                   both_ways[i % 2][0] + 15, i / 2, WAITERS, (double)story.last_ns / 1e6);
+                   both_variants[i % 2][0] + 15, i / 2, WAITERS, (double)story.last_ns / 1e6);
     }
 }
 

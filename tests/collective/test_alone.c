@@ -93,7 +93,7 @@ static void absent(struct wring_session *session, uint32_t rank, void *arg)
     }
 }
 
-static void run_all_ways(void (*run)(struct wring_session *, uint32_t, void *))
+static void run_all_variants(void (*run)(struct wring_session *, uint32_t, void *))
 {
     for (size_t i = 0; i < sizeof(ranks) / sizeof(ranks[0]); i++)
         for (int threads = 0; threads < 2; threads++) {
@@ -108,7 +108,7 @@ static void run_all_ways(void (*run)(struct wring_session *, uint32_t, void *))
 
 static void who_computes_is_done_for(void)
 {
-    run_all_ways(absent);
+    run_all_variants(absent);
 }
 
 /** Each waits first for what the other waits for last. */
@@ -179,17 +179,17 @@ static void ask(struct wring_session *session, uint32_t rank, void *arg)
 
 static void waits_in_any_order(void)
 {
-    run_all_ways(cross);
+    run_all_variants(cross);
 }
 
 static void calls_come_between(void)
 {
-    run_all_ways(interrupt);
+    run_all_variants(interrupt);
 }
 
 static void asked_for_instead(void)
 {
-    run_all_ways(ask);
+    run_all_variants(ask);
 }
 
 /** Shards of all lengths, on either side of what fits one hop; what ran is told. */
@@ -230,7 +230,7 @@ static void sizes(struct wring_session *session, uint32_t rank, void *arg)
 
 static void sums_of_all_sizes(void)
 {
-    run_all_ways(sizes);
+    run_all_variants(sizes);
 }
 
 int main(int argc, char **argv)

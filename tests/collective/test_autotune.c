@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * WRING_PLAN=auto: sums stay right while buckets change their ways, what is chosen is what the link
- * asks for.
+ * WRING_PLAN=auto: sums stay right while buckets change their options, what is chosen is what the
+ * link asks for.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@ static void sums_stay_right(void)
         story_make_cache(cache, sizeof(cache));
         story->early = i == 3;
         story_run(story, i < 2 ? 2 : 3, more, cache);
-        CHECK(story_lines(story, "exchanges were measured in") == 1, "%s", story->lines.text);
+        CHECK(story_lines(story, "collectives were measured in") == 1, "%s", story->lines.text);
         CHECK(story_lines(story, "none are merged") == story->early, "%s", story->lines.text);
         story_remove_cache(strchr(cache, '=') + 1);
         free(story);
@@ -60,7 +60,7 @@ static void slow_links_have_codecs(void)
     free(story);
 }
 
-/** Ways with error feedback and without follow on each other, in groups and apart. */
+/** Options with error feedback and without follow on each other, in groups and apart. */
 static void nothing_that_is_held_back_is_lost(void)
 {
     static const char *const more[] = {"WRING_PROVIDER=tcp", "WRING_FAULT=rate=200mbit",
@@ -89,7 +89,7 @@ static void changed_links_are_planned_for(void)
     story_make_cache(cache, sizeof(cache));
     story->slower_ns_per_byte = 400; /* 20 Mbit/s */
     story_run(story, 2, more, cache);
-    CHECK(story_lines(story, "exchanges are measured and planned anew") >= 1, "%s",
+    CHECK(story_lines(story, "collectives are measured and planned anew") >= 1, "%s",
           story->lines.text);
     CHECK(strcmp(story->chosen[0][3], "onebit") == 0, "%s runs: %s", story->chosen[0][3],
           story->lines.text);

@@ -15,7 +15,7 @@
 #define LINK "WRING_FAULT=rate=80mbit"
 #define LINK_US 0.4 /* an element over that link, between two ranks */
 
-/** Have a profile say what a codec's exchanges take: so much for each element. */
+/** Have a profile say what a codec's collectives take: so much for each element. */
 static void set_profile(const char *folder, const char *codec, double us_per_elem)
 {
     struct wring_profile *profile = story_load_profile(folder);
@@ -60,24 +60,24 @@ static void what_was_measured_is_kept(void)
     REQUIRE(story_find_profile(folder, path, sizeof(path)), "nothing in the cache");
     set_profile(folder, "none", LINK_US); /* whatever else the machine did */
     struct story *second = run_with("WRING_PLAN_CODECS=", cache);
-    CHECK(story_lines(first, "exchanges were measured in") == 1, "%s", first->lines.text);
-    CHECK(story_lines(second, "exchanges were measured in") == 0, "%s", second->lines.text);
+    CHECK(story_lines(first, "collectives were measured in") == 1, "%s", first->lines.text);
+    CHECK(story_lines(second, "collectives were measured in") == 0, "%s", second->lines.text);
 
     FILE *file = fopen(path, "w"); /* and what is no profile is not used */
     REQUIRE(file != NULL, "cannot write");
     fputs("{\"format\": \"wring-profile\", \"version\": 1, \"nodes\": -1}", file);
     fclose(file);
     struct story *third = run_with("WRING_PLAN_CODECS=", cache);
-    CHECK(story_lines(third, "cannot be used: exchanges are measured anew") == 1, "%s",
+    CHECK(story_lines(third, "cannot be used: collectives are measured anew") == 1, "%s",
           third->lines.text);
-    CHECK(story_lines(third, "exchanges were measured in") == 1, "%s", third->lines.text);
+    CHECK(story_lines(third, "collectives were measured in") == 1, "%s", third->lines.text);
     story_remove_cache(folder);
     free(first);
     free(second);
     free(third);
 }
 
-/** Both profiles know the codec's exchanges, and know the same. */
+/** Both profiles know the codec's collectives, and know the same. */
 static bool is_same(const struct wring_profile *a, const struct wring_profile *b, const char *codec,
                     const char *run_as)
 {
@@ -104,7 +104,7 @@ static void other_codecs_are_added(void)
 
     CHECK(story_lines(first, "of 2 codecs") == 1, "%s", first->lines.text);
     CHECK(story_lines(second, "of 1 codecs") == 1, "%s", second->lines.text);
-    CHECK(story_lines(third, "exchanges were measured in") == 0, "%s", third->lines.text);
+    CHECK(story_lines(third, "collectives were measured in") == 0, "%s", third->lines.text);
     REQUIRE(before != NULL && after != NULL, "no profile in the cache");
     CHECK(is_same(before, after, "none", "auto") && is_same(before, after, "bf16", "divisible"),
           "what was there is another");
@@ -140,12 +140,12 @@ static void larger_buckets_are_added(void)
     REQUIRE(after != NULL, "no profile in the cache");
     const struct wring_measured_collective *collective =
         wring_profile_find_collective(after, "none", "auto", 2);
-    REQUIRE(collective != NULL, "no way");
+    REQUIRE(collective != NULL, "no candidate");
     CHECK(collective->max_elems > 1024, "buckets of %zu elements", (size_t)collective->max_elems);
     CHECK(fabs(wring_cost_at(&collective->solo.us, 512) - (1 + LINK_US * 512)) < 1e-6,
           "what was there is another: %g", wring_cost_at(&collective->solo.us, 512));
     CHECK(collective->solo.us.n > 1, "and there is no more than that");
-    CHECK(story_lines(third, "exchanges were measured in") == 0, "longer than there is time: %s",
+    CHECK(story_lines(third, "collectives were measured in") == 0, "longer than there is time: %s",
           third->lines.text);
     wring_profile_destroy(after);
     story_remove_cache(folder);
@@ -164,7 +164,7 @@ static void settings_have_profiles_of_their_own(void)
     set_profile(folder, "none", LINK_US);
     for (int i = 0; i < 2; i++) {
         struct story *story = run_with(settings[i], cache);
-        CHECK(story_lines(story, "exchanges were measured in") == 1, "%s: %s", settings[i],
+        CHECK(story_lines(story, "collectives were measured in") == 1, "%s: %s", settings[i],
               story->lines.text);
         free(story);
     }
@@ -181,7 +181,7 @@ static void another_link_is_noticed_at_once(void)
     set_profile(folder, "none", LINK_US / 100);
     struct story *second = run_with("WRING_PLAN_CODECS=", cache);
     CHECK(story_lines(second, "links are not what they were") == 1, "%s", second->lines.text);
-    CHECK(story_lines(second, "exchanges were measured in") == 1, "%s", second->lines.text);
+    CHECK(story_lines(second, "collectives were measured in") == 1, "%s", second->lines.text);
     story_remove_cache(folder);
     free(first);
     free(second);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which settings a job that plans for itself measures, by what its profile says. */
+/* Which tunings a job that plans for itself measures, by what its profile says. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -152,8 +152,9 @@ static void cores_are_for_those_who_work(void)
     struct job *job = make_job(0.001, 0.8);
 
     check_found(job, "0:64:2 0:1024:2");
-    check_said(job, "262144 bytes with 1 pinned cores are not measured: exchanges with codecs wait "
-                    "for their links");
+    check_said(job,
+               "262144 bytes with 1 pinned cores are not measured: collectives with codecs wait "
+               "for their links");
     job->codecs.n = 0;
     check_found(job, "0:64:1 0:1024:1");
     check_said(job, "no codec may be used");
@@ -166,7 +167,7 @@ static void what_takes_too_long_is_left_out(void)
 {
     struct job *job = make_job(0.001, 1);
 
-    job->params.budget_ns = 8 * 6 * 2 * SECOND_NS / 1000; /* 2 ms for a round */
+    job->params.budget_ns = 8 * 6 * 2 * SECOND_NS / 1000; /* 2 ms for a turn */
     check_found(job, "");
     check_said(job, "65536 bytes with 0 pinned cores are not measured: it would take too long for "
                     "WRING_PLAN_SECONDS");

@@ -31,7 +31,7 @@ static struct wring_tuning other_tuning(uint64_t chunk_bytes)
     uint32_t cores = count_cores();
 
     if (cores < 2)
-        fputs("one core: settings without pinned ones only\n", stderr);
+        fputs("one core: tunings without pinned ones only\n", stderr);
     return (struct wring_tuning){cores > 1, chunk_bytes};
 }
 
@@ -40,8 +40,8 @@ static const char *executor_of(const struct wring_tuning *tuning)
     return tuning->cores > 0 ? "pool:1" : "inline";
 }
 
-/** Have a profile know exchanges of some setting, too: as they are, but that a codec's take so much
- *  of that time. */
+/** Have a profile know collectives of some tuning, too: as they are, but that a codec's take so
+ * much of that time. */
 static void add_tuning(struct wring_profile *profile, const struct wring_tuning *tuning,
                        double times)
 {
@@ -64,7 +64,7 @@ static void add_tuning(struct wring_profile *profile, const struct wring_tuning 
     REQUIRE(wring_profile_bring_back(profile, tuning, &aside) == WRING_OK, "back");
 }
 
-/** What a codec gains is in that setting alone. */
+/** What a codec gains is in that tuning alone. */
 static void forge(const char *folder, const struct wring_tuning *tuning)
 {
     struct wring_profile *profile = story_load_profile(folder);
@@ -154,13 +154,13 @@ static void check_fixed(const char *cache)
           story->lines.text);
     CHECK(story_lines(story, "as large as configured: WRING_CHUNK_BYTES is set") == 1, "%s",
           story->lines.text);
-    CHECK(story_lines(story, "exchanges were measured in") == 0, "the cache is another one: %s",
+    CHECK(story_lines(story, "collectives were measured in") == 0, "the cache is another one: %s",
           story->lines.text);
     unlink(path);
     free(story);
 }
 
-static void plans_have_the_setting_that_is_best(void)
+static void plans_have_the_tuning_that_is_best(void)
 {
     const struct wring_tuning tuning = other_tuning(1024 * KIB);
     char cache[64];
@@ -176,8 +176,8 @@ static void plans_have_the_setting_that_is_best(void)
     free(first);
 }
 
-/** From one setting to another, and back: sums are looked at in each step. */
-static void settings_change_while_the_job_runs(void)
+/** From one tuning to another, and back: sums are looked at in each step. */
+static void tunings_change_while_the_job_runs(void)
 {
     static const char *const more[] = {"WRING_PROVIDER=tcp", LINK, CODECS, NULL};
     const struct wring_tuning tuning = other_tuning(64 * KIB);
@@ -203,8 +203,8 @@ static void settings_change_while_the_job_runs(void)
     free(story);
 }
 
-/** What a profile of before has: none of the settings, nor with which one it was measured. */
-static void forget_settings(const char *folder)
+/** What a profile of before has: none of the tunings, nor with which one it was measured. */
+static void forget_tunings(const char *folder)
 {
     const struct wring_tuning is_default = {0, 256 * KIB};
     struct wring_profile *profile = story_load_profile(folder);
@@ -246,7 +246,7 @@ static bool check_measured(const char *folder, const char *cache)
 {
     bool known = knows(folder, 64 * KIB);
     struct story *story = run_brief(cache);
-    bool measured = story_lines(story, "and those with 2 further settings") == 1;
+    bool measured = story_lines(story, "and those with 2 further tunings") == 1;
     bool slow =
         story_lines(story, "65536 bytes with 0 pinned cores are not measured: it would take "
                            "too long") == 1;
@@ -263,14 +263,14 @@ static bool check_measured(const char *folder, const char *cache)
     return alone || slow || anew;
 }
 
-static void settings_are_measured_once(void)
+static void tunings_are_measured_once(void)
 {
     char cache[64];
     const char *folder = story_make_cache(cache, sizeof(cache));
 
     check_measured(folder, cache);
     check_measured(folder, cache);
-    forget_settings(folder);
+    forget_tunings(folder);
     CHECK(check_measured(folder, cache), "what was known is measured again");
     story_remove_cache(folder);
 }
@@ -292,7 +292,7 @@ static void cores_with_names_stay(void)
                   story_lines(story, "as large as configured: WRING_EXECUTOR says which cores") ==
                       1,
               "%s", story->lines.text);
-        CHECK(story_lines(story, "further settings") == 0, "%s", story->lines.text);
+        CHECK(story_lines(story, "further tunings") == 0, "%s", story->lines.text);
         struct wring_profile *profile = story_load_profile(folder);
         CHECK(profile != NULL && profile->n_collectives > 0 &&
                   profile->collectives[0].chunk_bytes == 0,
@@ -306,9 +306,9 @@ static void cores_with_names_stay(void)
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
-        {"plans_have_the_setting_that_is_best", plans_have_the_setting_that_is_best},
-        {"settings_change_while_the_job_runs", settings_change_while_the_job_runs},
-        {"settings_are_measured_once", settings_are_measured_once},
+        {"plans_have_the_tuning_that_is_best", plans_have_the_tuning_that_is_best},
+        {"tunings_change_while_the_job_runs", tunings_change_while_the_job_runs},
+        {"tunings_are_measured_once", tunings_are_measured_once},
         {"cores_with_names_stay", cores_with_names_stay},
         {NULL, NULL},
     };

@@ -17,7 +17,7 @@
 
 #define RANKS 2
 #define STEPS 100
-#define STEPS_MIN 5 /* awake in some round of steps */
+#define STEPS_MIN 5 /* awake in some turn of steps */
 #define DEADLINE_S 120
 #define COMPUTE_NS (200 * WRING_NS_PER_US)
 #define BURSTS 50
@@ -28,10 +28,10 @@
 struct ledger {
     struct kernel_calls calls; /* of all steps */
     uint64_t sleeps;           /* that the session knows of, from the first step to the last */
-    unsigned awake;      /* steps of a round in which nobody slept, or was kept waiting for long */
-    unsigned broken;     /* of these, in all rounds, steps with a call into the kernel */
+    unsigned awake;      /* steps of a turn in which nobody slept, or was kept waiting for long */
+    unsigned broken;     /* of these, in all turns, steps with a call into the kernel */
     bool asleep;         /* somebody began to sleep, and has not been woken since */
-    unsigned long looks; /* at the control tree; in all rounds, which took ... */
+    unsigned long looks; /* at the control tree; in all turns, which took ... */
     uint64_t took_ns;    /* ... so long */
     struct kernel_calls first; /* in the first of these */
     unsigned woken;            /* bursts of posts that woke the thread */
@@ -113,8 +113,8 @@ static enum wring_status watch_step(struct wring_session *session, struct wring_
 }
 
 /** In half of the steps the session's thread is on its own for a while. */
-static enum wring_status watch_round(struct wring_session *session, struct wring_bucket **buckets,
-                                     struct ledger *ledger)
+static enum wring_status watch_turn(struct wring_session *session, struct wring_bucket **buckets,
+                                    struct ledger *ledger)
 {
     enum wring_status status = WRING_OK;
     ledger->awake = 0;
@@ -123,15 +123,15 @@ static enum wring_status watch_round(struct wring_session *session, struct wring
     return status;
 }
 
-/** As many rounds as it takes until each rank has had some steps awake in the last one. */
-static enum wring_status watch_rounds(struct wring_session *session, struct wring_bucket **buckets,
-                                      const struct task *task, struct ledger *ledger)
+/** As many turns as it takes until each rank has had some steps awake in the last one. */
+static enum wring_status watch_turns(struct wring_session *session, struct wring_bucket **buckets,
+                                     const struct task *task, struct ledger *ledger)
 {
     uint64_t slept = wring_progress_sleeps(session->progress);
     uint64_t limit = wring_deadline_in(STEADY_TRY_NS);
     enum wring_status status = WRING_OK;
     for (bool again = true; again && status == WRING_OK;) {
-        status = watch_round(session, buckets, ledger);
+        status = watch_turn(session, buckets, ledger);
         bool wanted = task->awake && ledger->awake <= STEPS_MIN && wring_now_ns() < limit;
         if (status == WRING_OK)
             status = steady_ask(session, buckets, wanted, &again);
@@ -148,7 +148,7 @@ static enum wring_status watch_steps(struct wring_session *session, const struct
     if (status == WRING_OK)
         status = steady_run(buckets, STEADY_WARM_STEPS, COMPUTE_NS);
     if (status == WRING_OK)
-        status = watch_rounds(session, buckets, task, ledger);
+        status = watch_turns(session, buckets, task, ledger);
     for (int s = 0; s < BURSTS && status == WRING_OK; s++)
         status = watch_posts(session, buckets, ledger);
     return status == WRING_OK ? wring_barrier(wring_session_world(session), NULL, NULL) : status;

@@ -18,7 +18,7 @@
 #define RANKS 2
 #define SMALL_STEPS 1000 /* of the one bucket that is a message, each */
 #define STEPS 100        /* of all buckets */
-#define AWAKE_PART 4     /* one of so many steps at least, in some round of them */
+#define AWAKE_PART 4     /* one of so many steps at least, in some turn of them */
 #define LATE_PART 10     /* one of so many at most ends a sleep of a step that was not awake */
 #define COMPUTE_NS (200 * WRING_NS_PER_US)
 /* Of silence, after which a provider looks at its peers' streams: any, and where they owe
@@ -29,11 +29,11 @@
 
 /** What the steps took, all ranks together; rank 0 writes it. */
 struct ledger {
-    unsigned steps, awake; /* of a round: in which nobody slept, or was kept waiting for long */
+    unsigned steps, awake; /* of a turn: in which nobody slept, or was kept waiting for long */
     unsigned late;         /* of these, that only woke somebody: the end of an earlier sleep */
-    unsigned broken;       /* and, in all rounds, those with any other call into the kernel */
+    unsigned broken;       /* and, in all turns, those with any other call into the kernel */
     struct kernel_calls first;
-    unsigned long looks; /* at control trees; in all rounds, which took ... */
+    unsigned long looks; /* at control trees; in all turns, which took ... */
     uint64_t took_ns;    /* ... so long */
 };
 
@@ -111,7 +111,7 @@ static enum wring_status watch_step(struct wring_bucket **buckets, bool small, i
     return status;
 }
 
-static enum wring_status run_round(struct wring_bucket **buckets, uint32_t rank)
+static enum wring_status run_turn(struct wring_bucket **buckets, uint32_t rank)
 {
     enum wring_status status = WRING_OK;
     if (rank == 0)
@@ -138,7 +138,7 @@ static void run_rank(struct wring_session *session, uint32_t rank, void *arg)
     if (status == WRING_OK)
         status = steady_run(buckets, STEADY_WARM_STEPS, COMPUTE_NS);
     for (bool again = true; again && status == WRING_OK;) {
-        status = run_round(buckets, rank);
+        status = run_turn(buckets, rank);
         bool wanted =
             rank == 0 && wring_now_ns() < limit && !(is_awake(&the.small) && is_awake(&the.all));
         if (status == WRING_OK)

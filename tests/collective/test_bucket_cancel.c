@@ -37,7 +37,7 @@ static const struct config configs[] = {
 /** What ranks tell each other here is no business of the library's. */
 struct story {
     pthread_barrier_t ready;
-    unsigned rounds;
+    unsigned turns;
     bool aborts; /* a group, and not one step */
 };
 
@@ -96,13 +96,13 @@ static size_t find_changed(const void *data, size_t n)
     return i;
 }
 
-/** In every other round it is of the C library, and its checkers see who uses it too long. */
-static void make_data(struct rank *rank, unsigned round)
+/** In every other turn it is of the C library, and its checkers see who uses it too long. */
+static void make_data(struct rank *rank, unsigned turn)
 {
     for (unsigned kind = 0; kind < KINDS; kind++) {
         size_t bytes = elems_of[kind] * sizeof(float);
         void *memory = NULL;
-        if (round % 2 == 1)
+        if (turn % 2 == 1)
             memory = malloc(bytes);
         else
             CHECK(wring_buffer_alloc(rank->session, bytes, &memory) == WRING_OK, "alloc");
@@ -137,7 +137,7 @@ static void until_ours(const struct rank *rank, const struct story *story, unsig
 struct waiter {
     struct wring_bucket *bucket;
     enum wring_status status;
-    unsigned way;
+    unsigned variant;
     bool waits;
     pthread_t thread;
 };
@@ -149,7 +149,7 @@ static void *waiter_main(void *arg)
     struct wring_result result = WRING_RESULT_INIT;
     size_t index;
 
-    switch (waiter->way % 4) {
+    switch (waiter->variant % 4) {
     case 0:
         waiter->status = wring_bucket_wait(waiter->bucket, WAIT_NS, NULL);
         break;
@@ -207,25 +207,25 @@ static void end(struct rank *rank, unsigned kind, struct waiter *waiter, bool ma
 
 /** Steps of all buckets are given up while threads wait for them: those of rank 0, for which nobody
  *  else posts, or of all ranks at once. */
-static void run_round(struct rank *rank, struct story *story, unsigned round)
+static void run_turn(struct rank *rank, struct story *story, unsigned turn)
 {
     uint32_t index = wring_session_rank(rank->session), n = wring_session_size(rank->session);
-    unsigned victim = round % KINDS;
-    bool all_post = round / KINDS % 2 == 1;
+    unsigned victim = turn % KINDS;
+    bool all_post = turn / KINDS % 2 == 1;
     struct waiter waiters[KINDS];
 
-    make_data(rank, round);
-    make_group(rank, round);
+    make_data(rank, turn);
+    make_group(rank, turn);
     run_steps(rank);
     meet(rank, story);
     for (unsigned kind = 0; kind < KINDS; kind++) {
         set(rank->data[kind], elems_of[kind], 1);
         waiters[kind] = (struct waiter){
-            .bucket = rank->buckets[kind], .way = round + kind, .status = WRING_ERR_CANCELLED};
+            .bucket = rank->buckets[kind], .variant = turn + kind, .status = WRING_ERR_CANCELLED};
         if (index == 0 || all_post)
             begin(rank, kind, &waiters[kind]);
     }
-    if (index == round % n || !all_post)
+    if (index == turn % n || !all_post)
         until_ours(rank, story, victim);
     for (unsigned kind = 0; kind < KINDS; kind++)
         end(rank, kind, &waiters[kind], all_post);
@@ -241,13 +241,13 @@ static void run_round(struct rank *rank, struct story *story, unsigned round)
         size_t bytes = elems_of[kind] * sizeof(float);
         size_t changed = find_changed(rank->data[kind], bytes);
         CHECK(changed == bytes, "kind %u: byte %zu has changed", kind, changed);
-        if (round % 2 == 1)
+        if (turn % 2 == 1)
             free(rank->data[kind]); /* the bucket is there still */
     }
 }
 
 /** The session goes on, with what is left of it. */
-static void go_on(struct rank *rank, struct story *story, unsigned round)
+static void go_on(struct rank *rank, struct story *story, unsigned turn)
 {
     uint32_t n = wring_session_size(rank->session);
 
@@ -256,7 +256,7 @@ static void go_on(struct rank *rank, struct story *story, unsigned round)
         CHECK(status == WRING_OK, "drop: %s", wring_status_text(status));
     }
     CHECK(wring_session_commit(rank->session) == WRING_OK, "commit");
-    for (unsigned kind = 0; kind < KINDS && round % 2 == 0; kind++)
+    for (unsigned kind = 0; kind < KINDS && turn % 2 == 0; kind++)
         wring_buffer_free(rank->session, rank->data[kind]);
     make_data(rank, 0);
     struct wring_bucket *other = add(rank, 2, NULL);
@@ -279,9 +279,9 @@ static void run_rank(struct wring_session *session, uint32_t index, void *arg)
     struct rank rank = {.session = session};
     (void)index;
 
-    for (unsigned round = 0; round < story->rounds; round++) {
-        run_round(&rank, story, round);
-        go_on(&rank, story, round);
+    for (unsigned turn = 0; turn < story->turns; turn++) {
+        run_turn(&rank, story, turn);
+        go_on(&rank, story, turn);
     }
 }
 
@@ -290,7 +290,7 @@ static void run_story(bool aborts)
     for (size_t i = 0; i < sizeof(configs) / sizeof(configs[0]); i++) {
         const struct config *config = &configs[i];
         unsigned before = wring_test_failures();
-        struct story story = {.rounds = 2 * KINDS, .aborts = aborts};
+        struct story story = {.turns = 2 * KINDS, .aborts = aborts};
         struct wring_test_job job = {.ranks = config->ranks,
                                      .ranks_per_node = config->per_node,
                                      .settings = config->settings,

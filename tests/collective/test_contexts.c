@@ -35,7 +35,7 @@ static float sum(uint64_t i)
     return total;
 }
 
-static void exchange(struct wring_group *world, uint32_t rank, float *in, float *out)
+static void sum_both(struct wring_group *world, uint32_t rank, float *in, float *out)
 {
     fill(in, rank, ELEMS);
     CHECK(wring_allgather(world, in, out, ELEMS, WRING_F32, &(struct wring_call){.codec = SPEC},
@@ -82,8 +82,8 @@ static void calls(struct wring_session *session, uint32_t rank, void *arg)
     static _Thread_local float in[ALL], out[ALL];
     struct wring_group *world = wring_session_world(session);
     (void)arg;
-    for (int round = 0; round < 2; round++) { /* another step */
-        exchange(world, rank, in, out);
+    for (int turn = 0; turn < 2; turn++) { /* another step */
+        sum_both(world, rank, in, out);
         reduce(world, rank, in, out);
     }
 }

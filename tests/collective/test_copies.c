@@ -33,7 +33,7 @@ enum memory {
 };
 
 /* where the bytes of a rank's bucket may be */
-struct places {
+struct areas {
     const uint8_t *data, *channels[2], *slots;
     size_t channel_bytes[2], slots_bytes;
     const struct wring_collective *collective;
@@ -42,7 +42,7 @@ struct places {
 /** What devices wrote in all steps, by where it came from and went. */
 struct written {
     uint64_t from_data, from_slot, from_elsewhere;
-    uint64_t into_place, into_slot, into_elsewhere;
+    uint64_t into_data, into_slot, into_elsewhere;
 };
 
 static struct {
@@ -50,7 +50,7 @@ static struct {
     enum memory memory;
     uint32_t ranks;
     void *own[RANKS_MAX]; /* memory that is not wring's */
-    struct places places[RANKS_MAX];
+    struct areas areas[RANKS_MAX];
     struct written written;
     struct copied copied;
     struct mock_counts before, after;
@@ -65,10 +65,10 @@ static bool lies_in(const void *at, size_t bytes, const uint8_t *base, size_t ro
 }
 
 /** Where an encoder was told to write what is sent from there: not beside it. */
-static bool is_a_slot(const struct places *places, const void *at, size_t bytes)
+static bool is_a_slot(const struct areas *areas, const void *at, size_t bytes)
 {
-    const struct wring_collective *collective = places->collective;
-    if (!lies_in(at, bytes, places->slots, places->slots_bytes))
+    const struct wring_collective *collective = areas->collective;
+    if (!lies_in(at, bytes, areas->slots, areas->slots_bytes))
         return false;
     for (uint32_t i = 0; i < collective->send_tasks + collective->reduce_tasks; i++)
         if (collective->tasks[i].slot == at)
@@ -79,12 +79,12 @@ static bool is_a_slot(const struct places *places, const void *at, size_t bytes)
 static void see_source(const struct mock_write *write)
 {
     for (uint32_t r = 0; r < the.ranks; r++) {
-        const struct places *places = &the.places[r];
-        if (lies_in(write->from, write->bytes, places->data, BYTES)) {
+        const struct areas *areas = &the.areas[r];
+        if (lies_in(write->from, write->bytes, areas->data, BYTES)) {
             the.written.from_data += write->bytes;
             return;
         }
-        if (is_a_slot(places, write->from, write->bytes)) {
+        if (is_a_slot(areas, write->from, write->bytes)) {
             the.written.from_slot += write->bytes;
             return;
         }
@@ -93,11 +93,11 @@ static void see_source(const struct mock_write *write)
 }
 
 /** In place is where the same element lies in the sender's data. */
-static bool is_in_place(const struct mock_write *write, const struct places *to)
+static bool is_in_place(const struct mock_write *write, const struct areas *to)
 {
     for (uint32_t r = 0; r < the.ranks; r++)
-        if (lies_in(write->from, write->bytes, the.places[r].data, BYTES))
-            return (const uint8_t *)write->from - the.places[r].data ==
+        if (lies_in(write->from, write->bytes, the.areas[r].data, BYTES))
+            return (const uint8_t *)write->from - the.areas[r].data ==
                    (uint8_t *)write->to - to->data;
     return false;
 }
@@ -105,14 +105,14 @@ static bool is_in_place(const struct mock_write *write, const struct places *to)
 static void see_target(const struct mock_write *write)
 {
     for (uint32_t r = 0; r < the.ranks; r++) {
-        const struct places *places = &the.places[r];
-        if (lies_in(write->to, write->bytes, places->data, BYTES)) {
-            *(is_in_place(write, places) ? &the.written.into_place : &the.written.into_elsewhere) +=
+        const struct areas *areas = &the.areas[r];
+        if (lies_in(write->to, write->bytes, areas->data, BYTES)) {
+            *(is_in_place(write, areas) ? &the.written.into_data : &the.written.into_elsewhere) +=
                 write->bytes;
             return;
         }
         for (int c = 0; c < 2; c++)
-            if (lies_in(write->to, write->bytes, places->channels[c], places->channel_bytes[c])) {
+            if (lies_in(write->to, write->bytes, areas->channels[c], areas->channel_bytes[c])) {
                 the.written.into_slot += write->bytes;
                 return;
             }
@@ -144,13 +144,13 @@ static enum wring_status make(struct wring_session *session, void *own, struct w
     return status == WRING_OK ? wring_session_commit(session) : status;
 }
 
-static void find_places(const struct wring_bucket *bucket, struct places *out)
+static void find_areas(const struct wring_bucket *bucket, struct areas *out)
 {
     const struct wring_channel *channels[2] = {&bucket->scatter, &bucket->gather};
-    *out = (struct places){.data = bucket->data,
-                           .slots = bucket->collective.slots_base,
-                           .slots_bytes = wring_collective_slot_memory(&bucket->collective),
-                           .collective = &bucket->collective};
+    *out = (struct areas){.data = bucket->data,
+                          .slots = bucket->collective.slots_base,
+                          .slots_bytes = wring_collective_slot_memory(&bucket->collective),
+                          .collective = &bucket->collective};
     for (int c = 0; c < 2; c++) {
         out->channels[c] = channels[c]->memory;
         out->channel_bytes[c] = wring_channel_memory(channels[c]->members.n, channels[c]->window,
@@ -217,9 +217,9 @@ static void run_rank(struct wring_session *session, uint32_t rank, void *arg)
             "no bucket");
     CHECK(fill_and_run(session, bucket, rank) == WRING_OK, "the first step");
     if (bucket != NULL)
-        find_places(bucket, &the.places[rank]);
+        find_areas(bucket, &the.areas[rank]);
     else
-        the.places[rank] = (struct places){.data = the.own[rank]};
+        the.areas[rank] = (struct areas){.data = the.own[rank]};
     uint64_t before = count_copied(session);
     CHECK(wring_barrier(world, NULL, NULL) == WRING_OK, "barrier");
     if (rank == 0)
@@ -251,11 +251,11 @@ static void run(uint32_t ranks, const char *codec, enum memory memory)
         free(the.own[r]);
     const struct written *written = &the.written;
     printf("%s, %s memory, %u ranks: from data %" PRIu64 ", slots %" PRIu64 ", elsewhere %" PRIu64
-           "; into place %" PRIu64 ", slots %" PRIu64 ", elsewhere %" PRIu64
+           "; into data %" PRIu64 ", slots %" PRIu64 ", elsewhere %" PRIu64
            "; copied %lu, large %lu\n",
            codec, names[memory], ranks, written->from_data, written->from_slot,
-           written->from_elsewhere, written->into_place, written->into_slot,
-           written->into_elsewhere, the.copied.bytes, the.copied.large_bytes);
+           written->from_elsewhere, written->into_data, written->into_slot, written->into_elsewhere,
+           the.copied.bytes, the.copied.large_bytes);
     printf("    %" PRIu64 " writes, %" PRIu64 " sends, %" PRIu64 " doorbells, %" PRIu64
            " completions\n",
            the.after.writes - the.before.writes, the.after.sends - the.before.sends,
@@ -281,7 +281,7 @@ static void expect_no_copies(void)
     CHECK(the.copied.large_bytes == 0, "%lu bytes copied", the.copied.large_bytes);
 }
 
-static void raw_buckets_go_straight_from_place_to_place(void)
+static void raw_buckets_go_straight_from_data_to_data(void)
 {
     for (uint32_t ranks = 2; ranks <= RANKS_MAX; ranks++)
         for (int memory = OF_WRING; memory <= OF_BUCKET; memory++) {
@@ -293,7 +293,7 @@ static void raw_buckets_go_straight_from_place_to_place(void)
             CHECK(the.written.from_slot == 0 && the.written.from_data == 2 * bytes_of_a_phase(),
                   "not all is sent from where it lies");
             CHECK(the.written.into_slot == bytes_of_a_phase() &&
-                      the.written.into_place == bytes_of_a_phase(),
+                      the.written.into_data == bytes_of_a_phase(),
                   "not all goes to where it belongs");
         }
 }
@@ -322,8 +322,7 @@ static void foreign_memory_is_copied(void)
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
-        {"raw_buckets_go_straight_from_place_to_place",
-         raw_buckets_go_straight_from_place_to_place},
+        {"raw_buckets_go_straight_from_data_to_data", raw_buckets_go_straight_from_data_to_data},
         {"codes_go_straight_from_the_encoder", codes_go_straight_from_the_encoder},
         {"foreign_memory_is_copied", foreign_memory_is_copied},
         {NULL, NULL},

@@ -120,7 +120,7 @@ static void receive_one(struct end *end, bool device, size_t bytes, uint64_t see
     CHECK(seen[AT - 1] == 0xA5 && seen[AT + bytes] == 0xA5, "bytes beside %zu changed", bytes);
 }
 
-static void exchange(struct wring_session *session, uint32_t rank, void *arg)
+static void sum_both(struct wring_session *session, uint32_t rank, void *arg)
 {
     struct end end;
     uint64_t seed = 0;
@@ -140,7 +140,7 @@ static void exchange(struct wring_session *session, uint32_t rank, void *arg)
 static void no_core_touches_them(void)
 {
     wring_test_run_ranks(
-        &(struct wring_test_job){.ranks = 2, .settings = settings, .run = exchange});
+        &(struct wring_test_job){.ranks = 2, .settings = settings, .run = sum_both});
 }
 
 /** Some posted before, some behind; some truncated, some empty. */

@@ -170,7 +170,7 @@ static void name_wrongly(struct wring_session *session, uint32_t rank, void *arg
     }
     CHECK(made == MOST - 1, "%d executors beside the session's", made);
     CHECK(add(session, "again", "pool:1", data, &buckets[made]) == WRING_OK, "one that is there");
-    CHECK(session->engine->n_queues == MOST, "%u lanes", session->engine->n_queues);
+    CHECK(session->engine->n_queues == MOST, "%u queues", session->engine->n_queues);
     while (made >= 0)
         CHECK(wring_bucket_drop(buckets[made--]) == WRING_OK, "drop");
     CHECK(wring_session_commit(session) == WRING_OK, "commit");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Groups that their members make alone: in any order, at once, beside exchanges, in vain. */
+/* Groups that their members make alone: in any order, at once, beside collectives, in vain. */
 #include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -62,7 +62,7 @@ static void *make_several(void *arg)
 {
     static const uint32_t ranks[] = {2, 0, 1};
     const struct maker *maker = arg;
-    for (uint32_t round = 0; round < 5; round++) {
+    for (uint32_t turn = 0; turn < 5; turn++) {
         struct wring_group *group;
         float x = (float)(maker->rank + maker->tag);
         enum wring_status status = wring_group_create(wring_session_world(maker->session), ranks, 3,
@@ -94,8 +94,9 @@ static void several_threads(struct wring_session *session, uint32_t rank, void *
 
 static atomic_uint made_beside;
 
-/** Two members make groups while an exchange of all cannot end without the third, who exchanges. */
-static void beside_exchanges(struct wring_session *session, uint32_t rank, void *arg)
+/** Two members make groups while a collective of all cannot end without the third, who exchanges.
+ */
+static void beside_collectives(struct wring_session *session, uint32_t rank, void *arg)
 {
     static const uint32_t ranks[] = {1, 0};
     struct wring_group *world = wring_session_world(session), *group;
@@ -104,7 +105,7 @@ static void beside_exchanges(struct wring_session *session, uint32_t rank, void 
     (void)arg;
     memset(data, 0, sizeof(data));
     CHECK(wring_barrier(world, NULL, NULL) == WRING_OK, "barrier");
-    if (rank == 2) { /* joins the exchange last */
+    if (rank == 2) { /* joins the collective last */
         uint64_t until_ns = wring_deadline_in(WAIT_NS);
         while (atomic_load(&made_beside) < 2 && wring_now_ns() < until_ns)
             sched_yield();
@@ -244,7 +245,7 @@ struct dialled {
 };
 
 /** Ranks 2 and 3 exchange until the others are through. */
-static void exchange_until(struct wring_group *rest, const atomic_bool *over)
+static void sum_until(struct wring_group *rest, const atomic_bool *over)
 {
     float flag[8] = {0};
     while (flag[0] == 0) {
@@ -266,7 +267,7 @@ static void first_sum(struct wring_session *session, uint32_t rank, void *arg)
         REQUIRE(wring_group_create(world, rest, 2, 0, WAIT_NS, &group) == WRING_OK, "rest");
     pthread_barrier_wait(&dialled->ready);
     if (rank >= 2) {
-        exchange_until(group, &dialled->over);
+        sum_until(group, &dialled->over);
         return;
     }
     uint64_t began_ns = wring_now_ns();
@@ -308,7 +309,7 @@ static void threads(void)
 
 static void beside(void)
 {
-    run_everywhere(beside_exchanges, 3, NULL);
+    run_everywhere(beside_collectives, 3, NULL);
 }
 
 static void absent(void)
@@ -338,14 +339,14 @@ static void dialled(void)
                                               {"WRING_PROVIDER=shm", NULL}};
     for (int i = 0; i < 2; i++) {
         uint64_t took[DIALLED];
-        for (int round = 0; round < DIALLED; round++) {
+        for (int turn = 0; turn < DIALLED; turn++) {
             struct dialled story = {.took = 0};
             struct wring_test_job job = {
                 .ranks = 4, .settings = settings[i], .run = first_sum, .arg = &story};
             pthread_barrier_init(&story.ready, NULL, 4);
             wring_test_run_ranks(&job);
             pthread_barrier_destroy(&story.ready);
-            took[round] = story.took;
+            took[turn] = story.took;
         }
         qsort(took, DIALLED, sizeof(took[0]), later);
         printf("%s: a group of 2 that dials ends its first sum after %.0f us (median of %d)\n",

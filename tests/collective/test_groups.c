@@ -186,7 +186,7 @@ static void all_groups_at_once(struct wring_session *session, uint32_t rank, voi
         CHECK(wring_bucket_register(session, &params, &bucket) == WRING_OK, "register");
     }
     CHECK(wring_session_commit(session) == WRING_OK, "commit");
-    for (int round = 0; round < 3; round++) {
+    for (int turn = 0; turn < 3; turn++) {
         for (uint32_t i = 0; grad != NULL && i < RUN; i++)
             grad[i] = (float)rank;
         for (uint32_t step = 0; step < GROUPS * IN_FLIGHT; step++) {
@@ -220,8 +220,8 @@ static void come_and_go(struct wring_session *session, uint32_t rank, void *arg)
 {
     static const uint32_t lists[2][2] = {{0, 1}, {1, 2}};
     (void)arg;
-    for (uint32_t round = 0; round < 20; round++) {
-        const uint32_t *list = lists[round % 2];
+    for (uint32_t turn = 0; turn < 20; turn++) {
+        const uint32_t *list = lists[turn % 2];
         struct wring_group *group;
         static _Thread_local int64_t data[20000];
         if (rank != list[0] && rank != list[1])
@@ -229,11 +229,11 @@ static void come_and_go(struct wring_session *session, uint32_t rank, void *arg)
         REQUIRE(wring_group_create(wring_session_world(session), list, 2, 0, WAIT_NS, &group) ==
                     WRING_OK,
                 "create");
-        if (rank == list[round / 2 % 2])
-            memset(data, (int)round, sizeof(data));
-        CHECK(wring_broadcast(group, data, sizeof(data), round / 2 % 2, NULL, NULL) == WRING_OK,
+        if (rank == list[turn / 2 % 2])
+            memset(data, (int)turn, sizeof(data));
+        CHECK(wring_broadcast(group, data, sizeof(data), turn / 2 % 2, NULL, NULL) == WRING_OK,
               "broadcast");
-        CHECK(data[0] == data[19999] && (data[0] & 0xFF) == round, "round %u: %llx", round,
+        CHECK(data[0] == data[19999] && (data[0] & 0xFF) == turn, "turn %u: %llx", turn,
               (unsigned long long)data[0]);
         wring_group_destroy(group);
     }
@@ -350,7 +350,7 @@ static void first_calls(struct wring_session *session, uint32_t rank, void *arg)
 
     (void)rank, (void)arg;
     pthread_barrier_init(&together, NULL, 4);
-    for (int round = 0; round < 30; round++) {
+    for (int turn = 0; turn < 30; turn++) {
         struct wring_group *group = NULL;
         REQUIRE(wring_group_create(wring_session_world(session), both, 2, 0, WRING_FOREVER,
                                    &group) == WRING_OK,

@@ -42,7 +42,7 @@ static struct subject add(struct wring_session *session, const char *codec,
 }
 
 /** @return bytes that this rank sent */
-static uint64_t exchange(const struct subject *subject, const char *codec, uint32_t rank,
+static uint64_t sum_both(const struct subject *subject, const char *codec, uint32_t rank,
                          bool any_bits)
 {
     struct wring_bucket_stats before = WRING_BUCKET_STATS_INIT, after = WRING_BUCKET_STATS_INIT;
@@ -65,8 +65,8 @@ static void compare(struct wring_session *session, uint32_t rank, enum wring_sch
 
     REQUIRE(wring_session_commit(session) == WRING_OK, "commit");
     for (int any_bits = 0; any_bits < 2; any_bits++) {
-        uint64_t sent = exchange(&none, "none", rank, any_bits);
-        uint64_t coded = exchange(&lossless, "lossless:block=128", rank, any_bits);
+        uint64_t sent = sum_both(&none, "none", rank, any_bits);
+        uint64_t coded = sum_both(&lossless, "lossless:block=128", rank, any_bits);
         CHECK(memcmp(none.data, lossless.data, N * sizeof(float)) == 0,
               "scheme %d, op %d, any bits %d: another sum than without a codec", (int)scheme,
               (int)op, any_bits);

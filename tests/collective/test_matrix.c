@@ -20,7 +20,7 @@
 
 /* the first ones go into immediate calls: no residual, units that fit the smallest slot; of them
  * the last ones, with a way back, only into allreduces */
-#define EXCHANGE_CODECS 8
+#define ALLTOALL_CODECS 8
 #define IMMEDIATE_CODECS 10
 static const char *const codecs[] = {
     "none",
@@ -165,7 +165,7 @@ static void mend(void *arg, uint32_t *choice)
     (void)arg;
     if (what != WRING_MATRIX_BUCKET) {
         choice[SCHEME] = WRING_SCHEME_AUTO;
-        choice[CODEC] %= what == WRING_MATRIX_ALLREDUCE ? IMMEDIATE_CODECS : EXCHANGE_CODECS;
+        choice[CODEC] %= what == WRING_MATRIX_ALLREDUCE ? IMMEDIATE_CODECS : ALLTOALL_CODECS;
     }
     if (has_way_back(codecs[choice[CODEC]]) && lacks_way_back((enum wring_scheme)choice[SCHEME]))
         choice[SCHEME]--;
@@ -365,11 +365,11 @@ static void slices_between_nodes(void)
     }
 }
 
-/** Every codec of each exchange, on devices and in pieces of several sizes. */
-static void every_exchange_and_codec(void)
+/** Every codec of each collective, on devices and in pieces of several sizes. */
+static void every_call_and_codec(void)
 {
     for (int what = WRING_MATRIX_REDUCE_SCATTER; what < WRING_MATRIX_WHATS; what++)
-        for (size_t codec = 0; codec < EXCHANGE_CODECS; codec++)
+        for (size_t codec = 0; codec < ALLTOALL_CODECS; codec++)
             for (size_t i = 0; i < COUNT(chunks); i++) {
                 struct wring_matrix_case c = plain;
                 c.what = (enum wring_matrix_what)what;
@@ -442,7 +442,7 @@ int main(int argc, char **argv)
         {"every_rank_between_nodes", every_rank_between_nodes},
         {"every_type_between_nodes", every_type_between_nodes},
         {"slices_between_nodes", slices_between_nodes},
-        {"every_exchange_and_codec", every_exchange_and_codec},
+        {"every_call_and_codec", every_call_and_codec},
         {"every_rank_and_count", every_rank_and_count},
         {"every_pair", every_pair},
         {"random_cases", random_cases},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What samples of exchanges become in a profile: made ones, of which the truth is known. */
+/* What samples of collectives become in a profile: made ones, of which the truth is known. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +19,8 @@ static double off_by(uint32_t sample, double most)
     return sample == SAMPLES - 1 ? 0 : sample % 2 == 0 ? most : -most;
 }
 
-/** A raw way: k buckets take ONCE_US, once, and k times as long as their elements; single ones of
- *  the largest size are said to take `late` times that. */
+/** A raw collective: k buckets take ONCE_US, once, and k times as long as their elements; single
+ * ones of the largest size are said to take `late` times that. */
 static struct wring_collective_bench *make_bench(double late)
 {
     struct wring_collective_bench *bench = calloc(1, sizeof(*bench));
@@ -79,7 +79,7 @@ static double busy_shared_us(double late, double share, double elems)
     CHECK(wring_collective_profile_put(bench, profile) == WRING_OK, "put");
     const struct wring_measured_collective *collective =
         wring_profile_find_collective(profile, "none", "auto", 2);
-    CHECK(collective != NULL, "the way is missing");
+    CHECK(collective != NULL, "the collective is missing");
     double us = wring_cost_at(&collective->busy.us, elems);
     wring_profile_destroy(profile);
     free_bench(bench);
@@ -116,7 +116,7 @@ static double busy_on_link_us(double link_us, uint32_t sizes, double elems)
     CHECK(wring_collective_profile_put(bench, profile) == WRING_OK, "put");
     const struct wring_measured_collective *collective =
         wring_profile_find_collective(profile, "none", "auto", 2);
-    CHECK(collective != NULL, "the way is missing");
+    CHECK(collective != NULL, "the collective is missing");
     double us = wring_cost_at(&collective->busy.us, elems);
     wring_profile_destroy(profile);
     free_bench(bench);

@@ -19,7 +19,7 @@ static const char *const pool[] = {"WRING_PROVIDER=shm", "WRING_CMA=off", "WRING
                                    NULL};
 static const char *const caller[] = {"WRING_PROVIDER=shm", "WRING_PROGRESS=caller", NULL};
 static const char *const delayed[] = {"WRING_PROVIDER=tcp", "WRING_FAULT=delay=1ms", NULL};
-static const char *const *const ways[] = {shm, tcp, pool, caller, delayed};
+static const char *const *const variants[] = {shm, tcp, pool, caller, delayed};
 
 /** Memory that a peer may still use: it stays until all sessions are closed. */
 struct kept {
@@ -53,13 +53,13 @@ static void free_kept(void)
 
 static void run_all(void (*run)(struct wring_session *, uint32_t, void *), void *arg)
 {
-    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+    for (size_t i = 0; i < sizeof(variants) / sizeof(variants[0]); i++) {
         unsigned before = wring_test_failures();
-        struct wring_test_job job = {.ranks = 2, .settings = ways[i], .run = run, .arg = arg};
+        struct wring_test_job job = {.ranks = 2, .settings = variants[i], .run = run, .arg = arg};
         wring_test_run_ranks(&job);
         free_kept();
-        CHECK(wring_test_failures() == before, "... %s %s", ways[i][0],
-              ways[i][1] != NULL ? ways[i][1] : "");
+        CHECK(wring_test_failures() == before, "... %s %s", variants[i][0],
+              variants[i][1] != NULL ? variants[i][1] : "");
     }
 }
 

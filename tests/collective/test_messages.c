@@ -17,8 +17,8 @@ static const char *const pool[] = {"WRING_PROVIDER=shm", "WRING_CMA=off", "WRING
                                    SILENT, NULL};
 static const char *const caller[] = {"WRING_PROVIDER=shm", "WRING_PROGRESS=caller", SILENT, NULL};
 static const char *const delayed[] = {network, "WRING_FAULT=delay=1ms", SILENT, NULL};
-static const char *const *const ways[] = {net, delayed, shm, pool, caller};
-static size_t n_ways = sizeof(ways) / sizeof(ways[0]); /* the first two by a network */
+static const char *const *const variants[] = {net, delayed, shm, pool, caller};
+static size_t n_variants = sizeof(variants) / sizeof(variants[0]); /* the first two by a network */
 
 static void fill(uint8_t *data, uint64_t bytes, uint64_t seed)
 {
@@ -46,12 +46,13 @@ static struct wring_result wait_for(struct wring_request *request, enum wring_st
 static void run_all(void (*run)(struct wring_session *, uint32_t, void *), uint32_t ranks,
                     void *arg)
 {
-    for (size_t i = 0; i < n_ways; i++) {
+    for (size_t i = 0; i < n_variants; i++) {
         unsigned before = wring_test_failures();
-        struct wring_test_job job = {.ranks = ranks, .settings = ways[i], .run = run, .arg = arg};
+        struct wring_test_job job = {
+            .ranks = ranks, .settings = variants[i], .run = run, .arg = arg};
         wring_test_run_ranks(&job);
-        CHECK(wring_test_failures() == before, "... %u ranks, %s %s", ranks, ways[i][0],
-              ways[i][1] != NULL ? ways[i][1] : "");
+        CHECK(wring_test_failures() == before, "... %u ranks, %s %s", ranks, variants[i][0],
+              variants[i][1] != NULL ? variants[i][1] : "");
     }
 }
 
@@ -130,7 +131,7 @@ static void ring_of_one_size(struct wring_session *session, uint32_t rank, void 
 static void run_large(uint64_t bytes, uint32_t ranks, size_t n)
 {
     static const char *const *const large[] = {net, shm, pool};
-    for (size_t i = 0; i < n && i < n_ways; i++) {
+    for (size_t i = 0; i < n && i < n_variants; i++) {
         struct wring_test_job job = {
             .ranks = ranks, .settings = large[i], .run = ring_of_one_size, .arg = &bytes};
         wring_test_run_ranks(&job);
@@ -165,7 +166,7 @@ static void ping_pong(struct wring_session *session, uint32_t rank, void *arg)
         CHECK((rank == 1 ? wring_send(world, data, bytes, 0, i, NULL, NULL)
                          : wring_recv(world, data, bytes, 1, i, NULL, NULL)) == WRING_OK,
               "pong %d", (int)i);
-        REQUIRE(holds(data, bytes, i), "round %d of %d bytes", (int)i, (int)bytes);
+        REQUIRE(holds(data, bytes, i), "turn %d of %d bytes", (int)i, (int)bytes);
     }
     free(data);
 }
@@ -516,7 +517,7 @@ int main(int argc, char **argv)
 
     if (argc > 1 && strncmp(argv[1], option, strlen(option)) == 0) {
         snprintf(network, sizeof(network), "WRING_PROVIDER=%s", argv[1] + strlen(option));
-        n_ways = 2;
+        n_variants = 2;
         argc--;
         argv++;
     }

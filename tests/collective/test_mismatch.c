@@ -285,9 +285,9 @@ static void dawdle(struct wring_session *session, uint32_t rank, void *arg)
     float data[64] = {0};
     (void)arg;
 
-    for (uint32_t round = 0; round < RANKS; round++) {
-        uint32_t root = (round + 1) % RANKS;
-        if (rank == round) { /* statements of the others come and are found to be right */
+    for (uint32_t turn = 0; turn < RANKS; turn++) {
+        uint32_t root = (turn + 1) % RANKS;
+        if (rank == turn) { /* statements of the others come and are found to be right */
             struct timespec pause = {0, 300 * WRING_NS_PER_MS};
             nanosleep(&pause, NULL);
         }

@@ -42,7 +42,7 @@ static struct wring_bucket *make_bucket(struct wring_session *session, const cha
     return bucket;
 }
 
-static void exchange_bucket(struct wring_bucket *bucket, float *data, uint32_t rank, uint32_t ranks)
+static void sum_bucket(struct wring_bucket *bucket, float *data, uint32_t rank, uint32_t ranks)
 {
     struct wring_bucket_stats stats = WRING_BUCKET_STATS_INIT;
     fill(data, rank);
@@ -66,7 +66,7 @@ static void run_buckets(struct wring_session *session, uint32_t rank, void *arg)
     for (int i = 0; i < 2; i++) {
         REQUIRE(wring_session_commit(session) == WRING_OK, "commit");
         for (int b = 0; b < BUCKETS; b++)
-            exchange_bucket(buckets[b], data[b], rank, wring_session_size(session));
+            sum_bucket(buckets[b], data[b], rank, wring_session_size(session));
     }
 }
 

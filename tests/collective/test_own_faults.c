@@ -54,7 +54,7 @@ static void plug_in(struct wring_session *session, const struct fault *fault)
     wring_progress_unlock(session->progress);
 }
 
-static void exchange_with_fault(struct wring_session *session, uint32_t rank, void *arg)
+static void sum_with_fault(struct wring_session *session, uint32_t rank, void *arg)
 {
     const struct fault *fault = arg;
     struct wring_error_detail detail = {.rank = -2};
@@ -100,12 +100,12 @@ static void executors_are_blamed_for_their_own_errors(void)
     for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
         struct fault fault = faults[i];
         struct wring_test_job job = {
-            .ranks = 3, .settings = settings, .arg = &fault, .run = exchange_with_fault};
+            .ranks = 3, .settings = settings, .arg = &fault, .run = sum_with_fault};
         wring_test_run_ranks(&job);
     }
 }
 
-#define PLACES (sizeof(((struct wring_wait_set *)NULL)->fds) / sizeof(struct pollfd))
+#define ENTRIES (sizeof(((struct wring_wait_set *)NULL)->fds) / sizeof(struct pollfd))
 
 /** As a provider with many sockets would: takes all places that are left. */
 static struct {
@@ -122,12 +122,12 @@ static void greedy_arm(struct wring_provider *provider, struct wring_wait_set *s
     while (n < first && !atomic_compare_exchange_weak(&greedy.first, &first, n))
         ;
     greedy.arm(provider, set);
-    while (set->n < PLACES)
+    while (set->n < ENTRIES)
         set->fds[set->n++] = (struct pollfd){.fd = greedy.never, .events = POLLIN};
     atomic_fetch_add(&greedy.set, 1);
 }
 
-static void exchange_greedily(struct wring_session *session, uint32_t rank, void *arg)
+static void sum_greedily(struct wring_session *session, uint32_t rank, void *arg)
 {
     struct wring_fabric *fabric = session->fabric;
     struct wring_bucket *bucket;
@@ -158,7 +158,7 @@ static void exchange_greedily(struct wring_session *session, uint32_t rank, void
 }
 
 /** The library's own descriptors have their places, and it still sleeps and wakes. */
-static void providers_may_take_all_places(void)
+static void providers_may_take_all_entries(void)
 {
     static const char *const settings[] = {"WRING_PROVIDER=tcp", "WRING_EXECUTOR=pool:1",
                                            "WRING_SPIN=0", "WRING_BYPASS=never", NULL};
@@ -166,8 +166,8 @@ static void providers_may_take_all_places(void)
     greedy.arm = greedy.ops.arm;
     greedy.ops.arm = greedy_arm;
     greedy.never = eventfd(0, EFD_CLOEXEC);
-    atomic_store(&greedy.first, PLACES);
-    struct wring_test_job job = {.ranks = 2, .settings = settings, .run = exchange_greedily};
+    atomic_store(&greedy.first, ENTRIES);
+    struct wring_test_job job = {.ranks = 2, .settings = settings, .run = sum_greedily};
     wring_test_run_ranks(&job);
     CHECK(atomic_load(&greedy.set) > 0, "nobody slept");
     close(greedy.never);
@@ -177,7 +177,7 @@ int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
         {"executors_are_blamed_for_their_own_errors", executors_are_blamed_for_their_own_errors},
-        {"providers_may_take_all_places", providers_may_take_all_places},
+        {"providers_may_take_all_entries", providers_may_take_all_entries},
         {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);

@@ -90,7 +90,7 @@ static void run_story(struct wring_session *session, uint32_t rank, void *arg)
           "%llu ns on other threads", (unsigned long long)stats.executor_cpu_ns);
 }
 
-/** The same exchange by hand: a bucket for each part of the plan. */
+/** The same collective by hand: a bucket for each part of the plan. */
 struct by_hand {
     const struct part *parts;
     float results[RANKS][STEPS][ELEMS_MAX];

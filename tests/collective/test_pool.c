@@ -199,24 +199,24 @@ static bool all_free(struct wring_session *session)
 }
 
 /** Begin calls that send, and abort and destroy the group before they have ended. */
-static void end_early(struct wring_session *session, uint32_t rank, uint32_t round, float *in,
+static void end_early(struct wring_session *session, uint32_t rank, uint32_t turn, float *in,
                       float *out)
 {
     static const uint32_t ranks[] = {0, 1, 2};
-    const uint64_t elems = round % 2 == 0 ? ELEMS / 3 : 500;
+    const uint64_t elems = turn % 2 == 0 ? ELEMS / 3 : 500;
     struct wring_request *requests[DEAD_CALLS];
     struct wring_group *group;
 
-    REQUIRE(wring_group_create(wring_session_world(session), ranks, 3, round, WAIT_NS, &group) ==
+    REQUIRE(wring_group_create(wring_session_world(session), ranks, 3, turn, WAIT_NS, &group) ==
                 WRING_OK,
-            "group %u", round);
+            "group %u", turn);
     for (uint32_t i = 0; i < DEAD_CALLS; i++) {
         enum wring_status status =
             wring_allgather(group, in, out, elems, WRING_F32, NULL, &requests[i]);
         CHECK(status == WRING_OK || status == WRING_ERR_CANCELLED, "%s", wring_status_text(status));
         requests[i] = status == WRING_OK ? requests[i] : NULL;
     }
-    if (rank == round % 3)
+    if (rank == turn % 3)
         wring_group_abort(group);
     for (uint32_t i = 0; i < DEAD_CALLS; i++) {
         enum wring_status status =
@@ -232,8 +232,8 @@ static void early_ends(struct wring_session *session, uint32_t rank, void *arg)
     uint64_t deadline_ns = wring_deadline_in(WAIT_NS);
     (void)arg;
 
-    for (uint32_t round = 0; round < DEAD_GROUPS; round++)
-        end_early(session, rank, round, in, out);
+    for (uint32_t turn = 0; turn < DEAD_GROUPS; turn++)
+        end_early(session, rank, turn, in, out);
     for (int32_t all = 0; all < 3 && wring_now_ns() < deadline_ns;) {
         all = all_free(session);
         REQUIRE(wring_allreduce(wring_session_world(session), &all, &all, 1, WRING_I32, WRING_SUM,
@@ -264,16 +264,16 @@ static void abort_again(struct wring_session *session, uint32_t rank, void *arg)
     float *in = calloc(ELEMS, sizeof(float)), *out = calloc(ELEMS, sizeof(float));
 
     (void)rank, (void)arg;
-    for (uint32_t round = 0; round < 80; round++) {
+    for (uint32_t turn = 0; turn < 80; turn++) {
         struct wring_group *group = NULL;
         struct wring_request *request = NULL;
         REQUIRE(wring_group_create(world, both, 2, 0, WAIT_NS, &group) == WRING_OK, "group");
         enum wring_status status =
             wring_alltoall(group, in, out, ELEMS / 4, WRING_F32, NULL, &request);
         CHECK(status == WRING_OK || status == WRING_ERR_CANCELLED, "call");
-        for (uint64_t until = wring_now_ns() + round * 2000; wring_now_ns() < until;)
+        for (uint64_t until = wring_now_ns() + turn * 2000; wring_now_ns() < until;)
             ; /* it is aborted sooner or later in its course */
-        CHECK(rank != round % 2 || wring_group_abort(group) == WRING_OK, "abort");
+        CHECK(rank != turn % 2 || wring_group_abort(group) == WRING_OK, "abort");
         if (status == WRING_OK) {
             status = wring_request_wait(request, WAIT_NS, NULL);
             CHECK(status == WRING_OK || status == WRING_ERR_CANCELLED, "%s",
@@ -281,9 +281,9 @@ static void abort_again(struct wring_session *session, uint32_t rank, void *arg)
         }
         CHECK(wring_alltoall(world, in, out, ELEMS / 4, WRING_F32, NULL, &request) == WRING_OK &&
                   wring_request_wait(request, WAIT_NS, NULL) == WRING_OK,
-              "the world's call %u", round);
+              "the world's call %u", turn);
         CHECK(wring_barrier(world, NULL, NULL) == WRING_OK, "barrier");
-        if (round % 8 == 7) /* those before it stay, with what they hold */
+        if (turn % 8 == 7) /* those before it stay, with what they hold */
             wring_group_destroy(group);
     }
     free(out);

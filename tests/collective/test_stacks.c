@@ -251,8 +251,8 @@ static void run_all(struct rank *ranks, size_t bytes, const char *what, void (*r
         printf("%s: %zu of %zu bytes of stack\n", what, small_join(&small[i]), bytes);
 }
 
-/** @param rounds  of steps */
-static void check_calls(const char *const *settings, int rounds)
+/** @param turns  of steps */
+static void check_calls(const char *const *settings, int turns)
 {
     struct wring_bootstrap *ends[RANKS];
     struct rank ranks[RANKS];
@@ -263,7 +263,7 @@ static void check_calls(const char *const *settings, int rounds)
     run_all(ranks, WRING_STACK_PLANNING, "open", open_rank);
     if (ranks[0].session != NULL && ranks[1].session != NULL) {
         run_all(ranks, WRING_STACK_PLANNING, "commit", commit);
-        for (int round = 0; round < rounds; round++)
+        for (int turn = 0; turn < turns; turn++)
             run_all(ranks, WRING_STACK_MIN, "steps", steps);
         run_all(ranks, WRING_STACK_MIN, "other calls", others);
     }

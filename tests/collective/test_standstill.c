@@ -243,7 +243,7 @@ static void who_is_late_is_not_accused(void)
             caller);
 }
 
-/** A piece takes longer than all rounds of statements; credits and statements do, too. */
+/** A piece takes longer than all confirmations; credits and statements do, too. */
 static void slow_links_are_not_accused(void)
 {
     const char *rate = "WRING_FAULT=rate=2mbit", *delay = "WRING_FAULT=delay=150ms,jitter=100ms";

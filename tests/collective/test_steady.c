@@ -2,7 +2,7 @@
 /*
  * The steady state, once all memory has been touched: a posted bucket allocates nothing, and over
  * shared memory a rank that need not sleep does not enter the kernel either. test_awake.c looks
- * closer at that. Memory of the exchanges is there from the first step on.
+ * closer at that. Memory of the collectives is there from the first step on.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 #include "transport/control_tree.h"
 
 #define STEPS 300
-#define QUICK_MIN (STEPS / 10) /* of a round */
+#define QUICK_MIN (STEPS / 10) /* of a turn */
 #define FAULTS_MAX 20          /* of 20 steps */
 #define DEADLINE_S 120
 
@@ -28,7 +28,7 @@ struct forbidden {
 };
 
 /**
- * What the steps of a round add up to. A step in which the other rank lost its processor for long
+ * What the steps of a turn add up to. A step in which the other rank lost its processor for long
  * is left out of the kernel calls: whoever waits so long looks whether it is still there.
  */
 static enum wring_status count_steps(struct wring_bucket **buckets, struct counted *out,
@@ -58,10 +58,10 @@ static enum wring_status count_steps(struct wring_bucket **buckets, struct count
     return status;
 }
 
-/** Where kernel calls are looked for: as many rounds as it takes until enough steps were quick. */
-static enum wring_status count_rounds(struct wring_session *session, struct wring_bucket **buckets,
-                                      const struct forbidden *forbidden, struct counted *out,
-                                      unsigned *quick)
+/** Where kernel calls are looked for: as many turns as it takes until enough steps were quick. */
+static enum wring_status count_turns(struct wring_session *session, struct wring_bucket **buckets,
+                                     const struct forbidden *forbidden, struct counted *out,
+                                     unsigned *quick)
 {
     uint64_t limit = wring_deadline_in(STEADY_TRY_NS);
     enum wring_status status = WRING_OK;
@@ -89,7 +89,7 @@ static int run_rank(struct procs_rank *rank, void *arg)
     if (status == WRING_OK)
         status = steady_run(buckets, STEADY_WARM_STEPS, 0);
     if (status == WRING_OK)
-        status = count_rounds(session, buckets, forbidden, &counted, &quick);
+        status = count_turns(session, buckets, forbidden, &counted, &quick);
     procs_say(rank, "%s; %lu allocations%s, %lu kernel calls, the last by %s; %u quick steps",
               wring_status_text(status), counted.allocations,
               counted_callers(&counted, callers, sizeof(callers)), counted.kernel_calls,

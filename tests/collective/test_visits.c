@@ -25,13 +25,13 @@ static const char *const shm[] = {"WRING_PROVIDER=shm", SILENT, NULL};
 static const char *const caller[] = {"WRING_PROVIDER=tcp", "WRING_PROGRESS=caller", SILENT, NULL};
 
 static void run_all(void (*run)(struct wring_session *, uint32_t, void *), void *arg,
-                    const char *const *const *ways, size_t n)
+                    const char *const *const *variants, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         unsigned before = wring_test_failures();
-        struct wring_test_job job = {.ranks = 2, .settings = ways[i], .run = run, .arg = arg};
+        struct wring_test_job job = {.ranks = 2, .settings = variants[i], .run = run, .arg = arg};
         wring_test_run_ranks(&job);
-        CHECK(wring_test_failures() == before, "... %s %s", ways[i][0], ways[i][1]);
+        CHECK(wring_test_failures() == before, "... %s %s", variants[i][0], variants[i][1]);
     }
 }
 
@@ -62,7 +62,7 @@ static bool await(struct wring_request *request, bool visits)
 }
 
 /** @param arg  not NULL: with pauses, in which nobody tests */
-static void exchange(struct wring_session *session, uint32_t rank, void *arg)
+static void sum_both(struct wring_session *session, uint32_t rank, void *arg)
 {
     const struct timespec pause = {0, arg != NULL ? 500000 : 0};
 
@@ -83,8 +83,8 @@ static void exchange(struct wring_session *session, uint32_t rank, void *arg)
 
 static void messages_move_by_visits(void)
 {
-    static const char *const *const ways[] = {tcp, shm, caller};
-    run_all(exchange, NULL, ways, 3);
+    static const char *const *const variants[] = {tcp, shm, caller};
+    run_all(sum_both, NULL, variants, 3);
 }
 
 /** Rank 0 comes often, and then never again: the message is on its way only after that. */
@@ -112,12 +112,12 @@ static void stop_coming(struct wring_session *session, uint32_t rank, void *arg)
 
 static void the_thread_comes_back(void)
 {
-    static const char *const *const ways[] = {tcp, shm};
+    static const char *const *const variants[] = {tcp, shm};
     for (int i = 0; i < 5; i++) {
         atomic_bool stopped = false;
-        run_all(stop_coming, &stopped, ways, 1);
+        run_all(stop_coming, &stopped, variants, 1);
         stopped = false;
-        run_all(stop_coming, &stopped, ways + 1, 1);
+        run_all(stop_coming, &stopped, variants + 1, 1);
     }
 }
 
@@ -166,7 +166,7 @@ static void come_and_go(struct wring_session *session, uint32_t rank, void *arg)
     (void)arg;
 
     start(visitors, session, &stopped, true);
-    exchange(session, rank, visitors);
+    sum_both(session, rank, visitors);
     stop(visitors, &stopped);
     for (uint64_t i = 0; i < 2; i++) { /* all of them count as gone: the thread alone drives */
         uint64_t word = i;
@@ -179,8 +179,8 @@ static void come_and_go(struct wring_session *session, uint32_t rank, void *arg)
 
 static void callers_come_and_go(void)
 {
-    static const char *const *const ways[] = {shm, tcp};
-    run_all(come_and_go, NULL, ways, 2);
+    static const char *const *const variants[] = {shm, tcp};
+    run_all(come_and_go, NULL, variants, 2);
 }
 
 /** Whoever changes what the engine works on gets it, however often others come. */
@@ -203,8 +203,8 @@ static void hold(struct wring_session *session, uint32_t rank, void *arg)
 
 static void others_hold_the_engine(void)
 {
-    static const char *const *const ways[] = {shm};
-    run_all(hold, NULL, ways, 1);
+    static const char *const *const variants[] = {shm};
+    run_all(hold, NULL, variants, 1);
 }
 
 /** The session is closed while callers have come often until just now. */
@@ -217,9 +217,9 @@ static void leave(struct wring_session *session, uint32_t rank, void *arg)
 
 static void sessions_close_after_visits(void)
 {
-    static const char *const *const ways[] = {shm, tcp, caller};
+    static const char *const *const variants[] = {shm, tcp, caller};
     for (int i = 0; i < 5; i++)
-        run_all(leave, NULL, ways, 3);
+        run_all(leave, NULL, variants, 3);
 }
 
 int main(int argc, char **argv)

@@ -68,7 +68,7 @@ static void count_puts(const char *provider, size_t bytes)
 
     snprintf(name, sizeof(name), "put of %zu, %s", bytes, provider);
     REQUIRE(ends_open(&puts.to, &puts.from, 2 << 20, 16), "%s: no pair", provider);
-    for (int i = 0; i < COUNTS_ROUNDS; i++) {
+    for (int i = 0; i < COUNTS_TURNS; i++) {
         counted(put_all, &puts);
         counts_say(amount, unit, name);
     }
@@ -137,7 +137,7 @@ static void count_allreduce(uint64_t bytes)
     }
     for (int i = 0; i < 2; i++)
         pthread_join(ranks[i].thread, NULL);
-    for (int i = 0; i < COUNTS_ROUNDS && wring_test_failures() == 0; i++) {
+    for (int i = 0; i < COUNTS_TURNS && wring_test_failures() == 0; i++) {
         counted(step_all, ranks);
         counts_say(STEPS, "step", name);
     }

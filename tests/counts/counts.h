@@ -5,7 +5,7 @@
 
 #include "tests/lib/test.h"
 
-#define COUNTS_ROUNDS 7 /* of what does not take the same way each time; the least counts */
+#define COUNTS_TURNS 7 /* of what does not take the same way each time; the least counts */
 
 /** Do a piece of work. Its instructions are counted, in this thread alone. */
 void counted(void (*work)(void *arg), void *arg);

@@ -37,7 +37,7 @@ void say_again(struct procs_rank *rank, struct wring_bucket *bucket)
               shortest < WRING_NS_PER_S ? "no time" : "a while");
 }
 
-int exchange(struct procs_rank *rank, unsigned steps, void (*each)(struct procs_rank *, unsigned))
+int run_sums(struct procs_rank *rank, unsigned steps, void (*each)(struct procs_rank *, unsigned))
 {
     struct wring_session *session;
     struct wring_bucket *bucket;
@@ -84,7 +84,7 @@ void check_named(const char *case_name, uint32_t culprit)
 int run_plain(struct procs_rank *rank, void *arg)
 {
     (void)arg;
-    return exchange(rank, 20, NULL);
+    return run_sums(rank, 20, NULL);
 }
 
 void check_said(uint32_t process, int code, const char *const *wants)

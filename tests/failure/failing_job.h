@@ -18,7 +18,7 @@ void start(uint32_t ranks, const char *const *settings, int (*run)(struct procs_
 
 /** What a rank does that exchanges until something ends it.
  *  @return 0 when steps were all done, 2 when it could not open, 3 when a later call failed */
-int exchange(struct procs_rank *rank, unsigned steps, void (*each)(struct procs_rank *, unsigned));
+int run_sums(struct procs_rank *rank, unsigned steps, void (*each)(struct procs_rank *, unsigned));
 
 /** In a session that has failed: say what a post gives, and whether that takes time. */
 void say_again(struct procs_rank *rank, struct wring_bucket *bucket);

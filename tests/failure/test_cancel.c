@@ -122,13 +122,13 @@ static int run(struct procs_rank *rank, void *arg)
 
 #define LARGE_CHUNKS "WRING_CHUNK_BYTES=8388608"
 
-struct way {
+struct variant {
     const char *settings[4];
     uint64_t bytes;     /* that the peer has of a step when it stands still; 0: it waits a moment */
     const char *cancel; /* what that comes to */
 };
 
-static const struct way bucket_ways[] = {
+static const struct variant bucket_variants[] = {
     {{"WRING_PROVIDER=shm"}, 0, "cancel: object in use, in time"},
     {{"WRING_PROVIDER=tcp", LARGE_CHUNKS}, ELEMS * 3 / 2, "cancel: success, in time"},
     {{"WRING_PROVIDER=tcp", LARGE_CHUNKS, "WRING_TCP_CHECKSUM=on"},
@@ -309,7 +309,7 @@ static int stop_in_steps(struct procs_rank *rank, struct wring_session *session,
 
 static int run_bucket(struct procs_rank *rank, void *arg)
 {
-    const struct way *way = arg;
+    const struct variant *variant = arg;
     struct wring_session *session;
 
     if (wring_session_open(&rank->params, &session) != WRING_OK)
@@ -320,7 +320,7 @@ static int run_bucket(struct procs_rank *rank, void *arg)
     if (peer == 0)
         return 3;
     return rank->rank == 0 ? cancel_bucket(rank, session, bucket, data, peer)
-                           : stop_in_steps(rank, session, bucket, data, way->bytes);
+                           : stop_in_steps(rank, session, bucket, data, variant->bytes);
 }
 
 /** The peer goes on in the midst of the look. */
@@ -348,34 +348,34 @@ static void run_over(const char *provider)
     CHECK(strstr(job.texts[1], "peer: cancelled") != NULL, "%s: %s", provider, job.texts[1]);
 }
 
-static void check_bucket(const struct procs_job *job, const char *way, const char *cancel)
+static void check_bucket(const struct procs_job *job, const char *variant, const char *cancel)
 {
     const char *text = job->texts[0], *peer = job->texts[1];
 
-    CHECK(job->codes[0] == 0 && job->codes[1] == 0, "%s: %d, %d", way, job->codes[0],
+    CHECK(job->codes[0] == 0 && job->codes[1] == 0, "%s: %d, %d", variant, job->codes[0],
           job->codes[1]);
-    CHECK(strstr(text, cancel) != NULL, "%s: %s", way, text);
-    CHECK(strstr(text, "later: success") != NULL, "%s: %s", way, text);
-    CHECK(strstr(text, "no byte has changed") != NULL, "%s: %s", way, text);
-    CHECK(strstr(text, "wait: cancelled") != NULL, "%s: %s", way, text);
-    CHECK(strstr(text, "goes on: success, right") != NULL, "%s: %s", way, text);
-    CHECK(strstr(peer, "peer: cancelled") != NULL, "%s: %s", way, peer);
-    CHECK(strstr(peer, "peer's data: success, 0 elements are nobody's") != NULL, "%s: %s", way,
+    CHECK(strstr(text, cancel) != NULL, "%s: %s", variant, text);
+    CHECK(strstr(text, "later: success") != NULL, "%s: %s", variant, text);
+    CHECK(strstr(text, "no byte has changed") != NULL, "%s: %s", variant, text);
+    CHECK(strstr(text, "wait: cancelled") != NULL, "%s: %s", variant, text);
+    CHECK(strstr(text, "goes on: success, right") != NULL, "%s: %s", variant, text);
+    CHECK(strstr(peer, "peer: cancelled") != NULL, "%s: %s", variant, peer);
+    CHECK(strstr(peer, "peer's data: success, 0 elements are nobody's") != NULL, "%s: %s", variant,
           peer);
-    CHECK(strstr(peer, "goes on: success, right") != NULL, "%s: %s", way, peer);
+    CHECK(strstr(peer, "goes on: success, right") != NULL, "%s: %s", variant, peer);
 }
 
 /** Over tcp its key is revoked; in memory that the peer has mapped it has to be asked. Frames of 8
  *  MiB are more than sockets hold, so that one is cut either way. */
 static void a_bucket_is_given_up(void)
 {
-    for (size_t i = 0; i < sizeof(bucket_ways) / sizeof(bucket_ways[0]); i++) {
+    for (size_t i = 0; i < sizeof(bucket_variants) / sizeof(bucket_variants[0]); i++) {
         struct procs_job job = {.ranks = 2,
-                                .settings = bucket_ways[i].settings,
+                                .settings = bucket_variants[i].settings,
                                 .run = run_bucket,
-                                .arg = (void *)&bucket_ways[i]};
-        CHECK(procs_run(&job, DEADLINE_S), "%s: hangs", bucket_ways[i].settings[0]);
-        check_bucket(&job, bucket_ways[i].settings[0], bucket_ways[i].cancel);
+                                .arg = (void *)&bucket_variants[i]};
+        CHECK(procs_run(&job, DEADLINE_S), "%s: hangs", bucket_variants[i].settings[0]);
+        check_bucket(&job, bucket_variants[i].settings[0], bucket_variants[i].cancel);
     }
 }
 
@@ -503,17 +503,17 @@ static void check_messages(const struct procs_job *job, const char *receive, con
 
 static void messages_are_given_up(void)
 {
-    static const char *const ways[] = {"WRING_PROVIDER=shm", "WRING_PROVIDER=tcp"};
+    static const char *const variants[] = {"WRING_PROVIDER=shm", "WRING_PROVIDER=tcp"};
     static const char *const receive[] = {"receive: object in use, in time", /* it is mapped */
                                           "receive: success, in time"};      /* and revoked */
     static const char *const memory[] = {"freed memory is there", "no byte has changed"};
     static const char *const send[] = {"send: object in use, in time", /* which the peer may read */
                                        "send: success, in time"};
     for (size_t i = 0; i < 2; i++) {
-        const char *settings[] = {ways[i], "WRING_PROGRESS=caller", NULL};
+        const char *settings[] = {variants[i], "WRING_PROGRESS=caller", NULL};
         struct procs_job job = {.ranks = 2, .settings = settings, .run = run_messages};
-        CHECK(procs_run(&job, DEADLINE_S), "%s: hangs", ways[i]);
-        CHECK(job.codes[0] == 0 && job.codes[1] == 0, "%s: %d, %d", ways[i], job.codes[0],
+        CHECK(procs_run(&job, DEADLINE_S), "%s: hangs", variants[i]);
+        CHECK(job.codes[0] == 0 && job.codes[1] == 0, "%s: %d, %d", variants[i], job.codes[0],
               job.codes[1]);
         check_messages(&job, receive[i], memory[i], send[i]);
     }

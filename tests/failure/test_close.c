@@ -39,7 +39,7 @@ static const struct setting settings[] = {
      {"WRING_PROVIDER=shm", "WRING_EXECUTOR=pool:1", "WRING_PROGRESS=caller"}},
 };
 
-#define ROUNDS 3
+#define TURNS 3
 #define SETTINGS (sizeof(settings) / sizeof(settings[0]))
 
 struct rank {
@@ -247,11 +247,11 @@ static void await_begin(struct waiter *waiters, size_t n)
 }
 
 /** At once, or when all have slept for long. */
-static void pause_before(struct waiter *waiters, size_t n, unsigned round)
+static void pause_before(struct waiter *waiters, size_t n, unsigned turn)
 {
-    const struct timespec pauses[ROUNDS] = {{0, 0}, {0, 3000000}, {0, 30000000}};
+    const struct timespec pauses[TURNS] = {{0, 0}, {0, 3000000}, {0, 30000000}};
     await_begin(waiters, n);
-    nanosleep(&pauses[round], NULL);
+    nanosleep(&pauses[turn], NULL);
 }
 
 /** Requests are queued behind each other: one runs, the others wait. */
@@ -276,7 +276,7 @@ static void buckets_and_requests_in(const struct setting *setting)
 {
     uint64_t least_ns = UINT64_MAX;
 
-    for (unsigned round = 0; round < ROUNDS; round++) {
+    for (unsigned turn = 0; turn < TURNS; turn++) {
         struct waiter waiters[WAITERS] = {0};
 
         if (!open_job(setting, "int8", ELEMS))
@@ -291,7 +291,7 @@ static void buckets_and_requests_in(const struct setting *setting)
         start(&waiters[5], 5, wait_for_any);
         start(&waiters[6], 6, wait_for_any);
         start(&waiters[7], 7, wait_for_bucket);
-        pause_before(waiters, WAITERS, round);
+        pause_before(waiters, WAITERS, turn);
         close_beside(setting->name, waiters, WAITERS, &least_ns);
         close_job(setting);
     }
@@ -309,7 +309,7 @@ static void calls_that_wait_in(const struct setting *setting)
 {
     uint64_t least_ns = UINT64_MAX;
 
-    for (unsigned round = 0; round < ROUNDS; round++) {
+    for (unsigned turn = 0; turn < TURNS; turn++) {
         struct waiter waiters[3] = {0};
 
         if (!open_job(setting, NULL, ELEMS))
@@ -317,7 +317,7 @@ static void calls_that_wait_in(const struct setting *setting)
         start(&waiters[0], 0, meet);
         start(&waiters[1], 1, call_at_once);
         start(&waiters[2], 2, make_group);
-        pause_before(waiters, 3, round);
+        pause_before(waiters, 3, turn);
         close_beside(setting->name, waiters, 3, &least_ns);
         close_job(setting);
     }
@@ -340,13 +340,13 @@ static void commits_in(const struct setting *setting)
 {
     uint64_t least_ns = UINT64_MAX;
 
-    for (unsigned round = 0; round < ROUNDS; round++) {
+    for (unsigned turn = 0; turn < TURNS; turn++) {
         struct waiter waiters[1] = {0};
 
         if (!open_job(setting, "int8", ELEMS))
             return;
         start(&waiters[0], 0, commit);
-        pause_before(waiters, 1, round);
+        pause_before(waiters, 1, turn);
         close_beside(setting->name, waiters, 1, &least_ns);
         close_job(setting);
     }
@@ -393,7 +393,7 @@ static void check_blame(const char *name, struct wring_session *session)
               "%s: rank 1 blames %d: %s", name, (int)detail.rank, detail.text);
 }
 
-#define TRIAL_ROUNDS 8
+#define TRIAL_TURNS 8
 
 /** A commit that times a codec is turned out in the middle of that. */
 static void commits_with_trials(void)
@@ -402,9 +402,9 @@ static void commits_with_trials(void)
         {"trials, tcp", 2, {"WRING_PROVIDER=tcp", "WRING_BYPASS=auto"}},
         {"trials, shm", 2, {"WRING_PROVIDER=shm", "WRING_BYPASS=auto"}},
     };
-    for (unsigned round = 0; round < 2 * TRIAL_ROUNDS; round++) {
-        const struct setting *setting = &with_trials[round % 2];
-        const struct timespec pause = {0, (long)(round / 2) * 4 * (long)WRING_NS_PER_MS};
+    for (unsigned turn = 0; turn < 2 * TRIAL_TURNS; turn++) {
+        const struct setting *setting = &with_trials[turn % 2];
+        const struct timespec pause = {0, (long)(turn / 2) * 4 * (long)WRING_NS_PER_MS};
         struct waiter waiter = {0};
         pthread_t other;
 
@@ -457,7 +457,7 @@ static void start_peers(struct peer_step steps[][WAITERS], uint32_t n)
 /** Codec jobs run just as the session is closed; steps may have ended before that. */
 static void jobs_under_way_in(const struct setting *setting)
 {
-    for (unsigned round = 0; round < ROUNDS; round++) {
+    for (unsigned turn = 0; turn < TURNS; turn++) {
         struct waiter waiters[WAITERS] = {0};
         struct peer_step steps[RANKS_MAX - 1][WAITERS];
 
@@ -467,7 +467,7 @@ static void jobs_under_way_in(const struct setting *setting)
         post_all();
         for (size_t i = 0; i < WAITERS; i++)
             start(&waiters[i], i, wait_for_bucket);
-        pause_before(waiters, WAITERS, round);
+        pause_before(waiters, WAITERS, turn);
         wring_session_close(ranks[0].session);
         ranks[0].session = NULL;
         for (size_t i = 0; i < WAITERS; i++) {

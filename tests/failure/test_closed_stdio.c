@@ -86,24 +86,20 @@ static int run_closed(struct procs_rank *rank, void *arg)
 
 static void nothing_of_ours_takes_their_place(void)
 {
-    static const char *const ways[] = {"WRING_PROVIDER=tcp", "WRING_PROVIDER=shm"};
+    static const char *const variants[] = {"WRING_PROVIDER=tcp", "WRING_PROVIDER=shm"};
     char trace[64], setting[96];
     snprintf(trace, sizeof(trace), "/tmp/wring-closed-%d.json", (int)getpid());
     snprintf(setting, sizeof(setting), "WRING_TRACE=%s", trace);
     for (unsigned closed = 0; closed < COMBINATIONS; closed++)
-        for (int way = 0; way < 2; way++) {
-            const char *settings[] = {ways[way],
-                                      "WRING_LOG=debug",
-                                      setting,
-                                      "WRING_EXECUTOR=pool:1",
-                                      "WRING_FAULT=delay=10us",
-                                      NULL};
+        for (int variant = 0; variant < 2; variant++) {
+            const char *settings[] = {variants[variant],       "WRING_LOG=debug",        setting,
+                                      "WRING_EXECUTOR=pool:1", "WRING_FAULT=delay=10us", NULL};
             start(2, settings, run_closed);
             job.arg = &closed;
-            CHECK(procs_run(&job, DEADLINE_S), "hangs: %s, closed %u", ways[way], closed);
+            CHECK(procs_run(&job, DEADLINE_S), "hangs: %s, closed %u", variants[variant], closed);
             for (uint32_t r = 0; r < 2; r++)
-                CHECK(job.codes[r] == 0, "%s, closed %u: rank %u (code %d) said:\n%s", ways[way],
-                      closed, r, job.codes[r], job.texts[r]);
+                CHECK(job.codes[r] == 0, "%s, closed %u: rank %u (code %d) said:\n%s",
+                      variants[variant], closed, r, job.codes[r], job.texts[r]);
         }
     unlink(trace);
 }

@@ -34,7 +34,7 @@ static bool signals_are_untouched(void)
            sigprocmask(SIG_BLOCK, NULL, &mask) == 0 && !sigismember(&mask, SIGXFSZ);
 }
 
-static bool exchange(struct procs_rank *rank, struct wring_session *session)
+static bool run_sums(struct procs_rank *rank, struct wring_session *session)
 {
     struct wring_bucket_params params = WRING_BUCKET_PARAMS_INIT;
     struct wring_bucket *bucket;
@@ -76,7 +76,7 @@ static int run_limited(struct procs_rank *rank, void *arg)
     if (limited->buffer > 0 &&
         wring_buffer_alloc(session, limited->buffer, &data) != WRING_ERR_NO_MEMORY)
         return 3;
-    if (!exchange(rank, session))
+    if (!run_sums(rank, session))
         return 4;
     wring_session_close(session);
     return signals_are_untouched() ? 0 : 8;

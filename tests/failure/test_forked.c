@@ -36,8 +36,8 @@ static const char *const over_shm[] = {"WRING_PROVIDER=shm", "WRING_PEER_TIMEOUT
 static const char *const mixed[] = {"WRING_PROVIDER=shm,tcp", "WRING_PEER_TIMEOUT=60s", NULL};
 static const char *const pooled[] = {"WRING_PROVIDER=shm", "WRING_PEER_TIMEOUT=60s",
                                      "WRING_EXECUTOR=pool:1", "WRING_HUGEPAGES=thp", NULL};
-static const char *const *const ways[] = {over_tcp, over_shm, mixed, pooled};
-#define WAYS (sizeof(ways) / sizeof(ways[0]))
+static const char *const *const variants[] = {over_tcp, over_shm, mixed, pooled};
+#define VARIANTS (sizeof(variants) / sizeof(variants[0]))
 
 /** What a rank works with. The child has a copy, and its exit handler finds it here. */
 static struct work {
@@ -138,7 +138,7 @@ static enum wring_status end_both(void)
     return status;
 }
 
-static enum wring_status exchange_steps(unsigned n)
+static enum wring_status take_steps(unsigned n)
 {
     enum wring_status status = WRING_OK;
     for (unsigned i = 0; i < n && status == WRING_OK; i++) {
@@ -262,10 +262,10 @@ static int run_loaders(struct procs_rank *rank, void *arg)
     static float summed[FLOATS];
     (void)arg;
     enum wring_status status = begin(rank);
-    for (unsigned round = 0; round < 5 && status == WRING_OK; round++) {
+    for (unsigned turn = 0; turn < 5 && status == WRING_OK; turn++) {
         struct wring_request *request = NULL;
         status = post_both();
-        fill(summed, FLOATS, round);
+        fill(summed, FLOATS, turn);
         if (status == WRING_OK)
             status = wring_allreduce(work.group, summed, summed, FLOATS, WRING_F32, WRING_SUM, NULL,
                                      &request);
@@ -277,7 +277,7 @@ static int run_loaders(struct procs_rank *rank, void *arg)
         status = end_both();
         if (status == WRING_OK)
             status = wring_request_wait(request, WRING_FOREVER, NULL);
-        if (status == WRING_OK && !is_sum(summed, FLOATS, round))
+        if (status == WRING_OK && !is_sum(summed, FLOATS, turn))
             status = WRING_ERR_FRAME;
         if (!child_ended_well(child)) {
             procs_say(rank, "a child did not end well");
@@ -285,7 +285,7 @@ static int run_loaders(struct procs_rank *rank, void *arg)
         }
     }
     if (status == WRING_OK)
-        status = exchange_steps(20);
+        status = take_steps(20);
     procs_say(rank, "end %s", wring_status_text(status));
     wring_session_close(work.session);
     return status == WRING_OK ? 0 : 3;
@@ -300,13 +300,13 @@ static void check_all_well(const char *what)
 
 static void children_are_refused_and_harm_nobody(void)
 {
-    for (size_t i = 0; i < WAYS; i++) {
-        start(RANKS, ways[i], run_loaders);
-        CHECK(procs_run(&job, 2 * DEADLINE_S), "hangs: %s", ways[i][0]);
-        check_all_well(ways[i][0]);
+    for (size_t i = 0; i < VARIANTS; i++) {
+        start(RANKS, variants[i], run_loaders);
+        CHECK(procs_run(&job, 2 * DEADLINE_S), "hangs: %s", variants[i][0]);
+        check_all_well(variants[i][0]);
         for (uint32_t r = 0; r < RANKS; r++)
             CHECK(strstr(job.texts[r], "log session: this process was made by fork()") != NULL,
-                  "%s: rank %u said:\n%s", ways[i][0], r, job.texts[r]);
+                  "%s: rank %u said:\n%s", variants[i][0], r, job.texts[r]);
     }
 }
 
@@ -366,7 +366,7 @@ static int run_looking(struct procs_rank *rank, void *arg)
     list_descriptors(before);
     enum wring_status status = begin(rank);
     if (status == WRING_OK)
-        status = exchange_steps(3);
+        status = take_steps(3);
     list_descriptors(within);
     for (int fd = 0; fd < 256; fd++)
         more += within[fd] && !before[fd];
@@ -378,7 +378,7 @@ static int run_looking(struct procs_rank *rank, void *arg)
     if (child == 0)
         _exit(look_at_child(before));
     bool well = child_ended_well(child);
-    status = exchange_steps(3);
+    status = take_steps(3);
     wring_session_close(work.session);
     list_descriptors(within);
     for (int fd = 0; fd < 256; fd++)
@@ -391,10 +391,10 @@ static int run_looking(struct procs_rank *rank, void *arg)
 
 static void a_child_has_no_descriptor_and_shares_no_memory(void)
 {
-    for (size_t i = 0; i < WAYS; i++) {
-        start(RANKS, ways[i], run_looking);
-        CHECK(procs_run(&job, DEADLINE_S), "hangs: %s", ways[i][0]);
-        check_all_well(ways[i][0]);
+    for (size_t i = 0; i < VARIANTS; i++) {
+        start(RANKS, variants[i], run_looking);
+        CHECK(procs_run(&job, DEADLINE_S), "hangs: %s", variants[i][0]);
+        check_all_well(variants[i][0]);
     }
 }
 
@@ -437,13 +437,13 @@ static int run_outlived(struct procs_rank *rank, void *arg)
     if (status != WRING_OK)
         return 2;
     if (rank->rank == 1) {
-        exchange_steps(3);
+        take_steps(3);
         leave_child(rank);
         kill(getpid(), SIGKILL);
     }
     uint64_t began_ns = wring_now_ns();
     while (status == WRING_OK && wring_now_ns() - began_ns < CHILD_S * WRING_NS_PER_S)
-        status = exchange_steps(1);
+        status = take_steps(1);
     double took_s = (double)(wring_now_ns() - began_ns) / 1e9;
     procs_say_end(rank, work.session, status);
     procs_say(rank, "%s after %.1f s", took_s < SOON_S ? "soon" : "late", took_s);
@@ -453,16 +453,16 @@ static int run_outlived(struct procs_rank *rank, void *arg)
 
 static void a_death_is_seen_though_a_child_lives(void)
 {
-    for (size_t i = 0; i < WAYS; i++) {
+    for (size_t i = 0; i < VARIANTS; i++) {
         REQUIRE(pipe2(life, O_CLOEXEC) == 0, "pipe");
-        start(RANKS, ways[i], run_outlived);
-        CHECK(procs_run(&job, 2 * DEADLINE_S), "hangs: %s", ways[i][0]);
+        start(RANKS, variants[i], run_outlived);
+        CHECK(procs_run(&job, 2 * DEADLINE_S), "hangs: %s", variants[i][0]);
         CHECK(job.codes[1] == -SIGKILL, "code %d:\n%s", job.codes[1], job.texts[1]);
         for (uint32_t r = 0; r < RANKS; r += 2)
             CHECK(strstr(job.texts[r], "end peer lost, rank 1, rank 1 is lost") != NULL &&
                       strstr(job.texts[r], "soon after") != NULL &&
                       strstr(job.texts[r], "sign of life") == NULL,
-                  "%s: rank %u said:\n%s", ways[i][0], r, job.texts[r]);
+                  "%s: rank %u said:\n%s", variants[i][0], r, job.texts[r]);
         close(life[0]);
         close(life[1]);
     }
@@ -496,7 +496,7 @@ static int run_on_ports(struct procs_rank *rank, void *arg)
 {
     enum wring_status status = begin(rank);
     if (status == WRING_OK)
-        status = exchange_steps(2);
+        status = take_steps(2);
     if (status == WRING_OK && arg != NULL)
         leave_child(rank);
     if (status == WRING_OK)
@@ -585,7 +585,7 @@ static int run_checkpoints(struct procs_rank *rank, void *arg)
         if (status == WRING_OK)
             status = end_both();
         if (status == WRING_OK)
-            status = exchange_steps(30);
+            status = take_steps(30);
         bool well = child_ended_well(child);
         if (!well || !holds_checkpoint(path, epoch)) {
             procs_say(rank, "checkpoint %u: %s", epoch, well ? "wrong" : "not written");
@@ -602,10 +602,10 @@ static int run_checkpoints(struct procs_rank *rank, void *arg)
 
 static void checkpoints_are_written_by_children(void)
 {
-    for (size_t i = 0; i < WAYS; i++) {
-        start(RANKS, ways[i], run_checkpoints);
-        CHECK(procs_run(&job, 2 * DEADLINE_S), "hangs: %s", ways[i][0]);
-        check_all_well(ways[i][0]);
+    for (size_t i = 0; i < VARIANTS; i++) {
+        start(RANKS, variants[i], run_checkpoints);
+        CHECK(procs_run(&job, 2 * DEADLINE_S), "hangs: %s", variants[i][0]);
+        check_all_well(variants[i][0]);
     }
 }
 
@@ -624,7 +624,7 @@ static int be_child_rank(struct procs_rank *rank, const char *root)
     add_setting(rank, EXECUTOR_OF_CHILD);
     enum wring_status status = begin(rank);
     if (status == WRING_OK)
-        status = exchange_steps(5);
+        status = take_steps(5);
     procs_say(rank, "child: %s", wring_status_text(status));
     if (work.session != NULL)
         wring_session_close(work.session);
@@ -636,16 +636,16 @@ static int run_with_own(struct procs_rank *rank, void *arg)
 {
     enum wring_status status = begin(rank);
     if (status == WRING_OK)
-        status = exchange_steps(2);
+        status = take_steps(2);
     if (status != WRING_OK)
         return 2;
     pid_t child = fork_child();
     if (child == 0)
         exit(be_child_rank(rank, arg));
-    status = exchange_steps(10);
+    status = take_steps(10);
     bool well = child_ended_well(child);
     if (status == WRING_OK)
-        status = exchange_steps(2);
+        status = take_steps(2);
     procs_say(rank, "end %s", wring_status_text(status));
     wring_session_close(work.session);
     return status == WRING_OK && well ? 0 : 3;
@@ -654,14 +654,14 @@ static int run_with_own(struct procs_rank *rank, void *arg)
 static void children_open_sessions_of_their_own(void)
 {
     char root[64];
-    for (size_t i = 0; i < WAYS; i++) {
+    for (size_t i = 0; i < VARIANTS; i++) {
         unsigned port = find_ports(1);
         REQUIRE(port != 0, "no port");
         snprintf(root, sizeof(root), "127.0.0.1:%u", port);
-        start(RANKS, ways[i], run_with_own);
+        start(RANKS, variants[i], run_with_own);
         job.arg = root;
-        CHECK(procs_run(&job, 2 * DEADLINE_S), "hangs: %s", ways[i][0]);
-        check_all_well(ways[i][0]);
+        CHECK(procs_run(&job, 2 * DEADLINE_S), "hangs: %s", variants[i][0]);
+        check_all_well(variants[i][0]);
     }
 }
 

@@ -66,7 +66,7 @@ static int run_on_ipv6(struct procs_rank *rank, void *arg)
 {
     (void)arg;
     meet_on_ipv6(rank);
-    return exchange(rank, 20, say_families);
+    return run_sums(rank, 20, say_families);
 }
 
 static void all_goes_over_ipv6(void)
@@ -88,7 +88,7 @@ static int run_wrong_size(struct procs_rank *rank, void *arg)
     meet_on_ipv6(rank);
     if (rank->index == 1)
         rank->params.size = 3;
-    return exchange(rank, 20, NULL);
+    return run_sums(rank, 20, NULL);
 }
 
 static void messages_name_ipv6_addresses(void)

@@ -69,14 +69,14 @@ static int run_for_long(struct procs_rank *rank, void *arg)
     (void)arg;
     if (rank->index == 0)
         rank->params.log = log_joining;
-    return exchange(rank, 1000000, NULL);
+    return run_sums(rank, 1000000, NULL);
 }
 
 /** The victim is named and nobody else, and nobody waited for it in vain. */
 static void check_blamed(uint32_t rank, const char *provider)
 {
-    static const char *const ways[] = {"no connection to rank %u ", "rank %u is lost",
-                                       "rank %u ended", "rank %u did not", "to rank %u:"};
+    static const char *const causes[] = {"no connection to rank %u ", "rank %u is lost",
+                                         "rank %u ended", "rank %u did not", "to rank %u:"};
     const char *text = job.texts[rank];
     char named[16];
 
@@ -85,9 +85,9 @@ static void check_blamed(uint32_t rank, const char *provider)
           "%s, killed rank %u after %u us; rank %u (code %d) said:\n%s", provider, victim,
           kill_after_us, rank, job.codes[rank], text);
     for (uint32_t other = 0; other < 4; other++)
-        for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]) && other != victim; i++) {
+        for (size_t i = 0; i < sizeof(causes) / sizeof(causes[0]) && other != victim; i++) {
             char blame[48], *at = blame;
-            for (const char *from = ways[i]; *from != '\0'; from++)
+            for (const char *from = causes[i]; *from != '\0'; from++)
                 if (from[0] == '%' && from[1] == 'u')
                     *at++ = (char)('0' + other), from++;
                 else
@@ -133,7 +133,7 @@ static int run_dying(struct procs_rank *rank, void *arg)
         return 9;
     if (rank->rank == 3)
         pause(); /* never comes */
-    return exchange(rank, 20, NULL);
+    return run_sums(rank, 20, NULL);
 }
 
 static void kill_one_before_the_next_comes(const struct procs_job *running)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A rank of a node dies in a leg of a hierarchical exchange: at its start, or halfway through. */
+/* A rank of a node dies in a leg of a hierarchical collective: at its start, or halfway through. */
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -24,7 +24,7 @@ static void die_in_step_3(struct procs_rank *rank, unsigned step)
 static int run_killed(struct procs_rank *rank, void *arg)
 {
     (void)arg;
-    return exchange(rank, 1000000, die_in_step_3);
+    return run_sums(rank, 1000000, die_in_step_3);
 }
 
 /** Entries of a folder in which a careless library would leave things. */
@@ -61,7 +61,7 @@ static void stop_in_step_3(struct procs_rank *rank, unsigned step)
 static int run_stopped(struct procs_rank *rank, void *arg)
 {
     (void)arg;
-    return exchange(rank, 1000000, stop_in_step_3);
+    return run_sums(rank, 1000000, stop_in_step_3);
 }
 
 /** The others are gone when it goes on. */
@@ -88,7 +88,7 @@ static void stopped_rank_is_named(void)
 static int run_leaving(struct procs_rank *rank, void *arg)
 {
     (void)arg;
-    return exchange(rank, rank->rank == 1 ? 5 : 1000000, NULL);
+    return run_sums(rank, rank->rank == 1 ? 5 : 1000000, NULL);
 }
 
 static void rank_that_leaves_early_is_named(void)
@@ -108,7 +108,7 @@ static const char *const slow_link[] = {"WRING_PROVIDER=tcp", "WRING_FAULT=rate=
 static int run_short(struct procs_rank *rank, void *arg)
 {
     (void)arg;
-    return exchange(rank, 2, NULL);
+    return run_sums(rank, 2, NULL);
 }
 
 static void closing_after_the_last_wait_harms_nobody(void)

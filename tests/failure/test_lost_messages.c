@@ -15,14 +15,14 @@
 
 static const char *const shm[] = {"WRING_PROVIDER=shm", NULL};
 static const char *const tcp[] = {"WRING_PROVIDER=tcp", NULL};
-static const char *const *const ways[] = {shm, tcp};
+static const char *const *const variants[] = {shm, tcp};
 
 static void run_job(uint32_t ranks, int (*run)(struct procs_rank *, void *), void *arg,
                     unsigned deadline_s, void (*check)(const struct procs_job *))
 {
-    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
-        struct procs_job job = {.ranks = ranks, .settings = ways[i], .run = run, .arg = arg};
-        CHECK(procs_run(&job, deadline_s), "%s: a rank is still there", ways[i][0]);
+    for (size_t i = 0; i < sizeof(variants) / sizeof(variants[0]); i++) {
+        struct procs_job job = {.ranks = ranks, .settings = variants[i], .run = run, .arg = arg};
+        CHECK(procs_run(&job, deadline_s), "%s: a rank is still there", variants[i][0]);
         check(&job);
     }
 }

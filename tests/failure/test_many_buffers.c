@@ -187,10 +187,10 @@ static int run_many(struct procs_rank *rank, void *arg)
     for (uint32_t i = 0; i < BUFFERS; i++)
         if (!make(rank, session, all, i))
             return 3;
-    for (int round = 0; round < 3; round++) {
+    for (int turn = 0; turn < 3; turn++) {
         if (!commit(rank, session, &heard) || !step(rank, all) || !call(session, all))
-            return 4 + round;
-        if (round < 2 && !make_anew(rank, session, all))
+            return 4 + turn;
+        if (turn < 2 && !make_anew(rank, session, all))
             return 8;
     }
     for (uint32_t i = 0; i < BUFFERS; i++) {

@@ -107,7 +107,7 @@ static const char *const over_shm[] = {"WRING_PROVIDER=shm",     "WRING_JOIN_TIM
                                        "WRING_PEER_TIMEOUT=10s", "WRING_EXECUTOR=pool:1",
                                        "WRING_FAULT=delay=1us",  NULL};
 static const char *const plain_tcp[] = {"WRING_PROVIDER=tcp", "WRING_JOIN_TIMEOUT=3s", NULL};
-static const char *const *const ways[] = {over_tcp, over_shm};
+static const char *const *const variants[] = {over_tcp, over_shm};
 
 /** Open, exchange in memory of the library's, close. */
 static int use(struct procs_rank *rank)
@@ -196,11 +196,11 @@ static void refused_calls_are_named(void)
         {.call = "pthread_create", .error = EAGAIN},
     };
     for (size_t i = 0; i < sizeof(aims) / sizeof(aims[0]); i++)
-        for (int way = 0; way < 2; way++)
+        for (int variant = 0; variant < 2; variant++)
             for (uint32_t rank = 0; rank < 2; rank++) {
                 struct aim aim = aims[i];
                 aim.rank = rank;
-                try_turns(ways[way], aim);
+                try_turns(variants[variant], aim);
             }
 }
 
@@ -233,18 +233,18 @@ static int run_with_few_descriptors(struct procs_rank *rank, void *arg)
 /** From none at all to as many as it needs. */
 static void too_few_descriptors_are_said(void)
 {
-    for (int way = 0; way < 2; way++) {
+    for (int variant = 0; variant < 2; variant++) {
         int more = 0;
         for (; more < 64; more++) {
-            start(2, ways[way], run_with_few_descriptors);
+            start(2, variants[variant], run_with_few_descriptors);
             job.arg = &more;
-            REQUIRE(procs_run(&job, DEADLINE_S), "hangs: %s, %d more", ways[way][0], more);
+            REQUIRE(procs_run(&job, DEADLINE_S), "hangs: %s, %d more", variants[variant][0], more);
             if (job.codes[0] == 0 && job.codes[1] == 0)
                 break;
             CHECK(said_or_went_on(1, "ulimit -n", "Too many open files"), "%s, %d more: " TEXTS,
-                  ways[way][0], more, TEXTS_OF_JOB);
+                  variants[variant][0], more, TEXTS_OF_JOB);
         }
-        CHECK(more > 3 && more < 64, "%s needs %d descriptors", ways[way][0], more);
+        CHECK(more > 3 && more < 64, "%s needs %d descriptors", variants[variant][0], more);
     }
 }
 

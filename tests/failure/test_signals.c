@@ -14,7 +14,7 @@
 #include "tests/failure/failing_job.h"
 #include "tests/lib/test.h"
 
-#define ROUNDS 50
+#define TURNS 50
 #define SIGNAL_MS 20000
 
 static const char *const threads[] = {"WRING_PROVIDER=tcp", "WRING_EXECUTOR=pool:1", NULL};
@@ -110,7 +110,7 @@ static int run_with_signals(struct procs_rank *rank, void *arg)
         procs_say(rank, "%u threads beside the first", others);
         return 4;
     }
-    for (unsigned i = 0; i < ROUNDS && status == WRING_OK; i++) {
+    for (unsigned i = 0; i < TURNS && status == WRING_OK; i++) {
         struct wring_request *request;
         int number = i % 2 == 0 ? SIGUSR1 : SIGTERM;
         status = wring_allreduce(wring_session_world(session), data, data, ELEMS, WRING_F32,
@@ -119,7 +119,7 @@ static int run_with_signals(struct procs_rank *rank, void *arg)
         if (status == WRING_OK)
             status = wring_request_wait(request, WRING_FOREVER, NULL);
         if (came != number) {
-            procs_say(rank, "signal %d of round %u: %d came", number, i, came);
+            procs_say(rank, "signal %d of turn %u: %d came", number, i, came);
             return 5;
         }
     }
@@ -130,13 +130,13 @@ static int run_with_signals(struct procs_rank *rank, void *arg)
 
 static void signals_are_the_applications(void)
 {
-    const char *const *const ways[] = {threads, mapped};
+    const char *const *const variants[] = {threads, mapped};
     for (int i = 0; i < 4; i++) {
-        start(2, ways[i % 2], run_with_signals);
+        start(2, variants[i % 2], run_with_signals);
         job.arg = i < 2 ? NULL : &job;
-        CHECK(procs_run(&job, DEADLINE_S), "hangs: %s", ways[i % 2][0]);
+        CHECK(procs_run(&job, DEADLINE_S), "hangs: %s", variants[i % 2][0]);
         for (uint32_t r = 0; r < 2; r++)
-            CHECK(job.codes[r] == 0, "%s: rank %u (code %d) said:\n%s", ways[i % 2][0], r,
+            CHECK(job.codes[r] == 0, "%s: rank %u (code %d) said:\n%s", variants[i % 2][0], r,
                   job.codes[r], job.texts[r]);
     }
 }

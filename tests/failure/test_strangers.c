@@ -69,7 +69,7 @@ static int run_late(struct procs_rank *rank, void *arg)
     (void)arg;
     if (rank->rank == 2)
         usleep(400000); /* so that the port is open while others knock */
-    return exchange(rank, 50, wait_a_little_in_rank_1);
+    return run_sums(rank, 50, wait_a_little_in_rank_1);
 }
 
 static void garbage_at_the_rendezvous_does_no_harm(void)
@@ -97,7 +97,7 @@ static int run_latest(struct procs_rank *rank, void *arg)
     (void)arg;
     if (rank->rank > 0)
         usleep(600000); /* behind everybody else */
-    return exchange(rank, 20, NULL);
+    return run_sums(rank, 20, NULL);
 }
 
 /** They are there before the ranks and stay to the end. */
@@ -150,7 +150,7 @@ static int run_after_crowd(struct procs_rank *rank, void *arg)
     (void)arg;
     if (rank->rank > 0)
         usleep(1000000);
-    return exchange(rank, 20, NULL);
+    return run_sums(rank, 20, NULL);
 }
 
 /** From the address from which the ranks come, as behind a translator of addresses. */
@@ -207,7 +207,7 @@ static int run_short_of_descriptors(struct procs_rank *rank, void *arg)
         leave_descriptors(3);
     double cpu = cpu_seconds();
     uint64_t began = wring_now_ns();
-    int code = exchange(rank, 20, NULL);
+    int code = run_sums(rank, 20, NULL);
     cpu = cpu_seconds() - cpu;
     double wall = (double)(wring_now_ns() - began) / 1e9;
     procs_say(rank, "computed for %s of the time", cpu < wall / 4 ? "little" : "much");
@@ -320,13 +320,13 @@ static unsigned pester_all(void)
 static void pester_providers(const struct procs_job *running)
 {
     uint64_t limit = wring_deadline_in(DEADLINE_S / 2 * WRING_NS_PER_S);
-    int rounds = 0;
+    int turns = 0;
     pestered = 0;
-    while (rounds < 10 && !procs_await_end(running, 0, 0) && wring_now_ns() < limit) {
+    while (turns < 10 && !procs_await_end(running, 0, 0) && wring_now_ns() < limit) {
         usleep(100000);
         unsigned connected = pester_all();
         pestered += connected;
-        rounds += connected > 0;
+        turns += connected > 0;
     }
 }
 
@@ -340,7 +340,7 @@ static void rest_now_and_then(struct procs_rank *rank, unsigned step)
 static int run_resting(struct procs_rank *rank, void *arg)
 {
     (void)arg;
-    return exchange(rank, 40, rest_now_and_then);
+    return run_sums(rank, 40, rest_now_and_then);
 }
 
 /** On a machine that is busy the ranks may be done before their ports were found. */

@@ -19,7 +19,7 @@ static int run_wrong_key(struct procs_rank *rank, void *arg)
     (void)arg;
     if (rank->rank == 1)
         rank->params.key = "another key";
-    return exchange(rank, 20, NULL);
+    return run_sums(rank, 20, NULL);
 }
 
 static void wrong_key_is_refused(void)
@@ -96,7 +96,7 @@ static int run_false_root(struct procs_rank *rank, void *arg)
     const struct false_root *root = arg;
     uint8_t first[FIRST_BYTES];
     if (rank->index != 0)
-        return exchange(rank, 20, NULL);
+        return run_sums(rank, 20, NULL);
     int fd = accept_within_5s(rank->params.root_fd);
     if (fd < 0 || recv(fd, first, sizeof(first), MSG_WAITALL) <= 0 ||
         send(fd, root->says, root->bytes, MSG_NOSIGNAL) < 0)
@@ -137,7 +137,7 @@ static int run_same_rank(struct procs_rank *rank, void *arg)
     (void)arg;
     if (rank->index == 2)
         rank->params.rank = 1;
-    return exchange(rank, 20, NULL);
+    return run_sums(rank, 20, NULL);
 }
 
 static void rank_given_twice_is_named(void)
@@ -156,7 +156,7 @@ static int run_wrong_size(struct procs_rank *rank, void *arg)
     (void)arg;
     if (rank->index == 1)
         rank->params.size = 3;
-    return exchange(rank, 20, NULL);
+    return run_sums(rank, 20, NULL);
 }
 
 static void wrong_size_is_named(void)
@@ -176,7 +176,7 @@ static int run_no_key(struct procs_rank *rank, void *arg)
     if (rank->params.root_fd > 0)
         close(rank->params.root_fd);
     rank->params.root_fd = 0;
-    return exchange(rank, 1, NULL);
+    return run_sums(rank, 1, NULL);
 }
 
 static void no_key_means_loopback_only(void)
@@ -228,7 +228,7 @@ static int run_insider(struct procs_rank *rank, void *arg)
     char rest[256];
 
     if (rank->rank != 1)
-        return exchange(rank, 20, NULL);
+        return run_sums(rank, 20, NULL);
     address.sin_port = htons((uint16_t)atoi(strchr(rank->params.root, ':') + 1));
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0 ||

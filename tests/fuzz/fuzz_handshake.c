@@ -83,8 +83,8 @@ static void tampered(struct fuzz_input input, size_t piece)
     struct wring_auth sides[2];
 
     while (input.left >= 2) {
-        uint32_t place = fuzz_take(&input, 1), change = fuzz_take(&input, 1);
-        wire.changes[place % sizeof(wire.changes)] ^= (uint8_t)change;
+        uint32_t position = fuzz_take(&input, 1), change = fuzz_take(&input, 1);
+        wire.changes[position % sizeof(wire.changes)] ^= (uint8_t)change;
     }
     wring_auth_init(&sides[0], true, WRING_AUTH_SHM, secret, "abc", 3);
     wring_auth_init(&sides[1], false, WRING_AUTH_SHM, secret, NULL, 0);

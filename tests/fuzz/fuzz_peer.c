@@ -70,7 +70,7 @@ static size_t change(uint8_t *message, size_t bytes, struct fuzz_input *changes,
 {
     uint32_t number = fuzz_take(changes, 1) % MESSAGES_MAX;
     enum change kind = fuzz_take(changes, 1) % CHANGES;
-    size_t place = fuzz_take(changes, 2) % (bytes + 1), n = fuzz_take(changes, 1);
+    size_t position = fuzz_take(changes, 2) % (bytes + 1), n = fuzz_take(changes, 1);
     const uint8_t *with = changes->data;
 
     if (kind == OVERWRITE || kind == INSERT) {
@@ -81,19 +81,19 @@ static size_t change(uint8_t *message, size_t bytes, struct fuzz_input *changes,
     if (number != at)
         return bytes;
     if (kind == CUT)
-        return place;
+        return position;
     if (kind == INSERT) {
         n = n < FUZZ_BYTES_MAX - bytes ? n : FUZZ_BYTES_MAX - bytes;
-        memmove(message + place + n, message + place, bytes - place);
+        memmove(message + position + n, message + position, bytes - position);
         bytes += n;
     }
-    n = n < bytes - place ? n : bytes - place;
+    n = n < bytes - position ? n : bytes - position;
     if (kind == ERASE) {
-        memmove(message + place, message + place + n, bytes - place - n);
+        memmove(message + position, message + position + n, bytes - position - n);
         return bytes - n;
     }
     if (n > 0)
-        memcpy(message + place, with, n);
+        memcpy(message + position, with, n);
     return bytes;
 }
 

@@ -8,7 +8,7 @@
 
 #include "tests/lib/test.h"
 
-#define ROUNDS 9               /* each times the kernel, its twin and memcpy, one after the other */
+#define TURNS 9                /* each times the kernel, its twin and memcpy, one after the other */
 #define ELEMS_MAX (1ull << 34) /* twins count their lines in 32 bits */
 #define CALLS_NS 200000.0      /* at least so long a measurement */
 
@@ -141,31 +141,31 @@ static int upward(const void *a, const void *b)
 
 static double median(double *values)
 {
-    qsort(values, ROUNDS, sizeof(*values), upward);
-    return values[ROUNDS / 2];
+    qsort(values, TURNS, sizeof(*values), upward);
+    return values[TURNS / 2];
 }
 
 static void bench_tier(struct bench *bench, const char *tier)
 {
-    double ns[CONTENDERS][ROUNDS], middle[CONTENDERS];
+    double ns[CONTENDERS][TURNS], middle[CONTENDERS];
     uint64_t calls[CONTENDERS] = {1, 1, 1};
 
     for (int c = 0; c < CONTENDERS; c++) /* touches the pages, finds the number of calls */
         time_calls(bench, (enum contender)c, &calls[c]);
-    for (int round = 0; round < ROUNDS; round++)
+    for (int turn = 0; turn < TURNS; turn++)
         for (int c = 0; c < CONTENDERS; c++)
-            ns[c][round] = time_calls(bench, (enum contender)c, &calls[c]);
+            ns[c][turn] = time_calls(bench, (enum contender)c, &calls[c]);
     for (int c = 0; c < CONTENDERS; c++)
         middle[c] = median(ns[c]);
     double bytes = (double)bench->elems * sizeof(float);
-    double spread = (ns[KERNEL][ROUNDS * 3 / 4] - ns[KERNEL][ROUNDS / 4]) / middle[KERNEL];
+    double spread = (ns[KERNEL][TURNS * 3 / 4] - ns[KERNEL][TURNS / 4]) / middle[KERNEL];
     printf("%-23s %-7s %8.2f %8.2f %8.2f %8.2f %8.2f %6.0f %%\n", bench->kernel->name, tier,
            bytes / middle[KERNEL], bytes / middle[TWIN], bytes / middle[MEMCPY],
            middle[TWIN] / middle[KERNEL], middle[MEMCPY] / middle[KERNEL], spread * 100);
 }
 
 /** Where a stream goes that is read, written, or both. */
-static struct wring_twin_stream *place_of(struct wring_twin_work *work, bool read, bool written)
+static struct wring_twin_stream *stream_of(struct wring_twin_work *work, bool read, bool written)
 {
     if (read && written)
         return &work->update;
@@ -188,12 +188,12 @@ static void set_work(struct bench *bench)
         unsigned read = kernel->read_bits[s], written = kernel->write_bits[s];
         if (read == 0 && written == 0)
             continue;
-        struct wring_twin_stream *place = place_of(&bench->work, read > 0, written > 0);
-        if (place->lines > 0 || (read > 0 && written > 0 && read != written)) {
+        struct wring_twin_stream *stream = stream_of(&bench->work, read > 0, written > 0);
+        if (stream->lines > 0 || (read > 0 && written > 0 && read != written)) {
             fprintf(stderr, "%s: no twin moves what it moves\n", kernel->name);
             exit(1);
         }
-        *place = wring_twin_all(data[s], bench->elems / 8 * (read > 0 ? read : written));
+        *stream = wring_twin_all(data[s], bench->elems / 8 * (read > 0 ? read : written));
     }
 }
 
@@ -208,7 +208,7 @@ int bench_run(uint64_t elems)
     printf("%llu elements; GB/s of float32, medians of %d; 'of twin': 1 means that only memory "
            "limits it; spread: of the middle half\n%-23s %-7s %8s %8s "
            "%8s %8s %8s %8s\n",
-           (unsigned long long)bench.elems, ROUNDS, "kernel", "tier", "GB/s", "twin", "memcpy",
+           (unsigned long long)bench.elems, TURNS, "kernel", "tier", "GB/s", "twin", "memcpy",
            "of twin", "of mcpy", "spread");
     open_memory(&bench.memory, bench.elems);
     for (bench.kernel = bench_kernels; bench.kernel->name != NULL; bench.kernel++) {

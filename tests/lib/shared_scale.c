@@ -21,7 +21,7 @@ static uint64_t units_of(const struct wring_codec *codec, const struct wring_cod
 }
 
 /** Of a unit in the statistics of the round. */
-static uint64_t place_of(const struct wring_codec_context *context, uint64_t i)
+static uint64_t unit_of(const struct wring_codec_context *context, uint64_t i)
 {
     return (context->element + i - context->first) / UNIT;
 }
@@ -35,7 +35,7 @@ static void find_largest(const struct wring_codec *codec, const struct wring_cod
     (void)codec, (void)scratch;
     for (uint64_t i = 0; i < elems; i++) {
         float x = residual != NULL ? src[i] + residual[i] : src[i];
-        float *of = &largest[place_of(context, i)];
+        float *of = &largest[unit_of(context, i)];
         if (!isfinite(x) || isnan(*of))
             *of = NAN; /* stays through the maximum */
         else
@@ -54,7 +54,7 @@ static const struct wring_codec_round round_of_scale = {
 static float largest_of(const struct wring_codec_context *context, uint64_t i)
 {
     const float *largest = context->statistics[0];
-    return largest[place_of(context, i)];
+    return largest[unit_of(context, i)];
 }
 
 /* ---- shared8 ---- */

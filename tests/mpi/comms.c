@@ -119,7 +119,7 @@ static void test_progress(void)
     int sum, token = rank;
 
     memset(big, rank, BIG);
-    for (int round = 0; round < 3; round++) {
+    for (int turn = 0; turn < 3; turn++) {
         MPI_Comm_dup(MPI_COMM_WORLD, &comm);
         if (rank == 0) { /* the sender cannot go on before we look at our messages */
             MPI_Irecv(big, BIG, MPI_CHAR, 1, 3, MPI_COMM_WORLD, &request);
@@ -159,28 +159,28 @@ static void test_mixed(void)
         N = 6
     };
     int next = (rank + 1) % size, before = (rank + size - 1) % size;
-    for (int way = 0; way < 7; way++) {
+    for (int variant = 0; variant < 7; variant++) {
         MPI_Request requests[N];
         MPI_Status statuses[N];
         int got = -1, sum = -1, data[1000], all[1000], root = rank, done = 0;
         for (int i = 0; i < 1000; i++)
             data[i] = rank + i;
-        MPI_Irecv(&got, 1, MPI_INT, before, way, MPI_COMM_WORLD, &requests[0]);
+        MPI_Irecv(&got, 1, MPI_INT, before, variant, MPI_COMM_WORLD, &requests[0]);
         MPI_Iallreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &requests[1]);
         requests[2] = MPI_REQUEST_NULL;
         MPI_Iallreduce(data, all, 1000, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &requests[3]);
-        MPI_Isend(&rank, 1, MPI_INT, next, way, MPI_COMM_WORLD, &requests[4]);
+        MPI_Isend(&rank, 1, MPI_INT, next, variant, MPI_COMM_WORLD, &requests[4]);
         MPI_Ibcast(&root, 1, MPI_INT, size - 1, MPI_COMM_WORLD, &requests[5]);
-        if (way == 0) {
+        if (variant == 0) {
             MPI_Waitall(N, requests, statuses);
             CHECK(statuses[0].MPI_SOURCE == before, "source");
-        } else if (way == 1) {
+        } else if (variant == 1) {
             while (!done)
                 MPI_Testall(N, requests, &done, MPI_STATUSES_IGNORE);
-        } else if (way == 2 || way == 3) {
+        } else if (variant == 2 || variant == 3) {
             for (int left = N - 1; left > 0;) {
                 int index, flag = 1;
-                if (way == 2)
+                if (variant == 2)
                     MPI_Waitany(N, requests, &index, MPI_STATUS_IGNORE);
                 else
                     MPI_Testany(N, requests, &index, &flag, MPI_STATUS_IGNORE);
@@ -192,10 +192,10 @@ static void test_mixed(void)
             int index;
             MPI_Waitany(N, requests, &index, MPI_STATUS_IGNORE);
             CHECK(index == MPI_UNDEFINED, "nothing is left: %d", index);
-        } else if (way == 4 || way == 5) {
+        } else if (variant == 4 || variant == 5) {
             int indices[N], n;
             for (int left = N - 1; left > 0;) {
-                if (way == 4)
+                if (variant == 4)
                     MPI_Waitsome(N, requests, &n, indices, statuses);
                 else
                     MPI_Testsome(N, requests, &n, indices, statuses);
@@ -213,11 +213,11 @@ static void test_mixed(void)
                     MPI_Test(&requests[i], &flag, MPI_STATUS_IGNORE);
             }
         }
-        CHECK(got == before && sum == size * (size - 1) / 2 && root == size - 1, "way %d: %d %d %d",
-              way, got, sum, root);
+        CHECK(got == before && sum == size * (size - 1) / 2 && root == size - 1,
+              "variant %d: %d %d %d", variant, got, sum, root);
         for (int i = 0; i < 1000; i++)
             if (all[i] != size * (size - 1) / 2 + size * i) {
-                CHECK(false, "way %d: [%d] is %d", way, i, all[i]);
+                CHECK(false, "variant %d: [%d] is %d", variant, i, all[i]);
                 break;
             }
         for (int i = 0; i < N; i++)
@@ -286,32 +286,33 @@ static void test_persistent(void)
     MPI_Bcast_init(&root, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[1]);
     MPI_Recv_init(&got, 1, MPI_INT, before, 1, MPI_COMM_WORLD, &requests[2]);
     MPI_Send_init(&rank, 1, MPI_INT, next, 1, MPI_COMM_WORLD, &requests[3]);
-    for (int round = 0; round < 12; round++) {
+    for (int turn = 0; turn < 12; turn++) {
         int n, index, flag = 0, indices[4];
         for (int i = 0; i < 3000; i++)
-            in[i] = (float)(rank + i + round);
-        root = rank == 0 ? round : -1;
+            in[i] = (float)(rank + i + turn);
+        root = rank == 0 ? turn : -1;
         MPI_Startall(4, requests);
-        if (round % 4 == 0)
+        if (turn % 4 == 0)
             MPI_Waitall(4, requests, MPI_STATUSES_IGNORE);
-        else if (round % 4 == 1)
+        else if (turn % 4 == 1)
             while (!flag)
                 MPI_Testall(4, requests, &flag, MPI_STATUSES_IGNORE);
-        else if (round % 4 == 2)
+        else if (turn % 4 == 2)
             for (int left = 4; left > 0; left -= index != MPI_UNDEFINED)
                 MPI_Waitany(4, requests, &index, MPI_STATUS_IGNORE);
         else
             for (int left = 4; left > 0; left -= n)
                 MPI_Waitsome(4, requests, &n, indices, MPI_STATUSES_IGNORE);
-        CHECK(root == round && got == before, "round %d: %d %d", round, root, got);
+        CHECK(root == turn && got == before, "turn %d: %d %d", turn, root, got);
         for (int i = 0; i < 3000; i++)
-            if (out[i] != (float)(size * (size - 1) / 2 + size * (i + round))) {
-                CHECK(false, "round %d: [%d] is %g", round, i, out[i]);
+            if (out[i] != (float)(size * (size - 1) / 2 + size * (i + turn))) {
+                CHECK(false, "turn %d: [%d] is %g", turn, i, out[i]);
                 break;
             }
     }
     MPI_Waitall(4, requests, MPI_STATUSES_IGNORE); /* of what is inactive: returns at once */
-    for (int way = 0; way < 2; way++) { /* they match by the order in which they were made */
+    for (int variant = 0; variant < 2;
+         variant++) { /* they match by the order in which they were made */
         root = rank == 0 ? 77 : -1;
         MPI_Start(&requests[rank % 2]);
         MPI_Start(&requests[1 - rank % 2]);

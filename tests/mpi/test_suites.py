@@ -58,10 +58,10 @@ class Coll:
         self.made = pathlib.Path(made)
         self.folder = base / name / "coll"
         self.source = base / "mpich-source" / "test" / "mpi" / "coll"
-        for way, variables in (("wring", {"LD_PRELOAD": LIBRARY, "WRING_STATS": "1"}),
+        for side, variables in (("wring", {"LD_PRELOAD": LIBRARY, "WRING_STATS": "1"}),
                                ("stock", {})):
             words = shlex.join(MPI.start_words(None, variables))
-            launcher = self.made / way
+            launcher = self.made / side
             launcher.write_text(LAUNCHER.format(words=words, made=made), encoding="utf-8")
             launcher.chmod(0o755)
 
@@ -70,7 +70,7 @@ class Coll:
         lines = (self.folder / "testlist").read_text(encoding="utf-8").splitlines()
         return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
 
-    def run(self, way, entry):
+    def run(self, side, entry):
         """@return ("ok", "failed", "skipped" or "not built"; what it said; whether it took all of
         its time)"""
         mine = self.folder / "testlist.wring"
@@ -79,7 +79,7 @@ class Coll:
         tap.unlink(missing_ok=True)
         begun = time.monotonic()
         subprocess.run(["perl", "../runtests", f"-srcdir={self.source}", f"-tests={mine.name}",
-                        "-maxnp=4", f"-mpiexec={self.made / way}", f"-xmlfile={self.made}/xml",
+                        "-maxnp=4", f"-mpiexec={self.made / side}", f"-xmlfile={self.made}/xml",
                         f"-tapfile={tap}"], cwd=self.folder,
                        env=mpis.bare_environment(MPITEST_TIMEOUT=str(ENTRY)), capture_output=True,
                        stdin=subprocess.DEVNULL, timeout=LONG, check=False)
@@ -105,16 +105,16 @@ def check_coll():
         coll = Coll(made)
         results, worse = collections.Counter(), []
         for entry in sys.argv[4:] or coll.entries():
-            ways = {way: coll.run(way, entry) for way in ("wring", "stock")}
-            if ways["wring"][0] == "failed" and ways["stock"][0] == "ok" and ways["wring"][2]:
+            sides = {side: coll.run(side, entry) for side in ("wring", "stock")}
+            if sides["wring"][0] == "failed" and sides["stock"][0] == "ok" and sides["wring"][2]:
                 # what else this machine did may have taken its time
-                ways["wring"] = coll.run("wring", entry)
-            ended = (ways["wring"][0], ways["stock"][0])
+                sides["wring"] = coll.run("wring", entry)
+            ended = (sides["wring"][0], sides["stock"][0])
             results[ended] += 1
             print(f"{entry}: {ended[0]}; in stock {ended[1]}", flush=True)
             if ended[0] != "ok" and ended[1] == "ok":
                 worse.append(entry)
-                print(ways["wring"][1], flush=True)
+                print(sides["wring"][1], flush=True)
         served = coll.served()
     print(f"{results.total()} entries: {results['ok', 'ok']} pass with wring and in stock, "
           f"{results['failed', 'failed']} fail in both, {results['ok', 'failed']} in stock alone, "

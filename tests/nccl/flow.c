@@ -16,7 +16,7 @@ struct message {
 };
 
 /** Of one tag on the sending side; on the receiving side one stands for all tags. */
-struct lane {
+struct line {
     uint32_t posted, ended; /* all before are done */
     struct message messages[FLOW_DEPTH_MAX];
 };
@@ -29,7 +29,7 @@ struct flow {
     uint32_t random;
     size_t slot_bytes;
     unsigned char *data; /* [tags][depth][slot_bytes] */
-    struct lane lanes[PLUGIN_GROUP_MAX];
+    struct line lines[PLUGIN_GROUP_MAX];
 };
 
 static uint64_t mix(uint64_t x)
@@ -99,22 +99,22 @@ struct flow *flow_start(struct rig *rig, const struct flow_plan *plan, void *com
     return flow;
 }
 
-static bool is_posted_whole(const struct flow *flow, const struct lane *lane)
+static bool is_posted_whole(const struct flow *flow, const struct line *line)
 {
-    return lane->posted == flow->plan.count;
+    return line->posted == flow->plan.count;
 }
 
-static bool has_free_slot(const struct flow *flow, const struct lane *lane)
+static bool has_free_slot(const struct flow *flow, const struct line *line)
 {
-    return !is_posted_whole(flow, lane) && lane->posted - lane->ended < flow->plan.depth;
+    return !is_posted_whole(flow, line) && line->posted - line->ended < flow->plan.depth;
 }
 
 /** @return whether the plugin took it */
 static bool post_send(struct flow *flow, uint32_t tag)
 {
-    struct lane *lane = &flow->lanes[tag];
-    uint32_t number = lane->posted;
-    struct message *message = &lane->messages[number % flow->plan.depth];
+    struct line *line = &flow->lines[tag];
+    uint32_t number = line->posted;
+    struct message *message = &line->messages[number % flow->plan.depth];
     size_t bytes = flow_bytes(&flow->plan, tag, number);
     unsigned char *slot = slot_of(flow, tag, number);
 
@@ -125,15 +125,15 @@ static bool post_send(struct flow *flow, uint32_t tag)
     MUST(result == PLUGIN_OK, "isend of message %u, tag %u: %d", number, tag, result);
     if (message->request == NULL)
         return false;
-    lane->posted++;
+    line->posted++;
     return true;
 }
 
 static bool post_receive(struct flow *flow)
 {
-    struct lane *lane = &flow->lanes[0];
-    uint32_t number = lane->posted;
-    struct message *message = &lane->messages[number % flow->plan.depth];
+    struct line *line = &flow->lines[0];
+    uint32_t number = line->posted;
+    struct message *message = &line->messages[number % flow->plan.depth];
     void *data[PLUGIN_GROUP_MAX], *regions[PLUGIN_GROUP_MAX];
     size_t rooms[PLUGIN_GROUP_MAX];
     int tags[PLUGIN_GROUP_MAX];
@@ -152,7 +152,7 @@ static bool post_receive(struct flow *flow)
     MUST(result == PLUGIN_OK, "irecv of message %u: %d", number, result);
     if (message->request == NULL)
         return false;
-    lane->posted++;
+    line->posted++;
     return true;
 }
 
@@ -175,8 +175,8 @@ static void check_message(struct flow *flow, uint32_t tag, uint32_t number, int 
 /** Test one request. @return whether it is done now */
 static bool test_message(struct flow *flow, uint32_t tag, uint32_t number)
 {
-    struct lane *lane = &flow->lanes[tag];
-    struct message *message = &lane->messages[number % flow->plan.depth];
+    struct line *line = &flow->lines[tag];
+    struct message *message = &line->messages[number % flow->plan.depth];
     int sizes[PLUGIN_GROUP_MAX], done = 0;
     bool ask = !flow->plan.no_sizes || wring_test_random(&flow->random) % 2 == 0;
 
@@ -194,68 +194,68 @@ static bool test_message(struct flow *flow, uint32_t tag, uint32_t number)
         CHECK(sizes[0] == (int)bytes, "message %u, tag %u: sent %zu bytes, test says %d", number,
               tag, bytes, sizes[0]);
     }
-    while (lane->ended < lane->posted && lane->messages[lane->ended % flow->plan.depth].done)
-        lane->ended++;
+    while (line->ended < line->posted && line->messages[line->ended % flow->plan.depth].done)
+        line->ended++;
     return true;
 }
 
 /** Which request is tested next; those that are done are passed over. */
-static uint32_t choose(struct flow *flow, const struct lane *lane)
+static uint32_t choose(struct flow *flow, const struct line *line)
 {
-    uint32_t open = lane->posted - lane->ended, at = 0;
+    uint32_t open = line->posted - line->ended, at = 0;
 
     if (flow->plan.order == FLOW_NEWEST)
         at = open - 1;
     else if (flow->plan.order == FLOW_RANDOM)
         at = wring_test_random(&flow->random) % open;
     for (uint32_t i = 0; i < open; i++) {
-        uint32_t number = lane->ended + (at + open - i % open) % open;
-        if (!lane->messages[number % flow->plan.depth].done)
+        uint32_t number = line->ended + (at + open - i % open) % open;
+        if (!line->messages[number % flow->plan.depth].done)
             return number;
     }
-    return lane->ended; /* is never done */
+    return line->ended; /* is never done */
 }
 
 /** In another order, every request of the lane once. @return whether any ended */
-static bool test_lane(struct flow *flow, uint32_t tag)
+static bool test_line(struct flow *flow, uint32_t tag)
 {
-    struct lane *lane = &flow->lanes[tag];
-    uint32_t tries = flow->plan.order == FLOW_OLDEST ? 1 : lane->posted - lane->ended;
+    struct line *line = &flow->lines[tag];
+    uint32_t tries = flow->plan.order == FLOW_OLDEST ? 1 : line->posted - line->ended;
     bool moved = false;
 
-    for (; tries > 0 && lane->ended < lane->posted; tries--)
-        moved |= test_message(flow, tag, choose(flow, lane));
+    for (; tries > 0 && line->ended < line->posted; tries--)
+        moved |= test_message(flow, tag, choose(flow, line));
     return moved;
 }
 
 bool flow_advance(struct flow *flow)
 {
-    uint32_t lanes = flow->sends ? flow->plan.tags : 1;
-    uint32_t first = wring_test_random(&flow->random) % lanes;
+    uint32_t lines = flow->sends ? flow->plan.tags : 1;
+    uint32_t first = wring_test_random(&flow->random) % lines;
     bool moved = false;
 
-    for (uint32_t i = 0; i < lanes; i++) {
-        uint32_t tag = (first + i) % lanes;
+    for (uint32_t i = 0; i < lines; i++) {
+        uint32_t tag = (first + i) % lines;
         if (flow->plan.same_tags && tag > 0 &&
-            flow->lanes[tag].posted >= flow->lanes[tag - 1].posted)
+            flow->lines[tag].posted >= flow->lines[tag - 1].posted)
             continue; /* one after the other, as their order is all that tells them apart */
         if (flow->plan.same_tags && tag == 0 &&
-            flow->lanes[0].posted > flow->lanes[lanes - 1].posted)
+            flow->lines[0].posted > flow->lines[lines - 1].posted)
             continue;
-        if (has_free_slot(flow, &flow->lanes[tag]))
+        if (has_free_slot(flow, &flow->lines[tag]))
             moved |= flow->sends ? post_send(flow, tag) : post_receive(flow);
     }
-    for (uint32_t i = 0; i < lanes; i++)
-        moved |= test_lane(flow, (first + i) % lanes);
+    for (uint32_t i = 0; i < lines; i++)
+        moved |= test_line(flow, (first + i) % lines);
     return moved;
 }
 
 bool flow_is_done(const struct flow *flow)
 {
-    uint32_t lanes = flow->sends ? flow->plan.tags : 1;
+    uint32_t lines = flow->sends ? flow->plan.tags : 1;
 
-    for (uint32_t tag = 0; tag < lanes; tag++)
-        if (flow->lanes[tag].ended < flow->plan.count)
+    for (uint32_t tag = 0; tag < lines; tag++)
+        if (flow->lines[tag].ended < flow->plan.count)
             return false;
     return true;
 }

@@ -205,7 +205,7 @@ static void receive_and_go(const struct world_rank *me, void *arg)
 static void come_and_go(const struct world_rank *me, void *arg)
 {
     enum {
-        ROUNDS = 25,
+        TURNS = 25,
         N = 20,
         SLOT = 4000
     };
@@ -215,7 +215,7 @@ static void come_and_go(const struct world_rank *me, void *arg)
     struct rig rig;
 
     (void)arg;
-    for (uint32_t round = 0; round < ROUNDS; round++) {
+    for (uint32_t turn = 0; turn < TURNS; turn++) {
         rig_begin(&rig, me);
         for (uint32_t i = 0; i < me->size; i++)
             links[i] = (struct rig_link){.from = i, .to = (i + 1) % me->size};
@@ -226,7 +226,7 @@ static void come_and_go(const struct world_rank *me, void *arg)
         void *to = rig_register(&rig, receive, data + N * SLOT, N * SLOT);
         for (size_t i = 0; i < N; i++)
             sends[i] = rig_send(&rig, send, data + i * SLOT, SLOT - i, 0, from);
-        if (round % 2 == 0)
+        if (turn % 2 == 0)
             world_meet();
         for (size_t i = 0; i < N; i++)
             receives[i] = rig_receive(&rig, receive, data + (N + i) * SLOT, SLOT, 0, to);

@@ -521,10 +521,10 @@ static void flush(struct rig *rig, void *comm)
     size_t rooms[] = {SLOT, SLOT};
     int tags[] = {0, 1}, sizes[2] = {SLOT, SLOT};
 
-    for (size_t round = 0; round < 50; round++) { /* a request that is lost is felt in the end */
+    for (size_t turn = 0; turn < 50; turn++) { /* a request that is lost is felt in the end */
         if (rig->me.rank == 0) {
             for (int i = 0; i < 2; i++) {
-                rig_fill(slots[i], SLOT, round * 2 + (size_t)i);
+                rig_fill(slots[i], SLOT, turn * 2 + (size_t)i);
                 rig_wait(rig, rig_send(rig, comm, slots[i], SLOT, i, region), NULL, "a send");
             }
             continue;
@@ -536,7 +536,7 @@ static void flush(struct rig *rig, void *comm)
         MUST(result == PLUGIN_OK, "iflush: %d", result);
         if (request != NULL)
             rig_wait(rig, request, NULL, "a flush");
-        check_received(slots[1], SLOT, round * 2 + 1, sizes[1]);
+        check_received(slots[1], SLOT, turn * 2 + 1, sizes[1]);
     }
     free(data);
 }

@@ -51,7 +51,7 @@ static struct flow_plan draw_plan(uint32_t *random, uint32_t ranks)
     return plan;
 }
 
-static void exchange(const struct world_rank *me, void *arg)
+static void transfer(const struct world_rank *me, void *arg)
 {
     uint32_t random = *(const uint32_t *)arg * 2654435761u | 1;
     struct rig_link links[LINKS_MAX];
@@ -80,7 +80,7 @@ void streams_of_random_sizes(void)
     for (uint32_t i = 0; i < sizeof(ranks) / sizeof(ranks[0]); i++) {
         uint32_t seed = rig_choice.seed * 16 + i;
         unsigned before = wring_test_failures();
-        world_run(&(struct world_job){.size = ranks[i], .run = exchange, .arg = &seed});
+        world_run(&(struct world_job){.size = ranks[i], .run = transfer, .arg = &seed});
         if (wring_test_failures() != before)
             printf("with %u ranks and seed=%u\n", ranks[i], rig_choice.seed);
     }

@@ -197,10 +197,10 @@ static void reduce_long(const struct world_rank *me, void *arg)
 
     (void)arg;
     coll_begin(&coll, me);
-    for (uint32_t place = 0; place < 2; place++) {
-        reduce_once(&coll, COLL_F32, COLL_SUM, 100003, place * WRING_TEST_KINDS);
-        sum_whole_numbers(&coll, 262144, place == 0);
-        sum_whole_numbers(&coll, 2000003, place == 0);
+    for (uint32_t apart = 0; apart < 2; apart++) {
+        reduce_once(&coll, COLL_F32, COLL_SUM, 100003, apart * WRING_TEST_KINDS);
+        sum_whole_numbers(&coll, 262144, apart == 0);
+        sum_whole_numbers(&coll, 2000003, apart == 0);
     }
     coll_end(&coll);
 }
@@ -215,7 +215,7 @@ static void allreduce_of_long_buffers(void)
 static void keep_in_flight(const struct world_rank *me, void *arg)
 {
     enum {
-        ROUNDS = 4,
+        TURNS = 4,
         SLOT = 20000
     };
     struct coll_rig coll;
@@ -226,18 +226,18 @@ static void keep_in_flight(const struct world_rank *me, void *arg)
     (void)arg;
     coll_begin(&coll, me);
     void *region = coll_register(&coll, data, 2 * PLUGIN_STEPS * SLOT * sizeof(float));
-    for (uint32_t round = 0; round < ROUNDS; round++) {
+    for (uint32_t turn = 0; turn < TURNS; turn++) {
         size_t elems[PLUGIN_STEPS];
         for (uint32_t i = 0; i < PLUGIN_STEPS; i++) {
             float *in = data + 2 * i * SLOT;
             elems[i] = 1 + wring_test_random(&random) % SLOT;
-            fill(COLL_F32, in, elems[i], WRING_TEST_PLAIN, (round * 8 + i) * 16 + me->rank + 1);
+            fill(COLL_F32, in, elems[i], WRING_TEST_PLAIN, (turn * 8 + i) * 16 + me->rank + 1);
             requests[i] =
                 coll_allreduce(&coll, in, in + SLOT, elems[i], COLL_F32, COLL_SUM, region, region);
         }
         for (uint32_t i = PLUGIN_STEPS; i-- > 0;) { /* the newest is looked at first */
             coll_wait(&coll, requests[i], "one of several allreduces");
-            reduce(COLL_F32, COLL_SUM, elems[i], WRING_TEST_PLAIN, (round * 8 + i) * 16 + 1,
+            reduce(COLL_F32, COLL_SUM, elems[i], WRING_TEST_PLAIN, (turn * 8 + i) * 16 + 1,
                    me->size, want);
             size_t bytes = elems[i] * sizeof(float);
             CHECK(memcmp(data + (2 * i + 1) * SLOT, want, bytes) == 0, "of %u the one of %zu bytes",

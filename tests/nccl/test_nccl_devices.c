@@ -339,7 +339,7 @@ static void receive_one(struct side *side, bool device, size_t bytes, uint64_t s
 }
 
 /** The sender begins before the receiver has posted, and behind it. */
-static void exchange_all(const struct world_rank *me, void *arg)
+static void transfer_all(const struct world_rank *me, void *arg)
 {
     struct side side;
     uint64_t seed = 0;
@@ -359,13 +359,13 @@ static void exchange_all(const struct world_rank *me, void *arg)
 static void device_memory_travels(void)
 {
     bool by_address = false;
-    world_run(&(struct world_job){.size = 2, .run = exchange_all, .arg = &by_address});
+    world_run(&(struct world_job){.size = 2, .run = transfer_all, .arg = &by_address});
 }
 
 static void device_memory_travels_by_its_address(void)
 {
     bool by_address = true;
-    world_run(&(struct world_job){.size = 2, .run = exchange_all, .arg = &by_address});
+    world_run(&(struct world_job){.size = 2, .run = transfer_all, .arg = &by_address});
 }
 
 /** Of regions that nest each is found while it is there. */

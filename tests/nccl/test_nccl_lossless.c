@@ -23,7 +23,7 @@ enum kind {
     KINDS,
 };
 
-struct exchange {
+struct transfer {
     enum kind kind;
     bool mixed;             /* sizes and places that are coded, and those that are not */
     const char *says;       /* the sender's log line, once */
@@ -45,7 +45,7 @@ static void fill(unsigned char *data, size_t bytes, enum kind kind, uint32_t see
     }
 }
 
-static size_t bytes_of(const struct exchange *what, uint32_t i)
+static size_t bytes_of(const struct transfer *what, uint32_t i)
 {
     static const size_t sizes[] = {LARGEST, 100,          SMALLEST, 0,    8192,    SMALLEST + 2,
                                    LARGEST, SMALLEST - 4, SMALLEST, 8193, LARGEST, LARGEST - 1};
@@ -53,14 +53,14 @@ static size_t bytes_of(const struct exchange *what, uint32_t i)
 }
 
 /** Where a message lies in its slot: not always as a float does. */
-static size_t offset_of(const struct exchange *what, uint32_t i)
+static size_t offset_of(const struct transfer *what, uint32_t i)
 {
     return what->mixed && i % 5 == 1 ? 1 : 0;
 }
 
 struct end {
     struct rig *rig;
-    const struct exchange *what;
+    const struct transfer *what;
     void *comm, *region;
     unsigned char *slots; /* [DEPTH][STRIDE] */
     unsigned char *want;
@@ -102,9 +102,9 @@ static void set(const char *setting)
     putenv(own);
 }
 
-static void exchange(const struct world_rank *me, void *arg)
+static void transfer(const struct world_rank *me, void *arg)
 {
-    const struct exchange *what = arg;
+    const struct transfer *what = arg;
     struct rig_link link = {.from = 0, .to = 1};
     struct rig rig;
     struct end end = {.rig = &rig,
@@ -139,35 +139,35 @@ static void exchange(const struct world_rank *me, void *arg)
 #define ON "WRING_NCCL_LOSSLESS=1"
 #define OFF "WRING_NCCL_LOSSLESS=0"
 
-static void run(struct exchange what)
+static void run(struct transfer what)
 {
-    world_run(&(struct world_job){.size = 2, .run = exchange, .arg = &what});
+    world_run(&(struct world_job){.size = 2, .run = transfer, .arg = &what});
 }
 
 static void no_bit_is_lost(void)
 {
-    run((struct exchange){FLOATS, false, "coded to 0.8", ON, ON});
-    run((struct exchange){NOISE, false, "coded to 1.0", ON, ON});
-    run((struct exchange){ZEROS, false, "coded to 0.", ON, ON});
+    run((struct transfer){FLOATS, false, "coded to 0.8", ON, ON});
+    run((struct transfer){NOISE, false, "coded to 1.0", ON, ON});
+    run((struct transfer){ZEROS, false, "coded to 0.", ON, ON});
 }
 
-static void sizes_and_places_may_be_any(void)
+static void sizes_and_positions_may_be_any(void)
 {
-    run((struct exchange){FLOATS, true, "device 0", ON, ON});
-    run((struct exchange){NOISE, true, "device 0", ON, ON});
+    run((struct transfer){FLOATS, true, "device 0", ON, ON});
+    run((struct transfer){NOISE, true, "device 0", ON, ON});
 }
 
 static void one_side_may_do_without(void)
 {
-    run((struct exchange){FLOATS, true, "device 0", ON, OFF});
-    run((struct exchange){FLOATS, true, "device 0", OFF, ON});
+    run((struct transfer){FLOATS, true, "device 0", ON, OFF});
+    run((struct transfer){FLOATS, true, "device 0", OFF, ON});
 }
 
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
         {"no_bit_is_lost", no_bit_is_lost},
-        {"sizes_and_places_may_be_any", sizes_and_places_may_be_any},
+        {"sizes_and_positions_may_be_any", sizes_and_positions_may_be_any},
         {"one_side_may_do_without", one_side_may_do_without},
         {NULL, NULL},
     };

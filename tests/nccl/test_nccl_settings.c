@@ -92,7 +92,7 @@ static void what_wring_is_told_comes_first(void)
 }
 
 /** Sessions of links have it, too. */
-static void exchange(const struct world_rank *me, void *arg)
+static void transfer(const struct world_rank *me, void *arg)
 {
     const struct settings *settings = arg;
     struct rig_link link = {.from = 0, .to = 1};
@@ -118,7 +118,7 @@ static void links_use_that_network(void)
         {{"NCCL_IB_HCA=^nosuch0:1"}, "NCCL_IB_HCA=^nosuch0:1 counts", PLUGIN_LOG_INFO, true},
     };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-        world_run(&(struct world_job){.size = 2, .run = exchange, .arg = (void *)&all[i]});
+        world_run(&(struct world_job){.size = 2, .run = transfer, .arg = (void *)&all[i]});
 }
 
 /** Poll until there is a connection or an error. @return what the plugin says */
@@ -163,7 +163,7 @@ static void nccl_names_the_rdma_devices(void)
         {"NCCL_IB_HCA==mock1:1"}, "counts", PLUGIN_LOG_INFO, true};
     static const struct settings none = {{"NCCL_IB_HCA=nosuch0"}, "counts", PLUGIN_LOG_INFO, true};
 
-    world_run(&(struct world_job){.size = 2, .run = exchange, .arg = (void *)&first});
+    world_run(&(struct world_job){.size = 2, .run = transfer, .arg = (void *)&first});
     world_run(&(struct world_job){.size = 2, .run = find_no_device, .arg = (void *)&none});
 }
 

@@ -27,7 +27,7 @@ enum {
     GAVE_UP = 3, /* exit code of a rank that ends because another one failed */
 };
 
-struct place { /* of one rank, seen by all */
+struct seat { /* of one rank, seen by all */
     pid_t pid;
     _Atomic(const char *) calls[CALLS];
     atomic_uint threads;
@@ -41,12 +41,12 @@ struct world {
     atomic_uint failed, arrived, generation, killed;
     uint32_t size, doomed;
     uint64_t deadline_ns;
-    struct place places[WORLD_MAX];
+    struct seat seats[WORLD_MAX];
 };
 
 static unsigned deadline_s = WORLD_DEADLINE_S;
 static struct world *world;
-static struct place *own;
+static struct seat *own;
 static _Thread_local unsigned own_call; /* 1 more than its index */
 static _Thread_local unsigned turns;    /* in vain */
 
@@ -99,7 +99,7 @@ void world_turn(const char *what, ...)
         vsnprintf(text, sizeof(text), what, args);
         va_end(args);
         wring_test_fail(__FILE__, __LINE__, "before the deadline", "rank %d waits for %s",
-                        (int)(own - world->places), text);
+                        (int)(own - world->seats), text);
         usleep(LAST_WORDS_US);
         world_stop();
     }
@@ -127,7 +127,7 @@ void world_meet(void)
 
 void *world_board(uint32_t rank)
 {
-    return world->places[rank].board;
+    return world->seats[rank].board;
 }
 
 void world_kill(uint32_t rank)
@@ -135,7 +135,7 @@ void world_kill(uint32_t rank)
     if ((world->doomed >> rank & 1) == 0)
         abort();
     atomic_fetch_or(&world->killed, 1u << rank);
-    kill(world->places[rank].pid, SIGKILL);
+    kill(world->seats[rank].pid, SIGKILL);
 }
 
 void world_log(int level, unsigned long flags, const char *file, int line, const char *format, ...)
@@ -191,7 +191,7 @@ __attribute__((noreturn)) static void be_rank(const struct world_job *job, uint3
     unsigned before = wring_test_failures();
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    own = &world->places[rank];
+    own = &world->seats[rank];
     own->pid = getpid();
     own_call = 0;
     job->run(&me, job->arg);
@@ -205,7 +205,7 @@ __attribute__((noreturn)) static void be_rank(const struct world_job *job, uint3
 static void show_calls(uint32_t rank)
 {
     for (unsigned i = 0; i < CALLS; i++) {
-        const char *call = atomic_load(&world->places[rank].calls[i]);
+        const char *call = atomic_load(&world->seats[rank].calls[i]);
         if (call != NULL)
             wring_test_fail(__FILE__, __LINE__, "calls return", "rank %u is inside %s", rank, call);
     }
@@ -214,8 +214,8 @@ static void show_calls(uint32_t rank)
 static void show_logs(void)
 {
     for (uint32_t rank = 0; rank < world->size; rank++)
-        if (world->places[rank].log_bytes > 0)
-            fprintf(stderr, "--- rank %u's plugins logged:\n%s", rank, world->places[rank].log);
+        if (world->seats[rank].log_bytes > 0)
+            fprintf(stderr, "--- rank %u's plugins logged:\n%s", rank, world->seats[rank].log);
 }
 
 static bool has_ended(pid_t pid)
@@ -278,7 +278,7 @@ void world_run(const struct world_job *job)
     world->doomed = job->doomed;
     world->deadline_ns = wring_now_ns() + deadline_s * WRING_NS_PER_S;
     for (uint32_t i = 0; i < job->size; i++)
-        pthread_mutex_init(&world->places[i].log_mutex, NULL);
+        pthread_mutex_init(&world->seats[i].log_mutex, NULL);
     fflush(NULL);
     for (uint32_t i = 0; i < job->size; i++) {
         pids[i] = fork();

@@ -290,7 +290,7 @@ static void check_events(const struct subject *subject)
         REQUIRE(ops->event_create(executor, &events[i]) == WRING_OK, "event");
         got[i] = calloc(ELEMS, sizeof(*got[i]));
     }
-    for (int round = 0; round < 4; round++) {
+    for (int turn = 0; turn < 4; turn++) {
         for (int i = 0; i < FEW; i++) {
             memset(batch->code[i], 0, batch->want_bytes);
             memset(got[i], 0, ELEMS * sizeof(*got[i]));
@@ -312,7 +312,7 @@ static void check_events(const struct subject *subject)
         for (int i = 0; i < FEW; i++)
             CHECK(decodes[i].result.status == WRING_OK &&
                       memcmp(got[i], want, ELEMS * sizeof(*want)) == 0,
-                  "%s: round %d, job %d began before what it is after", subject->name, round, i);
+                  "%s: turn %d, job %d began before what it is after", subject->name, turn, i);
     }
     for (int i = 0; i < FEW; i++) {
         ops->event_destroy(executor, events[i]);

@@ -23,7 +23,7 @@ struct turns {
     int pipes[2][2];  /* of each: it is written to by the other */
 };
 
-struct way {
+struct method {
     const char *name;
     void (*give)(struct turns *turns, int to);
     void (*await)(struct turns *turns, int me);
@@ -65,7 +65,7 @@ static void pipe_await(struct turns *turns, int me)
         _exit(1); /* the other is gone */
 }
 
-static const struct way ways[] = {
+static const struct method methods[] = {
     {"yield", yield_give, yield_await},
     {"futex", futex_give, futex_await},
     {"pipe", pipe_give, pipe_await},
@@ -79,16 +79,16 @@ static void stay_here(void)
     sched_setaffinity(0, sizeof(one), &one);
 }
 
-static void answer(const struct way *way, struct turns *turns)
+static void answer(const struct method *method, struct turns *turns)
 {
     for (int i = 0; i < TRIPS; i++) {
-        way->await(turns, 1);
-        way->give(turns, 0);
+        method->await(turns, 1);
+        method->give(turns, 0);
     }
     _exit(0);
 }
 
-static double measure(const struct way *way, struct turns *turns)
+static double measure(const struct method *method, struct turns *turns)
 {
     static double us[TRIPS];
     stay_here();
@@ -96,11 +96,11 @@ static double measure(const struct way *way, struct turns *turns)
     if (child < 0)
         return -1;
     if (child == 0)
-        answer(way, turns);
+        answer(method, turns);
     for (int i = 0; i < TRIPS; i++) {
         uint64_t begin = wring_now_ns();
-        way->give(turns, 1);
-        way->await(turns, 0);
+        method->give(turns, 1);
+        method->await(turns, 0);
         us[i] = (double)(wring_now_ns() - begin) / 2e3; /* there and back */
     }
     waitpid(child, NULL, 0);
@@ -109,16 +109,16 @@ static double measure(const struct way *way, struct turns *turns)
 
 double handover_time(const char *how)
 {
-    const struct way *way = NULL;
-    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++)
-        if (strcmp(ways[i].name, how) == 0)
-            way = &ways[i];
+    const struct method *method = NULL;
+    for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++)
+        if (strcmp(methods[i].name, how) == 0)
+            method = &methods[i];
     struct turns *turns =
         mmap(NULL, sizeof(*turns), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (way == NULL || turns == MAP_FAILED || pipe(turns->pipes[0]) != 0 ||
+    if (method == NULL || turns == MAP_FAILED || pipe(turns->pipes[0]) != 0 ||
         pipe(turns->pipes[1]) != 0)
         return -1;
-    double us = measure(way, turns);
+    double us = measure(method, turns);
     munmap(turns, sizeof(*turns));
     return us;
 }

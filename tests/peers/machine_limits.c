@@ -237,7 +237,7 @@ static size_t at_most(size_t left, size_t limit)
  * Send and receive so much at once, always the same piece of memory.
  * @param piece  bytes that the socket is handed at a time @return us
  */
-static double exchange(int end, const char *from, char *to, size_t bytes, size_t piece)
+static double swap(int end, const char *from, char *to, size_t bytes, size_t piece)
 {
     uint64_t begin = wring_now_ns();
 
@@ -250,8 +250,8 @@ static double exchange(int end, const char *from, char *to, size_t bytes, size_t
     return (double)(wring_now_ns() - begin) / 1e3;
 }
 
-/** One side of all exchanges of a size. @return the median time in us */
-static double exchange_many(int end, size_t bytes, size_t piece)
+/** One side of all swaps of a size. @return the median time in us */
+static double swap_many(int end, size_t bytes, size_t piece)
 {
     char *from = allocate(at_most(bytes, piece)), *to = allocate(at_most(bytes, PIECE_BYTES));
     double *us = calloc(COUNT_MAX, sizeof(*us));
@@ -259,13 +259,12 @@ static double exchange_many(int end, size_t bytes, size_t piece)
 
     if (us == NULL)
         die("calloc");
-    exchange(end, from, to, bytes, piece);
-    mine[0] = exchange(end, from, to, bytes, piece);
-    exchange(end, (char *)mine, (char *)theirs, sizeof(mine),
-             sizeof(mine)); /* both go on as often */
+    swap(end, from, to, bytes, piece);
+    mine[0] = swap(end, from, to, bytes, piece);
+    swap(end, (char *)mine, (char *)theirs, sizeof(mine), sizeof(mine)); /* both go on as often */
     int count = count_for(mine[0] > theirs[0] ? mine[0] : theirs[0]);
     for (int i = 0; i < count; i++)
-        us[i] = exchange(end, from, to, bytes, piece);
+        us[i] = swap(end, from, to, bytes, piece);
     double median = wring_spread_of(us, (size_t)count).median;
     free(from);
     free(to);
@@ -287,8 +286,8 @@ static int measure_sockets(int n, char **sizes)
     pin(me);
     for (int i = 0; i < n; i++) {
         size_t bytes = strtoull(sizes[i], NULL, 10);
-        double us = exchange_many(ends[me], bytes, PIECE_BYTES);
-        double large = exchange_many(ends[me], bytes, 4 * PIECE_BYTES); /* less, up to 4 MiB */
+        double us = swap_many(ends[me], bytes, PIECE_BYTES);
+        double large = swap_many(ends[me], bytes, 4 * PIECE_BYTES); /* less, up to 4 MiB */
         us = large < us ? large : us;
         if (!me)
             printf("%s %.3f\n", sizes[i], us);

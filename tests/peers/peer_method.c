@@ -19,7 +19,7 @@ struct bench {
     const struct peer *peer;
     float *source;   /* [elems + SHIFTS] this rank's numbers */
     float *in, *out; /* [elems]; the same in place */
-    uint64_t elems, round;
+    uint64_t elems, calls;
 };
 
 static float *allocate(bool large, uint64_t elems)
@@ -39,7 +39,7 @@ static float *allocate(bool large, uint64_t elems)
 
 static uint64_t shift_of(const struct bench *bench)
 {
-    return bench->round * 61 % SHIFTS;
+    return bench->calls * 61 % SHIFTS;
 }
 
 /** @return this rank's time in us */
@@ -47,7 +47,7 @@ static double timed_call(struct bench *bench)
 {
     const struct peer *peer = bench->peer;
 
-    bench->round++;
+    bench->calls++;
     memcpy(bench->in, bench->source + shift_of(bench), bench->elems * sizeof(float));
     peer->ops->barrier(peer->arg);
     uint64_t begin = wring_now_ns();

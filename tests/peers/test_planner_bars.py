@@ -99,7 +99,7 @@ class Others(unittest.TestCase):
     def test_speeds_are_judged_one_by_one(self):
         part = made(parts.Evaluations)
         part.program.run = lambda *_: (
-            "314 tensors, 6 lanes, one core, the fastest of 15 rounds\n"
+            "314 tensors, 6 lanes, one core, the fastest of 15 turns\n"
             "a group's option changed, incrementally          3000000 per second\n"
             "a border moved, incrementally                    1999999 per second\n"
             "all groups, from rates                            123456 per second\n")

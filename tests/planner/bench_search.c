@@ -12,7 +12,7 @@
 
 enum {
     TENSORS = 314, /* as many as ResNet101 has, on the six lanes of the made fabric */
-    ROUNDS = 15,
+    TURNS = 15,
 };
 
 /** Heads and tails at each tensor of a grouping in which each is a group. */
@@ -118,14 +118,14 @@ static uint64_t evaluate_plainly(const struct wring_cost_tables *tables, const s
     return 1;
 }
 
-/** The fastest of many rounds. */
+/** The fastest of many turns. */
 static void time_it(const char *name,
                     uint64_t (*run)(const struct wring_cost_tables *, const struct cuts *),
                     const struct wring_cost_tables *tables, const struct cuts *cuts)
 {
     double best = 0;
 
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int turn = 0; turn < TURNS; turn++) {
         uint64_t evaluations = 0, began_ns = wring_now_ns(), now_ns;
         do {
             for (int i = 0; i < 20; i++)
@@ -148,8 +148,8 @@ static int bench_evaluations(void)
     if (wring_cost_tables_init(&tables, &made.problem) != WRING_OK)
         return 1;
     work_out(&tables, &cuts);
-    printf("%d tensors, %u lanes, one core, the fastest of %d rounds\n", TENSORS, tables.n_lanes,
-           ROUNDS);
+    printf("%d tensors, %u lanes, one core, the fastest of %d turns\n", TENSORS, tables.n_lanes,
+           TURNS);
     time_it("a group's option changed, incrementally", change_options, &tables, &cuts);
     time_it("a border moved, incrementally", move_borders, &tables, &cuts);
     time_it("all groups, from rates", evaluate_all, &tables, &cuts);
@@ -168,17 +168,17 @@ static int by_time(const void *a, const void *b)
 static void bench_method(struct wring_traced *traced, enum wring_search_method method,
                          const char *name)
 {
-    uint64_t took_ns[ROUNDS];
+    uint64_t took_ns[TURNS];
     struct wring_found found;
 
-    for (int i = 0; i < ROUNDS; i++) {
+    for (int i = 0; i < TURNS; i++) {
         found = wring_traced_search(traced, method);
         took_ns[i] = found.took_ns;
         wring_grouping_finish(&found.grouping);
     }
-    qsort(took_ns, ROUNDS, sizeof(*took_ns), by_time);
+    qsort(took_ns, TURNS, sizeof(*took_ns), by_time);
     printf("  %-10s %12.1f us, found in %7.2f ms (fastest %.2f), %8llu evaluations\n", name,
-           found.time_us, 1e-6 * (double)took_ns[ROUNDS / 2], 1e-6 * (double)took_ns[0],
+           found.time_us, 1e-6 * (double)took_ns[TURNS / 2], 1e-6 * (double)took_ns[0],
            (unsigned long long)found.evaluations);
 }
 

@@ -45,7 +45,7 @@ void made_tunings_set_up(struct made_tunings *made, uint32_t nodes, uint32_t ran
             .present = true, .latency_us = 10, .us = wring_cost_line(0, 0.001)};
     made->codec = (struct wring_profile_codec){
         .spec = "byte", .nmse = NAN, .wire_bytes = wring_cost_line(0, 1)};
-    made->codec.at[WRING_PLACE_CPU] =
+    made->codec.at[WRING_SITE_CPU] =
         (struct wring_profile_coding){.present = true,
                                       .encode_us = wring_cost_line(0, 0.004),
                                       .decode_us = wring_cost_line(0, 0.003)};
@@ -95,7 +95,7 @@ double made_tunings_busy_us(struct made_tunings *made, const struct wring_tuning
         return us;
     for (uint32_t i = 0; i < model->problem.n_options; i++)
         if (model->options[i].codec == 1)
-            us = wring_made_model_lane(model, i, "exchange", 1 << 20);
+            us = wring_made_model_lane(model, i, "collective", 1 << 20);
     wring_cost_model_destroy(model);
     return us;
 }

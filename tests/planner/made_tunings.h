@@ -7,12 +7,12 @@
 #include "tests/planner/made_trace.h"
 
 #define KIB 1024
-#define WAYS_MAX 16
+#define COLLECTIVES_MAX 16
 
 struct made_tunings {
     struct wring_profile profile;
     struct wring_profile_codec codec;
-    struct wring_measured_collective collectives[WAYS_MAX];
+    struct wring_measured_collective collectives[COLLECTIVES_MAX];
     struct wring_made_trace trace;
     struct wring_cost_model_params params;
 };

@@ -45,12 +45,14 @@ static bool pairs(const struct wring_step *first, const struct wring_step *secon
     return second->routine == (to_root ? WRING_ROUTINE_BROADCAST : WRING_ROUTINE_ALLGATHER);
 }
 
-static const char *exchange_fault(const struct wring_step *const *steps, uint32_t n, bool summable)
+static const char *collective_fault(const struct wring_step *const *steps, uint32_t n,
+                                    bool summable)
 {
     if (n == 1)
-        return alone(steps[0], summable) ? NULL : "an exchange of one step that is not indivisible";
+        return alone(steps[0], summable) ? NULL
+                                         : "a collective of one step that is not indivisible";
     if (n != 2)
-        return "an exchange of neither one nor two steps";
+        return "a collective of neither one nor two steps";
     if (!first_of_two(steps[0], summable))
         return "a first step that divides nothing";
     return pairs(steps[0], steps[1]) ? NULL : "two steps that do not pair";
@@ -62,7 +64,7 @@ static const char *hierarchy_fault(const struct comms *comms, bool summable)
         return "a hierarchy of fewer than three steps";
 
     const struct wring_step *outer[2] = {comms->at[0], comms->at[comms->n - 1]};
-    const char *fault = exchange_fault(outer, 2, summable);
+    const char *fault = collective_fault(outer, 2, summable);
 
     if (fault != NULL)
         return fault;
@@ -71,7 +73,7 @@ static const char *hierarchy_fault(const struct comms *comms, bool summable)
     for (uint32_t i = 1; i + 1 < comms->n; i++)
         if (comms->at[i]->phase != WRING_PHASE_INTER)
             return "a step at the wrong position";
-    return exchange_fault(comms->at + 1, comms->n - 2, summable);
+    return collective_fault(comms->at + 1, comms->n - 2, summable);
 }
 
 const char *wring_option_comm_fault(const struct wring_option *option, bool summable)
@@ -85,7 +87,7 @@ const char *wring_option_comm_fault(const struct wring_option *option, bool summ
     for (uint32_t i = 0; i < comms.n; i++)
         if (comms.at[i]->phase != WRING_PHASE_FLAT)
             return "flat and hierarchical at once";
-    return exchange_fault(comms.at, comms.n, summable);
+    return collective_fault(comms.at, comms.n, summable);
 }
 
 /** Codes are made where there are none, unmade where there are some, and never for nothing. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What makes a way of a tensor valid, written from the rules and not from the tree. */
+/** What makes an option of a tensor valid, written from the rules and not from the tree. */
 #ifndef WRING_TESTS_OPTION_CHECK_H
 #define WRING_TESTS_OPTION_CHECK_H
 

@@ -64,7 +64,7 @@ struct lanes_us {
 };
 
 static struct lanes_us formula(const struct artifact *codec, enum wring_known_option known,
-                               enum wring_place place, double nodes, double gpus, double elems)
+                               enum wring_site site, double nodes, double gpus, double elems)
 {
     double megabytes = 4 * elems / 1000, level = fmax(1, elems / gpus / (1 << 20));
     bool two = known == WRING_KNOWN_TWO_LEVEL;
@@ -75,7 +75,7 @@ static struct lanes_us formula(const struct artifact *codec, enum wring_known_op
     us.intra =
         75 * (two ? 2 : 1) + 0.4 * (gpus - 1) / gpus * megabytes * (two ? codec->ratio : 0.5);
     us.inter = 150 * (two ? 2 : 1) + 0.8 * 2 * (nodes - 1) / nodes * megabytes * codec->ratio;
-    if (place == WRING_PLACE_CPU) {
+    if (site == WRING_SITE_CPU) {
         us.device = us.decode = 0;
         us.cpu = elems * 32 / 20e3; /* 20 Gbit/s */
     }
@@ -92,7 +92,7 @@ static void check_formula(const struct wring_cost_model *model, uint32_t option,
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         double x = sizes[i];
         struct lanes_us want =
-            formula(codec, known, found->place, model->nodes, model->ranks_per_node, x);
+            formula(codec, known, found->site, model->nodes, model->ranks_per_node, x);
         CHECK(wring_near(wring_made_model_lane(model, option, "device", x), want.device),
               "%s: encoding of %g: %g", codec->spec, x,
               wring_made_model_lane(model, option, "device", x));
@@ -115,7 +115,7 @@ static bool is_artifacts(const struct wring_cost_option *option)
     enum wring_known_option known = wring_option_known(&option->option, false);
 
     return known == WRING_KNOWN_INTER_ONLY ||
-           (known == WRING_KNOWN_TWO_LEVEL && option->place == WRING_PLACE_DEVICE);
+           (known == WRING_KNOWN_TWO_LEVEL && option->site == WRING_SITE_DEVICE);
 }
 
 static void artifact_formulas(void)
@@ -173,8 +173,8 @@ static void serial_cpu(void)
             wring_option_known(&option->option, false) != WRING_KNOWN_INTER_ONLY)
             continue;
         double kb = 4194.304, comm = 300 + 0.4 * 1.75 * kb / 2 + 0.8 * 1.75 * kb / 32;
-        double cpu = option->place == WRING_PLACE_CPU ? (1 << 20) * 0.0016 + comm : 0;
-        double net = option->place == WRING_PLACE_CPU ? 0 : comm + 170;
+        double cpu = option->site == WRING_SITE_CPU ? (1 << 20) * 0.0016 + comm : 0;
+        double net = option->site == WRING_SITE_CPU ? 0 : comm + 170;
         CHECK(wring_near(wring_made_model_lane(model, i, "net", 1 << 20), net), "net: %g, not %g",
               wring_made_model_lane(model, i, "net", 1 << 20), net);
         CHECK(wring_near(wring_made_model_lane(model, i, "cpu", 1 << 20), cpu), "cpu: %g, not %g",

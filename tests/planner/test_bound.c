@@ -158,9 +158,9 @@ static void odd_problems(void)
                                         .elems = elems,
                                         .options = &nothing};
         struct wring_bound bound;
-        for (int round = 0; round < 2; round++) {
+        for (int turn = 0; turn < 2; turn++) {
             for (uint32_t t = 0; t < tensors[i]; t++) {
-                compute_us[t] = round;
+                compute_us[t] = turn;
                 elems[t + 1] = elems[t] + 1;
             }
             wring_made_alone(&problem, &grouping);
@@ -188,7 +188,7 @@ static void no_option_allowed(void)
     double time = wring_problem_time(&made.problem, &grouping);
     made.allowed[1] = 0;
     CHECK(wring_bound_run(&made.problem, &limits, &grouping, &time, &bound) == WRING_ERR_INVALID,
-          "a tensor that may travel no way got a bound");
+          "a tensor with no option got a bound");
     wring_made_finish(&made);
 }
 

@@ -52,7 +52,7 @@ static void any_flow_bounds(void)
         wring_made_small(seed, 5, &made);
         double want = wring_exhaust(&made.problem), bound;
         REQUIRE(wring_group_table_init(&table, &made.problem) == WRING_OK, "seed %u", seed);
-        for (int round = 0; round < 20; round++) {
+        for (int turn = 0; turn < 20; turn++) {
             random_flow(&made.problem, &random, &flow);
             wring_masses_set(0, made.problem.n_tensors, &flow, &table.masses);
             wring_group_table_price(&table, 0, 0);

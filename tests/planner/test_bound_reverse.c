@@ -55,7 +55,7 @@ static void takes_as_long(void)
         struct made_grouping there, kept;
         wring_made_seeded(seed, TENSORS_MAX, OPTIONS_MAX, &made);
         REQUIRE(wring_reversed_init(&back, &made.problem) == WRING_OK, "seed %u", seed);
-        for (int round = 0; round < 5; round++) {
+        for (int turn = 0; turn < 5; turn++) {
             draw(&made.problem, &random, &there);
             kept = there;
             double time = wring_problem_time(&made.problem, &there.grouping);

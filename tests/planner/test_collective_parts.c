@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What measured exchanges are made of: nothing is lost, nothing is twice, and what decides does.
+/** What measured collectives are made of: nothing is lost, nothing is twice, and what decides does.
  */
 #include <math.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #define BIT(part) (1u << WRING_PART_##part)
 #define THREAD (BIT(ENCODE) | BIT(DECODE) | BIT(WORK) | BIT(CORES) | BIT(PEERS))
 
-/** One codec, one exchange of two ranks of ELEMS elements. */
+/** One codec, one collective of two ranks of ELEMS elements. */
 struct made {
     struct wring_profile profile;
     struct wring_profile_codec codec;
@@ -27,7 +27,7 @@ static struct wring_profile_curve always(double us)
     return (struct wring_profile_curve){.us = wring_cost_line(us, 0)};
 }
 
-/** In us: the exchange, its processor time, its bytes on the link. Each rank decodes twice. */
+/** In us: the collective, its processor time, its bytes on the link. Each rank decodes twice. */
 static void set_up(struct made *made, double took, double cpu, double wire)
 {
     memset(made, 0, sizeof(*made));
@@ -168,7 +168,7 @@ static void count(void *arg, const struct wring_part_box *box)
     boxes->pieces += box->part == WRING_PART_ENCODE ? box->pieces : 0;
     boxes->us += box->part != WRING_PART_WIRE ? box->end_us - box->begin_us : 0;
     boxes->last_us = fmax(boxes->last_us, box->end_us);
-    CHECK(box->critical, "a part of a critical exchange that is none");
+    CHECK(box->critical, "a part of a critical collective that is none");
 }
 
 static void pieces_take_turns(void)

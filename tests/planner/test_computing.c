@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What exchanges lose to computing: the model's times against a simulation in which exchanges go
- * on slower while backward runs.
+ * What collectives lose to computing: the model's times against a simulation in which collectives
+ * go on slower while backward runs.
  */
 #include <math.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 
 static struct wring_log quiet = {.level = WRING_LOG_ERROR};
 
-/** A trace, a profile with one way, and the tensors each by itself. */
+/** A trace, a profile with one collective, and the tensors each by itself. */
 struct subject {
     struct wring_tensor tensors[TENSORS];
     struct wring_tensor_trace trace;
@@ -28,7 +28,7 @@ struct subject {
     struct wring_timeline_result result;
 };
 
-/** Of a rank's processor that exchanges keep busy: none, so much that nothing is left, and parts.
+/** Of a rank's processor that collectives keep busy: none, so much that nothing is left, and parts.
  */
 static double load_of(uint32_t seed)
 {
@@ -90,8 +90,8 @@ static void tear_down(struct subject *s)
     wring_cost_model_destroy(s->model);
 }
 
-/** Of each wake-up, what is not there to be had beside the exchanges: those of all of backward take
- *  so much of the processor, exchanges as much as they keep busy, and there is one of it. */
+/** Of each wake-up, what is not there to be had beside the collectives: those of all of backward
+ * take so much of the processor, collectives as much as they keep busy, and there is one of it. */
 static double lost_to_wake(const struct subject *s, uint32_t seed)
 {
     double wanted_us = TENSORS * s->profile.computing.wake_us;
@@ -101,7 +101,7 @@ static double lost_to_wake(const struct subject *s, uint32_t seed)
     return fmin(fmax(missing_us / wanted_us, 0), 1) * s->profile.computing.wake_us;
 }
 
-/** Of an exchange's pace, what is left while tensor i is computed; none is after backward. */
+/** Of a collective's pace, what is left while tensor i is computed; none is after backward. */
 static double pace_during(const struct subject *s, uint32_t seed, enum wring_computing computing,
                           uint32_t i)
 {
@@ -115,7 +115,7 @@ static double pace_during(const struct subject *s, uint32_t seed, enum wring_com
     return took > 0 ? fmax(0, 1 - lost_to_wake(s, seed) / took) : 1;
 }
 
-/** When an exchange ends that begins at `at` and would take `left` us by itself. */
+/** When a collective ends that begins at `at` and would take `left` us by itself. */
 static double end_of(const struct subject *s, uint32_t seed, enum wring_computing computing,
                      double at, double left)
 {

@@ -9,11 +9,11 @@
 #include "tests/planner/made_model.h"
 #include "tests/planner/made_trace.h"
 
-#define PLACE(place) (1u << WRING_PLACE_##place)
+#define SITE(site) (1u << WRING_SITE_##site)
 
 /* ---- wring's own schedule ---- */
 
-/** Two ranks, 1 us a kB and 10 us for an exchange; chunks of 4 KiB. */
+/** Two ranks, 1 us a kB and 10 us for a collective; chunks of 4 KiB. */
 static void set_up_chunked(struct wring_profile *profile, struct wring_profile_codec codecs[2])
 {
     *profile = (struct wring_profile){.name = "made",
@@ -26,11 +26,11 @@ static void set_up_chunked(struct wring_profile *profile, struct wring_profile_c
         .present = true, .latency_us = 10, .us = wring_cost_line(0, 0.001)};
     codecs[0] = (struct wring_profile_codec){
         .spec = "none", .summable = true, .wire_bytes = wring_cost_line(0, 4)};
-    codecs[0].at[WRING_PLACE_CPU] = (struct wring_profile_coding){
+    codecs[0].at[WRING_SITE_CPU] = (struct wring_profile_coding){
         .present = true, .encode_us = {0}, .decode_us = wring_cost_line(0, 0.0005)};
     codecs[1] = (struct wring_profile_codec){
         .spec = "byte", .nmse = NAN, .wire_bytes = wring_cost_line(0, 1)};
-    codecs[1].at[WRING_PLACE_CPU] =
+    codecs[1].at[WRING_SITE_CPU] =
         (struct wring_profile_coding){.present = true,
                                       .encode_us = wring_cost_line(0, 0.002),
                                       .decode_us = wring_cost_line(0, 0.001)};
@@ -67,7 +67,7 @@ static void full(void)
     CHECK(model->fp16 == model->problem.n_options, "fp16 from nowhere");
     uint32_t raw = model->uncompressed, coded = find_known(model, WRING_KNOWN_INTER_ONLY);
     /* two pieces of 1024 elements at once: 8.192 us on the link, 0.512 to add one of them; the
-       exchange's latency once */
+       collective's latency once */
     CHECK(model->options[raw].chunk_elems == 1024 && model->costs[raw].chunk_elems == 2048,
           "chunks of %llu elements", (unsigned long long)model->options[raw].chunk_elems);
     CHECK(wring_near(wring_made_model_time(model, raw), 100 + 10 + 40 * 8.192 + 0.512), "raw: %g",
@@ -114,7 +114,7 @@ static void two_ways(void)
                                              .profile = profile,
                                              .codecs = codecs,
                                              .n_codecs = 1,
-                                             .places = PLACE(DEVICE),
+                                             .sites = SITE(DEVICE),
                                              .keep_dominated = true};
     int found = 0;
 
@@ -152,7 +152,7 @@ static void one_way_coded(void)
                                              .profile = profile,
                                              .codecs = codecs,
                                              .n_codecs = 2,
-                                             .places = PLACE(DEVICE),
+                                             .sites = SITE(DEVICE),
                                              .keep_dominated = true};
     int found = 0;
 
@@ -208,7 +208,7 @@ static void offload_node(void)
     struct wring_made_trace made;
     struct wring_cost_model_params params = {.trace = &made.trace,
                                              .profile = profile,
-                                             .places = PLACE(DEVICE) | PLACE(NODE),
+                                             .sites = SITE(DEVICE) | SITE(NODE),
                                              .codecs = codecs,
                                              .n_codecs = 1,
                                              .keep_dominated = true};
@@ -216,13 +216,13 @@ static void offload_node(void)
 
     wring_made_trace(1, elems, ready, &made);
     for (uint32_t i = 0; i < profile->n_codecs; i++)
-        profile->codecs[i].at[WRING_PLACE_NODE] =
+        profile->codecs[i].at[WRING_SITE_NODE] =
             (struct wring_profile_coding){.present = true,
                                           .encode_us = wring_cost_line(5, 0.0001),
                                           .decode_us = wring_cost_line(6, 0.0002)};
     struct wring_cost_model *model = wring_made_model(&params);
     for (uint32_t i = 0; i < model->problem.n_options; i++) {
-        if (model->options[i].codec != 2 || model->options[i].place != WRING_PLACE_NODE ||
+        if (model->options[i].codec != 2 || model->options[i].site != WRING_SITE_NODE ||
             wring_option_known(&model->options[i].option, false) != WRING_KNOWN_INTER_ONLY)
             continue;
         CHECK(wring_near(wring_made_model_lane(model, i, "node", 1 << 20), 11 + 0.0003 * (1 << 20)),

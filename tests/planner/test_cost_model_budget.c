@@ -12,7 +12,7 @@
 #include "tests/planner/made_model.h"
 #include "tests/planner/made_trace.h"
 
-#define PLACE(place) (1u << WRING_PLACE_##place)
+#define SITE(site) (1u << WRING_SITE_##site)
 
 /** A budget of nothing leaves what loses nothing, and is another than none. */
 static void nothing_may_be_lost(void)
@@ -135,10 +135,10 @@ static void budget_by_tensor(void)
         struct wring_profile_codec *codec = &profile->codecs[i];
         codec->nmse = strncmp(codec->spec, "onebit", 6) == 0 ? 7 : NAN;
         if (strcmp(codec->spec, "onebit") == 0) /* cheap, so that it would be everybody's */
-            codec->at[WRING_PLACE_CPU].encode_us = codec->at[WRING_PLACE_DEVICE].encode_us =
-                codec->at[WRING_PLACE_CPU].decode_us = codec->at[WRING_PLACE_DEVICE].decode_us =
-                    codec->two_level[WRING_PLACE_DEVICE].encode_us =
-                        codec->two_level[WRING_PLACE_DEVICE].decode_us = wring_cost_line(0, 0);
+            codec->at[WRING_SITE_CPU].encode_us = codec->at[WRING_SITE_DEVICE].encode_us =
+                codec->at[WRING_SITE_CPU].decode_us = codec->at[WRING_SITE_DEVICE].decode_us =
+                    codec->two_level[WRING_SITE_DEVICE].encode_us =
+                        codec->two_level[WRING_SITE_DEVICE].decode_us = wring_cost_line(0, 0);
     }
     make_errors(profile, codecs, fed);
     struct wring_cost_model *model = wring_made_model(&params);
@@ -235,7 +235,7 @@ static void fp16_elsewhere(void)
     struct wring_profile *profile = wring_profile_builtin("espresso-pcie");
     struct wring_made_trace made;
     struct wring_cost_model_params params = {
-        .trace = &made.trace, .profile = profile, .places = PLACE(CPU)};
+        .trace = &made.trace, .profile = profile, .sites = SITE(CPU)};
 
     wring_made_trace(1, elems, ready, &made);
     struct wring_cost_model *model = wring_made_model(&params);

@@ -10,7 +10,7 @@
 #include "tests/planner/made_model.h"
 #include "tests/planner/made_trace.h"
 
-#define PLACE(place) (1u << WRING_PLACE_##place)
+#define SITE(site) (1u << WRING_SITE_##site)
 
 static void counts(void)
 {
@@ -25,7 +25,7 @@ static void counts(void)
     wring_made_trace(2, elems, ready, &made);
     struct wring_cost_model *model = wring_made_model(&params);
     /* 9 leaves code nothing; fp16 is summable and stands on the device only */
-    struct wring_options_params fp16 = {PLACE(DEVICE), true, true, true};
+    struct wring_options_params fp16 = {SITE(DEVICE), true, true, true};
     uint64_t want = 9 + (wring_options_walk(&fp16, NULL, NULL) - 9) + 2 * (4341 - 9);
     CHECK(model->considered == want, "%llu options considered, not %llu",
           (unsigned long long)model->considered, (unsigned long long)want);
@@ -44,7 +44,7 @@ static void counts(void)
         CHECK(to <= model->problem.n_options, "offload to %u", to);
         CHECK(to == model->problem.n_options ||
                   (codes && model->options[to].codec == model->options[i].codec &&
-                   model->options[to].place == WRING_PLACE_CPU),
+                   model->options[to].site == WRING_SITE_CPU),
               "option %u offloads to %u", i, to);
         CHECK(to == model->problem.n_options || model->on_device[i],
               "option %u leaves the device, where it was not", i);
@@ -55,7 +55,7 @@ static void counts(void)
     wring_profile_destroy(profile);
 }
 
-/** One level: flat exchanges alone, and hierarchical ones nowhere. */
+/** One level: flat collectives alone, and hierarchical ones nowhere. */
 static void one_level(void)
 {
     static const uint32_t clusters[][2] = {{8, 1}, {1, 8}};
@@ -120,7 +120,7 @@ static void refusals(void)
     check_refused(&bad, "onebit");
     bad.codecs = fp16;
     check_refused(&bad, "fp16");
-    bad = good, bad.codecs = fp16, bad.n_codecs = 1, bad.places = PLACE(CPU);
+    bad = good, bad.codecs = fp16, bad.n_codecs = 1, bad.sites = SITE(CPU);
     check_refused(&bad, "fp16");
     bad = good, bad.nodes = 1u << 20;
     check_refused(&bad, "1048576");

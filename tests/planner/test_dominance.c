@@ -11,7 +11,7 @@
 #include "tests/planner/made_problem.h"
 #include "tests/planner/made_trace.h"
 
-#define PLACE(place) (1u << WRING_PLACE_##place)
+#define SITE(site) (1u << WRING_SITE_##site)
 #define TENSORS 12
 #define LANES 5
 
@@ -66,7 +66,7 @@ static void replacing(void)
                 if (a == b || !wring_dominates(&made.options[a], &made.options[b], LANES))
                     continue;
                 pairs++;
-                for (int round = 0; round < 20; round++) {
+                for (int turn = 0; turn < 20; turn++) {
                     uint32_t before = random;
                     double with_b = time_of_random(&made.problem, &random, b, b);
                     random = before;
@@ -90,7 +90,7 @@ static void necessary(void)
     uint64_t elems[4] = {0, 1, 2, 3};
     uint32_t random = 9, end[3] = {1, 2, 3}, counted = 0;
 
-    for (int round = 0; round < 500; round++) {
+    for (int turn = 0; turn < 500; turn++) {
         struct wring_option_cost options[3] = {0};
         struct wring_problem problem = {3, LANES, 3, compute, elems, options, NULL, 0, false};
         uint32_t lane = wring_test_random(&random) % LANES;
@@ -186,27 +186,27 @@ static void check_model(struct wring_cost_model_params *params)
 }
 
 /** The optimum of all options is the optimum of those that are left. */
-static void check_models(const char *name, bool chunked, uint32_t n, uint32_t places,
-                         uint32_t nodes, uint32_t ranks_per_node, int rounds)
+static void check_models(const char *name, bool chunked, uint32_t n, uint32_t sites, uint32_t nodes,
+                         uint32_t ranks_per_node, int turns)
 {
     static const char *const codecs[] = {"onebit+ef"};
     struct wring_profile *profile = wring_profile_builtin(name);
     uint32_t random = 11;
 
     profile->chunked = chunked;
-    for (int round = 0; round < rounds; round++) {
+    for (int turn = 0; turn < turns; turn++) {
         struct wring_made_trace made;
         struct wring_cost_model_params params = {.trace = &made.trace,
                                                  .profile = profile,
                                                  .nodes = nodes,
                                                  .ranks_per_node = ranks_per_node,
-                                                 .places = places,
+                                                 .sites = sites,
                                                  .codecs = codecs,
                                                  .n_codecs = 1,
                                                  .chunk_bytes = 65536};
         wring_made_random_trace(n, &random, &made);
         if (!chunked)
-            params.timeline = round % 3 == 0 ? WRING_TIMELINE_SERIAL : WRING_TIMELINE_PHASES;
+            params.timeline = turn % 3 == 0 ? WRING_TIMELINE_SERIAL : WRING_TIMELINE_PHASES;
         check_model(&params);
     }
     wring_profile_destroy(profile);
@@ -214,12 +214,12 @@ static void check_models(const char *name, bool chunked, uint32_t n, uint32_t pl
 
 static void models(void)
 {
-    uint32_t both = PLACE(DEVICE) | PLACE(CPU);
+    uint32_t both = SITE(DEVICE) | SITE(CPU);
 
     check_models("espresso-pcie", false, 3, both, 8, 1, 6);
     check_models("espresso-nvlink", false, 3, both, 1, 4, 3);
-    check_models("espresso-pcie", false, 2, PLACE(DEVICE), 4, 8, 6);
-    check_models("espresso-nvlink", false, 2, PLACE(CPU), 8, 8, 3);
+    check_models("espresso-pcie", false, 2, SITE(DEVICE), 4, 8, 6);
+    check_models("espresso-nvlink", false, 2, SITE(CPU), 8, 8, 3);
     check_models("espresso-pcie", true, 3, both, 4, 1, 6);
 }
 

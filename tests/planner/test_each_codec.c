@@ -23,19 +23,19 @@ static const char *const codecs[CODECS] = {"onebit", "onebit+ef", "randk:ratio=0
                                            "dgc:ratio=0.01"};
 static const struct wring_log warnings = {.level = WRING_LOG_WARN};
 
-struct place {
+struct scenario {
     const char *trace, *profile;
     uint32_t nodes;
     enum wring_timeline timeline;
 };
 
 /** Aborts where that cannot be. @param taken  in, [n] borrowed by it */
-static struct wring_traced load(const struct place *place, const char *path,
+static struct wring_traced load(const struct scenario *scenario, const char *path,
                                 const char *const *taken, uint32_t n)
 {
-    struct wring_traced_where where = {.profile = place->profile,
-                                       .nodes = place->nodes,
-                                       .timeline = place->timeline,
+    struct wring_traced_where where = {.profile = scenario->profile,
+                                       .nodes = scenario->nodes,
+                                       .timeline = scenario->timeline,
                                        .codecs = taken,
                                        .n_codecs = n};
     struct wring_traced traced;
@@ -45,9 +45,10 @@ static struct wring_traced load(const struct place *place, const char *path,
     return traced;
 }
 
-static double time_alone(const struct place *place, const char *path, const char *const *codec)
+static double time_alone(const struct scenario *scenario, const char *path,
+                         const char *const *codec)
 {
-    struct wring_traced traced = load(place, path, codec, 1);
+    struct wring_traced traced = load(scenario, path, codec, 1);
     struct wring_found found = wring_traced_search(&traced, WRING_SEARCH_BEST);
 
     wring_grouping_finish(&found.grouping);
@@ -56,19 +57,19 @@ static double time_alone(const struct place *place, const char *path, const char
 }
 
 /** The least time with a codec alone. */
-static double least_alone(const struct place *place, const char *path)
+static double least_alone(const struct scenario *scenario, const char *path)
 {
     double least = INFINITY;
 
     for (uint32_t i = 0; i < CODECS; i++)
-        least = fmin(least, time_alone(place, path, &codecs[i]));
+        least = fmin(least, time_alone(scenario, path, &codecs[i]));
     return least;
 }
 
 /** @param first  out: before each codec was tried alone */
-static double time_of_all(const struct place *place, const char *path, double *first)
+static double time_of_all(const struct scenario *scenario, const char *path, double *first)
 {
-    struct wring_traced traced = load(place, path, codecs, CODECS);
+    struct wring_traced traced = load(scenario, path, codecs, CODECS);
     struct wring_found found = wring_traced_search(&traced, WRING_SEARCH_BEST);
 
     *first = found.time_us;
@@ -76,28 +77,29 @@ static double time_of_all(const struct place *place, const char *path, double *f
                                 &warnings, &found) != WRING_OK)
         abort();
     CHECK(found.time_us == wring_problem_time(&traced.model->problem, &found.grouping),
-          "%s: %g us are not the plan's", place->trace, found.time_us);
+          "%s: %g us are not the plan's", scenario->trace, found.time_us);
     wring_grouping_finish(&found.grouping);
     wring_traced_finish(&traced);
     return found.time_us;
 }
 
 /** @return how many the first answers were worse than a codec alone */
-static uint32_t check_places(const char *folder, const struct place *places, size_t n)
+static uint32_t check_scenarios(const char *folder, const struct scenario *scenarios, size_t n)
 {
     uint32_t missed = 0;
     char path[512];
 
     for (size_t i = 0; i < n; i++) {
-        const struct place *place = &places[i];
-        if (wring_tensor_trace_find(place->trace, folder, &warnings, path, sizeof(path)) !=
+        const struct scenario *scenario = &scenarios[i];
+        if (wring_tensor_trace_find(scenario->trace, folder, &warnings, path, sizeof(path)) !=
             WRING_OK)
             abort();
-        double first, all = time_of_all(place, path, &first), least = least_alone(place, path);
+        double first, all = time_of_all(scenario, path, &first),
+                      least = least_alone(scenario, path);
         CHECK(all <= least * (1 + rounding),
-              "%s on %s, %u nodes: all codecs take %.9g us, one of them %.9g", place->trace,
-              place->profile, place->nodes, all, least);
-        CHECK(all <= first, "%s: %g us became %g", place->trace, first, all);
+              "%s on %s, %u nodes: all codecs take %.9g us, one of them %.9g", scenario->trace,
+              scenario->profile, scenario->nodes, all, least);
+        CHECK(all <= first, "%s: %g us became %g", scenario->trace, first, all);
         missed += first > least * (1 + rounding);
     }
     return missed;
@@ -105,7 +107,7 @@ static uint32_t check_places(const char *folder, const struct place *places, siz
 
 static void shipped_traces(void)
 {
-    static const struct place places[] = {
+    static const struct scenario scenarios[] = {
         {"resnet101", "espresso-pcie", 2, WRING_TIMELINE_PHASES},
         {"bert-large", "espresso-pcie", 64, WRING_TIMELINE_PHASES},
         {"gpt2-xl", "testbed-pcie-25g", 64, WRING_TIMELINE_SERIAL},
@@ -115,13 +117,13 @@ static void shipped_traces(void)
         {"vgg16", "testbed-nvlink-100g", 8, WRING_TIMELINE_FULL},
     };
 
-    uint32_t missed = check_places("", places, sizeof(places) / sizeof(*places));
+    uint32_t missed = check_scenarios("", scenarios, sizeof(scenarios) / sizeof(*scenarios));
     CHECK(missed > 0, "the search alone is as good everywhere: look for cases that tell");
 }
 
 static void measured_traces(void)
 {
-    static const struct place places[] = {
+    static const struct scenario scenarios[] = {
         {"bert", "espresso-pcie", 8, WRING_TIMELINE_PHASES},
         {"ncf", "espresso-pcie", 64, WRING_TIMELINE_PHASES},
         {"vgg16", "testbed-pcie-25g", 8, WRING_TIMELINE_FULL},
@@ -131,18 +133,18 @@ static void measured_traces(void)
 
     if (folder == NULL)
         wring_test_skip("WRING_TEST_TRACES names no folder with traces");
-    check_places(folder, places, sizeof(places) / sizeof(*places));
+    check_scenarios(folder, scenarios, sizeof(scenarios) / sizeof(*scenarios));
 }
 
 /** Shipped, with some of the codecs. */
 static struct wring_traced load_shipped(const char *trace, uint32_t n)
 {
-    struct place place = {trace, "espresso-pcie", 64, WRING_TIMELINE_PHASES};
+    struct scenario scenario = {trace, "espresso-pcie", 64, WRING_TIMELINE_PHASES};
     char path[512];
 
     if (wring_tensor_trace_find(trace, "", &warnings, path, sizeof(path)) != WRING_OK)
         abort();
-    return load(&place, path, codecs, n);
+    return load(&scenario, path, codecs, n);
 }
 
 /** Where there is nothing to do, nothing is done. */

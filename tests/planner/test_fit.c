@@ -59,18 +59,18 @@ static void comes_back(void)
 {
     uint32_t random = 1;
 
-    for (int round = 0; round < 200; round++) {
-        double share = round % 4 * 0.04; /* 0 to 12 % */
+    for (int turn = 0; turn < 200; turn++) {
+        double share = turn % 4 * 0.04; /* 0 to 12 % */
         struct measured measured;
         struct wring_profile_curve curve;
         measure(&measured, &random, share, 0.15);
         REQUIRE(wring_fit_curve(measured.points, POINTS, WRING_FIT_MEDIAN, &curve) == WRING_OK,
-                "round %d", round);
+                "turn %d", turn);
         check_is_cost(&curve.us);
         for (double x = 1024; x < 5e7; x *= 1.3) {
             double off = wring_cost_at(&curve.us, x) / truth(x) - 1;
-            CHECK(off > -0.03 - share && off < 0.03 + 2 * share, "round %d: %g off at %g", round,
-                  off, x);
+            CHECK(off > -0.03 - share && off < 0.03 + 2 * share, "turn %d: %g off at %g", turn, off,
+                  x);
         }
         CHECK(curve.trust.samples == SAMPLES && curve.trust.points == POINTS, "counts");
         CHECK(curve.trust.error <= 0.03 + 2 * share, "error %g", curve.trust.error);
@@ -95,16 +95,16 @@ static void means_are_what_many_take(void)
 {
     uint32_t random = 5;
 
-    for (int round = 0; round < 8; round++) {
-        double share = round % 4 * 0.2, bursts = round / 4 * 0.01;
+    for (int turn = 0; turn < 8; turn++) {
+        double share = turn % 4 * 0.2, bursts = turn / 4 * 0.01;
         double samples[400], ten = median_of_ten(&random, share, bursts);
         for (uint32_t s = 0; s < 400; s++)
             samples[s] = noise(&random, share, bursts);
         struct wring_fit_point point = {1000, samples, 400};
         struct wring_profile_curve curve;
-        REQUIRE(wring_fit_curve(&point, 1, WRING_FIT_MEAN, &curve) == WRING_OK, "round %d", round);
+        REQUIRE(wring_fit_curve(&point, 1, WRING_FIT_MEAN, &curve) == WRING_OK, "turn %d", turn);
         double off = wring_cost_at(&curve.us, 1000) / ten - 1;
-        CHECK(fabs(off) < 0.04, "round %d: %g off", round, off);
+        CHECK(fabs(off) < 0.04, "turn %d: %g off", turn, off);
     }
     double skewed[] = {1, 1, 1, 1, 1,
                        1, 2, 2, 2, 1000}; /* the last one counts as three medians: no more */

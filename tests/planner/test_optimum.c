@@ -39,8 +39,8 @@ struct made {
     struct wring_cost_model *model;
 };
 
-/** @param places  who may code, a bit each; 0: device and CPU */
-static void make(uint32_t seed, uint32_t n, const char *profile, uint32_t places, struct made *made)
+/** @param sites  who may code, a bit each; 0: device and CPU */
+static void make(uint32_t seed, uint32_t n, const char *profile, uint32_t sites, struct made *made)
 {
     static const char *const codecs[] = {"randk:ratio=0.01", "onebit+ef", "dgc:ratio=0.001",
                                          "onebit"};
@@ -57,7 +57,7 @@ static void make(uint32_t seed, uint32_t n, const char *profile, uint32_t places
         .timeline = WRING_TIMELINE_PHASES,
         .codecs = &codecs[wring_test_random(&random) % (two ? 3 : 4)],
         .n_codecs = two ? 2 : 1,
-        .places = places,
+        .sites = sites,
         .link_scale = wring_test_random(&random) % 3 == 0 ? 2.5 : 1};
     made->model = wring_made_model(&params);
     if (made->model == NULL)
@@ -191,8 +191,8 @@ static void prefixes_of_all_options(void)
 {
     for (uint32_t seed = 1; seed <= 8; seed += WRING_TEST_STRIDE) {
         struct made made;
-        uint32_t places = seed % 2 == 0 ? 1u << WRING_PLACE_DEVICE : 0;
-        make(seed, places == 0 ? 2 : 3, profiles[seed / 4 % PROFILES], places, &made);
+        uint32_t sites = seed % 2 == 0 ? 1u << WRING_SITE_DEVICE : 0;
+        make(seed, sites == 0 ? 2 : 3, profiles[seed / 4 % PROFILES], sites, &made);
         check_prefixes(&made.model->problem, seed);
         finish(&made);
     }

@@ -6,40 +6,40 @@
 #include "tests/lib/test.h"
 #include "tests/planner/option_check.h"
 
-#define PLACE(place) (1u << WRING_PLACE_##place)
+#define SITE(site) (1u << WRING_SITE_##site)
 
-static const struct wring_options_params two = {PLACE(DEVICE) | PLACE(CPU), true, true, false};
+static const struct wring_options_params two = {SITE(DEVICE) | SITE(CPU), true, true, false};
 
-static size_t count(uint32_t places, bool flat, bool hierarchical)
+static size_t count(uint32_t sites, bool flat, bool hierarchical)
 {
-    struct wring_options_params params = {places, flat, hierarchical, false};
+    struct wring_options_params params = {sites, flat, hierarchical, false};
     return wring_options_walk(&params, NULL, NULL);
 }
 
 static void counts(void)
 {
-    uint32_t both = PLACE(DEVICE) | PLACE(CPU);
+    uint32_t both = SITE(DEVICE) | SITE(CPU);
 
     CHECK(count(both, true, false) == 63, "flat: %zu", count(both, true, false));
     CHECK(count(both, false, true) == 4278, "hierarchical: %zu", count(both, false, true));
     CHECK(count(both, true, true) == 4341, "together: %zu", count(both, true, true));
-    CHECK(count(PLACE(DEVICE), true, true) == 174, "one device");
-    CHECK(count(PLACE(CPU), true, true) == 174, "one CPU");
+    CHECK(count(SITE(DEVICE), true, true) == 174, "one device");
+    CHECK(count(SITE(CPU), true, true) == 174, "one CPU");
     CHECK(count(0, true, true) == 9, "with nobody to code: %zu", count(0, true, true));
     CHECK(count(both, false, false) == 0, "leaves of no tree");
 }
 
-/** By the formulas of the derivation, for any number of places. */
-static void counts_of_places(void)
+/** By the formulas of the derivation, for any number of sites. */
+static void counts_of_sites(void)
 {
-    for (uint32_t places = 0; places < 1u << WRING_PLACES; places++) {
-        size_t c = (size_t)__builtin_popcount(places), d = c;
+    for (uint32_t sites = 0; sites < 1u << WRING_SITES; sites++) {
+        size_t c = (size_t)__builtin_popcount(sites), d = c;
         size_t t1 = 1 + c * d, t2 = d + d * t1, t5 = t1 + c * t2, t3 = t1 + 2 * t5;
         size_t t4 = t2 + 2 * (t2 + d * t5);
         size_t flat = 1 + 2 * t1 + c * (d + 2 * t2);
         size_t hierarchical = 2 * (t3 + c * t4) + 2 * c * (d * (t3 + c * t4) + t4);
-        CHECK(count(places, true, false) == flat, "places %x: flat", places);
-        CHECK(count(places, false, true) == hierarchical, "places %x: hierarchical", places);
+        CHECK(count(sites, true, false) == flat, "sites %x: flat", sites);
+        CHECK(count(sites, false, true) == hierarchical, "sites %x: hierarchical", sites);
     }
 }
 
@@ -56,7 +56,7 @@ static bool same_step(const struct wring_step *a, const struct wring_step *b)
     if (a->kind != b->kind)
         return false;
     if (a->kind != WRING_STEP_COMM)
-        return a->place == b->place;
+        return a->site == b->site;
     return a->phase == b->phase && a->routine == b->routine && a->coded == b->coded;
 }
 
@@ -86,9 +86,9 @@ static size_t leaves_after(const struct wring_step *steps, uint32_t n,
         .kind = WRING_STEP_COMM, .phase = WRING_PHASE_##at, .routine = WRING_ROUTINE_##how, \
         .coded = with                                                                       \
     }
-#define ENCODE                                              \
-    {                                                       \
-        .kind = WRING_STEP_ENCODE, .place = WRING_PLACE_CPU \
+#define ENCODE                                            \
+    {                                                     \
+        .kind = WRING_STEP_ENCODE, .site = WRING_SITE_CPU \
     }
 
 static void subtrees(void)
@@ -171,7 +171,7 @@ static void words(void)
                                   {COMM(INTRA_IN, REDUCE_SCATTER, false),
                                    ENCODE,
                                    COMM(INTER, ALLTOALL, true),
-                                   {.kind = WRING_STEP_DECODE, .place = WRING_PLACE_DEVICE},
+                                   {.kind = WRING_STEP_DECODE, .site = WRING_SITE_DEVICE},
                                    COMM(INTER, ALLGATHER, false)}};
     struct longest longest = {0};
     char text[WRING_OPTION_TEXT_MAX], small[8];
@@ -198,7 +198,7 @@ static bool says(const json_t *json, const struct wring_option *option)
         const struct wring_step *step = &option->steps[i];
         const json_t *said = json_array_get(steps, i);
         bool comm = step->kind == WRING_STEP_COMM;
-        const char *who = comm ? wring_routine_name(step->routine) : wring_place_name(step->place);
+        const char *who = comm ? wring_routine_name(step->routine) : wring_site_name(step->site);
         const char *said_who = json_string_value(json_object_get(said, comm ? "routine" : "place"));
         const char *kind = json_string_value(json_object_get(said, "step"));
         if (said_who == NULL || kind == NULL || strcmp(said_who, who) != 0 ||
@@ -254,7 +254,7 @@ static void lists(void)
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
-        {"counts", counts},     {"counts_of_places", counts_of_places},
+        {"counts", counts},     {"counts_of_sites", counts_of_sites},
         {"subtrees", subtrees}, {"checker_objects", checker_objects},
         {"words", words},       {"lists", lists},
         {NULL, NULL},

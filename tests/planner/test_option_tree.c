@@ -7,12 +7,12 @@
 #include "tests/lib/test.h"
 #include "tests/planner/option_check.h"
 
-#define PLACE(place) (1u << WRING_PLACE_##place)
+#define SITE(site) (1u << WRING_SITE_##site)
 #define KEY_BYTES (2 * WRING_OPTION_STEPS_MAX)
 
-static const struct wring_options_params one = {PLACE(DEVICE), true, true, false};
-static const struct wring_options_params two = {PLACE(DEVICE) | PLACE(CPU), true, true, false};
-static const struct wring_options_params sums = {PLACE(DEVICE), true, true, true};
+static const struct wring_options_params one = {SITE(DEVICE), true, true, false};
+static const struct wring_options_params two = {SITE(DEVICE) | SITE(CPU), true, true, false};
+static const struct wring_options_params sums = {SITE(DEVICE), true, true, true};
 
 /** Options as bytes that can be sorted and compared. */
 struct set {
@@ -34,7 +34,7 @@ static void add_key(struct set *set, const struct wring_option *option)
         const struct wring_step *step = &option->steps[i];
         bool comm = step->kind == WRING_STEP_COMM;
         key[2 * i] = (unsigned char)(1 + step->kind + 4 * (comm ? step->phase : 0));
-        key[2 * i + 1] = (unsigned char)(comm ? 2 * step->routine + step->coded : step->place);
+        key[2 * i + 1] = (unsigned char)(comm ? 2 * step->routine + step->coded : step->site);
     }
 }
 
@@ -164,12 +164,12 @@ static void check_brute(const struct wring_options_params *params)
     struct set leaves = tree(params);
 
     try_comms(&brute);
-    CHECK(brute.tried > 100000, "only %zu ways were tried", brute.tried);
+    CHECK(brute.tried > 100000, "only %zu options were tried", brute.tried);
     qsort(brute.set.keys, brute.set.n, KEY_BYTES, compare);
-    CHECK(brute.set.n == leaves.n, "the rules allow %zu ways, the tree has %zu leaves", brute.set.n,
-          leaves.n);
+    CHECK(brute.set.n == leaves.n, "the rules allow %zu options, the tree has %zu leaves",
+          brute.set.n, leaves.n);
     CHECK(brute.set.n == leaves.n && memcmp(brute.set.keys, leaves.keys, leaves.n * KEY_BYTES) == 0,
-          "the rules allow other ways than the tree has");
+          "the rules allow other options than the tree has");
     free(brute.set.keys);
     free(leaves.keys);
 }
@@ -180,7 +180,7 @@ static void brute_force(void)
     check_brute(&sums);
 }
 
-/** Who codes changes nothing in what is valid: two places are all ways to choose for one. */
+/** Who codes changes nothing in what is valid: two sites are all choices of one. */
 struct spread {
     struct set set;
 };
@@ -196,12 +196,12 @@ static void spread_leaf(void *arg, const struct wring_option *option)
     for (uint32_t choice = 0; choice < 1u << works; choice++) {
         for (uint32_t i = 0, work = 0; i < option->n; i++)
             if (option->steps[i].kind != WRING_STEP_COMM)
-                placed.steps[i].place = choice >> work++ & 1 ? WRING_PLACE_CPU : WRING_PLACE_DEVICE;
+                placed.steps[i].site = choice >> work++ & 1 ? WRING_SITE_CPU : WRING_SITE_DEVICE;
         add_key(&spread->set, &placed);
     }
 }
 
-static void places(void)
+static void sites(void)
 {
     struct spread spread = {0};
     struct set leaves = tree(&two);
@@ -211,7 +211,7 @@ static void places(void)
     CHECK(spread.set.n == leaves.n, "%zu, not %zu", spread.set.n, leaves.n);
     CHECK(spread.set.n == leaves.n &&
               memcmp(spread.set.keys, leaves.keys, leaves.n * KEY_BYTES) == 0,
-          "places are not free to choose");
+          "sites are not free to choose");
     free(spread.set.keys);
     free(leaves.keys);
 }
@@ -222,7 +222,7 @@ int main(int argc, char **argv)
         {"no_duplicates", no_duplicates},
         {"leaves_are_valid", leaves_are_valid},
         {"brute_force", brute_force},
-        {"places", places},
+        {"sites", sites},
         {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);

@@ -7,13 +7,13 @@
 #include "planner/core/model/option_work.h"
 #include "tests/lib/test.h"
 
-#define E(where)                                                                             \
-    {                                                                                        \
-        .kind = WRING_STEP_ENCODE, .phase = WRING_PHASE_##where, .place = WRING_PLACE_DEVICE \
+#define E(where)                                                                           \
+    {                                                                                      \
+        .kind = WRING_STEP_ENCODE, .phase = WRING_PHASE_##where, .site = WRING_SITE_DEVICE \
     }
-#define D(where)                                                                             \
-    {                                                                                        \
-        .kind = WRING_STEP_DECODE, .phase = WRING_PHASE_##where, .place = WRING_PLACE_DEVICE \
+#define D(where)                                                                           \
+    {                                                                                      \
+        .kind = WRING_STEP_DECODE, .phase = WRING_PHASE_##where, .site = WRING_SITE_DEVICE \
     }
 #define RAW(at, how)                                                                       \
     {                                                                                      \
@@ -33,7 +33,7 @@ enum {
 };
 
 static struct wring_profile_codec codec = {
-    .spec = "test", .nmse = NAN, .at[WRING_PLACE_DEVICE].present = true};
+    .spec = "test", .nmse = NAN, .at[WRING_SITE_DEVICE].present = true};
 static struct wring_profile profile = {.name = "test", .chunked = true};
 static struct wring_work_params params = {
     .profile = &profile, .nodes = 4, .ranks_per_node = 2, .link_scale = 1};
@@ -41,8 +41,8 @@ static struct wring_work_params params = {
 static void set_up(void)
 {
     codec.wire_bytes = wring_cost_line(100, 1);
-    for (int place = 0; place < WRING_PLACES; place++)
-        codec.at[place] =
+    for (int site = 0; site < WRING_SITES; site++)
+        codec.at[site] =
             (struct wring_profile_coding){.present = true,
                                           .encode_us = wring_cost_line(3, 0.001),
                                           .decode_us = wring_cost_line(1.5, 0.0005),
@@ -227,12 +227,12 @@ static void two_ways(void)
     struct wring_profile_codec back = codec;
 
     back.wire_bytes = wring_cost_line(0, 2);
-    for (int place = 0; place < WRING_PLACES; place++)
-        back.at[place] = (struct wring_profile_coding){.present = true,
-                                                       .encode_us = wring_cost_line(0, 0.01),
-                                                       .decode_us = wring_cost_line(0, 0.02)};
+    for (int site = 0; site < WRING_SITES; site++)
+        back.at[site] = (struct wring_profile_coding){.present = true,
+                                                      .encode_us = wring_cost_line(0, 0.01),
+                                                      .decode_us = wring_cost_line(0, 0.02)};
     params.out = &back;
-    check("two ways", &option,
+    check("two collectives", &option,
           (struct want){.encode = enc(4000) + 10,
                         .decode = add(4, 1000) + 80,
                         .in = 19,
@@ -245,7 +245,7 @@ static void two_ways(void)
 static void on_the_cpu(void)
 {
     static const struct wring_step cpu = {
-        .kind = WRING_STEP_ENCODE, .phase = WRING_PHASE_INTER, .place = WRING_PLACE_CPU};
+        .kind = WRING_STEP_ENCODE, .phase = WRING_PHASE_INTER, .site = WRING_SITE_CPU};
     struct wring_option option = {5,
                                   {RAW(INTRA_IN, REDUCE_SCATTER), cpu, CODED(INTER, ALLGATHER), cpu,
                                    RAW(INTRA_OUT, ALLGATHER)}};
@@ -349,14 +349,14 @@ static void every_leaf(void)
 
     codec.wire_bytes =
         (struct wring_cost){.n = 3, .slope = 2, .corners = {{0, 10}, {1000, 10}, {5000, 9000}}};
-    codec.at[WRING_PLACE_DEVICE].encode_us =
+    codec.at[WRING_SITE_DEVICE].encode_us =
         (struct wring_cost){.n = 1, .slope = 0.25, .corners = {{4096, 33}}};
     profile.links[WRING_LEVEL_INTER].us =
         (struct wring_cost){.n = 3, .slope = 0.5, .corners = {{64, 1}, {65536, 4}, {1 << 20, 100}}};
     profile.chunked = false;
-    for (int round = 0; round < 3; round++) {
-        params.nodes = round == 0 ? 1 : 5;
-        params.ranks_per_node = round == 1 ? 1 : 3;
+    for (int turn = 0; turn < 3; turn++) {
+        params.nodes = turn == 0 ? 1 : 5;
+        params.ranks_per_node = turn == 1 ? 1 : 3;
         wring_options_walk(&tree, check_leaf, &sweep);
     }
     CHECK(sweep.leaves > 3 * 4341, "%zu leaves", sweep.leaves);

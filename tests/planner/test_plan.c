@@ -26,13 +26,13 @@ static struct wring_tensor_trace trace = {
 static const struct wring_option raw_option = {
     1, {{.kind = WRING_STEP_COMM, .routine = WRING_ROUTINE_ALLREDUCE}}};
 
-static struct wring_option coded_option(enum wring_place place)
+static struct wring_option coded_option(enum wring_site site)
 {
     return (struct wring_option){
         3,
-        {{.kind = WRING_STEP_ENCODE, .place = place},
+        {{.kind = WRING_STEP_ENCODE, .site = site},
          {.kind = WRING_STEP_COMM, .routine = WRING_ROUTINE_ALLGATHER, .coded = true},
-         {.kind = WRING_STEP_DECODE, .place = place}}};
+         {.kind = WRING_STEP_DECODE, .site = site}}};
 }
 
 /** Three tensors on a lane that computes and one that sends: raw, fp16, and a codec on a device. */
@@ -51,11 +51,11 @@ static void make(struct made *made)
         (struct made){.compute_us = {0, 10, 90},
                       .elems = {0, 4, 10, 13},
                       .options = {{.option = raw_option},
-                                  {.codec = 1, .option = coded_option(WRING_PLACE_CPU), .cores = 2},
+                                  {.codec = 1, .option = coded_option(WRING_SITE_CPU), .cores = 2},
                                   {.codec = 2,
-                                   .option = coded_option(WRING_PLACE_DEVICE),
+                                   .option = coded_option(WRING_SITE_DEVICE),
                                    .chunk_elems = 5,
-                                   .place = WRING_PLACE_DEVICE}},
+                                   .site = WRING_SITE_DEVICE}},
                       .codecs = {{.spec = "none"}, {.spec = "fp16"}, {.spec = "int8"}},
                       .model = {.timeline = WRING_TIMELINE_PHASES,
                                 .nodes = 4,
@@ -63,7 +63,7 @@ static void make(struct made *made)
                                 .uncompressed = 0,
                                 .fp16 = 1,
                                 .n_codecs = 3}};
-    made->options[1].place = WRING_PLACE_CPU;
+    made->options[1].site = WRING_SITE_CPU;
     for (int i = 0; i < 3; i++)
         made->costs[i].each[1] = wring_cost_line(5, 4.0 / (1 << i));
     made->model.options = made->options;
@@ -114,13 +114,13 @@ static void run_as(void)
 {
     static const struct wring_option both_ways = {
         6,
-        {{.kind = WRING_STEP_ENCODE, .place = WRING_PLACE_CPU},
+        {{.kind = WRING_STEP_ENCODE, .site = WRING_SITE_CPU},
          {.kind = WRING_STEP_COMM, .routine = WRING_ROUTINE_ALLTOALL, .coded = true},
-         {.kind = WRING_STEP_DECODE, .place = WRING_PLACE_CPU},
-         {.kind = WRING_STEP_ENCODE, .place = WRING_PLACE_CPU},
+         {.kind = WRING_STEP_DECODE, .site = WRING_SITE_CPU},
+         {.kind = WRING_STEP_ENCODE, .site = WRING_SITE_CPU},
          {.kind = WRING_STEP_COMM, .routine = WRING_ROUTINE_ALLGATHER, .coded = true},
-         {.kind = WRING_STEP_DECODE, .place = WRING_PLACE_CPU}}};
-    struct wring_option cpu = coded_option(WRING_PLACE_CPU), other = cpu;
+         {.kind = WRING_STEP_DECODE, .site = WRING_SITE_CPU}}};
+    struct wring_option cpu = coded_option(WRING_SITE_CPU), other = cpu;
 
     CHECK(strcmp(wring_option_run_as(&raw_option, "none", 8), "auto") == 0, "a plain allreduce");
     CHECK(strcmp(wring_option_run_as(&cpu, "int8:block=512", 8), "indivisible") == 0,
@@ -134,12 +134,12 @@ static void run_as(void)
     CHECK(wring_option_run_as(&other, "int8", 8)[0] == 0, "nodes of several ranks");
     CHECK(strcmp(wring_option_run_as(&other, "int8", 1), "indivisible") == 0, "nodes of one rank");
     other.steps[1].routine = WRING_ROUTINE_GATHER;
-    CHECK(wring_option_run_as(&other, "int8", 1)[0] == 0, "half a way");
-    other = coded_option(WRING_PLACE_NODE);
+    CHECK(wring_option_run_as(&other, "int8", 1)[0] == 0, "half a collective");
+    other = coded_option(WRING_SITE_NODE);
     CHECK(wring_option_run_as(&other, "int8", 1)[0] == 0, "an offload node");
 }
 
-/** An exchange within nodes, around the flat one of `inside`. */
+/** A collective within nodes, around the flat one of `inside`. */
 static struct wring_option in_nodes(const struct wring_option *inside, bool coded)
 {
     struct wring_option option = {.n = inside->n + 2};
@@ -161,7 +161,7 @@ static struct wring_option in_nodes(const struct wring_option *inside, bool code
 static void run_in_nodes(void)
 {
     struct wring_option allreduce = {1, {{.kind = WRING_STEP_COMM}}};
-    struct wring_option cpu = coded_option(WRING_PLACE_CPU),
+    struct wring_option cpu = coded_option(WRING_SITE_CPU),
                         two_steps = {
                             2,
                             {{.kind = WRING_STEP_COMM, .routine = WRING_ROUTINE_REDUCE_SCATTER},

@@ -42,7 +42,7 @@ static void cost_arithmetic(void)
 {
     uint32_t random = 1;
 
-    for (int round = 0; round < 2000; round++) {
+    for (int turn = 0; turn < 2000; turn++) {
         struct wring_cost a = some_cost(&random), b = some_cost(&random);
         if (a.n + b.n > WRING_COST_CORNERS)
             continue; /* sums of more are not exact */
@@ -77,7 +77,7 @@ static void cost_of_cost(void)
 {
     uint32_t random = 4;
 
-    for (int round = 0; round < 2000; round++) {
+    for (int turn = 0; turn < 2000; turn++) {
         struct wring_cost outer = some_cost(&random), inner = some_cost(&random);
         if (outer.n + inner.n > WRING_COST_CORNERS)
             continue;
@@ -88,7 +88,7 @@ static void cost_of_cost(void)
             double x = some(&random, i % 2 == 0 ? 12000 : 1000);
             double want = inner.n ? wring_cost_at(&outer, wring_cost_at(&inner, x)) : 0;
             CHECK(fabs(wring_cost_at(&both, x) - want) <= 1e-9 * (1 + want),
-                  "round %d at %g: %g, not %g", round, x, wring_cost_at(&both, x), want);
+                  "turn %d at %g: %g, not %g", turn, x, wring_cost_at(&both, x), want);
         }
     }
 }
@@ -97,7 +97,7 @@ static void cost_below(void)
 {
     uint32_t random = 2, below = 0;
 
-    for (int round = 0; round < 2000; round++) {
+    for (int turn = 0; turn < 2000; turn++) {
         struct wring_cost a = some_cost(&random), b = some_cost(&random);
         bool claimed = wring_cost_below(&a, &b);
         below += claimed;
@@ -125,7 +125,7 @@ static void chunks(void)
 {
     uint32_t random = 3;
 
-    for (int round = 0; round < 5000; round++) {
+    for (int turn = 0; turn < 5000; turn++) {
         struct wring_problem problem = {.n_lanes =
                                             1 + wring_test_random(&random) % WRING_PLAN_LANES_MAX};
         uint64_t chunks = 1 + wring_test_random(&random) % 20;

@@ -10,8 +10,8 @@
 /** What adds has a number of its own, or none. */
 static void check_adding(const struct wring_profile *profile)
 {
-    const struct wring_profile_coding *cpu = &profile->codecs[0].at[WRING_PLACE_CPU];
-    const struct wring_profile_coding *device = &profile->codecs[1].at[WRING_PLACE_DEVICE];
+    const struct wring_profile_coding *cpu = &profile->codecs[0].at[WRING_SITE_CPU];
+    const struct wring_profile_coding *device = &profile->codecs[1].at[WRING_SITE_DEVICE];
     const struct wring_profile_coder *coder = &profile->codecs[1].coders[0];
 
     CHECK(wring_profile_decoding(&cpu->decode_us, &cpu->decode_add_us, true) == &cpu->decode_us,
@@ -53,17 +53,17 @@ static void fields(void)
     CHECK(inter->trust.error == 0.07 && inter->trust.samples == 17 && inter->trust.noisy == 5,
           "its trust");
     const struct wring_profile_codec *int8 = &profile->codecs[0];
-    CHECK(int8->at[WRING_PLACE_CPU].encode_trust.samples == 0, "who said so?");
+    CHECK(int8->at[WRING_SITE_CPU].encode_trust.samples == 0, "who said so?");
     const struct wring_profile_trust *copies = &profile->copy_trust;
     CHECK(copies->error == 0.01 && copies->spread == 0.06 && copies->doubt == 0.02 &&
               copies->samples == 11 && copies->points == 7 && copies->noisy == 2,
           "trust in copies");
     CHECK(int8->nmse == 0.001 && isnan(profile->codecs[1].nmse), "nmse");
-    CHECK(!int8->at[WRING_PLACE_DEVICE].present && int8->at[WRING_PLACE_CPU].present &&
-              !int8->two_level[WRING_PLACE_CPU].present,
-          "places");
-    CHECK(wring_cost_at(&int8->at[WRING_PLACE_CPU].encode_us, 4) == 2 &&
-              wring_cost_at(&int8->at[WRING_PLACE_CPU].decode_us, 4) == 0,
+    CHECK(!int8->at[WRING_SITE_DEVICE].present && int8->at[WRING_SITE_CPU].present &&
+              !int8->two_level[WRING_SITE_CPU].present,
+          "sites");
+    CHECK(wring_cost_at(&int8->at[WRING_SITE_CPU].encode_us, 4) == 2 &&
+              wring_cost_at(&int8->at[WRING_SITE_CPU].decode_us, 4) == 0,
           "coding");
     check_adding(profile);
     good_profile_check_round_trip(profile);
@@ -80,7 +80,7 @@ static void collectives(void)
           "parts");
     const struct wring_measured_collective *collective =
         wring_profile_find_collective(profile, "none", "auto", 0);
-    REQUIRE(collective == &profile->collectives[0], "the first way");
+    REQUIRE(collective == &profile->collectives[0], "the first collective");
     CHECK(wring_cost_at(&collective->solo.us, 2560) == 12 &&
               wring_cost_at(&collective->busy.us, 2024) == 6 &&
               wring_cost_at(&collective->cpu.us, 1e9) == 4 &&
@@ -143,10 +143,10 @@ static void errors(void)
               wring_profile_error(profile, "int8", "else") == 0.25 &&
               wring_profile_error(profile, "int8", NULL) == 0.25,
           "int8");
-    CHECK(wring_profile_error(profile, "onebit+ef>int8", "w") == 0.53125, "two ways");
+    CHECK(wring_profile_error(profile, "onebit+ef>int8", "w") == 0.53125, "two collectives");
     CHECK(wring_profile_error(profile, "none>int8", "w") == 0.5 &&
               wring_profile_error(profile, "int8>none", "b") == 0.125,
-          "one way coded");
+          "one direction coded");
     CHECK(isnan(wring_profile_error(profile, "bf16", "w")) &&
               isnan(wring_profile_error(profile, "bf16>int8", NULL)) &&
               isnan(wring_profile_error(profile, "", "w")),
@@ -168,7 +168,7 @@ static void computing(void)
               strcmp(computing->spin_codec, "fp16") == 0 && computing->spin_coded_lost == 0.6 &&
               computing->spin_coded_doubt == 0.7 && computing->core_share == 0.5 &&
               computing->samples == 20,
-          "what exchanges lose to computing");
+          "what collectives lose to computing");
     uint64_t hash = profile->hash;
     profile->computing.spin_lost = 0.5;
     CHECK(wring_profile_rehash(profile) == WRING_OK && profile->hash != hash, "hashed");
@@ -243,9 +243,9 @@ static void larger_buckets(void)
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
-        {"fields", fields},    {"ways", collectives}, {"larger_buckets", larger_buckets},
-        {"settings", tunings}, {"errors", errors},    {"computing", computing},
-        {"codecs", codecs},    {NULL, NULL},
+        {"fields", fields},   {"ways", collectives}, {"larger_buckets", larger_buckets},
+        {"tunings", tunings}, {"errors", errors},    {"computing", computing},
+        {"codecs", codecs},   {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);
 }

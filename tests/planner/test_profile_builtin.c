@@ -49,12 +49,12 @@ static void builtin_codecs(void)
             CHECK(strcmp(codec.spec, known[i].spec) == 0, "%s for %s", codec.spec, known[i].spec);
             CHECK(fabs(wring_cost_at(&codec.wire_bytes, 1e6) - 4e6 * known[i].ratio) < 1e-6,
                   "%s: %g bytes", known[i].spec, wring_cost_at(&codec.wire_bytes, 1e6));
-            check_device(&codec.at[WRING_PLACE_DEVICE], known[i].both, known[i].decode,
+            check_device(&codec.at[WRING_SITE_DEVICE], known[i].both, known[i].decode,
                          known[i].spec);
             if (known[i].two_both > 0)
-                check_device(&codec.two_level[WRING_PLACE_DEVICE], known[i].two_both,
+                check_device(&codec.two_level[WRING_SITE_DEVICE], known[i].two_both,
                              known[i].two_decode, known[i].spec);
-            const struct wring_profile_coding *cpu = &codec.at[WRING_PLACE_CPU];
+            const struct wring_profile_coding *cpu = &codec.at[WRING_SITE_CPU];
             CHECK(cpu->present == (i > 0), "%s on the CPU", known[i].spec);
             double bits_per_us =
                 32e6 / (wring_cost_at(&cpu->encode_us, 1e6) + wring_cost_at(&cpu->decode_us, 1e6));

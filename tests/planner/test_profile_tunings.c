@@ -49,12 +49,12 @@ static void others_are_set_aside(void)
     CHECK(profile.n_collectives == 1 && aside.n == 2, "%u and %u", profile.n_collectives, aside.n);
     put(&profile, "bf16", 4, 1000, &(struct wring_tuning){0});
     REQUIRE(wring_profile_bring_back(&profile, &usual, &aside) == WRING_OK, "back");
-    CHECK(profile.n_collectives == 4 && aside.collectives == NULL, "%u ways",
+    CHECK(profile.n_collectives == 4 && aside.collectives == NULL, "%u collectives",
           profile.n_collectives);
     CHECK(profile.collectives[0].chunk_bytes == usual.chunk_bytes, "the default comes first");
     CHECK(us_of(&profile, "none", 1, &usual) == 2 && us_of(&profile, "none", 1, &small) == 1 &&
               us_of(&profile, "bf16", 1, &usual) == 4 && us_of(&profile, "bf16", 1, &small) == 3,
-          "ways have changed places");
+          "collectives have changed places");
 
     REQUIRE(wring_profile_set_aside(&profile, &scaling, &aside) == WRING_OK, "aside");
     put(&profile, "none", 5, 1000, &small); /* measured anew, with another tuning */
@@ -63,7 +63,7 @@ static void others_are_set_aside(void)
     free(profile.collectives);
 }
 
-static void ways_without_a_setting_are_labelled(void)
+static void collectives_without_a_tuning_are_labelled(void)
 {
     struct wring_profile profile = {.collectives = calloc(2, sizeof(*profile.collectives))};
 
@@ -71,12 +71,12 @@ static void ways_without_a_setting_are_labelled(void)
     put(&profile, "bf16", 2, 1000, &(struct wring_tuning){0});
     wring_profile_label_collectives(&profile, &scaling);
     CHECK(us_of(&profile, "none", 1, &small) == 1 && us_of(&profile, "bf16", 1, &scaling) == 2,
-          "another one has that setting");
+          "another one has that tuning");
     free(profile.collectives);
 }
 
 /** Half of what the known one takes where both were measured is half of it everywhere. */
-static void ways_are_carried_on(void)
+static void collectives_are_carried_on(void)
 {
     struct wring_profile profile = {.collectives = calloc(4, sizeof(*profile.collectives))};
 
@@ -104,8 +104,8 @@ int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
         {"others_are_set_aside", others_are_set_aside},
-        {"ways_without_a_setting_are_labelled", ways_without_a_setting_are_labelled},
-        {"ways_are_carried_on", ways_are_carried_on},
+        {"collectives_without_a_tuning_are_labelled", collectives_without_a_tuning_are_labelled},
+        {"collectives_are_carried_on", collectives_are_carried_on},
         {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);

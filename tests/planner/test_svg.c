@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Charts: marks are round, curves stay in the plot, names apart, and texts of others harmless. */
+/** Charts: marks are turn, curves stay in the plot, names apart, and texts of others harmless. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,18 +68,21 @@ static void only_files_name_their_language(void)
     free(text);
 }
 
-static void values_have_their_places(void)
+static void values_have_their_positions(void)
 {
     struct wring_svg_axis even = {.low = 10, .high = 30, .from = 100, .to = 300};
     struct wring_svg_axis powers = {.low = 1, .high = 1000, .from = 300, .to = 0, .base = 10};
     struct wring_svg_axis point = {.low = 5, .high = 5, .from = 0, .to = 100};
 
-    CHECK(fabs(wring_svg_place(&even, 15) - 150) < 1e-9, "%g", wring_svg_place(&even, 15));
-    CHECK(wring_svg_place(&even, 9) == 100 && wring_svg_place(&even, 99) == 300, "not kept inside");
-    CHECK(fabs(wring_svg_place(&powers, 10) - 200) < 1e-9, "%g", wring_svg_place(&powers, 10));
-    CHECK(wring_svg_place(&powers, 0) == 300, "a logarithm of 0 is at %g",
-          wring_svg_place(&powers, 0));
-    CHECK(wring_svg_place(&point, 5) == 50, "a single value is at %g", wring_svg_place(&point, 5));
+    CHECK(fabs(wring_svg_position(&even, 15) - 150) < 1e-9, "%g", wring_svg_position(&even, 15));
+    CHECK(wring_svg_position(&even, 9) == 100 && wring_svg_position(&even, 99) == 300,
+          "not kept inside");
+    CHECK(fabs(wring_svg_position(&powers, 10) - 200) < 1e-9, "%g",
+          wring_svg_position(&powers, 10));
+    CHECK(wring_svg_position(&powers, 0) == 300, "a logarithm of 0 is at %g",
+          wring_svg_position(&powers, 0));
+    CHECK(wring_svg_position(&point, 5) == 50, "a single value is at %g",
+          wring_svg_position(&point, 5));
 }
 
 static void marks_are_round(void)
@@ -177,7 +180,7 @@ int main(int argc, char **argv)
     static const struct wring_test_case cases[] = {
         {"texts_are_escaped", texts_are_escaped},
         {"only_files_name_their_language", only_files_name_their_language},
-        {"values_have_their_places", values_have_their_places},
+        {"values_have_their_positions", values_have_their_positions},
         {"marks_are_round", marks_are_round},
         {"names_are_apart", names_are_apart},
         {"what_is_no_point_is_left_out", what_is_no_point_is_left_out},

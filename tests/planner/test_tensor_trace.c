@@ -81,17 +81,17 @@ static void round_trip(void)
     uint32_t random = 5;
 
     REQUIRE(trace != NULL, "the good trace is refused");
-    for (int round = 0; round < 200; round++) {
+    for (int turn = 0; turn < 200; turn++) {
         double us = 0;
         for (uint32_t i = 0; i < trace->n; i++) /* doubles with all their digits */
             trace->tensors[i].ready_us = us +=
                 ldexp((double)wring_test_random(&random), (int)(random % 40) - 30) / 3;
-        trace->forward_us = round % 2 == 0 ? us / 7 : (double)NAN;
-        trace->optimizer_us = round % 3 == 0 ? us / 9 : 0;
+        trace->forward_us = turn % 2 == 0 ? us / 7 : (double)NAN;
+        trace->optimizer_us = turn % 3 == 0 ? us / 9 : 0;
         REQUIRE(wring_tensor_trace_rehash(trace) == WRING_OK, "no hash");
         struct wring_tensor_trace *copy = again(trace);
         REQUIRE(copy != NULL, "what was saved is refused");
-        CHECK(copy->hash == trace->hash, "another hash in round %d", round);
+        CHECK(copy->hash == trace->hash, "another hash in turn %d", turn);
         CHECK(memcmp(&copy->forward_us, &trace->forward_us, sizeof(double)) == 0 ||
                   (isnan(copy->forward_us) && isnan(trace->forward_us)),
               "%.17g became %.17g", trace->forward_us, copy->forward_us);

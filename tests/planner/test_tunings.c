@@ -29,7 +29,7 @@ static void coders_say_which_cores_there_are(void)
         &made, &(struct wring_tunings_wanted){.n_cores = 1, .cores = {3}},
         "cannot tell what these codecs take on 3 cores pinned in each of a node's 1 ranks; it "
         "can tell for 0, 1, 2, 4, where 0 is inline");
-    made.params.places = 1u << WRING_PLACE_DEVICE;
+    made.params.sites = 1u << WRING_SITE_DEVICE;
     made_tunings_check_list(&made, NULL, "0:256");
     made_tunings_set_up(&made, 2, 2);
     made_tunings_check_list(&made, NULL,
@@ -92,7 +92,7 @@ static void coders_say_what_they_take(void)
           "shared");
 }
 
-static void ways_are_those_of_the_setting(void)
+static void collectives_are_those_of_the_tuning(void)
 {
     const struct wring_tuning large = {0, 1024 * KIB}, scaling = {8, 256 * KIB},
                               usual = {0, 256 * KIB}, none = {3, 256 * KIB};
@@ -112,7 +112,7 @@ static void ways_are_those_of_the_setting(void)
     CHECK(wring_near(made_tunings_busy_us(&made, &scaling), 10 + 0.016 * x), "pinned");
     made_tunings_check_list(
         &made, &(struct wring_tunings_wanted){.n_chunks = 1, .chunk_bytes = {4096}},
-        "no exchanges in pieces of 4096 bytes; it has those of 262144, 1048576");
+        "no collectives in pieces of 4096 bytes; it has those of 262144, 1048576");
     made.params.tuning = &none;
     struct wring_core_scaling asked = {
         .profile = &made.profile, .nodes = 2, .ranks_per_node = 1, .tuning = &none};
@@ -125,8 +125,8 @@ static void ways_are_those_of_the_setting(void)
     made_tunings_check_list(&made, NULL, "0:256 8:256 0:1024");
 }
 
-/** What has no exchanges of its own stands beside what has, and a line says so. */
-static void exchanges_are_put_together(void)
+/** What has no collectives of its own stands beside what has, and a line says so. */
+static void collectives_are_put_together(void)
 {
     const struct wring_tuning one = {1, 256 * KIB};
     const double x = 1 << 20;
@@ -144,7 +144,7 @@ static void exchanges_are_put_together(void)
           made_tunings_busy_us(&made, &one));
     made.params.tuning = NULL;
     CHECK(wring_cost_model_create(&made.params, &log, &model) == WRING_OK, "no model");
-    CHECK(strstr(line.text, "no whole exchanges of byte: ") != NULL, "%s", line.text);
+    CHECK(strstr(line.text, "no whole collectives of byte: ") != NULL, "%s", line.text);
     wring_cost_model_destroy(model);
     line.text[0] = '\0';
     made_tunings_add_collective(&made, "byte", "divisible", 0.008, NULL);
@@ -199,7 +199,7 @@ static double plan_with(struct made_tunings *made, const struct wring_tuning *tu
     return found.time_us;
 }
 
-static void plans_say_their_setting(void)
+static void plans_say_their_tuning(void)
 {
     const struct wring_tuning four = {4, 64 * KIB}, is_inline = {0, 256 * KIB};
     struct wring_plan *plan;
@@ -232,10 +232,10 @@ int main(int argc, char **argv)
     static const struct wring_test_case cases[] = {
         {"coders_say_which_cores_there_are", coders_say_which_cores_there_are},
         {"coders_say_what_they_take", coders_say_what_they_take},
-        {"ways_are_those_of_the_setting", ways_are_those_of_the_setting},
-        {"exchanges_are_put_together", exchanges_are_put_together},
+        {"collectives_are_those_of_the_tuning", collectives_are_those_of_the_tuning},
+        {"collectives_are_put_together", collectives_are_put_together},
         {"copies_are_counted", copies_are_counted},
-        {"plans_say_their_setting", plans_say_their_setting},
+        {"plans_say_their_tuning", plans_say_their_tuning},
         {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Exchanges that were measured, of nodes and of links: which a model takes. */
+/** Collectives that were measured, of nodes and of links: which a model takes. */
 #include <stdio.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ static enum wring_cost_source source_of(const struct made_tunings *made)
 }
 
 /** Ranks alone say little: two on a node have no link between nodes. */
-static void ways_are_those_of_the_nodes(void)
+static void collectives_are_those_of_the_nodes(void)
 {
     struct made_tunings made;
 
@@ -54,7 +54,7 @@ static void list_run_as(const struct made_tunings *made, uint32_t codec, char *t
 
 /** What was measured of nodes is offered, and is what codecs are compared with where it is faster.
  */
-static void ways_in_nodes_are_options(void)
+static void collectives_in_nodes_are_options(void)
 {
     struct made_tunings made;
     char text[128];
@@ -82,7 +82,7 @@ static void check_links(struct made_tunings *made, double scale, double busy, do
     for (uint32_t i = 0; i < model->problem.n_options; i++) {
         if (model->options[i].codec != 1)
             continue;
-        double us[] = {wring_made_model_lane(model, i, "exchange", 1 << 20),
+        double us[] = {wring_made_model_lane(model, i, "collective", 1 << 20),
                        wring_made_model_lane(model, i, "rest of it", 1 << 20)};
         CHECK(wring_near(us[0], busy) && wring_near(us[1], rest), "%g: %g and %g, not %g and %g",
               scale, us[0], us[1], busy, rest);
@@ -90,7 +90,7 @@ static void check_links(struct made_tunings *made, double scale, double busy, do
     wring_cost_model_destroy(model);
 }
 
-static void ways_have_links_as_fast_as_asked_for(void)
+static void collectives_have_links_as_fast_as_asked_for(void)
 {
     const double x = 1 << 20, piece = 256 * KIB; /* a byte for each element */
     struct made_tunings made;
@@ -119,9 +119,10 @@ static void ways_have_links_as_fast_as_asked_for(void)
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
-        {"ways_are_those_of_the_nodes", ways_are_those_of_the_nodes},
-        {"ways_in_nodes_are_options", ways_in_nodes_are_options},
-        {"ways_have_links_as_fast_as_asked_for", ways_have_links_as_fast_as_asked_for},
+        {"collectives_are_those_of_the_nodes", collectives_are_those_of_the_nodes},
+        {"collectives_in_nodes_are_options", collectives_in_nodes_are_options},
+        {"collectives_have_links_as_fast_as_asked_for",
+         collectives_have_links_as_fast_as_asked_for},
         {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);

@@ -60,7 +60,7 @@ static void as_each_by_itself(void)
 {
     uint32_t random = 7;
 
-    for (int round = 0; round < 50; round++)
+    for (int turn = 0; turn < 50; turn++)
         for (uint32_t n_lanes = 1; n_lanes <= WRING_PLAN_LANES_MAX; n_lanes++)
             for (int chunked = 0; chunked < 4; chunked++) {
                 check_two(n_lanes, chunked, false, &random);

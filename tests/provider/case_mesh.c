@@ -6,9 +6,9 @@
 #include "transport/memory.h"
 
 #define NODES 4
-#define ROUNDS 60
+#define TURNS 60
 #define SLOT_BYTES 3001 /* of one put; every put has a slot of its own */
-#define SPACE ((size_t)NODES * ROUNDS * SLOT_BYTES)
+#define SPACE ((size_t)NODES * TURNS * SLOT_BYTES)
 
 struct node;
 
@@ -30,15 +30,15 @@ struct node {
     unsigned up, wrong;
 };
 
-static uint32_t seed_of(unsigned from, unsigned to, unsigned round)
+static uint32_t seed_of(unsigned from, unsigned to, unsigned turn)
 {
-    return (from * NODES + to) * ROUNDS + round;
+    return (from * NODES + to) * TURNS + turn;
 }
 
 /** A slot: in the source by receiver, in the target by sender. */
-static size_t slot_of(unsigned other, unsigned round)
+static size_t slot_of(unsigned other, unsigned turn)
 {
-    return ((size_t)other * ROUNDS + round) * SLOT_BYTES;
+    return ((size_t)other * TURNS + turn) * SLOT_BYTES;
 }
 
 static size_t bytes_of(uint32_t seed)
@@ -58,9 +58,9 @@ static bool node_open(struct node *node, unsigned index)
         wring_memory_alloc(SPACE, &node->target) != WRING_OK)
         return false;
     for (unsigned to = 0; to < NODES; to++)
-        for (unsigned round = 0; round < ROUNDS; round++)
-            fill_pattern((uint8_t *)node->source.base + slot_of(to, round), SLOT_BYTES,
-                         seed_of(index, to, round));
+        for (unsigned turn = 0; turn < TURNS; turn++)
+            fill_pattern((uint8_t *)node->source.base + slot_of(to, turn), SLOT_BYTES,
+                         seed_of(index, to, turn));
     const struct wring_provider_ops *ops = node->provider->ops;
     return ops->region_create(node->provider, &node->source, &node->source_region) == WRING_OK &&
            ops->region_create(node->provider, &node->target, &node->target_region) == WRING_OK;
@@ -174,7 +174,7 @@ static void post_some(struct node *node)
 {
     for (unsigned i = 0; i < NODES; i++) {
         struct link *link = &node->links[i];
-        if (i == node->index || link->posted == ROUNDS)
+        if (i == node->index || link->posted == TURNS)
             continue;
         uint32_t seed = seed_of(node->index, i, link->posted);
         const uint8_t *source = (uint8_t *)node->source.base + slot_of(i, link->posted);
@@ -190,12 +190,12 @@ static bool all_done(const struct node nodes[NODES])
 {
     for (unsigned i = 0; i < NODES; i++)
         for (unsigned j = 0; j < NODES; j++)
-            if (i != j && (nodes[i].links[j].done < ROUNDS || nodes[i].links[j].arrived < ROUNDS))
+            if (i != j && (nodes[i].links[j].done < TURNS || nodes[i].links[j].arrived < TURNS))
                 return false;
     return true;
 }
 
-static void exchange(struct node nodes[NODES])
+static void send_all(struct node nodes[NODES])
 {
     uint64_t limit = wring_deadline_in(WAIT_NS);
     REQUIRE(connect_all(nodes) && import_all(nodes), "no mesh of %s", ends_name());
@@ -214,7 +214,7 @@ static void four_put_to_all(void)
     struct node nodes[NODES];
     for (unsigned i = 0; i < NODES; i++)
         REQUIRE(node_open(&nodes[i], i), "open");
-    exchange(nodes);
+    send_all(nodes);
     for (unsigned i = 0; i < NODES; i++)
         node_close(&nodes[i]);
 }

@@ -92,7 +92,7 @@ static void messages_pass_among_puts(void)
         BYTES = 20000
     };
     struct end a, b;
-    unsigned puts = 0, messages = 0, round = 0;
+    unsigned puts = 0, messages = 0, turn = 0;
     uint64_t limit = wring_deadline_in(WAIT_NS);
     REQUIRE(ends_open(&a, &b, BYTES, 3), "no pair");
     fill_pattern(b.base, BYTES, 8);
@@ -102,7 +102,7 @@ static void messages_pass_among_puts(void)
         if (messages < TOTAL && b.provider->ops->send(b.conn, b.base, WRING_SEND_MAX) == WRING_OK)
             messages++;
         end_turn(&b);
-        if (round++ % 3 == 0)
+        if (turn++ % 3 == 0)
             end_turn(&a);
     }
     CHECK(a.arrived == TOTAL && a.messages == TOTAL && b.done == TOTAL, "%u %u %u", a.arrived,

@@ -121,10 +121,10 @@ static void flood(size_t batch, size_t bytes, unsigned total)
 
 static void floods_recover(void)
 {
-    flood(16, 8, ends_rounds(5000));
-    flood(1, 8, ends_rounds(2000));
-    flood(1, 100000, ends_rounds(300));
-    flood(16, 3 << 20, ends_rounds(20));
+    flood(16, 8, ends_turns(5000));
+    flood(1, 8, ends_turns(2000));
+    flood(1, 100000, ends_turns(300));
+    flood(16, 3 << 20, ends_turns(20));
 }
 
 /** As many puts as promised go without a poll in between. */
@@ -148,7 +148,7 @@ static void the_promised_depth_is_there(void)
 
 static unsigned wrong;
 
-static void look_at_round(struct end *end, const struct wring_event *event)
+static void look_at_turn(struct end *end, const struct wring_event *event)
 {
     wrong += !has_pattern(end->base, event->bytes, event->imm);
 }
@@ -162,7 +162,7 @@ static void done_sources_may_be_used_again(void)
     REQUIRE(ends_open(&a, &b, bytes, 16), "no pair");
     b.provider->ops->capabilities(b.provider, &caps);
     bytes = bytes < caps.put_max_bytes ? bytes : caps.put_max_bytes;
-    a.on_arrival = look_at_round;
+    a.on_arrival = look_at_turn;
     wrong = 0;
     for (unsigned i = 0; i < 4; i++) {
         fill_pattern(b.base, bytes, i);
@@ -188,7 +188,7 @@ static void puts_without_a_word_copy(void)
     struct wring_provider_caps caps;
     REQUIRE(ends_open(&a, &b, bytes, 16), "no pair");
     b.provider->ops->capabilities(b.provider, &caps);
-    a.on_arrival = look_at_round;
+    a.on_arrival = look_at_turn;
     wrong = 0;
     for (unsigned i = 0; i < 600 && caps.put_copies; i++) { /* more than the depth of any queue */
         size_t part = i % 50 == 0 ? bytes : i % 50;
@@ -227,8 +227,8 @@ static void copied_sources_may_be_used_again(void)
     const struct wring_provider_ops *ops = b.provider->ops;
     enum wring_status status = WRING_OK;
     unsigned put = 0;
-    for (uint32_t round = 0; round < 3; round++) {
-        fill_pattern(b.base, (size_t)PUTS * BYTES, round);
+    for (uint32_t turn = 0; turn < 3; turn++) {
+        fill_pattern(b.base, (size_t)PUTS * BYTES, turn);
         unsigned n = put_until_stuck(&b, PUTS / 2, BYTES);
         status = ops->copy_sources(b.conn);
         CHECK(status == WRING_OK || status == WRING_ERR_UNSUPPORTED, "%s",
@@ -244,7 +244,7 @@ static void copied_sources_may_be_used_again(void)
             memset(b.base, 0xEE, (size_t)n * BYTES);
         }
         UNTIL(&a, &b, (a.arrived == n && b.done == n) || a.closed + b.closed > 0);
-        CHECK(a.closed == 0 && has_pattern(a.base, (size_t)n * BYTES, round), "round %u", round);
+        CHECK(a.closed == 0 && has_pattern(a.base, (size_t)n * BYTES, turn), "turn %u", turn);
         put += n;
         a.arrived = b.done = 0;
     }

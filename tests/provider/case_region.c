@@ -81,13 +81,13 @@ static void garbage_keys_are_refused(void)
 static void regions_come_and_go(void)
 {
     enum {
-        ROUNDS = 40,
+        TURNS = 40,
         BYTES = 512
     };
     struct end a, b;
-    REQUIRE(ends_open(&a, &b, ROUNDS * BYTES, 16), "no pair");
+    REQUIRE(ends_open(&a, &b, TURNS * BYTES, 16), "no pair");
     const struct wring_provider_ops *ops = a.provider->ops;
-    for (unsigned i = 0; i < ROUNDS; i++) {
+    for (unsigned i = 0; i < TURNS; i++) {
         struct wring_region *region;
         struct wring_remote *remote;
         uint8_t key[WRING_REGION_KEY_MAX];
@@ -104,7 +104,7 @@ static void regions_come_and_go(void)
         ops->remote_release(remote);
         ops->region_destroy(region);
     }
-    for (unsigned i = 0; i < ROUNDS; i++)
+    for (unsigned i = 0; i < TURNS; i++)
         CHECK(has_pattern(a.base + i * BYTES, BYTES, i), "part %u", i);
     ends_close(&a, &b);
 }
@@ -212,7 +212,7 @@ static void sources_come_and_go(void)
 {
     enum {
         BYTES = 20000,
-        ROUNDS = 5
+        TURNS = 5
     };
     struct end a, b;
     REQUIRE(ends_open(&a, &b, BYTES, 16), "no pair");
@@ -220,7 +220,7 @@ static void sources_come_and_go(void)
     uint8_t *source = b.base;
     struct wring_memory memory = b.memory;
     memory.source_only = true;
-    for (unsigned i = 0; i < ROUNDS; i++) {
+    for (unsigned i = 0; i < TURNS; i++) {
         struct wring_region *both[2];
         REQUIRE(ops->region_create(b.provider, &memory, &both[0]) == WRING_OK, "region %u", i);
         REQUIRE(ops->region_create(b.provider, &memory, &both[1]) == WRING_OK, "region %u", i);
@@ -229,7 +229,7 @@ static void sources_come_and_go(void)
         CHECK(ops->put(b.conn, both[(i + 1) % 2], source, b.remote, 0, BYTES, i, i) == WRING_OK,
               "put");
         UNTIL(&a, &b, a.arrived == i + 1 && b.done == i + 1);
-        CHECK(has_pattern(a.base, BYTES, i), "round %u", i);
+        CHECK(has_pattern(a.base, BYTES, i), "turn %u", i);
         ops->region_destroy(both[(i + 1) % 2]);
         if (i % 2 == 1)
             ops->memory_gone(b.provider, memory.base, memory.bytes);

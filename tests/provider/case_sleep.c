@@ -6,7 +6,7 @@
 
 #include "tests/provider/ends.h"
 
-#define ROUNDS 3000
+#define TURNS 3000
 
 /** An end with nothing to do can go to sleep, and is not woken for nothing all the time. */
 static bool can_sleep(struct end *end)
@@ -79,7 +79,7 @@ struct partner {
     struct end *end;
     size_t bytes; /* of a put */
     uint32_t random;
-    unsigned rounds;
+    unsigned turns;
     bool messages, sleeps;
 };
 
@@ -90,64 +90,64 @@ static void dawdle(uint32_t *random)
         ;
 }
 
-static bool say(struct partner *partner, unsigned round)
+static bool say(struct partner *partner, unsigned turn)
 {
     struct end *end = partner->end;
     uint64_t limit = wring_deadline_in(WAIT_NS);
     enum wring_status status;
     do {
         status = partner->messages ? end->provider->ops->send(end->conn, end->base, 8)
-                                   : end_put(end, end->base, 0, partner->bytes, round, round);
+                                   : end_put(end, end->base, 0, partner->bytes, turn, turn);
         if (status == WRING_ERR_AGAIN)
             end_turn(end);
     } while (status == WRING_ERR_AGAIN && wring_now_ns() < limit);
     return status == WRING_OK;
 }
 
-static bool hear(struct partner *partner, unsigned round)
+static bool hear(struct partner *partner, unsigned turn)
 {
     struct end *end = partner->end;
     uint64_t limit = wring_deadline_in(WAIT_NS);
-    while ((partner->messages ? end->messages : end->arrived) <= round)
+    while ((partner->messages ? end->messages : end->arrived) <= turn)
         if (partner->sleeps ? !end_sleep(end, limit) : end_turn(end) == 0 && wring_now_ns() > limit)
             return false;
     return true;
 }
 
-/** Answer `rounds` times. */
+/** Answer `turns` times. */
 static void *answer(void *arg)
 {
     struct partner *partner = arg;
-    for (unsigned i = 0; i < partner->rounds; i++) {
+    for (unsigned i = 0; i < partner->turns; i++) {
         if (!hear(partner, i)) {
-            CHECK(false, "round %u: the answerer was not woken", i);
+            CHECK(false, "turn %u: the answerer was not woken", i);
             return NULL;
         }
         dawdle(&partner->random);
         if (!say(partner, i)) {
-            CHECK(false, "round %u: no answer can be sent", i);
+            CHECK(false, "turn %u: no answer can be sent", i);
             return NULL;
         }
     }
     /* what was said last may still be in this end's hands */
     uint64_t limit = wring_deadline_in(WAIT_NS);
-    while (!partner->messages && partner->end->done < partner->rounds && wring_now_ns() < limit)
+    while (!partner->messages && partner->end->done < partner->turns && wring_now_ns() < limit)
         end_turn(partner->end);
     return NULL;
 }
 
-static void ping_pong(bool messages, bool asker_sleeps, size_t bytes, unsigned rounds)
+static void ping_pong(bool messages, bool asker_sleeps, size_t bytes, unsigned turns)
 {
     struct end a, b;
     pthread_t thread;
     REQUIRE(ends_open(&a, &b, bytes, 16), "no pair");
-    struct partner asker = {&a, bytes, 77, rounds, messages, asker_sleeps};
-    struct partner answerer = {&b, bytes, 99, rounds, messages, true};
+    struct partner asker = {&a, bytes, 77, turns, messages, asker_sleeps};
+    struct partner answerer = {&b, bytes, 99, turns, messages, true};
     REQUIRE(pthread_create(&thread, NULL, answer, &answerer) == 0, "thread");
-    for (unsigned i = 0; i < rounds; i++) {
+    for (unsigned i = 0; i < turns; i++) {
         dawdle(&asker.random);
         bool good = say(&asker, i) && hear(&asker, i);
-        CHECK(good, "round %u: the asker heard nothing", i);
+        CHECK(good, "turn %u: the asker heard nothing", i);
         if (!good)
             break;
     }
@@ -157,20 +157,20 @@ static void ping_pong(bool messages, bool asker_sleeps, size_t bytes, unsigned r
 
 static void sleepers_are_woken_by_puts(void)
 {
-    ping_pong(false, true, 8, ends_rounds(ROUNDS));
-    ping_pong(false, false, 8, ends_rounds(ROUNDS));
+    ping_pong(false, true, 8, ends_turns(TURNS));
+    ping_pong(false, false, 8, ends_turns(TURNS));
 }
 
 static void sleepers_are_woken_by_messages(void)
 {
-    ping_pong(true, true, 8, ends_rounds(ROUNDS));
+    ping_pong(true, true, 8, ends_turns(TURNS));
 }
 
 /** Puts that take many polls, most of which give no event. */
 static void sleepers_are_woken_by_every_part(void)
 {
-    ping_pong(false, true, 3 << 20, ends_rounds(8));
-    ping_pong(false, false, 3 << 20, ends_rounds(8));
+    ping_pong(false, true, 3 << 20, ends_turns(8));
+    ping_pong(false, false, 3 << 20, ends_turns(8));
 }
 
 struct dialer {

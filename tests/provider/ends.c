@@ -23,7 +23,7 @@ void ends_use_fewer(unsigned times)
     fewer = times;
 }
 
-unsigned ends_rounds(unsigned n)
+unsigned ends_turns(unsigned n)
 {
     return (n + fewer - 1) / fewer;
 }

@@ -43,7 +43,7 @@ const struct wring_provider_driver *ends_driver(void);
 
 /** For slow machines: what cases do very often they do that many times less often. */
 void ends_use_fewer(unsigned times);
-unsigned ends_rounds(unsigned n); /* what becomes of n */
+unsigned ends_turns(unsigned n); /* what becomes of n */
 
 const char *ends_name(void);
 

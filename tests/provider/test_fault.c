@@ -84,7 +84,7 @@ static void the_rate_is_the_cap(void)
 }
 
 /** b sends to a, and a to b: the link is full duplex. */
-static double both_ways(void)
+static double both_directions(void)
 {
     enum {
         BYTES = 100000,
@@ -105,7 +105,7 @@ static double both_ways(void)
 
 static void the_link_is_full_duplex(void)
 {
-    expect_near(both_ways);
+    expect_near(both_directions);
 }
 
 #define SHARED_BYTES 50000

@@ -276,7 +276,7 @@ static void puts_outlive_their_remote(void)
 /** All at once: the remote is released, its puts wait, and the connection or all of it goes. */
 static void waiting_puts_let_their_remote_go(void)
 {
-    for (unsigned way = 0; way < 3; way++) {
+    for (unsigned variant = 0; variant < 3; variant++) {
         struct end a, b;
         fault_rig.schedule = "rate=8mbit";
         REQUIRE(ends_open(&a, &b, 65536, 16), "no pair: %s", fault_rig.line);
@@ -284,8 +284,8 @@ static void waiting_puts_let_their_remote_go(void)
             CHECK(end_put(&b, b.base, 0, 65536, i, i) == WRING_OK, "put %u", i);
         b.provider->ops->remote_release(b.remote);
         b.remote = NULL;
-        struct end *leaving = way == 0 ? &b : &a;
-        if (way < 2) {
+        struct end *leaving = variant == 0 ? &b : &a;
+        if (variant < 2) {
             leaving->provider->ops->disconnect(leaving->conn);
             leaving->conn = NULL;
             UNTIL(&a, &b, a.closed + b.closed == 1);

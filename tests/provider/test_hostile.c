@@ -33,7 +33,7 @@ static void garbage_is_refused(void)
     stranger(&rig, "ones", bytes, sizeof(bytes));
     stranger(&rig, "http", http, sizeof(http) - 1);
     stranger(&rig, "one byte", "X", 1);
-    for (unsigned round = 0; round < 30; round++) {
+    for (unsigned turn = 0; turn < 30; turn++) {
         for (size_t i = 0; i < sizeof(bytes); i++)
             bytes[i] = (uint8_t)(wring_test_random(&random) >> 11);
         stranger(&rig, "noise", bytes, 1 + wring_test_random(&random) % sizeof(bytes));

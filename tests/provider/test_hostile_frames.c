@@ -290,9 +290,9 @@ static void noise_does_no_harm(void)
     struct rig rig;
     uint32_t random = 20261;
     REQUIRE(rig_open(&rig), "no rig");
-    for (unsigned round = 0; round < 300; round++) {
+    for (unsigned turn = 0; turn < 300; turn++) {
         int fd = rig_dial_proven(&rig, 1);
-        REQUIRE(fd >= 0, "round %u: not let in", round);
+        REQUIRE(fd >= 0, "turn %u: not let in", turn);
         unsigned closed = rig.evil_closed;
         for (unsigned i = 0; i < 20 && rig.evil_closed == closed; i++) {
             uint8_t bytes[TCP_FRAME_BYTES + 2 * RIG_BYTES + TCP_FRAME_UNIT];

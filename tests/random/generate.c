@@ -339,7 +339,7 @@ static void commit(struct draw *d)
     d->uncommitted = false;
 }
 
-static void place_result(struct draw *d, struct program_result *result, size_t bytes)
+static void choose_result(struct draw *d, struct program_result *result, size_t bytes)
 {
     result->item = d->p->n_items++;
     result->stride = (bytes + 63) / 64 * 64;
@@ -369,7 +369,7 @@ static void draw_call(struct draw *d, struct program_call *call, uint32_t group)
         uint64_t out = program_call_out(d->p, call, i);
         most = out > most ? out : most;
     }
-    place_result(d, &call->result, most * wring_dtype_bytes(call->dtype));
+    choose_result(d, &call->result, most * wring_dtype_bytes(call->dtype));
 }
 
 /** Around what leaves at once, and what the pieces of larger ones are. */
@@ -393,19 +393,19 @@ static uint64_t draw_bytes(struct draw *d)
 static void draw_messages(struct draw *d, struct program_phase *phase, uint32_t group)
 {
     uint32_t ranks[PROGRAM_RANKS];
-    uint32_t n = program_members(d->p, group, ranks), way = below(d, 3), root = below(d, n);
+    uint32_t n = program_members(d->p, group, ranks), choice = below(d, 3), root = below(d, n);
 
-    phase->n_messages = way == 0 ? n : 1 + below(d, PROGRAM_MESSAGES);
+    phase->n_messages = choice == 0 ? n : 1 + below(d, PROGRAM_MESSAGES);
     for (uint32_t i = 0; i < phase->n_messages; i++) {
         struct program_message *m = &phase->messages[i];
         m->group = group;
-        m->from = way == 0 ? i : below(d, n);
-        m->to = way == 0 ? (i + 1) % n : way == 1 ? root : below(d, n);
+        m->from = choice == 0 ? i : below(d, n);
+        m->to = choice == 0 ? (i + 1) % n : choice == 1 ? root : below(d, n);
         m->tag = (uint64_t)d->p->n_ops << 32 | below(d, 3);
         m->bytes = draw_bytes(d);
         m->send_memory = (enum program_memory)below(d, PROGRAM_MEMORIES);
         m->receive_memory = (enum program_memory)below(d, PROGRAM_MEMORIES);
-        place_result(d, &m->result, 0);
+        choose_result(d, &m->result, 0);
         m->result.at = d->p->result_bytes; /* one rank's alone */
         d->p->result_bytes += (m->bytes + 63) / 64 * 64;
     }
@@ -425,8 +425,8 @@ static struct program_phase *add_phase(struct draw *d)
         if (!d->live[b] || !d->committed[b] || !chance(d, 80))
             continue;
         phase->buckets[phase->n_buckets] = b;
-        place_result(d, &phase->results[phase->n_buckets++],
-                     bucket->elems * wring_dtype_bytes(bucket->dtype));
+        choose_result(d, &phase->results[phase->n_buckets++],
+                      bucket->elems * wring_dtype_bytes(bucket->dtype));
     }
     phase->n_calls = chance(d, 60) ? below(d, PROGRAM_CALLS + 1) : 0;
     for (uint32_t c = 0; c < phase->n_calls; c++)
@@ -477,7 +477,7 @@ static void add_abort(struct draw *d)
     phase->aborted_group = group;
     phase->aborter = ranks[below(d, program_members(d->p, group, ranks))];
     phase->cancels = chance(d, 50);
-    place_result(d, &phase->aborted, 0);
+    choose_result(d, &phase->aborted, 0);
     phase->n_calls = 2 + below(d, PROGRAM_CALLS - 1);
     phase->blocking = false;
     for (uint32_t m = 0; m < phase->n_messages; m++) /* sends are refused, too, from then on */

@@ -80,10 +80,10 @@ static enum wring_status note(struct run *run, enum wring_status status, const c
 /** Give others their turn, or let them be first for a while. */
 static void dawdle(struct run *run)
 {
-    uint32_t way = below(run, 12);
-    if (way == 0)
+    uint32_t choice = below(run, 12);
+    if (choice == 0)
         usleep(below(run, 2000));
-    else if (way < 3)
+    else if (choice < 3)
         sched_yield();
 }
 
@@ -165,7 +165,7 @@ static struct wring_group *group_of(const struct run *run, uint32_t group)
 
 /** Where `in` and `out` of a call lie: in one piece of memory where the call allows it, at times.
  */
-static bool place_call(struct run *run, struct event *event)
+static bool choose_memory(struct run *run, struct event *event)
 {
     const struct program_call *call = event->call;
     uint32_t me = my_index(run, call->group);
@@ -261,7 +261,7 @@ static enum wring_status begin_call(struct run *run, const struct program_phase 
     const struct program_call *c = event->call;
     bool waits = phase->blocking && (c->kind == PROGRAM_BARRIER || below(run, 2) == 0);
 
-    if (!place_call(run, event))
+    if (!choose_memory(run, event))
         return note(run, WRING_ERR_NO_MEMORY, "memory of a call", event);
     uint32_t me = my_index(run, c->group);
     program_fill(phase, &c->result, run->rank, c->dtype, program_call_in(run->p, c, me), event->in);
@@ -451,12 +451,12 @@ static enum wring_status poll_until(struct run *run, struct event *event)
 static enum wring_status wait_one(struct run *run, struct event *event)
 {
     enum wring_status status = WRING_ERR_TIMEOUT;
-    uint32_t way = below(run, 3);
+    uint32_t choice = below(run, 3);
 
-    if (way == 0)
+    if (choice == 0)
         return poll_until(run, event);
     for (uint32_t i = 0; i < 2 && status == WRING_ERR_TIMEOUT; i++) {
-        uint64_t limit = way == 1 && i == 0 ? below(run, 1000000) : WAIT_NS;
+        uint64_t limit = choice == 1 && i == 0 ? below(run, 1000000) : WAIT_NS;
         status = is_bucket(event) ? wring_bucket_wait(run->buckets[event->bucket], limit, NULL)
                                   : wring_request_wait(event->request, limit, result_of(event));
     }

@@ -216,14 +216,14 @@ static bool find_nodes(const struct program *p, const struct party *party, struc
 }
 
 /** Between those of one place of all nodes, in rank order. @param sums  [nodes] of each node */
-static void between_nodes(const struct party *party, const struct nodes *nodes, uint32_t place,
+static void between_nodes(const struct party *party, const struct nodes *nodes, uint32_t local,
                           void *const *sums, struct party *out)
 {
     *out = (struct party){.n = nodes->n, .divisor = party->n};
     for (uint32_t i = 0; i < nodes->n; i++) {
-        uint32_t member = nodes->members[i][place], at = 0;
+        uint32_t member = nodes->members[i][local], at = 0;
         for (uint32_t j = 0; j < nodes->n; j++)
-            at += nodes->members[j][place] < member;
+            at += nodes->members[j][local] < member;
         out->ranks[at] = party->ranks[member];
         out->inputs[at] = sums[i];
         out->residuals[at] = party->residuals[member];
@@ -275,11 +275,11 @@ static void hierarchical(const struct party *party, const struct nodes *nodes,
         raw_reduce(&in, b->dtype, in_node, whole, sums[node]);
     }
     for (uint32_t s = 0; s < slices; s++)
-        for (uint32_t place = 0; place < nodes->each; place++) {
+        for (uint32_t local = 0; local < nodes->each; local++) {
             struct span slice = shard_of(whole, cut, s, slices);
             struct party across;
-            between_nodes(party, nodes, place, sums, &across);
-            one_shard(&across, b, codec, scheme, shard_of(slice, cut, place, nodes->each), out);
+            between_nodes(party, nodes, local, sums, &across);
+            one_shard(&across, b, codec, scheme, shard_of(slice, cut, local, nodes->each), out);
         }
     for (uint32_t node = 0; node < nodes->n; node++)
         free(sums[node]);
@@ -399,7 +399,7 @@ static void check_bucket(struct reference *r, const struct program_phase *phase,
     free(out);
 }
 
-/** What goes from one member to another in an exchange: elements, and where they begin. */
+/** What goes from one member to another in an alltoall: elements, and where they begin. */
 static struct span part_for(const struct program_call *call, uint32_t from, uint32_t to)
 {
     uint64_t begin = 0, n = program_pair_elems(call, from, to);
@@ -426,9 +426,9 @@ static bool is_for_all(const struct program_call *call)
            call->kind == PROGRAM_BROADCAST;
 }
 
-/** The runs of an exchange that a member ends with. What stays at home is encoded if all get it. */
-static void exchange(const struct program_call *call, const struct party *party, uint32_t member,
-                     const struct wring_codec *codec, void *out)
+/** The runs of an alltoall that a member ends with. What stays at home is encoded if all get it. */
+static void alltoall_runs(const struct program_call *call, const struct party *party,
+                          uint32_t member, const struct wring_codec *codec, void *out)
 {
     size_t bytes = wring_dtype_bytes(call->dtype);
     bool exact = has(codec, WRING_CODEC_EXACT);
@@ -524,7 +524,7 @@ static void check_call(struct reference *r, const struct program_phase *phase,
         if (call->kind == PROGRAM_REDUCE_SCATTER || call->kind == PROGRAM_REDUCE_SCATTERV)
             reduce_run(call, &party, i, codec, out);
         else if (!reduces_all(call))
-            exchange(call, &party, i, codec, out);
+            alltoall_runs(call, &party, i, codec, out);
         else if (i == 0)
             reduce_all(call, &party, codec, out);
         compare(r, &call->result, party.ranks[i], call->dtype, out,

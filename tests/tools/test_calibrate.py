@@ -74,8 +74,8 @@ class Calibrates(unittest.TestCase):
             costs += [(codec["spec"], codec["wire_bytes"]),
                       (codec["spec"], codec["at"]["cpu"]["encode_us"]),
                       (codec["spec"], codec["at"]["cpu"]["decode_us"])]
-        for way in self.first["ways"]:
-            costs += [(way["codec"], way[key])
+        for one in self.first["ways"]:
+            costs += [(one["codec"], one[key])
                       for key in ("solo_us", "busy_us", "cpu_us", "wire_bytes")]
         for what, cost in costs:
             self.check_rises(cost, what)
@@ -115,7 +115,7 @@ class Calibrates(unittest.TestCase):
                 self.assertNotEqual(place["decode_us"], place["decode_add_us"])
 
     def test_trust(self):
-        """Links, copies and codecs say how far they can be trusted, as exchanges do."""
+        """Links, copies and codecs say how far they can be trusted, as collectives do."""
         costs = [link["us_by_bytes"] for link in self.first["links"].values()]
         costs.append(self.first["copy_us"])
         for codec in self.first["codecs"]:
@@ -134,22 +134,22 @@ class Calibrates(unittest.TestCase):
             self.assertGreaterEqual(min(cost[key] for key in ("error", "spread", "doubt")), 0)
             self.check_rises(cost, cost)
 
-    def test_ways(self):
-        ways = {(way["codec"], way["run_as"]): way for way in self.first["ways"]}
-        self.assertEqual(set(ways), {(codec, scheme) for codec in
+    def test_collectives(self):
+        entries = {(one["codec"], one["run_as"]): one for one in self.first["ways"]}
+        self.assertEqual(set(entries), {(codec, scheme) for codec in
                                      ("none", "bf16", "topk:ratio=0.01+ef")
                                      for scheme in ("auto", "divisible", "indivisible")})
-        for key, way in ways.items():
-            self.assertEqual(way["ranks"], 2, key)
+        for key, one in entries.items():
+            self.assertEqual(one["ranks"], 2, key)
             # sizes that take long where others use the machine as well are left out
-            self.assertIn(way["max_elements"], (4096, 16384, 65536), key)
-            self.assertGreater(way["solo_us"]["corners"][0][1], 0, key)
+            self.assertIn(one["max_elements"], (4096, 16384, 65536), key)
+            self.assertGreater(one["solo_us"]["corners"][0][1], 0, key)
             # five, or three of a size at which the codec's other scheme is far faster
-            self.assertGreaterEqual(way["solo_us"]["samples"], 3, key)
-            self.assertEqual(1024 * 4 ** (way["solo_us"]["points"] - 1), way["max_elements"], key)
+            self.assertGreaterEqual(one["solo_us"]["samples"], 3, key)
+            self.assertEqual(1024 * 4 ** (one["solo_us"]["points"] - 1), one["max_elements"], key)
         # with two ranks a code is sent once, whole
-        self.assertEqual(ways["bf16", "auto"], ways["bf16", "indivisible"] | {"run_as": "auto"})
-        sent = ways["bf16", "indivisible"]["wire_bytes"]["corners"][-1]
+        self.assertEqual(entries["bf16", "auto"], entries["bf16", "indivisible"] | {"run_as": "auto"})
+        sent = entries["bf16", "indivisible"]["wire_bytes"]["corners"][-1]
         self.assertAlmostEqual(sent[1] / sent[0], 2, 1)
 
     def test_every_codec_can_be_planned(self):
@@ -162,7 +162,7 @@ class Calibrates(unittest.TestCase):
         coded = [codec["spec"] for codec in profile["codecs"]]
         self.assertEqual(coded, ["lossless", "bf16", "fp16", "int8", "int8+ef", "onebit",
                                  "onebit+ef", "topk:ratio=0.01", "topk:ratio=0.01+ef"])
-        exchanged = {way["codec"] for way in profile["ways"]}
+        exchanged = {one["codec"] for one in profile["ways"]}
         self.assertEqual(exchanged, {"none", "bf16", "fp16", "int8", "onebit+ef",
                                      "topk:ratio=0.01+ef"})
         for spec in coded:
@@ -171,7 +171,7 @@ class Calibrates(unittest.TestCase):
             self.assertEqual(result.returncode, 0, result.stderr)
             self.assertEqual({group["codec"] for group in json.loads(result.stdout)["groups"]},
                              {spec})
-            self.assertEqual(f"no whole exchanges of {spec}: " in result.stderr,
+            self.assertEqual(f"no whole collectives of {spec}: " in result.stderr,
                              spec not in exchanged, result.stderr)
 
     def test_adds_what_is_missing(self):
@@ -182,7 +182,7 @@ class Calibrates(unittest.TestCase):
         self.assertEqual(after["copy_us"], before["copy_us"])
         self.assertEqual(after["computing"], before["computing"])
         self.assertEqual(after["ways"][:len(before["ways"])], before["ways"])
-        self.assertEqual({way["codec"] for way in after["ways"]}, {"none", "bf16", "int8"})
+        self.assertEqual({one["codec"] for one in after["ways"]}, {"none", "bf16", "int8"})
 
     def test_noise_is_refused(self):
         path = os.path.join(self.folder.name, "noise.json")
@@ -196,7 +196,7 @@ class Calibrates(unittest.TestCase):
         path = os.path.join(self.folder.name, "three.json")
         profile = self.calibrate("-n", "3", "-p", "tcp", "-c", "none", path=path)
         self.assertEqual(profile["links"]["intra"]["provider"], "tcp")
-        self.assertEqual({way["ranks"] for way in profile["ways"]}, {3})
+        self.assertEqual({one["ranks"] for one in profile["ways"]}, {3})
 
     def test_a_plan_can_be_made(self):
         result = wring("plan", "--json", "-t", "lstm", "--scale", "0.001", "--profile", self.path,
@@ -218,22 +218,22 @@ class Calibrates(unittest.TestCase):
         self.assertEqual(wring(*some, "--memory", "far").returncode, 2)
 
     def test_further_settings(self):
-        """Each has ranks of its own, and its exchanges stand beside the others'."""
+        """Each has ranks of its own, and its collectives stand beside the others'."""
         path = os.path.join(self.folder.name, "settings.json")
         some = ("calibrate", "-n", "2", "-p", "shm", "-c", "none", "--seconds", "0.4", "--elements",
                 "4k", "--doubt", "100", "-o", path)
         result = wring(*some, "--json", "--chunk-bytes", "256k,64k")
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         first = json.loads(result.stdout)["ways"]
-        self.assertEqual([(way["run_as"], way["coder_cores"], way["chunk_bytes"]) for way in first],
+        self.assertEqual([(one["run_as"], one["coder_cores"], one["chunk_bytes"]) for one in first],
                          [(scheme, 0, piece) for piece in (262144, 65536)
                           for scheme in ("auto", "divisible", "indivisible")])
         result = wring(*some, "--cores", "1")
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         with open(path, encoding="utf-8") as file:
-            ways = json.load(file)["ways"]
-        self.assertEqual(ways[:6], first)  # as they were
-        self.assertEqual({(way["coder_cores"], way["chunk_bytes"]) for way in ways[6:]}, {(1, 262144)})
+            entries = json.load(file)["ways"]
+        self.assertEqual(entries[:6], first)  # as they were
+        self.assertEqual({(one["coder_cores"], one["chunk_bytes"]) for one in entries[6:]}, {(1, 262144)})
         for says, *more in (("a rank may use", "--cores", "4096", "-o", path),
                             ("-o FILE", "--json", "--cores", "0,1")):
             result = wring("calibrate", "-n", "2", "-p", "shm", *more)

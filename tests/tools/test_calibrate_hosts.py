@@ -80,8 +80,8 @@ class TwoHosts(unittest.TestCase):
         self.assertIn("2 x 1 ranks over tcp", profile["machine"])
         # buckets one after another take as long as their bytes do on the link, at least
         sustained_us = profile["links"]["inter"]["us_by_bytes"]["slope"]
-        for way in profile["ways"]:
-            for (elems, us), sent in zip(*(way[name]["corners"][-1:] for name in
+        for one in profile["ways"]:
+            for (elems, us), sent in zip(*(one[name]["corners"][-1:] for name in
                                            ("busy_us", "wire_bytes"))):
                 self.assertEqual(elems, sent[0])
                 self.assertGreaterEqual(us, 0.9 * sustained_us * sent[1])

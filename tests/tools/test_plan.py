@@ -38,8 +38,8 @@ def curve(fixed, slope):
             "noisy": 0}
 
 
-def make_profile(folder, ways):
-    """Two nodes; bf16 on 0, 1 and 2 pinned cores. @param ways [(pinned cores, piece, us/element)]"""
+def make_profile(folder, entries):
+    """Two nodes; bf16 on 0, 1 and 2 pinned cores. @param entries [(pinned cores, piece, us/element)]"""
     path = pathlib.Path(folder) / "profile.json"
     coders = [{"cores": cores, "tier": "scalar", "encode_us": curve(3 * cores, slope),
                "decode_us": curve(3 * cores, slope)}
@@ -55,7 +55,7 @@ def make_profile(folder, ways):
                   "chunk_bytes": piece, "max_elements": 1 << 24, "wire_bytes": line(0, 2),
                   "solo_us": curve(50, slope * part), "busy_us": curve(20, slope * part),
                   "cpu_us": curve(20, slope * part)}
-                 for pinned, piece, slope in ways
+                 for pinned, piece, slope in entries
                  for codec, run_as, part in (("none", "auto", 1), ("bf16", "divisible", 0.6))],
     }), encoding="utf-8")
     return str(path)
@@ -73,7 +73,7 @@ class Plans(unittest.TestCase):
         return json.loads(result.stdout)
 
     def test_where_times_come_from(self):
-        """Of exchanges that were measured, or put together, which one is told."""
+        """Of collectives that were measured, or put together, which one is told."""
         path = pathlib.Path(make_profile(self.folder, [(0, 262144, 0.01)]))
         profile = json.loads(path.read_text(encoding="utf-8"))
         path.write_text(json.dumps({**profile, "machine": "an abacus"}), encoding="utf-8")
@@ -81,7 +81,7 @@ class Plans(unittest.TestCase):
         for nodes, costs in (("2", "measured"), ("3", "parts")):
             told = wring("plan", *question, "-N", nodes)
             self.assertEqual(told.stderr.count("measured on another machine"), 1, told.stderr)
-            self.assertEqual("no exchanges of such a cluster" in told.stdout, costs == "parts")
+            self.assertEqual("no collectives of such a cluster" in told.stdout, costs == "parts")
             answer = json.loads(wring("plan", "--json", *question, "-N", nodes).stdout)
             self.assertEqual(answer["costs"], costs)
 
@@ -164,7 +164,7 @@ class Plans(unittest.TestCase):
                                    6)
         self.assertAlmostEqual(after["exposed_us"], without["exposed_us"], 6)
 
-    def test_what_is_inside_of_exchanges(self):
+    def test_what_is_inside_of_collectives(self):
         """Pictures have rows for it, said to be apportioned; thread and waiting make up the whole."""
         svg, perfetto = (os.path.join(self.folder, name) for name in ("svg", "perfetto"))
         trace = make_trace(self.folder, [("a", 1 << 20, 0), ("b", 1 << 20, 900)])
@@ -182,11 +182,11 @@ class Plans(unittest.TestCase):
             if event["ph"] == "X":
                 took[rows[event["tid"]]] += event["dur"]
         parts = {name: us for name, us in took.items() if "(apportioned)" in name}
-        wire = parts.pop("exchange: wire (apportioned)")
+        wire = parts.pop("collective: wire (apportioned)")
         self.assertGreater(len(parts), 2, took)
-        self.assertAlmostEqual(sum(parts.values()), took["exchange"], 3)
+        self.assertAlmostEqual(sum(parts.values()), took["collective"], 3)
         self.assertLess(0, wire)
-        self.assertLess(wire, took["exchange"])
+        self.assertLess(wire, took["collective"])
 
     def test_files(self):
         paths = {name: os.path.join(self.folder, name) for name in ("plan", "svg", "perfetto")}
@@ -212,7 +212,7 @@ class Plans(unittest.TestCase):
         self.assertIn("This build cannot run", result.stdout) # it has neither Rand-k nor a device
 
     def test_without_a_planner(self):
-        """Every tensor by itself, all in one way; and codecs that none may do without."""
+        """Every tensor by itself, all with one option; and codecs that none may do without."""
         none = self.plan("-t", "resnet101", "--search", "layers", "--bound-ms", "0")
         self.assertEqual(len({(group["codec"], group["scheme"]) for group in none["groups"]}), 1)
         self.assertEqual({len(group["tensors"]) for group in none["groups"]}, {1})
@@ -294,11 +294,11 @@ class Plans(unittest.TestCase):
             self.assertTrue(all(group["run_as"] for group in plan["groups"]), plan["groups"])
 
     def test_runnable_says_what_cannot_be(self):
-        """A codec that no way is left for is named, and so is the baseline that plans cannot match."""
+        """A codec that no option is left for is named, and so is the baseline that plans cannot match."""
         question = ("-t", "vgg16", "-c", "randk:ratio=0.01,onebit", "--bound-ms", "0")
         result = wring("plan", *question, "--runnable")
         self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
-        self.assertIn("plans do without randk:ratio=0.01: it has no way that this build can run",
+        self.assertIn("plans do without randk:ratio=0.01: it has no option that this build can run",
                       result.stderr)
         self.assertEqual(result.stdout.count("no plan may take it"), 2, result.stdout)
         free = wring("plan", *question)
@@ -322,32 +322,32 @@ class Plans(unittest.TestCase):
         self.plan(*question, "--without", "hierarchy,division,merging")
         self.refuse(2, "--without", *question, "--without", "compression")
 
-    def setting_of(self, *arguments):
+    def tuning_of(self, *arguments):
         plan = self.plan("-t", "lstm", "--scale", "0.01", "--bound-ms", "0", "-c", "bf16", *arguments)
         return plan.get("executor"), plan.get("chunk_bytes"), plan
 
-    def test_the_best_setting_is_taken(self):
+    def test_the_best_tuning_is_taken(self):
         """Of those searched one by one; lists restrict them, the bound is that of all."""
         lanes = make_profile(self.folder, [])
-        *best, plan = self.setting_of("-p", lanes)
+        *best, plan = self.tuning_of("-p", lanes)
         self.assertEqual(best, ["pool:2", 262144])
-        each = [self.setting_of("-p", lanes, "--cores", str(cores)) for cores in range(3)]
+        each = [self.tuning_of("-p", lanes, "--cores", str(cores)) for cores in range(3)]
         self.assertEqual([one[0] for one in each], ["inline", "pool:1", "pool:2"])
         self.assertEqual(plan["iteration_us"], min(one[2]["iteration_us"] for one in each))
-        bound = self.setting_of("-p", lanes, "--bound-ms", "30")[2]
+        bound = self.tuning_of("-p", lanes, "--bound-ms", "30")[2]
         self.assertLessEqual(bound["bound_us"], bound["iteration_us"] * (1 + 1e-9))
         self.assertEqual({group["cores"] for group in plan["groups"] if group["codec"] == "bf16"}, {2})
-        self.assertEqual(self.setting_of("-p", lanes, "--cores", "0,1")[0], "pool:1")
-        self.assertIn(self.setting_of("-p", lanes, "--cores", "2", "--chunk-bytes", "64k,1m")[1],
+        self.assertEqual(self.tuning_of("-p", lanes, "--cores", "0,1")[0], "pool:1")
+        self.assertIn(self.tuning_of("-p", lanes, "--cores", "2", "--chunk-bytes", "64k,1m")[1],
                       (65536, 1 << 20))
-        self.assertIn(self.setting_of("-p", lanes, "--budget-ms", "3")[0], ("inline", "pool:1", "pool:2"))
-        ways = make_profile(self.folder, [(0, 262144, 0.02), (0, 65536, 0.03), (1, 262144, 0.01),
+        self.assertIn(self.tuning_of("-p", lanes, "--budget-ms", "3")[0], ("inline", "pool:1", "pool:2"))
+        entries = make_profile(self.folder, [(0, 262144, 0.02), (0, 65536, 0.03), (1, 262144, 0.01),
                                           (1, 65536, 0.04)])
-        self.assertEqual(self.setting_of("-p", ways)[:2], ("pool:1", 262144))
-        self.assertEqual(self.setting_of("-p", ways, "--chunk-bytes", "64k")[:2], ("inline", 65536))
-        self.assertEqual(self.setting_of("-p", ways, "--cores", "0")[:2], ("inline", 262144))
-        shown = wring("plan", "-t", "lstm", "-p", ways, "-c", "bf16", "--bound-ms", "0").stdout
-        self.assertIn("codecs on 1 pinned core in each rank, pieces of 256k bytes: the best of 4 settings",
+        self.assertEqual(self.tuning_of("-p", entries)[:2], ("pool:1", 262144))
+        self.assertEqual(self.tuning_of("-p", entries, "--chunk-bytes", "64k")[:2], ("inline", 65536))
+        self.assertEqual(self.tuning_of("-p", entries, "--cores", "0")[:2], ("inline", 262144))
+        shown = wring("plan", "-t", "lstm", "-p", entries, "-c", "bf16", "--bound-ms", "0").stdout
+        self.assertIn("codecs on 1 pinned core in each rank, pieces of 256k bytes: the best of 4 tunings",
                       shown)
         self.assertNotIn("executor", self.plan("-t", "lstm", "--bound-ms", "0"))  # the job's own
 
@@ -358,9 +358,9 @@ class Plans(unittest.TestCase):
                 (1, "timeline full", "--cores", "1"), (1, "timeline full", "--chunk-bytes", "64k"),
                 (2, "--chunk-bytes", "--chunk-bytes", "1k")):
             self.refuse(status, says, "-t", "lstm", "-c", "bf16" if "-p" in more else "fp16", *more)
-        ways = make_profile(self.folder, [(0, 262144, 0.02)])
-        self.refuse(1, "no exchanges in pieces of 65536 bytes; it has those of 262144", "-t", "lstm",
-                    "-p", ways, "-c", "bf16", "--chunk-bytes", "64k")
+        entries = make_profile(self.folder, [(0, 262144, 0.02)])
+        self.refuse(1, "no collectives in pieces of 65536 bytes; it has those of 262144", "-t", "lstm",
+                    "-p", entries, "-c", "bf16", "--chunk-bytes", "64k")
 
     def test_plans_run_on_their_cores(self):
         trace = make_trace(self.folder, [("a", 50000, 10), ("b", 200000, 20)])

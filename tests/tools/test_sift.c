@@ -49,7 +49,7 @@ static void set_up(struct made *made)
     made->profile.n_codecs = 2;
     for (int i = 0; i < 2; i++) {
         snprintf(made->codecs[i].spec, sizeof(made->codecs[i].spec), "%s", specs[i]);
-        made->codecs[i].at[WRING_PLACE_CPU].encode_trust = (struct wring_profile_trust)SOME;
+        made->codecs[i].at[WRING_SITE_CPU].encode_trust = (struct wring_profile_trust)SOME;
         made->codecs[i].n_coders = 2;
         made->codecs[i].coders[1].cores = 1;
     }
@@ -67,7 +67,7 @@ static void what_is_known_stays(void)
     CHECK(wring_calibrate_sift(&made.job, &made.profile) == 0, "refused");
     CHECK(made.profile.n_codecs == 2 && made.profile.n_collectives == 4 &&
               made.codecs[0].n_coders == 2,
-          "%u codecs, %u ways", made.profile.n_codecs, made.profile.n_collectives);
+          "%u codecs, %u collectives", made.profile.n_codecs, made.profile.n_collectives);
 }
 
 static void noise_goes_by_itself(void)
@@ -75,7 +75,7 @@ static void noise_goes_by_itself(void)
     struct made made;
 
     set_up(&made);
-    made.codecs[0].at[WRING_PLACE_CPU].decode_add_trust = (struct wring_profile_trust)MOST;
+    made.codecs[0].at[WRING_SITE_CPU].decode_add_trust = (struct wring_profile_trust)MOST;
     made.codecs[1].coders[0].encode.trust = (struct wring_profile_trust)MOST;
     made.collectives[2].busy.trust = (struct wring_profile_trust)MOST;
     CHECK(wring_calibrate_sift(&made.job, &made.profile) == 0, "refused");
@@ -83,9 +83,9 @@ static void noise_goes_by_itself(void)
           made.profile.n_codecs);
     CHECK(made.codecs[0].n_coders == 1 && made.codecs[0].coders[0].cores == 1, "%u coders",
           made.codecs[0].n_coders);
-    /* all of bf16's exchanges, so that the next run misses them */
+    /* all of bf16's collectives, so that the next run misses them */
     CHECK(made.profile.n_collectives == 2 && strcmp(made.collectives[1].codec, "int8") == 0,
-          "%u ways", made.profile.n_collectives);
+          "%u collectives", made.profile.n_collectives);
 }
 
 static void what_was_there_is_left_alone(void)
@@ -95,11 +95,11 @@ static void what_was_there_is_left_alone(void)
     set_up(&made);
     made.job.wants.codecs.n = 2; /* of int8 nothing was measured now */
     made.job.wants.coded.n = 1;
-    made.codecs[1].at[WRING_PLACE_CPU].decode_trust = (struct wring_profile_trust)MOST;
+    made.codecs[1].at[WRING_SITE_CPU].decode_trust = (struct wring_profile_trust)MOST;
     made.collectives[3].cpu.trust = (struct wring_profile_trust)MOST;
     CHECK(wring_calibrate_sift(&made.job, &made.profile) == 0, "refused");
-    CHECK(made.profile.n_codecs == 2 && made.profile.n_collectives == 4, "%u codecs, %u ways",
-          made.profile.n_codecs, made.profile.n_collectives);
+    CHECK(made.profile.n_codecs == 2 && made.profile.n_collectives == 4,
+          "%u codecs, %u collectives", made.profile.n_codecs, made.profile.n_collectives);
 }
 
 static void links_lose_what_is_noise(void)
@@ -138,7 +138,7 @@ static void plans_need_some_of_it(void)
     CHECK(wring_calibrate_sift(&made.job, &made.profile) == 1, "noisy copies");
     set_up(&made);
     made.collectives[0].solo.trust = most;
-    CHECK(wring_calibrate_sift(&made.job, &made.profile) == 1, "noisy raw exchanges");
+    CHECK(wring_calibrate_sift(&made.job, &made.profile) == 1, "noisy raw collectives");
     set_up(&made);
     made.job.wants.codecs = (struct wring_collective_bench_codecs){1, {"int8"}};
     made.collectives[3].busy.trust = most;

@@ -13,7 +13,7 @@ from wringtest import wring
 
 LINE = {"corners": [[0, 5]], "slope": 0.002}
 CURVE = {**LINE, "error": 0, "spread": 0, "doubt": 0, "samples": 9, "points": 3, "noisy": 0}
-WAY = {"cores": 2, "max_elements": 1 << 24, "solo_us": CURVE, "busy_us": CURVE,
+COLLECTIVE = {"cores": 2, "max_elements": 1 << 24, "solo_us": CURVE, "busy_us": CURVE,
        "wire_bytes": {"corners": [[0, 0]], "slope": 4},
        "cpu_us": {**CURVE, "corners": [[0, 1]], "slope": 0.001}}
 
@@ -21,8 +21,8 @@ WAY = {"cores": 2, "max_elements": 1 << 24, "solo_us": CURVE, "busy_us": CURVE,
 def measured(nodes, ranks_per_node):
     """A profile as calibration writes it, of two ranks on a machine that is not this one."""
     level = "inter" if nodes > 1 else "intra"
-    ways = [{"codec": "none", "run_as": "auto", "ranks": nodes * ranks_per_node, **WAY},
-            {"codec": "fp16", "run_as": "divisible", "ranks": nodes * ranks_per_node, **WAY}]
+    entries = [{"codec": "none", "run_as": "auto", "ranks": nodes * ranks_per_node, **COLLECTIVE},
+            {"codec": "fp16", "run_as": "divisible", "ranks": nodes * ranks_per_node, **COLLECTIVE}]
     coding = {"encode_us": LINE, "decode_us": LINE}
     return {"format": "wring-profile", "version": 1, "name": "made", "source": "by hand",
             "machine": f"wring 0.0.1, Abacus, 2 cores, {nodes} x {ranks_per_node} ranks over shm",
@@ -31,7 +31,7 @@ def measured(nodes, ranks_per_node):
                               "us_by_bytes": {"corners": [[0, 0]], "slope": 0.0004}}},
             "codecs": [{"spec": "fp16", "summable": False, "feedback": False, "nmse": 1e-7,
                         "wire_bytes": {"corners": [[0, 0]], "slope": 2}, "at": {"cpu": coding}}],
-            "ways": ways}
+            "ways": entries}
 
 
 FIELDS = {"nodes", "link_gbit", "iteration_us", "scaling_factor", "speedup_fp32", "speedup_fp16"}
@@ -75,13 +75,13 @@ class Sweeps(unittest.TestCase):
         self.assertEqual(points[0]["ranks"], 4096 * 8)
 
     def test_runnable_says_what_cannot_be(self):
-        """A codec that no way is left for is named once, of all points and with each by itself."""
+        """A codec that no option is left for is named once, of all points and with each by itself."""
         question = ("simulate", "-t", "vgg16", "-N", "2,8", "-l", "10,25", "-c",
                     "randk:ratio=0.01,onebit", "--each")
         result = wring(*question, "--runnable")
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(result.stderr.count("do without"), 1, result.stderr)
-        self.assertIn("plans do without randk:ratio=0.01: it has no way that this build can run",
+        self.assertIn("plans do without randk:ratio=0.01: it has no option that this build can run",
                       result.stderr)
         self.assertEqual(wring(*question).stderr, "")
 
@@ -213,7 +213,7 @@ class Sweeps(unittest.TestCase):
             (point,), _ = self.of_profile(profile, "-N", "1", "-g", "1")
             self.assertEqual((point["costs"], point["speedup_fp16"]), ("nothing", 1))
 
-    def test_measured_exchanges_have_the_links_asked_for(self):
+    def test_measured_collectives_have_the_links_asked_for(self):
         (usual,), _ = self.of_profile(measured(2, 1))
         points, _ = self.of_profile(measured(2, 1), "-l", "5,20,80")
         self.assertEqual([point["costs"] for point in points], ["rescaled", "measured", "rescaled"])

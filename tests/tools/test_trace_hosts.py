@@ -78,8 +78,8 @@ def begin_of(events, kind, rank, sender=None):
                   and e["args"].get("from_rank") == sender and e["args"]["bucket"] == "bench.0")
 
 
-def least_way_us(events, sender, receiver):
-    """The shortest way of any piece from when it was ready to when it was seen there.
+def least_path_us(events, sender, receiver):
+    """The shortest path of any piece from when it was ready to when it was seen there.
 
     Which arrival belongs to which piece need not be known: if each arrival has a cause of its own
     before it, then so has, both in the order of time, the k-th arrival the k-th piece.
@@ -94,7 +94,7 @@ def least_way_us(events, sender, receiver):
 def check_pieces(events, moved_us=0):
     """Returns what is wrong, or None. moved_us: rank 1's events, for the sake of the test itself."""
     claimed = sum(errors_us(events).values())
-    there, back = least_way_us(events, 0, 1) + moved_us, least_way_us(events, 1, 0) - moved_us
+    there, back = least_path_us(events, 0, 1) + moved_us, least_path_us(events, 1, 0) - moved_us
     print(f"pieces take {there:.0f} us there and {back:.0f} us back; clocks within {claimed:.0f} us")
     if min(there, back) < -claimed:
         return f"a piece came {-min(there, back):.0f} us before it left"
@@ -132,7 +132,7 @@ def check_two_hosts(wring, inside_b, **settings):
         sys.exit(f"failed: ranks claim {claimed}")
     expect(check_pieces(events), settings)
     expect(check_steps(events, 2), settings)
-    slack = least_way_us(events, 0, 1) + least_way_us(events, 1, 0) + 4 * claimed[1] + 1
+    slack = least_path_us(events, 0, 1) + least_path_us(events, 1, 0) + 4 * claimed[1] + 1
     for moved in (slack, -slack):  # this test would have noticed clocks that are wrong
         if check_pieces(events, moved) is None:
             sys.exit(f"failed: rank 1 may as well have been {moved} us off")

@@ -117,7 +117,7 @@ class Ddp(unittest.TestCase):
             state.close()
 
     def test_accumulation(self):
-        """Steps without an exchange between others."""
+        """Steps without an allreduce between others."""
         def run(model):
             data = batches()
             for _ in range(3):
@@ -349,7 +349,7 @@ class Local(unittest.TestCase):
         self.assertTrue(torch.allclose(values(model), want, atol=1e-6))
 
     def test_averages(self):
-        """Rate 1 without momentum is the mean of the ranks' parameters; steps beside an exchange are
+        """Rate 1 without momentum is the mean of the ranks' parameters; steps beside an outer step are
         on top of it."""
         alone, path = network(), []
         train(alone, batches(), 13, after=lambda: path.append(values(alone)))
@@ -361,7 +361,7 @@ class Local(unittest.TestCase):
         model, _ = self.run_local(13, outer_rate=1, outer_momentum=0, overlap=3)
         self.assertTrue(torch.allclose(values(model), mean + path[12] - path[9], atol=1e-6))
 
-    def test_two_exchanges(self):
+    def test_two_outer_steps(self):
         """The second one's momentum has the first one's change."""
         model, local = self.run_local(20)
         first, second = network(), network()
@@ -396,9 +396,9 @@ class Local(unittest.TestCase):
 
     def test_overlap(self):
         model, local = self.run_local(63, codec=CODEC, overlap=3)
-        self.assertEqual(local.exchanges, 6)
+        self.assertEqual(local.outer_steps, 6)
         model, local = self.run_local(60, codec=CODEC, overlap=3)
-        self.assertEqual(local.exchanges, 6)  # finish() ends the last one
+        self.assertEqual(local.outer_steps, 6)  # finish() ends the last one
         Ddp.same_everywhere(self, torch.cat([each.anchor.reshape(-1) for each in local._tensors]))
 
     def test_what_is_raw_is_said(self):
@@ -415,7 +415,7 @@ class Local(unittest.TestCase):
         saved = local.state_dict()
         other = wring.torch.LocalSGD(network(), every=10, codec=CODEC, settings=RUN_ALL)
         other.load_state_dict(saved)
-        self.assertEqual(other.exchanges, 2)
+        self.assertEqual(other.outer_steps, 2)
         self.assertTrue(torch.equal(other._tensors[0].anchor, local._tensors[0].anchor))
         with self.assertRaisesRegex(ValueError, "overlap"):
             wring.torch.LocalSGD(network(), every=3, overlap=3)

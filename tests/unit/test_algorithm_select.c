@@ -3,7 +3,7 @@
 #include "tests/lib/test.h"
 #include "transport/collective/collective.h"
 
-#define ROUNDS 20000
+#define TURNS 20000
 #define KIB 1024u
 
 static const struct wring_codec_info divided = {.unit = 128};
@@ -194,7 +194,7 @@ static void no_reach_changes_a_bit(void)
 {
     uint32_t random = 20261125, seen = 0;
 
-    for (int i = 0; i < ROUNDS; i++) {
+    for (int i = 0; i < TURNS; i++) {
         struct wring_operation operation = random_operation(&random);
         struct wring_reach one = random_reach(&random), other = random_reach(&random);
         enum wring_algorithm a = wring_algorithm_select(&operation, &one);
@@ -203,13 +203,13 @@ static void no_reach_changes_a_bit(void)
 
         seen |= 1u << a | 1u << b;
         CHECK(wring_algorithms[a].order == order && wring_algorithms[b].order == order,
-              "round %d: %s and %s, in order %s", i, wring_algorithms[a].name,
+              "turn %d: %s and %s, in order %s", i, wring_algorithms[a].name,
               wring_algorithms[b].name, wring_reduction_order_name(order));
         bool sums = operation.kind == WRING_CALL_ALLREDUCE || operation.kind == WRING_CALL_REDUCE;
         if (sums && order == WRING_ORDER_MEMBERS && operation.code != NULL)
             CHECK(sends_sums_back(a) == wring_algorithm_encodes_sums(&operation) &&
                       sends_sums_back(b) == wring_algorithm_encodes_sums(&operation),
-                  "round %d: %s and %s of one codec", i, wring_algorithms[a].name,
+                  "turn %d: %s and %s of one codec", i, wring_algorithms[a].name,
                   wring_algorithms[b].name);
     }
     CHECK(seen == (1u << WRING_ALGORITHMS) - 1, "only %x were chosen", seen);

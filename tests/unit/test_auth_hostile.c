@@ -71,19 +71,19 @@ static void garbage_is_refused_at_once(void)
 static void random_garbage_is_refused(void)
 {
     uint32_t random = 12345;
-    for (int round = 0; round < 2000; round++) {
+    for (int turn = 0; turn < 2000; turn++) {
         struct wring_auth auth;
         uint8_t bytes[200];
         const void *data;
         wring_auth_init(&auth, false, WRING_AUTH_TCP, auth_key, NULL, 0);
         for (size_t i = 0; i < sizeof(bytes); i++)
             bytes[i] = (uint8_t)wring_test_random(&random);
-        memcpy(bytes, "WRNG\1\0\2\0", (size_t)round % 9); /* ever further in */
+        memcpy(bytes, "WRNG\1\0\2\0", (size_t)turn % 9); /* ever further in */
         size_t used = wring_auth_input(&auth, bytes, sizeof(bytes));
         wring_auth_sent(&auth, wring_auth_output(&auth, &data));
         wring_auth_input(&auth, bytes + used, sizeof(bytes) - used);
         CHECK(wring_auth_status(&auth) != WRING_OK && wring_auth_status(&auth) != WRING_ERR_AGAIN,
-              "round %d: %s", round, wring_status_text(wring_auth_status(&auth)));
+              "turn %d: %s", turn, wring_status_text(wring_auth_status(&auth)));
     }
 }
 

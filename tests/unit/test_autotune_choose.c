@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which way a job that plans for itself tries next, and which one it keeps. */
+/* Which candidate a job that plans for itself tries next, and which one it keeps. */
 #include "runtime/autotune/autotune.h"
 #include "tests/lib/test.h"
 
 #define LOOKS_MAX 16
 
-/** What an iteration takes in each look at a way. */
+/** What an iteration takes in each look at a candidate. */
 typedef double (*took_fn)(uint32_t candidate, uint32_t look);
 
 struct outcome {
     uint32_t kept;
-    uint32_t looks[LOOKS_MAX]; /* the ways that were tried, one after another */
+    uint32_t looks[LOOKS_MAX]; /* the candidates that were tried, one after another */
     uint32_t n;
 };
 
@@ -42,7 +42,7 @@ static void check(const char *what, took_fn took, uint32_t kept, const char *loo
 
     for (uint32_t i = 0; i < out.n; i++)
         tried[i] = (char)('0' + out.looks[i]);
-    CHECK(out.kept == kept, "%s: way %u is kept", what, out.kept);
+    CHECK(out.kept == kept, "%s: candidate %u is kept", what, out.kept);
     CHECK(strcmp(tried, looks) == 0, "%s: tried %s", what, tried);
 }
 
@@ -70,7 +70,7 @@ static double little_less(uint32_t candidate, uint32_t look)
     return candidate == 1 ? 98 : 100;
 }
 
-/** The machine was faster while the first way was tried. */
+/** The machine was faster while the first candidate was tried. */
 static double lucky_once(uint32_t candidate, uint32_t look)
 {
     return candidate == 1 && look == 0 ? 80 : candidate == 1 ? 104 : 100;
@@ -82,7 +82,7 @@ static double unlucky_once(uint32_t candidate, uint32_t look)
     return candidate == 1 ? 99 : look == 1 ? 120 : 100;
 }
 
-/** Slower and slower; the second way saves a tenth wherever both are looked at. */
+/** Slower and slower; the second candidate saves a tenth wherever both are looked at. */
 static double drifting(uint32_t candidate, uint32_t look)
 {
     return (candidate == 2 ? 90 : 100) * (1 + 0.3 * look);

@@ -18,7 +18,7 @@
 
 struct rank {
     struct wring_bootstrap *end;
-    unsigned rounds;
+    unsigned turns;
     uint64_t patience_ns;
     const struct wring_cancel *cancel;
     enum wring_status status; /* of its last exchange */
@@ -26,22 +26,22 @@ struct rank {
     pthread_t thread;
 };
 
-/** Sizes from 0 on, different in each round. */
-static size_t blob_of(uint32_t rank, unsigned round, uint8_t *to)
+/** Sizes from 0 on, different in each turn. */
+static size_t blob_of(uint32_t rank, unsigned turn, uint8_t *to)
 {
-    size_t bytes = (rank * 37 + round * 101) % 300;
+    size_t bytes = (rank * 37 + turn * 101) % 300;
     for (size_t i = 0; i < bytes; i++)
-        to[i] = (uint8_t)(rank * 5 + round * 3 + i);
+        to[i] = (uint8_t)(rank * 5 + turn * 3 + i);
     return bytes;
 }
 
-static void check_blobs(const struct wring_blobs *blobs, uint32_t size, unsigned round)
+static void check_blobs(const struct wring_blobs *blobs, uint32_t size, unsigned turn)
 {
     uint8_t want[300];
     CHECK(blobs->n == size && blobs->offsets[0] == 0, "%u blobs", blobs->n);
     for (uint32_t i = 0; i < size; i++) {
-        size_t bytes = blob_of(i, round, want);
-        CHECK(blobs->offsets[i + 1] - blobs->offsets[i] == bytes, "blob %u of round %u", i, round);
+        size_t bytes = blob_of(i, turn, want);
+        CHECK(blobs->offsets[i + 1] - blobs->offsets[i] == bytes, "blob %u of turn %u", i, turn);
         CHECK(memcmp(blobs->storage + blobs->offsets[i], want, bytes) == 0, "blob %u", i);
     }
 }
@@ -50,31 +50,31 @@ static void *take_part(void *arg)
 {
     struct rank *rank = arg;
     uint64_t begin = wring_now_ns();
-    for (unsigned round = 0; round < rank->rounds; round++) {
+    for (unsigned turn = 0; turn < rank->turns; turn++) {
         uint8_t *blob = malloc(300);
         struct wring_blobs blobs = {0};
         if (blob == NULL)
             abort();
-        size_t bytes = blob_of(rank->end->rank, round, blob);
+        size_t bytes = blob_of(rank->end->rank, turn, blob);
         rank->status = rank->end->ops->exchange(
             rank->end, blob, bytes, wring_deadline_in(rank->patience_ns), rank->cancel, &blobs);
         free(blob); /* it is ours again */
         if (rank->status != WRING_OK)
             break;
-        check_blobs(&blobs, rank->end->size, round);
+        check_blobs(&blobs, rank->end->size, turn);
         wring_blobs_finish(&blobs);
     }
     rank->took_ns = wring_now_ns() - begin;
     return NULL;
 }
 
-static bool open_ranks(struct rank *ranks, uint32_t n, unsigned rounds, uint64_t patience_ns)
+static bool open_ranks(struct rank *ranks, uint32_t n, unsigned turns, uint64_t patience_ns)
 {
     struct wring_bootstrap *ends[RANKS_MAX];
     if (wring_bootstrap_local_create(n, ends) != WRING_OK)
         return false;
     for (uint32_t i = 0; i < n; i++) {
-        ranks[i] = (struct rank){.end = ends[i], .rounds = rounds, .patience_ns = patience_ns};
+        ranks[i] = (struct rank){.end = ends[i], .turns = turns, .patience_ns = patience_ns};
         CHECK(ends[i]->rank == i && ends[i]->size == n, "end %u", i);
         CHECK(ends[i]->ops->local_address(ends[i]) != NULL, "end %u: no address", i);
     }

@@ -16,7 +16,7 @@ struct pair {
 };
 
 /** The ways there and back take the least and up to `spread` more, each its own. */
-struct ways {
+struct delays {
     uint64_t there_ns, back_ns, spread_ns;
 };
 
@@ -39,15 +39,15 @@ static uint64_t take(uint64_t least_ns, uint64_t spread_ns)
 }
 
 /** Ask and hear as the fabric does it, for so long. @return when that ended */
-static uint64_t run(const struct pair *pair, const struct ways *ways, uint64_t ns)
+static uint64_t run(const struct pair *pair, const struct delays *delays, uint64_t ns)
 {
     uint64_t now = BEGIN_NS;
     wring_clocks_init(&clocks);
     random_state = 77;
     while (now < BEGIN_NS + ns) {
         uint32_t number = wring_clocks_asked(&clocks, now);
-        uint64_t there = now + take(ways->there_ns, ways->spread_ns);
-        now = there + take(ways->back_ns, ways->spread_ns);
+        uint64_t there = now + take(delays->there_ns, delays->spread_ns);
+        now = there + take(delays->back_ns, delays->spread_ns);
         wring_clocks_answered(&clocks, number, rank_0_reads(pair, there), now);
         now = wring_clocks_next(&clocks) > now ? wring_clocks_next(&clocks) : now;
     }
@@ -82,23 +82,23 @@ static const struct pair pairs[] = {
     {5000, 450e-6}, /* one that is being set right as fast as that is done */
 };
 
-static void ways_that_are_alike(void)
+static void paths_that_are_alike(void)
 {
-    const struct ways ways = {30000, 30000, 0};
+    const struct delays delays = {30000, 30000, 0};
     for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
-        int64_t worst = check_truth(&pairs[i], run(&pairs[i], &ways, 5 * WRING_NS_PER_S));
+        int64_t worst = check_truth(&pairs[i], run(&pairs[i], &delays, 5 * WRING_NS_PER_S));
         CHECK(worst < 100000, "pair %zu: %lld ns", i, (long long)worst);
     }
 }
 
 /** All delay on one side moves the estimate by half of it: that is what the bound is for. */
-static void ways_that_are_not_alike(void)
+static void paths_that_are_not_alike(void)
 {
-    const struct ways slow[] = {{2000000, 10000, 50000}, {10000, 2000000, 50000}};
+    const struct delays slow[] = {{2000000, 10000, 50000}, {10000, 2000000, 50000}};
     for (size_t i = 1; i < sizeof(pairs) / sizeof(pairs[0]); i++)
-        for (int way = 0; way < 2; way++) {
+        for (int direction = 0; direction < 2; direction++) {
             struct wring_clock_ahead ahead;
-            uint64_t end = run(&pairs[i], &slow[way], 5 * WRING_NS_PER_S);
+            uint64_t end = run(&pairs[i], &slow[direction], 5 * WRING_NS_PER_S);
             int64_t worst = check_truth(&pairs[i], end);
             CHECK(worst > 900000 && worst < 1200000, "pair %zu: %lld ns", i, (long long)worst);
             wring_clocks_ahead(&clocks, end / 2 + BEGIN_NS / 2, &ahead);
@@ -110,9 +110,9 @@ static void ways_that_are_not_alike(void)
 /** Busy ranks answer late, mostly. The few that do not are what counts. */
 static void delays_by_chance(void)
 {
-    const struct ways ways = {20000, 20000, 3 * WRING_NS_PER_MS};
+    const struct delays delays = {20000, 20000, 3 * WRING_NS_PER_MS};
     for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
-        uint64_t end = run(&pairs[i], &ways, 20 * WRING_NS_PER_S);
+        uint64_t end = run(&pairs[i], &delays, 20 * WRING_NS_PER_S);
         int64_t claimed = check_truth(&pairs[i], end);
         CHECK(claimed < 1500000, "pair %zu: %lld ns", i, (long long)claimed);
     }
@@ -121,9 +121,9 @@ static void delays_by_chance(void)
 /** A day of it does not need more room, and the first minute is still known. */
 static void long_sessions_fit(void)
 {
-    const struct ways ways = {30000, 40000, 200000};
+    const struct delays delays = {30000, 40000, 200000};
     const struct pair pair = {-98765432109, 3e-6};
-    uint64_t end = run(&pair, &ways, 86400 * WRING_NS_PER_S);
+    uint64_t end = run(&pair, &delays, 86400 * WRING_NS_PER_S);
     CHECK(clocks.n <= WRING_CLOCK_SAMPLES && clocks.n >= WRING_CLOCK_SAMPLES / 2, "%u samples",
           clocks.n);
     for (uint64_t at = BEGIN_NS; at < end; at += 61 * WRING_NS_PER_S) {
@@ -138,9 +138,9 @@ static void long_sessions_fit(void)
 /** Without the first answers for the later times, and the other way round, drift would win. */
 static void drift_is_followed(void)
 {
-    const struct ways ways = {30000, 30000, 20000};
+    const struct delays delays = {30000, 30000, 20000};
     const struct pair pair = {0, 100e-6};
-    uint64_t end = run(&pair, &ways, 60 * WRING_NS_PER_S); /* 6 ms apart by then */
+    uint64_t end = run(&pair, &delays, 60 * WRING_NS_PER_S); /* 6 ms apart by then */
     struct wring_clock_ahead first, last;
     REQUIRE(wring_clocks_ahead(&clocks, BEGIN_NS, &first) &&
                 wring_clocks_ahead(&clocks, end, &last),
@@ -152,13 +152,13 @@ static void drift_is_followed(void)
 /** Hosts are never so close; ranks of one host share the clock, and get no error by asking. */
 static void one_clock_is_one(void)
 {
-    const struct ways ways = {2000000, 10000, 50000};
+    const struct delays delays = {2000000, 10000, 50000};
     struct wring_clock_ahead ahead;
-    uint64_t end = run(&pairs[0], &ways, 5 * WRING_NS_PER_S);
+    uint64_t end = run(&pairs[0], &delays, 5 * WRING_NS_PER_S);
     check_truth(&pairs[0], end);
     CHECK(wring_clocks_ahead(&clocks, end, &ahead) && ahead.ns == 0, "%lld", (long long)ahead.ns);
     const struct pair near = {1500000, 200e-6}; /* at first it could be one */
-    check_truth(&near, run(&near, &ways, 20 * WRING_NS_PER_S));
+    check_truth(&near, run(&near, &delays, 20 * WRING_NS_PER_S));
     CHECK(!clocks.same, "two clocks as one");
 }
 
@@ -225,8 +225,8 @@ static void nonsense_is_ignored(void)
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
-        {"ways_that_are_alike", ways_that_are_alike},
-        {"ways_that_are_not_alike", ways_that_are_not_alike},
+        {"paths_that_are_alike", paths_that_are_alike},
+        {"paths_that_are_not_alike", paths_that_are_not_alike},
         {"delays_by_chance", delays_by_chance},
         {"long_sessions_fit", long_sessions_fit},
         {"drift_is_followed", drift_is_followed},

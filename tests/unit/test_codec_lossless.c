@@ -85,8 +85,8 @@ static float *fill_runs(uint64_t n)
 }
 
 /** Wherever in a line a code begins, it has the same bytes, and there are others around it. */
-static void check_places(const struct wring_codec *codec, const float *x, uint64_t n,
-                         const unsigned char *want, size_t want_bytes)
+static void check_positions(const struct wring_codec *codec, const float *x, uint64_t n,
+                            const unsigned char *want, size_t want_bytes)
 {
     const size_t around = 128, room = wring_codec_bound(codec, n);
     unsigned char *memory = wring_test_guarded(room + 2 * around), kept[128];
@@ -119,7 +119,7 @@ static void check_long(const char *spec, const char *tier, const float *x, uint6
     CHECK(bytes == first + second && memcmp(code, a, first) == 0 &&
               memcmp(code + first, b, second) == 0,
           "%s: other bytes of a long call", wring_codec_info(codec)->tier);
-    check_places(codec, x, n, code, bytes);
+    check_positions(codec, x, n, code, bytes);
     wring_codec_destroy(codec);
 }
 

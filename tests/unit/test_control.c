@@ -176,20 +176,20 @@ static void texts_are_tame(void)
 static void noise_is_no_danger(void)
 {
     uint32_t random = 31337;
-    for (unsigned round = 0; round < 5000; round++) {
+    for (unsigned turn = 0; turn < 5000; turn++) {
         uint8_t bytes[WRING_SEND_MAX];
         size_t n = wring_test_random(&random) % (sizeof(bytes) + 1);
         struct wring_control got;
         for (size_t i = 0; i < n; i++)
             bytes[i] = (uint8_t)(wring_test_random(&random) >> 9);
-        if (n >= 4 && round % 2 == 0)
+        if (n >= 4 && turn % 2 == 0)
             wring_put_u32(bytes, wring_test_random(&random) % (WRING_CONTROL_END + 1));
         if (parse(bytes, n, &got))
             CHECK(got.kind >= 1 && got.kind < WRING_CONTROL_END &&
                       (wring_control_has_body(got.kind)
                            ? got.bytes <= sizeof(got.body)
                            : memchr(got.text, 0, sizeof(got.text)) != NULL),
-                  "round %u", round);
+                  "turn %u", turn);
         wring_test_free_guarded();
     }
 }

@@ -93,17 +93,17 @@ static bool all_stand(void)
 
 static void open_all(uint32_t n)
 {
-    struct wring_control_tree_place places[RANKS_MAX];
+    struct wring_control_tree_endpoint endpoints[RANKS_MAX];
     memset(ranks, 0, sizeof(ranks));
     n_ranks = n;
     for (uint32_t i = 0; i < n; i++) {
         open_one(i, 1);
-        places[i] = wring_control_tree_place(ranks[i].tree);
-        memcpy(addresses[i], places[i].address, places[i].bytes);
-        places[i].address = addresses[i];
+        endpoints[i] = wring_control_tree_endpoint(ranks[i].tree);
+        memcpy(addresses[i], endpoints[i].address, endpoints[i].bytes);
+        endpoints[i].address = addresses[i];
     }
     for (uint32_t i = 0; i < n; i++)
-        REQUIRE(wring_control_tree_join(ranks[i].tree, places) == WRING_OK, "join");
+        REQUIRE(wring_control_tree_join(ranks[i].tree, endpoints) == WRING_OK, "join");
     UNTIL(all_stand());
 }
 
@@ -354,14 +354,14 @@ static void who_is_silent_is_lost(void)
 static void another_job_is_refused(void)
 {
     open_all(2);
-    struct wring_control_tree_place places[2] = {wring_control_tree_place(ranks[0].tree),
-                                                 {NULL, 0}};
+    struct wring_control_tree_endpoint endpoints[2] = {wring_control_tree_endpoint(ranks[0].tree),
+                                                       {NULL, 0}};
     struct rank kept = ranks[1];
     open_one(1, 2); /* the same secret, another job */
     struct wring_control_tree *other = ranks[1].tree;
     ranks[1] = kept;
-    places[1] = wring_control_tree_place(other);
-    REQUIRE(wring_control_tree_join(other, places) == WRING_OK, "join");
+    endpoints[1] = wring_control_tree_endpoint(other);
+    REQUIRE(wring_control_tree_join(other, endpoints) == WRING_OK, "join");
     uint64_t deadline_ns = wring_deadline_in(PATIENCE_NS);
     uint32_t gone = 0;
     for (; gone < 1 && wring_now_ns() < deadline_ns; gone = ranks[1].n_lost) {
@@ -377,7 +377,7 @@ static void another_job_is_refused(void)
 static struct wring_conn *join_as_1(struct wring_provider *provider)
 {
     static const uint8_t job[16] = {1};
-    struct wring_control_tree_place root = wring_control_tree_place(ranks[0].tree);
+    struct wring_control_tree_endpoint root = wring_control_tree_endpoint(ranks[0].tree);
     struct wring_event events[8];
     struct wring_conn *conn;
     bool stands = false;
@@ -421,8 +421,9 @@ static void what_is_malformed_loses_its_sender(void)
         memset(ranks, 0, sizeof(ranks));
         n_ranks = 2;
         open_one(0, 1);
-        struct wring_control_tree_place places[2] = {wring_control_tree_place(ranks[0].tree)};
-        REQUIRE(wring_control_tree_join(ranks[0].tree, places) == WRING_OK, "join");
+        struct wring_control_tree_endpoint endpoints[2] = {
+            wring_control_tree_endpoint(ranks[0].tree)};
+        REQUIRE(wring_control_tree_join(ranks[0].tree, endpoints) == WRING_OK, "join");
         REQUIRE(wring_provider_tcp.open(&params, &provider) == WRING_OK, "open");
         struct wring_conn *conn = join_as_1(provider);
         for (int w = 0; w < 7; w++)

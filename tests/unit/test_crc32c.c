@@ -70,14 +70,14 @@ static int bench(void)
         struct wring_crc32c crc;
         uint32_t sum = 0;
         wring_crc32c_init(&crc, tiers[t]);
-        uint64_t began = wring_now_ns(), rounds = 0;
+        uint64_t began = wring_now_ns(), turns = 0;
         while (wring_now_ns() - began < 300 * WRING_NS_PER_MS) {
             sum = wring_crc32c_update(&crc, sum, data, bytes);
-            rounds++;
+            turns++;
         }
         printf("crc32c %s: %.2f GB/s, 256 KiB in cache (%08x)\n",
                crc.run == wring_crc32c_run_scalar ? "scalar" : "sse4.2",
-               (double)(rounds * bytes) / (double)(wring_now_ns() - began), sum);
+               (double)(turns * bytes) / (double)(wring_now_ns() - began), sum);
     }
     free(data);
     return 0;

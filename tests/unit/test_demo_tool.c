@@ -47,7 +47,7 @@ static void check_run(const json_t *run)
     CHECK(compute_us > 0 && step_us > 0, "%s: compute %g, step %g", config, compute_us, step_us);
     CHECK(fabs(number(run, "exposed_us") - (step_us - compute_us)) < 1, "%s: exposed", config);
     CHECK(number(run, "loss") > 0.5 && number(run, "loss") < 6, "%s: loss", config);
-    CHECK(number(run, "cores") > 0, "%s: exchange costs no processor time", config);
+    CHECK(number(run, "cores") > 0, "%s: allreduce costs no processor time", config);
     CHECK(json_is_true(json_object_get(run, "same_bits")), "%s: bits depend on the link", config);
     CHECK(json_object_get(run, "time_to_target_s") != NULL, "%s: no time to target", config);
     CHECK(number(run, "bf16_loss_then") > 0.5, "%s: bf16's loss by then", config);

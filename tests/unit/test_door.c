@@ -45,10 +45,10 @@ static void crowds_of_one_host_go_first(void)
     for (unsigned i = 0; i < 100; i++)
         guests[i] = (struct wring_door_guest){AGO(50 + i % 7), 77, true};
     guests[13] = (struct wring_door_guest){AGO(900), 5, true}; /* silent, and oldest of all */
-    for (unsigned round = 0; round < 97; round++) {
+    for (unsigned turn = 0; turn < 97; turn++) {
         int gone = wring_door_choose(guests, 100, NOW, SLOW);
-        REQUIRE(gone >= 0 && gone != 13, "round %u: %d", round, gone);
-        guests[gone] = (struct wring_door_guest){NOW, 1000 + round, true}; /* somebody new */
+        REQUIRE(gone >= 0 && gone != 13, "turn %u: %d", turn, gone);
+        guests[gone] = (struct wring_door_guest){NOW, 1000 + turn, true}; /* somebody new */
     }
 }
 

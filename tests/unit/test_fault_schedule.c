@@ -104,7 +104,7 @@ static void seeds_repeat_and_differ(void)
         CHECK(x == wring_fault_random(&b, 0, WRING_FAULT_CUT, n), "draw %u differs", (unsigned)n);
         same_seed += x == wring_fault_random(&c, 0, WRING_FAULT_CUT, n);
         same_rank += x == wring_fault_random(&a, 1, WRING_FAULT_CUT, n);
-        same_kind += x == wring_fault_random(&a, 0, WRING_FAULT_PLACE, n);
+        same_kind += x == wring_fault_random(&a, 0, WRING_FAULT_POSITION, n);
     }
     CHECK(same_seed + same_rank + same_kind == 0, "%u %u %u", same_seed, same_rank, same_kind);
     /* what is drawn stays what it is from version to version, so that a found fault can be found

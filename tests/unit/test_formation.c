@@ -121,7 +121,7 @@ static void poll_all(void)
 
 static void deliver_all(void)
 {
-    for (unsigned rounds = 0; rounds < 50; rounds++) {
+    for (unsigned turns = 0; turns < 50; turns++) {
         while (n_parcels > 0)
             deliver_one();
         poll_all();
@@ -155,7 +155,7 @@ static void begin(struct made *made, uint32_t member, struct wring_formation_wor
           "begin");
 }
 
-static const struct wring_formation_word usual = {.mapped = true, .first.values = {1, 2, 3, 4}};
+static const struct wring_formation_word usual = {.can_map = true, .first.values = {1, 2, 3, 4}};
 
 static void check_all(const struct made *made, enum wring_status status)
 {
@@ -256,7 +256,7 @@ static void settings_that_differ_are_named(void)
         for (uint32_t i = 0; i < 11; i++) {
             struct wring_formation_word own = usual;
             own.first.values[2] += i == odd ? 40 : 0;
-            own.mapped = i != odd;
+            own.can_map = i != odd;
             begin(&made, i, own, WRING_NEVER);
         }
         deliver_all();
@@ -266,7 +266,7 @@ static void settings_that_differ_are_named(void)
             CHECK(wring_formation_differs(&made.by[i].word) == 2 && word->first.values[2] == 3 &&
                       word->last.values[2] == 43 && word->last.rank == made.ranks[odd],
                   "odd %u, member %u", odd, i);
-            CHECK(!word->mapped && word->first.rank == made.by[0].word.first.rank, "member %u", i);
+            CHECK(!word->can_map && word->first.rank == made.by[0].word.first.rank, "member %u", i);
         }
         close_all();
     }
@@ -403,17 +403,17 @@ static void two_of_a_key_at_once_are_refused(void)
 static void noise_is_no_danger(void)
 {
     static struct made made;
-    for (uint32_t round = 0; round < 3000; round++) {
+    for (uint32_t turn = 0; turn < 3000; turn++) {
         struct wring_control control = {.kind = WRING_CONTROL_FORM};
-        open_all(round + 1);
+        open_all(turn + 1);
         plan(&made, 4, 0, 1, 1);
         begin(&made, 0, usual, WRING_NEVER);
         begin(&made, 3, usual, WRING_NEVER);
-        if (round % 2 == 0 && n_parcels > 0)
+        if (turn % 2 == 0 && n_parcels > 0)
             control = parcels[wring_test_random(&chance) % n_parcels].control;
         control.a = wring_test_random(&chance) % 6;
-        control.b = wring_test_random(&chance) % 4 + (round % 5 == 0 ? 0xFFFFFFF0u : 0);
-        if (round % 2 != 0)
+        control.b = wring_test_random(&chance) % 4 + (turn % 5 == 0 ? 0xFFFFFFF0u : 0);
+        if (turn % 2 != 0)
             control.bytes = wring_test_random(&chance) % (WRING_CONTROL_BODY + 1);
         for (uint32_t i = 0; i < 3 && control.bytes > 0; i++)
             control.body[wring_test_random(&chance) % control.bytes] =

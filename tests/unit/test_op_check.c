@@ -235,19 +235,18 @@ static void noise_is_no_danger(void)
 {
     static const char letters[] = "0123456789abcdef||| ,allreduce of";
     uint32_t random = 4711;
-    for (unsigned round = 0; round < 5000; round++) {
+    for (unsigned turn = 0; turn < 5000; turn++) {
         char text[WRING_SEND_MAX - 16 + 1] = "";
         size_t bytes = wring_test_random(&random) % sizeof(text);
         for (size_t i = 0; i < bytes; i++)
             text[i] = letters[wring_test_random(&random) % (sizeof(letters) - 1)];
         open_rank();
-        for (unsigned i = round % 70; i > 0; i--)
+        for (unsigned i = turn % 70; i > 0; i--)
             begin(some);
         uint64_t history = calls.history;
         uint32_t number = wring_test_random(&random);
-        hear(round % 2 == 0 ? number % 80 : number, text);
-        CHECK(calls.begun == round % 70 && calls.history == history && n_sent <= 2, "round %u",
-              round);
+        hear(turn % 2 == 0 ? number % 80 : number, text);
+        CHECK(calls.begun == turn % 70 && calls.history == history && n_sent <= 2, "turn %u", turn);
     }
 }
 

@@ -16,7 +16,7 @@
 #include "transport/bootstrap/launcher.h"
 
 #define RANKS 3
-#define ROUNDS 2
+#define TURNS 2
 
 enum manner {
     HYDRA_4,
@@ -33,11 +33,11 @@ enum manner {
 struct manager {
     enum manner manner;
     int fds[RANKS];
-    unsigned waiting;      /* in the barrier */
-    unsigned finalized;    /* ranks that ended as they should */
-    unsigned puts;         /* of rank 0, which alone has something to tell */
-    char keys[ROUNDS][64]; /* in the order of puts */
-    char values[ROUNDS][WRING_LAUNCHER_TEXT];
+    unsigned waiting;     /* in the barrier */
+    unsigned finalized;   /* ranks that ended as they should */
+    unsigned puts;        /* of rank 0, which alone has something to tell */
+    char keys[TURNS][64]; /* in the order of puts */
+    char values[TURNS][WRING_LAUNCHER_TEXT];
 };
 
 static void answer(const struct manager *manager, int fd, bool framed, const char *text)
@@ -122,7 +122,7 @@ static void take(struct manager *manager, unsigned rank, const char *request)
         answer(manager, fd, true, "cmd=fullinit-response;rank=0;size=3;rc=0;");
     } else if (strstr(request, "cmd=get_my_kvsname") != NULL) {
         answer(manager, fd, false, "cmd=my_kvsname kvsname=kvs_7_0");
-    } else if (strstr(request, "put") != NULL && manager->puts < ROUNDS) {
+    } else if (strstr(request, "put") != NULL && manager->puts < TURNS) {
         CHECK(rank == 0, "rank %u tells something", rank);
         CHECK(framed || strstr(request, "kvsname=kvs_7_0 ") != NULL, "%s", request);
         value_of(request, "key=", manager->keys[manager->puts], sizeof(manager->keys[0]));
@@ -188,9 +188,9 @@ static int be_rank(const struct wring_launcher_exchange *exchange, unsigned rank
 
     if (!exchange->usable(why, sizeof(why)))
         return 2;
-    for (unsigned round = 0; round < ROUNDS; round++) {
+    for (unsigned turn = 0; turn < TURNS; turn++) {
         char text[WRING_LAUNCHER_TEXT] = "", told[WRING_LAUNCHER_TEXT];
-        snprintf(told, sizeof(told), "wring1|10.0.0.1:4000,[fe80::1%%eth0]:4000|%u", round);
+        snprintf(told, sizeof(told), "wring1|10.0.0.1:4000,[fe80::1%%eth0]:4000|%u", turn);
         if (rank == 0)
             strcpy(text, told);
         enum wring_status status =

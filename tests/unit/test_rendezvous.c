@@ -194,7 +194,7 @@ static void random_results_stay_inside(void)
 {
     uint32_t random = 20240607;
     unsigned good = 0;
-    for (int round = 0; round < 20000; round++) {
+    for (int turn = 0; turn < 20000; turn++) {
         uint8_t data[64];
         size_t bytes = wring_test_random(&random) % sizeof(data);
         for (size_t i = 0; i < bytes; i++) {
@@ -231,7 +231,7 @@ static void note(void *arg, enum wring_log_level level, const char *module, cons
     snprintf(line, 256, "%s", text);
 }
 
-static void places_to_meet_are_read(void)
+static void endpoints_to_meet_at_are_read(void)
 {
     static const struct {
         const char *root;
@@ -264,7 +264,7 @@ static void places_to_meet_are_read(void)
     }
 }
 
-static void places_nobody_can_meet_at_are_refused(void)
+static void endpoints_nobody_can_meet_at_are_refused(void)
 {
     static const char *const bad[] = {
         "",      ":",           ":5",          "10.0.0.1",           "10.0.0.1:",
@@ -289,7 +289,7 @@ static void places_nobody_can_meet_at_are_refused(void)
     }
 }
 
-static void several_places_are_read_near_ones_first(void)
+static void several_endpoints_are_read_near_ones_first(void)
 {
     static const struct {
         const char *root, *key;
@@ -317,12 +317,12 @@ static void several_places_are_read_near_ones_first(void)
         {"127.0.0.1:5,127.0.0.1:0", "k", WRING_ERR_INVALID, {NULL}},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        char said[256] = "", text[WRING_RENDEZVOUS_PLACE_TEXT];
+        char said[256] = "", text[WRING_RENDEZVOUS_ENDPOINT_TEXT];
         const struct wring_log log = {note, said, WRING_LOG_WARN};
         const struct wring_rendezvous_params params = {
             .log = &log, .rank = 1, .root = cases[i].root, .key = cases[i].key};
-        struct wring_rendezvous_places places;
-        enum wring_status status = wring_rendezvous_find_places(&params, &places);
+        struct wring_rendezvous_endpoints endpoints;
+        enum wring_status status = wring_rendezvous_find_endpoints(&params, &endpoints);
         CHECK(status == cases[i].status, "%s: %s, '%s'", cases[i].root, wring_status_text(status),
               said);
         if (status != WRING_OK) {
@@ -330,8 +330,8 @@ static void several_places_are_read_near_ones_first(void)
             continue;
         }
         for (unsigned k = 0; k < 4 && cases[i].want[k] != NULL; k++) {
-            wring_rendezvous_place_text(&places.at[k], text);
-            CHECK(k < places.n && strcmp(text, cases[i].want[k]) == 0, "%s: place %u is %s",
+            wring_rendezvous_endpoint_text(&endpoints.at[k], text);
+            CHECK(k < endpoints.n && strcmp(text, cases[i].want[k]) == 0, "%s: endpoint %u is %s",
                   cases[i].root, k, text);
         }
     }
@@ -348,10 +348,10 @@ static void lists_without_end_stay_inside(void)
     const struct wring_log log = {note, (char[256]){0}, WRING_LOG_WARN};
     const struct wring_rendezvous_params params = {
         .log = &log, .rank = 1, .root = root, .key = "k"};
-    struct wring_rendezvous_places *places = wring_test_guarded(sizeof(*places));
-    CHECK(wring_rendezvous_find_places(&params, places) == WRING_OK &&
-              places->n == WRING_RENDEZVOUS_PLACES,
-          "%u places", places->n);
+    struct wring_rendezvous_endpoints *endpoints = wring_test_guarded(sizeof(*endpoints));
+    CHECK(wring_rendezvous_find_endpoints(&params, endpoints) == WRING_OK &&
+              endpoints->n == WRING_RENDEZVOUS_ENDPOINTS,
+          "%u endpoints", endpoints->n);
 }
 
 int main(int argc, char **argv)
@@ -367,9 +367,9 @@ int main(int argc, char **argv)
         {"lying_lengths_are_refused", lying_lengths_are_refused},
         {"random_results_stay_inside", random_results_stay_inside},
         {"names_of_ranks_are_cut_where_long", names_of_ranks_are_cut_where_long},
-        {"places_to_meet_are_read", places_to_meet_are_read},
-        {"places_nobody_can_meet_at_are_refused", places_nobody_can_meet_at_are_refused},
-        {"several_places_are_read_near_ones_first", several_places_are_read_near_ones_first},
+        {"endpoints_to_meet_at_are_read", endpoints_to_meet_at_are_read},
+        {"endpoints_nobody_can_meet_at_are_refused", endpoints_nobody_can_meet_at_are_refused},
+        {"several_endpoints_are_read_near_ones_first", several_endpoints_are_read_near_ones_first},
         {"lists_without_end_stay_inside", lists_without_end_stay_inside},
         {NULL, NULL},
     };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Link-local places to meet at, on a host that has no link. */
+/* Link-local endpoints to meet at, on a host that has no link. */
 #include <errno.h>
 #include <sched.h>
 #include <string.h>
@@ -22,10 +22,11 @@ static void zones_that_are_not_here_are_named(void)
             const struct wring_log log = {wring_test_lines_take, &lines, WRING_LOG_WARN};
             const struct wring_rendezvous_params params = {
                 .log = &log, .rank = rank, .root = roots[i], .root_fd = -1, .key = "k"};
-            struct wring_rendezvous_places places;
+            struct wring_rendezvous_endpoints endpoints;
             int fd = -1;
-            enum wring_status status = rank == 0 ? wring_rendezvous_listen(&params, &fd)
-                                                 : wring_rendezvous_find_places(&params, &places);
+            enum wring_status status = rank == 0
+                                           ? wring_rendezvous_listen(&params, &fd)
+                                           : wring_rendezvous_find_endpoints(&params, &endpoints);
             CHECK(status == WRING_ERR_ADDRESS && fd < 0, "%s, rank %u: %s", roots[i], rank,
                   wring_status_text(status));
             CHECK(strstr(lines.text, roots[i]) != NULL &&

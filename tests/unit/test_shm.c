@@ -88,8 +88,8 @@ static bool sleep_once(struct shm_side *side)
     return poll(set.fds, set.n, (int)(LIMIT_NS / WRING_NS_PER_MS)) > 0;
 }
 
-/** The child: answers every put with one, asleep in between; `rounds` times, then waits. */
-static void echo(int address_fd, unsigned rounds)
+/** The child: answers every put with one, asleep in between; `turns` times, then waits. */
+static void echo(int address_fd, unsigned turns)
 {
     struct shm_side side;
     char address[WRING_ADDRESS_MAX];
@@ -104,7 +104,7 @@ static void echo(int address_fd, unsigned rounds)
     bytes = OPS->region_export(side.region, key);
     if (OPS->send(side.conn, key, bytes) != WRING_OK)
         _exit(2);
-    for (unsigned i = 0; i < rounds; i++) {
+    for (unsigned i = 0; i < turns; i++) {
         while (side.count[WRING_EVENT_ARRIVED] <= i) {
             if (!sleep_once(&side))
                 _exit(3);
@@ -117,7 +117,7 @@ static void echo(int address_fd, unsigned rounds)
     _exit(5);
 }
 
-static pid_t start_echo(struct shm_side *side, unsigned rounds)
+static pid_t start_echo(struct shm_side *side, unsigned turns)
 {
     struct wring_conn *conn;
     char address[WRING_ADDRESS_MAX];
@@ -127,7 +127,7 @@ static pid_t start_echo(struct shm_side *side, unsigned rounds)
         return -1;
     pid_t child = fork();
     if (child == 0)
-        echo(ends[1], rounds);
+        echo(ends[1], turns);
     ssize_t n = read(ends[0], address, sizeof(address));
     close(ends[0]);
     close(ends[1]);
@@ -183,17 +183,17 @@ static void a_message_comes_after_word_of_regions(void)
 static void sleepers_are_woken_and_death_is_seen(void)
 {
     struct shm_side a;
-    unsigned rounds = 200, i;
-    pid_t child = start_echo(&a, rounds);
+    unsigned turns = 200, i;
+    pid_t child = start_echo(&a, turns);
     REQUIRE(child > 0, "no child: %s %s", shm_side_log, a.text);
-    for (i = 0; i < rounds; i++) {
+    for (i = 0; i < turns; i++) {
         CHECK(shm_side_put(&a, 0, "there", i) == WRING_OK, "put %u", i);
         while (a.count[WRING_EVENT_ARRIVED] <= i && a.count[WRING_EVENT_CLOSED] == 0) {
-            REQUIRE(sleep_once(&a), "not woken in round %u", i);
+            REQUIRE(sleep_once(&a), "not woken in turn %u", i);
             shm_side_poll(&a);
         }
     }
-    CHECK(a.count[WRING_EVENT_ARRIVED] == rounds, "%u: %s", a.count[WRING_EVENT_ARRIVED], a.text);
+    CHECK(a.count[WRING_EVENT_ARRIVED] == turns, "%u: %s", a.count[WRING_EVENT_ARRIVED], a.text);
 
     char want[32];
     snprintf(want, sizeof(want), "process %d died", (int)child);

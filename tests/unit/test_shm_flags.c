@@ -10,7 +10,7 @@
 #define MEMBERS 3
 #define ELEMS 30 /* more than fit a line */
 #define BYTES (ELEMS * sizeof(int64_t))
-#define ROUNDS 9
+#define EPOCHS 9
 #define MEMORY 4096
 
 static const uint32_t ranks[MEMBERS] = {0, 1, 2};
@@ -92,50 +92,50 @@ static void destroy_all(void)
         wring_shm_flags_destroy(members[i].collective.shm_flags);
 }
 
-static int64_t value(uint32_t member, int round, int i)
+static int64_t value(uint32_t member, int epoch, int i)
 {
-    return (int64_t)member * 1000003 + (int64_t)round * 101 + i;
+    return (int64_t)member * 1000003 + (int64_t)epoch * 101 + i;
 }
 
-static void begin(uint32_t member, int round)
+static void begin(uint32_t member, int epoch)
 {
     for (int i = 0; i < ELEMS; i++)
-        members[member].data[i] = value(member, round, i);
+        members[member].data[i] = value(member, epoch, i);
     members[member].collective.step = 1;
-    CHECK(wring_shm_flags_begin(&members[member].collective), "member %u, round %d", member, round);
+    CHECK(wring_shm_flags_begin(&members[member].collective), "member %u, epoch %d", member, epoch);
 }
 
-static void check_sums(uint32_t member, int round)
+static void check_sums(uint32_t member, int epoch)
 {
     for (int i = 0; i < ELEMS; i++) {
         int64_t sum = 0;
         for (uint32_t m = 0; m < MEMBERS; m++)
-            sum += value(m, round, i);
-        CHECK(members[member].data[i] == sum, "member %u, round %d, element %d", member, round, i);
+            sum += value(m, epoch, i);
+        CHECK(members[member].data[i] == sum, "member %u, epoch %d, element %d", member, epoch, i);
     }
 }
 
-/** One is a round ahead of the rest all the time, which is as far as it gets. */
-static void rounds_overlap(void)
+/** One is an epoch ahead of the rest all the time, which is as far as it gets. */
+static void epochs_overlap(void)
 {
     make_all(false);
     begin(0, 0);
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int epoch = 0; epoch < EPOCHS; epoch++) {
         CHECK(!wring_shm_flags_end(&members[0].collective), "ended alone");
-        begin(1, round);
+        begin(1, epoch);
         CHECK(!wring_shm_flags_end(&members[1].collective), "ended without member 2");
-        begin(2, round);
-        CHECK(wring_shm_flags_end(&members[0].collective), "round %d", round);
-        check_sums(0, round);
-        begin(0, round + 1); /* before the others have read what it showed in this one */
+        begin(2, epoch);
+        CHECK(wring_shm_flags_end(&members[0].collective), "epoch %d", epoch);
+        check_sums(0, epoch);
+        begin(0, epoch + 1); /* before the others have read what it showed in this one */
         for (uint32_t m = 1; m < MEMBERS; m++) {
-            CHECK(wring_shm_flags_end(&members[m].collective), "round %d", round);
-            check_sums(m, round);
+            CHECK(wring_shm_flags_end(&members[m].collective), "epoch %d", epoch);
+            check_sums(m, epoch);
         }
     }
     struct wring_shm_flags_counts counts = wring_shm_flags_count(members[1].collective.shm_flags);
-    CHECK(counts.steps == ROUNDS && counts.puts_sent == ROUNDS * (MEMBERS - 1) &&
-              counts.bytes_sent == ROUNDS * (MEMBERS - 1) * BYTES &&
+    CHECK(counts.steps == EPOCHS && counts.puts_sent == EPOCHS * (MEMBERS - 1) &&
+              counts.bytes_sent == EPOCHS * (MEMBERS - 1) * BYTES &&
               counts.bytes_received == counts.bytes_sent,
           "%llu steps", (unsigned long long)counts.steps);
     destroy_all();
@@ -145,30 +145,30 @@ static void rounds_overlap(void)
 static void one_sums_for_all(void)
 {
     make_all(true);
-    for (int round = 0; round < ROUNDS; round++) {
-        uint32_t first = (uint32_t)round % MEMBERS;
+    for (int epoch = 0; epoch < EPOCHS; epoch++) {
+        uint32_t first = (uint32_t)epoch % MEMBERS;
         for (uint32_t i = 0; i < MEMBERS; i++) {
             CHECK(i == 0 || !wring_shm_flags_end(&members[first].collective), "ended too soon");
-            begin((first + i) % MEMBERS, round);
+            begin((first + i) % MEMBERS, epoch);
         }
-        CHECK(wring_shm_flags_end(&members[first].collective), "round %d", round);
+        CHECK(wring_shm_flags_end(&members[first].collective), "epoch %d", epoch);
         for (uint32_t m = 0; m < MEMBERS; m++) {
-            check_sums(m, round);
-            CHECK(wring_shm_flags_end(&members[m].collective), "round %d", round);
-            check_sums(m, round);
+            check_sums(m, epoch);
+            CHECK(wring_shm_flags_end(&members[m].collective), "epoch %d", epoch);
+            check_sums(m, epoch);
         }
     }
     struct wring_shm_flags_counts counts = wring_shm_flags_count(members[1].collective.shm_flags);
-    CHECK(counts.steps == ROUNDS &&
-              counts.bytes_sent / (MEMBERS - 1) + counts.bytes_received == ROUNDS * BYTES,
+    CHECK(counts.steps == EPOCHS &&
+              counts.bytes_sent / (MEMBERS - 1) + counts.bytes_received == EPOCHS * BYTES,
           "%llu steps", (unsigned long long)counts.steps);
     destroy_all();
 }
 
-static void set_shard(uint32_t member, uint64_t round, uint64_t state)
+static void set_shard(uint32_t member, uint64_t epoch, uint64_t state)
 {
     atomic_store(&members[member].collective.shm_flags->own->shard,
-                 round << WRING_SHARD_BITS | state);
+                 epoch << WRING_SHARD_BITS | state);
 }
 
 /** What member 0 waits for, as far as it can tell: a bit for each. */
@@ -208,13 +208,13 @@ static void claims_hold(void)
     }
 }
 
-/** One that has gone on to the next round has summed its shard in this one. */
-static void next_rounds_are_told(void)
+/** One that has gone on to the next epoch has summed its shard in this one. */
+static void next_epochs_are_told(void)
 {
     make_all(true);
     for (uint32_t m = 0; m < MEMBERS; m++)
         begin(m, 0);
-    CHECK(wring_shm_flags_end(&members[1].collective), "round 0");
+    CHECK(wring_shm_flags_end(&members[1].collective), "epoch 0");
     begin(1, 1);
     CHECK(wring_shm_flags_end(&members[0].collective), "member 1 is awaited twice");
     begin(0, 1);
@@ -294,7 +294,7 @@ static void fullest_cores_lose_one(void)
 }
 
 /** A member may say that its board lies anywhere. */
-static void places_are_checked(void)
+static void positions_are_checked(void)
 {
     size_t need = wring_shm_flags_memory(BYTES);
     make(0, false);
@@ -311,15 +311,15 @@ static void places_are_checked(void)
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
-        {"rounds_overlap", rounds_overlap},
+        {"epochs_overlap", epochs_overlap},
         {"one_sums_for_all", one_sums_for_all},
         {"claims_hold", claims_hold},
-        {"next_rounds_are_told", next_rounds_are_told},
+        {"next_epochs_are_told", next_epochs_are_told},
         {"sleepers_are_seen", sleepers_are_seen},
         {"sleepers_are_seen_in_place", sleepers_are_seen_in_place},
         {"cores_are_shown", cores_are_shown},
         {"fullest_cores_lose_one", fullest_cores_lose_one},
-        {"places_are_checked", places_are_checked},
+        {"positions_are_checked", positions_are_checked},
         {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);

@@ -26,7 +26,7 @@
 
 #define HERE "10.88.0.1"
 #define FAR "10.88.0.2"
-#define ONE_WAY_NS (2 * WRING_NS_PER_MS)
+#define DELAY_NS (2 * WRING_NS_PER_MS)
 
 /** One packet after the other: those of a handshake, which hardly ever meet. */
 static void *carry(void *arg)
@@ -39,7 +39,7 @@ static void *carry(void *arg)
     while ((n = read(tun, packet, sizeof(packet))) > 0) {
         if (n < (ssize_t)sizeof(*ip) || ip->version != 4)
             continue; /* the kernel's own words in IPv6 */
-        wring_sleep_until(wring_now_ns() + ONE_WAY_NS);
+        wring_sleep_until(wring_now_ns() + DELAY_NS);
         uint32_t from = ip->saddr;
         ip->saddr = ip->daddr;
         ip->daddr = from;
@@ -64,7 +64,7 @@ static bool set_interface(int fd, struct ifreq *interface)
 }
 
 /** The device, up, with HERE as its address. @return -1 with errno */
-static int make_way(void)
+static int make_path(void)
 {
     struct ifreq interface = {.ifr_name = "far", .ifr_flags = IFF_TUN | IFF_NO_PI};
     int tun = open("/dev/net/tun", O_RDWR | O_CLOEXEC);
@@ -188,7 +188,7 @@ int main(int argc, char **argv)
     if (unshare(CLONE_NEWNET) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0)
         wring_test_skip("no network namespace here: %s", strerror(errno));
     static int tun;
-    tun = make_way();
+    tun = make_path();
     if (tun < 0)
         wring_test_skip("no tun device here: %s", strerror(errno));
     pthread_t carrier;

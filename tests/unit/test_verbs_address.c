@@ -68,14 +68,14 @@ static void addresses_foretell_pairing(void)
 {
     uint32_t random = 5;
     unsigned yes = 0;
-    for (unsigned round = 0; round < 5000; round++) {
+    for (unsigned turn = 0; turn < 5000; turn++) {
         struct verbs_end ends[2][VERBS_RAILS_MAX];
         struct verbs_pair pairs[VERBS_RAILS_MAX];
         uint8_t blobs[2][WRING_ADDRESS_MAX];
         size_t n[2], bytes[2];
         char why[VERBS_WHY] = "", reason[VERBS_WHY] = "", back[VERBS_WHY] = "";
         for (int side = 0; side < 2; side++) {
-            n[side] = 1 + wring_test_random(&random) % (round % 2 ? 2 : VERBS_RAILS_MAX);
+            n[side] = 1 + wring_test_random(&random) % (turn % 2 ? 2 : VERBS_RAILS_MAX);
             for (size_t i = 0; i < n[side]; i++)
                 ends[side][i] = some_end(&random);
             bytes[side] = pack(ends[side], n[side], blobs[side]);
@@ -86,8 +86,8 @@ static void addresses_foretell_pairing(void)
         enum wring_status turned =
             wring_verbs_reaches(NULL, blobs[1], bytes[1], blobs[0], bytes[0], back, sizeof(back));
         CHECK(got == (want ? WRING_OK : WRING_ERR_UNSUPPORTED) && turned == got,
-              "round %u: %s, pairing says '%s'", round, wring_status_text(got), why);
-        CHECK(want || (reason[0] != '\0' && back[0] != '\0'), "round %u: no reason", round);
+              "turn %u: %s, pairing says '%s'", turn, wring_status_text(got), why);
+        CHECK(want || (reason[0] != '\0' && back[0] != '\0'), "turn %u: no reason", turn);
         yes += want;
     }
     CHECK(yes > 500 && yes < 4500, "%u of 5000 pair: nothing is tested", yes);

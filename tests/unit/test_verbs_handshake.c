@@ -134,7 +134,7 @@ static void words_have_headers(void)
 static void resync_words_are_read_as_written(void)
 {
     uint8_t *packed = wring_test_guarded(VERBS_RESYNC_BYTES);
-    struct verbs_resync_word word = {.round = 3, .dead = 0x8001, .renew = 0x8000};
+    struct verbs_resync_word word = {.number = 3, .dead = 0x8001, .renew = 0x8000};
     struct verbs_resync_word back = {.dead = 77};
     for (unsigned i = 0; i < VERBS_PATHS_MAX; i++)
         word.used[i] = 0xFFFFFFF0 + i;
@@ -161,7 +161,7 @@ static void resume_words_are_read_as_written(void)
     const struct verbs_resume_word word = {1, 2, 0x0102030405060708, 5};
     static const uint8_t want[] = {1, 0, 0, 0, 2, 0, 0, 0, 8, 7, 6, 5, 4, 3, 2, 1, 5, 0, 0, 0};
     uint8_t packed[BYTES] = {0};
-    struct verbs_resume_word back = {.my_round = 7};
+    struct verbs_resume_word back = {.my_number = 7};
     wring_verbs_resume_pack(&word, packed);
     CHECK(memcmp(packed, want, sizeof(want)) == 0, "other bytes");
     CHECK(!wring_verbs_resume_unpack(packed, BYTES - 1, &back), "a short card");
@@ -169,10 +169,10 @@ static void resume_words_are_read_as_written(void)
     CHECK(!wring_verbs_resume_unpack(packed, VERBS_RESUME_BYTES - 1, &back), "less");
     packed[18] = 1;
     CHECK(!wring_verbs_resume_unpack(packed, BYTES, &back), "a 17th path");
-    CHECK(back.my_round == 7, "refused, but written");
+    CHECK(back.my_number == 7, "refused, but written");
     packed[18] = 0;
     CHECK(wring_verbs_resume_unpack(packed, BYTES, &back), "refused");
-    CHECK(back.my_round == 1 && back.your_round == 2 && back.delivered == word.delivered &&
+    CHECK(back.my_number == 1 && back.your_number == 2 && back.delivered == word.delivered &&
               back.renewed == 5,
           "reads otherwise");
 }

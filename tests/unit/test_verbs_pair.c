@@ -126,7 +126,7 @@ static void any_sides_pair(void)
     static const char *const addresses[] = {"::ffff:192.0.2.1", "::ffff:198.51.100.1", "fe80::1",
                                             "2001:db8::1", "::"};
     uint32_t random = 77;
-    for (unsigned round = 0; round < 5000; round++) {
+    for (unsigned turn = 0; turn < 5000; turn++) {
         struct verbs_end ends[2][VERBS_RAILS_MAX];
         size_t n[2];
         for (int side = 0; side < 2; side++) {
@@ -148,7 +148,7 @@ static void any_sides_pair(void)
         for (size_t a = 0; a < n[0]; a++)
             for (size_t b = 0; b < n[1]; b++)
                 CHECK(used[0][a] || used[1][b] || pair(&ends[0][a], 1, &ends[1][b], 1)[0] == '\0',
-                      "round %u: %zu and %zu are left", round, a, b);
+                      "turn %u: %zu and %zu are left", turn, a, b);
     }
 }
 

@@ -242,7 +242,7 @@ static void any_table_is_survived(void)
 {
     uint32_t random = 20260101;
     static const char *const lists[] = {"", "a", "^a", "=a,b:1", "^=b:2", "c,a:1", "^"};
-    for (unsigned round = 0; round < 3000; round++) {
+    for (unsigned turn = 0; turn < 3000; turn++) {
         clear();
         size_t n = wring_test_random(&random) % (PORTS_MAX + 1);
         for (size_t i = 0; i < n; i++) {
@@ -265,7 +265,7 @@ static void any_table_is_survived(void)
         for (size_t i = 0; i < got; i++)
             CHECK(chosen[i].link != VERBS_LINK_OTHER && chosen[i].pkey == 0xffff &&
                       wring_verbs_match(asked.devices, chosen[i].device, chosen[i].port) >= 0,
-                  "round %u, rail %zu", round, i);
+                  "turn %u, rail %zu", turn, i);
     }
 }
 

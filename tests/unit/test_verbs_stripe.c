@@ -67,7 +67,7 @@ static void one_path_never_stripes(void)
 }
 
 /* one direction of a connection: what is under way on each path, in order */
-struct lane {
+struct wire {
     struct verbs_arrival queue[VERBS_PATHS_MAX][MESSAGES];
     unsigned sent[VERBS_PATHS_MAX], there[VERBS_PATHS_MAX], given[VERBS_PATHS_MAX];
 };
@@ -86,31 +86,31 @@ static struct verbs_arrival random_message(const struct verbs_stripes *stripes, 
     return message;
 }
 
-static void send_message(const struct verbs_stripes *stripes, struct lane *lane, uint64_t number,
+static void send_message(const struct verbs_stripes *stripes, struct wire *wire, uint64_t number,
                          const struct verbs_arrival *message)
 {
     unsigned home = wring_verbs_home(stripes, number);
     if (message->is_message || !wring_verbs_is_striped(stripes, message->bytes)) {
-        lane->queue[home][lane->sent[home]++] = *message;
+        wire->queue[home][wire->sent[home]++] = *message;
         return;
     }
     for (unsigned path = 0; path < stripes->paths; path++) {
         uint64_t offset;
         struct verbs_arrival part = *message;
         part.bytes = (uint32_t)wring_verbs_stripe(stripes, number, message->bytes, path, &offset);
-        lane->queue[path][lane->sent[path]++] = part;
+        wire->queue[path][wire->sent[path]++] = part;
     }
 }
 
 /** Take the next message, if it is there. */
-static bool take_message(const struct verbs_stripes *stripes, struct lane *lane, uint64_t number,
+static bool take_message(const struct verbs_stripes *stripes, struct wire *wire, uint64_t number,
                          uint64_t *bytes, struct verbs_arrival *first)
 {
     const struct verbs_arrival *heads[VERBS_PATHS_MAX];
     unsigned home = wring_verbs_home(stripes, number);
     for (unsigned path = 0; path < stripes->paths; path++)
         heads[path] =
-            lane->given[path] < lane->there[path] ? &lane->queue[path][lane->given[path]] : NULL;
+            wire->given[path] < wire->there[path] ? &wire->queue[path][wire->given[path]] : NULL;
     enum verbs_gathered what = wring_verbs_gather(stripes, number, heads, bytes);
     CHECK(what != VERBS_MISFIT, "message %llu", (unsigned long long)number);
     if (what != VERBS_WHOLE)
@@ -118,33 +118,33 @@ static bool take_message(const struct verbs_stripes *stripes, struct lane *lane,
     *first = *heads[home];
     bool striped = !first->is_message && wring_verbs_is_striped(stripes, first->bytes);
     for (unsigned path = 0; path < stripes->paths; path++)
-        lane->given[path] += striped || path == home;
+        wire->given[path] += striped || path == home;
     return true;
 }
 
 static void run_interleaved(const struct verbs_stripes *stripes, uint32_t seed)
 {
-    static struct lane lane;
+    static struct wire wire;
     static struct verbs_arrival messages[MESSAGES];
     uint32_t random = seed;
     unsigned taken = 0, left;
-    memset(&lane, 0, sizeof(lane));
+    memset(&wire, 0, sizeof(wire));
     for (unsigned i = 0; i < MESSAGES; i++) {
         messages[i] = random_message(stripes, &random);
-        send_message(stripes, &lane, i, &messages[i]);
+        send_message(stripes, &wire, i, &messages[i]);
     }
     do { /* any path may be ahead of any other */
         unsigned path = wring_test_random(&random) % stripes->paths;
         unsigned step = wring_test_random(&random) % 9;
         left = 0;
-        lane.there[path] += step;
-        if (lane.there[path] > lane.sent[path])
-            lane.there[path] = lane.sent[path];
+        wire.there[path] += step;
+        if (wire.there[path] > wire.sent[path])
+            wire.there[path] = wire.sent[path];
         for (unsigned p = 0; p < stripes->paths; p++)
-            left += lane.sent[p] - lane.there[p];
+            left += wire.sent[p] - wire.there[p];
         struct verbs_arrival first;
         for (uint64_t bytes;
-             taken < MESSAGES && take_message(stripes, &lane, taken, &bytes, &first); taken++)
+             taken < MESSAGES && take_message(stripes, &wire, taken, &bytes, &first); taken++)
             CHECK(bytes == messages[taken].bytes && first.imm == messages[taken].imm &&
                       first.is_message == messages[taken].is_message,
                   "message %u, seed %u: another one", taken, seed);

@@ -74,7 +74,7 @@ struct wring_allreduce_bench {
     float *piece;                  /* [WRING_ALLREDUCE_PIECE] */
     struct wring_bucket **buckets; /* [n_codecs * n_bytes]; NULL for the immediate call */
     uint64_t max_elems;
-    uint64_t round; /* calls so far */
+    uint64_t calls; /* calls so far */
     struct wring_rank_faults faults;
 };
 
@@ -101,9 +101,9 @@ struct wring_allreduce_case {
 };
 
 /** How far the numbers of a call's input are shifted. */
-static inline uint64_t wring_allreduce_shift(uint64_t round)
+static inline uint64_t wring_allreduce_shift(uint64_t calls)
 {
-    return round * 61 % WRING_ALLREDUCE_SHIFTS;
+    return calls * 61 % WRING_ALLREDUCE_SHIFTS;
 }
 
 #endif

@@ -16,7 +16,7 @@ static double expected(const struct wring_allreduce_bench *bench, uint64_t i)
     double sum = 0;
 
     for (uint32_t rank = 0; rank < bench->ranks; rank++)
-        sum += (double)wring_pattern(rank, i + wring_allreduce_shift(bench->round));
+        sum += (double)wring_pattern(rank, i + wring_allreduce_shift(bench->calls));
     return bench->params->op == WRING_AVG ? sum / bench->ranks : sum;
 }
 
@@ -136,8 +136,8 @@ static enum wring_status allreduce_verify_last(struct wring_allreduce_bench *ben
 
 static void write_input(struct wring_allreduce_bench *bench, uint64_t elems)
 {
-    bench->round++;
-    memcpy(bench->data, bench->source + wring_allreduce_shift(bench->round), elems * sizeof(float));
+    bench->calls++;
+    memcpy(bench->data, bench->source + wring_allreduce_shift(bench->calls), elems * sizeof(float));
 }
 
 static enum wring_status call(struct wring_allreduce_bench *bench,

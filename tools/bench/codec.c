@@ -37,7 +37,7 @@ static json_t *codec_speed_json(const char *spec, const char *tier, uint64_t ele
         speed->decode_add_limit, "memcpy_gb_per_s", speed->copy, "encoded_bytes",
         (json_int_t)speed->encoded_bytes, "ratio", (double)speed->encoded_bytes / bytes, "nmse",
         speed->nmse, "encode_limit_stores", stores(speed->encode_streams),
-        "decode_add_limit_stores", stores(speed->decode_add_streams), "rounds", (int)speed->rounds);
+        "decode_add_limit_stores", stores(speed->decode_add_streams), "rounds", (int)speed->turns);
 }
 
 static double number(json_t *object, const char *key)
@@ -162,7 +162,8 @@ static const struct argp codec_argp = {
     .doc = "Measure codecs on cores of this machine, next to what their memory traffic costs."
            "\v"
            "Speeds count the float32 bytes of a call, in 1e9 bytes per second, all threads "
-           "together; each is the median of rounds in which all calls take turns. A limit is the "
+           "together; each is the median of turns, in each of which all calls run once. A limit is "
+           "the "
            "speed of a twin that reads and writes as many bytes in the same buffers and computes "
            "nothing, with plain or streaming stores, whichever is faster: an encoder's twin reads "
            "the input and writes the code (with +ef the residual is read and written, too); one "

@@ -21,7 +21,7 @@ struct wring_codec_bench {
     double seconds;        /* per codec */
 };
 
-/** Speeds are of all threads together, in 1e9 bytes of float32 per second: medians of rounds. */
+/** Speeds are of all threads together, in 1e9 bytes of float32 per second: medians of turns. */
 struct wring_codec_speed {
     double encode, decode, decode_add;
     double encode_limit, decode_add_limit;   /* of the twins */
@@ -29,7 +29,7 @@ struct wring_codec_speed {
     bool encode_streams, decode_add_streams; /* the faster twin's stores went past the caches */
     uint64_t encoded_bytes;                  /* of the first call */
     double nmse;                             /* of the first call: |x - decode|² / |x|² */
-    uint32_t rounds;
+    uint32_t turns;
 };
 
 /**

@@ -223,12 +223,12 @@ static void p2p_prepare(struct wring_p2p *p2p, size_t bytes)
 
 /* ---- p2p rank ---- */
 
-#define ROUNDS_MIN 3
+#define TURNS_MIN 3
 #define BATCH_NS 1e7 /* of round trips between looks at the clock */
 #define WARM_TRIPS 16
 #define TRIPS_MIN 20
 #define TRIPS_MAX 100000
-#define PUTS_MAX (1u << 20) /* of a round */
+#define PUTS_MAX (1u << 20) /* of a turn */
 
 /** Half of the time of a size, from now on. */
 static uint64_t half_time(const struct wring_p2p *p2p)
@@ -274,17 +274,17 @@ static enum wring_status measure_latency(struct wring_p2p *p2p, struct wring_p2p
     return status;
 }
 
-/** Rounds of a stream, likewise. */
+/** Turns of a stream, likewise. */
 static enum wring_status time_bandwidth(struct wring_p2p *p2p, double put_ns,
                                         struct wring_p2p_result *result)
 {
     uint64_t deadline = half_time(p2p);
-    uint64_t planned = wring_bench_fit(p2p->params->seconds * 1e9 / 2 / WRING_P2P_ROUNDS_MAX,
-                                       put_ns, p2p->window, PUTS_MAX);
+    uint64_t planned = wring_bench_fit(p2p->params->seconds * 1e9 / 2 / WRING_P2P_TURNS_MAX, put_ns,
+                                       p2p->window, PUTS_MAX);
     enum wring_status status = WRING_OK;
 
-    for (unsigned i = 0; i < WRING_P2P_ROUNDS_MAX && status == WRING_OK; i++) {
-        uint64_t n = i < ROUNDS_MIN || wring_now_ns() < deadline ? planned : 0;
+    for (unsigned i = 0; i < WRING_P2P_TURNS_MAX && status == WRING_OK; i++) {
+        uint64_t n = i < TURNS_MIN || wring_now_ns() < deadline ? planned : 0;
         double ns = 0;
         status = p2p_agree(p2p, &n);
         if (n == 0)
@@ -292,7 +292,7 @@ static enum wring_status time_bandwidth(struct wring_p2p *p2p, double put_ns,
         result->puts = n;
         if (status == WRING_OK)
             status = p2p_time_stream(p2p, n, &ns);
-        result->put_us[result->rounds++] = ns / 1e3 / (double)n;
+        result->put_us[result->turns++] = ns / 1e3 / (double)n;
     }
     return status;
 }
@@ -312,7 +312,7 @@ static enum wring_status measure_bandwidth(struct wring_p2p *p2p, struct wring_p
     if (status != WRING_OK)
         return status;
     result->bandwidth_gb_per_s =
-        (double)p2p->bytes / 1e3 / wring_spread_of(result->put_us, result->rounds).median;
+        (double)p2p->bytes / 1e3 / wring_spread_of(result->put_us, result->turns).median;
     if (result->has_work && wring_verbs_counters_of(p2p->pair.provider, &result->work))
         wring_verbs_counters_since(&result->work, &before);
     return WRING_OK;
@@ -437,7 +437,7 @@ static const struct argp p2p_argp = {
     .doc = "Measure a provider as it is, between two ranks: puts into each other's memory."
            "\v"
            "Latency is half the time of a put each way. Bandwidth is one way, with a window of "
-           "puts under way, until the receiver has seen the last one; the median of rounds. The "
+           "puts under way, until the receiver has seen the last one; the median of turns. The "
            "receiver looks at every payload's last bytes, and at all bytes of the first ones: "
            "wrong data is an error. WRING_FAULT makes the link slower. Without a launcher, two "
            "ranks are started on this host.",

@@ -20,19 +20,19 @@ struct wring_p2p_params {
     uint32_t ranks[2];
 };
 
-#define WRING_P2P_ROUNDS_MAX 9 /* of the bandwidth */
+#define WRING_P2P_TURNS_MAX 9 /* of the bandwidth */
 
 struct wring_p2p_result {
     uint64_t bytes;
     struct wring_spread latency_us; /* half a round trip of one put each way */
-    double bandwidth_gb_per_s;      /* one way, median of rounds */
-    uint64_t round_trips, puts;     /* timed: of the latency, and in each round of the bandwidth */
+    double bandwidth_gb_per_s;      /* one way, median of turns */
+    uint64_t round_trips, puts;     /* timed: of the latency, and in each turn of the bandwidth */
     uint32_t window;                /* puts under way */
     double *trips_us; /* [round_trips] all of the latency, sorted; borrowed for the call */
-    unsigned rounds;
-    double put_us[WRING_P2P_ROUNDS_MAX]; /* [rounds] what each put of a round took */
-    bool has_work;                       /* where the provider is verbs: */
-    struct wring_verbs_counters work;    /* what rank 0 did in all rounds of the bandwidth */
+    unsigned turns;
+    double put_us[WRING_P2P_TURNS_MAX]; /* [turns] what each put of a turn took */
+    bool has_work;                      /* where the provider is verbs: */
+    struct wring_verbs_counters work;   /* what rank 0 did in all turns of the bandwidth */
 };
 
 /** Called in rank 0 for each size. */

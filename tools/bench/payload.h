@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What `wring bench p2p` sends: bytes that tell the sender and their own place, and an end that
+ * What `wring bench p2p` sends: bytes that tell the sender and their own position, and an end that
  * tells which put it was.
  */
 #ifndef WRING_TOOLS_BENCH_PAYLOAD_H

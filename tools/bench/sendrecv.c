@@ -21,12 +21,12 @@
 #define WINDOW_MAX 64
 #define WINDOW_BYTES (16u << 20) /* under way at most, if more than two messages are */
 #define LINE 64
-#define ROUNDS_MIN 3
+#define TURNS_MIN 3
 #define BATCH_NS 1e7 /* of round trips between looks at the clock */
 #define WARM_TRIPS 16
 #define TRIPS_MIN 20
 #define TRIPS_MAX 100000
-#define STREAM_MAX (1u << 20) /* messages of a round */
+#define STREAM_MAX (1u << 20) /* messages of a turn */
 
 enum {
     TAG_PAYLOAD,
@@ -226,24 +226,24 @@ static enum wring_status measure_latency(struct bench *bench, struct wring_sendr
     return status;
 }
 
-/** Rounds of a stream, likewise. @param us  out, [WRING_SENDRECV_ROUNDS_MAX] each message took */
-static enum wring_status time_rounds(struct bench *bench, double message_ns, double *us,
-                                     unsigned *rounds, struct wring_sendrecv_result *result)
+/** Turns of a stream, likewise. @param us  out, [WRING_SENDRECV_TURNS_MAX] each message took */
+static enum wring_status time_turns(struct bench *bench, double message_ns, double *us,
+                                    unsigned *turns, struct wring_sendrecv_result *result)
 {
     uint64_t deadline = half_time(bench);
-    uint64_t planned = wring_bench_fit(bench->params->seconds * 1e9 / 2 / WRING_SENDRECV_ROUNDS_MAX,
+    uint64_t planned = wring_bench_fit(bench->params->seconds * 1e9 / 2 / WRING_SENDRECV_TURNS_MAX,
                                        message_ns, bench->window, STREAM_MAX);
     enum wring_status status = WRING_OK;
 
-    for (*rounds = 0; *rounds < WRING_SENDRECV_ROUNDS_MAX && status == WRING_OK; ++*rounds) {
-        uint64_t n = *rounds < ROUNDS_MIN || wring_now_ns() < deadline ? planned : 0;
+    for (*turns = 0; *turns < WRING_SENDRECV_TURNS_MAX && status == WRING_OK; ++*turns) {
+        uint64_t n = *turns < TURNS_MIN || wring_now_ns() < deadline ? planned : 0;
         double ns = 0;
         status = agree(bench, &n);
         if (n == 0 || status != WRING_OK)
             return status;
         result->in_a_stream = n;
         status = time_stream(bench, n, &ns);
-        us[*rounds] = ns / 1e3 / (double)n;
+        us[*turns] = ns / 1e3 / (double)n;
     }
     return status;
 }
@@ -251,17 +251,17 @@ static enum wring_status time_rounds(struct bench *bench, double message_ns, dou
 static enum wring_status measure_bandwidth(struct bench *bench,
                                            struct wring_sendrecv_result *result)
 {
-    double ns, us[WRING_SENDRECV_ROUNDS_MAX];
+    double ns, us[WRING_SENDRECV_TURNS_MAX];
     uint64_t warm = 2 * (uint64_t)bench->window;
-    unsigned rounds = 0;
+    unsigned turns = 0;
     enum wring_status status = time_stream(bench, warm, &ns);
 
     if (status == WRING_OK && bench->rank == 1)
         status = look_at_all(bench, warm);
     if (status == WRING_OK)
-        status = time_rounds(bench, ns / (double)warm, us, &rounds, result);
+        status = time_turns(bench, ns / (double)warm, us, &turns, result);
     if (status == WRING_OK)
-        result->message_us = wring_spread_of(us, rounds).median;
+        result->message_us = wring_spread_of(us, turns).median;
     return status;
 }
 
@@ -410,7 +410,7 @@ static const struct argp sendrecv_argp = {
     .doc = "Measure messages between two ranks, by wring_send() and wring_recv()."
            "\v"
            "Latency is half the time of a message each way. Bandwidth is one way, with a window of "
-           "messages under way, until the receiver has the last one; the median of rounds. "
+           "messages under way, until the receiver has the last one; the median of turns. "
            "wring bench p2p with the same sizes says how much of that the provider takes. The "
            "receiver looks at every message's last bytes, and at all bytes of the first ones: "
            "wrong data is an error. WRING_FAULT makes the link slower. Without a launcher, two "

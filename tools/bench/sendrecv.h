@@ -16,13 +16,13 @@ struct wring_sendrecv_params {
     bool json;
 };
 
-#define WRING_SENDRECV_ROUNDS_MAX 9 /* of the bandwidth */
+#define WRING_SENDRECV_TURNS_MAX 9 /* of the bandwidth */
 
 struct wring_sendrecv_result {
     uint64_t bytes;
     struct wring_spread latency_us;    /* half a round trip of one message each way */
-    double message_us;                 /* of each message of a stream, median of rounds */
-    uint64_t round_trips, in_a_stream; /* timed: of the latency, and messages in each round */
+    double message_us;                 /* of each message of a stream, median of turns */
+    uint64_t round_trips, in_a_stream; /* timed: of the latency, and messages in each turn */
     uint32_t window;                   /* messages under way */
 };
 

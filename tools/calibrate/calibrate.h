@@ -36,7 +36,7 @@ struct wring_calibrate_params {
     bool fresh;      /* whatever the file has */
     double seconds;  /* for everything, about */
     uint64_t max_elems;
-    struct wring_tunings_wanted tunings; /* that exchanges are measured with; none: as
+    struct wring_tunings_wanted tunings; /* that collectives are measured with; none: as
                                               configured */
     uint32_t part, parts;                /* which of the tunings it is this time, of how many */
     double doubtful_max; /* the part of a curve's points that may be in doubt; more is noise */
@@ -46,7 +46,7 @@ struct wring_calibrate_params {
 struct wring_calibrate_wants {
     int32_t code;                              /* an exit status: other than 0, all ranks end */
     uint32_t links, copies, computing, waking; /* the last two: an application computes meanwhile */
-    struct wring_collective_bench_codecs codecs; /* whole exchanges */
+    struct wring_collective_bench_codecs codecs; /* whole collectives */
     struct wring_collective_bench_codecs coded;  /* their coding alone */
 };
 
@@ -61,7 +61,7 @@ struct wring_calibration {
                                                  NULL: we are in none, or nobody is */
     uint32_t level_ranks[WRING_LEVELS];       /* members of each; 0 or 1: there is no such level */
     uint32_t rank, ranks;
-    uint32_t place[WRING_LEVELS];    /* ours among them */
+    uint32_t me[WRING_LEVELS];       /* ours among them */
     uint32_t pairs[WRING_LEVELS][2]; /* the first two ranks of the first group of each, of all */
     struct wring_job_machine machine;
     struct wring_calibrate_wants wants;
@@ -119,13 +119,13 @@ enum wring_status wring_calibrate_errors(const struct wring_calibration *job,
                                          const struct wring_gradients *gradients,
                                          struct wring_profile *profile);
 
-/** Whole exchanges. */
+/** Whole collectives. */
 enum wring_status wring_calibrate_collectives(struct wring_calibration *job, double share,
                                               struct wring_profile *profile,
                                               struct wring_collective_bench_noise *noise);
 
-/** What exchanges lose to an application that computes beside them. Before the collectives, as its
- * buckets are few. */
+/** What collectives lose to an application that computes beside them. Before the collectives, as
+ * its buckets are few. */
 enum wring_status wring_calibrate_computing(struct wring_calibration *job, double share,
                                             struct wring_profile *profile);
 
@@ -158,7 +158,7 @@ int wring_calibrate_write(const struct wring_calibrate_params *params,
 /** As one rank. @param out  the finished profile in rank 0, else NULL. @return an exit status */
 int wring_calibrate_rank(const struct wring_calibrate_params *params, struct wring_profile **out);
 
-/* Steps of exchanges among the ranks of a level, timed in rounds: for calibrate/links.c. */
+/* Steps of collectives among the ranks of a level, timed in turns: for calibrate/links.c. */
 
 #define WRING_LINK_SIZES 9 /* latency, and 4 KiB, 16 KiB, ... 64 MiB to pass a link */
 #define WRING_LINK_SAMPLES_MAX 120
@@ -176,20 +176,20 @@ enum wring_link_step {
 struct wring_link_bench {
     struct wring_calibration *job;
     struct wring_group *group; /* NULL: this rank looks on */
-    uint32_t members, place;
+    uint32_t members, me;
     uint32_t n; /* sizes */
     uint64_t deadline_ns, late_ns;
     float *data, *into; /* placed; what a member gives lies at its place. All of it is 0 */
-    uint32_t repeats[WRING_LINK_SIZES]; /* in a round */
+    uint32_t repeats[WRING_LINK_SIZES]; /* in a turn */
     double samples[WRING_LINK_STEPS][WRING_LINK_SIZES]
                   [WRING_LINK_SAMPLES_MAX]; /* us; the same on all ranks */
     uint32_t samples_n[WRING_LINK_STEPS][WRING_LINK_SIZES];
-    uint32_t rounds;
+    uint32_t turns;
 };
 
 /* A profile for people. */
 
-/** As tables: links, codecs, whole exchanges. */
+/** As tables: links, codecs, whole collectives. */
 void wring_profile_show(FILE *file, const struct wring_profile *profile);
 
 /** wring info --profile: print one of a file, or a built-in one. @param svg NULL: none.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * What copies and codecs take on one core of rank 0, while the other ranks rest: calls of rising
- * size, in rounds in which each has its turn.
+ * size, in turns, in each of which all have theirs.
  */
 #include <math.h>
 #include <stdio.h>
@@ -17,8 +17,8 @@
 #include <wring/codec.h>
 
 #define SIZES WRING_COLLECTIVE_BENCH_SIZES
-#define ROUNDS_MIN 5
-#define ROUNDS_MAX 40
+#define TURNS_MIN 5
+#define TURNS_MAX 40
 #define SAMPLE_NS 30000.0 /* shorter calls are repeated to take about so long */
 #define NMSE_SIZE 5       /* 1 Mi elements, or the largest there is */
 
@@ -40,8 +40,8 @@ struct bench {
     uint32_t n;  /* sizes */
     struct wring_codec_work work[SIZES];
     uint64_t times[TASKS][SIZES];
-    double samples[TASKS][SIZES][ROUNDS_MAX]; /* us */
-    uint32_t rounds;
+    double samples[TASKS][SIZES][TURNS_MAX]; /* us */
+    uint32_t turns;
     uint64_t deadline_ns;
     double seconds; /* for the executors, beside that */
     struct wring_collective_bench_noise *noise;
@@ -83,7 +83,7 @@ static bool is_in_doubt(struct bench *bench)
 {
     for (uint32_t size = 0; size < bench->n; size++)
         for (uint32_t task = 0; task < tasks_of(bench); task++)
-            if (wring_calibrate_is_in_doubt(bench->samples[task][size], bench->rounds))
+            if (wring_calibrate_is_in_doubt(bench->samples[task][size], bench->turns))
                 return true;
     return false;
 }
@@ -93,11 +93,11 @@ static bool goes_on(struct bench *bench)
 {
     uint64_t now = wring_now_ns();
 
-    return bench->rounds < ROUNDS_MAX && (bench->rounds < ROUNDS_MIN || now < bench->deadline_ns ||
-                                          (now < bench->job->late_ns && is_in_doubt(bench)));
+    return bench->turns < TURNS_MAX && (bench->turns < TURNS_MIN || now < bench->deadline_ns ||
+                                        (now < bench->job->late_ns && is_in_doubt(bench)));
 }
 
-static enum wring_status run_rounds(struct bench *bench)
+static enum wring_status run_turns(struct bench *bench)
 {
     enum wring_status status = WRING_OK;
 
@@ -106,10 +106,10 @@ static enum wring_status run_rounds(struct bench *bench)
             for (uint32_t task = 0; task < tasks_of(bench); task++) {
                 uint64_t times = bench->times[task][size];
                 run(bench, (enum task)task, size, 1); /* finds what it left in the caches itself */
-                bench->samples[task][size][bench->rounds] =
+                bench->samples[task][size][bench->turns] =
                     run(bench, (enum task)task, size, times) / 1e3;
             }
-        bench->rounds++;
+        bench->turns++;
         for (uint32_t size = 0; size < bench->n && status == WRING_OK; size++)
             status = bench->work[size].status;
     }
@@ -124,7 +124,7 @@ static enum wring_status fit(struct bench *bench, enum task task, double per_ele
 
     for (uint32_t i = 0; i < bench->n; i++) {
         points[i] = (struct wring_fit_point){(double)bench->work[i].elems * per_element,
-                                             bench->samples[task][i], bench->rounds};
+                                             bench->samples[task][i], bench->turns};
         wring_calibrate_count(&points[i], bench->noise);
     }
     enum wring_status status = wring_fit_curve(points, bench->n, WRING_FIT_MEDIAN, &curve);
@@ -162,7 +162,7 @@ static enum wring_status put(struct bench *bench, const char *spec, struct wring
         struct wring_profile_codec *codec = wring_profile_put_codec(profile, spec);
         if (codec == NULL)
             return WRING_ERR_NO_MEMORY;
-        struct wring_profile_coding *coding = &codec->at[WRING_PLACE_CPU];
+        struct wring_profile_coding *coding = &codec->at[WRING_SITE_CPU];
         codec->summable = (info->flags & WRING_CODEC_SUMMABLE) != 0;
         codec->feedback = (info->flags & WRING_CODEC_FEEDBACK) != 0;
         codec->nmse = bench->work[bench->n > NMSE_SIZE ? NMSE_SIZE : bench->n - 1].nmse;
@@ -204,7 +204,7 @@ static enum wring_status measure(const struct wring_calibration *job, const char
     if (status == WRING_OK)
         status = prepare(bench);
     if (status == WRING_OK)
-        status = run_rounds(bench);
+        status = run_turns(bench);
     if (status == WRING_OK)
         status = put(bench, spec, profile);
     for (uint32_t i = 0; i < SIZES; i++)

@@ -17,8 +17,8 @@
 #include "tools/calibrate/calibrate.h"
 
 #define SIZES 3
-#define ROUNDS_MIN 5
-#define ROUNDS_MAX 60
+#define TURNS_MIN 5
+#define TURNS_MAX 60
 #define PIECE (256u << 10) /* elements: their code fills about WRING_CHUNK_BYTES */
 #define PIECES_MAX 64
 #define SAMPLE_NS 30000.0 /* shorter ones are repeated to take about so long */
@@ -33,7 +33,7 @@ enum task {
     TASKS
 };
 
-/** A way to run a codec's jobs on this machine: by cores, and by kernels. */
+/** How a codec's jobs are run on this machine: by cores, and by kernels. */
 struct variant {
     uint32_t cores; /* 0: inline */
     const char *tier;
@@ -50,8 +50,8 @@ struct bench {
     struct wring_source sources[PIECES_MAX][2];
     uint64_t piece;
     enum wring_status status;
-    double samples[TASKS][SIZES][ROUNDS_MAX]; /* us */
-    uint32_t rounds;
+    double samples[TASKS][SIZES][TURNS_MAX]; /* us */
+    uint32_t turns;
 };
 
 /** All pieces given, and all of them back. */
@@ -128,13 +128,13 @@ static double time_one(struct bench *bench, uint64_t elems, enum task task, uint
     return (double)took / times;
 }
 
-static void run_round(struct bench *bench, uint32_t n_sizes, uint32_t (*times)[TASKS])
+static void run_turn(struct bench *bench, uint32_t n_sizes, uint32_t (*times)[TASKS])
 {
     for (uint32_t size = 0; size < n_sizes; size++)
         for (int task = 0; task < TASKS; task++)
-            bench->samples[task][size][bench->rounds] =
+            bench->samples[task][size][bench->turns] =
                 time_one(bench, sizes[size], (enum task)task, times[size][task]) / 1e3;
-    bench->rounds++;
+    bench->turns++;
 }
 
 /** Is a median not known yet? */
@@ -142,14 +142,13 @@ static bool is_in_doubt(struct bench *bench, uint32_t n_sizes)
 {
     for (uint32_t size = 0; size < n_sizes; size++)
         for (int task = 0; task < TASKS; task++)
-            if (wring_calibrate_is_in_doubt(bench->samples[task][size], bench->rounds))
+            if (wring_calibrate_is_in_doubt(bench->samples[task][size], bench->turns))
                 return true;
     return false;
 }
 
 /** Measure until deadline_ns; until late_ns while a median is in doubt. */
-static void run_rounds(struct bench *bench, uint32_t n_sizes, uint64_t deadline_ns,
-                       uint64_t late_ns)
+static void run_turns(struct bench *bench, uint32_t n_sizes, uint64_t deadline_ns, uint64_t late_ns)
 {
     uint32_t times[SIZES][TASKS];
 
@@ -159,10 +158,10 @@ static void run_rounds(struct bench *bench, uint32_t n_sizes, uint64_t deadline_
             double ns = fmax(time_one(bench, sizes[size], (enum task)task, 1), 1);
             times[size][task] = (uint32_t)fmin(ceil(SAMPLE_NS / ns), 1000);
         }
-    while (bench->rounds < ROUNDS_MAX && bench->status == WRING_OK &&
-           (bench->rounds < ROUNDS_MIN || wring_now_ns() < deadline_ns ||
+    while (bench->turns < TURNS_MAX && bench->status == WRING_OK &&
+           (bench->turns < TURNS_MIN || wring_now_ns() < deadline_ns ||
             (wring_now_ns() < late_ns && is_in_doubt(bench, n_sizes))))
-        run_round(bench, n_sizes, times);
+        run_turn(bench, n_sizes, times);
 }
 
 static enum wring_status fit(struct bench *bench, uint32_t n_sizes, enum task task,
@@ -173,7 +172,7 @@ static enum wring_status fit(struct bench *bench, uint32_t n_sizes, enum task ta
 
     for (uint32_t i = 0; i < n_sizes; i++) {
         points[i] =
-            (struct wring_fit_point){(double)sizes[i], bench->samples[task][i], bench->rounds};
+            (struct wring_fit_point){(double)sizes[i], bench->samples[task][i], bench->turns};
         wring_calibrate_count(&points[i], noise);
     }
     return wring_fit_curve(points, n_sizes, WRING_FIT_MEDIAN, out);
@@ -244,7 +243,7 @@ static enum wring_status measure(const struct wring_calibration *job, const char
     if (status == WRING_OK)
         status = make_memory(bench, sizes[n_sizes - 1]);
     if (status == WRING_OK) {
-        run_rounds(bench, n_sizes, wring_deadline_in((uint64_t)(seconds * 1e9)), job->late_ns);
+        run_turns(bench, n_sizes, wring_deadline_in((uint64_t)(seconds * 1e9)), job->late_ns);
         status = bench->status;
     }
     if (status == WRING_OK)

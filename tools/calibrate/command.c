@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** wring calibrate: measure links, codecs and whole exchanges, and write a profile. */
+/** wring calibrate: measure links, codecs and whole collectives, and write a profile. */
 #include <argp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,7 +46,8 @@ static const struct argp_option options[] = {
     {"provider", 'p', "NAME", 0, "transport provider (default: WRING_PROVIDER)", 0},
     {"codec", 'c', "LIST", 0,
      "measure these, whether the file has them or not (default: what it lacks of none, bf16, "
-     "fp16, int8, onebit+ef and topk:ratio=0.01+ef, and the coding, but no exchanges, of lossless, "
+     "fp16, int8, onebit+ef and topk:ratio=0.01+ef, and the coding, but no collectives, of "
+     "lossless, "
      "int8+ef, onebit and topk:ratio=0.01)",
      0},
     {"seconds", OPTION_SECONDS, "S", 0, "for all of it, about (default 36)", 0},
@@ -61,14 +62,15 @@ static const struct argp_option options[] = {
      "--record-gradients wrote",
      0},
     {"cores", OPTION_CORES, "LIST", 0,
-     "measure exchanges with so many cores pinned for codecs in each rank, 0 for none (default: as "
+     "measure collectives with so many cores pinned for codecs in each rank, 0 for none (default: "
+     "as "
      "WRING_EXECUTOR says)",
      0},
     {"chunk-bytes", OPTION_CHUNKS, "LIST", 0,
      "and in pieces so large, of each number of cores; suffixes k and m (default: as "
      "WRING_CHUNK_BYTES says)",
      0},
-    {"part", OPTION_PART, "N", OPTION_HIDDEN, "of these settings the one to measure now", 0},
+    {"part", OPTION_PART, "N", OPTION_HIDDEN, "of these tunings the one to measure now", 0},
     {"name", OPTION_NAME, "NAME", 0, "of a new profile (default: calibrated)", 0},
     {"fresh", OPTION_FRESH, NULL, 0, "begin anew, whatever the file holds", 0},
     {"json", OPTION_JSON, NULL, 0, "print the profile, as it is written", 0},
@@ -103,7 +105,7 @@ static void check_output(const struct command *command, struct argp_state *state
     if (command->params.into == NULL && !command->json)
         argp_error(state, "-o FILE is needed, or --json");
     if (command->params.into == NULL && calibrate_tunings(&command->params) > 1)
-        argp_error(state, "several settings need -o FILE, which each is added to");
+        argp_error(state, "several tunings need -o FILE, which each is added to");
     if (command->params.must_exist && command->params.fresh)
         argp_error(state, "--into adds to a file, --fresh begins anew: one of them");
 }
@@ -179,16 +181,18 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 static const struct argp calibrate_argp = {
     .options = options,
     .parser = parse,
-    .doc = "Measure what puts, links, codecs and whole exchanges take here, for wring plan."
-           "\v"
-           "The ranks are those of the job to plan for: started here, or by a launcher on its "
-           "hosts. Samples are taken in rounds in which everything has its turn; medians count, of "
-           "whole exchanges means, and how far they can be trusted is written beside them. A point "
-           "is in doubt where its value is not known to 25 %; those have more samples while there "
-           "is time. A curve with "
-           "more than --doubt of its points in doubt is left out, and a line says so; the next run "
-           "measures it again. Without links, copies or raw exchanges nothing is written, nor if "
-           "more than --doubt of all points are in doubt.",
+    .doc =
+        "Measure what puts, links, codecs and whole collectives take here, for wring plan."
+        "\v"
+        "The ranks are those of the job to plan for: started here, or by a launcher on its "
+        "hosts. Samples are taken in turns, in each of which all is measured once; medians "
+        "count, of "
+        "whole collectives means, and how far they can be trusted is written beside them. A point "
+        "is in doubt where its value is not known to 25 %; those have more samples while there "
+        "is time. A curve with "
+        "more than --doubt of its points in doubt is left out, and a line says so; the next run "
+        "measures it again. Without links, copies or raw collectives nothing is written, nor if "
+        "more than --doubt of all points are in doubt.",
 };
 
 /** Specs are refused before any rank starts. */
@@ -250,10 +254,10 @@ static int take_part(struct command *command)
 
     if (params->parts > 1 && !command->told)
         return wring_fail(params->name,
-                          "under a launcher one setting is measured at a time: give one "
+                          "under a launcher one tuning is measured at a time: give one "
                           "of --cores, one of --chunk-bytes, and --into FILE");
     if (params->part >= params->parts)
-        return wring_fail(params->name, "there are %u settings, no part %u", params->parts,
+        return wring_fail(params->name, "there are %u tunings, no part %u", params->parts,
                           params->part);
     params->seconds /= params->parts;
     params->must_exist = params->must_exist || params->part > 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What an exchange loses to an application that computes beside it: one bucket, exchanged again and
- * again while all ranks do the same until most of it is over, sleep or spin. Raw, and by turns with
- * the codec that takes most of a core: progress, codec and application have the same cores then.
- * And what exchanges lose to wake-ups.
+ * What a collective loses to an application that computes beside it: one bucket, exchanged again
+ * and again while all ranks do the same until most of it is over, sleep or spin. Raw, and by turns
+ * with the codec that takes most of a core: progress, codec and application have the same cores
+ * then. And what collectives lose to wake-ups.
  */
 #include <errno.h>
 #include <math.h>
@@ -22,8 +22,8 @@
 #include "tools/calibrate/calibrate.h"
 #include "tools/commands.h"
 
-#define WAKE_ROUNDS_MIN 10
-#define ROUNDS_MAX 60
+#define WAKE_TURNS_MIN 10
+#define TURNS_MAX 60
 #define WINDOW_NS (10 * WRING_NS_PER_MS) /* several turns of those who share a core */
 #define EVERY_NS (100 * WRING_NS_PER_US) /* as tensors of models come */
 #define FLOATS 4096                      /* that a turn adds up: half of a first cache */
@@ -33,23 +33,23 @@ struct worker {
     pthread_t thread;
     sem_t go; /* it sleeps between windows: naps would take more of the core than one thinks */
     atomic_bool wanted, stop;
-    _Atomic uint64_t turns;
+    _Atomic uint64_t spins;
     float data[FLOATS];
 };
 
 /** What a window came to. */
 struct window {
-    double turns_per_ns; /* of all ranks */
+    double spins_per_ns; /* of all ranks */
     double processors;   /* that all ranks' threads had */
     double ns;           /* it took */
     uint32_t woken;
 };
 
-/** What was found out, of so many rounds. */
+/** What was found out, of so many turns. */
 struct samples {
-    uint32_t rounds;
-    double wake_us[ROUNDS_MAX];
-    double core_share[ROUNDS_MAX];
+    uint32_t turns;
+    double wake_us[TURNS_MAX];
+    double core_share[TURNS_MAX];
 };
 
 static void *worker_main(void *arg)
@@ -63,7 +63,7 @@ static void *worker_main(void *arg)
         }
         for (uint32_t i = 0; i < FLOATS; i++)
             worker->data[i] = worker->data[i] * 0.5f + 1;
-        atomic_fetch_add_explicit(&worker->turns, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&worker->spins, 1, memory_order_relaxed);
     }
     return NULL;
 }
@@ -94,40 +94,40 @@ static enum wring_status run_window(struct wring_calibration *job, struct worker
     if (works)
         sem_post(&worker->go);
     enum wring_status status = wring_barrier(job->world, NULL, NULL);
-    uint64_t began_ns = wring_now_ns(), turns = atomic_load(&worker->turns);
+    uint64_t began_ns = wring_now_ns(), spins = atomic_load(&worker->spins);
     uint64_t used_ns = cpu_ns(worker);
     out->woken = pass_window(began_ns + WINDOW_NS, every_ns);
     out->ns = (double)(wring_now_ns() - began_ns);
-    double had[] = {(double)(atomic_load(&worker->turns) - turns) / out->ns,
+    double had[] = {(double)(atomic_load(&worker->spins) - spins) / out->ns,
                     (double)(cpu_ns(worker) - used_ns) / out->ns};
     atomic_store(&worker->wanted, false);
     if (status == WRING_OK)
         status = wring_allreduce(job->world, had, had, 2, WRING_F64, WRING_SUM, NULL, NULL);
-    out->turns_per_ns = had[0];
+    out->spins_per_ns = had[0];
     out->processors = had[1];
     return status;
 }
 
-/** Add this round's samples: the computing time that one wake-up costs, as all ranks' mean, and the
+/** Add this turn's samples: the computing time that one wake-up costs, as all ranks' mean, and the
  *  core share. The share is a rank's processor time beside the others, over rank 0's alone. */
 static enum wring_status take(struct wring_calibration *job, const struct window *alone,
                               const struct window *asleep, const struct window *woken,
                               struct samples *out)
 {
-    double lost = asleep->turns_per_ns > 0 ? 1 - woken->turns_per_ns / asleep->turns_per_ns : 0;
+    double lost = asleep->spins_per_ns > 0 ? 1 - woken->spins_per_ns / asleep->spins_per_ns : 0;
     double all = alone->processors * job->ranks;
 
-    out->wake_us[out->rounds] = lost * woken->ns / 1e3 / woken->woken;
-    out->core_share[out->rounds] = all > 0 ? asleep->processors / all : 1;
-    double *mean_us = &out->wake_us[out->rounds++];
+    out->wake_us[out->turns] = lost * woken->ns / 1e3 / woken->woken;
+    out->core_share[out->turns] = all > 0 ? asleep->processors / all : 1;
+    double *mean_us = &out->wake_us[out->turns++];
     return wring_allreduce(job->world, mean_us, mean_us, 1, WRING_F64, WRING_AVG, NULL, NULL);
 }
 
-static enum wring_status wake_round(struct wring_calibration *job, struct worker *worker,
-                                    struct samples *out)
+static enum wring_status wake_turn(struct wring_calibration *job, struct worker *worker,
+                                   struct samples *out)
 {
     struct window alone, asleep, woken;
-    bool first = out->rounds % 2 == 0;
+    bool first = out->turns % 2 == 0;
     enum wring_status status = run_window(job, worker, job->rank == 0, WINDOW_NS, &alone);
 
     for (uint32_t i = 0; i < 2 && status == WRING_OK; i++)
@@ -136,17 +136,17 @@ static enum wring_status wake_round(struct wring_calibration *job, struct worker
     return status == WRING_OK ? take(job, &alone, &asleep, &woken, out) : status;
 }
 
-static enum wring_status wake_rounds(struct wring_calibration *job, struct worker *worker,
-                                     double seconds, struct samples *out)
+static enum wring_status wake_turns(struct wring_calibration *job, struct worker *worker,
+                                    double seconds, struct samples *out)
 {
     uint64_t deadline_ns = wring_deadline_in((uint64_t)(seconds * 1e9));
     enum wring_status status = WRING_OK;
     bool more = true;
 
-    while (more && out->rounds < ROUNDS_MAX && status == WRING_OK) {
-        wring_calibration_tell(job, "wake-ups beside computing: round %u", out->rounds + 1);
-        status = wake_round(job, worker, out);
-        more = out->rounds < WAKE_ROUNDS_MIN || wring_now_ns() < deadline_ns;
+    while (more && out->turns < TURNS_MAX && status == WRING_OK) {
+        wring_calibration_tell(job, "wake-ups beside computing: turn %u", out->turns + 1);
+        status = wake_turn(job, worker, out);
+        more = out->turns < WAKE_TURNS_MIN || wring_now_ns() < deadline_ns;
         if (status == WRING_OK)
             status = wring_calibration_agree(job, &more);
     }
@@ -191,9 +191,9 @@ static void put_waking(struct samples *samples, struct wring_profile_computing *
     double unused;
 
     out->wake_us =
-        wring_calibrate_middle(samples->wake_us, samples->rounds, INFINITY, &out->wake_doubt_us);
-    out->core_share = wring_calibrate_middle(samples->core_share, samples->rounds, 1, &unused);
-    out->samples = out->samples < samples->rounds ? out->samples : samples->rounds;
+        wring_calibrate_middle(samples->wake_us, samples->turns, INFINITY, &out->wake_doubt_us);
+    out->core_share = wring_calibrate_middle(samples->core_share, samples->turns, 1, &unused);
+    out->samples = out->samples < samples->turns ? out->samples : samples->turns;
 }
 
 enum wring_status wring_calibrate_waking(struct wring_calibration *job, double share,
@@ -205,26 +205,26 @@ enum wring_status wring_calibrate_waking(struct wring_calibration *job, double s
     prctl(PR_SET_TIMERSLACK, 1ul); /* sleeps end as soon as the system can */
     enum wring_status status = start(job, &worker);
     if (status == WRING_OK)
-        status = wake_rounds(job, worker, job->params->seconds * share, &samples);
+        status = wake_turns(job, worker, job->params->seconds * share, &samples);
     finish(worker);
     if (status == WRING_OK && profile != NULL)
         put_waking(&samples, &profile->computing);
     return status;
 }
 
-/* ---- beside an exchange ---- */
+/* ---- beside a collective ---- */
 
-#define ROUNDS_MIN 5
-#define LONG_US 10000.0      /* an exchange to measure with takes so long, */
+#define TURNS_MIN 5
+#define LONG_US 10000.0      /* a collective to measure with takes so long, */
 #define TOO_LONG_US 250000.0 /* and the next size would not take longer than that */
 #define BUSY_ELEMS 1048576.0
-#define PART 0.7 /* of an exchange passes meanwhile */
+#define PART 0.7 /* of a collective passes meanwhile */
 #define WAIT_NS (120 * WRING_NS_PER_S)
 
 enum meanwhile {
     ASLEEP,
     SPINNING,
-    WAYS
+    STATES
 };
 
 /** Buckets with a codec, or none. */
@@ -233,7 +233,7 @@ struct subject {
     struct wring_bucket *buckets[WRING_COLLECTIVE_BENCH_SIZES];
     uint32_t size;  /* in use */
     double solo_us; /* of that one, about */
-    double spin_lost[ROUNDS_MAX];
+    double spin_lost[TURNS_MAX];
 };
 
 struct bench {
@@ -242,7 +242,7 @@ struct bench {
     uint32_t sizes; /* there are */
     uint32_t n;     /* subjects; 1: no codec was measured */
     struct subject subjects[2];
-    uint32_t rounds;
+    uint32_t turns;
 };
 
 /** What a core takes for a code of a bucket's elements, there and back. */
@@ -263,7 +263,7 @@ static enum wring_status choose_codec(struct wring_calibration *job,
     for (size_t i = 0; profile != NULL && i < job->params->n_codecs; i++)
         for (uint32_t j = 0; j < profile->n_codecs; j++) {
             const struct wring_profile_codec *codec = &profile->codecs[j];
-            double us = coding_us(&codec->at[WRING_PLACE_CPU]);
+            double us = coding_us(&codec->at[WRING_SITE_CPU]);
             if (strcmp(codec->spec, job->params->codecs[i]) != 0 || us <= most_us)
                 continue;
             most_us = us;
@@ -322,8 +322,8 @@ static void pass_time(enum meanwhile how, uint64_t until_ns)
 }
 
 /** @param part  of solo_us: 0 waits at once. @param us  out: the slowest rank's */
-static enum wring_status exchange(struct bench *bench, struct subject *subject, enum meanwhile how,
-                                  double part, double *us)
+static enum wring_status run_bucket(struct bench *bench, struct subject *subject,
+                                    enum meanwhile how, double part, double *us)
 {
     struct wring_bucket *bucket = subject->buckets[subject->size];
 
@@ -345,9 +345,9 @@ static enum wring_status choose_size(struct bench *bench, struct subject *subjec
     enum wring_status status = WRING_OK;
 
     for (subject->size = 0; status == WRING_OK; subject->size++) {
-        status = exchange(bench, subject, ASLEEP, 0, &subject->solo_us);
+        status = run_bucket(bench, subject, ASLEEP, 0, &subject->solo_us);
         if (status == WRING_OK)
-            status = exchange(bench, subject, ASLEEP, 0, &subject->solo_us);
+            status = run_bucket(bench, subject, ASLEEP, 0, &subject->solo_us);
         if (subject->solo_us >= LONG_US || 4 * subject->solo_us > TOO_LONG_US ||
             subject->size + 1 == bench->sizes)
             return status;
@@ -355,52 +355,52 @@ static enum wring_status choose_size(struct bench *bench, struct subject *subjec
     return status;
 }
 
-static enum wring_status run_round(struct bench *bench)
+static enum wring_status run_turn(struct bench *bench)
 {
     enum wring_status status = WRING_OK;
 
     for (uint32_t n = 0; n < bench->n; n++) {
         struct subject *subject = &bench->subjects[n];
-        double us[WAYS];
-        for (int how = 0; how < WAYS && status == WRING_OK; how++)
-            status = exchange(bench, subject, (enum meanwhile)how, PART, &us[how]);
+        double us[STATES];
+        for (int how = 0; how < STATES && status == WRING_OK; how++)
+            status = run_bucket(bench, subject, (enum meanwhile)how, PART, &us[how]);
         if (status != WRING_OK)
             return status;
-        subject->spin_lost[bench->rounds] = (us[SPINNING] - us[ASLEEP]) / (PART * subject->solo_us);
+        subject->spin_lost[bench->turns] = (us[SPINNING] - us[ASLEEP]) / (PART * subject->solo_us);
     }
-    bench->rounds++;
+    bench->turns++;
     return WRING_OK;
 }
 
-static enum wring_status run_rounds(struct bench *bench, double seconds)
+static enum wring_status run_turns(struct bench *bench, double seconds)
 {
     uint64_t deadline_ns = wring_deadline_in((uint64_t)(seconds * 1e9));
     enum wring_status status = WRING_OK;
     bool more = true;
 
-    while (more && bench->rounds < ROUNDS_MAX && status == WRING_OK) {
-        wring_calibration_tell(bench->job, "exchanges beside computing: round %u",
-                               bench->rounds + 1);
-        status = run_round(bench);
-        more = bench->rounds < ROUNDS_MIN || wring_now_ns() < deadline_ns;
+    while (more && bench->turns < TURNS_MAX && status == WRING_OK) {
+        wring_calibration_tell(bench->job, "collectives beside computing: turn %u",
+                               bench->turns + 1);
+        status = run_turn(bench);
+        more = bench->turns < TURNS_MIN || wring_now_ns() < deadline_ns;
         if (status == WRING_OK)
             status = wring_calibration_agree(bench->job, &more);
     }
     return status;
 }
 
-/** What was known of raw exchanges stays; that of codecs may come later. */
+/** What was known of raw collectives stays; that of codecs may come later. */
 static void put(struct bench *bench, struct wring_profile_computing *out)
 {
     if (!out->present) {
-        *out = (struct wring_profile_computing){.present = true, .samples = bench->rounds};
-        out->spin_lost = wring_calibrate_middle(bench->subjects[0].spin_lost, bench->rounds, 1,
-                                                &out->spin_doubt);
+        *out = (struct wring_profile_computing){.present = true, .samples = bench->turns};
+        out->spin_lost =
+            wring_calibrate_middle(bench->subjects[0].spin_lost, bench->turns, 1, &out->spin_doubt);
     }
     if (bench->n == 1)
         return;
     memcpy(out->spin_codec, bench->subjects[1].spec, sizeof(out->spin_codec));
-    out->spin_coded_lost = wring_calibrate_middle(bench->subjects[1].spin_lost, bench->rounds, 1,
+    out->spin_coded_lost = wring_calibrate_middle(bench->subjects[1].spin_lost, bench->turns, 1,
                                                   &out->spin_coded_doubt);
 }
 
@@ -417,7 +417,7 @@ enum wring_status wring_calibrate_computing(struct wring_calibration *job, doubl
     for (uint32_t n = 0; n < bench->n && status == WRING_OK; n++)
         status = choose_size(bench, &bench->subjects[n]);
     if (status == WRING_OK)
-        status = run_rounds(bench, job->params->seconds * share);
+        status = run_turns(bench, job->params->seconds * share);
     if (status == WRING_OK && profile != NULL)
         put(bench, &profile->computing);
     free(bench->source);

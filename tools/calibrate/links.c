@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * Times a level's links: allgathers of rising size among its ranks, and the other steps of the
- * planner's options, in rounds; and puts by themselves. All nodes measure their inner links at the
+ * planner's options, in turns; and puts by themselves. All nodes measure their inner links at the
  * same time; between nodes one rank of each node measures.
  */
 #include <math.h>
@@ -18,9 +18,9 @@
 #include "tools/commands.h"
 #include <wring/provider.h>
 
-#define ROUNDS_MIN 5
+#define TURNS_MIN 5
 #define SLOW_NS (WRING_NS_PER_S / 4) /* larger sizes are left out beyond */
-#define REPEATS_MAX 8                /* of a size in a round … */
+#define REPEATS_MAX 8                /* of a size in a turn … */
 #define REPEATS_SHARE 0.125          /* … that all take no more than this part of the largest */
 
 /** A member's elements in an allgather: one for the latency, else so many that the size's bytes
@@ -43,7 +43,7 @@ static double link_bytes(const struct wring_link_bench *bench, uint32_t size)
 static enum wring_status run(const struct wring_link_bench *bench, enum wring_link_step step,
                              uint64_t elems)
 {
-    float *own = bench->data + bench->place * elems;
+    float *own = bench->data + bench->me * elems;
     uint64_t half = elems > 1 ? elems / 2 : 1;
 
     switch (step) {
@@ -140,7 +140,7 @@ static enum wring_status time_some(struct wring_link_bench *bench, enum wring_li
 }
 
 /** @param doubtful  only what is in doubt */
-static enum wring_status run_round(struct wring_link_bench *bench, bool doubtful)
+static enum wring_status run_turn(struct wring_link_bench *bench, bool doubtful)
 {
     enum wring_status status = WRING_OK;
 
@@ -149,7 +149,7 @@ static enum wring_status run_round(struct wring_link_bench *bench, bool doubtful
             if (link_has_size((enum wring_link_step)step, size) &&
                 (!doubtful || is_in_doubt(bench, (enum wring_link_step)step, size)))
                 status = time_some(bench, (enum wring_link_step)step, size);
-    bench->rounds++;
+    bench->turns++;
     return status;
 }
 
@@ -157,26 +157,26 @@ static enum wring_status run_round(struct wring_link_bench *bench, bool doubtful
 static enum wring_status agree_on_time(struct wring_link_bench *bench, uint64_t until_ns,
                                        bool *more)
 {
-    *more = bench->rounds < WRING_LINK_SAMPLES_MAX &&
-            (bench->rounds < ROUNDS_MIN || wring_now_ns() < until_ns);
+    *more = bench->turns < WRING_LINK_SAMPLES_MAX &&
+            (bench->turns < TURNS_MIN || wring_now_ns() < until_ns);
     return wring_calibration_agree(bench->job, more);
 }
 
 /** Fill in samples, of as many sizes as the link allows, which n says then. Collective among all
  *  ranks of the job. Errors: of exchanges. */
-static enum wring_status link_rounds(struct wring_link_bench *bench)
+static enum wring_status link_turns(struct wring_link_bench *bench)
 {
     enum wring_status status = warm_up(bench);
     bool more = true;
 
     while (status == WRING_OK && more) {
-        status = run_round(bench, false);
+        status = run_turn(bench, false);
         if (status == WRING_OK)
             status = agree_on_time(bench, bench->deadline_ns, &more);
     }
     more = true;
     while (status == WRING_OK && more && is_any_in_doubt(bench)) {
-        status = run_round(bench, true);
+        status = run_turn(bench, true);
         if (status == WRING_OK)
             status = agree_on_time(bench, bench->late_ns, &more);
     }
@@ -201,8 +201,8 @@ struct bench {
     uint32_t n; /* sizes that were measured */
     double latency_us[SIZES][SAMPLES];
     uint32_t samples[SIZES];
-    double put_us[SIZES][WRING_P2P_ROUNDS_MAX];
-    uint32_t rounds[SIZES];
+    double put_us[SIZES][WRING_P2P_TURNS_MAX];
+    uint32_t turns[SIZES];
 };
 
 /** Keep as many of the sorted times as there is room for, evenly spread. */
@@ -214,8 +214,8 @@ static void on_result(void *arg, const struct wring_p2p_result *result)
     for (uint64_t i = 0; i < n; i++)
         bench->latency_us[bench->n][i] = result->trips_us[i * result->round_trips / n];
     bench->samples[bench->n] = (uint32_t)n;
-    memcpy(bench->put_us[bench->n], result->put_us, result->rounds * sizeof(double));
-    bench->rounds[bench->n++] = result->rounds;
+    memcpy(bench->put_us[bench->n], result->put_us, result->turns * sizeof(double));
+    bench->turns[bench->n++] = result->turns;
 }
 
 /** Take as many sizes as the time allows at the link's speed, two at least. Rank 0 decides. */
@@ -242,7 +242,7 @@ static enum wring_status fit_put(struct bench *bench, struct wring_profile_put *
     for (uint32_t i = 0; i < bench->n; i++) {
         double bytes = (double)sizes[i];
         latency[i] = (struct wring_fit_point){bytes, bench->latency_us[i], bench->samples[i]};
-        each[i] = (struct wring_fit_point){bytes, bench->put_us[i], bench->rounds[i]};
+        each[i] = (struct wring_fit_point){bytes, bench->put_us[i], bench->turns[i]};
     }
     enum wring_status status = wring_fit_curve(latency, bench->n, WRING_FIT_MEDIAN, &out->latency);
     return status == WRING_OK ? wring_fit_curve(each, bench->n, WRING_FIT_MEDIAN, &out->each)
@@ -364,7 +364,7 @@ static enum wring_status measure_level(struct wring_calibration *job, enum wring
     bench->job = job;
     bench->group = job->levels[level];
     bench->members = job->level_ranks[level];
-    bench->place = job->place[level];
+    bench->me = job->me[level];
     bench->deadline_ns = wring_deadline_in((uint64_t)(seconds * 1e9));
     bench->late_ns = bench->deadline_ns + (uint64_t)(seconds * 1e9);
     while (bench->n < WRING_LINK_SIZES &&
@@ -380,7 +380,7 @@ static enum wring_status measure_level(struct wring_calibration *job, enum wring
         status =
             wring_calibration_provider(job, bench->group, link->provider, sizeof(link->provider));
     if (status == WRING_OK)
-        status = link_rounds(bench);
+        status = link_turns(bench);
     if (status == WRING_OK)
         status = fit(bench, link, &found);
     noise->shaky += found.shaky;
@@ -415,13 +415,13 @@ enum wring_status wring_calibrate_links(struct wring_calibration *job, double sh
 
 /* ---- collectives ---- */
 
-/* runtime/plan/collective_bench.h times whole exchanges of the codecs that the profile lacks. */
+/* runtime/plan/collective_bench.h times whole collectives of the codecs that the profile lacks. */
 
-#define WAY_ROUNDS_MIN 9
+#define COLLECTIVE_TURNS_MIN 9
 
-static void tell(void *arg, uint32_t round, bool noisy)
+static void tell(void *arg, uint32_t turn, bool noisy)
 {
-    wring_calibration_tell(arg, "exchanges: round %u%s", round + 1,
+    wring_calibration_tell(arg, "collectives: turn %u%s", turn + 1,
                            noisy ? " of what is noisy" : "");
 }
 
@@ -445,7 +445,7 @@ enum wring_status wring_calibrate_collectives(struct wring_calibration *job, dou
         .ranks_per_node = job->machine.ranks_per_node,
         .max_elems = job->max_elems,
         .budget_ns = budget_of(job, share),
-        .rounds_min = WAY_ROUNDS_MIN,
+        .turns_min = COLLECTIVE_TURNS_MIN,
         .placed = true,
         .tell = tell,
         .arg = job,

@@ -23,9 +23,9 @@ static void list_levels(struct wring_calibration *job, const uint32_t *first, ui
 
     for (uint32_t i = 0; i < job->ranks; i++) {
         if (i == first[job->rank])
-            job->place[WRING_LEVEL_INTER] = nodes;
+            job->me[WRING_LEVEL_INTER] = nodes;
         if (i == job->rank)
-            job->place[WRING_LEVEL_INTRA] = mine;
+            job->me[WRING_LEVEL_INTRA] = mine;
         if (first[i] == i)
             leaders[nodes++] = i;
         if (first[i] == 0 && firsts < 2)
@@ -258,7 +258,7 @@ static int sift(const struct wring_calibration *job, const struct parts *parts,
     if (is_noise(job, &parts->codecs))
         return refuse(job, "copies and codecs", &parts->codecs);
     if (is_noise(job, &parts->collectives))
-        return refuse(job, "exchanges", &parts->collectives);
+        return refuse(job, "collectives", &parts->collectives);
     return wring_calibrate_sift(job, profile);
 }
 

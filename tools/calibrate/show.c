@@ -114,13 +114,13 @@ static void show_codecs(FILE *file, const struct wring_profile *profile)
     struct wring_table *table = wring_table_create(columns, 11);
 
     for (uint32_t i = 0; i < profile->n_codecs; i++)
-        for (int place = 0; place < WRING_PLACES; place++) {
+        for (int site = 0; site < WRING_SITES; site++) {
             const struct wring_profile_codec *codec = &profile->codecs[i];
-            const struct wring_profile_coding *coding = &codec->at[place];
+            const struct wring_profile_coding *coding = &codec->at[site];
             if (!coding->present)
                 continue;
             wring_table_cell(table, "%s", codec->spec);
-            wring_table_cell(table, "%s", wring_place_name((enum wring_place)place));
+            wring_table_cell(table, "%s", wring_site_name((enum wring_site)site));
             wring_table_cell(table, "%.3f", wring_cost_at(&codec->wire_bytes, LARGE) / LARGE);
             put_error(table, codec->nmse);
             put_error(table, wring_profile_error(profile, codec->spec, NULL));
@@ -170,13 +170,13 @@ static bool has_coders(const struct wring_profile *profile)
 static void show_collectives(FILE *file, const struct wring_profile *profile)
 {
     static const struct wring_table_column columns[] = {
-        {"exchange", WRING_ALIGN_LEFT},  {"as", WRING_ALIGN_LEFT},
-        {"ranks", WRING_ALIGN_RIGHT},    {"pinned", WRING_ALIGN_RIGHT},
-        {"pieces", WRING_ALIGN_RIGHT},   {"1k us", WRING_ALIGN_RIGHT},
-        {"64k us", WRING_ALIGN_RIGHT},   {"4m us", WRING_ALIGN_RIGHT},
-        {"busy 64k", WRING_ALIGN_RIGHT}, {"busy 4m", WRING_ALIGN_RIGHT},
-        {"cpu 4m", WRING_ALIGN_RIGHT},   {"off", WRING_ALIGN_RIGHT},
-        {"spread", WRING_ALIGN_RIGHT},   {"doubt", WRING_ALIGN_RIGHT},
+        {"collective", WRING_ALIGN_LEFT}, {"as", WRING_ALIGN_LEFT},
+        {"ranks", WRING_ALIGN_RIGHT},     {"pinned", WRING_ALIGN_RIGHT},
+        {"pieces", WRING_ALIGN_RIGHT},    {"1k us", WRING_ALIGN_RIGHT},
+        {"64k us", WRING_ALIGN_RIGHT},    {"4m us", WRING_ALIGN_RIGHT},
+        {"busy 64k", WRING_ALIGN_RIGHT},  {"busy 4m", WRING_ALIGN_RIGHT},
+        {"cpu 4m", WRING_ALIGN_RIGHT},    {"off", WRING_ALIGN_RIGHT},
+        {"spread", WRING_ALIGN_RIGHT},    {"doubt", WRING_ALIGN_RIGHT},
         {"noisy", WRING_ALIGN_RIGHT},
     };
     struct wring_table *table = wring_table_create(columns, 15);
@@ -236,7 +236,7 @@ void wring_profile_show(FILE *file, const struct wring_profile *profile)
         fprintf(
             file,
             "  each gradient that wakes the application takes %.1f us of the processor, of which a "
-            "rank has %.0f %%; exchanges lose %.0f %% of their pace where it computes\n",
+            "rank has %.0f %%; collectives lose %.0f %% of their pace where it computes\n",
             profile->computing.wake_us,
             (profile->computing.core_share > 0 ? profile->computing.core_share : 1) * 100,
             profile->computing.spin_lost * 100);
@@ -261,7 +261,7 @@ void wring_profile_show(FILE *file, const struct wring_profile *profile)
 
 /* ---- picture ---- */
 
-/* Up to four charts of a profile, one below the other: exchanges, coding, encoding by cores and
+/* Up to four charts of a profile, one below the other: collectives, coding, encoding by cores and
  * kernels, and links. Each pair of codec and tuning has a colour. A pair's first curve is solid
  * and the others are dashed; in the third chart the dashes become shorter with each curve.
  */
@@ -340,7 +340,7 @@ static void collect_collectives(const struct wring_profile *profile, struct char
 {
     char tuning[WHAT_BYTES];
 
-    chart->svg->title = "whole exchanges, alone (dashed: each of several at once)";
+    chart->svg->title = "whole collectives, alone (dashed: each of several at once)";
     for (uint32_t i = 0; i < profile->n_collectives; i++) {
         const struct wring_measured_collective *collective = &profile->collectives[i];
         if (strcmp(collective->run_as, "auto") != 0)
@@ -355,12 +355,12 @@ static void collect_coding(const struct wring_profile *profile, struct chart *ch
 {
     chart->svg->title = "coding (dashed: decoding)";
     for (uint32_t i = 0; i < profile->n_codecs; i++)
-        for (int place = 0; place < WRING_PLACES; place++) {
+        for (int site = 0; site < WRING_SITES; site++) {
             const struct wring_profile_codec *codec = &profile->codecs[i];
-            if (!codec->at[place].present)
+            if (!codec->at[site].present)
                 continue;
-            add(chart, &codec->at[place].encode_us, codec->spec, "", ", encode");
-            add(chart, &codec->at[place].decode_us, codec->spec, "", ", decode");
+            add(chart, &codec->at[site].encode_us, codec->spec, "", ", encode");
+            add(chart, &codec->at[site].decode_us, codec->spec, "", ", decode");
         }
 }
 

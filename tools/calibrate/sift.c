@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * Curves that are noise do not stay because others are good: what was measured now is looked at
- * curve by curve. A codec, an executor of it or its exchanges are left out then, and said, and the
- * next run finds them missing. Links, copies and raw exchanges are needed by all plans: without
- * them there is no profile.
+ * curve by curve. A codec, an executor of it or its collectives are left out then, and said, and
+ * the next run finds them missing. Links, copies and raw collectives are needed by all plans:
+ * without them there is no profile.
  */
 #include <stdio.h>
 #include <string.h>
@@ -125,7 +125,7 @@ static void sift_codecs(struct sieve *sieve)
     for (uint32_t i = 0; i < profile->n_codecs; i++) {
         struct wring_profile_codec *codec = &profile->codecs[i];
         bool now = was_coded(sieve->job, codec->spec);
-        if (now && is_coding_noise(sieve, &codec->at[WRING_PLACE_CPU])) {
+        if (now && is_coding_noise(sieve, &codec->at[WRING_SITE_CPU])) {
             say(sieve, codec->spec, ", coded by one core,");
             continue;
         }
@@ -138,7 +138,7 @@ static void sift_codecs(struct sieve *sieve)
     profile->n_codecs = left;
 }
 
-/* ---- exchanges ---- */
+/* ---- collectives ---- */
 
 static bool is_collective_noise(struct sieve *sieve,
                                 const struct wring_measured_collective *collective)
@@ -177,12 +177,12 @@ static int sift_collectives(struct sieve *sieve)
         if (!has_noise(sieve, codecs->specs[i]))
             continue;
         if (strcmp(codecs->specs[i], "none") == 0)
-            return refuse(sieve, "raw exchanges");
-        say(sieve, codecs->specs[i], "'s exchange");
+            return refuse(sieve, "raw collectives");
+        say(sieve, codecs->specs[i], "'s collective");
         drop_collectives(sieve->profile, codecs->specs[i]);
         dropped++;
     }
-    return dropped > 0 && dropped == codecs->n ? refuse(sieve, "exchanges") : WRING_EXIT_OK;
+    return dropped > 0 && dropped == codecs->n ? refuse(sieve, "collectives") : WRING_EXIT_OK;
 }
 
 /* ---- all of it ---- */

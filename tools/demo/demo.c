@@ -23,7 +23,7 @@
 
 #define HASH_STEP 20 /* up to which the runs with and without the link must agree */
 #define WARM_STEPS 20
-#define ROUNDS 5 /* of timing, in which all take turns: a busy machine then hits all alike */
+#define TURNS 5 /* of timing, in which all take turns: a busy machine then hits all alike */
 
 const struct demo_config demo_configs[DEMO_CONFIGS] = {
     {"fp32", "fp32, uncompressed", "none", WRING_SCHEME_DIVISIBLE,
@@ -160,22 +160,22 @@ static int by_step_us(const void *a, const void *b)
     return (x->step_us > y->step_us) - (x->step_us < y->step_us);
 }
 
-/** The round of median step time speaks for all. */
-static const struct demo_run_result *median_round(struct demo_run_result *rounds)
+/** The turn of median step time speaks for all. */
+static const struct demo_run_result *median_turn(struct demo_run_result *turns)
 {
-    qsort(rounds, ROUNDS, sizeof(*rounds), by_step_us);
-    return &rounds[ROUNDS / 2];
+    qsort(turns, TURNS, sizeof(*turns), by_step_us);
+    return &turns[TURNS / 2];
 }
 
-/** Compute alone, then every configuration on the link, and that ROUNDS times. */
+/** Compute alone, then every configuration on the link, and that TURNS times. */
 static int measure_times(struct measuring *m, struct demo_results *out, const uint64_t *hashes)
 {
-    struct demo_run_result compute[ROUNDS], link[DEMO_CONFIGS][ROUNDS];
-    uint32_t steps = WARM_STEPS + (m->options->timed_steps + ROUNDS - 1) / ROUNDS;
+    struct demo_run_result compute[TURNS], link[DEMO_CONFIGS][TURNS];
+    uint32_t steps = WARM_STEPS + (m->options->timed_steps + TURNS - 1) / TURNS;
     bool same = true;
     if (steps < HASH_STEP)
         steps = HASH_STEP;
-    for (uint32_t r = 0; r < ROUNDS; r++) {
+    for (uint32_t r = 0; r < TURNS; r++) {
         if (run(m, NULL, NULL, 3 * steps, false, &same, NULL, &compute[r]) != 0)
             return 1;
         for (uint32_t i = 0; i < out->n; i++) {
@@ -186,11 +186,11 @@ static int measure_times(struct measuring *m, struct demo_results *out, const ui
             measure->same_bits &= link[i][r].hash == hashes[i];
         }
     }
-    double compute_us = median_round(compute)->step_us;
-    out->times = median_round(compute)->times;
-    out->times_steps = median_round(compute)->timed_steps;
+    double compute_us = median_turn(compute)->step_us;
+    out->times = median_turn(compute)->times;
+    out->times_steps = median_turn(compute)->timed_steps;
     for (uint32_t i = 0; i < out->n; i++) {
-        const struct demo_run_result *median = median_round(link[i]);
+        const struct demo_run_result *median = median_turn(link[i]);
         out->measures[i].compute_us = compute_us;
         out->measures[i].step_us = median->step_us;
         out->measures[i].wire_bytes = median->wire_bytes;

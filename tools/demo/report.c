@@ -64,7 +64,7 @@ static void print_unreached(const struct demo_results *results)
     }
 }
 
-/** The same work cannot take longer alone than with an exchange around it. */
+/** The same work cannot take longer alone than with an allreduce around it. */
 static void print_disturbed(const struct demo_results *results)
 {
     for (uint32_t i = 0; i < results->n; i++)
@@ -78,7 +78,7 @@ static void print_disturbed(const struct demo_results *results)
 void demo_print_table(const struct demo_results *results)
 {
     static const struct wring_table_column columns[] = {
-        {"exchange", WRING_ALIGN_LEFT},  {"compute ms", WRING_ALIGN_RIGHT},
+        {"allreduce", WRING_ALIGN_LEFT}, {"compute ms", WRING_ALIGN_RIGHT},
         {"step ms", WRING_ALIGN_RIGHT},  {"exposed ms", WRING_ALIGN_RIGHT},
         {"wire kB", WRING_ALIGN_RIGHT},  {"x fp32", WRING_ALIGN_RIGHT},
         {"x bf16", WRING_ALIGN_RIGHT},   {"cores", WRING_ALIGN_RIGHT},
@@ -100,7 +100,7 @@ void demo_print_table(const struct demo_results *results)
     printf("\nstep: on the emulated link. exposed: step less compute. wire: sent by a rank in a "
            "step.\ncores: burnt by progress and codecs of all ranks. loss: held out, nats per "
            "byte, after\nequal steps. target: bf16's last loss. onebit without +ef is the negative "
-           "control.\nThe model is small and the link slow on purpose: the exchange is the "
+           "control.\nThe model is small and the link slow on purpose: the allreduce is the "
            "bottleneck here.\n");
     print_unreached(results);
     print_disturbed(results);
@@ -194,7 +194,7 @@ static void write_table(FILE *file, const struct demo_results *results)
 {
     const struct demo_measure *fp32 = demo_measure_find(results, "fp32"),
                               *bf16 = demo_measure_find(results, "bf16");
-    fputs("<div class='scroll'><table><tr><th>exchange<th>step ms<th>compute ms<th>exposed ms"
+    fputs("<div class='scroll'><table><tr><th>allreduce<th>step ms<th>compute ms<th>exposed ms"
           "<th>wire kB<th>× fp32<th>× bf16<th>cores<th>loss<th>loss − fp32<th>s to bf16's loss"
           "<th>bf16 after as long</tr>\n",
           file);
@@ -286,11 +286,11 @@ static bool write_losses(FILE *file, const struct demo_results *results, bool by
 static void put_span(FILE *file, const struct wring_svg_axis *ms, int row,
                      enum wring_svg_colour colour, const char *what, double from_us, double to_us)
 {
-    double x = wring_svg_place(ms, from_us / 1e3);
+    double x = wring_svg_position(ms, from_us / 1e3);
 
     wring_svg_group_begin(file);
-    wring_svg_box(file, colour, true, x, TOP + row * ROW + 3, wring_svg_place(ms, to_us / 1e3) - x,
-                  ROW - 6);
+    wring_svg_box(file, colour, true, x, TOP + row * ROW + 3,
+                  wring_svg_position(ms, to_us / 1e3) - x, ROW - 6);
     wring_svg_group_end(file, "%s: %.2f to %.2f ms", what, from_us / 1e3, to_us / 1e3);
 }
 
@@ -317,10 +317,10 @@ static void write_timeline(FILE *file, const struct demo_measure *m, double to_u
         const struct demo_span *span = &t->buckets[i];
         double seen = fmin(span->done_us, t->backward_us);
         put_row(file, 1 + i, demo_buckets[i].name);
-        put_span(file, &ms, 1 + i, WRING_SVG_BLUE, "exchange behind backward", span->ready_us,
+        put_span(file, &ms, 1 + i, WRING_SVG_BLUE, "allreduce behind backward", span->ready_us,
                  fmax(seen, span->ready_us));
         if (span->done_us > t->backward_us)
-            put_span(file, &ms, 1 + i, WRING_SVG_ORANGE, "exchange after backward",
+            put_span(file, &ms, 1 + i, WRING_SVG_ORANGE, "allreduce after backward",
                      fmax(span->ready_us, t->backward_us), span->done_us);
     }
     wring_svg_end(file);
@@ -351,11 +351,11 @@ static void write_notes(FILE *file, const struct demo_results *results)
     fprintf(
         file,
         "<h2>How to read this</h2><p>The model is small and the link slow on purpose, so that "
-        "the exchange is the bottleneck; with a larger batch or a faster link compression gains "
+        "the allreduce is the bottleneck; with a larger batch or a faster link compression gains "
         "less, and may gain nothing. Compare with bf16 rather than fp32: halving the bytes "
         "costs nothing in accuracy, and most jobs do it anyway.</p><p><b>compute</b> is a step "
-        "without any exchange, all processes running at once; <b>exposed</b> is what the "
-        "exchange adds to it; <b>cores</b> is the processor time of progress and codecs of all "
+        "without any allreduce, all processes running at once; <b>exposed</b> is what the "
+        "allreduce adds to it; <b>cores</b> is the processor time of progress and codecs of all "
         "processes per second. Every configuration uses Nesterov momentum at the worker, before "
         "the codec, and tensors under 2048 elements travel uncompressed. One bit without error "
         "feedback is the negative control: it is as fast and does not converge as well, which is "
@@ -378,7 +378,7 @@ static bool write_report(FILE *file, void *arg)
     fputs("<h2>Accuracy</h2>\n", file);
     if (!write_losses(file, results, false) || !write_losses(file, results, true))
         return false;
-    fputs("<h2>Where a step's time goes</h2><p>Green is compute, blue is exchange that hides "
+    fputs("<h2>Where a step's time goes</h2><p>Green is compute, blue is allreduce that hides "
           "behind backward, orange is what one waits for. Processes "
           "wait for buckets from top to bottom, so a bar ends no earlier than those above. All on "
           "the same scale.</p>\n",

@@ -148,7 +148,7 @@ static void describe_trace(const struct demo_results *results, char *text, size_
 
     snprintf(
         text, bytes,
-        "measured by wring demo: rank 0 of %u on one host, median of %u steps without exchange; "
+        "measured by wring demo: rank 0 of %u on one host, median of %u steps without allreduce; "
         "batch %u, hidden %u, momentum included",
         o->ranks, results->times_steps, o->batch, o->hidden);
 }
@@ -217,8 +217,7 @@ static uint64_t demo_bucket_elems(const struct demo_bucket *bucket, const struct
 }
 
 /** Point the gradients of the bucket's tensors into data, [demo_bucket_elems()]. */
-static void demo_bucket_place(const struct demo_bucket *bucket, struct demo_model *model,
-                              float *data)
+static void demo_bucket_aim(const struct demo_bucket *bucket, struct demo_model *model, float *data)
 {
     for (uint32_t i = 0; i < bucket->n; i++) {
         model->gradients[bucket->tensors[i]] = data;
@@ -235,7 +234,7 @@ static void take_sample(struct demo_model *model, uint32_t i, const uint8_t *tex
     model->next[i] = text[at + DEMO_CONTEXT];
 }
 
-/** Fill the model's batch from random places of this rank's part of the text. */
+/** Fill the model's batch from random positions of this rank's part of the text. */
 static void demo_batch_draw(const struct demo_run *run, struct demo_model *model, uint32_t step)
 {
     const struct demo_corpus *corpus = run->corpus;
@@ -247,7 +246,7 @@ static void demo_batch_draw(const struct demo_run *run, struct demo_model *model
     }
 }
 
-/** Fill it with this rank's share of the held-out places, which are the same in every run.
+/** Fill it with this rank's share of the held-out positions, which are the same in every run.
  *  @param number  of the batch */
 static void demo_batch_held_out(const struct demo_run *run, struct demo_model *model,
                                 uint32_t number)
@@ -308,7 +307,7 @@ static int make_buckets(struct trainer *trainer)
             wring_buffer_alloc(trainer->session, elems * sizeof(float), &data);
         if (status != WRING_OK)
             return fail(trainer, "buffer", status);
-        demo_bucket_place(bucket, &trainer->model, data);
+        demo_bucket_aim(bucket, &trainer->model, data);
         struct wring_bucket_params params = {
             .name = bucket->name,
             .data = data,
@@ -347,7 +346,7 @@ static int begin(struct trainer *trainer)
         float *data = trainer->own_gradients[b] = calloc(elems, sizeof(*data));
         if (data == NULL)
             return fail(trainer, "gradients", WRING_ERR_NO_MEMORY);
-        demo_bucket_place(&demo_buckets[b], &trainer->model, data);
+        demo_bucket_aim(&demo_buckets[b], &trainer->model, data);
     }
     return 0;
 }
@@ -360,7 +359,7 @@ static void end(struct trainer *trainer)
     demo_model_finish(&trainer->model);
 }
 
-/** Held-out loss over all ranks; each takes its share of the same places in every run. */
+/** Held-out loss over all ranks; each takes its share of the same positions in every run. */
 static double evaluate(struct trainer *trainer)
 {
     const struct demo_run *run = trainer->run;
@@ -421,7 +420,7 @@ static int run_step(struct trainer *trainer, uint32_t step)
         if (trainer->session != NULL) {
             enum wring_status status = wring_bucket_wait(trainer->buckets[b], WRING_FOREVER, NULL);
             if (status != WRING_OK || trainer->failed)
-                return fail(trainer, "exchange", status);
+                return fail(trainer, "allreduce", status);
         }
         now->buckets[b].done_us = us_since(trainer->step_began_ns);
         for (uint32_t i = 0; i < demo_buckets[b].n; i++)

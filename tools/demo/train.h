@@ -62,7 +62,7 @@ extern const struct demo_bucket demo_buckets[DEMO_BUCKETS];
 struct demo_run {
     const struct demo_options *options;
     const struct demo_corpus *corpus;
-    const struct demo_config *config; /* NULL: no exchange, compute only */
+    const struct demo_config *config; /* NULL: no allreduce, compute only */
     const char *link;                 /* NULL: none emulated */
     struct wring_session *control;    /* in which the ranks agree that a run is over */
     uint32_t rank, ranks;

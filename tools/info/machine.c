@@ -246,14 +246,14 @@ struct address_choice {
     char reason[160]; /* why there is no address; "": there is */
 };
 
-/** Our end of a way there, which nothing is sent on. */
-static bool find_way(const struct wring_rendezvous_place *place, char *text)
+/** Our end of a path there, which nothing is sent on. */
+static bool find_source(const struct wring_rendezvous_endpoint *endpoint, char *text)
 {
     struct sockaddr_storage own;
     socklen_t bytes = sizeof(own);
-    int fd = socket(place->address.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int fd = socket(endpoint->address.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     bool found = fd >= 0 &&
-                 connect(fd, (const struct sockaddr *)&place->address, place->bytes) == 0 &&
+                 connect(fd, (const struct sockaddr *)&endpoint->address, endpoint->bytes) == 0 &&
                  getsockname(fd, (struct sockaddr *)&own, &bytes) == 0 &&
                  getnameinfo((struct sockaddr *)&own, bytes, text, WRING_INTERFACE_ADDRESS, NULL, 0,
                              NI_NUMERICHOST) == 0;
@@ -267,20 +267,20 @@ static bool find_way(const struct wring_rendezvous_place *place, char *text)
 static void choose_by_root(const char *root, const char *name, struct address_choice *choice)
 {
     struct wring_rendezvous_params params = {.rank = 1, .root = root, .key = "any"};
-    struct wring_rendezvous_places *places = malloc(sizeof(*places));
+    struct wring_rendezvous_endpoints *endpoints = malloc(sizeof(*endpoints));
     bool found = false;
 
     choice->rule = "the interface that reaches rank 0";
     if (root[0] == '\0')
         snprintf(choice->reason, sizeof(choice->reason), "%s is not set", name);
-    else if (places == NULL || wring_rendezvous_find_places(&params, places) != WRING_OK)
+    else if (endpoints == NULL || wring_rendezvous_find_endpoints(&params, endpoints) != WRING_OK)
         snprintf(choice->reason, sizeof(choice->reason), "%s means nothing on this host", name);
     else
-        for (unsigned i = 0; i < places->n && !found; i++)
-            found = find_way(&places->at[i], choice->address);
+        for (unsigned i = 0; i < endpoints->n && !found; i++)
+            found = find_source(&endpoints->at[i], choice->address);
     if (!found && choice->reason[0] == '\0')
         snprintf(choice->reason, sizeof(choice->reason), "no interface reaches %s", name);
-    free(places);
+    free(endpoints);
 }
 
 /** A launcher may say where rank 0 is, or carry a key of its own. */

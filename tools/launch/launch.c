@@ -371,7 +371,7 @@ static void clear_away(struct wring_local_job *job)
     if (job->guard > 0)
         kill(job->guard, SIGKILL); /* before numbers of ranks are given to others */
     wring_local_job_signal(job, SIGKILL);
-    for (int round = 0; round < 200; round++) {
+    for (int attempt = 0; attempt < 200; attempt++) {
         pid_t pid;
         while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
             ;

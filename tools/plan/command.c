@@ -30,7 +30,7 @@ static void add_time(struct wring_table *table, const char *what, double us, dou
     wring_table_cell(table, "%s", note);
 }
 
-/** Is it there to compare with only: codec and all, there is no way that plans may take? */
+/** Is it there to compare with only: codec and all, there is no option that plans may take? */
 static bool is_barred(const struct wring_cost_model *model, uint32_t option)
 {
     return option < model->problem.n_options && model->n_allowed[model->options[option].codec] == 0;
@@ -80,22 +80,24 @@ static void show_times(const struct wring_planning *planning, const struct wring
 }
 
 /** Schemes are long, and few: groups have their numbers. */
-struct ways {
+struct schemes {
     uint32_t n;
     uint32_t *first; /* [n] a group that takes it */
 };
 
-/** The number of a group's way, from 1. */
-static uint32_t number_way(struct ways *ways, const struct wring_plan *plan, uint32_t group)
+/** The number of a group's scheme, from 1. */
+static uint32_t number_scheme(struct schemes *schemes, const struct wring_plan *plan,
+                              uint32_t group)
 {
-    for (uint32_t i = 0; i < ways->n; i++)
-        if (strcmp(plan->groups[ways->first[i]].scheme, plan->groups[group].scheme) == 0)
+    for (uint32_t i = 0; i < schemes->n; i++)
+        if (strcmp(plan->groups[schemes->first[i]].scheme, plan->groups[group].scheme) == 0)
             return i + 1;
-    ways->first[ways->n] = group;
-    return ++ways->n;
+    schemes->first[schemes->n] = group;
+    return ++schemes->n;
 }
 
-static void add_group(struct wring_table *table, const struct wring_plan_group *group, uint32_t way)
+static void add_group(struct wring_table *table, const struct wring_plan_group *group,
+                      uint32_t number)
 {
     const char *last = group->tensors[group->n - 1];
 
@@ -107,19 +109,19 @@ static void add_group(struct wring_table *table, const struct wring_plan_group *
     wring_table_cell(table, "%" PRIu64, group->elems);
     wring_table_cell(table, "%s", group->codec);
     wring_table_cell(table, "%s", group->where);
-    wring_table_cell(table, "%" PRIu32 "%s", way,
+    wring_table_cell(table, "%" PRIu32 "%s", number,
                      group->run_as[0] != '\0' ? "" : " (not run here)");
 }
 
-static void show_ways(const struct wring_plan *plan, const struct ways *ways)
+static void show_schemes(const struct wring_plan *plan, const struct schemes *schemes)
 {
     static const struct wring_table_column columns[] = {
-        {"way", WRING_ALIGN_RIGHT}, {"steps; a star: codes travel", WRING_ALIGN_LEFT}};
+        {"how", WRING_ALIGN_RIGHT}, {"steps; a star: codes travel", WRING_ALIGN_LEFT}};
     struct wring_table *table = wring_table_create(columns, 2);
 
-    for (uint32_t i = 0; i < ways->n; i++) {
+    for (uint32_t i = 0; i < schemes->n; i++) {
         wring_table_cell(table, "%" PRIu32, i + 1);
-        wring_table_cell(table, "%s", plan->groups[ways->first[i]].scheme);
+        wring_table_cell(table, "%s", plan->groups[schemes->first[i]].scheme);
     }
     wring_table_finish(table, stdout);
 }
@@ -132,16 +134,16 @@ static void show_groups(const struct wring_plan *plan)
         {"elements", WRING_ALIGN_RIGHT},
         {"codec", WRING_ALIGN_LEFT},
         {"coded by", WRING_ALIGN_LEFT},
-        {"way", WRING_ALIGN_LEFT}};
-    struct ways ways = {.first = calloc(plan->n_groups, sizeof(uint32_t))};
+        {"how", WRING_ALIGN_LEFT}};
+    struct schemes schemes = {.first = calloc(plan->n_groups, sizeof(uint32_t))};
     struct wring_table *table = wring_table_create(columns, 6);
 
-    for (uint32_t i = 0; i < plan->n_groups && ways.first != NULL; i++)
-        add_group(table, &plan->groups[i], number_way(&ways, plan, i));
+    for (uint32_t i = 0; i < plan->n_groups && schemes.first != NULL; i++)
+        add_group(table, &plan->groups[i], number_scheme(&schemes, plan, i));
     wring_table_finish(table, stdout);
     printf("\n");
-    show_ways(plan, &ways);
-    free(ways.first);
+    show_schemes(plan, &schemes);
+    free(schemes.first);
 }
 
 /** How sessions have to be set for it. */
@@ -155,9 +157,9 @@ static void show_tuning(const struct wring_planned *planned)
     if (tuning->cores > 0)
         snprintf(pinned, sizeof(pinned), "on %" PRIu32 " pinned core%s", tuning->cores,
                  tuning->cores > 1 ? "s" : "");
-    printf("codecs %s in each rank, pieces of %s bytes: the best of %" PRIu32 " setting%s\n",
-           pinned, wring_value_show_bytes(tuning->chunk_bytes, bytes, sizeof(bytes)),
-           planned->n_tunings, planned->n_tunings > 1 ? "s" : "");
+    printf("codecs %s in each rank, pieces of %s bytes: the best of %" PRIu32 " tuning%s\n", pinned,
+           wring_value_show_bytes(tuning->chunk_bytes, bytes, sizeof(bytes)), planned->n_tunings,
+           planned->n_tunings > 1 ? "s" : "");
 }
 
 /** Of a measured profile one takes for granted that somebody measured. */
@@ -166,7 +168,7 @@ static void show_costs(const struct wring_planned *planned)
     const struct wring_cost_model *model = planned->model;
 
     if (model->source == WRING_COSTS_PARTS && model->profile->machine[0] != '\0')
-        printf("%s has no exchanges of such a cluster: times are put together from links, codecs "
+        printf("%s has no collectives of such a cluster: times are put together from links, codecs "
                "and\nprocessors, and no run was compared with them\n",
                model->profile->name);
 }
@@ -201,15 +203,15 @@ static void plan_show(const struct wring_planning *planning, const struct wring_
     uint32_t not_here = count_not_executable(plan);
     if (not_here > 0)
         printf("\nThis build cannot run %" PRIu32 " of the %" PRIu32
-               " groups: it has no such codec, place or scheme yet.\n",
+               " groups: it has no such codec, site or scheme yet.\n",
                not_here, plan->n_groups);
 }
 
 /** All leaves of the tree of options, as text or as one JSON object. @return exit status */
-static int plan_list_options(const char *name, uint32_t places, bool json)
+static int plan_list_options(const char *name, uint32_t sites, bool json)
 {
     struct wring_options_params params = {
-        .places = places != 0 ? places : WRING_PLACES_DEFAULT,
+        .sites = sites != 0 ? sites : WRING_SITES_DEFAULT,
         .flat = true,
         .hierarchical = true,
     };
@@ -255,8 +257,8 @@ static const struct argp_option options[] = {
      "farther for a better plan, before the proof, is part of it",
      0},
     {"list-options", OPTION_LIST, NULL, 0,
-     "print the ways a tensor can travel, and end; with --trace, all that the search ranges over: "
-     "groups, codecs with the ways of each, pinned cores and pieces",
+     "print the options of a tensor, and end; with --trace, all that the search ranges over: "
+     "groups, codecs with the options of each, pinned cores and pieces",
      0},
     {"json", OPTION_JSON, NULL, 0, "print one JSON object", 0},
     {0},
@@ -461,7 +463,7 @@ int wring_cmd_plan(int argc, char **argv)
     if (error != 0)
         return wring_fail(argv[0], "%s", strerror(error));
     if (command.list && command.planning.trace_path == NULL)
-        return plan_list_options(argv[0], command.planning.places, command.json);
+        return plan_list_options(argv[0], command.planning.sites, command.json);
     int exit = command.list ? list(&command) : answer(&command);
     wring_planning_finish(&command.planning);
     return exit;

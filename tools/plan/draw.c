@@ -28,7 +28,7 @@ static double exceeded_with(double q)
 {
     double x = sqrt(-2 * log(2 * q));
 
-    for (int round = 0; round < 60; round++) {
+    for (int step_no = 0; step_no < 60; step_no++) {
         double beyond = erfc(x * M_SQRT1_2) / 2, density = exp(-x * x / 2) * M_2_SQRTPI * M_SQRT1_2;
         double step = log(beyond / q) * beyond / (density / 2);
         x += step;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Without a search: every tensor by itself, and all of them in one way. */
+/** Without a search: every tensor by itself, and all of them with one option. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@
 #define WRING_MODULE "plan"
 
 /** One option of the model with all. */
-struct way {
+struct choice {
     uint32_t option;
     bool executable; /* by this build's runtime */
     bool kept;       /* it may be the best one for some group */
@@ -27,14 +27,14 @@ struct way {
 
 /** Numbers of one codec's options. */
 struct count {
-    uint32_t ways, flat, sums, executable, kept;
+    uint32_t options, flat, sums, executable, kept;
 };
 
 struct range {
     const struct wring_planning *planning;
     struct wring_cost_model *all, *pruned;
     struct wring_tunings tunings;
-    struct way *ways; /* [n] */
+    struct choice *choices; /* [n] */
     uint32_t n;
     struct count *counts; /* [all->n_codecs] */
 };
@@ -80,22 +80,23 @@ static bool is_kept(const struct range *range, const struct wring_cost_option *o
     return false;
 }
 
-static void add_way(struct range *range, uint32_t option)
+static void add_choice(struct range *range, uint32_t option)
 {
     const struct wring_cost_option *chosen = &range->all->options[option];
     const char *spec = range->all->codecs[chosen->codec].spec;
-    struct way *way = &range->ways[range->n++];
+    struct choice *choice = &range->choices[range->n++];
     struct count *count = &range->counts[chosen->codec];
 
-    *way = (struct way){.option = option,
+    *choice =
+        (struct choice){.option = option,
                         .kept = is_kept(range, chosen),
                         .executable = wring_option_run_as(&chosen->option, spec,
                                                           range->all->ranks_per_node)[0] != '\0'};
-    count->ways++;
+    count->options++;
     count->flat += wring_option_is_flat(&chosen->option);
     count->sums += wring_option_sums_codes(&chosen->option);
-    count->executable += way->executable;
-    count->kept += way->kept;
+    count->executable += choice->executable;
+    count->kept += choice->kept;
 }
 
 static enum wring_status look_at(struct range *range)
@@ -114,13 +115,13 @@ static enum wring_status look_at(struct range *range)
         status = wring_cost_model_create(&params, &planning->log, &range->all);
     if (status != WRING_OK)
         return status;
-    range->ways = calloc(range->all->problem.n_options, sizeof(*range->ways));
+    range->choices = calloc(range->all->problem.n_options, sizeof(*range->choices));
     range->counts = calloc(range->all->n_codecs, sizeof(*range->counts));
-    if (range->ways == NULL || range->counts == NULL)
+    if (range->choices == NULL || range->counts == NULL)
         return wring_planning_said(planning, "the list", WRING_ERR_NO_MEMORY);
     for (uint32_t i = 0; i < range->all->problem.n_options; i++)
         if (is_allowed(range, i))
-            add_way(range, i);
+            add_choice(range, i);
     return WRING_OK;
 }
 
@@ -131,9 +132,9 @@ static void show_tunings(const struct range *range)
     char bytes[32];
 
     if (range->tunings.n == 0)
-        puts("settings: none; pinned cores and pieces are left to the job");
+        puts("tunings: none; pinned cores and pieces are left to the job");
     for (uint32_t i = 0; i < range->tunings.n; i++)
-        printf("setting %" PRIu32 ": %" PRIu32 " pinned cores in each rank, pieces of %s bytes\n",
+        printf("tuning %" PRIu32 ": %" PRIu32 " pinned cores in each rank, pieces of %s bytes\n",
                i + 1, range->tunings.list[i].cores,
                wring_value_show_bytes(range->tunings.list[i].chunk_bytes, bytes, sizeof(bytes)));
 }
@@ -141,7 +142,7 @@ static void show_tunings(const struct range *range)
 static void show_counts(const struct range *range)
 {
     static const struct wring_table_column columns[] = {
-        {"codec", WRING_ALIGN_LEFT},         {"ways", WRING_ALIGN_RIGHT},
+        {"codec", WRING_ALIGN_LEFT},         {"options", WRING_ALIGN_RIGHT},
         {"flat", WRING_ALIGN_RIGHT},         {"hierarchical", WRING_ALIGN_RIGHT},
         {"codes summed", WRING_ALIGN_RIGHT}, {"run here", WRING_ALIGN_RIGHT},
         {"may be best", WRING_ALIGN_RIGHT}};
@@ -149,12 +150,12 @@ static void show_counts(const struct range *range)
 
     for (uint32_t i = 0; i < range->all->n_codecs; i++) {
         const struct count *count = &range->counts[i];
-        if (count->ways == 0)
+        if (count->options == 0)
             continue;
         wring_table_cell(table, "%s", range->all->codecs[i].spec);
-        wring_table_cell(table, "%" PRIu32, count->ways);
+        wring_table_cell(table, "%" PRIu32, count->options);
         wring_table_cell(table, "%" PRIu32, count->flat);
-        wring_table_cell(table, "%" PRIu32, count->ways - count->flat);
+        wring_table_cell(table, "%" PRIu32, count->options - count->flat);
         wring_table_cell(table, "%" PRIu32, count->sums);
         wring_table_cell(table, "%" PRIu32, count->executable);
         wring_table_cell(table, "%" PRIu32, count->kept);
@@ -175,13 +176,13 @@ static enum wring_status show(const struct range *range)
            " borders between them is a cut or not\n",
            model->trace->n, model->trace->n - 1);
     show_tunings(range);
-    puts("ways of a group, by codec:\n");
+    puts("options of a group, by codec:\n");
     show_counts(range);
     puts("\nall of them (+: may be the best one of some group; *: codes travel)");
     for (uint32_t i = 0; i < range->n; i++) {
-        const struct wring_cost_option *option = &model->options[range->ways[i].option];
+        const struct wring_cost_option *option = &model->options[range->choices[i].option];
         wring_option_text(&option->option, text, sizeof(text));
-        printf("%6" PRIu32 " %c %s: %s\n", i, range->ways[i].kept ? '+' : ' ',
+        printf("%6" PRIu32 " %c %s: %s\n", i, range->choices[i].kept ? '+' : ' ',
                model->codecs[option->codec].spec, text);
     }
     return fflush(stdout) == 0 ? WRING_OK : WRING_ERR_SYSTEM;
@@ -206,29 +207,29 @@ static json_t *counts_json(const struct range *range)
 
     for (uint32_t i = 0; i < range->all->n_codecs; i++) {
         const struct count *count = &range->counts[i];
-        if (count->ways > 0)
+        if (count->options > 0)
             json_array_append_new(
                 list, json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "codec",
-                                range->all->codecs[i].spec, "ways", (json_int_t)count->ways, "flat",
-                                (json_int_t)count->flat, "hierarchical",
-                                (json_int_t)(count->ways - count->flat), "codes_summed",
+                                range->all->codecs[i].spec, "ways", (json_int_t)count->options,
+                                "flat", (json_int_t)count->flat, "hierarchical",
+                                (json_int_t)(count->options - count->flat), "codes_summed",
                                 (json_int_t)count->sums, "executable",
                                 (json_int_t)count->executable, "kept", (json_int_t)count->kept));
     }
     return list;
 }
 
-static json_t *ways_json(const struct range *range)
+static json_t *choices_json(const struct range *range)
 {
     json_t *list = json_array();
 
     for (uint32_t i = 0; i < range->n; i++) {
-        const struct way *way = &range->ways[i];
-        const struct wring_cost_option *option = &range->all->options[way->option];
+        const struct choice *choice = &range->choices[i];
+        const struct wring_cost_option *option = &range->all->options[choice->option];
         json_t *one = wring_option_json(&option->option);
         json_t *more = json_pack("{s:I, s:s, s:b, s:b}", "option", (json_int_t)i, "codec",
                                  range->all->codecs[option->codec].spec, "executable",
-                                 way->executable, "kept", way->kept);
+                                 choice->executable, "kept", choice->kept);
         json_object_update(one, more);
         json_decref(more);
         json_array_append_new(list, one);
@@ -245,7 +246,7 @@ static enum wring_status print_json(const struct range *range)
         (json_int_t)model->nodes, "ranks_per_node", (json_int_t)model->ranks_per_node, "timeline",
         wring_timeline_name(model->timeline), "tensors", (json_int_t)model->trace->n, "borders",
         (json_int_t)model->trace->n - 1, "settings", tunings_json(range), "codecs",
-        counts_json(range), "options", ways_json(range));
+        counts_json(range), "options", choices_json(range));
 
     return answer != NULL ? wring_json_print(stdout, answer) : WRING_ERR_NO_MEMORY;
 }
@@ -260,7 +261,7 @@ int wring_plan_list_range(const struct wring_planning *planning, bool json)
         exit = wring_output_failed();
     wring_cost_model_destroy(range.all);
     wring_cost_model_destroy(range.pruned);
-    free(range.ways);
+    free(range.choices);
     free(range.counts);
     return exit;
 }
@@ -305,7 +306,7 @@ static enum wring_status planned_layers(const struct wring_problem *problem,
         }
     }
     if (found.evaluations == 0) {
-        wring_error(log, "there is no way that all tensors may take");
+        wring_error(log, "there is no option that all tensors may take");
         wring_grouping_finish(&found.grouping);
         return WRING_ERR_INVALID;
     }
@@ -392,7 +393,8 @@ static enum wring_status planned_part_init(const struct wring_planning *planning
     choose(planning, model, &part);
     status = WRING_ERR_INVALID;
     if (part.problem.n_options == 0) {
-        wring_error(&planning->log, "there is no way in which tensors take the codecs of --codec");
+        wring_error(&planning->log,
+                    "there is no option in which tensors take the codecs of --codec");
         goto finish;
     }
     status = allow(planning, &model->problem, &part);

@@ -193,7 +193,7 @@ struct wring_cost_model_params wring_planning_model(const struct wring_planning 
         .timeline = planning->timeline,
         .codecs = (const char *const *)planning->codecs,
         .n_codecs = (uint32_t)planning->n_codecs,
-        .places = planning->places,
+        .sites = planning->sites,
         .runnable = planning->runnable,
         .flat = planning->flat,
         .indivisible = planning->indivisible,
@@ -206,7 +206,7 @@ struct wring_cost_model_params wring_planning_model(const struct wring_planning 
     };
 }
 
-static bool has_way(const struct wring_cost_model *model, const char *spec)
+static bool has_option(const struct wring_cost_model *model, const char *spec)
 {
     for (uint32_t codec = 0; codec < model->n_codecs; codec++)
         if (model->n_allowed[codec] > 0 && strcmp(model->codecs[codec].spec, spec) == 0)
@@ -219,13 +219,14 @@ void wring_planning_say_lacking(const struct wring_planning *planning,
 {
     /* a budget alone is there to leave codecs out */
     for (size_t i = 0; i < planning->n_codecs && planning->runnable; i++) {
-        if (said[i] || has_way(model, planning->codecs[i]))
+        if (said[i] || has_option(model, planning->codecs[i]))
             continue;
         said[i] = true;
-        wring_warn(&planning->log,
-                   "plans do without %s: it has no way that this build can run%s: codec, place or "
-                   "scheme is missing",
-                   planning->codecs[i], planning->max_nmse > 0 ? " within --max-nmse" : "");
+        wring_warn(
+            &planning->log,
+            "plans do without %s: it has no option that this build can run%s: codec, site or "
+            "scheme is missing",
+            planning->codecs[i], planning->max_nmse > 0 ? " within --max-nmse" : "");
     }
 }
 
@@ -346,7 +347,8 @@ static const struct argp_option options[] = {
      1},
     {"runnable", OPTION_RUNNABLE, NULL, 0, "only take options that this build can execute", 1},
     {"without", OPTION_WITHOUT, "LIST", 0,
-     "what no plan may use, to see what it is worth: hierarchy, division (of the exchange between "
+     "what no plan may use, to see what it is worth: hierarchy, division (of the collective "
+     "between "
      "nodes, or all ranks, into two steps), merging",
      1},
     {"timeline", OPTION_TIMELINE, "HOW", 0,
@@ -359,14 +361,15 @@ static const struct argp_option options[] = {
      "sizes of the pieces that travel, likewise; suffixes k and m", 1},
     {"compute", OPTION_COMPUTE, "HOW", 0,
      "sleep, as where a device computes (default), or spin, as where the processor does that the "
-     "exchange needs, too: what that costs, calibrated profiles know",
+     "collective needs, too: what that costs, calibrated profiles know",
      1},
     {"memory", OPTION_MEMORY, "HOW", 0,
      "together, as where gradients that are merged lie one after another (default), or apart: they "
      "are copied into one place and their sums back, which a calibrated profile knows",
      1},
     {"search", OPTION_SEARCH, "HOW", 0,
-     "best (default), espresso, mergecomp, or layers: every tensor by itself, all in one way", 1},
+     "best (default), espresso, mergecomp, or layers: every tensor by itself, all with one option",
+     1},
     {"only", OPTION_ONLY, NULL, 0,
      "every tensor takes a codec of the list, also where none or fp16 would be better", 1},
     {"budget-ms", OPTION_BUDGET, "MS", 0,
@@ -393,18 +396,18 @@ static void parse_codecs(struct wring_planning *planning, char *arg, struct argp
 
 static void parse_where(struct wring_planning *planning, char *arg, struct argp_state *state)
 {
-    static const char *const places[] = {"device", "cpu", "node", NULL};
-    char *words[WRING_PLACES];
-    size_t n = wring_value_option_list("--where", arg, words, WRING_PLACES, state);
+    static const char *const sites[] = {"device", "cpu", "node", NULL};
+    char *words[WRING_SITES];
+    size_t n = wring_value_option_list("--where", arg, words, WRING_SITES, state);
 
-    if (n == 0 || n > WRING_PLACES)
+    if (n == 0 || n > WRING_SITES)
         argp_error(state, "--where needs some of device,cpu,node");
-    for (size_t i = 0; i < n && n <= WRING_PLACES; i++) {
-        int place = find_word(places, words[i]);
-        if (place < 0)
+    for (size_t i = 0; i < n && n <= WRING_SITES; i++) {
+        int site = find_word(sites, words[i]);
+        if (site < 0)
             argp_error(state, "--where needs some of device,cpu,node, not '%s'", words[i]);
         else
-            planning->places |= 1u << place;
+            planning->sites |= 1u << site;
     }
 }
 

@@ -22,7 +22,7 @@ struct wring_planning {
     char *codecs[WRING_PLANNING_CODECS_MAX];
     size_t n_codecs;
     double max_nmse;               /* 0: no budget */
-    uint32_t places;               /* bit per enum wring_place; 0: WRING_PLACES_DEFAULT */
+    uint32_t sites;                /* bit per enum wring_site; 0: WRING_SITES_DEFAULT */
     bool runnable;                 /* only options that this build can execute */
     bool flat, indivisible, apart; /* do without hierarchies, division, merging */
     enum wring_timeline timeline;
@@ -106,7 +106,8 @@ struct wring_cost_model_params wring_planning_model(const struct wring_planning 
                                                     const struct wring_planned_want *want);
 
 /**
- * With `runnable`, print a line about each allowed codec that has no way which this build can run.
+ * With `runnable`, print a line about each allowed codec that has no option which this build can
+ * run.
  *
  * @param said  in and out: [planning->n_codecs] of which ones it was said; once is enough
  */
@@ -156,7 +157,7 @@ void wring_tunings_parse_chunks(struct wring_tunings_wanted *tunings, char *arg,
 
 /**
  * Print the range of the search for this question, as text or as one JSON object. It has groups,
- * codecs, tunings, and every way of each codec, with counts. Trace and profile are loaded.
+ * codecs, tunings, and every option of each codec, with counts. Trace and profile are loaded.
  * @return exit status
  */
 int wring_plan_list_range(const struct wring_planning *planning, bool json);

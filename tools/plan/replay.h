@@ -69,15 +69,15 @@ struct wring_replay_side {
     struct wring_session *session;
     struct wring_group *world;
     uint32_t rank, ranks;
-    uint32_t n;                    /* tensors */
-    const float *numbers;          /* that gradients are made of; the caller's */
-    struct wring_bootstrap *way;   /* by which ranks meet, borrowed; NULL: as launched */
-    float **data;                  /* [n] one after another in one buffer */
-    struct wring_bucket **buckets; /* [n] */
-    uint64_t round;                /* iterations so far */
-    double *times_us;              /* [iterations] of this rank, then of the slowest */
-    double cpu_us;                 /* of all of them, of all the process's threads */
-    double wire_bytes;             /* likewise, of this session */
+    uint32_t n;                        /* tensors */
+    const float *numbers;              /* that gradients are made of; the caller's */
+    struct wring_bootstrap *bootstrap; /* by which ranks meet, borrowed; NULL: as launched */
+    float **data;                      /* [n] one after another in one buffer */
+    struct wring_bucket **buckets;     /* [n] */
+    uint64_t iteration;                /* iterations so far */
+    double *times_us;                  /* [iterations] of this rank, then of the slowest */
+    double cpu_us;                     /* of all of them, of all the process's threads */
+    double wire_bytes;                 /* likewise, of this session */
     struct wring_rank_faults faults;
 };
 

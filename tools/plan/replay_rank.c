@@ -43,17 +43,17 @@ static float *replay_numbers(void)
 }
 
 /** Where a rank begins in an iteration. */
-static uint32_t first_of(uint32_t rank, uint64_t round)
+static uint32_t first_of(uint32_t rank, uint64_t iteration)
 {
-    return (uint32_t)mix(((uint64_t)rank << 44) + (round << 1) + 1) % NUMBERS;
+    return (uint32_t)mix(((uint64_t)rank << 44) + (iteration << 1) + 1) % NUMBERS;
 }
 
 /** One tensor's gradient, of a rank in an iteration. Past the caches: of a model's gradients they
  * hold little, and never what travels first. Others may see it after wring_streaming_settle(). */
 static void replay_fill(float *data, uint64_t elems, const float *numbers, uint32_t rank,
-                        uint64_t round)
+                        uint64_t iteration)
 {
-    uint32_t from = first_of(rank, round);
+    uint32_t from = first_of(rank, iteration);
 
     for (uint64_t at = 0, n; at < elems; at += n, from = 0) {
         n = elems - at < NUMBERS - from ? elems - at : NUMBERS - from;
@@ -63,12 +63,12 @@ static void replay_fill(float *data, uint64_t elems, const float *numbers, uint3
 
 /** Is it the sum of all ranks'? Whole numbers: every bit of it. */
 static bool replay_is_sum(const float *data, uint64_t elems, const float *numbers, uint32_t ranks,
-                          uint64_t round)
+                          uint64_t iteration)
 {
     for (uint64_t i = 0; i < elems; i++) {
         float sum = 0;
         for (uint32_t rank = 0; rank < ranks; rank++)
-            sum += numbers[(first_of(rank, round) + i) % NUMBERS];
+            sum += numbers[(first_of(rank, iteration) + i) % NUMBERS];
         if (data[i] != sum)
             return false;
     }
@@ -128,9 +128,9 @@ static enum wring_status make_tensors(struct wring_replay_side *side)
 
 static void write_gradients(struct wring_replay_side *side)
 {
-    side->round++;
+    side->iteration++;
     for (uint32_t t = 0; t < side->n; t++)
-        replay_fill(side->data[t], elems_of(side, t), side->numbers, side->rank, side->round);
+        replay_fill(side->data[t], elems_of(side, t), side->numbers, side->rank, side->iteration);
     wring_streaming_settle();
 }
 
@@ -199,7 +199,7 @@ static enum wring_status replay_side_check(struct wring_replay_side *side, uint6
         least[i] = most[i] = replay_digest(side->data[i], elems_of(side, i));
         bad[i] = status == WRING_OK && strcmp(stats.codec, "none") == 0 &&
                  !replay_is_sum(side->data[i], elems_of(side, i), side->numbers, side->ranks,
-                                side->round);
+                                side->iteration);
     }
     if (status == WRING_OK)
         status =
@@ -223,7 +223,7 @@ static int join(struct wring_replay_side *side)
     snprintf(plan, sizeof(plan), "WRING_PLAN=%s", side->plan != NULL ? side->plan : "");
     snprintf(codecs, sizeof(codecs), "WRING_PLAN_CODECS=%s", automatic ? side->codec : "");
     params.provider = side->params->provider;
-    params.bootstrap = side->way;
+    params.bootstrap = side->bootstrap;
     params.settings = settings;
     int code = wring_rank_open(&side->faults, &params, side->params->ranks);
     side->session = side->faults.session;
@@ -252,8 +252,8 @@ static int replay_side_open(struct wring_replay_side *side)
 /**
  * Join, and register what is to be exchanged. Collective.
  *
- * @param side  params, plan, codec, numbers and way are set; closed by the caller, whatever comes
- * back
+ * @param side  params, plan, codec, numbers and bootstrap are set; closed by the caller, whatever
+ * comes back
  * @return an exit status; said
  */
 static void replay_side_close(struct wring_replay_side *side)
@@ -290,7 +290,7 @@ static enum wring_status run_some(struct wring_replay_side *side, uint32_t itera
     return status;
 }
 
-/** Until a way is chosen, which is in the same iteration on all ranks. */
+/** Until a candidate is chosen, which is in the same iteration on all ranks. */
 static enum wring_status let_settle(struct wring_replay_side *side,
                                     struct wring_autotune_report *report)
 {
@@ -417,8 +417,8 @@ static void touch_in_turns(const struct replay *replay)
             ((volatile char *)replay->sides[i].data[0])[at] = 0;
 }
 
-/** Each side opens its own session. The later ones use the first session's bootstrap: its exchanges
- *  come in the same order on all ranks, since sides take turns. */
+/** Each side opens its own session. The later ones use the first session's bootstrap: its
+ * collectives come in the same order on all ranks, since sides take turns. */
 static int open_sides(struct replay *replay, const float *numbers)
 {
     const struct wring_replay_params *params = replay->params;
@@ -428,7 +428,7 @@ static int open_sides(struct replay *replay, const float *numbers)
         struct wring_replay_side *side = &replay->sides[replay->n++];
         side->params = params;
         side->numbers = numbers;
-        side->way = i == 0 ? NULL : replay->sides->session->bootstrap;
+        side->bootstrap = i == 0 ? NULL : replay->sides->session->bootstrap;
         side->plan = i == 0 ? params->plan : NULL;
         side->codec = i == 0 ? params->codec : params->beside[i - 1];
         code = replay_side_open(side);
@@ -452,7 +452,7 @@ static int fail(const struct replay *replay, enum wring_status status)
 
 /**
  * A process that trains has parameters and activations before it has gradients. The system first
- * hands out odd pages that other processes have left, and exchanges in those take up to a sixth
+ * hands out odd pages that other processes have left, and collectives in those take up to a sixth
  * longer.
  * @return as many bytes as parameters have, and some at least, in memory; to be freed; NULL without
  */

@@ -31,11 +31,12 @@ static void show_costs(const struct wring_sweep *sweep, const struct wring_point
     if (sweep->planning.profile->machine[0] == '\0')
         return;
     if (rescaled > 0)
-        fprintf(file, "\nrescaled: exchanges as they were measured, with links as fast as these\n");
+        fprintf(file,
+                "\nrescaled: collectives as they were measured, with links as fast as these\n");
     if (parts > 0)
         fprintf(
             file,
-            "\nparts: %s has no exchanges of such a cluster; times are put together from links, "
+            "\nparts: %s has no collectives of such a cluster; times are put together from links, "
             "codecs and\nprocessors, and no run was compared with them\n",
             sweep->planning.profile->name);
 }
@@ -310,7 +311,7 @@ static const struct argp_option options[] = {
     {"link", 'l', "LIST", 0, "Gbit/s between nodes (default: the profile's)", 0},
     {"each", OPTION_EACH, NULL, 0, "plan with each codec by itself, too", 0},
     {"local-steps", OPTION_LOCAL, "LIST", 0,
-     "steps between two exchanges, which run beside the next ones (default 1: each is exchanged)",
+     "steps between two collectives, which run beside the next ones (default 1: each is exchanged)",
      0},
     {"rack", OPTION_RACK, "NODES", 0, "nodes of a rack (default: one network for all)", 0},
     {"oversubscription", OPTION_OVERSUBSCRIPTION, "X", 0,
@@ -319,7 +320,8 @@ static const struct argp_option options[] = {
      "each node's computing takes exp(SIGMA * normal) times as long, anew each iteration", 0},
     {"straggler", OPTION_STRAGGLER, "X", 0, "one node computes X times as long", 0},
     {"link-jitter", OPTION_LINK_JITTER, "LIST", 0,
-     "each link takes exp(SIGMA * normal) times as long, anew in each exchange, for each SIGMA of "
+     "each link takes exp(SIGMA * normal) times as long, anew in each collective, for each SIGMA "
+     "of "
      "the list (default 0)",
      0},
     {"link-straggler", OPTION_LINK_STRAGGLER, "X", 0,
@@ -464,13 +466,13 @@ static const struct argp command_line = {
     .parser = parse,
     .children = children,
     .doc =
-        "Plan a model's exchange for many clusters, and say how it scales."
+        "Plan a model's collective for many clusters, and say how it scales."
         "\v"
         "Each point has a plan of its own. The scaling factor is a rank's training speed against "
         "that of one rank alone, forward included; speed-ups are of training, too, against "
         "float32 and against fp16, each in the best groups. Where the trace does not say how "
         "long forward takes, half of backward is assumed, and said. With jitter or a straggler "
-        "all wait for the slowest node, an exchange waits for its slowest link, and times are "
+        "all wait for the slowest node, a collective waits for its slowest link, and times are "
         "medians of iterations drawn by --seed. Plans are made for nodes and links as usual. "
         "What every node exchanges with all others leaves its rack for the larger part: the "
         "link between nodes counts as that much slower.",

@@ -11,7 +11,7 @@
 /** One cluster's iterations, in which nodes and links are slower by chance. */
 struct sweep_timing {
     const struct wring_sweep *sweep;
-    const struct wring_cost_model *model; /* with local steps: of the exchange after them, which
+    const struct wring_cost_model *model; /* with local steps: of the collective after them, which
                                              has no computing */
     double forward_us, last_ready_us;
     uint32_t local_steps;
@@ -26,10 +26,10 @@ enum {
     KEY_LINKS,
 };
 
-/** The links of a level that an exchange passes on a lane, all of them at once. */
+/** The links of a level that a collective passes on a lane, all of them at once. */
 struct links {
     uint64_t n;        /* 0: the lane is no link */
-    uint64_t key;      /* lanes with the same one are parts of one exchange */
+    uint64_t key;      /* lanes with the same one are parts of one collective */
     bool may_straggle; /* the one slow link is among them */
 };
 
@@ -52,7 +52,7 @@ static struct links links_of(const struct wring_cost_model *model, uint32_t lane
     return (struct links){0};
 }
 
-/** Scale a group's times on its links by how slow these are in that exchange. */
+/** Scale a group's times on its links by how slow these are in that collective. */
 static void slow_down(const struct sweep_timing *timing, uint64_t key, double *once, double *each)
 {
     for (uint32_t lane = 0; lane < timing->model->problem.n_lanes; lane++) {
@@ -67,9 +67,9 @@ static void slow_down(const struct sweep_timing *timing, uint64_t key, double *o
     }
 }
 
-/** An iteration. @param factor  of computing @param key  of its exchanges */
-static double time_exchanges(const struct sweep_timing *timing,
-                             const struct wring_grouping *grouping, double factor, uint64_t key)
+/** An iteration. @param factor  of computing @param key  of its collectives */
+static double time_collectives(const struct sweep_timing *timing,
+                               const struct wring_grouping *grouping, double factor, uint64_t key)
 {
     struct wring_problem slowed = timing->model->problem;
     double ends[WRING_PLAN_LANES_MAX] = {0}, once[WRING_PLAN_LANES_MAX], each[WRING_PLAN_LANES_MAX];
@@ -89,9 +89,9 @@ static double time_exchanges(const struct sweep_timing *timing,
 
 /** Local steps: each computes by itself; what is exchanged after H of them travels during the next
  * H, and only what is left then is waited for. */
-static double time_local(double step_us, double exchange_us, uint32_t steps)
+static double time_local(double step_us, double collective_us, uint32_t steps)
 {
-    return step_us + fmax(0, exchange_us - steps * step_us) / steps;
+    return step_us + fmax(0, collective_us - steps * step_us) / steps;
 }
 
 static double time_once(const struct sweep_timing *timing, const struct wring_grouping *grouping,
@@ -104,10 +104,10 @@ static double time_once(const struct sweep_timing *timing, const struct wring_gr
 
     key = wring_draw_key(key, KEY_LINKS);
     if (timing->local_steps == 1)
-        return time_exchanges(timing, grouping, factor, key);
-    double exchange_us = time_exchanges(timing, grouping, 1, key); /* all is there at once */
+        return time_collectives(timing, grouping, factor, key);
+    double collective_us = time_collectives(timing, grouping, 1, key); /* all is there at once */
     double step_us = (timing->forward_us + timing->last_ready_us) * factor;
-    return time_local(step_us, exchange_us, timing->local_steps) - timing->forward_us;
+    return time_local(step_us, collective_us, timing->local_steps) - timing->forward_us;
 }
 
 static int by_value(const void *a, const void *b)
@@ -152,7 +152,7 @@ static double link_scale(const struct wring_sweep *sweep, double link_gbit)
     return sweep->links_given ? link_gbit / wring_planning_link_gbit(sweep->planning.profile) : 1;
 }
 
-/** The better of two ways to send everything with one option. */
+/** The better of two groupings that send everything with one option. */
 static double time_baseline(const struct sweep_timing *timing,
                             const struct wring_baseline *baseline)
 {
@@ -204,7 +204,7 @@ uint64_t wring_sweep_count(const struct wring_sweep *sweep)
     return sets * sweep->n_nodes * sweep->n_links * sweep->n_local_steps * sweep->n_link_jitters;
 }
 
-/** Plan the exchange that follows several local steps: all tensors are ready at once. */
+/** Plan the collective that follows several local steps: all tensors are ready at once. */
 static enum wring_status plan_local(const struct wring_planning *planning,
                                     const struct wring_planned_want *want,
                                     struct wring_planned *out)

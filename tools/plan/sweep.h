@@ -15,7 +15,7 @@ struct wring_sweep {
     double link_gbit[WRING_SWEEP_MAX];
     uint32_t local_steps[WRING_SWEEP_MAX];
     double
-        link_jitter[WRING_SWEEP_MAX]; /* sigma of the logarithm of a link's time, each exchange */
+        link_jitter[WRING_SWEEP_MAX]; /* sigma of the logarithm of a link's time, each collective */
     uint32_t n_nodes, n_links, n_local_steps, n_link_jitters; /* 0: the profile's; none */
     bool links_given;        /* or else link_gbit is the profile's */
     bool each;               /* each codec by itself, too */

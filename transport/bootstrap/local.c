@@ -12,7 +12,7 @@ struct meeting {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     uint32_t size, users;
-    uint32_t arrived, left; /* of this round */
+    uint32_t arrived, left; /* of this exchange */
     bool broken;            /* an end was closed or gave up: nobody can meet any more */
     const void **blobs;     /* [size] borrowed from those who wait */
     size_t *bytes;          /* [size] */
@@ -99,7 +99,7 @@ static enum wring_status local_exchange(struct wring_bootstrap *bootstrap, const
         status = WRING_ERR_PEER;
     if (status == WRING_OK)
         status = copy_blobs(meeting, out);
-    /* nobody begins the next round, or frees its blob, before all have copied */
+    /* nobody begins the next exchange, or frees its blob, before all have copied */
     if (++meeting->left == meeting->size) {
         meeting->arrived = 0;
         pthread_cond_broadcast(&meeting->changed);

@@ -100,14 +100,14 @@ static void *open_library(void)
 {
     static const struct {
         const char *variable, *folder;
-    } places[] = {
+    } folders[] = {
         {"OMPI_LIBDIR_LOC", "/openmpi"}, {"OMPI_LIBDIR_LOC", ""}, {"PMIX_PREFIX", "/lib"},
         {"PMIX_PREFIX", "/lib64"},       {"PRTE_PREFIX", "/lib"}, {"OPAL_PREFIX", "/lib"},
     };
     void *library = dlopen("libpmix.so.2", RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
 
-    for (size_t i = 0; library == NULL && i < sizeof(places) / sizeof(places[0]); i++)
-        library = open_below(places[i].variable, places[i].folder);
+    for (size_t i = 0; library == NULL && i < sizeof(folders) / sizeof(folders[0]); i++)
+        library = open_below(folders[i].variable, folders[i].folder);
     return library != NULL ? library : dlopen("libpmix.so.2", RTLD_NOW | RTLD_GLOBAL);
 }
 

@@ -100,7 +100,7 @@ free_offsets:
     return WRING_ERR_FRAME;
 }
 
-/* ---- places ---- */
+/* ---- endpoints ---- */
 
 /* Where the root may be: its addresses as a rank that joins understands them. */
 
@@ -139,20 +139,20 @@ static bool is_on(const struct sockaddr *address, const struct ifaddrs *at)
     return true;
 }
 
-static void add(struct wring_rendezvous_places *places, const struct ifaddrs *all,
+static void add(struct wring_rendezvous_endpoints *endpoints, const struct ifaddrs *all,
                 const struct sockaddr *address, socklen_t bytes)
 {
-    if (places->n == WRING_RENDEZVOUS_PLACES)
+    if (endpoints->n == WRING_RENDEZVOUS_ENDPOINTS)
         return;
-    struct wring_rendezvous_place *place = &places->at[places->n++];
-    *place = (struct wring_rendezvous_place){.bytes = bytes};
-    memcpy(&place->address, address, bytes);
-    for (; all != NULL && !place->near; all = all->ifa_next)
-        place->near = is_on(address, all);
+    struct wring_rendezvous_endpoint *endpoint = &endpoints->at[endpoints->n++];
+    *endpoint = (struct wring_rendezvous_endpoint){.bytes = bytes};
+    memcpy(&endpoint->address, address, bytes);
+    for (; all != NULL && !endpoint->near; all = all->ifa_next)
+        endpoint->near = is_on(address, all);
 }
 
 /** A zone names an interface of the host that wrote it: here the link may be any of ours. */
-static void add_links(struct wring_rendezvous_places *places, const struct ifaddrs *all,
+static void add_links(struct wring_rendezvous_endpoints *endpoints, const struct ifaddrs *all,
                       const struct sockaddr_in6 *address)
 {
     for (const struct ifaddrs *at = all; at != NULL; at = at->ifa_next) {
@@ -163,7 +163,7 @@ static void add_links(struct wring_rendezvous_places *places, const struct ifadd
             continue;
         link.sin6_scope_id = if_nametoindex(at->ifa_name);
         if (link.sin6_scope_id != 0 && link.sin6_scope_id != address->sin6_scope_id)
-            add(places, all, (const struct sockaddr *)&link, sizeof(link));
+            add(endpoints, all, (const struct sockaddr *)&link, sizeof(link));
     }
 }
 
@@ -180,7 +180,7 @@ static void cut_zone(char *entry, char *zone)
 }
 
 /** One "host:port" of the root's. Errors are logged. */
-static enum wring_status add_entry(struct wring_rendezvous_places *places,
+static enum wring_status add_entry(struct wring_rendezvous_endpoints *endpoints,
                                    const struct wring_log *log, const struct ifaddrs *all,
                                    const char *text)
 {
@@ -200,28 +200,28 @@ static enum wring_status add_entry(struct wring_rendezvous_places *places,
     for (const struct addrinfo *at = found; at != NULL; at = at->ai_next) {
         struct sockaddr_in6 link;
         if (at->ai_family != AF_INET6 || !IN6_IS_ADDR_LINKLOCAL(&as_v6(at->ai_addr)->sin6_addr)) {
-            add(places, all, at->ai_addr, at->ai_addrlen);
+            add(endpoints, all, at->ai_addr, at->ai_addrlen);
             continue;
         }
         link = *as_v6(at->ai_addr);
         if (link.sin6_scope_id == 0)
             link.sin6_scope_id = scope;
         if (link.sin6_scope_id != 0)
-            add(places, all, (const struct sockaddr *)&link, sizeof(link));
-        if (link.sin6_scope_id == 0 || places->several)
-            add_links(places, all, &link);
+            add(endpoints, all, (const struct sockaddr *)&link, sizeof(link));
+        if (link.sin6_scope_id == 0 || endpoints->several)
+            add_links(endpoints, all, &link);
     }
     freeaddrinfo(found);
     return WRING_OK;
 }
 
 /** Each of several; where a name means nothing here, another may do. */
-static enum wring_status add_entries(struct wring_rendezvous_places *places,
+static enum wring_status add_entries(struct wring_rendezvous_endpoints *endpoints,
                                      const struct wring_rendezvous_params *params,
                                      const struct ifaddrs *all)
 {
-    if (!places->several)
-        return add_entry(places, params->log, all, params->root);
+    if (!endpoints->several)
+        return add_entry(endpoints, params->log, all, params->root);
     const char *rest = params->root;
     for (struct wring_list_item item; wring_list_next(&rest, &item);) {
         char entry[ENTRY_BYTES];
@@ -233,38 +233,38 @@ static enum wring_status add_entries(struct wring_rendezvous_places *places,
                         params->root);
             return WRING_ERR_INVALID;
         }
-        enum wring_status status = add_entry(places, params->log, all, entry);
+        enum wring_status status = add_entry(endpoints, params->log, all, entry);
         if (status == WRING_ERR_INVALID)
             return status;
     }
-    if (places->n == 0)
+    if (endpoints->n == 0)
         wring_error(params->log, "WRING_ROOT=%s: none of these means anything on this host",
                     params->root);
-    return places->n > 0 ? WRING_OK : WRING_ERR_ADDRESS;
+    return endpoints->n > 0 ? WRING_OK : WRING_ERR_ADDRESS;
 }
 
 /** Near ones first; else in the root's order. */
-static void put_near_first(struct wring_rendezvous_places *places)
+static void put_near_first(struct wring_rendezvous_endpoints *endpoints)
 {
-    for (unsigned i = 1, near = 0; i <= places->n; i++) {
-        struct wring_rendezvous_place place = places->at[i - 1];
-        if (!place.near)
+    for (unsigned i = 1, near = 0; i <= endpoints->n; i++) {
+        struct wring_rendezvous_endpoint endpoint = endpoints->at[i - 1];
+        if (!endpoint.near)
             continue;
-        memmove(&places->at[near + 1], &places->at[near], (i - 1 - near) * sizeof(place));
-        places->at[near++] = place;
+        memmove(&endpoints->at[near + 1], &endpoints->at[near], (i - 1 - near) * sizeof(endpoint));
+        endpoints->at[near++] = endpoint;
     }
 }
 
 /** Without a key only this host is believed. */
-static enum wring_status drop_distant(struct wring_rendezvous_places *places,
+static enum wring_status drop_distant(struct wring_rendezvous_endpoints *endpoints,
                                       const struct wring_rendezvous_params *params)
 {
     unsigned kept = 0;
-    for (unsigned i = 0; i < places->n; i++)
-        if (!wring_rendezvous_needs_key(params, (const struct sockaddr *)&places->at[i].address))
-            places->at[kept++] = places->at[i];
-    if (kept == places->n || (kept > 0 && places->several)) {
-        places->n = kept;
+    for (unsigned i = 0; i < endpoints->n; i++)
+        if (!wring_rendezvous_needs_key(params, (const struct sockaddr *)&endpoints->at[i].address))
+            endpoints->at[kept++] = endpoints->at[i];
+    if (kept == endpoints->n || (kept > 0 && endpoints->several)) {
+        endpoints->n = kept;
         return WRING_OK;
     }
     wring_error(params->log,
@@ -274,15 +274,15 @@ static enum wring_status drop_distant(struct wring_rendezvous_places *places,
     return WRING_ERR_AUTH;
 }
 
-enum wring_status wring_rendezvous_find_places(const struct wring_rendezvous_params *params,
-                                               struct wring_rendezvous_places *out)
+enum wring_status wring_rendezvous_find_endpoints(const struct wring_rendezvous_params *params,
+                                                  struct wring_rendezvous_endpoints *out)
 {
     struct ifaddrs *all = NULL;
     if (getifaddrs(&all) != 0) {
         wring_debug(params->log, "cannot list the network interfaces: %s", strerrordesc_np(errno));
         all = NULL; /* nothing is near, then */
     }
-    *out = (struct wring_rendezvous_places){.several = strchr(params->root, ',') != NULL};
+    *out = (struct wring_rendezvous_endpoints){.several = strchr(params->root, ',') != NULL};
     enum wring_status status = add_entries(out, params, all);
     if (all != NULL)
         freeifaddrs(all);
@@ -294,12 +294,12 @@ enum wring_status wring_rendezvous_find_places(const struct wring_rendezvous_par
     return status;
 }
 
-void wring_rendezvous_place_text(const struct wring_rendezvous_place *place, char *text)
+void wring_rendezvous_endpoint_text(const struct wring_rendezvous_endpoint *endpoint, char *text)
 {
     char host[WRING_RENDEZVOUS_ADDRESS] = "?", port[8] = "?";
-    getnameinfo((const struct sockaddr *)&place->address, place->bytes, host, sizeof(host), port,
-                sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV);
-    snprintf(text, WRING_RENDEZVOUS_PLACE_TEXT, strchr(host, ':') != NULL ? "[%s]:%s" : "%s:%s",
+    getnameinfo((const struct sockaddr *)&endpoint->address, endpoint->bytes, host, sizeof(host),
+                port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV);
+    snprintf(text, WRING_RENDEZVOUS_ENDPOINT_TEXT, strchr(host, ':') != NULL ? "[%s]:%s" : "%s:%s",
              host, port);
 }
 

@@ -18,17 +18,17 @@
 
 #define WRING_MODULE "rendezvous"
 #define RETRY_NS (50 * WRING_NS_PER_MS)
-#define STAGGER_NS                                                                             \
-    (250 * WRING_NS_PER_MS)              /* the next place's turn, where this one says nothing \
+#define STAGGER_NS                                                                                \
+    (250 * WRING_NS_PER_MS)              /* the next endpoint's turn, where this one says nothing \
                                           */
 #define CONNECT_NS (5 * WRING_NS_PER_S)  /* then with new packets: its host may have come up */
-#define STRANGER_NS (1 * WRING_NS_PER_S) /* before a stranger's place is tried again */
+#define STRANGER_NS (1 * WRING_NS_PER_S) /* before a stranger's endpoint is tried again */
 #define STATE_BYTES WRING_REFUSAL_TEXT
 #define LIST_BYTES 800
 
-/** An attempt to reach the root at one place. */
+/** An attempt to reach the root at one endpoint. */
 struct attempt {
-    const struct wring_rendezvous_place *place;
+    const struct wring_rendezvous_endpoint *endpoint;
     int fd; /* -1: nothing */
     bool connected;
     bool lacking; /* this process gets no socket */
@@ -46,7 +46,7 @@ struct reach {
     bool several;
     unsigned n;
     uint64_t next_ns; /* when another attempt may begin */
-    struct attempt at[WRING_RENDEZVOUS_PLACES];
+    struct attempt at[WRING_RENDEZVOUS_ENDPOINTS];
 };
 
 static void drop(struct attempt *attempt)
@@ -57,7 +57,7 @@ static void drop(struct attempt *attempt)
     attempt->connected = false;
 }
 
-/** It came to nothing for now; the next place need not wait. */
+/** It came to nothing for now; the next endpoint need not wait. */
 static void fail(struct reach *reach, struct attempt *attempt, int error)
 {
     drop(attempt);
@@ -78,7 +78,7 @@ static void refuse(struct reach *reach, struct attempt *attempt)
 
 static void begin(struct reach *reach, struct attempt *attempt)
 {
-    const struct wring_rendezvous_place *place = attempt->place;
+    const struct wring_rendezvous_endpoint *endpoint = attempt->endpoint;
     const struct wring_bootstrap *base = &reach->rendezvous->base;
     uint8_t hello[WRING_RENDEZVOUS_HELLO_BYTES];
     int one = 1;
@@ -86,7 +86,7 @@ static void begin(struct reach *reach, struct attempt *attempt)
     attempt->since_ns = wring_now_ns();
     reach->next_ns = attempt->since_ns + STAGGER_NS;
     attempt->fd = WRING_DESCRIPTOR(
-        socket(place->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+        socket(endpoint->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     attempt->lacking = attempt->fd < 0;
     if (attempt->lacking) {
         int error = errno;
@@ -95,7 +95,7 @@ static void begin(struct reach *reach, struct attempt *attempt)
         return;
     }
     setsockopt(attempt->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    if (connect(attempt->fd, (const struct sockaddr *)&place->address, place->bytes) != 0 &&
+    if (connect(attempt->fd, (const struct sockaddr *)&endpoint->address, endpoint->bytes) != 0 &&
         errno != EINPROGRESS) {
         fail(reach, attempt, errno);
         return;
@@ -156,8 +156,8 @@ static bool advance(struct reach *reach, struct attempt *attempt)
 static struct attempt *look(struct reach *reach, const struct wring_patience *patience,
                             enum wring_status *status)
 {
-    struct pollfd fds[WRING_RENDEZVOUS_PLACES];
-    struct attempt *who[WRING_RENDEZVOUS_PLACES];
+    struct pollfd fds[WRING_RENDEZVOUS_ENDPOINTS];
+    struct attempt *who[WRING_RENDEZVOUS_ENDPOINTS];
     uint64_t until_ns = wring_now_ns() + RETRY_NS;
     struct wring_patience brief = *patience;
     unsigned n = 0;
@@ -197,7 +197,7 @@ static enum wring_status finish_handshake(struct attempt *attempt,
     return wring_auth_status(&attempt->auth);
 }
 
-/** A refusal at the root's only place is final; at several, once all places have refused. */
+/** A refusal at the root's only endpoint is final; at several, once all endpoints have refused. */
 static bool is_hopeless(const struct reach *reach)
 {
     unsigned refused = 0;
@@ -227,15 +227,15 @@ static const char *state_of(const struct attempt *attempt)
     return attempt->state[0] != '\0' ? attempt->state : "not tried";
 }
 
-/** How the attempt at each place stands. @param list out, [bytes] */
+/** How the attempt at each endpoint stands. @param list out, [bytes] */
 static void list_states(const struct reach *reach, char *list, size_t bytes)
 {
-    char place[WRING_RENDEZVOUS_PLACE_TEXT];
+    char endpoint[WRING_RENDEZVOUS_ENDPOINT_TEXT];
     size_t at = 0;
     list[0] = '\0';
     for (unsigned i = 0; i < reach->n && at < bytes; i++) {
-        wring_rendezvous_place_text(reach->at[i].place, place);
-        at += (size_t)snprintf(list + at, bytes - at, "%s%s: %s", i > 0 ? "; " : "", place,
+        wring_rendezvous_endpoint_text(reach->at[i].endpoint, endpoint);
+        at += (size_t)snprintf(list + at, bytes - at, "%s%s: %s", i > 0 ? "; " : "", endpoint,
                                state_of(&reach->at[i]));
     }
 }
@@ -315,7 +315,7 @@ static enum wring_status reach_any(struct reach *reach, const struct wring_patie
 
 /**
  * Find the root at one of its places: all of them are tried, each a little after the last, again
- * and again until one proves that it knows the secret. Strangers at some of several places do no
+ * and again until one proves that it knows the secret. Strangers at some of several endpoints do no
  * harm; at all of them they end it.
  *
  * @param taken  called once a root has proven it: does it take us?
@@ -324,7 +324,7 @@ static enum wring_status reach_any(struct reach *reach, const struct wring_patie
  */
 static enum wring_status rendezvous_reach(struct wring_rendezvous *rendezvous,
                                           const struct wring_rendezvous_params *params,
-                                          const struct wring_rendezvous_places *places,
+                                          const struct wring_rendezvous_endpoints *endpoints,
                                           const uint8_t *secret, wring_rendezvous_taken_fn *taken)
 {
     struct wring_patience patience = {params->deadline_ns, params->cancel};
@@ -335,10 +335,10 @@ static enum wring_status rendezvous_reach(struct wring_rendezvous *rendezvous,
     reach->params = params;
     reach->secret = secret;
     reach->taken = taken;
-    reach->several = places->several;
-    reach->n = places->n;
+    reach->several = endpoints->several;
+    reach->n = endpoints->n;
     for (unsigned i = 0; i < reach->n; i++)
-        reach->at[i] = (struct attempt){.place = &places->at[i], .fd = -1};
+        reach->at[i] = (struct attempt){.endpoint = &endpoints->at[i], .fd = -1};
 
     enum wring_status status = reach_any(reach, &patience);
     for (unsigned i = 0; i < reach->n && status != WRING_OK; i++)
@@ -410,14 +410,14 @@ enum wring_status wring_rendezvous_join(struct wring_rendezvous *rendezvous,
                                         const struct wring_rendezvous_params *params,
                                         const uint8_t *secret)
 {
-    struct wring_rendezvous_places *places = malloc(sizeof(*places));
+    struct wring_rendezvous_endpoints *endpoints = malloc(sizeof(*endpoints));
     enum wring_status status = WRING_ERR_NO_MEMORY;
 
-    if (places != NULL)
-        status = wring_rendezvous_find_places(params, places);
+    if (endpoints != NULL)
+        status = wring_rendezvous_find_endpoints(params, endpoints);
     if (status == WRING_OK)
-        status = rendezvous_reach(rendezvous, params, places, secret, await_verdict);
-    free(places);
+        status = rendezvous_reach(rendezvous, params, endpoints, secret, await_verdict);
+    free(endpoints);
     return status;
 }
 

@@ -102,34 +102,34 @@ enum wring_status wring_rendezvous_resolve(const struct wring_log *log, const ch
 enum wring_status wring_rendezvous_refuse_zone(const struct wring_log *log, const char *root);
 
 /** One address at which the root may be. */
-struct wring_rendezvous_place {
+struct wring_rendezvous_endpoint {
     struct sockaddr_storage address;
     socklen_t bytes;
     bool near; /* on a network that this host is on too */
 };
 
-#define WRING_RENDEZVOUS_PLACES 64
+#define WRING_RENDEZVOUS_ENDPOINTS 64
 
 /** All of them, in the order in which to try them: the near ones first. */
-struct wring_rendezvous_places {
+struct wring_rendezvous_endpoints {
     unsigned n;
     bool several; /* the root has named more than one: a stranger may be at some of them */
-    struct wring_rendezvous_place at[WRING_RENDEZVOUS_PLACES];
+    struct wring_rendezvous_endpoint at[WRING_RENDEZVOUS_ENDPOINTS];
 };
 
 /**
- * The places that params->root names, on a rank that joins: "host:port", or several with commas
+ * The endpoints that params->root names, on a rank that joins: "host:port", or several with commas
  * between them. Addresses that mean nothing here are passed over; without a key, so are all that
  * are not of loopback. A link-local address whose zone is another host's word is tried on each
  * interface of this one.
  * Errors, logged: WRING_ERR_INVALID, WRING_ERR_ADDRESS, WRING_ERR_AUTH (all of them need a key).
  */
-enum wring_status wring_rendezvous_find_places(const struct wring_rendezvous_params *params,
-                                               struct wring_rendezvous_places *out);
+enum wring_status wring_rendezvous_find_endpoints(const struct wring_rendezvous_params *params,
+                                                  struct wring_rendezvous_endpoints *out);
 
-/** "10.0.0.1:4000", "[fe80::1%eth0]:4000". @param text out, [WRING_RENDEZVOUS_PLACE_TEXT] */
-void wring_rendezvous_place_text(const struct wring_rendezvous_place *place, char *text);
-#define WRING_RENDEZVOUS_PLACE_TEXT (WRING_RENDEZVOUS_ADDRESS + 12)
+/** "10.0.0.1:4000", "[fe80::1%eth0]:4000". @param text out, [WRING_RENDEZVOUS_ENDPOINT_TEXT] */
+void wring_rendezvous_endpoint_text(const struct wring_rendezvous_endpoint *endpoint, char *text);
+#define WRING_RENDEZVOUS_ENDPOINT_TEXT (WRING_RENDEZVOUS_ADDRESS + 12)
 
 /** @return WRING_OK; WRING_ERR_AGAIN: it has closed without a word; an error that is logged */
 typedef enum wring_status wring_rendezvous_taken_fn(struct wring_rendezvous *rendezvous, int fd,

@@ -140,7 +140,7 @@ static struct wring_rendezvous_pending *make_room(struct wring_rendezvous_host *
     }
 }
 
-static struct wring_rendezvous_pending *find_place(struct wring_rendezvous_host *host)
+static struct wring_rendezvous_pending *find_free(struct wring_rendezvous_host *host)
 {
     struct pollfd waiting = {host->listen_fd, POLLIN, 0};
     for (unsigned i = 0; i < WRING_RENDEZVOUS_PENDING; i++)
@@ -204,7 +204,7 @@ static void rendezvous_accept(struct wring_rendezvous_host *host)
     struct wring_rendezvous_pending *pending;
     if (!wring_door_is_open(&host->door, wring_now_ns()))
         return;
-    while ((pending = find_place(host)) != NULL)
+    while ((pending = find_free(host)) != NULL)
         if (!accept_one(host, pending))
             return;
 }
@@ -567,16 +567,16 @@ static enum wring_status hand_out(const struct wring_rendezvous_params *params, 
     return WRING_OK;
 }
 
-/** Several places are all of this host's, with one port: listen on all addresses. */
+/** Several endpoints are all of this host's, with one port: listen on all addresses. */
 static enum wring_status listen_for_several(const struct wring_rendezvous_params *params, int *out)
 {
-    struct wring_rendezvous_places places;
-    enum wring_status status = wring_rendezvous_find_places(params, &places);
+    struct wring_rendezvous_endpoints endpoints;
+    enum wring_status status = wring_rendezvous_find_endpoints(params, &endpoints);
     if (status != WRING_OK)
         return status;
-    const struct wring_rendezvous_place *first = &places.at[0];
-    for (unsigned i = 1; i < places.n; i++)
-        if (port_of(&places.at[i].address) != port_of(&first->address)) {
+    const struct wring_rendezvous_endpoint *first = &endpoints.at[0];
+    for (unsigned i = 1; i < endpoints.n; i++)
+        if (port_of(&endpoints.at[i].address) != port_of(&first->address)) {
             wring_error(params->log,
                         "WRING_ROOT=%s: rank 0 listens on one port: give all of these the same",
                         params->root);

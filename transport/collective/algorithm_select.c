@@ -26,8 +26,8 @@ const struct wring_algorithm_parts wring_algorithms[WRING_ALGORITHMS] = {
     [WRING_REDUCE_SCATTER_DIRECT]     = {"owners-direct",   &wring_allreduce_two_shot,  WRING_ORDER_MEMBERS, true,  true},
     [WRING_REDUCE_ONE_SHOT]           = {"reduce-one-shot", &wring_allreduce_one_shot,  WRING_ORDER_MEMBERS, true,  false},
     [WRING_REDUCE_TWO_SHOT]           = {"reduce-two-shot", &wring_allreduce_two_shot,  WRING_ORDER_MEMBERS, true,  false},
-    [WRING_ALLGATHER_ALLTOALL]        = {"exchange",        &wring_allgather_alltoall,  WRING_ORDER_NONE,    false, true},
-    [WRING_ALLGATHER_ALLTOALL_PLACED] = {"exchange-placed", &wring_allgather_alltoall,  WRING_ORDER_NONE,    false, true},
+    [WRING_ALLGATHER_ALLTOALL]        = {"alltoall",        &wring_allgather_alltoall,  WRING_ORDER_NONE,    false, true},
+    [WRING_ALLGATHER_ALLTOALL_PLACED] = {"alltoall-placed", &wring_allgather_alltoall,  WRING_ORDER_NONE,    false, true},
     /* clang-format on */
 };
 

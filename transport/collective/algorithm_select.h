@@ -124,7 +124,7 @@ static inline bool wring_algorithm_is_in(enum wring_algorithm algorithm, uint32_
     return set >> algorithm & 1;
 }
 
-/** The sum of each shard, of an exchange what each contributes, goes straight into everyone's
+/** The sum of each shard, of an alltoall what each contributes, goes straight into everyone's
  *  data. */
 static inline bool wring_algorithm_is_placed(enum wring_algorithm algorithm)
 {

@@ -257,7 +257,7 @@ static bool allgather_alltoall_awaits(const struct wring_collective *collective,
 }
 
 const struct wring_collective_ops wring_allgather_alltoall = {
-    .name = "exchange",
+    .name = "alltoall",
     .start = allgather_alltoall_start,
     .advance = allgather_alltoall_advance,
     .job_done = allgather_alltoall_job_done,

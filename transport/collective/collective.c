@@ -559,6 +559,6 @@ void wring_collective_add_cost(struct wring_collective *collective)
 {
     uint64_t took_ns = wring_now_ns() - collective->started_ns;
     collective_trace_step(collective, took_ns);
-    collective->cost.exchange_ns += took_ns;
+    collective->cost.steps_ns += took_ns;
     collective->cost.timed++;
 }

@@ -133,10 +133,10 @@ struct wring_work {
     uint64_t result_bytes;      /* of out, for the call's result */
     void *memory;               /* of malloc(): a call's own, in which in may lie; or NULL */
     int32_t priority;           /* of a call */
-    uint32_t root;              /* exchange: the one member that contributes, or WRING_EVERYBODY */
-    bool to_all;                /* exchange: one piece goes to all, not one to each */
+    uint32_t root;              /* alltoall: the one member that contributes, or WRING_EVERYBODY */
+    bool to_all;                /* alltoall: one piece goes to all, not one to each */
     uint32_t ranks;             /* that an average is over; 0: the members */
-    bool sync;                  /* flat: exchange something even if there are no elements */
+    bool sync;                  /* flat: send something even if there are no elements */
     bool in_staged, out_staged; /* raw pieces are copied into slots: a device cannot send from where
                                    they lie */
 
@@ -157,7 +157,7 @@ static inline void wring_work_set_algorithm(struct wring_work *work, enum wring_
 /** Bytes and times of the steps so far. Written by the thread that makes progress. */
 struct wring_steps_cost {
     uint64_t wire_bytes;
-    uint64_t exchange_ns, codec_ns, timed; /* of so many steps that were timed */
+    uint64_t steps_ns, codec_ns, timed; /* of so many steps that were timed */
 };
 
 /**
@@ -212,7 +212,7 @@ struct wring_collective {
     bool running;   /* the last of them has not ended */
     struct wring_standstill standstill;
     bool waiting; /* it was seen to */
-    bool timed;   /* this step is: to read clocks takes as long as a small exchange */
+    bool timed;   /* this step is: to read clocks takes as long as a small collective */
     uint64_t step;
     uint64_t ended;      /* the last one as so many-eth of the engine; 0: past the engine */
     uint64_t started_ns; /* if it is not timed, when it was first seen to wait; 0: not yet */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Hierarchical allreduce: an exchange between nodes, inside the two halves of one within each node.
- * It has no channels of its own. It cuts the elements into slices, each of which has three legs,
- * collectives like any other, one after the other:
+ * Hierarchical allreduce: a collective between nodes, inside the two halves of one within each
+ * node. It has no channels of its own. It cuts the elements into slices, each of which has three
+ * legs, collectives like any other, one after the other:
  *
  *   - in, sharded and kept: ranks of a node reduce-scatter; each owns the node's sum of a shard
  *   - across, any scheme: ranks in the same place of all nodes allreduce their shard; codecs and
  *     error feedback are here alone
- *   - out, an exchange: ranks of a node allgather the shards
+ *   - out, a collective: ranks of a node allgather the shards
  *
  * Slices overlap: while one is between nodes, the next one is summed within them. The node's sums
  * of a slice begin once those of the slice before have been made, so that what goes between nodes

@@ -105,7 +105,7 @@ void wring_call_describe(const struct wring_op_check *call, char text[WRING_CALL
 /** A number of its own for each kind, and for each type and operation that matters to it. */
 static uint32_t sort_of(const struct wring_op_check *call)
 {
-    static const uint8_t places[] = {
+    static const uint8_t positions[] = {
         /* among those that reduce */
         [WRING_CALL_ALLREDUCE] = 0,
         [WRING_CALL_REDUCE_SCATTER] = 1,
@@ -121,10 +121,11 @@ static uint32_t sort_of(const struct wring_op_check *call)
         [WRING_CALL_ALLGATHERV] = 6,
         [WRING_CALL_ALLTOALLV] = 7,
     };
-    uint32_t place = places[call->kind], dtype = (uint32_t)call->dtype, op = (uint32_t)call->op;
+    uint32_t position = positions[call->kind], dtype = (uint32_t)call->dtype,
+             op = (uint32_t)call->op;
     if (wring_call_reduces(call->kind))
-        return (place * WRING_DTYPES + dtype) * WRING_OPS + op;
-    return REDUCING * WRING_DTYPES * WRING_OPS + place * WRING_DTYPES + dtype;
+        return (position * WRING_DTYPES + dtype) * WRING_OPS + op;
+    return REDUCING * WRING_DTYPES * WRING_OPS + position * WRING_DTYPES + dtype;
 }
 
 /**

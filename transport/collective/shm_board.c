@@ -29,88 +29,87 @@ size_t wring_shm_flags_memory(size_t room)
     return sizeof(struct wring_board) + 2 * stride_of(room);
 }
 
-/** Where a slot lies behind its board. @param odd  0 or 1, as the round */
+/** Where a slot lies behind its board. @param odd  0 or 1, as the epoch */
 static uint8_t *slot_of(const struct wring_board *board, size_t room, unsigned odd)
 {
     return (uint8_t *)(board + 1) + odd * stride_of(room);
 }
 
-static void set_turns(struct wring_shm_flags *mapped)
+static void set_turns(struct wring_shm_flags *flags)
 {
     for (unsigned odd = 0; odd < 2; odd++) {
-        uint8_t *slot = slot_of(mapped->own, mapped->room, odd);
-        mapped->turns[odd] = (struct wring_shm_flags_turn){
+        uint8_t *slot = slot_of(flags->own, flags->room, odd);
+        flags->turns[odd] = (struct wring_shm_flags_turn){
             .slot = (struct wring_shm_flags_slot *)slot,
-            .contribution = slot + head_of(mapped->room),
-            .run = mapped->runs + odd * mapped->members.n,
+            .contribution = slot + head_of(flags->room),
+            .run = flags->runs + odd * flags->members.n,
         };
     }
-    wring_shm_flags_enter(mapped, 0);
+    wring_shm_flags_enter(flags, 0);
 }
 
-static bool allocate(struct wring_shm_flags *mapped)
+static bool allocate(struct wring_shm_flags *flags)
 {
-    uint32_t n = mapped->members.n;
+    uint32_t n = flags->members.n;
 
-    mapped->others = calloc(n, sizeof(*mapped->others));
-    mapped->shards = calloc(n, sizeof(*mapped->shards));
-    mapped->runs = calloc(2 * (size_t)n, sizeof(*mapped->runs));
-    mapped->data = calloc(n, sizeof(*mapped->data));
-    mapped->parts = calloc(n, sizeof(*mapped->parts));
-    mapped->woken = calloc(n, sizeof(*mapped->woken));
-    mapped->cores = calloc(n, sizeof(*mapped->cores));
-    return mapped->others != NULL && mapped->shards != NULL && mapped->runs != NULL &&
-           mapped->data != NULL && mapped->parts != NULL && mapped->woken != NULL &&
-           mapped->cores != NULL;
+    flags->others = calloc(n, sizeof(*flags->others));
+    flags->shards = calloc(n, sizeof(*flags->shards));
+    flags->runs = calloc(2 * (size_t)n, sizeof(*flags->runs));
+    flags->data = calloc(n, sizeof(*flags->data));
+    flags->parts = calloc(n, sizeof(*flags->parts));
+    flags->woken = calloc(n, sizeof(*flags->woken));
+    flags->cores = calloc(n, sizeof(*flags->cores));
+    return flags->others != NULL && flags->shards != NULL && flags->runs != NULL &&
+           flags->data != NULL && flags->parts != NULL && flags->woken != NULL &&
+           flags->cores != NULL;
 }
 
-static struct wring_shm_flags_shard *shard_of(const struct wring_shm_flags *mapped, uint32_t member)
+static struct wring_shm_flags_shard *shard_of(const struct wring_shm_flags *flags, uint32_t member)
 {
-    uint32_t n = mapped->members.n;
-    return &mapped->shards[(member + n - mapped->members.me) % n];
+    uint32_t n = flags->members.n;
+    return &flags->shards[(member + n - flags->members.me) % n];
 }
 
 enum wring_status wring_shm_flags_create(struct wring_members members, size_t room, uint8_t *memory,
                                          struct wring_shm_flags **out)
 {
-    struct wring_shm_flags *mapped = calloc(1, sizeof(*mapped));
-    if (mapped == NULL)
+    struct wring_shm_flags *flags = calloc(1, sizeof(*flags));
+    if (flags == NULL)
         return WRING_ERR_NO_MEMORY;
-    mapped->members = members;
-    mapped->room = room;
-    mapped->op = WRING_OPS; /* no reduction has been chosen */
-    mapped->own = (struct wring_board *)memory;
-    if (!allocate(mapped)) {
-        wring_shm_flags_destroy(mapped);
+    flags->members = members;
+    flags->room = room;
+    flags->op = WRING_OPS; /* no reduction has been chosen */
+    flags->own = (struct wring_board *)memory;
+    if (!allocate(flags)) {
+        wring_shm_flags_destroy(flags);
         return WRING_ERR_NO_MEMORY;
     }
-    set_turns(mapped);
-    shard_of(mapped, members.me)->board = mapped->own;
-    mapped->fenced = !wring_fence_register();
-    atomic_store(&mapped->own->fenced, mapped->fenced);
-    *out = mapped;
+    set_turns(flags);
+    shard_of(flags, members.me)->board = flags->own;
+    flags->fenced = !wring_fence_register();
+    atomic_store(&flags->own->fenced, flags->fenced);
+    *out = flags;
     return WRING_OK;
 }
 
-void wring_shm_flags_destroy(struct wring_shm_flags *mapped)
+void wring_shm_flags_destroy(struct wring_shm_flags *flags)
 {
-    if (mapped == NULL)
+    if (flags == NULL)
         return;
-    free(mapped->cores);
-    free(mapped->woken);
-    free(mapped->parts);
-    free(mapped->data);
-    free(mapped->runs);
-    free(mapped->shards);
-    free(mapped->others);
-    free(mapped);
+    free(flags->cores);
+    free(flags->woken);
+    free(flags->parts);
+    free(flags->data);
+    free(flags->runs);
+    free(flags->shards);
+    free(flags->others);
+    free(flags);
 }
 
-static enum wring_status map_board(const struct wring_shm_flags *mapped,
-                                   struct wring_remote *remote, uint64_t offset,
-                                   struct wring_board **out)
+static enum wring_status map_board(const struct wring_shm_flags *flags, struct wring_remote *remote,
+                                   uint64_t offset, struct wring_board **out)
 {
-    size_t bytes = wring_shm_flags_memory(mapped->room);
+    size_t bytes = wring_shm_flags_memory(flags->room);
     void *base;
 
     if (offset > remote->bytes || bytes > remote->bytes - offset || offset % WRING_BOARD_ALIGN != 0)
@@ -121,29 +120,29 @@ static enum wring_status map_board(const struct wring_shm_flags *mapped,
     return status;
 }
 
-enum wring_status wring_shm_flags_connect(struct wring_shm_flags *mapped, uint32_t member,
+enum wring_status wring_shm_flags_connect(struct wring_shm_flags *flags, uint32_t member,
                                           struct wring_remote *remote, uint64_t offset)
 {
     struct wring_board *board;
-    enum wring_status status = map_board(mapped, remote, offset, &board);
+    enum wring_status status = map_board(flags, remote, offset, &board);
     if (status != WRING_OK)
         return status;
-    struct wring_shm_flags_other *other = &mapped->others[mapped->n_others++];
+    struct wring_shm_flags_other *other = &flags->others[flags->n_others++];
     other->board = board;
     other->member = member;
-    shard_of(mapped, member)->board = board;
+    shard_of(flags, member)->board = board;
     for (unsigned odd = 0; odd < 2; odd++) {
-        const uint8_t *slot = slot_of(board, mapped->room, odd);
+        const uint8_t *slot = slot_of(board, flags->room, odd);
         other->slots[odd] = (const struct wring_shm_flags_slot *)slot;
-        mapped->turns[odd].run[member] = slot + head_of(mapped->room);
+        flags->turns[odd].run[member] = slot + head_of(flags->room);
     }
-    mapped->fenced |= atomic_load(&board->fenced) != 0;
+    flags->fenced |= atomic_load(&board->fenced) != 0;
     return WRING_OK;
 }
 
-void wring_shm_flags_set_data(struct wring_shm_flags *mapped, uint32_t member, uint8_t *data)
+void wring_shm_flags_set_data(struct wring_shm_flags *flags, uint32_t member, uint8_t *data)
 {
-    mapped->data[member] = data;
+    flags->data[member] = data;
 }
 
 struct wring_shm_flags_counts wring_shm_flags_count(const struct wring_shm_flags *list)

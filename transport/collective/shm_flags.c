@@ -29,17 +29,17 @@ static void cut(struct wring_shm_flags *flags, const struct wring_partition *par
     }
 }
 
-/** In place, before we say that our data is ready: our shard is open in the round to come. */
+/** In place, before we say that our data is ready: our shard is open in the epoch to come. */
 static void shm_flags_open(struct wring_shm_flags *flags)
 {
-    uint64_t open = (flags->round + 1) << WRING_SHARD_BITS | WRING_SHARD_OPEN;
+    uint64_t open = (flags->epoch + 1) << WRING_SHARD_BITS | WRING_SHARD_OPEN;
     atomic_store_explicit(&flags->own->shard, open, memory_order_relaxed);
 }
 
-/** The state of a shard of this round that nobody has come for. */
+/** The state of a shard of this epoch that nobody has come for. */
 static uint64_t open_state(const struct wring_shm_flags *flags)
 {
-    return flags->round << WRING_SHARD_BITS | WRING_SHARD_OPEN;
+    return flags->epoch << WRING_SHARD_BITS | WRING_SHARD_OPEN;
 }
 
 /** Everybody has said that its data is ready, and nobody has come for this shard. */
@@ -66,7 +66,7 @@ static void sum_up(struct wring_collective *collective, const struct wring_shm_f
         flags->parts[i] = flags->data[i] + shard->offset;
     shm_flags_reduce(collective, &sum);
     atomic_store_explicit(&shard->board->shard,
-                          flags->round << WRING_SHARD_BITS | WRING_SHARD_SUMMED,
+                          flags->epoch << WRING_SHARD_BITS | WRING_SHARD_SUMMED,
                           memory_order_release);
 }
 
@@ -149,7 +149,7 @@ static bool sum_shards(struct wring_collective *collective)
 static bool is_its(const struct wring_shm_flags *flags, const struct wring_shm_flags_shard *shard,
                    uint32_t member)
 {
-    uint64_t its = flags->round << WRING_SHARD_BITS | (member + 1);
+    uint64_t its = flags->epoch << WRING_SHARD_BITS | (member + 1);
     return shard->bytes > 0 &&
            atomic_load_explicit(&shard->board->shard, memory_order_relaxed) == its;
 }
@@ -296,7 +296,7 @@ const struct wring_collective_ops wring_allreduce_shm_flags = {
     .awaits = shm_flags_awaits,
 };
 
-/* ---- rounds ---- */
+/* ---- epochs ---- */
 
 #define AT_ONCE 4096 /* bytes that stay near until they are copied to others */
 
@@ -361,7 +361,7 @@ static inline void copy_contribution(void *to, const void *from, size_t bytes)
         memcpy(to, from, bytes);
 }
 
-/** Enter a round: a member that finds its number in the slot finds our contribution behind it.
+/** Enter an epoch: a member that finds its number in the slot finds our contribution behind it.
  *  Calls are counted, too. */
 static inline void show(struct wring_collective *collective)
 {
@@ -377,7 +377,7 @@ static inline void show(struct wring_collective *collective)
     copy_contribution(flags->ready.contribution, flags->in, flags->shown);
     atomic_store_explicit(&flags->ready.slot->number, number, memory_order_release);
     flags->number = number;
-    wring_shm_flags_enter(flags, flags->round + 1);
+    wring_shm_flags_enter(flags, flags->epoch + 1);
 }
 
 /** After show(). @return whether a member is to be woken, which has seen our board otherwise */
@@ -389,7 +389,7 @@ static inline bool missed(const struct wring_shm_flags *flags)
     return anyone_sleeps(flags);
 }
 
-/** Functions like this one are kept apart so that the short way past them does not carry their
+/** Functions like this one are kept apart so that the fast path past them does not carry their
  *  weight: it is of a small share of steps. */
 __attribute__((noinline)) static void read_clock(struct wring_collective *collective)
 {

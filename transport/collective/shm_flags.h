@@ -6,14 +6,14 @@
  * and one that has to wake somebody, goes to the engine.
  *
  * A board lies in the slots of its member: 128 bytes that say whether the member sleeps and, where
- * ranks share cores, on which core it runs; 128 for steps in place, then two slots, for rounds (the
- * steps over this board, from 1) in turn. A slot is the number of a round and behind it the
+ * ranks share cores, on which core it runs; 128 for steps in place, then two slots, for epochs (the
+ * steps over this board, from 1) in turn. A slot is the number of an epoch and behind it the
  * contribution: one that fits comes with its number in one cache line, all others begin with a line
  * of their own. But for the state of a shard (below) no line has two writers.
  *
- * Two slots are enough, and nobody acknowledges anything: a member writes round k + 2 over round k
- * after its own round k + 1 has ended, so when all others have shown theirs of k + 1; and each does
- * that only after its round k has ended, which was the last time that it read a slot of round k.
+ * Two slots are enough, and nobody acknowledges anything: a member writes epoch k + 2 over epoch k
+ * after its own epoch k + 1 has ended, so when all others have shown theirs of k + 1; and each does
+ * that only after its epoch k has ended, which was the last time that it read a slot of epoch k.
  *
  * In place: where the members' data is mapped as well, nothing is behind the number of a step on
  * more than a few lines: it says that the member's data is ready. Once all have said so, any member
@@ -52,7 +52,7 @@ struct wring_board {
     _Atomic uint32_t fenced; /* heavy fences of others do not reach it, or it can make none */
     _Atomic uint32_t core;   /* + 1, from which it showed something last; 0: it does not say */
 
-    /* in place: round << WRING_SHARD_BITS | what becomes of the member's shard in it. Its member
+    /* in place: epoch << WRING_SHARD_BITS | what becomes of the member's shard in it. Its member
      * opens it, then the member that sums it writes it */
     alignas(WRING_BOARD_ALIGN) _Atomic uint64_t shard;
 };
@@ -61,7 +61,7 @@ struct wring_board {
 #define WRING_SHARD_OPEN 0 /* more: that member sums it, counted from 1 */
 #define WRING_SHARD_SUMMED 128
 
-/** The part of our own board that even rounds use, or odd ones. */
+/** The part of our own board that even epochs use, or odd ones. */
 struct wring_shm_flags_turn {
     struct wring_shm_flags_slot *slot;
     void *contribution; /* of the contribution, in it */
@@ -79,12 +79,12 @@ struct wring_shm_flags {
     size_t shown;   /* bytes of it that come with the number */
 
     /* and what comes after that */
-    uint64_t round;
-    uint64_t number; /* round, and below it the tag of the call; 0 where there are no calls */
-    const struct wring_shm_flags_turn *turn; /* this round's */
+    uint64_t epoch;
+    uint64_t number; /* epoch, and below it the tag of the call; 0 where there are no calls */
+    const struct wring_shm_flags_turn *turn; /* this epoch's */
     struct wring_shm_flags_turn turns[2];
     struct wring_shm_flags_other {
-        const struct wring_shm_flags_slot *slots[2]; /* of even and of odd rounds; mapped */
+        const struct wring_shm_flags_slot *slots[2]; /* of even and of odd epochs; mapped */
         const struct wring_board *board;             /* mapped */
         uint32_t member;
     } * others; /* [n_others] */
@@ -116,7 +116,7 @@ struct wring_shm_flags {
 
     struct wring_members members;
     size_t room;            /* for contributions of so many bytes */
-    const void **runs;      /* [2][members] of even and of odd rounds */
+    const void **runs;      /* [2][members] of even and of odd epochs */
     uint8_t **data;         /* [members] in place: where they have theirs; mapped */
     const void **parts;     /* [members] in place: of the shard that is being summed */
     enum wring_dtype dtype; /* what the reduction is for */
@@ -179,7 +179,7 @@ bool wring_shm_flags_give(struct wring_collective *collective, unsigned looks);
 /** Look so often; then the engine has it. @return whether it has ended */
 bool wring_shm_flags_wait(struct wring_collective *collective, unsigned looks);
 
-/** That member shows data of another call in this round. */
+/** That member shows data of another call in this epoch. */
 bool wring_shm_flags_is_foreign(const struct wring_collective *collective, uint32_t member);
 
 /** Before a sleep until the step ends: others are to wake us. By the thread that makes progress. */

@@ -7,14 +7,14 @@
 
 #include "transport/collective/collective.h"
 
-/** A round's contribution, behind its number, which is written last. */
+/** An epoch's contribution, behind its number, which is written last. */
 struct wring_shm_flags_slot {
     _Atomic uint64_t number;
 };
 
 static inline uint64_t wring_shm_flags_number(const struct wring_shm_flags *flags, uint32_t other)
 {
-    const struct wring_shm_flags_slot *slot = flags->others[other].slots[flags->round & 1];
+    const struct wring_shm_flags_slot *slot = flags->others[other].slots[flags->epoch & 1];
     return atomic_load_explicit(&slot->number, memory_order_acquire);
 }
 
@@ -31,7 +31,7 @@ static inline bool wring_shm_flags_other_is_foreign(const struct wring_shm_flags
                                                     uint32_t other)
 {
     uint64_t number = wring_shm_flags_number(flags, other);
-    return number != flags->number && number >> WRING_TAG_BITS == flags->round;
+    return number != flags->number && number >> WRING_TAG_BITS == flags->epoch;
 }
 
 /** Its index among the others. */
@@ -44,11 +44,11 @@ static inline uint32_t wring_shm_flags_other_of(const struct wring_shm_flags *fl
     return i;
 }
 
-/** In place: has the shard been summed? Its member may have opened it for the next round by now. */
+/** In place: has the shard been summed? Its member may have opened it for the next epoch by now. */
 static inline bool wring_shm_flags_is_summed(const struct wring_shm_flags *flags,
                                              const struct wring_shm_flags_shard *shard)
 {
-    uint64_t summed = flags->round << WRING_SHARD_BITS | WRING_SHARD_SUMMED;
+    uint64_t summed = flags->epoch << WRING_SHARD_BITS | WRING_SHARD_SUMMED;
     return shard->bytes == 0 ||
            atomic_load_explicit(&shard->board->shard, memory_order_acquire) >= summed;
 }
@@ -87,16 +87,16 @@ static inline bool wring_shm_flags_under_way(const struct wring_collective *coll
     return atomic_load_explicit(&collective->status, memory_order_acquire) == WRING_ERR_AGAIN;
 }
 
-/** It is this round now: make the next one ready to be shown. */
-static inline void wring_shm_flags_enter(struct wring_shm_flags *flags, uint64_t round)
+/** It is this epoch now: make the next one ready to be shown. */
+static inline void wring_shm_flags_enter(struct wring_shm_flags *flags, uint64_t epoch)
 {
-    const struct wring_shm_flags_turn *next = &flags->turns[(round + 1) & 1];
+    const struct wring_shm_flags_turn *next = &flags->turns[(epoch + 1) & 1];
 
-    flags->round = round;
-    flags->turn = &flags->turns[round & 1];
+    flags->epoch = epoch;
+    flags->turn = &flags->turns[epoch & 1];
     flags->ready.slot = next->slot;
     flags->ready.contribution = next->contribution;
-    flags->ready.number = (round + 1) << WRING_TAG_BITS;
+    flags->ready.number = (epoch + 1) << WRING_TAG_BITS;
 }
 
 /** A reduction of runs, and where its result goes. */

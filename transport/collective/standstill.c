@@ -13,14 +13,14 @@
 #define FIELDS 11
 #define LINE_BYTES 512
 
-static uint32_t round_of(const struct wring_collective *collective)
+static uint32_t step_of(const struct wring_collective *collective)
 {
     return collective->calls != NULL ? (uint32_t)collective->calls->begun : collective->begun;
 }
 
-static const struct wring_channel *way_of(const struct wring_collective *collective, int way)
+static const struct wring_channel *channel_of(const struct wring_collective *collective, int which)
 {
-    return way == 0 ? collective->scatter : collective->gather;
+    return which == 0 ? collective->scatter : collective->gather;
 }
 
 /* ---- what this member does ---- */
@@ -41,12 +41,12 @@ static uint64_t fold_channel(uint64_t hash, const struct wring_channel *channel)
 /** Changes whenever it does something, or something comes. */
 static uint64_t sign_of(const struct wring_collective *collective)
 {
-    uint64_t hash = wring_fold(round_of(collective), collective->reduced);
+    uint64_t hash = wring_fold(step_of(collective), collective->reduced);
     for (uint32_t i = 0; i < collective->members.n; i++)
         hash = wring_fold(hash, collective->sent[i] << 32 ^ collective->decoded[i]);
-    for (int way = 0; way < WRING_STANDSTILL_WAYS; way++)
-        if (way_of(collective, way) != NULL)
-            hash = fold_channel(hash, way_of(collective, way));
+    for (int which = 0; which < WRING_STANDSTILL_CHANNELS; which++)
+        if (channel_of(collective, which) != NULL)
+            hash = fold_channel(hash, channel_of(collective, which));
     return wring_fold(hash, collective->busy);
 }
 
@@ -54,8 +54,8 @@ static uint64_t sign_of(const struct wring_collective *collective)
 static bool is_at_work(const struct wring_collective *collective)
 {
     uint32_t tasks = collective->send_tasks + collective->reduce_tasks + collective->decode_tasks;
-    for (int way = 0; way < WRING_STANDSTILL_WAYS; way++)
-        if (way_of(collective, way) != NULL && way_of(collective, way)->owes_credits)
+    for (int which = 0; which < WRING_STANDSTILL_CHANNELS; which++)
+        if (channel_of(collective, which) != NULL && channel_of(collective, which)->owes_credits)
             return true;
     for (uint32_t i = 0; i < tasks; i++) {
         const struct wring_task *task = &collective->tasks[i];
@@ -75,7 +75,7 @@ static bool is_about_sums(const struct wring_collective *collective)
 }
 
 /** The channel in which it lacks a piece. */
-static const struct wring_channel *lacking_way(const struct wring_collective *collective)
+static const struct wring_channel *lacking_channel(const struct wring_collective *collective)
 {
     const struct wring_work *work = &collective->work;
     if (work->to_root)
@@ -87,11 +87,11 @@ static const struct wring_channel *lacking_way(const struct wring_collective *co
 }
 
 /** A member that has not given back what we need to go on in a channel, or members.n. */
-static uint32_t find_creditor(const struct wring_collective *collective, int way)
+static uint32_t find_creditor(const struct wring_collective *collective, int which)
 {
-    const struct wring_channel *channel = way_of(collective, way);
-    bool sums = way == 1 && wring_algorithm_has_owners(
-                                collective->work.algorithm); /* owed without being asked */
+    const struct wring_channel *channel = channel_of(collective, which);
+    bool sums = which == 1 && wring_algorithm_has_owners(
+                                  collective->work.algorithm); /* owed without being asked */
     uint32_t n = collective->members.n;
 
     if (channel == NULL || channel->placed || (sums && wring_collective_missing(collective) < n))
@@ -108,20 +108,20 @@ static void find_want(const struct wring_collective *collective, struct wring_st
 {
     uint32_t n = collective->members.n, missing = wring_collective_missing(collective);
 
-    for (int way = 0; way < WRING_STANDSTILL_WAYS; way++) {
-        uint32_t creditor = find_creditor(collective, way);
+    for (int which = 0; which < WRING_STANDSTILL_CHANNELS; which++) {
+        uint32_t creditor = find_creditor(collective, which);
         if (creditor == n)
             continue;
         out->want = WRING_WANTS_CREDIT;
         out->rank = collective->members.ranks[creditor];
-        out->number = way_of(collective, way)->out[creditor].reserved;
+        out->number = channel_of(collective, which)->out[creditor].reserved;
         return;
     }
     if (missing == n)
         return;
     out->want = WRING_WANTS_PIECE;
     out->rank = collective->members.ranks[missing];
-    out->number = lacking_way(collective)->in[missing].arrivals;
+    out->number = lacking_channel(collective)->in[missing].arrivals;
 }
 
 /* ---- statements ---- */
@@ -131,18 +131,18 @@ static struct wring_statement make_statement(const struct wring_collective *coll
 {
     const struct wring_standstill *standstill = &collective->standstill;
     struct wring_statement statement = {
-        .round = round_of(collective),
+        .step = step_of(collective),
         .active = collective->running,
         .epoch = standstill->epoch,
         .echo = standstill->others[member].said.epoch,
         .found = standstill->found,
     };
-    for (int way = 0; way < WRING_STANDSTILL_WAYS; way++) {
-        const struct wring_channel *channel = way_of(collective, way);
+    for (int which = 0; which < WRING_STANDSTILL_CHANNELS; which++) {
+        const struct wring_channel *channel = channel_of(collective, which);
         if (channel == NULL)
             continue;
-        statement.ways[way].puts = channel->out[member].puts;
-        statement.ways[way].arrivals = channel->in[member].arrivals;
+        statement.channels[which].puts = channel->out[member].puts;
+        statement.channels[which].arrivals = channel->in[member].arrivals;
     }
     if (statement.active)
         find_want(collective, &statement);
@@ -152,17 +152,18 @@ static struct wring_statement make_statement(const struct wring_collective *coll
 static void write_statement(const struct wring_statement *s, char *text, size_t bytes)
 {
     snprintf(text, bytes, "%x %x %x %x %x %x %x %x %x %x %x", s->active, s->epoch, s->echo,
-             s->found, s->ways[0].puts, s->ways[0].arrivals, s->ways[1].puts, s->ways[1].arrivals,
-             s->want, s->rank, s->number);
+             s->found, s->channels[0].puts, s->channels[0].arrivals, s->channels[1].puts,
+             s->channels[1].arrivals, s->want, s->rank, s->number);
 }
 
 static bool read_statement(const char *text, struct wring_statement *s)
 {
     unsigned active, want;
     int end = 0;
-    int n = sscanf(text, "%1x %8x %8x %8x %8x %8x %8x %8x %1x %8x %8x%n", &active, &s->epoch,
-                   &s->echo, &s->found, &s->ways[0].puts, &s->ways[0].arrivals, &s->ways[1].puts,
-                   &s->ways[1].arrivals, &want, &s->rank, &s->number, &end);
+    int n =
+        sscanf(text, "%1x %8x %8x %8x %8x %8x %8x %8x %1x %8x %8x%n", &active, &s->epoch, &s->echo,
+               &s->found, &s->channels[0].puts, &s->channels[0].arrivals, &s->channels[1].puts,
+               &s->channels[1].arrivals, &want, &s->rank, &s->number, &end);
     if (n != FIELDS || text[end] != '\0' || active > 1 || want > WRING_WANTS_PIECE)
         return false;
     s->active = active;
@@ -184,7 +185,7 @@ static void state_to(const struct wring_collective *collective, uint32_t member)
     struct wring_control control = {.kind = WRING_CONTROL_STANDSTILL,
                                     .a = out->name.id,
                                     .b = collective->bucket,
-                                    .c = statement.round};
+                                    .c = statement.step};
     write_statement(&statement, control.text, sizeof(control.text));
     wring_control_send(out->peer, &control);
 }
@@ -195,19 +196,19 @@ static void state_to(const struct wring_collective *collective, uint32_t member)
 static bool nothing_between(const struct wring_collective *collective, uint32_t member,
                             const struct wring_statement *theirs)
 {
-    for (int way = 0; way < WRING_STANDSTILL_WAYS; way++) {
-        const struct wring_channel *channel = way_of(collective, way);
-        if (channel != NULL && (channel->out[member].puts != theirs->ways[way].arrivals ||
-                                channel->in[member].arrivals != theirs->ways[way].puts))
+    for (int which = 0; which < WRING_STANDSTILL_CHANNELS; which++) {
+        const struct wring_channel *channel = channel_of(collective, which);
+        if (channel != NULL && (channel->out[member].puts != theirs->channels[which].arrivals ||
+                                channel->in[member].arrivals != theirs->channels[which].puts))
             return false;
     }
     return true;
 }
 
 /** Has it nothing more to do in this step? */
-static bool is_past(const struct wring_statement *theirs, uint32_t round)
+static bool is_past(const struct wring_statement *theirs, uint32_t step)
 {
-    int32_t ahead = (int32_t)(theirs->round - round);
+    int32_t ahead = (int32_t)(theirs->step - step);
     return ahead > 0 || (ahead == 0 && !theirs->active);
 }
 
@@ -218,7 +219,7 @@ static bool stands_still(const struct wring_collective *collective, uint32_t mem
     const struct wring_statement *theirs = &standstill->others[member].said;
 
     return theirs->echo == standstill->epoch &&
-           (is_past(theirs, standstill->round) || theirs->round == standstill->round) &&
+           (is_past(theirs, standstill->step) || theirs->step == standstill->step) &&
            nothing_between(collective, member, theirs);
 }
 
@@ -254,11 +255,11 @@ static bool all_found(const struct wring_collective *collective)
 
     for (uint32_t i = 0; i < collective->members.n; i++) {
         const struct wring_statement *theirs = &standstill->others[i].said;
-        if (i != collective->members.me && !is_past(theirs, standstill->round) &&
-            theirs->found < WRING_STANDSTILL_ROUNDS)
+        if (i != collective->members.me && !is_past(theirs, standstill->step) &&
+            theirs->found < WRING_STANDSTILL_CONFIRMATIONS)
             return false;
     }
-    return standstill->found >= WRING_STANDSTILL_ROUNDS;
+    return standstill->found >= WRING_STANDSTILL_CONFIRMATIONS;
 }
 
 /* ---- and then ---- */
@@ -286,7 +287,7 @@ static void add_wants(const struct wring_collective *collective, char *line,
         if (i == me)
             find_want(collective, &own);
         const struct wring_statement *s = i == me ? &own : &collective->standstill.others[i].said;
-        if (s->want == want && (i == me || !is_past(s, collective->standstill.round)))
+        if (s->want == want && (i == me || !is_past(s, collective->standstill.step)))
             add_want(line, collective->members.ranks[i], s);
     }
 }
@@ -316,9 +317,9 @@ static void fail(const struct wring_collective *collective)
 }
 
 /** Something was done, or a step has begun: from here on again. */
-static void begin_anew(struct wring_standstill *standstill, uint32_t round, uint64_t sign)
+static void begin_anew(struct wring_standstill *standstill, uint32_t step, uint64_t sign)
 {
-    standstill->round = round;
+    standstill->step = step;
     standstill->sign = sign;
     standstill->epoch++;
     standstill->found = 0;
@@ -334,15 +335,14 @@ static bool can_stand_still(const struct wring_collective *collective)
 void wring_standstill_look(struct wring_collective *collective, uint64_t now_ns)
 {
     struct wring_standstill *standstill = &collective->standstill;
-    uint32_t round = round_of(collective);
+    uint32_t step = step_of(collective);
 
-    if (!can_stand_still(collective) ||
-        (round == standstill->round && now_ns < standstill->look_ns))
+    if (!can_stand_still(collective) || (step == standstill->step && now_ns < standstill->look_ns))
         return;
     standstill->look_ns = now_ns + collective->engine->config->heartbeat_ns;
     uint64_t sign = sign_of(collective);
-    if (round != standstill->round || sign != standstill->sign || is_at_work(collective)) {
-        begin_anew(standstill, round, sign);
+    if (step != standstill->step || sign != standstill->sign || is_at_work(collective)) {
+        begin_anew(standstill, step, sign);
         return;
     }
     find(collective);
@@ -355,11 +355,11 @@ void wring_standstill_look(struct wring_collective *collective, uint64_t now_ns)
             state_to(collective, i);
 }
 
-void wring_standstill_heard(struct wring_collective *collective, uint32_t member, uint32_t round,
+void wring_standstill_heard(struct wring_collective *collective, uint32_t member, uint32_t step,
                             const char *text)
 {
     struct wring_standstill_other *other = &collective->standstill.others[member];
-    struct wring_statement said = {.round = round}, own;
+    struct wring_statement said = {.step = step}, own;
 
     if (!read_statement(text, &said)) {
         uint32_t rank = collective->members.ranks[member];
@@ -370,6 +370,6 @@ void wring_standstill_heard(struct wring_collective *collective, uint32_t member
     other->said = said;
     other->heard = true;
     own = make_statement(collective, member);
-    if (said.active && is_past(&own, round))
+    if (said.active && is_past(&own, step))
         state_to(collective, member);
 }

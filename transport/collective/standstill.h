@@ -10,8 +10,8 @@
  * has said so since, in answer to its own statement, of the same step. Nothing may be under way
  * between the two, either: all that one has sent has come to the other. A member that is past the
  * step says so when it is told of it. Once a member and all others have found it
- * WRING_STANDSTILL_ROUNDS times in a row, the job fails with a line that says which rank waits for
- * which piece or credit of which other.
+ * WRING_STANDSTILL_CONFIRMATIONS times in a row, the job fails with a line that says which rank
+ * waits for which piece or credit of which other.
  *
  * So a rank that has not posted, that computes, or makes no progress, says nothing and is waited
  * for; two members whose link moves, however slowly, do not agree.
@@ -24,8 +24,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define WRING_STANDSTILL_ROUNDS 5
-#define WRING_STANDSTILL_WAYS 2 /* the scatter channel and the gather channel */
+#define WRING_STANDSTILL_CONFIRMATIONS 5
+#define WRING_STANDSTILL_CHANNELS 2 /* the scatter channel and the gather channel */
 
 struct wring_collective;
 
@@ -37,14 +37,14 @@ enum wring_standstill_want { /* values are part of the wire format */
 
 /** A member's statement about itself, to another one. */
 struct wring_statement {
-    uint32_t round; /* steps begun since the commit, or calls of the group */
+    uint32_t step;  /* steps begun since the commit, or calls of the group */
     bool active;    /* the last of them has not ended */
     uint32_t epoch; /* changes with all that it does */
     uint32_t echo;  /* the other's, as it was heard last */
     uint32_t found; /* so often in a row: nobody moves */
     struct {
         uint32_t puts, arrivals; /* to the other, and from it */
-    } ways[WRING_STANDSTILL_WAYS];
+    } channels[WRING_STANDSTILL_CHANNELS];
     enum wring_standstill_want want;
     uint32_t rank, number; /* it wants that of this rank; which one */
 };
@@ -55,7 +55,7 @@ struct wring_standstill {
         struct wring_statement said;
         bool heard; /* since we last looked */
     } * others;     /* [members] */
-    uint32_t round, epoch, found;
+    uint32_t step, epoch, found;
     uint64_t sign;    /* of the progress in this step */
     uint64_t look_ns; /* when to look again */
 };
@@ -63,8 +63,8 @@ struct wring_standstill {
 /** A step waits: look whether anybody moves, if it is time to. It may fail the job. */
 void wring_standstill_look(struct wring_collective *collective, uint64_t now_ns);
 
-/** A member speaks of its step number `round`. @param text  hostile, printable */
-void wring_standstill_heard(struct wring_collective *collective, uint32_t member, uint32_t round,
+/** A member speaks of its step number `step`. @param text  hostile, printable */
+void wring_standstill_heard(struct wring_collective *collective, uint32_t member, uint32_t step,
                             const char *text);
 
 #endif

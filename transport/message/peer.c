@@ -377,35 +377,35 @@ static bool has_room(struct wring_message_peer *peer, uint64_t lines)
     return peer->out_at + lines - peer->out_taken <= WRING_RING_LINES;
 }
 
-struct place {
+struct draft {
     struct wring_record *record;
     struct wring_message_put *put; /* NULL: the record lies in the ring */
     uint32_t lines;
 };
 
 /** Where the next record is to be written; not now: false. */
-static bool find_place(struct wring_message_peer *peer, uint32_t lines, struct place *place)
+static bool start_draft(struct wring_message_peer *peer, uint32_t lines, struct draft *draft)
 {
-    *place = (struct place){.lines = lines};
+    *draft = (struct draft){.lines = lines};
     if (peer->out_lines != NULL) {
-        place->record = (struct wring_record *)(peer->out_lines +
+        draft->record = (struct wring_record *)(peer->out_lines +
                                                 peer->out_at % WRING_RING_LINES * WRING_RING_LINE);
         return true;
     }
-    place->put = wring_message_put_take(peer->messenger, NULL, true);
-    if (place->put == NULL)
+    draft->put = wring_message_put_take(peer->messenger, NULL, true);
+    if (draft->put == NULL)
         return false;
-    place->record = (struct wring_record *)place->put->stage;
+    draft->record = (struct wring_record *)draft->put->stage;
     return true;
 }
 
-static bool show(struct wring_message_peer *peer, const struct place *place)
+static bool show(struct wring_message_peer *peer, const struct draft *draft)
 {
     uint64_t mark = wring_record_mark(peer->out_secret, peer->out_at);
-    atomic_store_explicit(&place->record->mark, mark, memory_order_release);
-    if (place->put != NULL)
-        return put_record(peer, place->put, place->lines);
-    peer->out_at += place->lines;
+    atomic_store_explicit(&draft->record->mark, mark, memory_order_release);
+    if (draft->put != NULL)
+        return put_record(peer, draft->put, draft->lines);
+    peer->out_at += draft->lines;
     return true;
 }
 
@@ -418,61 +418,61 @@ static void fill(struct wring_record *record, enum wring_record_kind kind, uint3
 }
 
 /** Room for a record of so many lines, at the front if it does not fit before the end. */
-static bool begin_record(struct wring_message_peer *peer, uint32_t lines, struct place *place)
+static bool begin_record(struct wring_message_peer *peer, uint32_t lines, struct draft *draft)
 {
     uint64_t left = WRING_RING_LINES - peer->out_at % WRING_RING_LINES;
     if (lines <= left)
-        return has_room(peer, lines) && find_place(peer, lines, place);
-    if (!has_room(peer, left + lines) || !find_place(peer, 1, place))
+        return has_room(peer, lines) && start_draft(peer, lines, draft);
+    if (!has_room(peer, left + lines) || !start_draft(peer, 1, draft))
         return false;
     uint64_t front = peer->out_at + left;
-    fill(place->record, WRING_RECORD_SKIP, 0);
-    if (!show(peer, place))
+    fill(draft->record, WRING_RECORD_SKIP, 0);
+    if (!show(peer, draft))
         return false;
     peer->out_at = front;
-    return find_place(peer, lines, place);
+    return start_draft(peer, lines, draft);
 }
 
 static bool write_say(struct wring_message_peer *peer, const struct wring_message_say *say)
 {
     bool grant = say->kind == WRING_RECORD_GRANT;
-    struct place place;
-    if (!begin_record(peer, wring_record_lines(grant ? sizeof(say->grant) : 0), &place))
+    struct draft draft;
+    if (!begin_record(peer, wring_record_lines(grant ? sizeof(say->grant) : 0), &draft))
         return false;
-    fill(place.record, say->kind, say->id);
-    place.record->context = say->context;
-    place.record->tag = say->tag;
+    fill(draft.record, say->kind, say->id);
+    draft.record->context = say->context;
+    draft.record->tag = say->tag;
     if (grant)
-        memcpy((uint8_t *)place.record + WRING_RECORD_HEAD, &say->grant, sizeof(say->grant));
-    return show(peer, &place);
+        memcpy((uint8_t *)draft.record + WRING_RECORD_HEAD, &say->grant, sizeof(say->grant));
+    return show(peer, &draft);
 }
 
 static bool write_eager(struct wring_message_peer *peer, const struct wring_message *send)
 {
-    struct place place;
-    if (!begin_record(peer, wring_record_lines(send->bytes), &place))
+    struct draft draft;
+    if (!begin_record(peer, wring_record_lines(send->bytes), &draft))
         return false;
-    fill(place.record, WRING_RECORD_EAGER, send->context->me);
-    place.record->small = (uint16_t)send->bytes;
-    place.record->context = send->context->id;
-    place.record->tag = send->tag;
+    fill(draft.record, WRING_RECORD_EAGER, send->context->me);
+    draft.record->small = (uint16_t)send->bytes;
+    draft.record->context = send->context->id;
+    draft.record->tag = send->tag;
     if (send->bytes > 0)
-        memcpy((uint8_t *)place.record + WRING_RECORD_HEAD, send->buf, send->bytes);
-    return show(peer, &place);
+        memcpy((uint8_t *)draft.record + WRING_RECORD_HEAD, send->buf, send->bytes);
+    return show(peer, &draft);
 }
 
 static bool write_offer(struct wring_message_peer *peer, const struct wring_message *send)
 {
     struct wring_record_offer offer = {send->bytes, (uint64_t)(uintptr_t)send->buf,
                                        send->context->me, 0};
-    struct place place;
-    if (!begin_record(peer, 1, &place))
+    struct draft draft;
+    if (!begin_record(peer, 1, &draft))
         return false;
-    fill(place.record, WRING_RECORD_OFFER, send->id);
-    place.record->context = send->context->id;
-    place.record->tag = send->tag;
-    memcpy((uint8_t *)place.record + WRING_RECORD_HEAD, &offer, sizeof(offer));
-    return show(peer, &place);
+    fill(draft.record, WRING_RECORD_OFFER, send->id);
+    draft.record->context = send->context->id;
+    draft.record->tag = send->tag;
+    memcpy((uint8_t *)draft.record + WRING_RECORD_HEAD, &offer, sizeof(offer));
+    return show(peer, &draft);
 }
 
 /** Read from the peer's ring how much it lets us send. */

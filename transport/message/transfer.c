@@ -57,7 +57,7 @@ static bool grow_offers(struct wring_messenger *messenger)
     return true;
 }
 
-static struct wring_message **place_of(const struct wring_messenger *messenger, uint32_t id)
+static struct wring_message **entry_of(const struct wring_messenger *messenger, uint32_t id)
 {
     return &messenger->offers[(id & (OFFERS_STEP - 1)) - 1];
 }
@@ -68,7 +68,7 @@ static struct wring_message *offer_of(const struct wring_message_peer *peer, uin
     const struct wring_messenger *messenger = peer->messenger;
     uint32_t at = id & (OFFERS_STEP - 1);
     struct wring_message *message =
-        at > 0 && at <= messenger->n_offers ? *place_of(messenger, id) : NULL;
+        at > 0 && at <= messenger->n_offers ? *entry_of(messenger, id) : NULL;
     return message != NULL && message->id == id && message->peer == peer ? message : NULL;
 }
 
@@ -77,7 +77,7 @@ uint32_t wring_transfer_offer(struct wring_messenger *messenger, struct wring_me
     if (messenger->n_free_offers == 0 && !grow_offers(messenger))
         return 0;
     message->id = messenger->free_offers[--messenger->n_free_offers];
-    *place_of(messenger, message->id) = message;
+    *entry_of(messenger, message->id) = message;
     return message->id;
 }
 
@@ -85,7 +85,7 @@ void wring_transfer_withdraw(struct wring_messenger *messenger, struct wring_mes
 {
     if (message->id == 0)
         return;
-    *place_of(messenger, message->id) = NULL;
+    *entry_of(messenger, message->id) = NULL;
     /* what is still said of this one must not be taken for the next one's */
     messenger->free_offers[messenger->n_free_offers++] = message->id + OFFERS_STEP;
     message->id = 0;
@@ -150,7 +150,7 @@ static void free_grant(struct wring_messenger *messenger, struct wring_message_g
 
 /** Tell the sender where it may put that part. */
 static void say_grant(struct wring_message *receive, const struct wring_message_granted *grant,
-                      struct wring_region *region, const void *place)
+                      struct wring_region *region, const void *target)
 {
     struct wring_messenger *messenger = receive->peer->messenger;
     struct wring_message_say say = {.kind = WRING_RECORD_GRANT, .id = receive->remote};
@@ -158,7 +158,7 @@ static void say_grant(struct wring_message *receive, const struct wring_message_
     say.grant.at = grant->at;
     say.grant.bytes = grant->bytes;
     say.grant.total = receive->length;
-    say.grant.offset = (uint64_t)((uintptr_t)place - (uintptr_t)region->base);
+    say.grant.offset = (uint64_t)((uintptr_t)target - (uintptr_t)region->base);
     say.grant.grant = (uint32_t)(grant - messenger->grants);
     say.grant.pool = grant->slot != NULL;
     say.grant.key_bytes = (uint16_t)region->provider->ops->region_export(region, say.grant.key);
@@ -166,7 +166,7 @@ static void say_grant(struct wring_message *receive, const struct wring_message_
 }
 
 /** Grant all of it at once, in its own memory. @return false: there are too many grants */
-static bool grant_place(struct wring_message *receive, struct wring_region *region, bool borrowed)
+static bool grant_memory(struct wring_message *receive, struct wring_region *region, bool borrowed)
 {
     struct wring_message_granted *grant = new_grant(receive->peer->messenger);
     if (grant == NULL)
@@ -187,7 +187,7 @@ static bool grant_registered(struct wring_message *receive)
     const struct wring_block *block = receive->block;
     struct wring_region *region =
         block != NULL ? block->regions[receive->peer->peer->device] : NULL;
-    return region != NULL && grant_place(receive, region, true);
+    return region != NULL && grant_memory(receive, region, true);
 }
 
 /** Where registration costs nothing: for this message alone, which can be revoked. @return false:
@@ -202,7 +202,7 @@ static bool grant_for_once(struct wring_message *receive)
     if (!wring_device_registers_freely(device) ||
         device->provider->ops->region_create(device->provider, &memory, &region) != WRING_OK)
         return false;
-    if (grant_place(receive, region, false))
+    if (grant_memory(receive, region, false))
         return true;
     device->provider->ops->region_destroy(region);
     return false;
@@ -751,8 +751,8 @@ void wring_transfer_heard_stopped(struct wring_message_peer *peer, uint32_t id, 
 }
 
 /** Does a peer put straight into its memory? */
-static bool is_granted_in_place(const struct wring_messenger *messenger,
-                                const struct wring_message *receive)
+static bool is_granted_own_memory(const struct wring_messenger *messenger,
+                                  const struct wring_message *receive)
 {
     for (uint32_t i = 0; i < messenger->n_grants; i++) {
         const struct wring_message_granted *grant = &messenger->grants[i];
@@ -779,7 +779,7 @@ bool wring_transfer_is_exposed(const struct wring_messenger *messenger,
                                const struct wring_message *message)
 {
     if (!message->is_send)
-        return is_granted_in_place(messenger, message);
+        return is_granted_own_memory(messenger, message);
     bool may_be_read = message->state == WRING_MESSAGE_LEFT && !message->confirmed &&
                        message->moved == 0 &&
                        wring_message_device(message->peer)->caps.same_host_only;
@@ -802,7 +802,7 @@ void wring_transfer_hand_on(struct wring_messenger *messenger, struct wring_mess
     if (from->grants == NULL)
         to->last_grant = &to->grants;
     if (from->is_send && from->id > 0)
-        *place_of(messenger, from->id) = to;
+        *entry_of(messenger, from->id) = to;
     replace_in(&from->peer->granted, from, to);
     for (struct wring_message_put *at = messenger->all_puts; at != NULL; at = at->next_all)
         if (at->message == from)

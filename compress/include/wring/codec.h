@@ -58,16 +58,16 @@ enum wring_codec_flag {
  * decoder draws the same numbers.
  */
 struct wring_codec_context {
-    uint64_t seed;          /* of the job: equal on all ranks */
-    uint32_t bucket;        /* id, equal on all ranks */
-    uint32_t rank;          /* who encoded; counted in the group */
-    uint32_t ranks;         /* in the group: how many contributions are summed */
-    uint32_t phase;         /* 0: on the way in; 1: the sum's way back */
-    uint64_t step;          /* how often this bucket was posted before */
-    uint64_t element;       /* of the bucket, at which the run begins: a multiple of the unit */
-    uint64_t first, elems;  /* of the bucket, the part that the exchange covers: all of it, or this
-                               node's part, or one run in a call that has a run for each member */
-    uint64_t rows, columns; /* of the tensor, row after row; 0: it is no matrix */
+    uint64_t seed;         /* of the job: equal on all ranks */
+    uint32_t bucket;       /* id, equal on all ranks */
+    uint32_t rank;         /* who encoded; counted in the group */
+    uint32_t ranks;        /* in the group: how many contributions are summed */
+    uint32_t phase;        /* 0: on the way in; 1: the sum's way back */
+    uint64_t step;         /* how often this bucket was posted before */
+    uint64_t element;      /* of the bucket, at which the run begins: a multiple of the unit */
+    uint64_t first, elems; /* of the bucket, the part that the collective covers: all of it, or this
+                              node's part, or one run in a call that has a run for each member */
+    uint64_t rows, columns;        /* of the tensor, row after row; 0: it is no matrix */
     const void *const *statistics; /* [rounds] the result of each round, equal on all ranks;
                                       undefined for later rounds, and without any rounds */
     void *const *states; /* [states] each array from its beginning; NULL for codecs without

@@ -52,17 +52,17 @@ INLINE void put_head(struct lines *out, float scale, bool streaming)
 INLINE void put_first(struct lines *out, __m512i packed, bool streaming)
 {
     __m512i fours = _mm512_permutexvar_epi32(unpacking(), packed);
-    __mmask16 place = (__mmask16)(0xFFFFu << out->filled);
-    put_line(out, _mm512_mask_expand_epi32(out->pending, place, fours), streaming);
+    __mmask16 position = (__mmask16)(0xFFFFu << out->filled);
+    put_line(out, _mm512_mask_expand_epi32(out->pending, position, fours), streaming);
 }
 
 /** Which fours of two packed vectors follow each other from the last `filled` of the first on. */
 INLINE __m512i joint(unsigned filled)
 {
     const __m512i count = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    __m512i place = _mm512_add_epi32(count, _mm512_set1_epi32(16 - (int)filled));
-    __m512i second = _mm512_and_si512(place, _mm512_set1_epi32(16));
-    return _mm512_or_si512(_mm512_permutexvar_epi32(place, unpacking()), second);
+    __m512i position = _mm512_add_epi32(count, _mm512_set1_epi32(16 - (int)filled));
+    __m512i second = _mm512_and_si512(position, _mm512_set1_epi32(16));
+    return _mm512_or_si512(_mm512_permutexvar_epi32(position, unpacking()), second);
 }
 
 /** A block that is not finite: NaN, and steps of 0. By value: others stay in registers. */

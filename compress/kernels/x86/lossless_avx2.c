@@ -95,8 +95,8 @@ INLINE void pack_step(struct parts *to, const float *src, uint64_t live, struct 
  * @param placed  out, at the places of others alone; [n rounded up to whole steps]
  * @return how many others that were
  */
-INLINE uint64_t place_others(uint8_t *placed, const uint8_t *packed, const uint8_t *others,
-                             uint64_t n, unsigned width)
+INLINE uint64_t spread_others(uint8_t *placed, const uint8_t *packed, const uint8_t *others,
+                              uint64_t n, unsigned width)
 {
     const uint8_t *planes = packed + WRING_LOSSLESS_PLANES(n), *next = others;
 
@@ -172,7 +172,7 @@ INLINE uint64_t unpack_all(float *dst, const uint8_t *packed, const uint8_t *oth
                            struct form form, bool add)
 {
     uint8_t placed[WRING_LOSSLESS_BLOCK_MAX];
-    uint64_t taken = place_others(placed, packed, others, n, form.width);
+    uint64_t taken = spread_others(placed, packed, others, n, form.width);
     struct sources from = sources_of(packed, placed, n);
 
     unpack(dst, &from, n, form, add);

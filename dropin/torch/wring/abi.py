@@ -205,7 +205,7 @@ class WringBucketStats(Sized):
     _fields_ = [("struct_bytes", c_size_t), ("codec", c_char_p), ("scheme", c_char_p),
                 ("algorithm", c_char_p), ("order", c_char_p), ("executor", c_char_p),
                 ("provider", c_char * 48), ("in_place", c_bool), ("piece_elems", c_uint64),
-                ("steps", c_uint64), ("wire_bytes_sent", c_uint64), ("exchange_ns", c_uint64),
+                ("steps", c_uint64), ("wire_bytes_sent", c_uint64), ("steps_ns", c_uint64),
                 ("codec_ns", c_uint64), ("residual_rms", c_double), ("error", c_double),
                 ("error_last", c_double), ("error_back", c_double), ("error_pieces", c_uint64),
                 ("n_cores", c_uint32), ("cores", c_char * 44), ("codec_asked", c_char_p),

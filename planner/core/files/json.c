@@ -90,7 +90,7 @@ static void show(const struct walk *walk, char *path, size_t bytes)
  * @param text  in, of position bytes or more
  * @param path  out, [bytes], cut to fit
  */
-static void json_place(const char *text, size_t position, char *path, size_t bytes)
+static void json_path_at(const char *text, size_t position, char *path, size_t bytes)
 {
     struct walk walk = {.depth = 0};
 
@@ -230,8 +230,8 @@ static json_t *parse(struct wring_reading *reading, const char *text, size_t byt
         json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, &error);
 
     if (value == NULL) {
-        json_place(text, error.position < 0 ? 0 : (size_t)error.position, reading->path,
-                   sizeof(reading->path));
+        json_path_at(text, error.position < 0 ? 0 : (size_t)error.position, reading->path,
+                     sizeof(reading->path));
         wring_reading_fault(reading,
                             json_error_code(&error) == json_error_out_of_memory
                                 ? WRING_ERR_NO_MEMORY

@@ -214,7 +214,7 @@ static enum wring_status fill_group(const struct wring_cost_model *model,
 
     copy_text(out->codec, sizeof(out->codec), codec);
     if (codes_at_all(&chosen->option))
-        snprintf(out->where, sizeof(out->where), "%s", wring_place_name(chosen->place));
+        snprintf(out->where, sizeof(out->where), "%s", wring_site_name(chosen->site));
     wring_option_text(&chosen->option, out->scheme, sizeof(out->scheme));
     out->chunk_elems = chosen->chunk_elems;
     out->cores = chosen->cores;
@@ -351,9 +351,9 @@ static void check_group(struct wring_reading *reading, const void *record)
     check_executor(reading, group->executor);
 }
 
-static const char *name_place(unsigned i)
+static const char *name_site(unsigned i)
 {
-    return wring_place_name((enum wring_place)i);
+    return wring_site_name((enum wring_site)i);
 }
 
 static const char *name_scheme(unsigned i)
@@ -367,7 +367,7 @@ static const struct wring_field group_fields[] = {
      .bytes = WRING_TRACE_NAME_MAX, .max = WRING_TRACE_TENSORS_MAX},
     {"elements", FIELD_U64(elems, 1, WRING_TRACE_ELEMS_MAX)},
     {"codec", FIELD_TEXT(codec), .min = 1},
-    {"where", FIELD_WORD(where, name_place, WRING_PLACES)},
+    {"where", FIELD_WORD(where, name_site, WRING_SITES)},
     {"scheme", FIELD_TEXT(scheme)},
     {"chunk_elements", FIELD_U64(chunk_elems, 0, WRING_TRACE_ELEMS_MAX)},
     {"cores", FIELD_U32(cores, 0, WRING_TUNING_CORES_MAX)},
@@ -438,14 +438,14 @@ static const struct wring_field plan_fields[] = {
 };
 #undef OWNER
 
-struct place {
+struct listed {
     const char *name;
     uint32_t group, tensor;
 };
 
 static int by_name(const void *a, const void *b)
 {
-    const struct place *x = a, *y = b;
+    const struct listed *x = a, *y = b;
     int order = strcmp(x->name, y->name);
 
     if (order != 0)
@@ -454,8 +454,8 @@ static int by_name(const void *a, const void *b)
                                 : (x->tensor > y->tensor) - (x->tensor < y->tensor);
 }
 
-static void report_twice(struct wring_reading *reading, const struct place *first,
-                         const struct place *second)
+static void report_twice(struct wring_reading *reading, const struct listed *first,
+                         const struct listed *second)
 {
     wring_reading_enter(reading, "groups");
     wring_reading_enter_index(reading, second->group);
@@ -469,30 +469,30 @@ static void report_twice(struct wring_reading *reading, const struct place *firs
 }
 
 /** @return tensors in all */
-static uint32_t list_places(const struct wring_plan *plan, struct place *out)
+static uint32_t list_all(const struct wring_plan *plan, struct listed *out)
 {
     uint32_t n = 0;
 
     for (uint32_t g = 0; g < plan->n_groups; g++)
         for (uint32_t t = 0; t < plan->groups[g].n; t++)
-            out[n++] = (struct place){plan->groups[g].tensors[t], g, t};
+            out[n++] = (struct listed){plan->groups[g].tensors[t], g, t};
     return n;
 }
 
 static void check_each_once(struct wring_reading *reading, const struct wring_plan *plan)
 {
-    struct place *places = calloc(WRING_TRACE_TENSORS_MAX, sizeof(*places));
+    struct listed *all = calloc(WRING_TRACE_TENSORS_MAX, sizeof(*all));
 
-    if (places == NULL) {
+    if (all == NULL) {
         wring_reading_fault(reading, WRING_ERR_NO_MEMORY, "out of memory");
         return;
     }
-    uint32_t n = list_places(plan, places);
-    qsort(places, n, sizeof(*places), by_name);
+    uint32_t n = list_all(plan, all);
+    qsort(all, n, sizeof(*all), by_name);
     for (uint32_t i = 1; i < n; i++)
-        if (strcmp(places[i - 1].name, places[i].name) == 0)
-            report_twice(reading, &places[i - 1], &places[i]);
-    free(places);
+        if (strcmp(all[i - 1].name, all[i].name) == 0)
+            report_twice(reading, &all[i - 1], &all[i]);
+    free(all);
 }
 
 static void check_count(struct wring_reading *reading, const struct wring_plan *plan)

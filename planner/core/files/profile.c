@@ -12,10 +12,10 @@
 
 #define WRING_MODULE "planner"
 
-const char *wring_place_name(enum wring_place place)
+const char *wring_site_name(enum wring_site site)
 {
-    static const char *const names[WRING_PLACES] = {"device", "cpu", "node"};
-    return names[place];
+    static const char *const names[WRING_SITES] = {"device", "cpu", "node"};
+    return names[site];
 }
 
 const char *wring_level_name(enum wring_level level)
@@ -55,8 +55,8 @@ static struct wring_profile_codec uncoded(void)
     struct wring_profile_codec none = {
         .spec = "none", .summable = true, .wire_bytes = wring_cost_line(0, sizeof(float))};
 
-    for (int place = 0; place < WRING_PLACES; place++)
-        none.at[place].present = true;
+    for (int site = 0; site < WRING_SITES; site++)
+        none.at[site].present = true;
     return none;
 }
 
@@ -361,9 +361,9 @@ static void write_codec(struct wring_writer *writer, const struct wring_profile_
     wring_write_u32(writer, codec->feedback);
     wring_write_double(writer, isnan(codec->nmse) ? -1 : codec->nmse);
     write_cost(writer, &codec->wire_bytes);
-    for (int place = 0; place < WRING_PLACES; place++) {
-        write_coding(writer, &codec->at[place]);
-        write_coding(writer, &codec->two_level[place]);
+    for (int site = 0; site < WRING_SITES; site++) {
+        write_coding(writer, &codec->at[site]);
+        write_coding(writer, &codec->two_level[site]);
     }
     for (uint32_t i = 0; i < codec->n_coders; i++) {
         wring_write_u32(writer, codec->coders[i].cores);
@@ -534,11 +534,11 @@ static void set_codec(const struct coder *coder, struct wring_profile_codec *out
     out->feedback = coder->feedback;
     out->nmse = NAN;
     out->wire_bytes = wring_cost_line(0, coder->wire_bytes);
-    out->at[WRING_PLACE_DEVICE] = device_coding(coder->at);
+    out->at[WRING_SITE_DEVICE] = device_coding(coder->at);
     if (coder->two_level.both > 0)
-        out->two_level[WRING_PLACE_DEVICE] = device_coding(coder->two_level);
+        out->two_level[WRING_SITE_DEVICE] = device_coding(coder->two_level);
     if (coder->cpu)
-        out->at[WRING_PLACE_CPU] = out->at[WRING_PLACE_NODE] = (struct wring_profile_coding){
+        out->at[WRING_SITE_CPU] = out->at[WRING_SITE_NODE] = (struct wring_profile_coding){
             .present = true,
             .encode_us = wring_cost_line(0, CPU_US),
             .decode_us = wring_cost_line(0, CPU_US),
@@ -604,7 +604,7 @@ static bool is_said(const struct wring_measured_collective *collective,
            collective->chunk_bytes == tuning->chunk_bytes;
 }
 
-/** The same exchange, with any tuning. */
+/** The same collective, with any tuning. */
 static bool is_same_collective(const struct wring_measured_collective *a,
                                const struct wring_measured_collective *b)
 {

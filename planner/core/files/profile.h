@@ -25,12 +25,12 @@ enum wring_level {
 #define WRING_LEVELS 2
 
 /** Where codecs run. */
-enum wring_place {
-    WRING_PLACE_DEVICE, /* the one that computes: its codec work delays backward */
-    WRING_PLACE_CPU,    /* cores of the node, besides the computation */
-    WRING_PLACE_NODE,   /* an offload node in the path */
+enum wring_site {
+    WRING_SITE_DEVICE, /* the one that computes: its codec work delays backward */
+    WRING_SITE_CPU,    /* cores of the node, besides the computation */
+    WRING_SITE_NODE,   /* an offload node in the path */
 };
-#define WRING_PLACES 3
+#define WRING_SITES 3
 
 /** How far a measured curve can be trusted. All shares are of the value itself, at the worst of its
  *  points. */
@@ -86,7 +86,7 @@ struct wring_profile_link {
 };
 
 /**
- * What a codec takes at one place. All by the float32 elements that one coder there codes: a device
+ * What a codec takes at one site. All by the float32 elements that one coder there codes: a device
  * its rank's part of a tensor, the CPU and the offload node those of all ranks of the node.
  */
 struct wring_profile_coding {
@@ -122,18 +122,18 @@ struct wring_profile_codec {
     double nmse; /* |x - decoded|^2 / |x|^2 on bell-shaped numbers; NaN: not known. On gradients:
                     wring_profile_error() */
     struct wring_cost wire_bytes; /* of a code, by elements */
-    struct wring_profile_coding at[WRING_PLACES];
-    struct wring_profile_coding two_level[WRING_PLACES]; /* of coding for both levels together,
+    struct wring_profile_coding at[WRING_SITES];
+    struct wring_profile_coding two_level[WRING_SITES]; /* of coding for both levels together,
                                                             where that was measured as one */
-    uint32_t n_coders;                                   /* 0: nobody measured them */
+    uint32_t n_coders;                                  /* 0: nobody measured them */
     struct wring_profile_coder coders[WRING_PROFILE_CODERS_MAX]; /* no two alike in cores and tier;
                                                                     the best tier first */
 };
 
 /**
- * A whole exchange, as the runtime really does it: all ranks, from bucket to bucket. Where there is
- * a collective of a group's codec and scheme, its times include all that the steps of the model are
- * made of (codec, links, hand-overs, other ranks that have the same processors), and go before
+ * A whole collective, as the runtime really does it: all ranks, from bucket to bucket. Where there
+ * is a collective of a group's codec and scheme, its times include all that the steps of the model
+ * are made of (codec, links, hand-overs, other ranks that have the same processors), and go before
  * them.
  *
  *     k buckets of n elements, posted at once, take about  solo_us(n) + (k - 1) busy_us(n)
@@ -192,17 +192,17 @@ struct wring_profile_errors {
 };
 
 /**
- * The time that an exchange loses to an application beside it on the same processors. In one case a
- * device computes and the application is woken for each gradient; in the other the processor
+ * The time that a collective loses to an application beside it on the same processors. In one case
+ * a device computes and the application is woken for each gradient; in the other the processor
  * computes.
  */
 struct wring_profile_computing {
     bool present;
-    double wake_us;       /* longer an exchange takes for each time the application is woken */
+    double wake_us;       /* longer a collective takes for each time the application is woken */
     double wake_doubt_us; /* half of the interval of that, as in struct wring_profile_trust */
-    double spin_lost;     /* share of a raw exchange's pace that is lost while all ranks compute */
+    double spin_lost; /* share of a raw collective's pace that is lost while all ranks compute */
     double spin_doubt;
-    char spin_codec[WRING_CODEC_SPEC_MAX];    /* the busiest codec: an exchange with it loses */
+    char spin_codec[WRING_CODEC_SPEC_MAX];    /* the busiest codec: a collective with it loses */
     double spin_coded_lost, spin_coded_doubt; /* so much. "": nobody measured that */
     double core_share; /* of a processor that a rank has where all ranks want one: less than 1 where
                           they share; 0: not measured, and it counts as 1 */
@@ -232,7 +232,7 @@ struct wring_profile {
 };
 
 /** "device", "cpu", "node"; a static string. */
-const char *wring_place_name(enum wring_place place);
+const char *wring_site_name(enum wring_site site);
 
 /** "intra", "inter"; a static string. */
 const char *wring_level_name(enum wring_level level);

@@ -144,9 +144,9 @@ static const struct wring_field coding_fields[] = {
 
 static const struct wring_record coding_record = WRING_RECORD(coding_fields, .flagged = true);
 
-static const char *name_place(unsigned i)
+static const char *name_site(unsigned i)
 {
-    return wring_place_name((enum wring_place)i);
+    return wring_site_name((enum wring_site)i);
 }
 
 #define OWNER struct wring_profile_coder
@@ -180,8 +180,8 @@ static const struct wring_field codec_fields[] = {
     {"feedback", FIELD_BOOL(feedback)},
     {"nmse", FIELD_NUMBER_OR_NULL(nmse, NMSE_MAX)},
     {"wire_bytes", FIELD_COST(wire_bytes)},
-    {"at", FIELD_NAMED(at, coding_record, name_place, WRING_PLACES), FIELD_OPTIONAL},
-    {"two_level", FIELD_NAMED(two_level, coding_record, name_place, WRING_PLACES), FIELD_OPTIONAL},
+    {"at", FIELD_NAMED(at, coding_record, name_site, WRING_SITES), FIELD_OPTIONAL},
+    {"two_level", FIELD_NAMED(two_level, coding_record, name_site, WRING_SITES), FIELD_OPTIONAL},
     {"coders", FIELD_ARRAY(coders, n_coders, coder_record, WRING_PROFILE_CODERS_MAX), FIELD_SPARSE,
      .check = check_coder},
 };
@@ -205,7 +205,7 @@ static void check_codec(struct wring_reading *reading, const void *owner, uint32
     wring_reading_leave(reading);
 }
 
-/* ---- measured exchanges ---- */
+/* ---- measured collectives ---- */
 
 static bool has_tuning(const void *owner)
 {
@@ -268,7 +268,7 @@ static void check_collective(struct wring_reading *reading, const void *owner, u
     for (uint32_t before = 0; before < i; before++)
         if (are_alike(&all[before], &all[i]))
             wring_reading_fault(reading, WRING_ERR_INVALID,
-                                "codec, run_as, ranks, cores and setting are those of ways[%u]",
+                                "codec, run_as, ranks, cores and tuning are those of ways[%u]",
                                 before);
 }
 

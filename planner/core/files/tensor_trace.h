@@ -56,7 +56,7 @@ enum wring_status wring_tensor_trace_load(const char *path, const struct wring_l
 enum wring_status wring_tensor_trace_find(const char *name, const char *folder,
                                           const struct wring_log *log, char *path, size_t bytes);
 
-/** What an iteration takes without any exchange: the optimizer's step, and backward. */
+/** What an iteration takes without any collective: the optimizer's step, and backward. */
 double wring_tensor_trace_alone_us(const struct wring_tensor_trace *trace);
 
 /** Set `hash` of a trace that was put together in memory. Errors: WRING_ERR_NO_MEMORY. */

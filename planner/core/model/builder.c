@@ -68,7 +68,7 @@ static double error_on(const struct error *error, uint32_t tensor)
     return times * (error->on_gradients ? on_gradients(error, error->spec, name) : error->nmse_in);
 }
 
-/** The fewest encodings that an exchange has with a codec of that name. */
+/** The fewest encodings that a collective has with a codec of that name. */
 static struct wring_encodings model_fewest(const char *spec)
 {
     return (struct wring_encodings){1, strchr(spec, '>') != NULL};
@@ -157,8 +157,8 @@ enum wring_status wring_model_bar(struct wring_model_builder *builder)
 /* ---- collectives ---- */
 
 /*
- * Options of a profile that has measured whole exchanges. These measurements say more than sums of
- * link and codec times, and they are of just the options that the runtime can execute.
+ * Options of a profile that has measured whole collectives. These measurements say more than sums
+ * of link and codec times, and they are of just the options that the runtime can execute.
  *
  * A group is exchanged for as long as a further bucket takes behind others: then the next group can
  * begin. A single bucket takes longer; the difference follows on a lane of its own.
@@ -166,7 +166,7 @@ enum wring_status wring_model_bar(struct wring_model_builder *builder)
 
 enum {
     DEVICE,
-    EXCHANGE,
+    COLLECTIVE,
     REST
 };
 
@@ -175,7 +175,7 @@ static const struct wring_lanes collective_lanes = {
 
 static struct wring_step code(enum wring_step_kind kind)
 {
-    return (struct wring_step){.kind = kind, .place = WRING_PLACE_CPU};
+    return (struct wring_step){.kind = kind, .site = WRING_SITE_CPU};
 }
 
 static struct wring_step send(enum wring_routine routine, bool coded)
@@ -188,7 +188,7 @@ static bool is_in_nodes(const char *run_as)
     return strncmp(run_as, "hierarchical", strlen("hierarchical")) == 0;
 }
 
-/** One exchange, as the tree has its steps, without phases. */
+/** One collective, as the tree has its steps, without phases. */
 static struct wring_option collective_of(const char *spec, const char *run_as)
 {
     if (strcmp(spec, "none") == 0)
@@ -213,15 +213,15 @@ static void push(struct wring_option *option, struct wring_step step, enum wring
  */
 static struct wring_option steps_of(const char *spec, const char *run_as)
 {
-    struct wring_option exchange = collective_of(spec, run_as), option = {.n = 0};
+    struct wring_option inner = collective_of(spec, run_as), option = {.n = 0};
     bool in_nodes = is_in_nodes(run_as);
     enum wring_phase phase = in_nodes ? WRING_PHASE_INTER : WRING_PHASE_FLAT;
 
     if (in_nodes)
         push(&option, send(WRING_ROUTINE_REDUCE_SCATTER, false), WRING_PHASE_INTRA_IN);
-    for (uint32_t i = 0; i < exchange.n; i++)
-        push(&option, exchange.steps[i],
-             in_nodes && i > 0 && i + 1 == exchange.n ? WRING_PHASE_INTRA_OUT : phase);
+    for (uint32_t i = 0; i < inner.n; i++)
+        push(&option, inner.steps[i],
+             in_nodes && i > 0 && i + 1 == inner.n ? WRING_PHASE_INTRA_OUT : phase);
     if (in_nodes)
         push(&option, send(WRING_ROUTINE_ALLGATHER, false), WRING_PHASE_INTRA_OUT);
     return option;
@@ -241,7 +241,7 @@ static enum wring_status offer_collective(struct wring_model_builder *builder, u
         wring_core_scaling_collective(&scaling, model->codecs[codec].spec, run_as, &cost);
     struct wring_candidate candidate = {.baseline = baseline,
                                         .barred = builder->barred[codec],
-                                        .option = {.codec = codec, .place = WRING_PLACE_CPU}};
+                                        .option = {.codec = codec, .site = WRING_SITE_CPU}};
 
     candidate.option.option = steps_of(model->codecs[codec].spec, run_as);
     if (collective == NULL &&
@@ -257,12 +257,12 @@ static enum wring_status offer_collective(struct wring_model_builder *builder, u
     if (candidate.barred && !baseline)
         return WRING_OK;
     candidate.option.collective = collective;
-    candidate.cost.each[EXCHANGE] = cost.busy;
+    candidate.cost.each[COLLECTIVE] = cost.busy;
     candidate.cost.each[REST] = cost.rest;
     if (builder->params->scattered) {
         struct wring_cost copy = wring_work_copy(builder->params->profile);
         copy = wring_cost_scale(&copy, 2, 1);
-        candidate.cost.each[EXCHANGE] = wring_cost_add(&cost.busy, &copy);
+        candidate.cost.each[COLLECTIVE] = wring_cost_add(&cost.busy, &copy);
     }
     return wring_candidates_offer(&builder->candidates, &candidate);
 }
@@ -288,7 +288,7 @@ bool wring_model_has_measured(const struct wring_model_builder *builder)
            wring_core_scaling_collective(&scaling, "none", "auto", &cost) != NULL;
 }
 
-/** The load of a codec's exchanges, in its faster scheme; 0 if the profile has neither. */
+/** The load of a codec's collectives, in its faster scheme; 0 if the profile has neither. */
 static double load_of(const struct wring_model_builder *builder, const char *spec)
 {
     const struct wring_core_scaling scaling = wring_model_core_scaling(builder);
@@ -422,7 +422,7 @@ static enum wring_status find_codec(const struct wring_model_builder *builder, c
     return WRING_OK;
 }
 
-/** Without whole exchanges a codec costs what the cores take that code it. */
+/** Without whole collectives a codec costs what the cores take that code it. */
 static void settle(const struct wring_model_builder *builder, struct wring_profile_codec *codec)
 {
     const struct wring_core_scaling scaling = wring_model_core_scaling(builder);
@@ -456,10 +456,10 @@ static enum wring_status check_error(const struct wring_model_builder *builder, 
 static bool may_code(const struct wring_model_builder *builder,
                      const struct wring_profile_codec *codec)
 {
-    uint32_t asked = builder->params->places, places = asked != 0 ? asked : WRING_PLACES_DEFAULT;
+    uint32_t asked = builder->params->sites, sites = asked != 0 ? asked : WRING_SITES_DEFAULT;
 
-    for (uint32_t place = 0; place < WRING_PLACES; place++)
-        if (codec->at[place].present && places >> place & 1)
+    for (uint32_t site = 0; site < WRING_SITES; site++)
+        if (codec->at[site].present && sites >> site & 1)
             return true;
     return false;
 }
@@ -588,10 +588,10 @@ enum wring_status wring_model_find_codecs(struct wring_model_builder *builder)
 /* ---- parts ---- */
 
 /*
- * Exchanges that were not measured as a whole, beside those that were: put together from the times
- * of links and codecs. One thread does all the work, as with inline codecs. Codec work and link
- * follow one another, and a group stays on the exchange's lane for their sum. That is the most it
- * can take there; if a slow link waits for no rank, it is less.
+ * Collectives that were not measured as a whole, beside those that were: put together from the
+ * times of links and codecs. One thread does all the work, as with inline codecs. Codec work and
+ * link follow one another, and a group stays on the collective's lane for their sum. That is the
+ * most it can take there; if a slow link waits for no rank, it is less.
  */
 
 static bool has_collective(const struct wring_model_builder *builder, const char *spec)
@@ -614,13 +614,13 @@ static bool is_half_coded(const char *spec)
     return two != NULL && (strcmp(two + 1, "none") == 0 || strncmp(spec, "none>", 5) == 0);
 }
 
-/** Are there whole exchanges of others, but none of this codec, which the CPU can code? */
+/** Are there whole collectives of others, but none of this codec, which the CPU can code? */
 static bool lacks_measured(const struct wring_model_builder *builder, uint32_t codec)
 {
     const struct wring_profile_codec *in = &builder->model->codecs[codec];
 
     return codec > 0 && !has_collective(builder, in->spec) && !is_half_coded(in->spec) &&
-           in->at[WRING_PLACE_CPU].present && builder->back[codec].at[WRING_PLACE_CPU].present;
+           in->at[WRING_SITE_CPU].present && builder->back[codec].at[WRING_SITE_CPU].present;
 }
 
 /** Log the codecs whose times are put together from parts. */
@@ -636,10 +636,11 @@ static void model_tell_components(const struct wring_model_builder *builder)
                      model->codecs[codec].spec);
     }
     if (specs[0] != '\0')
-        wring_warn(builder->log,
-                   "the profile %s has no whole exchanges of %s: their times are put together from "
-                   "links and codecs; wring calibrate --codec measures them",
-                   builder->params->profile->name, specs);
+        wring_warn(
+            builder->log,
+            "the profile %s has no whole collectives of %s: their times are put together from "
+            "links and codecs; wring calibrate --codec measures them",
+            builder->params->profile->name, specs);
 }
 
 /** With the cores that the tuning has: each rank codes what is its own. @return false: nobody
@@ -655,7 +656,7 @@ static bool settle_codec(const struct wring_model_builder *builder,
     if (!wring_core_scaling_fits(&scaling))
         return false;
     wring_core_scaling_code(&scaling, codec);
-    return codec->at[WRING_PLACE_CPU].present;
+    return codec->at[WRING_SITE_CPU].present;
 }
 
 /**

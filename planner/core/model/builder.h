@@ -30,10 +30,10 @@ enum wring_status wring_model_find_codecs(struct wring_model_builder *builder);
 /** Which options each tensor may take. The options are there. Errors: WRING_ERR_NO_MEMORY. */
 enum wring_status wring_model_bar(struct wring_model_builder *builder);
 
-/** Has the profile measured whole exchanges of such a cluster, and is that what is asked for? */
+/** Has the profile measured whole collectives of such a cluster, and is that what is asked for? */
 bool wring_model_has_measured(const struct wring_model_builder *builder);
 
-/** Which part of a rank's processor exchanges keep busy in a backlog, 0 to 1: those of the codec
+/** Which part of a rank's processor collectives keep busy in a backlog, 0 to 1: those of the codec
  * that keeps it busiest, in its faster scheme, with the largest buckets that were measured. */
 double wring_model_load(const struct wring_model_builder *builder);
 

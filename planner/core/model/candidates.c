@@ -244,9 +244,9 @@ static bool is_baseline(const struct walk *walk, const struct wring_candidate *c
         return candidate->known == WRING_KNOWN_RAW;
     if (!codec->summable)
         coded = walk->one_level ? WRING_KNOWN_INTER_ONLY : WRING_KNOWN_TWO_LEVEL;
-    for (uint32_t place = 0; place < (uint32_t)candidate->option.place; place++)
-        if (walk->params->places >> place & 1 && codec->at[place].present)
-            return false; /* there is one of an earlier place */
+    for (uint32_t site = 0; site < (uint32_t)candidate->option.site; site++)
+        if (walk->params->sites >> site & 1 && codec->at[site].present)
+            return false; /* there is one of an earlier site */
     return candidate->known == coded;
 }
 
@@ -273,7 +273,7 @@ static void take(void *arg, const struct wring_option *option)
     struct wring_candidate candidate = {
         .option = {.codec = walk->params->codec,
                    .option = *option,
-                   .place = encode != NULL ? encode->place : WRING_PLACE_DEVICE},
+                   .site = encode != NULL ? encode->site : WRING_SITE_DEVICE},
         .known = wring_option_known(option, walk->one_level),
         .encodings = wring_option_encodings(option)};
 
@@ -292,14 +292,14 @@ static void take(void *arg, const struct wring_option *option)
 }
 
 /** Who can run both codecs of the way, and may. */
-static uint32_t places_of(const struct wring_candidates_params *params)
+static uint32_t sites_of(const struct wring_candidates_params *params)
 {
-    uint32_t places = 0;
+    uint32_t sites = 0;
 
-    for (uint32_t place = 0; place < WRING_PLACES && params->work.in != NULL; place++)
-        if (params->work.in->at[place].present && params->work.out->at[place].present)
-            places |= 1u << place;
-    return places & params->places;
+    for (uint32_t site = 0; site < WRING_SITES && params->work.in != NULL; site++)
+        if (params->work.in->at[site].present && params->work.out->at[site].present)
+            sites |= 1u << site;
+    return sites & params->sites;
 }
 
 enum wring_status wring_candidates_walk(struct wring_candidates *candidates,
@@ -308,7 +308,7 @@ enum wring_status wring_candidates_walk(struct wring_candidates *candidates,
     bool one_level = params->work.nodes == 1 || params->work.ranks_per_node == 1;
     struct walk walk = {candidates, params, one_level, WRING_OK};
     struct wring_options_params tree = {
-        .places = places_of(params),
+        .sites = sites_of(params),
         .flat = true,
         .hierarchical = !one_level,
         .summable = params->work.in != NULL && params->work.in->summable,

@@ -74,7 +74,7 @@ struct wring_candidates_params {
     struct wring_work_params work; /* in == NULL: the options in which nothing is coded */
     enum wring_timeline timeline;  /* not AUTO */
     uint32_t codec;                /* its index */
-    uint32_t places;
+    uint32_t sites;
     uint64_t chunk_bytes;
     bool runnable;         /* only what this build's runtime can execute */
     bool flat;             /* no hierarchies */

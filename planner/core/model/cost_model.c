@@ -46,8 +46,8 @@ static struct wring_candidates_params codec_params(const struct wring_model_buil
         .flat = params->flat,
         .indivisible = params->indivisible,
         .codec = codec,
-        .places =
-            params->places != 0 && !builder->barred[codec] ? params->places : WRING_PLACES_DEFAULT,
+        .sites =
+            params->sites != 0 && !builder->barred[codec] ? params->sites : WRING_SITES_DEFAULT,
         .chunk_bytes = chunk_bytes(builder),
         .baseline = codec == 0 || strcmp(model->codecs[codec].spec, "fp16") == 0,
         .barred = builder->barred[codec],
@@ -79,10 +79,10 @@ static void drop_idle_lanes(struct wring_cost_model *model, const struct wring_l
     model->problem.n_lanes = left;
 }
 
-static bool codes_on(const struct wring_option *option, enum wring_place place)
+static bool codes_on(const struct wring_option *option, enum wring_site site)
 {
     for (uint32_t i = 0; i < option->n; i++)
-        if (option->steps[i].kind != WRING_STEP_COMM && option->steps[i].place != place)
+        if (option->steps[i].kind != WRING_STEP_COMM && option->steps[i].site != site)
             return false;
     return true;
 }
@@ -91,18 +91,18 @@ static bool codes_on(const struct wring_option *option, enum wring_place place)
 static bool needs_cores(const struct wring_option *option)
 {
     for (uint32_t i = 0; i < option->n; i++)
-        if (option->steps[i].kind != WRING_STEP_COMM && option->steps[i].place == WRING_PLACE_CPU)
+        if (option->steps[i].kind != WRING_STEP_COMM && option->steps[i].site == WRING_SITE_CPU)
             return true;
     return false;
 }
 
-static struct wring_option moved_to(const struct wring_option *option, enum wring_place place)
+static struct wring_option moved_to(const struct wring_option *option, enum wring_site site)
 {
     struct wring_option moved = *option;
 
     for (uint32_t i = 0; i < moved.n; i++)
         if (moved.steps[i].kind != WRING_STEP_COMM)
-            moved.steps[i].place = place;
+            moved.steps[i].site = site;
     return moved;
 }
 
@@ -115,15 +115,14 @@ static uint32_t find_offload(const struct wring_model_builder *builder, uint32_t
     struct wring_candidates_params params = codec_params(builder, codec);
     struct wring_option_cost moved_cost;
 
-    if (codec == 0 || !codes_on(&from->option.option, WRING_PLACE_DEVICE) ||
-        !params.work.in->at[WRING_PLACE_CPU].present ||
-        !params.work.out->at[WRING_PLACE_CPU].present)
+    if (codec == 0 || !codes_on(&from->option.option, WRING_SITE_DEVICE) ||
+        !params.work.in->at[WRING_SITE_CPU].present || !params.work.out->at[WRING_SITE_CPU].present)
         return candidates->n;
-    struct wring_option moved = moved_to(&from->option.option, WRING_PLACE_CPU);
+    struct wring_option moved = moved_to(&from->option.option, WRING_SITE_CPU);
     wring_candidate_cost(&params, &moved, &moved_cost);
     for (uint32_t i = 0; i < candidates->n; i++) {
         const struct wring_candidate *to = &candidates->list[i];
-        if (to->option.codec == codec && codes_on(&to->option.option, WRING_PLACE_CPU) &&
+        if (to->option.codec == codec && codes_on(&to->option.option, WRING_SITE_CPU) &&
             wring_dominates(&to->cost, &moved_cost, WRING_PLAN_LANES_MAX))
             return i;
     }
@@ -159,7 +158,7 @@ static void fill(const struct wring_model_builder *builder)
         if (model->settled && needs_cores(&candidate->option.option))
             model->options[i].cores = model->tuning.cores;
         model->offload[i] = find_offload(builder, i);
-        model->on_device[i] = codes_on(&candidate->option.option, WRING_PLACE_DEVICE);
+        model->on_device[i] = codes_on(&candidate->option.option, WRING_SITE_DEVICE);
         if (candidate->option.codec == 0 && !candidate->barred &&
             (candidate->baseline || model->raw == n))
             model->raw = i;
@@ -167,7 +166,7 @@ static void fill(const struct wring_model_builder *builder)
             *(candidate->option.codec == 0 ? &model->uncompressed : &model->fp16) = i;
     }
     if (model->source == WRING_COSTS_NOTHING && model->fp16 < n)
-        model->fp16 = model->uncompressed; /* without exchanges nothing is rounded */
+        model->fp16 = model->uncompressed; /* without collectives nothing is rounded */
 }
 
 /** Searches begin with it, and a tensor that no codec is for has to travel somehow. */
@@ -175,7 +174,7 @@ static enum wring_status check_raw(const struct wring_model_builder *builder)
 {
     if (builder->model->raw < builder->model->problem.n_options)
         return WRING_OK;
-    wring_error(builder->log, "no way is left in which nothing is compressed");
+    wring_error(builder->log, "no option is left in which nothing is compressed");
     return WRING_ERR_INVALID;
 }
 
@@ -249,8 +248,8 @@ static bool may_code(const struct wring_model_builder *builder)
     return false;
 }
 
-/** What exchanges lose, where a measured profile says that. Put together from parts, they are taken
- * to keep their processors busy. */
+/** What collectives lose, where a measured profile says that. Put together from parts, they are
+ * taken to keep their processors busy. */
 static void lose_to_computing(struct wring_model_builder *builder)
 {
     struct wring_cost_model *model = builder->model;

@@ -20,26 +20,26 @@
 enum wring_timeline {
     WRING_TIMELINE_AUTO,   /* phases for built-in profiles, full for calibrated ones */
     WRING_TIMELINE_SERIAL, /* the one network lane of Espresso's F, and a lane of the CPU */
-    WRING_TIMELINE_PHASES, /* a lane per link and place, unchunked */
+    WRING_TIMELINE_PHASES, /* a lane per link and site, unchunked */
     WRING_TIMELINE_FULL,   /* wring's own chunked schedule */
 };
 
 /** "serial", "phases", "full"; a static string. */
 const char *wring_timeline_name(enum wring_timeline timeline);
 
-/** Who computes, which tells what an exchange loses to it where that was measured. */
+/** Who computes, which tells what a collective loses to it where that was measured. */
 enum wring_computing {
     WRING_COMPUTING_DEVICE,    /* the application sleeps, and is woken for each gradient */
-    WRING_COMPUTING_PROCESSOR, /* on which the exchange runs, too */
+    WRING_COMPUTING_PROCESSOR, /* on which the collective runs, too */
 };
 
 /** Who may code unless it is said: an offload node has to be there, and to be asked for. */
-#define WRING_PLACES_DEFAULT (1u << WRING_PLACE_DEVICE | 1u << WRING_PLACE_CPU)
+#define WRING_SITES_DEFAULT (1u << WRING_SITE_DEVICE | 1u << WRING_SITE_CPU)
 
-/** Where the times of exchanges come from. */
+/** Where the times of collectives come from. */
 enum wring_cost_source {
     WRING_COSTS_NOTHING,  /* of one rank: nothing is exchanged */
-    WRING_COSTS_MEASURED, /* whole exchanges of such a cluster */
+    WRING_COSTS_MEASURED, /* whole collectives of such a cluster */
     WRING_COSTS_RESCALED, /* the same, on links as fast as they are asked for */
     WRING_COSTS_PARTS,    /* put together from links, codecs and processors */
 };
@@ -59,8 +59,8 @@ struct wring_cost_model_params {
        the sum, another one after it */
     const char *const *codecs;
     uint32_t n_codecs;
-    uint32_t places;      /* bit per enum wring_place: who may code; 0: WRING_PLACES_DEFAULT. Who is
-                             not in the profile cannot */
+    uint32_t sites;       /* bit per enum wring_site: who may code; 0: WRING_SITES_DEFAULT. Who is
+                              not in the profile cannot */
     double max_nmse;      /* a tensor takes no codec that loses more of it than that, as
                              wring_profile_error() knows it; 0: no budget;
                              WRING_BUDGET_NOTHING: only what loses nothing */
@@ -72,7 +72,7 @@ struct wring_cost_model_params {
     enum wring_computing computing;
     bool runnable;       /* only options that this build's runtime can execute */
     bool flat;           /* only options that are no hierarchy */
-    bool indivisible;    /* only those whose exchange between nodes, or all ranks, is one step */
+    bool indivisible;    /* only those whose collective between nodes, or all ranks, is one step */
     bool apart;          /* every tensor by itself */
     bool scattered;      /* gradients of a group do not lie one after another: they are copied
                             together, and their sums back */
@@ -83,15 +83,15 @@ struct wring_cost_model_params {
 struct wring_cost_option {
     uint32_t codec;             /* index in codecs; the first is "none" */
     struct wring_option option; /* its steps */
-    enum wring_place place;     /* of its first encode, for a short name */
+    enum wring_site site;       /* of its first encode, for a short name */
     uint64_t chunk_elems;       /* of a piece that travels; 0: nothing is cut */
     uint32_t cores;             /* pinned for the codec; 0: none, or nobody said */
     const struct wring_measured_collective *collective; /* that it was measured as, of the profile;
                                             NULL: it was put together from links and codecs */
 };
 
-/** The lane of exchanges that were measured as a whole. */
-#define WRING_LANE_COLLECTIVE "exchange"
+/** The lane of collectives that were measured as a whole. */
+#define WRING_LANE_COLLECTIVE "collective"
 
 struct wring_cost_model {
     struct wring_problem problem;
@@ -115,7 +115,7 @@ struct wring_cost_model {
     uint64_t considered, dominated; /* options before pruning, and those that it took away; both
                                        baselines stay */
     double *compute_us;             /* the problem's, whose memory is the model's */
-    double lost_us; /* that exchanges lose to computing, in all; see model/interference.h */
+    double lost_us; /* that collectives lose to computing, in all; see model/interference.h */
     uint64_t *elems, *allowed;
     struct wring_option_cost *costs;
 };

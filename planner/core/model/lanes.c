@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/** The time that exchanges lose to each wake-up. */
+/** The time that collectives lose to each wake-up. */
 static double wake_us(const struct wring_profile_computing *profile, double load, uint32_t n,
                       const double *compute_us)
 {

@@ -7,12 +7,12 @@
 #include "planner/core/model/option_work.h"
 
 /*
- * Exchanges lose time to the computing beside them, and struct wring_problem cannot express that.
+ * Collectives lose time to the computing beside them, and struct wring_problem cannot express that.
  * So the model counts time on another clock.
  *
- * While tensor i is computed, exchanges stand still for lost[i] us, whatever they do. On a clock
- * that stops meanwhile, exchanges take their usual time. Each ready time on it is less by the time
- * lost up to there, and the end of backward by all lost time. Set ahead by all of it from the
+ * While tensor i is computed, collectives stand still for lost[i] us, whatever they do. On a clock
+ * that stops meanwhile, collectives take their usual time. Each ready time on it is less by the
+ * time lost up to there, and the end of backward by all lost time. Set ahead by all of it from the
  * beginning, the clock shows the true time from the end of backward on.
  *
  * So the time of the first tensor grows by the loss during all others, whose times shrink. Their
@@ -21,11 +21,11 @@
  */
 
 /**
- * Wake-ups take first what exchanges leave of the processor, those that wait for a link the most:
+ * Wake-ups take first what collectives leave of the processor, those that wait for a link the most:
  * they lose only what is missing then.
  * @param profile     not present: nothing is lost
- * @param load        part of the processor that exchanges keep busy, 0 to 1
- * @param coded       codecs may be taken: exchanges lose what those with the busiest one do, if
+ * @param load        part of the processor that collectives keep busy, 0 to 1
+ * @param coded       codecs may be taken: collectives lose what those with the busiest one do, if
  *                    that is more
  * @param compute_us  [n] in and out
  * @return us that are lost in all

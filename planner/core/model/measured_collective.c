@@ -21,11 +21,11 @@ struct wring_measured_codes wring_measured_codes_of(
 {
     enum wring_scheme scheme = wring_scheme_find(collective->run_as);
     bool in_nodes = scheme >= WRING_SCHEME_HIERARCHICAL && scheme != WRING_SCHEMES;
-    uint32_t places = in_nodes && ranks_per_node > 0 ? ranks_per_node : 1;
+    uint32_t per_node = in_nodes && ranks_per_node > 0 ? ranks_per_node : 1;
 
     return (struct wring_measured_codes){
-        .ranks = collective->ranks / places,
-        .part = 1.0 / places,
+        .ranks = collective->ranks / per_node,
+        .part = 1.0 / per_node,
         .divisible =
             scheme != WRING_SCHEME_INDIVISIBLE && scheme != WRING_SCHEME_HIERARCHICAL_INDIVISIBLE,
     };
@@ -210,7 +210,7 @@ bool wring_core_scaling_knows(const struct wring_core_scaling *scaling,
 void wring_core_scaling_code(const struct wring_core_scaling *scaling,
                              struct wring_profile_codec *codec)
 {
-    struct wring_profile_coding *coding = &codec->at[WRING_PLACE_CPU];
+    struct wring_profile_coding *coding = &codec->at[WRING_SITE_CPU];
     double share;
 
     if (scaling->tuning == NULL || (codec->n_coders == 0 && scaling->tuning->cores == 0))
@@ -226,7 +226,7 @@ void wring_core_scaling_code(const struct wring_core_scaling *scaling,
     coding->decode_add_us = wring_cost_scale(&coder->decode_add.us, share, 1);
 }
 
-/* ---- whole exchanges ---- */
+/* ---- whole collectives ---- */
 
 /** What of a collective is known apart from the others. */
 struct parts {

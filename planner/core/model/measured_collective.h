@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Whole exchanges that were measured: what is known apart of them, their codec work and their
+/** Whole collectives that were measured: what is known apart of them, their codec work and their
  * bytes on a link; and what they take with other cores, chunk sizes and links. */
 #ifndef WRING_MODEL_MEASURED_COLLECTIVE_H
 #define WRING_MODEL_MEASURED_COLLECTIVE_H
@@ -41,11 +41,11 @@ double wring_measured_decode_us(const struct wring_measured_codes *codes,
 double wring_measured_link_us(const struct wring_measured_collective *collective,
                               const struct wring_cost *link_us, double elems);
 
-/** The one link that all of an exchange passes; NULL: there are two kinds, or nobody knows it. */
+/** The one link that all of a collective passes; NULL: there are two kinds, or nobody knows it. */
 const struct wring_profile_link *wring_measured_link(const struct wring_profile *profile,
                                                      uint32_t nodes, uint32_t ranks_per_node);
 
-/* What a whole exchange takes on its two lanes, and what it would take on other links. */
+/* What a whole collective takes on its two lanes, and what it would take on other links. */
 
 /** By the elements of a bucket. */
 struct wring_measured_cost {
@@ -54,7 +54,7 @@ struct wring_measured_cost {
 };
 
 /*
- * What codecs and exchanges take with a session's tuning: so many pinned cores for codecs in each
+ * What codecs and collectives take with a session's tuning: so many pinned cores for codecs in each
  * rank, pieces so large.
  */
 
@@ -117,7 +117,7 @@ bool wring_core_scaling_is_of(const struct wring_core_scaling *scaling,
                               const struct wring_measured_collective *collective);
 
 /*
- * The processor time of exchanges besides codecs, as far as a profile has it. The progressing
+ * The processor time of collectives besides codecs, as far as a profile has it. The progressing
  * thread moves bytes and adds them, on the cores that code.
  */
 
@@ -125,7 +125,7 @@ bool wring_core_scaling_is_of(const struct wring_core_scaling *scaling,
  * By the bytes that a rank's link passes one way, in the lane of a node's cores: how long these are
  * busy with it, all ranks of the node together.
  *
- * It is told by the processor time of uncompressed exchanges, those of the profile's own cluster.
+ * It is told by the processor time of uncompressed collectives, those of the profile's own cluster.
  * Inline a rank's one thread does it before or after it codes, and a node's k ranks share its P
  * processors: max(1, k/P) times as much. Codecs on c pinned cores leave it a core of its own where
  * there is one; of k (c + 1) threads those beyond P share, and only their part counts.
@@ -136,10 +136,10 @@ bool wring_core_scaling_progress(const struct wring_core_scaling *scaling,
                                  struct wring_cost *us_by_bytes);
 
 /**
- * The share of an exchange's pace that is lost while all k ranks of a node compute on its P
- * processors. It is for clusters whose exchanges were not measured. Each of 2 k threads has min(1,
- * P/2k) of a processor; those of exchanges alone would have min(1, P/k). As many ranks as were
- * measured, or more, lose no less than these did.
+ * The share of a collective's pace that is lost while all k ranks of a node compute on its P
+ * processors. It is for clusters whose collectives were not measured. Each of 2 k threads has
+ * min(1, P/2k) of a processor; those of collectives alone would have min(1, P/k). As many ranks as
+ * were measured, or more, lose no less than these did.
  */
 double wring_core_scaling_spin_lost(const struct wring_core_scaling *scaling);
 

@@ -7,13 +7,13 @@
  *     arrive coded   send the codes on, or decode and do as one that arrived raw
  *     arrive home    decode what is still coded
  *
- * With c ways to encode and d to decode, the ways home that are left are
+ * With c sites to encode and d to decode, the paths home that are left are
  *
  *     before the last step       T1 = 1 + c·d           raw     T2 = d + d·T1            coded
- *     before an exchange's 2nd   T5 = T1 + c·T2         raw     T2 + d·T5                coded
+ *     before a collective's 2nd   T5 = T1 + c·T2         raw     T2 + d·T5                coded
  *     its first step             T3 = T1 + 2·T5         raw     T4 = T2 + 2(T2 + d·T5)   coded
  *
- * and, flat being an exchange alone, hierarchical one inside the two steps of another:
+ * and, flat being a collective alone, hierarchical one inside the two steps of another:
  *
  *     flat          1 + 2·T1 + c(d + 2·T2)                              63 for c = d = 2
  *     hierarchical  2(T3 + c·T4) + 2c(d(T3 + c·T4) + T4)                4278
@@ -27,7 +27,7 @@
 #include "planner/core/model/option_work.h"
 #include <wring/codec.h>
 
-/** How an exchange is made: by one step, or by two of which the first fixes the second. */
+/** How a collective is made: by one step, or by two of which the first fixes the second. */
 struct scheme {
     enum wring_routine raw, coded; /* the first step */
     bool two_steps;
@@ -41,12 +41,12 @@ static const struct scheme schemes[] = {
 };
 #define N_SCHEMES (sizeof(schemes) / sizeof(schemes[0]))
 
-/** A stop on the way: the first or the second step of an exchange. */
+/** A stop on the way: the first or the second step of a collective. */
 struct stop {
     enum wring_phase phase;
-    uint32_t exchange;
+    uint32_t collective;
     bool first;
-    bool divisible; /* first: its exchange takes two steps */
+    bool divisible; /* first: its collective takes two steps */
 };
 
 static const struct stop flat_stops[] = {
@@ -68,7 +68,7 @@ struct walk {
     size_t leaves;
     const struct stop *stops;
     uint32_t n_stops;
-    const struct scheme *chosen[2]; /* by exchange */
+    const struct scheme *chosen[2]; /* by collective */
     struct wring_option option;     /* so far */
 };
 
@@ -103,7 +103,7 @@ static void go(struct walk *walk, uint32_t stop, enum wring_routine routine, boo
     pop(walk);
 }
 
-static void begin_exchange(struct walk *walk, uint32_t stop, bool coded)
+static void begin_collective(struct walk *walk, uint32_t stop, bool coded)
 {
     for (size_t i = 0; i < N_SCHEMES; i++) {
         const struct scheme *scheme = &schemes[i];
@@ -111,7 +111,7 @@ static void begin_exchange(struct walk *walk, uint32_t stop, bool coded)
 
         if (walk->stops[stop].divisible && !scheme->two_steps)
             continue;
-        walk->chosen[walk->stops[stop].exchange] = scheme;
+        walk->chosen[walk->stops[stop].collective] = scheme;
         go(walk, stop, coded ? scheme->coded : scheme->raw, coded, next);
         if (coded && walk->params->summable)
             go(walk, stop, scheme->raw, coded, next);
@@ -123,14 +123,14 @@ static void send(struct walk *walk, uint32_t stop, bool coded)
     const struct stop *at = &walk->stops[stop];
 
     if (at->first)
-        begin_exchange(walk, stop, coded);
+        begin_collective(walk, stop, coded);
     else
-        go(walk, stop, walk->chosen[at->exchange]->second, coded, stop + 1);
+        go(walk, stop, walk->chosen[at->collective]->second, coded, stop + 1);
 }
 
-static bool may_code(const struct walk *walk, uint32_t place)
+static bool may_code(const struct walk *walk, uint32_t site)
 {
-    return walk->params->places >> place & 1;
+    return walk->params->sites >> site & 1;
 }
 
 /** The phase in which a stop's codec work is named; what is done at home belongs to the last. */
@@ -146,12 +146,12 @@ static void arrive_raw(struct walk *walk, uint32_t stop)
         return;
     }
     send(walk, stop, false);
-    for (uint32_t place = 0; place < WRING_PLACES; place++) {
-        if (!may_code(walk, place))
+    for (uint32_t site = 0; site < WRING_SITES; site++) {
+        if (!may_code(walk, site))
             continue;
         push(walk, (struct wring_step){.kind = WRING_STEP_ENCODE,
                                        .phase = phase_of(walk, stop),
-                                       .place = (enum wring_place)place});
+                                       .site = (enum wring_site)site});
         send(walk, stop, true);
         pop(walk);
     }
@@ -165,12 +165,12 @@ static void arrive(struct walk *walk, uint32_t stop, bool coded)
     }
     if (stop < walk->n_stops)
         send(walk, stop, true);
-    for (uint32_t place = 0; place < WRING_PLACES; place++) {
-        if (!may_code(walk, place))
+    for (uint32_t site = 0; site < WRING_SITES; site++) {
+        if (!may_code(walk, site))
             continue;
         push(walk, (struct wring_step){.kind = WRING_STEP_DECODE,
                                        .phase = phase_of(walk, stop),
-                                       .place = (enum wring_place)place});
+                                       .site = (enum wring_site)site});
         arrive_raw(walk, stop);
         pop(walk);
     }
@@ -279,8 +279,8 @@ static bool same_step(const struct wring_step *a, const struct wring_step *b)
            (a->phase == b->phase && a->routine == b->routine && a->coded == b->coded);
 }
 
-/** One place codes it all. */
-static bool one_place(const struct wring_option *option)
+/** One site codes it all. */
+static bool one_site(const struct wring_option *option)
 {
     const struct wring_step *first = NULL;
 
@@ -288,7 +288,7 @@ static bool one_place(const struct wring_option *option)
         const struct wring_step *step = &option->steps[i];
         if (step->kind == WRING_STEP_COMM)
             continue;
-        if (first != NULL && first->place != step->place)
+        if (first != NULL && first->site != step->site)
             return false;
         first = step;
     }
@@ -309,7 +309,7 @@ enum wring_known_option wring_option_known(const struct wring_option *option, bo
 {
     for (size_t i = 0; i < sizeof(knowns) / sizeof(knowns[0]); i++)
         if (knowns[i].one_level == one_level && same_option(&knowns[i].option, option))
-            return one_place(option) ? knowns[i].name : WRING_KNOWN_NONE;
+            return one_site(option) ? knowns[i].name : WRING_KNOWN_NONE;
     return WRING_KNOWN_NONE;
 }
 
@@ -403,7 +403,7 @@ static int step_text(const struct wring_step *step, const char *before, char *te
         return snprintf(text, bytes, "%s%s %s%s", before, level_name(step->phase),
                         wring_routine_name(step->routine), step->coded ? "*" : "");
     return snprintf(text, bytes, "%s%s %s", before, wring_step_kind_name(step->kind),
-                    wring_place_name(step->place));
+                    wring_site_name(step->site));
 }
 
 void wring_option_text(const struct wring_option *option, char *text, size_t bytes)
@@ -460,7 +460,7 @@ static json_t *step_json(const struct wring_step *step)
 {
     if (step->kind != WRING_STEP_COMM)
         return json_pack("{s:s, s:s}", "step", wring_step_kind_name(step->kind), "place",
-                         wring_place_name(step->place));
+                         wring_site_name(step->site));
     return json_pack("{s:s, s:s, s:s, s:b}", "step", wring_step_kind_name(step->kind), "phase",
                      phase_name(step->phase), "routine", wring_routine_name(step->routine), "coded",
                      step->coded);
@@ -561,7 +561,7 @@ static bool is_raw_step(const struct wring_step *step, enum wring_phase phase,
            step->routine == routine;
 }
 
-/** An exchange between nodes inside raw ones within them. */
+/** A collective between nodes inside raw ones within them. */
 static bool is_in_nodes(const struct wring_option *option, uint32_t ranks_per_node)
 {
     return ranks_per_node > 1 && option->n > 2 &&
@@ -572,25 +572,26 @@ static bool is_in_nodes(const struct wring_option *option, uint32_t ranks_per_no
 
 /** The steps of an option in which whole contributions become sums: all of them, or those between
  *  nodes. */
-struct exchange {
+struct collective {
     const struct wring_step *steps;
     uint32_t n;
     uint32_t ranks_per_node; /* of those that it is between */
 };
 
-static bool step_runs(const struct exchange *exchange, const struct wring_step *step, bool is_coded)
+static bool step_runs(const struct collective *collective, const struct wring_step *step,
+                      bool is_coded)
 {
     if (step->kind == WRING_STEP_COMM)
-        return is_between_all(step->phase, exchange->ranks_per_node) && step->coded == is_coded;
-    return step->place == WRING_PLACE_CPU;
+        return is_between_all(step->phase, collective->ranks_per_node) && step->coded == is_coded;
+    return step->site == WRING_SITE_CPU;
 }
 
-static bool matches(const struct exchange *exchange, const struct pattern *pattern)
+static bool matches(const struct collective *collective, const struct pattern *pattern)
 {
-    if (exchange->n != pattern->n)
+    if (collective->n != pattern->n)
         return false;
-    for (uint32_t i = 0; i < exchange->n; i++) {
-        const struct wring_step *step = &exchange->steps[i];
+    for (uint32_t i = 0; i < collective->n; i++) {
+        const struct wring_step *step = &collective->steps[i];
         if (step->kind != pattern->steps[i].kind ||
             (step->kind == WRING_STEP_COMM && step->routine != pattern->steps[i].routine))
             return false;
@@ -610,15 +611,15 @@ static bool has_codec(const char *spec)
 }
 
 /** WRING_SCHEMES: there is none. */
-static enum wring_scheme find_scheme(const struct exchange *exchange, const char *codec)
+static enum wring_scheme find_scheme(const struct collective *collective, const char *codec)
 {
     bool is_raw = strcmp(codec, "none") == 0;
     const struct pattern *patterns = is_raw ? raw : coded;
 
-    for (uint32_t i = 0; i < exchange->n; i++)
-        if (!step_runs(exchange, &exchange->steps[i], !is_raw))
+    for (uint32_t i = 0; i < collective->n; i++)
+        if (!step_runs(collective, &collective->steps[i], !is_raw))
             return WRING_SCHEMES;
-    bool first = matches(exchange, &patterns[0]), second = matches(exchange, &patterns[1]);
+    bool first = matches(collective, &patterns[0]), second = matches(collective, &patterns[1]);
     if (first && strchr(codec, '>') != NULL)
         return WRING_SCHEMES; /* the way back, which has a codec of its own, is missing */
     if ((!first && !second) || !has_codec(codec))
@@ -632,11 +633,11 @@ const char *wring_option_run_as(const struct wring_option *option, const char *c
                                 uint32_t ranks_per_node)
 {
     bool in_nodes = is_in_nodes(option, ranks_per_node);
-    struct exchange exchange = {option->steps, option->n, ranks_per_node};
+    struct collective collective = {option->steps, option->n, ranks_per_node};
 
     if (in_nodes)
-        exchange = (struct exchange){option->steps + 1, option->n - 2, 1};
-    enum wring_scheme scheme = find_scheme(&exchange, codec);
+        collective = (struct collective){option->steps + 1, option->n - 2, 1};
+    enum wring_scheme scheme = find_scheme(&collective, codec);
     if (scheme == WRING_SCHEMES)
         return "";
     return wring_scheme_name(

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Options: the ways in which one tensor, or one group of them, can travel. They are the leaves of
+ * Options: how one tensor, or one group of them, can travel. They are the leaves of
  * a decision tree: compress or not, who encodes and decodes, flat or hierarchical, divisible or
  * not, the routine of each step, and between two compressed steps decode, add and encode again or
- * pass the codes on. With two places for codec work the tree has 4341 leaves, with one 174.
+ * pass the codes on. With two sites for codec work the tree has 4341 leaves, with one 174.
  *
  * Source: Espresso (EuroSys 2023), which counts the same.
  */
@@ -25,10 +25,10 @@ enum wring_step_kind {
     WRING_STEP_COMM,
 };
 
-/** Where in the way of a tensor a step stands. */
+/** Where in the path of a tensor a step stands. */
 enum wring_phase {
-    WRING_PHASE_FLAT,      /* one exchange between all ranks */
-    WRING_PHASE_INTRA_IN,  /* inside the node, before the exchange between nodes */
+    WRING_PHASE_FLAT,      /* one collective between all ranks */
+    WRING_PHASE_INTRA_IN,  /* inside the node, before the collective between nodes */
     WRING_PHASE_INTER,     /* between nodes */
     WRING_PHASE_INTRA_OUT, /* inside the node, after it */
 };
@@ -48,7 +48,7 @@ struct wring_step {
     enum wring_phase phase;
     enum wring_routine routine; /* COMM */
     bool coded;                 /* COMM: codes travel */
-    enum wring_place place;     /* ENCODE, DECODE */
+    enum wring_site site;       /* ENCODE, DECODE */
 };
 
 #define WRING_OPTION_STEPS_MAX 12
@@ -61,7 +61,7 @@ struct wring_option {
 
 /** Which part of the tree. */
 struct wring_options_params {
-    uint32_t places; /* bit per enum wring_place: who may code */
+    uint32_t sites; /* bit per enum wring_site: who may code */
     bool flat, hierarchical;
     bool summable; /* codes can be added as they are: whatever sums raw data may sum codes as well.
                       Espresso's tree has none of this */
@@ -74,10 +74,10 @@ typedef void (*wring_option_fn)(void *arg, const struct wring_option *option);
 size_t wring_options_walk(const struct wring_options_params *params, wring_option_fn each,
                           void *arg);
 
-/** One exchange between all ranks? */
+/** One collective between all ranks? */
 bool wring_option_is_flat(const struct wring_option *option);
 
-/** Has its exchange between all ranks, or between nodes, two steps? Inside nodes all have. */
+/** Has its collective between all ranks, or between nodes, two steps? Inside nodes all have. */
 bool wring_option_is_divisible(const struct wring_option *option);
 
 /** Are codes summed as they are, in some step of it? */
@@ -128,8 +128,8 @@ enum wring_status wring_options_json(const struct wring_options_params *params, 
 /**
  * How can a bucket travel like that? The runtime exchanges between all ranks at once, or between
  * nodes, after a raw reduce-scatter within each and before a raw allgather. It codes on the CPU,
- * and knows two ways for codes: allgather, and alltoall, sum, allgather. With one rank in a node
- * the exchange between nodes is one between all ranks.
+ * and knows two algorithms for codes: allgather, and alltoall, sum, allgather. With one rank in a
+ * node the collective between nodes is one between all ranks.
  *
  * @param codec  a spec; one that this build does not have runs nowhere
  * @return static: the name of an enum wring_scheme; "" where it cannot

@@ -134,7 +134,7 @@ static void pay_flat(struct wring_walk *walk, const struct wring_step *step)
     if (step->routine == WRING_ROUTINE_ALLREDUCE)
         in = 0.5;
     if (nodes(walk) == 1)
-        in = 1; /* no other way but the node's link, and no lane but that */
+        in = 1; /* no other path but the node's link, and no lane but that */
     if (in > 0)
         pay(walk, step, WRING_WORKER_INTRA_IN, in);
     if (in < 1)
@@ -167,7 +167,7 @@ static void pay_sums(struct wring_walk *walk, const struct wring_step *step)
         return;
     for (uint32_t i = 0; i < profile->n_codecs; i++) {
         const struct wring_profile_codec *codec = &profile->codecs[i];
-        const struct wring_profile_coding *adding = &codec->at[WRING_PLACE_CPU];
+        const struct wring_profile_coding *adding = &codec->at[WRING_SITE_CPU];
         if (strcmp(codec->spec, "none") == 0 && adding->present)
             wring_walk_add(walk, WRING_WORKER_CPU_DECODE,
                            wring_cost_scale(wring_profile_decoding(&adding->decode_us,
@@ -249,21 +249,21 @@ static void walk_communicate(struct wring_walk *walk, const struct wring_step *s
 
 /** On a device a rank codes what is its own, elsewhere a node what is of all its ranks, unless each
  *  of them has cores for that. */
-static double coders_share(const struct wring_walk *walk, enum wring_place place)
+static double coders_share(const struct wring_walk *walk, enum wring_site site)
 {
-    if (place == WRING_PLACE_CPU && walk->params->own_cores)
+    if (site == WRING_SITE_CPU && walk->params->own_cores)
         return 1;
-    return place == WRING_PLACE_DEVICE ? 1 : walk->active;
+    return site == WRING_SITE_DEVICE ? 1 : walk->active;
 }
 
-static enum wring_worker coder_of(enum wring_place place, bool encode)
+static enum wring_worker coder_of(enum wring_site site, bool encode)
 {
-    switch (place) {
-    case WRING_PLACE_DEVICE:
+    switch (site) {
+    case WRING_SITE_DEVICE:
         return encode ? WRING_WORKER_DEVICE_ENCODE : WRING_WORKER_DEVICE_DECODE;
-    case WRING_PLACE_CPU:
+    case WRING_SITE_CPU:
         return encode ? WRING_WORKER_CPU_ENCODE : WRING_WORKER_CPU_DECODE;
-    case WRING_PLACE_NODE:
+    case WRING_SITE_NODE:
         return WRING_WORKER_NODE;
     }
     return WRING_WORKER_NODE;
@@ -276,9 +276,9 @@ static void encode(struct wring_walk *walk, const struct wring_step *step)
     walk->codec = back ? walk->params->out : walk->params->in;
     if (walk->whole != WRING_KNOWN_NONE)
         return;
-    wring_walk_add(walk, coder_of(step->place, true),
-                   wring_cost_scale(&walk->codec->at[step->place].encode_us, 1,
-                                    coders_share(walk, step->place) * walk->x));
+    wring_walk_add(walk, coder_of(step->site, true),
+                   wring_cost_scale(&walk->codec->at[step->site].encode_us, 1,
+                                    coders_share(walk, step->site) * walk->x));
 }
 
 /** Codes of the same part of the tensor are added up; others have a place each. */
@@ -289,14 +289,14 @@ static bool adds(const struct wring_walk *walk)
 
 static void decode(struct wring_walk *walk, const struct wring_step *step)
 {
-    const struct wring_profile_coding *coding = &walk->codec->at[step->place];
+    const struct wring_profile_coding *coding = &walk->codec->at[step->site];
     const struct wring_cost *one_us =
         wring_profile_decoding(&coding->decode_us, &coding->decode_add_us, adds(walk));
 
     if (walk->whole == WRING_KNOWN_NONE)
         wring_walk_add(
-            walk, coder_of(step->place, false),
-            wring_cost_scale(one_us, walk->codes, coders_share(walk, step->place) * walk->x));
+            walk, coder_of(step->site, false),
+            wring_cost_scale(one_us, walk->codes, coders_share(walk, step->site) * walk->x));
     walk->codes = 1;
     walk->x = walk->f;
 }
@@ -306,34 +306,34 @@ static void decode(struct wring_walk *walk, const struct wring_step *step)
  * the device they are of the part of a tensor that the phase inside the node leaves to a rank. On
  * the node's other coders they are of the whole tensor.
  */
-static void code_as_whole(struct wring_walk *walk, enum wring_place place)
+static void code_as_whole(struct wring_walk *walk, enum wring_site site)
 {
     const struct wring_profile_codec *codec = walk->params->in;
     const struct wring_profile_coding *coding =
-        walk->whole == WRING_KNOWN_TWO_LEVEL ? &codec->two_level[place] : &codec->at[place];
-    double part = place == WRING_PLACE_DEVICE ? 1.0 / walk->params->ranks_per_node : 1;
+        walk->whole == WRING_KNOWN_TWO_LEVEL ? &codec->two_level[site] : &codec->at[site];
+    double part = site == WRING_SITE_DEVICE ? 1.0 / walk->params->ranks_per_node : 1;
 
-    wring_walk_add(walk, coder_of(place, true), wring_cost_scale(&coding->encode_us, 1, part));
-    wring_walk_add(walk, coder_of(place, false), wring_cost_scale(&coding->decode_us, 1, part));
+    wring_walk_add(walk, coder_of(site, true), wring_cost_scale(&coding->encode_us, 1, part));
+    wring_walk_add(walk, coder_of(site, false), wring_cost_scale(&coding->decode_us, 1, part));
 }
 
-static enum wring_place first_place(const struct wring_option *option)
+static enum wring_site first_site(const struct wring_option *option)
 {
     for (uint32_t i = 0; i < option->n; i++)
         if (option->steps[i].kind != WRING_STEP_COMM)
-            return option->steps[i].place;
-    return WRING_PLACE_DEVICE;
+            return option->steps[i].site;
+    return WRING_SITE_DEVICE;
 }
 
 static enum wring_known_option known_as_whole(const struct wring_work_params *params,
                                               const struct wring_option *option)
 {
     enum wring_known_option known = wring_option_known(option, params->ranks_per_node == 1);
-    enum wring_place place = first_place(option);
+    enum wring_site site = first_site(option);
 
     if (params->profile->chunked || params->in != params->out || known == WRING_KNOWN_RAW)
         return WRING_KNOWN_NONE;
-    if (known == WRING_KNOWN_TWO_LEVEL && !params->in->two_level[place].present)
+    if (known == WRING_KNOWN_TWO_LEVEL && !params->in->two_level[site].present)
         return WRING_KNOWN_NONE;
     return known;
 }
@@ -387,7 +387,7 @@ void wring_option_work(const struct wring_work_params *params, const struct wrin
     for (uint32_t i = 0; i < option->n; i++)
         take_step(&walk, &option->steps[i]);
     if (walk.whole != WRING_KNOWN_NONE)
-        code_as_whole(&walk, first_place(option));
+        code_as_whole(&walk, first_site(option));
     if (params->scattered) {
         wring_walk_add(&walk, WRING_WORKER_CPU_ENCODE, wring_work_copy(params->profile));
         wring_walk_add(&walk, WRING_WORKER_CPU_DECODE, wring_work_copy(params->profile));

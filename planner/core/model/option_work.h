@@ -18,7 +18,7 @@ enum wring_worker {
     WRING_WORKER_CPU_DECODE, /* and sums of raw data, where the profile knows what they take */
     WRING_WORKER_NODE,
     WRING_WORKER_INTRA_IN,
-    WRING_WORKER_INTER, /* flat exchanges too, where there is more than one node */
+    WRING_WORKER_INTER, /* flat collectives too, where there is more than one node */
     WRING_WORKER_INTRA_OUT,
     WRING_WORKER_PROGRESS, /* the node's cores, where these make progress */
 };

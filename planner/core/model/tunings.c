@@ -15,7 +15,7 @@ struct asking {
     const struct wring_tunings_wanted *wanted;
     const struct wring_log *log;
     struct wring_core_scaling scaling;
-    bool collectives; /* whole exchanges were measured */
+    bool collectives; /* whole collectives were measured */
     bool coded;       /* somebody may code on the CPU */
     uint32_t n_cores, n_chunks;
     uint64_t cores[WRING_TUNINGS_EACH_MAX];  /* candidates, rising */
@@ -76,9 +76,9 @@ static void put_default_first(struct asking *asking)
 
 static void look(struct asking *asking)
 {
-    uint32_t places = asking->params->places;
+    uint32_t sites = asking->params->sites;
 
-    asking->coded = places == 0 || (places >> WRING_PLACE_CPU & 1) != 0;
+    asking->coded = sites == 0 || (sites >> WRING_SITE_CPU & 1) != 0;
     look_at_collectives(asking);
     look_at_coders(asking);
     if (asking->collectives)
@@ -97,8 +97,7 @@ static bool is_measured(const struct wring_core_scaling *scaling, const char *sp
     for (uint32_t i = 0; i < profile->n_codecs; i++) {
         const struct wring_profile_codec *codec = &profile->codecs[i];
         if (strlen(codec->spec) == bytes && memcmp(codec->spec, spec, bytes) == 0)
-            return wring_core_scaling_knows(scaling, codec) ||
-                   !codec->at[WRING_PLACE_CPU].present ||
+            return wring_core_scaling_knows(scaling, codec) || !codec->at[WRING_SITE_CPU].present ||
                    (codec->n_coders == 0 && scaling->tuning->cores == 0);
     }
     return true; /* one that is not there is refused elsewhere */
@@ -122,7 +121,7 @@ static bool has_collective(const struct wring_core_scaling *scaling, const char 
            wring_core_scaling_collective(scaling, spec, "indivisible", &cost) != NULL;
 }
 
-/** Exchanges uncompressed, and those of each codec that has any, with that tuning. */
+/** Collectives uncompressed, and those of each codec that has any, with that tuning. */
 static bool collectives_tell(const struct asking *asking, const struct wring_core_scaling *scaling)
 {
     const struct wring_cost_model_params *params = asking->params;
@@ -182,7 +181,7 @@ static enum wring_status take_chunks(struct asking *asking)
     for (uint32_t i = 0; i < wanted->n_chunks && asking->collectives; i++)
         if (!is_among(asking->chunks, asking->n_chunks, wanted->chunk_bytes[i])) {
             wring_error(asking->log,
-                        "the profile %s has no exchanges in pieces of %" PRIu64
+                        "the profile %s has no collectives in pieces of %" PRIu64
                         " bytes; it has those of %s",
                         asking->params->profile->name, wanted->chunk_bytes[i], known);
             return WRING_ERR_INVALID;

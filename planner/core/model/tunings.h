@@ -27,9 +27,9 @@ struct wring_tunings {
 /**
  * List the tunings whose times the profile knows.
  *
- * If it has whole exchanges of such a cluster, these are the tunings of these measurements, and
+ * If it has whole collectives of such a cluster, these are the tunings of these measurements, and
  * those that wring_core_scaling_collective() can derive from them. Each codec of the model that has
- * exchanges at all must have one with the tuning.
+ * collectives at all must have one with the tuning.
  *
  * Otherwise, in timeline full, these are the numbers of cores on which all codecs were measured, as
  * far as a node has them. Pieces have the default size then, unless others are wanted, since the

@@ -162,7 +162,7 @@ enum {
 /* Of a label's worth: the mean lane's. */
 static const double blur = 3e-3;
 
-/** Fill in the ways. */
+/** Fill in the distances. */
 static void beam_task_finish(struct wring_beam_task *task, uint32_t n_lanes)
 {
     for (uint32_t first = 0; task->task.more > 0 && first < n_lanes; first++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * A beam search over the places where groups may end. At each of them, a breakpoint, it keeps as
- * many labels as the beam is wide: ways to get there, of which none is later than another on every
+ * many labels as the beam is wide: paths to get there, of which none is later than another on every
  * lane. A pass forwards keeps heads, one backwards keeps tails; what a label is worth is the time
  * of the whole grouping that it makes together with the best label that the last pass in the other
  * direction left at that breakpoint. A pass in which no label had to be given up has found the best
@@ -44,7 +44,7 @@ struct wring_beam_breakpoint {
 struct wring_beam_task {
     struct wring_task task;
     double longest[WRING_PLAN_LANES_MAX][WRING_PLAN_LANES_MAX]; /* where there are any: the longest
-                                                     way of the chunks after the first from a lane
+                                                     path of the chunks after the first from a lane
                                                      to one that is not before it */
 };
 

@@ -205,7 +205,7 @@ static inline void wring_task_retreat(uint32_t n_lanes, const struct wring_task 
         left = before[lane] = wring_later(after[lane], left) + task->took[lane];
 }
 
-/** The longest way through a cut: heads on one side, tails on the other. */
+/** The longest path through a cut: heads on one side, tails on the other. */
 static inline double wring_heads_meet(uint32_t n_lanes, const double *heads, const double *tails)
 {
     double time = 0;

@@ -21,14 +21,14 @@ struct wring_breakpoints {
     bool *taken;    /* [n_tensors + 1] */
 };
 
-struct place {
+struct border {
     uint32_t at;
     double weight;
 };
 
 static int heaviest(const void *a, const void *b)
 {
-    const struct place *x = a, *y = b;
+    const struct border *x = a, *y = b;
 
     if (x->weight != y->weight)
         return x->weight < y->weight ? 1 : -1;
@@ -39,25 +39,25 @@ static int heaviest(const void *a, const void *b)
  * A cut pays where much can leave early: where the tensor before it is large and the one after it
  * is long in coming. Small shares of the whole keep those apart that have only one of the two.
  */
-static enum wring_status rank_places(struct wring_breakpoints *breakpoints)
+static enum wring_status rank_borders(struct wring_breakpoints *breakpoints)
 {
     const struct wring_cost_tables *tables = breakpoints->tables;
     uint32_t n = tables->n_tensors;
     const struct wring_problem *problem = tables->problem;
-    struct place *places = malloc(n * sizeof(*places));
+    struct border *borders = malloc(n * sizeof(*borders));
 
-    if (places == NULL)
+    if (borders == NULL)
         return WRING_ERR_NO_MEMORY;
     for (uint32_t i = 1; i < n; i++) {
         double elems = (double)(problem->elems[i] - problem->elems[i - 1]);
-        places[i - 1].at = i;
-        places[i - 1].weight = (elems / (double)problem->elems[n] + 1e-9) *
-                               (problem->compute_us[i] / (tables->compute_us[n] + 1e-9) + 1e-9);
+        borders[i - 1].at = i;
+        borders[i - 1].weight = (elems / (double)problem->elems[n] + 1e-9) *
+                                (problem->compute_us[i] / (tables->compute_us[n] + 1e-9) + 1e-9);
     }
-    qsort(places, n - 1, sizeof(*places), heaviest);
+    qsort(borders, n - 1, sizeof(*borders), heaviest);
     for (uint32_t i = 0; i + 1 < n; i++)
-        breakpoints->rank[i] = places[i].at;
-    free(places);
+        breakpoints->rank[i] = borders[i].at;
+    free(borders);
     return WRING_OK;
 }
 
@@ -77,7 +77,7 @@ static enum wring_status breakpoints_init(struct wring_breakpoints *breakpoints,
 
     enum wring_status status = WRING_ERR_NO_MEMORY;
     if (breakpoints->at != NULL && breakpoints->rank != NULL && breakpoints->taken != NULL)
-        status = rank_places(breakpoints);
+        status = rank_borders(breakpoints);
     if (status != WRING_OK)
         breakpoints_finish(breakpoints);
     return status;
@@ -189,9 +189,9 @@ struct reach {
     uint32_t breakpoints; /* where tensors may be parted, of few options */
     uint32_t width;       /* labels of a beam, at most */
     uint32_t passes;      /* of one beam */
-    uint32_t rounds;      /* of beam and local search */
+    uint32_t cycles;      /* of beam and local search */
     uint32_t marked;      /* options of later beams, of many */
-    uint32_t turns;       /* of local search, in a round */
+    uint32_t turns;       /* of local search, in a cycle */
     uint64_t pass;        /* evaluations of one pass, about, where that leaves any freedom */
     uint64_t whole;       /* evaluations after which nothing new is begun */
 };
@@ -200,7 +200,7 @@ struct reach {
 static const struct reach near = {64, 64, 6, 3, 8, 2, 80000, 110000};
 static const struct reach far = {400, 4096, 20, 30, 24, 20, 1400000, 0};
 
-/* Of the time: what passes and rounds must gain for more of them. */
+/* Of the time: what passes and cycles must gain for more of them. */
 static const double worth_another = 1e-5;
 
 /* ---- starts ---- */
@@ -284,10 +284,10 @@ static double find_floor(const struct wring_search_state *search)
     return tables->compute_us[last] + least;
 }
 
-/* ---- rounds ---- */
+/* ---- cycles ---- */
 
-/** What the rounds of a search have beside it. */
-struct rounds {
+/** What the cycles of a search have beside it. */
+struct cycles {
     struct wring_search_state *search;
     struct reach reach;
     struct wring_breakpoints breakpoints;
@@ -336,170 +336,170 @@ static uint32_t choose_breakpoints(const struct wring_search_state *search,
 }
 
 /** As wide as a pass may be. Each label costs the more, the more of them there are. */
-static uint32_t choose_width(const struct rounds *rounds)
+static uint32_t choose_width(const struct cycles *cycles)
 {
-    double moves = count_moves(rounds->breakpoints.n) * mean_choices(rounds->search);
-    double labels = (double)rounds->reach.pass / moves;
+    double moves = count_moves(cycles->breakpoints.n) * mean_choices(cycles->search);
+    double labels = (double)cycles->reach.pass / moves;
     uint32_t width = WIDTH_MIN;
 
-    while (width < rounds->reach.width && 2 * width * (1 + width / 16.0) <= labels)
+    while (width < cycles->reach.width && 2 * width * (1 + width / 16.0) <= labels)
         width *= 2;
     return width;
 }
 
-static bool at_floor(const struct rounds *rounds)
+static bool at_floor(const struct cycles *cycles)
 {
-    return rounds->search->time_us <= rounds->floor_us * (1 + 1e-12);
+    return cycles->search->time_us <= cycles->floor_us * (1 + 1e-12);
 }
 
 /** Passes to and fro, as long as they gain anything. */
-static void run_passes(struct rounds *rounds, struct wring_beam *beam)
+static void run_passes(struct cycles *cycles, struct wring_beam *beam)
 {
-    struct wring_search_state *search = rounds->search;
+    struct wring_search_state *search = cycles->search;
     double before = search->time_us;
 
-    for (uint32_t i = 0; i < rounds->reach.passes && wring_beam_pass(beam, &search->trial); i++) {
+    for (uint32_t i = 0; i < cycles->reach.passes && wring_beam_pass(beam, &search->trial); i++) {
         wring_search_offer(search, &search->trial);
-        if (wring_beam_complete(beam) || at_floor(rounds))
+        if (wring_beam_complete(beam) || at_floor(cycles))
             break;
         if (i % 2 == 0)
             continue;
         if (search->time_us > before * (1 - worth_another) ||
-            search->evaluations + wring_beam_evaluations(beam) > rounds->reach.whole)
+            search->evaluations + wring_beam_evaluations(beam) > cycles->reach.whole)
             break;
         before = search->time_us;
     }
     search->evaluations += wring_beam_evaluations(beam);
-    wring_beam_count_options(beam, rounds->used);
+    wring_beam_count_options(beam, cycles->used);
 }
 
 /** @param guide  see wring_beam_create() */
-static enum wring_status run_beam(struct rounds *rounds, const struct wring_grouping *guide)
+static enum wring_status run_beam(struct cycles *cycles, const struct wring_grouping *guide)
 {
-    const struct wring_search_state *search = rounds->search;
+    const struct wring_search_state *search = cycles->search;
     struct wring_beam_params params = {.tables = search->tables,
                                        .choices = search->choices,
-                                       .breakpoints = rounds->breakpoints.at,
-                                       .n_breakpoints = rounds->breakpoints.n,
-                                       .width = choose_width(rounds),
+                                       .breakpoints = cycles->breakpoints.at,
+                                       .n_breakpoints = cycles->breakpoints.n,
+                                       .width = choose_width(cycles),
                                        .reach = REACH,
                                        .deadline_ns = search->deadline_ns};
     struct wring_beam *beam;
 
-    if (rounds->breakpoints.n > BREAKPOINTS_MAX)
+    if (cycles->breakpoints.n > BREAKPOINTS_MAX)
         return WRING_OK;
     enum wring_status status = wring_beam_create(&params, guide, &beam);
     if (status != WRING_OK)
         return status;
-    run_passes(rounds, beam);
+    run_passes(cycles, beam);
     wring_beam_destroy(beam);
     return WRING_OK;
 }
 
-static void mark(struct rounds *rounds, uint32_t option)
+static void mark(struct cycles *cycles, uint32_t option)
 {
-    const struct wring_cost_tables *tables = rounds->search->tables;
+    const struct wring_cost_tables *tables = cycles->search->tables;
 
     for (size_t size = 0; size < WRING_SIZES; size++)
         for (uint32_t i = 0; i < tables->choices[size].n; i++)
             if (tables->choices[size].options[i] == option)
-                rounds->marked[size * tables->n_options + option] = true;
+                cycles->marked[size * tables->n_options + option] = true;
 }
 
 /** From now on only options that are marked. */
-static void narrow(struct rounds *rounds)
+static void narrow(struct cycles *cycles)
 {
-    struct wring_search_state *search = rounds->search;
+    struct wring_search_state *search = cycles->search;
 
-    if (search->tables->n_options <= rounds->reach.marked)
+    if (search->tables->n_options <= cycles->reach.marked)
         return;
-    wring_cost_tables_narrow(search->tables, rounds->marked, rounds->choices, rounds->room);
-    search->choices = rounds->choices;
+    wring_cost_tables_narrow(search->tables, cycles->marked, cycles->choices, cycles->room);
+    search->choices = cycles->choices;
 }
 
 /** Options of the best grouping, and those that labels of the beam came by most often. */
-static void mark_used(struct rounds *rounds)
+static void mark_used(struct cycles *cycles)
 {
-    struct wring_search_state *search = rounds->search;
+    struct wring_search_state *search = cycles->search;
     uint32_t n = search->tables->n_options;
 
     for (uint32_t i = 0; i < search->best.n; i++)
-        mark(rounds, search->best.option[i]);
-    for (uint32_t i = 0; i < rounds->reach.marked; i++) {
+        mark(cycles, search->best.option[i]);
+    for (uint32_t i = 0; i < cycles->reach.marked; i++) {
         uint32_t most = 0;
         for (uint32_t option = 1; option < n; option++)
-            if (rounds->used[option] > rounds->used[most])
+            if (cycles->used[option] > cycles->used[most])
                 most = option;
-        if (rounds->used[most] > 0)
-            mark(rounds, most);
-        rounds->used[most] = 0;
+        if (cycles->used[most] > 0)
+            mark(cycles, most);
+        cycles->used[most] = 0;
     }
 }
 
 /** Every option for each group of the best grouping, if that is not the one which was tried last.
  */
-static enum wring_status try_every_option(struct rounds *rounds)
+static enum wring_status try_every_option(struct cycles *cycles)
 {
-    struct wring_search_state *search = rounds->search;
+    struct wring_search_state *search = cycles->search;
 
-    if (search->tables->n_options <= rounds->reach.marked || at_floor(rounds) ||
-        (search->time_us == rounds->tried_us && search->best.n == rounds->tried_groups))
+    if (search->tables->n_options <= cycles->reach.marked || at_floor(cycles) ||
+        (search->time_us == cycles->tried_us && search->best.n == cycles->tried_groups))
         return WRING_OK;
-    rounds->tried_us = search->time_us;
-    rounds->tried_groups = search->best.n;
-    return wring_search_every_option(search, rounds->marked);
+    cycles->tried_us = search->time_us;
+    cycles->tried_groups = search->best.n;
+    return wring_search_every_option(search, cycles->marked);
 }
 
 /** Local search, with few options and with all of them in turn. */
-static enum wring_status improve(struct rounds *rounds)
+static enum wring_status improve(struct cycles *cycles)
 {
-    struct wring_search_state *search = rounds->search;
+    struct wring_search_state *search = cycles->search;
     enum wring_status status = WRING_OK;
 
-    for (uint32_t i = 0; i < rounds->reach.turns && status == WRING_OK && !at_floor(rounds); i++) {
+    for (uint32_t i = 0; i < cycles->reach.turns && status == WRING_OK && !at_floor(cycles); i++) {
         double before = search->time_us;
-        narrow(rounds);
+        narrow(cycles);
         status = wring_local_search(search);
         if (status == WRING_OK)
-            status = try_every_option(rounds);
+            status = try_every_option(cycles);
         if (search->time_us > before * (1 - worth_another))
             break;
     }
-    narrow(rounds);
+    narrow(cycles);
     return status;
 }
 
-static enum wring_status first_round(struct rounds *rounds)
+static enum wring_status first_cycle(struct cycles *cycles)
 {
-    breakpoints_choose(&rounds->breakpoints);
-    enum wring_status status = offer_starts(rounds->search, &rounds->breakpoints);
+    breakpoints_choose(&cycles->breakpoints);
+    enum wring_status status = offer_starts(cycles->search, &cycles->breakpoints);
     if (status == WRING_OK)
-        status = run_beam(rounds, NULL);
+        status = run_beam(cycles, NULL);
     if (status != WRING_OK)
         return status;
-    mark_used(rounds);
-    return improve(rounds);
+    mark_used(cycles);
+    return improve(cycles);
 }
 
-static enum wring_status next_round(struct rounds *rounds)
+static enum wring_status next_cycle(struct cycles *cycles)
 {
-    rounds->breakpoints.most = rounds->reach.breakpoints;
-    breakpoints_choose_near(&rounds->breakpoints, &rounds->search->best, NEAR);
-    enum wring_status status = run_beam(rounds, &rounds->search->best);
-    return status == WRING_OK ? improve(rounds) : status;
+    cycles->breakpoints.most = cycles->reach.breakpoints;
+    breakpoints_choose_near(&cycles->breakpoints, &cycles->search->best, NEAR);
+    enum wring_status status = run_beam(cycles, &cycles->search->best);
+    return status == WRING_OK ? improve(cycles) : status;
 }
 
-static enum wring_status run_rounds(struct rounds *rounds)
+static enum wring_status run_cycles(struct cycles *cycles)
 {
-    struct wring_search_state *search = rounds->search;
-    enum wring_status status = first_round(rounds);
+    struct wring_search_state *search = cycles->search;
+    enum wring_status status = first_cycle(cycles);
 
-    for (uint32_t i = 1; i < rounds->reach.rounds && status == WRING_OK; i++) {
+    for (uint32_t i = 1; i < cycles->reach.cycles && status == WRING_OK; i++) {
         double before = search->time_us;
-        if (at_floor(rounds) || search->evaluations > rounds->reach.whole ||
+        if (at_floor(cycles) || search->evaluations > cycles->reach.whole ||
             wring_search_late(search))
             break;
-        status = next_round(rounds);
+        status = next_cycle(cycles);
         if (search->time_us > before * (1 - worth_another))
             break;
     }
@@ -510,29 +510,29 @@ static enum wring_status run_rounds(struct rounds *rounds)
 static enum wring_status search_best(struct wring_search_state *search)
 {
     size_t n = search->tables->n_options;
-    struct rounds rounds = {.search = search, .reach = near, .floor_us = find_floor(search)};
+    struct cycles cycles = {.search = search, .reach = near, .floor_us = find_floor(search)};
 
     if (search->params->evaluations > 0) {
-        rounds.reach = far;
-        rounds.reach.whole = search->params->evaluations;
+        cycles.reach = far;
+        cycles.reach.whole = search->params->evaluations;
     }
-    enum wring_status status = breakpoints_init(&rounds.breakpoints, search->tables,
-                                                choose_breakpoints(search, &rounds.reach));
+    enum wring_status status = breakpoints_init(&cycles.breakpoints, search->tables,
+                                                choose_breakpoints(search, &cycles.reach));
     if (status != WRING_OK)
         return status;
-    rounds.used = calloc(n, sizeof(*rounds.used));
-    rounds.marked = calloc(WRING_SIZES * n, sizeof(*rounds.marked));
-    rounds.room = malloc(WRING_SIZES * n * sizeof(*rounds.room));
+    cycles.used = calloc(n, sizeof(*cycles.used));
+    cycles.marked = calloc(WRING_SIZES * n, sizeof(*cycles.marked));
+    cycles.room = malloc(WRING_SIZES * n * sizeof(*cycles.room));
     status = WRING_ERR_NO_MEMORY;
-    if (rounds.used != NULL && rounds.marked != NULL && rounds.room != NULL)
-        status = run_rounds(&rounds);
+    if (cycles.used != NULL && cycles.marked != NULL && cycles.room != NULL)
+        status = run_cycles(&cycles);
     if (status == WRING_OK)
         status = wring_local_search_merge(search);
     search->choices = search->tables->choices;
-    free(rounds.used);
-    free(rounds.marked);
-    free(rounds.room);
-    breakpoints_finish(&rounds.breakpoints);
+    free(cycles.used);
+    free(cycles.marked);
+    free(cycles.room);
+    breakpoints_finish(&cycles.breakpoints);
     return status;
 }
 

@@ -134,7 +134,7 @@ bool wring_proof_price(struct wring_proof *proof, const struct wring_edges *flow
 enum {
     WIDTH = 16,           /* of the first run that branches */
     NODES_CHEAP = 400000, /* such a run may go without a gain */
-    PATIENCE = 24,        /* rounds of the first turn */
+    PATIENCE = 24,        /* iterations of the first turn */
     PATIENCE_MAX = 64,
 };
 

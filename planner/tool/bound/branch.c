@@ -233,7 +233,7 @@ static void merge(struct wring_branch *branch, uint32_t prefix, const struct wri
         return;
     }
     struct wring_label *into = &merged[nearest];
-    if (label->bound < into->bound) { /* the way there is that of the better one */
+    if (label->bound < into->bound) { /* the path there is that of the better one */
         into->begin = label->begin;
         into->option = label->option;
         into->parent = label->parent;

@@ -61,7 +61,7 @@ bool wring_columns_add(struct wring_columns *set, uint32_t begin, uint32_t end, 
     return true;
 }
 
-/** The cheapest way on from a tensor. */
+/** The cheapest step on from a tensor. */
 static void add_leaving(struct wring_columns *set, uint32_t begin)
 {
     const struct wring_group_table *table = set->table;
@@ -79,7 +79,7 @@ static void add_leaving(struct wring_columns *set, uint32_t begin)
         wring_columns_add(set, begin, best->end, best->option);
 }
 
-/** The cheapest ways to all tensors; set->best serves as scratch. */
+/** The cheapest paths to all tensors; set->best serves as scratch. */
 static void add_arriving(struct wring_columns *set)
 {
     const struct wring_group_table *table = set->table;
@@ -453,7 +453,7 @@ static void set_lengths(struct wring_column_generation *generation)
     }
 }
 
-/** A cell's worth; updates the regrets of its two ways on. */
+/** A cell's worth; updates the regrets of its two steps on. */
 static double step_cell(struct wring_column_generation_cell *cell, double down, double along)
 {
     double worth = cell->share * down + (1 - cell->share) * along;
@@ -591,7 +591,8 @@ static double step_steps(struct wring_proof *proof)
     return worth;
 }
 
-/** One round: the game goes on, the table proves what it found. @return whether to go on */
+/** One iteration: the generation goes on, the table proves what it found. @return whether to go on
+ */
 static bool step_once(struct wring_proof *proof, bool *settled)
 {
     proof->generation.far_us = FAR_PART * (proof->best_us - proof->bound_us);
@@ -615,8 +616,8 @@ void wring_proof_generate(struct wring_proof *proof, uint32_t patience)
     double mark = -INFINITY;
     bool settled = false;
 
-    for (uint32_t round = 0; !wring_proof_over(proof); round++) {
-        if (round % patience == 0) {
+    for (uint32_t iteration = 0; !wring_proof_over(proof); iteration++) {
+        if (iteration % patience == 0) {
             if (settled && proof->proven_us - mark < 0.02 * (proof->best_us - proof->proven_us))
                 break;
             mark = proof->proven_us;

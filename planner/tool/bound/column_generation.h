@@ -13,7 +13,7 @@
  * length.
  *
  * The game can also be played for a suffix, behind a label: the times at which the lanes finish the
- * tensors before it. The label takes the row of the tensor before. In that row, the way down to a
+ * tensors before it. The label takes the row of the tensor before. In that row, the step down to a
  * lane is as long as the lane is busy.
  *
  * Owner and threads: one. All memory is taken by init.
@@ -92,7 +92,8 @@ static inline const double *wring_column_lengths(const struct wring_column *colu
     return room;
 }
 
-/** A cell of the grid: the regrets of its two ways on, and the share of the flow that goes down. */
+/** A cell of the grid: the regrets of its two steps on, and the share of the flow that goes down.
+ */
 struct wring_column_generation_cell {
     double down, along, share;
 };

@@ -66,8 +66,8 @@ bool wring_proof_price(struct wring_proof *proof, const struct wring_edges *flow
 void wring_proof_start_generation(struct wring_proof *proof);
 
 /**
- * Play until `patience` rounds together gain less than a fiftieth of the gap, and the columns are
- * worth about as much as the whole table: else they lack some, and rounds bring them.
+ * Play until `patience` iterations together gain less than a fiftieth of the gap, and the columns
+ * are worth about as much as the whole table: else they lack some, and iterations bring them.
  */
 void wring_proof_generate(struct wring_proof *proof, uint32_t patience);
 

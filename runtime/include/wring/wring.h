@@ -207,8 +207,8 @@ enum wring_status wring_session_abort(struct wring_session *session);
 int wring_session_fd(struct wring_session *session);
 
 /**
- * Serve wring_session_fd() without waiting. With WRING_PROGRESS=caller this moves exchanges on and
- * calls callbacks. A later test sees each step and request that had ended before.
+ * Serve wring_session_fd() without waiting. With WRING_PROGRESS=caller this moves collectives on
+ * and calls callbacks. A later test sees each step and request that had ended before.
  * @return WRING_OK, or why the session failed
  *
  * Threads: safe.
@@ -436,7 +436,7 @@ enum wring_status wring_bucket_drop(struct wring_bucket *bucket);
  * Make a group of members of another one. Only the members of the new group call this. They pass
  * the same ranks in the same order, and the same tag. The order numbers the members: ranks[0]
  * becomes member 0. A rank may be in any number of groups, with operations under way in all of
- * them. Exchanges of other groups go on meanwhile.
+ * them. Collectives of other groups go on meanwhile.
  *
  * The tag tells apart groups of the same ranks that are made at the same time: several threads may
  * make groups at once if each has a tag of its own. The same ranks and tag may be used again later;
@@ -460,9 +460,9 @@ enum wring_status wring_group_create(struct wring_group *parent, const uint32_t 
 
 /**
  * Give a group back; the other members need not. If no request or bucket uses the group, the
- * library frees it at once. If one does, its exchanges go on, and the library frees the group after
- * the last of them is gone. Before a member destroys the group, it makes all the calls that the
- * others make; otherwise they wait for it. The library drops pieces that come later, and the
+ * library frees it at once. If one does, its collectives go on, and the library frees the group
+ * after the last of them is gone. Before a member destroys the group, it makes all the calls that
+ * the others make; otherwise they wait for it. The library drops pieces that come later, and the
  * session goes on. NULL is fine.
  */
 void wring_group_destroy(struct wring_group *group);
@@ -824,7 +824,7 @@ struct wring_bucket_stats {
     const char *codec;     /* canonical spec of the codec that runs, "none" if it is bypassed; lives
                               as long as the bucket */
     const char *scheme;    /* "divisible", "indivisible", "direct" (raw shards), "none" (one rank);
-                              "hierarchical-direct", … of the exchange between nodes */
+                              "hierarchical-direct", … of the collective between nodes */
     const char *algorithm; /* of its steps: "eager", "eager-board", "eager-in-place", "one-shot",
                               "two-shot", "two-shot-placed", "two-shot-direct", "hierarchical" */
     const char *order;     /* of its sums: "members", as enum wring_op says, or "nodes": within each
@@ -836,7 +836,7 @@ struct wring_bucket_stats {
     uint64_t piece_elems;  /* of a full piece */
     uint64_t steps;
     uint64_t wire_bytes_sent; /* payload of puts; data that peers read in place does not count */
-    uint64_t exchange_ns;     /* from begin to end, all steps added up */
+    uint64_t steps_ns;        /* from begin to end, all steps added up */
     uint64_t codec_ns;        /* the part for encoding, decoding and reducing, on any thread */
     double residual_rms;      /* held back by error feedback now; NAN without */
 

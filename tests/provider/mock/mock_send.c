@@ -148,9 +148,9 @@ static bool copy(pid_t to_pid, struct span *to, pid_t from_pid, const struct spa
 }
 
 /** Where a send goes: into the peer's next receive. */
-static enum fate place_send(struct mock_qp *qp, const struct mock_request *request,
-                            struct net_qp *peer, uint32_t bytes, struct span *to,
-                            struct failure *failure)
+static enum fate land_send(struct mock_qp *qp, const struct mock_request *request,
+                           struct net_qp *peer, uint32_t bytes, struct span *to,
+                           struct failure *failure)
 {
     const struct net_receive *receive =
         &mock_self.net->receives[peer->qpn % MOCK_QPS][peer->rq_next % MOCK_WR_MAX];
@@ -168,8 +168,8 @@ static enum fate place_send(struct mock_qp *qp, const struct mock_request *reque
 }
 
 /** Where a write goes, or a read comes from. */
-static enum fate place_remote(const struct mock_request *request, struct net_qp *peer,
-                              uint32_t bytes, struct span *at, struct failure *failure)
+static enum fate land_remote(const struct mock_request *request, struct net_qp *peer,
+                             uint32_t bytes, struct span *at, struct failure *failure)
 {
     unsigned access =
         request->opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
@@ -262,8 +262,8 @@ static enum fate carry_out(struct mock_qp *qp, const struct mock_request *reques
         return refuse(peer, IBV_EVENT_QP_REQ_ERR, IBV_WC_REM_INV_REQ_ERR, failure);
     if (takes_receive(request->opcode) && peer->rq_next == peer->rq_tail)
         return NOT_READY;
-    fate = is_send(request->opcode) ? place_send(qp, request, peer, bytes, theirs, failure)
-                                    : place_remote(request, peer, bytes, theirs, failure);
+    fate = is_send(request->opcode) ? land_send(qp, request, peer, bytes, theirs, failure)
+                                    : land_remote(request, peer, bytes, theirs, failure);
     if (fate != DONE)
         return fate;
     bool read = request->opcode == IBV_WR_RDMA_READ;

@@ -7,7 +7,7 @@
 #include "tests/provider/mock/held.h"
 #include "tests/provider/verbs_losses.h"
 
-#define WARM_SEEDS 4       /* until there is a round of each number of queue pairs */
+#define WARM_SEEDS 4       /* until there is a turn of each number of queue pairs */
 #define AT 100             /* arrivals before something happens */
 #define RESTING_SEEDS 10   /* each takes more than a second */
 #ifdef __SANITIZE_THREAD__ /* which makes all of it slow */
@@ -191,7 +191,7 @@ static void new_queue_pairs_fail(void)
     mock_fail_call("", 0, 0);
 }
 
-/** Once the ports are back the first call of each round. */
+/** Once the ports are back the first call of each turn. */
 static void happen_and_fail(void *arg, unsigned arrived)
 {
     const struct harm *harm = arg;

@@ -5,7 +5,7 @@
 #include "tests/provider/mock/one_pair.h"
 
 #define BATCH 16
-#define ROUNDS 200
+#define TURNS 200
 
 static const char *const one_path[] = {"WRING_VERBS_RAILS", "1", NULL};
 
@@ -77,7 +77,7 @@ static void control_messages_are_quiet(void)
     struct one_pair pair;
     REQUIRE(one_pair_open(&pair, one_path), "no pair: %s", pair.said);
     struct mock_counts before = counts_now();
-    for (unsigned i = 0; i < ROUNDS; i++) {
+    for (unsigned i = 0; i < TURNS; i++) {
         CHECK(pair.a.provider->ops->send(pair.a.conn, "word", 4) == WRING_OK, "send %u", i);
         UNTIL(&pair.a, &pair.b, pair.b.messages == i + 1);
     }
@@ -85,11 +85,11 @@ static void control_messages_are_quiet(void)
     uint64_t signalled = after.signalled - before.signalled;
     uint64_t receives = after.receives - before.receives;
     uint64_t posts = after.receive_doorbells - before.receive_doorbells;
-    CHECK(after.sends - before.sends == ROUNDS, "%llu sends",
+    CHECK(after.sends - before.sends == TURNS, "%llu sends",
           (unsigned long long)(after.sends - before.sends));
-    CHECK(signalled > 0 && signalled <= ROUNDS / 8, "%llu of %u ask for a completion",
-          (unsigned long long)signalled, ROUNDS);
-    CHECK(after.writes - before.writes <= ROUNDS / 32, "%llu writes of credits",
+    CHECK(signalled > 0 && signalled <= TURNS / 8, "%llu of %u ask for a completion",
+          (unsigned long long)signalled, TURNS);
+    CHECK(after.writes - before.writes <= TURNS / 32, "%llu writes of credits",
           (unsigned long long)(after.writes - before.writes));
     CHECK(posts > 0 && receives >= 16 * posts, "%llu receives in %llu posts",
           (unsigned long long)receives, (unsigned long long)posts);

@@ -12,7 +12,7 @@
 #include "transport/bootstrap/launcher.h"
 
 #define RANKS 3
-#define ROUNDS 2
+#define TURNS 2
 
 static const struct wring_log quiet = {.level = WRING_LOG_DEBUG};
 
@@ -41,9 +41,9 @@ static int take_part(unsigned rank, enum wring_status want)
 
     if (!wring_exchange_pmix.usable(why, sizeof(why)))
         return 2;
-    for (unsigned round = 0; round < ROUNDS; round++) {
+    for (unsigned turn = 0; turn < TURNS; turn++) {
         char text[WRING_LAUNCHER_TEXT] = "", told[WRING_LAUNCHER_TEXT];
-        snprintf(told, sizeof(told), "wring1|10.0.0.1:4000|%u", round);
+        snprintf(told, sizeof(told), "wring1|10.0.0.1:4000|%u", turn);
         if (rank == 0)
             strcpy(text, told);
         enum wring_status status =

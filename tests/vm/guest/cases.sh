@@ -53,15 +53,15 @@ flap_link() {
 loss() {
     netem loss "$1%"
     job "$TESTS/test_verbs_job" lengths
-    round=0
-    until all_have_lost $round; do
-        round=$((round + 1))
-        [ $round -le 10 ] || fail "nothing was lost at some end, in $round rounds"
+    attempt=0
+    until all_have_lost $attempt; do
+        attempt=$((attempt + 1))
+        [ $attempt -le 10 ] || fail "nothing was lost at some end, in $attempt attempts"
         job "$WRING" bench allreduce -b 1m -i 2
     done
 }
 
-# all_have_lost ROUND: every machine comes to the same answer
+# all_have_lost ATTEMPT: every machine comes to the same answer
 all_have_lost() {
     for lost_end in $(ends); do
         [ "$(dropped "$lost_end" 0)" -gt 0 ] || : >"$HERE/nothing_lost.$1.$MACHINE"

@@ -43,7 +43,7 @@ enum wring_fault_draw {
     WRING_FAULT_JITTER,
     WRING_FAULT_SPOIL_PUT,
     WRING_FAULT_SPOIL_MESSAGE,
-    WRING_FAULT_PLACE, /* which byte, and what becomes of it */
+    WRING_FAULT_POSITION, /* which byte, and what becomes of it */
     WRING_FAULT_CUT,
 };
 

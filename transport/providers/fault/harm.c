@@ -354,8 +354,8 @@ static enum wring_status put_spoiled(struct fault_provider *provider, struct fau
                                      const struct fault_put *put)
 {
     const struct wring_provider_ops *ops = provider->inner->ops;
-    uint64_t random =
-        wring_fault_random(&provider->schedule, provider->rank, WRING_FAULT_PLACE, provider->puts);
+    uint64_t random = wring_fault_random(&provider->schedule, provider->rank, WRING_FAULT_POSITION,
+                                         provider->puts);
     if (ops->spoil(conn->inner, random, mask_of(random)) == WRING_OK) {
         enum wring_status status = put_inner(conn, put, put->region, put->local);
         if (status != WRING_OK)
@@ -406,7 +406,7 @@ enum wring_status wring_fault_send(struct wring_conn *base, const void *data, si
         return WRING_ERR_INVALID;
     bool spoil =
         draw(provider, provider->schedule.corrupt, WRING_FAULT_SPOIL_MESSAGE, provider->messages);
-    uint64_t random = wring_fault_random(&provider->schedule, provider->rank, WRING_FAULT_PLACE,
+    uint64_t random = wring_fault_random(&provider->schedule, provider->rank, WRING_FAULT_POSITION,
                                          ~provider->messages);
     bool below = spoil && ops->spoil(conn->inner, random, mask_of(random)) == WRING_OK;
     memcpy(copy, data, bytes);

@@ -545,16 +545,16 @@ static bool event_of_entry(struct shm_conn *conn, const struct shm_entry *entry,
 {
     struct shm_provider *shm = shm_of(conn);
     *event = (struct wring_event){.conn = &conn->base, .bytes = (size_t)entry->bytes};
-    uint8_t *place;
+    uint8_t *target;
     switch (entry->kind) {
     case SHM_PUT:
     case SHM_INSIDE:
         event->kind = WRING_EVENT_ARRIVED;
         event->imm = entry->imm;
-        place = wring_shm_region_place(shm, entry->region, entry->offset, entry->bytes);
-        if (place != NULL && entry->kind == SHM_INSIDE)
-            memcpy(place, shm->messages[shm->n_messages], entry->bytes);
-        return place != NULL;
+        target = wring_shm_region_at(shm, entry->region, entry->offset, entry->bytes);
+        if (target != NULL && entry->kind == SHM_INSIDE)
+            memcpy(target, shm->messages[shm->n_messages], entry->bytes);
+        return target != NULL;
     case SHM_MESSAGE:
         event->kind = WRING_EVENT_MESSAGE;
         event->data = shm->messages[shm->n_messages++];

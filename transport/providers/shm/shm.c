@@ -135,8 +135,8 @@ static size_t shm_region_export(struct wring_region *base, void *key)
     return KEY_BYTES;
 }
 
-uint8_t *wring_shm_region_place(const struct shm_provider *shm, uint64_t id, uint64_t offset,
-                                uint64_t bytes)
+uint8_t *wring_shm_region_at(const struct shm_provider *shm, uint64_t id, uint64_t offset,
+                             uint64_t bytes)
 {
     uint32_t slot = slot_of(id);
     if (slot >= shm->n_regions || shm->regions[slot] == NULL || shm->regions[slot]->id != id)

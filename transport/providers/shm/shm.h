@@ -296,8 +296,8 @@ void wring_shm_remote_release(struct wring_remote *base);
 enum wring_status wring_shm_remote_map(struct wring_remote *base, void **out);
 
 /** Where a peer may put these bytes; NULL if it may not. */
-uint8_t *wring_shm_region_place(const struct shm_provider *shm, uint64_t id, uint64_t offset,
-                                uint64_t bytes);
+uint8_t *wring_shm_region_at(const struct shm_provider *shm, uint64_t id, uint64_t offset,
+                             uint64_t bytes);
 
 /** Send all regions there are to a connection that is being made. */
 enum wring_status wring_shm_regions_announce(struct shm_conn *conn);

@@ -574,13 +574,13 @@ static bool deliver(struct tcp_conn *conn, struct tcp_events *events)
 }
 
 /** Does what comes next lie in its place, and not in the buffer? */
-static bool is_in_place(const struct tcp_receiver *receiver)
+static bool goes_straight(const struct tcp_receiver *receiver)
 {
     return receiver->in_frame && receiver->target != NULL;
 }
 
 /** Where the next bytes go: the payload's place, then the buffer. @return pieces used */
-static int place_next(struct tcp_receiver *receiver, size_t share, struct iovec pieces[2])
+static int list_next(struct tcp_receiver *receiver, size_t share, struct iovec pieces[2])
 {
     size_t have = receiver->end - receiver->at;
     bool dropped = receiver->in_frame && receiver->target == NULL;
@@ -589,7 +589,7 @@ static int place_next(struct tcp_receiver *receiver, size_t share, struct iovec 
     memmove(receiver->buffer, receiver->buffer + receiver->at, have); /* less than a header */
     receiver->at = 0;
     receiver->end = have;
-    if (!is_in_place(receiver)) {
+    if (!goes_straight(receiver)) {
         pieces[0] = (struct iovec){receiver->buffer + have, ahead - have};
         return 1;
     }
@@ -601,12 +601,12 @@ static int place_next(struct tcp_receiver *receiver, size_t share, struct iovec 
     return 1;
 }
 
-/** n bytes have come to where place_next() said. */
+/** n bytes have come to where list_next() said. */
 static void account(struct tcp_conn *conn, size_t n)
 {
     struct tcp_receiver *receiver = &conn->receiver;
     size_t payload = n > receiver->left ? receiver->left : n;
-    if (is_in_place(receiver)) {
+    if (goes_straight(receiver)) {
         advance(conn, receiver->target, payload);
         n -= payload;
     }
@@ -618,7 +618,7 @@ static size_t read_more(struct tcp_conn *conn, size_t share)
 {
     struct tcp_receiver *receiver = &conn->receiver;
     struct iovec pieces[2];
-    int count = place_next(receiver, share, pieces);
+    int count = list_next(receiver, share, pieces);
     size_t asked = pieces[0].iov_len + (count == 2 ? pieces[1].iov_len : 0);
     ssize_t n = readv(conn->fd, pieces, count);
 

@@ -640,7 +640,7 @@ static bool fill(struct verbs_conn *conn, size_t bytes)
 static const struct {
     enum verbs_state first, last;
     void (*take)(struct verbs_conn *conn, const uint8_t *data, size_t bytes);
-} places[] = {
+} rules[] = {
     [VERBS_WORD_OFFER] = {VERBS_OFFER, VERBS_OFFER, take_offer},
     [VERBS_WORD_CARDS] = {VERBS_CARDS, VERBS_CARDS, take_cards},
     [VERBS_WORD_READY] = {VERBS_READY, VERBS_READY, take_ready},
@@ -652,8 +652,8 @@ static const struct {
 
 static void take_word(struct verbs_conn *conn, unsigned word, const uint8_t *data, size_t bytes)
 {
-    if (conn->state >= places[word].first && conn->state <= places[word].last)
-        places[word].take(conn, data, bytes);
+    if (conn->state >= rules[word].first && conn->state <= rules[word].last)
+        rules[word].take(conn, data, bytes);
     else
         wring_verbs_conn_fail(conn, WRING_ERR_FRAME, "word %u where it has no place", word);
 }

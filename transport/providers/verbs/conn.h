@@ -251,7 +251,7 @@ void wring_verbs_oob_push(struct verbs_conn *conn);
  *     5  the peer's RESUME: connect the new queue pairs, say GO. Messages that the peer gave out
  *        are done; once its GO is there the rest is sent anew
  *
- * RESUME and GO name the numbers of the two RESYNC that they follow from: others are of a round
+ * RESUME and GO name the numbers of the two RESYNC that they follow from: others are of an attempt
  * that was overtaken, and mean nothing.
  *
  * Writing a part of a message twice does no harm: the layer above there has not been told of it,

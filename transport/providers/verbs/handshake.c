@@ -93,7 +93,7 @@ bool wring_verbs_offer_unpack(const uint8_t *from, size_t bytes, struct verbs_of
 
 void wring_verbs_resync_pack(const struct verbs_resync_word *word, uint8_t to[VERBS_RESYNC_BYTES])
 {
-    wring_put_u32(to, word->round);
+    wring_put_u32(to, word->number);
     wring_put_u32(to + 4, word->dead);
     wring_put_u32(to + 8, word->renew);
     for (unsigned i = 0; i < VERBS_PATHS_MAX; i++)
@@ -116,8 +116,8 @@ bool wring_verbs_resync_unpack(const uint8_t *from, size_t bytes, struct verbs_r
 
 void wring_verbs_resume_pack(const struct verbs_resume_word *word, uint8_t to[VERBS_RESUME_BYTES])
 {
-    wring_put_u32(to, word->my_round);
-    wring_put_u32(to + 4, word->your_round);
+    wring_put_u32(to, word->my_number);
+    wring_put_u32(to + 4, word->your_number);
     wring_put_u64(to + 8, word->delivered);
     wring_put_u32(to + 16, word->renewed);
 }

@@ -59,16 +59,16 @@ struct verbs_card {
 };
 
 struct verbs_resync_word {
-    uint32_t round;                 /* counts these words */
+    uint32_t number;                /* counts these words */
     uint32_t dead;                  /* a bit per path */
     uint32_t renew;                 /* of the dead: for which I could make a new queue pair */
     uint32_t used[VERBS_PATHS_MAX]; /* receives of the peer, by path, since the beginning */
 };
 
 struct verbs_resume_word {
-    uint32_t my_round, your_round; /* of the two RESYNC that it follows from */
-    uint64_t delivered;            /* messages; 0 in GO */
-    uint32_t renewed;              /* a bit per path that has a new queue pair; 0 in GO */
+    uint32_t my_number, your_number; /* of the two RESYNC that it follows from */
+    uint64_t delivered;              /* messages; 0 in GO */
+    uint32_t renewed;                /* a bit per path that has a new queue pair; 0 in GO */
 };
 
 struct verbs_try_word {

@@ -92,10 +92,10 @@ static void say_resync(struct verbs_conn *conn)
 static void tell(struct verbs_conn *conn)
 {
     struct verbs_resync *resync = &conn->resync;
-    uint32_t round = resync->mine.round + 1;
+    uint32_t number = resync->mine.number + 1;
     resync->none_left |= conn->dead == wring_verbs_all_paths(conn);
     resync->mine =
-        (struct verbs_resync_word){.round = round, .dead = conn->dead, .renew = can_renew(conn)};
+        (struct verbs_resync_word){.number = number, .dead = conn->dead, .renew = can_renew(conn)};
     for (unsigned i = 0; i < conn->n_paths; i++)
         resync->mine.used[i] = conn->paths[i]->sent;
     say_resync(conn);
@@ -262,8 +262,8 @@ static void renew_paths(struct verbs_conn *conn, uint32_t mask)
 static void say_resume(struct verbs_conn *conn, uint32_t renewed)
 {
     const struct verbs_resync *resync = &conn->resync;
-    const struct verbs_resume_word word = {resync->mine.round, resync->peer.round, conn->delivered,
-                                           renewed};
+    const struct verbs_resume_word word = {resync->mine.number, resync->peer.number,
+                                           conn->delivered, renewed};
     size_t cards = (size_t)__builtin_popcount(renewed) * VERBS_CARD_BYTES;
     uint8_t *to = wring_verbs_oob_add(conn, VERBS_WORD_RESUME, VERBS_RESUME_BYTES + cards);
     if (to == NULL)
@@ -280,8 +280,8 @@ static void say_resume(struct verbs_conn *conn, uint32_t renewed)
 
 static void say_go(struct verbs_conn *conn)
 {
-    const struct verbs_resume_word word = {.my_round = conn->resync.mine.round,
-                                           .your_round = conn->resync.peer.round};
+    const struct verbs_resume_word word = {.my_number = conn->resync.mine.number,
+                                           .your_number = conn->resync.peer.number};
     uint8_t *to = wring_verbs_oob_add(conn, VERBS_WORD_GO, VERBS_RESUME_BYTES);
     if (to != NULL)
         wring_verbs_resume_pack(&word, to);
@@ -375,7 +375,7 @@ static bool is_current(const struct verbs_conn *conn, const struct verbs_resume_
 {
     const struct verbs_resync *resync = &conn->resync;
     return conn->state == VERBS_RESYNC && resync_agreed(conn) &&
-           word->my_round == resync->peer.round && word->your_round == resync->mine.round;
+           word->my_number == resync->peer.number && word->your_number == resync->mine.number;
 }
 
 void wring_verbs_take_resume(struct verbs_conn *conn, const uint8_t *data, size_t bytes)

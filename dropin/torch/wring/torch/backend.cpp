@@ -650,7 +650,7 @@ WorkPtr Backend::recvAnysource(Tensors &tensors, int tag)
 }
 
 /** One byte to or from another rank. @return whether it went before the deadline */
-bool Backend::exchange_byte(bool send, uint32_t peer, uint64_t tag, Clock::time_point deadline)
+bool Backend::pass_byte(bool send, uint32_t peer, uint64_t tag, Clock::time_point deadline)
 {
     uint8_t byte = 0;
     wring_request *request;
@@ -678,7 +678,7 @@ bool Backend::exchange_byte(bool send, uint32_t peer, uint64_t tag, Clock::time_
 /** A rank other than 0: tell it that we are here, and wait until it lets us go. */
 void Backend::answer_barrier(uint64_t tag, Clock::time_point deadline)
 {
-    if (exchange_byte(true, 0, tag, deadline) && exchange_byte(false, 0, tag, deadline))
+    if (pass_byte(true, 0, tag, deadline) && pass_byte(false, 0, tag, deadline))
         return;
     fail("Rank " + std::to_string(getRank()) + " successfully reached monitoredBarrier, but received "
          "errors while waiting for send/recv from rank 0: what that one says names the rank at fault");
@@ -701,7 +701,7 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions &opts, bool wait_all)
     std::string missing;
     int n = 0;
     for (int rank = 1; rank < group_->size && (n == 0 || wait_all); rank++) {
-        if (exchange_byte(false, rank, tag, deadline))
+        if (pass_byte(false, rank, tag, deadline))
             continue;
         missing += (n++ > 0 ? ", " : "") + std::to_string(rank);
     }
@@ -709,7 +709,7 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions &opts, bool wait_all)
         fail(std::string(n > 1 ? "Ranks " : "Rank ") + missing +
              " failed to pass monitoredBarrier in " + std::to_string(timeout.count()) + " ms");
     for (int rank = 1; rank < group_->size; rank++)
-        if (!exchange_byte(true, rank, tag, deadline))
+        if (!pass_byte(true, rank, tag, deadline))
             fail("Rank " + std::to_string(rank) + " failed to pass monitoredBarrier in " +
                  std::to_string(timeout.count()) + " ms");
 }

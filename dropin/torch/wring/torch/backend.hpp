@@ -88,7 +88,7 @@ class Backend : public c10d::Backend {
     template <class Call, class Issue>
     WorkPtr start(const c10::intrusive_ptr<Work> &work, const Call &opts, Issue issue);
     WorkPtr message(const Operation &operation, Tensors &tensors, int peer, int tag);
-    bool exchange_byte(bool send, uint32_t peer, uint64_t tag, Clock::time_point deadline);
+    bool pass_byte(bool send, uint32_t peer, uint64_t tag, Clock::time_point deadline);
     void answer_barrier(uint64_t tag, Clock::time_point deadline);
 
     const std::shared_ptr<Group> group_;

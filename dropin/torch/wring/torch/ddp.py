@@ -199,7 +199,7 @@ class DDPState:
 
     # ---- the hook ----------------------------------------------------------------------------
 
-    def exchange(self, bucket):
+    def sum(self, bucket):
         """@return a future of the averaged gradients of one of DDP's buckets"""
         buffer, index = bucket.buffer(), bucket.index()
         if buffer.device.type != "cpu":
@@ -236,7 +236,7 @@ class DDPState:
             future.set_result(layout.result)
 
     def close(self):
-        """Leave the exchange, for a program that goes on without this model. All ranks call it."""
+        """Leave the session, for a program that goes on without this model. All ranks call it."""
         if self.session is not None:
             self.session.close()
         self._reset()
@@ -307,7 +307,7 @@ class DDPState:
 def ddp_hook(state, bucket):
     """Average a DDP bucket over wring: for register_comm_hook(DDPState(model), ddp_hook)."""
     try:
-        return state.exchange(bucket)
+        return state.sum(bucket)
     except WringError as error:
         state._waiting, state._new = [], {}
-        raise RuntimeError(f"wring: the exchange of gradients failed: {error}") from error
+        raise RuntimeError(f"wring: the allreduce of gradients failed: {error}") from error

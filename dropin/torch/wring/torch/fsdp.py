@@ -2,13 +2,13 @@
 """FSDP2's collectives by wring, each with a codec of its own.
 
     fully_shard(layer) ... fully_shard(model)
-    exchange = wring.torch.fsdp.attach(model, gather="bf16", reduce="onebit:block=128+ef")
+    attached = wring.torch.fsdp.attach(model, gather="bf16", reduce="onebit:block=128+ef")
 
 `gather` codes parameters on their way to all ranks, `reduce` codes gradients. Only gradients may have
 error feedback: what is late is added to a later step's. For replicated shards (HSDP), or where the
 all-reduce is the program's own business, AllReduce is what set_all_reduce_hook() takes.
 
-exchange.state_dict() has what error feedback holds back, for checkpoints of the same number of ranks.
+attached.state_dict() has what error feedback holds back, for checkpoints of the same number of ranks.
 """
 import ctypes
 
@@ -107,7 +107,7 @@ class ReduceScatter(_Memory, FsdpReduceScatter):
                 return _Work(request)
             request.wait()
             return None
-        self._exchange_codes(output_tensor, input_tensor, world, op)
+        self._alltoall_codes(output_tensor, input_tensor, world, op)
         if async_op:
             raise RuntimeError("wring: a reduce-scatter with error feedback is not asynchronous")
         return None
@@ -129,7 +129,7 @@ class ReduceScatter(_Memory, FsdpReduceScatter):
             ctypes.c_uint64.from_address(at).value = length
         return codes
 
-    def _exchange_codes(self, output, data, world, op):
+    def _alltoall_codes(self, output, data, world, op):
         elems = output.numel()
         source = data.view(world.size, elems).to(torch.float32)
         if self.residual is None or self.residual.shape != source.shape:

@@ -8,13 +8,13 @@ these changed.
         local.step()
     local.finish()
 
-What a rank changed since the last exchange, anchor - parameters, is its outer gradient. The average of
+What a rank changed since the last outer step, anchor - parameters, is its outer gradient. The average of
 all ranks' goes to the outer optimizer: Nesterov momentum on the anchor (arXiv:2311.08105). Every tensor
-of any shape takes the codec, and error feedback keeps what a code lacks for the next exchange. What
-travels at full precision nevertheless is said in one warning at the first exchange, and by
+of any shape takes the codec, and error feedback keeps what a code lacks for the next outer step. What
+travels at full precision nevertheless is said in one warning at the first outer step, and by
 raw_tensors().
 
-With overlap=N an exchange runs beside the next N local steps, which are not lost: what they change is
+With overlap=N an outer step runs beside the next N local steps, which are not lost: what they change is
 put on top of the new anchor.
 
 Buffers, such as running means, stay each rank's own.
@@ -38,7 +38,7 @@ class _Tensor:
         self.anchor = parameter.detach().clone(memory_format=torch.contiguous_format)
         self.momentum = torch.zeros_like(self.anchor)
         self.change = torch.zeros_like(self.anchor)
-        self.sent = None  # the parameter as its change was taken, while an exchange runs
+        self.sent = None  # the parameter as its change was taken, while an outer step runs
         self.bucket = None
 
     def take_change(self, keep):
@@ -63,10 +63,10 @@ class _Tensor:
 
 class LocalSGD:
     """
-    every          local steps between exchanges
+    every          local steps between outer steps
     codec          of all tensors that no rule names; None: "none"
     rules          as WRING_CODEC_RULES has them; None: every tensor takes the codec
-    overlap        local steps that an exchange may take; 0: step() waits for it
+    overlap        local steps that an outer step may take; 0: step() waits for it
     outer_rate, outer_momentum   of the outer optimizer
     process_group  None: the default one
     settings       {"WRING_X": value} for its session
@@ -78,11 +78,11 @@ class LocalSGD:
                  outer_momentum=0.9, process_group=None, settings=None):
         if every < 1 or not 0 <= overlap < every:
             raise ValueError(f"every={every}, overlap={overlap}: needs every >= 1 and overlap below "
-                             "it, as an exchange ends before the next one")
+                             "it, as an outer step ends before the next one")
         rules = Rules(f"min=0; 1d={codec}" if rules is None else rules, codec)
         self.every, self.overlap = every, overlap
         self.outer_rate, self.outer_momentum = outer_rate, outer_momentum
-        self.steps = self.exchanges = 0
+        self.steps = self.outer_steps = 0
         self._under_way = False
         self._tensors = []
         for name, parameter in model.named_parameters():
@@ -130,7 +130,7 @@ class LocalSGD:
     # ---- steps -------------------------------------------------------------------------------
 
     def step(self):
-        """After each step of the inner optimizer. @return whether an exchange ended with it"""
+        """After each step of the inner optimizer. @return whether an outer step ended with it"""
         self.steps += 1
         due = self.steps % self.every
         if self._under_way and due == self.overlap:
@@ -150,11 +150,11 @@ class LocalSGD:
         for tensor in self._tensors:
             tensor.apply(self.outer_rate, self.outer_momentum)
         self._under_way = False
-        self.exchanges += 1
+        self.outer_steps += 1
         return True
 
     def finish(self):
-        """End an exchange that is under way; before evaluating, saving, and at the end."""
+        """End an outer step that is under way; before evaluating, saving, and at the end."""
         if self._under_way:
             self._end()
 
@@ -167,14 +167,14 @@ class LocalSGD:
     def state_dict(self):
         """Anchors, momentum, and what this rank's codecs hold back; each rank saves its own."""
         if self._under_way:
-            raise RuntimeError("wring: an exchange is under way: call finish() first")
-        return {"version": VERSION, "steps": self.steps, "exchanges": self.exchanges,
+            raise RuntimeError("wring: an outer step is under way: call finish() first")
+        return {"version": VERSION, "steps": self.steps, "exchanges": self.outer_steps,
                 "size": self.session.size, "codecs": self.session.save_state(),
                 "tensors": {tensor.name: (tensor.anchor.clone(), tensor.momentum.clone())
                             for tensor in self._tensors}}
 
     def load_state_dict(self, state):
-        """Take over a state of state_dict(), between exchanges."""
+        """Take over a state of state_dict(), between outer steps."""
         if state.get("version") != VERSION:
             raise ValueError(f"a state of version {state.get('version')}: this release reads "
                              f"{VERSION}")
@@ -182,7 +182,7 @@ class LocalSGD:
         if sorted(state["tensors"]) != sorted(names):
             raise ValueError("a state of other tensors than this model has")
         self.session.load_state(state["codecs"])
-        self.steps, self.exchanges = state["steps"], state["exchanges"]
+        self.steps, self.outer_steps = state["steps"], state["exchanges"]
         for tensor in self._tensors:
             anchor, momentum = state["tensors"][tensor.name]
             tensor.anchor.copy_(anchor)

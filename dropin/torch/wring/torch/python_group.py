@@ -790,7 +790,7 @@ class PythonGroup(dist.ProcessGroup):
 
     # ---- monitored barrier
 
-    def _exchange_byte(self, function, peer, tag, deadline):
+    def _pass_byte(self, function, peer, tag, deadline):
         """@return whether a byte went to or came from another rank before the deadline"""
         byte, request = ctypes.create_string_buffer(1), c_void_p()
         status = getattr(self._lib, function)(self.wring_group, byte, 1, peer, tag, None,
@@ -813,8 +813,8 @@ class PythonGroup(dist.ProcessGroup):
         deadline, tag = time.monotonic() + seconds, INTERNAL_TAGS | self._barriers
         self._barriers += 1
         if self._rank != 0:
-            if not (self._exchange_byte("wring_send", 0, tag, deadline) and
-                    self._exchange_byte("wring_recv", 0, tag, deadline)):
+            if not (self._pass_byte("wring_send", 0, tag, deadline) and
+                    self._pass_byte("wring_recv", 0, tag, deadline)):
                 fail(f"Rank {self._rank} successfully reached monitoredBarrier, but received errors "
                      "while waiting for send/recv from rank 0: what that one says names the rank at "
                      "fault")
@@ -824,11 +824,11 @@ class PythonGroup(dist.ProcessGroup):
         missing = []
         for rank in range(1, self._size):
             if (not missing or wait_all_ranks) and \
-                    not self._exchange_byte("wring_recv", rank, tag, deadline):
+                    not self._pass_byte("wring_recv", rank, tag, deadline):
                 missing.append(rank)
         if not missing:
             missing = [rank for rank in range(1, self._size)
-                       if not self._exchange_byte("wring_send", rank, tag, deadline)]
+                       if not self._pass_byte("wring_send", rank, tag, deadline)]
         if missing:
             fail(f"{'Ranks' if len(missing) > 1 else 'Rank'} {', '.join(map(str, missing))} failed to "
                  f"pass monitoredBarrier in {round(seconds * 1000)} ms")

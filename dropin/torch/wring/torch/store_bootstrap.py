@@ -36,7 +36,7 @@ class StoreExchange:
 
     def __init__(self, store, prefix, rank, size):
         self.store, self.prefix, self.rank, self.size = store, prefix, rank, size
-        self.round = 0
+        self.number = 0
 
     def _key(self, what, number):
         return f"{self.prefix}/{number}/{what}"
@@ -55,17 +55,17 @@ class StoreExchange:
 
     def _gather(self, deadline, called_off):
         """Rank 0 joins all blobs, or says who is missing."""
-        keys = [self._key(rank, self.round) for rank in range(self.size)]
+        keys = [self._key(rank, self.number) for rank in range(self.size)]
         if not self._there(keys, deadline, called_off):
             missing = [rank for rank, key in enumerate(keys) if not self.store.check([key])]
-            self.store.set(self._key("all", self.round), b"-" + struct.pack("<i", missing[0]))
+            self.store.set(self._key("all", self.number), b"-" + struct.pack("<i", missing[0]))
             return
         blobs = [bytes(self.store.get(key)) for key in keys]
         lengths = struct.pack(f"<{self.size}Q", *map(len, blobs))
-        self.store.set(self._key("all", self.round), b"+" + lengths + b"".join(blobs))
-        if self.round > 0:  # everyone has come here, so has read what was before
+        self.store.set(self._key("all", self.number), b"+" + lengths + b"".join(blobs))
+        if self.number > 0:  # everyone has come here, so has read what was before
             for what in [*range(self.size), "all"]:
-                self._forget(self._key(what, self.round - 1))
+                self._forget(self._key(what, self.number - 1))
 
     def _forget(self, key):
         try:
@@ -76,14 +76,14 @@ class StoreExchange:
     def exchange(self, blob, seconds, called_off=None):
         """Contribute a blob. @return all of them, in rank order. Raises Absent, CalledOff."""
         deadline = time.monotonic() + seconds
-        self.store.set(self._key(self.rank, self.round), blob)
+        self.store.set(self._key(self.rank, self.number), blob)
         if self.rank == 0:
             self._gather(deadline, called_off)
         patience = deadline + (0 if self.rank == 0 else 2)  # rank 0 knows better who is missing
-        if not self._there([self._key("all", self.round)], patience, called_off):
+        if not self._there([self._key("all", self.number)], patience, called_off):
             raise Absent(0, "rank 0 did not come to meet the others in time")
-        joined = bytes(self.store.get(self._key("all", self.round)))
-        self.round += 1
+        joined = bytes(self.store.get(self._key("all", self.number)))
+        self.number += 1
         if joined[:1] == b"-":
             missing, = struct.unpack("<i", joined[1:])
             raise Absent(missing, f"rank {missing} did not come to meet the others in time")

@@ -89,7 +89,7 @@ static void babble(const struct procs_job *running)
 
 static char root[1024];
 
-static void list_places(const uint16_t *ports, unsigned n)
+static void list_endpoints(const uint16_t *ports, unsigned n)
 {
     size_t at = 0;
     for (unsigned i = 0; i < n; i++)
@@ -108,7 +108,7 @@ static int run_listed(struct procs_rank *rank, void *arg)
     else
         snprintf(full, sizeof(full), "%s", root);
     rank->params.root = rank->index == 0 ? rank->params.root : full;
-    int code = exchange(rank, 3, NULL);
+    int code = run_sums(rank, 3, NULL);
     procs_say(rank, "took %s", wring_now_ns() - began < 10 * WRING_NS_PER_S ? "little" : "long");
     return code;
 }
@@ -122,7 +122,7 @@ static void strangers_and_silence_are_passed_over(void)
     const uint16_t ports[] = {others.full, others.silent, others.full, others.babbling,
                               others.full, others.closed, others.full, others.silent,
                               others.full, others.full};
-    list_places(ports, sizeof(ports) / sizeof(ports[0]));
+    list_endpoints(ports, sizeof(ports) / sizeof(ports[0]));
     start(3, tcp, run_listed);
     job.arg = &yes;
     job.meddle = babble;
@@ -180,7 +180,7 @@ static void another_job_is_passed_over(void)
     int fd = listen_here(1, &neighbour); /* free in a moment */
     REQUIRE(fd >= 0, "%s", strerror(errno));
     close(fd);
-    list_places(&neighbour, 1);
+    list_endpoints(&neighbour, 1);
     start(2, tcp, run_with_neighbour);
     job.processes = 3;
     CHECK(procs_run(&job, DEADLINE_S), "hangs");
@@ -202,7 +202,7 @@ static int run_wrong_key(struct procs_rank *rank, void *arg)
     rank->params.root = twice;
     if (rank->index == 1)
         rank->params.key = "wrong";
-    return exchange(rank, 1, NULL);
+    return run_sums(rank, 1, NULL);
 }
 
 static void strangers_alone_end_it(void)
@@ -213,11 +213,11 @@ static void strangers_alone_end_it(void)
          "the peer does not have this job's key", "open wrong or missing job key");
 }
 
-static void places_are_listed_at_the_deadline(void)
+static void endpoints_are_listed_at_the_deadline(void)
 {
     make_others();
     const uint16_t ports[] = {others.closed, others.silent, others.full};
-    list_places(ports, 3);
+    list_endpoints(ports, 3);
     start(2, impatient, run_listed);
     job.arg = &no;
     CHECK(procs_run(&job, DEADLINE_S), "hangs");
@@ -236,7 +236,7 @@ static int run_all_listed(struct procs_rank *rank, void *arg)
         close(rank->params.root_fd);
     rank->params.root_fd = 0;
     rank->params.root = root;
-    return exchange(rank, 3, NULL);
+    return run_sums(rank, 3, NULL);
 }
 
 static void rank_0_listens_for_several(void)
@@ -262,7 +262,7 @@ int main(int argc, char **argv)
         {"strangers_and_silence_are_passed_over", strangers_and_silence_are_passed_over},
         {"another_job_is_passed_over", another_job_is_passed_over},
         {"strangers_alone_end_it", strangers_alone_end_it},
-        {"places_are_listed_at_the_deadline", places_are_listed_at_the_deadline},
+        {"endpoints_are_listed_at_the_deadline", endpoints_are_listed_at_the_deadline},
         {"rank_0_listens_for_several", rank_0_listens_for_several},
         {NULL, NULL},
     };

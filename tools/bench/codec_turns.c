@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The rounds of `wring bench codec`: each times every task once, so that other load on the machine
+ * The turns of `wring bench codec`: each times every task once, so that other load on the machine
  * slows the codec and its twins alike.
  */
 #include <errno.h>
@@ -31,29 +31,29 @@ uint64_t wring_codec_measure_bytes(const struct wring_codec *codec, uint64_t ele
     return runs * elems * sizeof(float) + wring_codec_bound(codec, elems);
 }
 
-/** A twin in all the ways to store that differ for it. */
+/** A twin in all the modes to store that differ for it. */
 static size_t add_twins(struct wring_codec_task *out, enum wring_codec_task_kind kind,
-                        unsigned ways)
+                        unsigned modes)
 {
     size_t n = 0;
 
     if (!wring_twin_widest()->streams)
-        ways &= WRING_TWIN_FETCH_UPDATES;
-    for (unsigned store = 0; store <= ways; store++)
-        if ((store & ways) == store)
+        modes &= WRING_TWIN_FETCH_UPDATES;
+    for (unsigned store = 0; store <= modes; store++)
+        if ((store & modes) == store)
             out[n++] = (struct wring_codec_task){kind, store};
     return n;
 }
 
-/** What a round consists of, in its order. @return how many; at most WRING_CODEC_TASKS_MAX */
+/** What a turn consists of, in its order. @return how many; at most WRING_CODEC_TASKS_MAX */
 static size_t codec_tasks(const struct wring_codec *codec, struct wring_codec_task *out)
 {
-    unsigned encode_ways = WRING_TWIN_STREAM_WRITES;
+    unsigned encode_modes = WRING_TWIN_STREAM_WRITES;
     size_t n = 0;
 
     if (keeps_residual(codec))
-        encode_ways |= WRING_TWIN_STREAM_UPDATES;
-    n += add_twins(out + n, WRING_TASK_TWIN_ENCODE, encode_ways);
+        encode_modes |= WRING_TWIN_STREAM_UPDATES;
+    n += add_twins(out + n, WRING_TASK_TWIN_ENCODE, encode_modes);
     out[n++] = (struct wring_codec_task){WRING_TASK_ENCODE, 0};
     out[n++] = (struct wring_codec_task){WRING_TASK_COPY, 0};
     out[n++] = (struct wring_codec_task){WRING_TASK_DECODE, 0};
@@ -205,13 +205,13 @@ void wring_codec_work_run(struct wring_codec_work *work, const struct wring_code
         run_once(work, task);
 }
 
-/* ---- codec rounds ---- */
+/* ---- codec turns ---- */
 
 #define SAMPLE_NS 200000.0        /* shorter calls are repeated to take about so long */
 #define SETTLE_BYTES (128u << 20) /* of input a task has gone over before it is timed, or */
 #define SETTLE_PASSES 8           /* as often as this; once at least */
-#define ROUNDS_MIN 5
-#define ROUNDS_MAX 2000
+#define TURNS_MIN 5
+#define TURNS_MAX 2000
 #define SPINS 2000 /* polls of a barrier before the core is offered to others */
 
 /** Lets threads go on together, to within a cache miss. */
@@ -235,10 +235,10 @@ struct run {
     const struct wring_codec *codec;
     struct gate gate;
     struct wring_codec_task tasks[WRING_CODEC_TASKS_MAX];
-    uint64_t times[WRING_CODEC_TASKS_MAX]; /* that a task is repeated in each round */
-    double *speeds[WRING_CODEC_TASKS_MAX]; /* [ROUNDS_MAX] */
+    uint64_t times[WRING_CODEC_TASKS_MAX]; /* that a task is repeated in each turn */
+    double *speeds[WRING_CODEC_TASKS_MAX]; /* [TURNS_MAX] */
     size_t n_tasks;
-    uint32_t rounds;
+    uint32_t turns;
     uint64_t deadline_ns;
     bool stop;
     struct member members[WRING_BENCH_THREADS_MAX];
@@ -330,20 +330,20 @@ static void calibrate(struct member *member)
 }
 
 /**
- * Every other round goes backwards: what a task leaves in the caches, besides its own, then helps
+ * Every other turn goes backwards: what a task leaves in the caches, besides its own, then helps
  * or hinders its neighbours alike. The code, which twins of encoders spoil, is whole whenever a
  * decoder comes.
  */
-static void play_round(struct member *member)
+static void play_turn(struct member *member)
 {
     struct run *run = member->run;
     double bytes = (double)run->bench->elems * sizeof(float) * run->bench->threads;
 
     for (size_t i = 0; i < run->n_tasks; i++) {
-        size_t task = run->rounds % 2 == 0 ? i : run->n_tasks - 1 - i;
+        size_t task = run->turns % 2 == 0 ? i : run->n_tasks - 1 - i;
         time_task(member, task);
         if (member->index == 0)
-            run->speeds[task][run->rounds] = bytes * (double)run->times[task] / elapsed(run);
+            run->speeds[task][run->turns] = bytes * (double)run->times[task] / elapsed(run);
     }
 }
 
@@ -353,8 +353,8 @@ static bool goes_on(struct member *member)
     struct run *run = member->run;
 
     if (member->index == 0)
-        run->stop = run->rounds == ROUNDS_MAX ||
-                    (run->rounds >= ROUNDS_MIN && wring_now_ns() >= run->deadline_ns);
+        run->stop = run->turns == TURNS_MAX ||
+                    (run->turns >= TURNS_MIN && wring_now_ns() >= run->deadline_ns);
     pass(run);
     return !run->stop;
 }
@@ -385,9 +385,9 @@ static void *member_main(void *arg)
         if (member->index == 0)
             run->deadline_ns = wring_deadline_in((uint64_t)(run->bench->seconds * 1e9));
         while (goes_on(member)) {
-            play_round(member);
+            play_turn(member);
             if (member->index == 0)
-                run->rounds++;
+                run->turns++;
         }
         member->status = member->work.status;
     }
@@ -431,7 +431,7 @@ static enum wring_status run_threads(struct run *run)
 
 static double median(struct run *run, size_t task)
 {
-    return wring_spread_of(run->speeds[task], run->rounds).median;
+    return wring_spread_of(run->speeds[task], run->turns).median;
 }
 
 /** A limit is that of the fastest way to read and store. */
@@ -445,7 +445,7 @@ static void take_limit(double speed, unsigned store, double *limit, bool *stream
 
 static void summarise(struct run *run, struct wring_codec_speed *out)
 {
-    *out = (struct wring_codec_speed){.rounds = run->rounds, .nmse = run->members[0].work.nmse};
+    *out = (struct wring_codec_speed){.turns = run->turns, .nmse = run->members[0].work.nmse};
     out->encoded_bytes = run->members[0].work.first_bytes;
     for (size_t task = 0; task < run->n_tasks; task++) {
         double speed = median(run, task);
@@ -476,7 +476,7 @@ static void summarise(struct run *run, struct wring_codec_speed *out)
 static struct run *create(const struct wring_codec_bench *bench, const struct wring_codec *codec)
 {
     struct run *run = calloc(1, sizeof(*run));
-    double *speeds = calloc((size_t)WRING_CODEC_TASKS_MAX * ROUNDS_MAX, sizeof(*speeds));
+    double *speeds = calloc((size_t)WRING_CODEC_TASKS_MAX * TURNS_MAX, sizeof(*speeds));
 
     if (run == NULL || speeds == NULL) {
         free(run);
@@ -488,7 +488,7 @@ static struct run *create(const struct wring_codec_bench *bench, const struct wr
     run->n_tasks = codec_tasks(codec, run->tasks);
     for (size_t task = 0; task < run->n_tasks; task++) {
         run->times[task] = 1;
-        run->speeds[task] = speeds + task * ROUNDS_MAX;
+        run->speeds[task] = speeds + task * TURNS_MAX;
     }
     return run;
 }
