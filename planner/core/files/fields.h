@@ -103,10 +103,8 @@ struct wring_record {
 #define FIELD_LIST(member, counter, of, n) \
     .type = WRING_FIELD_LIST, FIELD_EACH(member, of, n), .count = offsetof(OWNER, counter)
 
-#define WRING_RECORD(table, ...)                                              \
-    {                                                                         \
-        .fields = table, .n = sizeof(table) / sizeof((table)[0]), __VA_ARGS__ \
-    }
+/** Of a record: the rows of its table. */
+#define RECORD_FIELDS(table) .fields = (table), .n = sizeof(table) / sizeof((table)[0])
 
 /** All fields of an object. @param out  the record, zeros before; lists belong to its owner, even
  *  after a fault */

@@ -378,7 +378,7 @@ static const struct wring_field group_fields[] = {
 };
 #undef OWNER
 
-static const struct wring_record group_record = WRING_RECORD(group_fields, .check = check_group);
+static const struct wring_record group_record = {RECORD_FIELDS(group_fields), .check = check_group};
 
 static const char *name_timeline(unsigned i)
 {
@@ -408,7 +408,7 @@ static const struct wring_field baseline_fields[] = {
     {"fp16", FIELD_NUMBER_OR_NULL(fp16_us, WRING_TRACE_US_MAX)},
 };
 
-static const struct wring_record baseline_record = WRING_RECORD(baseline_fields);
+static const struct wring_record baseline_record = {RECORD_FIELDS(baseline_fields)};
 
 static const struct wring_field plan_fields[] = {
     {"trace_hash", FIELD_HASH(trace_hash)},
@@ -523,7 +523,7 @@ static void check_plan(struct wring_reading *reading, const void *record)
         check_each_once(reading, plan);
 }
 
-static const struct wring_record plan_record = WRING_RECORD(plan_fields, .check = check_plan);
+static const struct wring_record plan_record = {RECORD_FIELDS(plan_fields), .check = check_plan};
 
 static enum wring_status load(struct wring_reading *reading, struct wring_plan **out)
 {

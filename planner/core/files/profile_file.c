@@ -53,12 +53,12 @@ static void check_trust(struct wring_reading *reading, const void *record)
                             trust->doubtful, trust->points);
 }
 
-static const struct wring_record trust_record =
-    WRING_RECORD(trust_fields, .field = "samples", .is_set = is_trusted, .check = check_trust);
+static const struct wring_record trust_record = {RECORD_FIELDS(trust_fields), .field = "samples",
+                                                 .is_set = is_trusted, .check = check_trust};
 
 /** The same, which must be there where its cost is. */
-static const struct wring_record measured_record =
-    WRING_RECORD(trust_fields, .is_set = is_trusted, .check = check_trust);
+static const struct wring_record measured_record = {RECORD_FIELDS(trust_fields),
+                                                    .is_set = is_trusted, .check = check_trust};
 
 /** A cost that may say how far it can be trusted, and one that has corners and must. */
 #define TRUSTED(name, cost, its_trust)                            \
@@ -91,7 +91,8 @@ static bool is_put_measured(const void *record)
     return ((const struct wring_profile_put *)record)->latency.us.n > 0;
 }
 
-static const struct wring_record put_record = WRING_RECORD(put_fields, .is_set = is_put_measured);
+static const struct wring_record put_record = {RECORD_FIELDS(put_fields),
+                                               .is_set = is_put_measured};
 
 #define OWNER struct wring_profile_routine
 static const struct wring_field routine_fields[] = {
@@ -102,7 +103,7 @@ static const struct wring_field routine_fields[] = {
 };
 #undef OWNER
 
-static const struct wring_record routine_record = WRING_RECORD(routine_fields);
+static const struct wring_record routine_record = {RECORD_FIELDS(routine_fields)};
 
 static void check_routine(struct wring_reading *reading, const void *owner, uint32_t i)
 {
@@ -125,7 +126,7 @@ static const struct wring_field link_fields[] = {
 };
 #undef OWNER
 
-static const struct wring_record link_record = WRING_RECORD(link_fields, .flagged = true);
+static const struct wring_record link_record = {RECORD_FIELDS(link_fields), .flagged = true};
 
 static const char *name_level(unsigned i)
 {
@@ -142,7 +143,7 @@ static const struct wring_field coding_fields[] = {
 };
 #undef OWNER
 
-static const struct wring_record coding_record = WRING_RECORD(coding_fields, .flagged = true);
+static const struct wring_record coding_record = {RECORD_FIELDS(coding_fields), .flagged = true};
 
 static const char *name_site(unsigned i)
 {
@@ -160,7 +161,7 @@ static const struct wring_field coder_fields[] = {
 };
 #undef OWNER
 
-static const struct wring_record coder_record = WRING_RECORD(coder_fields);
+static const struct wring_record coder_record = {RECORD_FIELDS(coder_fields)};
 
 static void check_coder(struct wring_reading *reading, const void *owner, uint32_t i)
 {
@@ -187,7 +188,7 @@ static const struct wring_field codec_fields[] = {
 };
 #undef OWNER
 
-static const struct wring_record codec_record = WRING_RECORD(codec_fields);
+static const struct wring_record codec_record = {RECORD_FIELDS(codec_fields)};
 
 static void check_codec(struct wring_reading *reading, const void *owner, uint32_t i)
 {
@@ -246,8 +247,8 @@ static void check_scheme(struct wring_reading *reading, const void *record)
     wring_reading_leave(reading);
 }
 
-static const struct wring_record collective_record =
-    WRING_RECORD(collective_fields, .check = check_scheme);
+static const struct wring_record collective_record = {RECORD_FIELDS(collective_fields),
+                                                      .check = check_scheme};
 
 static bool are_alike(const struct wring_measured_collective *a,
                       const struct wring_measured_collective *b)
@@ -286,8 +287,8 @@ static bool has_spin_coded(const void *record)
     return ((const struct wring_profile_computing *)record)->spin_codec[0] != '\0';
 }
 
-static const struct wring_record spin_coded_record =
-    WRING_RECORD(spin_coded_fields, .is_set = has_spin_coded);
+static const struct wring_record spin_coded_record = {RECORD_FIELDS(spin_coded_fields),
+                                                      .is_set = has_spin_coded};
 
 static const struct wring_field computing_fields[] = {
     {"wake_us", FIELD_NUMBER(wake_us, 0, US_MAX)},
@@ -300,7 +301,8 @@ static const struct wring_field computing_fields[] = {
 };
 #undef OWNER
 
-static const struct wring_record computing_record = WRING_RECORD(computing_fields, .flagged = true);
+static const struct wring_record computing_record = {RECORD_FIELDS(computing_fields),
+                                                     .flagged = true};
 
 /* ---- the file ---- */
 
@@ -337,8 +339,8 @@ static void check_links(struct wring_reading *reading, const void *record)
     wring_reading_leave(reading);
 }
 
-static const struct wring_record profile_record =
-    WRING_RECORD(profile_fields, .check = check_links);
+static const struct wring_record profile_record = {RECORD_FIELDS(profile_fields),
+                                                   .check = check_links};
 
 static bool is_builtin(const char *name)
 {

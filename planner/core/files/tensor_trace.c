@@ -29,7 +29,7 @@ static const struct wring_field tensor_fields[] = {
 };
 #undef OWNER
 
-static const struct wring_record tensor_record = WRING_RECORD(tensor_fields);
+static const struct wring_record tensor_record = {RECORD_FIELDS(tensor_fields)};
 
 static void check_order(struct wring_reading *reading, const void *owner, uint32_t i)
 {
@@ -130,7 +130,7 @@ static void check_trace(struct wring_reading *reading, const void *record)
         check_names(reading, record);
 }
 
-static const struct wring_record trace_record = WRING_RECORD(trace_fields, .check = check_trace);
+static const struct wring_record trace_record = {RECORD_FIELDS(trace_fields), .check = check_trace};
 
 enum wring_status wring_tensor_trace_rehash(struct wring_tensor_trace *trace)
 {
