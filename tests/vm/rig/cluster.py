@@ -118,6 +118,10 @@ class Cluster:
     def _ended(self):
         return any(machine.has_ended() for machine in self.machines)
 
+    def panicked_in(self, module):
+        """Has a machine's kernel stopped at an instruction of that module?"""
+        return any(machine.panicked_in(module) for machine in self.machines)
+
     def last_lines(self):
         return [f"[machine {machine.number}] {line}" for machine in self.machines
                 for line in machine.last_lines()]

@@ -2,6 +2,7 @@
 """One QEMU process, which cannot outlive the one that started it."""
 import ctypes
 import os
+import re
 import subprocess
 
 from rig import clock, network, packages
@@ -75,6 +76,15 @@ class Machine:
     def kill(self):
         self.process.kill()
         self.process.wait()
+
+    def panicked_in(self, module):
+        """Has its kernel stopped at an instruction of that module?"""
+        try:
+            with open(self.console, encoding="utf-8", errors="replace") as text:
+                told = text.read()
+        except OSError:
+            return False
+        return "Kernel panic" in told and re.search(rf"RIP: .*\[{module}\]", told) is not None
 
     def last_lines(self):
         """For the reader of a failure."""

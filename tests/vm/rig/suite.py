@@ -24,10 +24,10 @@ def run(batch, build, accel, only=()):
     os.environ["BUILD"] = os.path.abspath(build)
     begin = time.monotonic()
     tap = Tap(len(tests))
-    left = list(tests)
+    left, again = list(tests), set()
     for _ in range(BOOTS_MAX):
         if left and seconds_left(batch, begin) > 0:
-            left = run_in_one_boot(batch, left, found, accel, tap, begin)
+            left = run_in_one_boot(batch, left, found, accel, tap, begin, again)
     why = "machines do not stay up" if seconds_left(batch, begin) > 0 else "the batch's time is up"
     for test in left:
         tap.failure(test, ["not run: " + why])
@@ -39,8 +39,13 @@ def seconds_left(batch, begin):
     return begin + batch.seconds - time.monotonic()
 
 
-def run_in_one_boot(batch, tests, found, accel, tap, begin):
-    """@return the tests that are left, where a machine was lost or the time is up"""
+def run_in_one_boot(batch, tests, found, accel, tap, begin, again):
+    """
+    A test that Linux's own soft-RoCE took down, by a panic inside rdma_rxe, is run once more.
+
+    @param again  names of the tests that have been
+    @return the tests that are left, where a machine was lost or the time is up
+    """
     shape = Shape(batch.machines, batch.rails, batch.mtu, cpus=batch.cpus)
     with Workplace() as folder, Cluster(folder, found, shape, accel) as cluster:
         try:
@@ -53,13 +58,14 @@ def run_in_one_boot(batch, tests, found, accel, tap, begin):
             left_s = seconds_left(batch, begin)
             if left_s <= 0:
                 return tests[i:]
-            outcome = run_test(cluster, test, tap, left_s)
-            if None in outcome.statuses:
+            outcome: Outcome = cluster.run_test(LIBRARY + test.run,
+                                                max(1, min(test.seconds, int(left_s))))
+            lost = None in outcome.statuses
+            if lost and test.name not in again and cluster.panicked_in("rdma_rxe"):
+                tap.note(f"{test.name}: a machine's kernel panicked in rdma_rxe; once more")
+                again.add(test.name)
+                return tests[i:]
+            tap.result(test, outcome)
+            if lost:
                 return tests[i + 1:]
     return []
-
-
-def run_test(cluster, test, tap, left_s):
-    outcome: Outcome = cluster.run_test(LIBRARY + test.run, max(1, min(test.seconds, int(left_s))))
-    tap.result(test, outcome)
-    return outcome
