@@ -15,11 +15,20 @@
 
 #define LANES 8 /* sums that do not wait for one another */
 
+/** A run of elements that has been encoded. */
+struct coded_run {
+    const float *input;    /* what was encoded, without a residual; unused where there is one */
+    const float *decoded;  /* what the code decodes to */
+    const float *residual; /* what the code lacks; NULL: input - decoded */
+    uint64_t elems;
+};
+
 struct sums {
     double lost[LANES], whole[LANES];
 };
 
-/** Of LANES elements, each into its lane. Written so that compilers make vectors of it. */
+/** Add the squares of LANES inputs, and of what their codes lack, each to its lane. Written so that
+ *  compilers make vectors of it. */
 static void add_inputs(struct sums *sums, const float *input, const float *decoded)
 {
     for (unsigned lane = 0; lane < LANES; lane++) {
@@ -47,7 +56,7 @@ static void fill_lanes(float *lanes, const float *from, uint64_t n)
 
 /** Add sums of squares to the job's result: to `lost` those of the values that the code lacks,
  *  to `whole` those of the codec's input, the residual included. */
-static void job_loss_add(struct wring_job *job, const struct wring_encoded *run)
+static void job_loss_add(struct wring_job *job, const struct coded_run *run)
 {
     const float *other = run->residual != NULL ? run->residual : run->input;
     void (*add)(struct sums *, const float *, const float *) =
@@ -70,7 +79,7 @@ static void job_loss_add(struct wring_job *job, const struct wring_encoded *run)
 /** Decode an ENCODE job's code, and add. @param scratch  [job->elems] */
 static enum wring_status job_loss_encode(struct wring_job *job, float *scratch)
 {
-    const struct wring_encoded run = {job->src, scratch, job->residual, job->elems};
+    const struct coded_run run = {job->src, scratch, job->residual, job->elems};
     enum wring_status status =
         wring_codec_decode(job->codec_out, &job->context, job->code, job->result.code_bytes,
                            scratch, job->elems, false);
@@ -566,7 +575,7 @@ static enum wring_status encode_sum(struct wring_job *job, struct tile tile, voi
     float *residual = job->residual != NULL ? job->residual + tile.begin : NULL;
     unsigned char *code = (unsigned char *)job->code + job->result.code_bytes;
 
-    const struct wring_encoded run = {before, dst, residual, tile.n};
+    const struct coded_run run = {before, dst, residual, tile.n};
     if (job->measure && residual == NULL)
         memcpy(before, dst, tile.n * sizeof(*dst));
     size_t bytes = wring_codec_encode_in(job->codec_out, &context, dst, tile.n, residual, code,

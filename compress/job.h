@@ -1,21 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The loss of an encoding, for a job that was asked to say so. */
+/** A codec's rounds, as jobs do them. wring_job_run() of <wring/executor.h> does all kinds. */
 #ifndef WRING_COMPRESS_JOB_H
 #define WRING_COMPRESS_JOB_H
 
-#include <stdbool.h>
-
 #include <wring/executor.h>
-
-/** A run of elements that has been encoded. */
-struct wring_encoded {
-    const float *input;    /* what was encoded, without a residual; unused where there is one */
-    const float *decoded;  /* what the code decodes to */
-    const float *residual; /* what the code lacks; NULL: input - decoded */
-    uint64_t elems;
-};
-
-/* Rounds of codecs, as jobs. */
 
 /** The statistics of a job that begins one, at first. */
 void wring_round_fill(const struct wring_job *job);

@@ -64,7 +64,7 @@ void wring_scale(enum wring_dtype dtype, void *dst, const void *src, uint64_t el
                  const char *tier);
 
 /*
- * Reductions of more raw runs than are folded from the left (compress/reduce.h), block by block in
+ * Reductions of more raw runs than are folded from the left (above), block by block in
  * the nearest cache. Private to compress/.
  *
  * A step of the tree is "block = block op block", which is the fold of two sources that kernels

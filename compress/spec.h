@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The text form of one codec: "name:param=value:param=value+ef"; compress/spec.h has "in>out". */
+/** The text form of one codec: "name:param=value:param=value+ef"; or of a pair, "in>out". */
 #ifndef WRING_COMPRESS_SPEC_H
 #define WRING_COMPRESS_SPEC_H
 

@@ -56,7 +56,7 @@ struct wring_versioned_struct {
 bool wring_versioned_struct_read(const struct wring_versioned_struct *sized, const void *theirs,
                                  void *ours);
 
-/** Say why wring_versioned_struct_read() or wring_versioned_struct_takes() failed. @return
+/** Say why wring_versioned_struct_read() failed. @return
  * WRING_ERR_INVALID */
 enum wring_status wring_versioned_struct_refuse(const struct wring_versioned_struct *sized,
                                                 const void *theirs, const struct wring_log *log);

@@ -350,7 +350,7 @@ struct wring_imports {
     uint32_t n;
 };
 
-/** Import as wring_block_import() does, and keep. */
+/** Import a key to a block of that peer, and keep it. */
 enum wring_status wring_imports_add(struct wring_imports *imports, struct wring_fabric *fabric,
                                     struct wring_peer *peer, struct wring_reader *in,
                                     struct wring_remote **out);

@@ -109,14 +109,14 @@ static inline bool wring_pool_link_has_room(const struct wring_pool_link *link)
     return link->large_room.sent - link->large_room.freed < link->large_room.n;
 }
 
-/** Such a piece came. @return as wring_pool_arrived() */
+/** A piece came over the link. @return as wring_pool_arrived() */
 struct wring_channel *wring_pool_link_arrived(struct wring_pool *pool, struct wring_peer *peer,
                                               uint32_t imm, size_t bytes, uint32_t *member);
 
-/** It is needed no longer. */
+/** A piece is needed no longer. */
 void wring_pool_link_release(struct wring_pool_link *link, const struct wring_slot *piece);
 
-/** Nor are those of a channel. @param all  as for wring_pool_ring_forget() */
+/** All pieces of a channel are needed no longer. @param all  also those that were taken */
 void wring_pool_link_forget(struct wring_pool_link *link, const struct wring_channel *channel,
                             bool all);
 

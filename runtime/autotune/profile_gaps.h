@@ -11,6 +11,4 @@ struct wring_autotune_profile_gaps {
     uint32_t first; /* of their sizes: the largest that all of them know */
 };
 
-/* Measuring what a job's profile lacks. */
-
 #endif

@@ -54,7 +54,7 @@ enum wring_status wring_commit_find_data(struct wring_session *session);
  * Once all ranks mean the same buckets: decide which of their codecs run, the same on all members,
  * by trials where this session has not measured yet. Collective, and bounded in time as a few steps
  * of the largest bucket are. Says what it decided, at level info.
- * Errors: those of wring_trials_run().
+ * Errors: those of the trials.
  */
 enum wring_status wring_codec_bypass_choose(struct wring_session *session);
 

@@ -4,8 +4,8 @@
  * (docs/planner-files.md): when tensors are ready, and how large they are.
  *
  * A job with committed buckets that take part (iterations.h) is recorded by these; its immediate
- * calls are left out then. One that has none is recorded by its immediate calls among all ranks
- * (plan/recorder.h). One that plans for itself writes what it asks the planner.
+ * calls are left out then. One that has none is recorded by its immediate calls among all ranks.
+ * One that plans for itself writes what it asks the planner.
  *
  * The trace is written once, by the thread whose post or call makes it complete. What goes wrong is
  * one log line, and never an error of the job's.

@@ -15,7 +15,7 @@ struct made_exchange {
 /** What rank 0 told last, or what the others are to hear. */
 extern char made_told[WRING_LAUNCHER_TEXT];
 
-/** @param settings "WRING_A=1" each; NULL ends */
+/** @param settings "NAME=VALUE" each; NULL ends */
 void made_exchange_init(struct made_exchange *made, const char *const *settings);
 
 /** Meet as one of two ranks. The caller closes what rank 0 listens at: out->root_fd. */

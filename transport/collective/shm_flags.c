@@ -510,7 +510,7 @@ static inline bool advance(struct wring_collective *collective, bool *summed)
     return true;
 }
 
-/** As wring_shm_flags_go_on(), but nothing is told.
+/** Go on with a step; nobody is told.
  *  @param summed  out: in place, there is a sum of ours that others may sleep for
  *  @return whether that is all of the step */
 static bool wring_shm_flags_advance(struct wring_collective *collective, bool *summed)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * topk's kernels in vectors of any width; a file for each instruction set has the others, and the
- * table. n, src and residual are those of topk.h.
+ * table. n, src and residual are those of kernels/topk.h.
  */
 #ifndef WRING_KERNELS_X86_TOPK_H
 #define WRING_KERNELS_X86_TOPK_H

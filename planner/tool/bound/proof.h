@@ -45,7 +45,7 @@ struct wring_proof {
     double best_us, bound_us;
     double proven_us;     /* of bound_us, by `flow` */
     uint64_t deadline_ns; /* wring_now_ns(); 0: none */
-    uint64_t effort;      /* that may be spent, see bound/proof.h; 0: no limit */
+    uint64_t effort;      /* that may be spent; 0: no limit */
     void *memory;
 };
 

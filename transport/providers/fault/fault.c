@@ -38,7 +38,7 @@ static struct fault_conn *next_conn(const struct fault_provider *provider)
     return next;
 }
 
-/* fault/fault.c: puts that wait */
+/* ---- puts that wait ---- */
 static enum wring_status queue_put(struct fault_provider *provider, struct fault_conn *conn,
                                    const struct fault_put *put)
 {
@@ -427,7 +427,6 @@ static bool put_is_sound(const struct wring_provider_caps *caps, const struct wr
     return region != NULL ? lies_in(region, local, bytes) : caps->local_any;
 }
 
-/* fault/fault.c */
 static enum wring_status wring_fault_put(struct wring_conn *base, struct wring_region *region,
                                          const void *local, struct wring_remote *remote,
                                          uint64_t remote_offset, size_t bytes, uint32_t imm,
