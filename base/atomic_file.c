@@ -11,7 +11,7 @@
 
 #include "base/descriptor.h"
 
-static sigset_t only_this(void)
+static sigset_t make_sigxfsz_set(void)
 {
     sigset_t set;
     sigemptyset(&set);
@@ -21,7 +21,7 @@ static sigset_t only_this(void)
 
 void wring_file_limit_hold(struct wring_file_limit *held)
 {
-    sigset_t set = only_this(), pending;
+    sigset_t set = make_sigxfsz_set(), pending;
 
     pthread_sigmask(SIG_BLOCK, &set, &held->before);
     held->pending = sigpending(&pending) == 0 && sigismember(&pending, SIGXFSZ) == 1;
@@ -30,7 +30,7 @@ void wring_file_limit_hold(struct wring_file_limit *held)
 void wring_file_limit_release(const struct wring_file_limit *held)
 {
     static const struct timespec at_once = {0, 0};
-    sigset_t set = only_this();
+    sigset_t set = make_sigxfsz_set();
     int saved = errno;
 
     while (!held->pending && sigtimedwait(&set, NULL, &at_once) < 0 && errno == EINTR)

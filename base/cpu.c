@@ -18,7 +18,7 @@ static bool has_f16c(void)
 static const char *const tier_names[WRING_CPU_TIERS] = {"scalar", "avx2", "avx512", "vbmi2",
                                                         "neon"};
 
-static bool ask(enum wring_cpu_tier tier)
+static bool processor_has_tier(enum wring_cpu_tier tier)
 {
     switch (tier) {
     case WRING_CPU_SCALAR:
@@ -28,11 +28,11 @@ static bool ask(enum wring_cpu_tier tier)
         return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
                __builtin_cpu_supports("bmi2") && has_f16c();
     case WRING_CPU_AVX512:
-        return ask(WRING_CPU_AVX2) && __builtin_cpu_supports("avx512f") &&
+        return processor_has_tier(WRING_CPU_AVX2) && __builtin_cpu_supports("avx512f") &&
                __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
                __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd");
     case WRING_CPU_VBMI2:
-        return ask(WRING_CPU_AVX512) && __builtin_cpu_supports("avx512vbmi") &&
+        return processor_has_tier(WRING_CPU_AVX512) && __builtin_cpu_supports("avx512vbmi") &&
                __builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("gfni");
 #elif defined(__aarch64__)
     case WRING_CPU_NEON:
@@ -53,7 +53,7 @@ bool wring_cpu_has(enum wring_cpu_tier tier)
     if (tiers == 0) {
         tiers = 1u << WRING_CPU_TIERS;
         for (int i = 0; i < WRING_CPU_TIERS; i++)
-            tiers |= (unsigned)ask((enum wring_cpu_tier)i) << i;
+            tiers |= (unsigned)processor_has_tier((enum wring_cpu_tier)i) << i;
         atomic_store_explicit(&known, tiers, memory_order_relaxed);
     }
     return (unsigned)tier < WRING_CPU_TIERS && (tiers >> tier & 1) != 0;

@@ -39,7 +39,7 @@ static void make_table(uint32_t table[8][256])
 }
 
 /** Zero bytes act on the register linearly: 32 bits tell what becomes of every value. */
-static void make_skip(struct wring_crc32c *crc)
+static void make_skip_table(struct wring_crc32c *crc)
 {
     static const uint8_t zeros[WRING_CRC32C_BLOCK];
     uint32_t of_bit[32];
@@ -58,7 +58,7 @@ static void make_skip(struct wring_crc32c *crc)
 void wring_crc32c_init(struct wring_crc32c *crc, enum wring_cpu_tier tier)
 {
     make_table(crc->table);
-    make_skip(crc);
+    make_skip_table(crc);
     crc->run = wring_crc32c_run_scalar;
 #ifdef WRING_BASE_X86 /* every processor with AVX2 has SSE4.2 */
     if (tier >= WRING_CPU_AVX2 && wring_cpu_has(WRING_CPU_AVX2))

@@ -33,13 +33,13 @@ static void before_fork(void)
     pthread_mutex_lock(&mutex);
 }
 
-static void after_fork(void)
+static void after_fork_in_parent(void)
 {
     pthread_mutex_unlock(&mutex);
 }
 
 /** Replace memory that other ranks read and write by a private mapping of the child's. */
-static void make_own(const struct shared *at)
+static void unshare_memory(const struct shared *at)
 {
     void *own = at->fd < 0 ? MAP_FAILED
                            : mmap(at->base, at->bytes, PROT_READ | PROT_WRITE,
@@ -59,11 +59,11 @@ static void close_descriptors(void)
 }
 
 /** One thread is left, the one that forked. Nothing here allocates or waits. */
-static void in_child(void)
+static void after_fork_in_child(void)
 {
     int saved = errno;
     for (size_t i = 0; i < n_shared; i++)
-        make_own(&shared[i]);
+        unshare_memory(&shared[i]);
     n_shared = 0;
     close_descriptors();
     atomic_fetch_add(&wring_forked_times, 1);
@@ -71,22 +71,23 @@ static void in_child(void)
     errno = saved;
 }
 
-static void install(void)
+static void install_fork_handlers(void)
 {
-    pthread_atfork(before_fork, after_fork, in_child); /* fails without memory alone: then a child
-                                                          is as it would be without us */
+    pthread_atfork(before_fork, after_fork_in_parent,
+                   after_fork_in_child); /* fails without memory alone: then a child
+                       is as it would be without us */
 }
 
 unsigned wring_forked_begin(void)
 {
-    pthread_once(&once, install);
+    pthread_once(&once, install_fork_handlers);
     return wring_forked_count();
 }
 
 void wring_forked_hold(void)
 {
     int saved = errno;
-    pthread_once(&once, install);
+    pthread_once(&once, install_fork_handlers);
     pthread_mutex_lock(&mutex);
     errno = saved;
 }
@@ -125,7 +126,7 @@ static void forked_drop_descriptor(int fd)
         descriptors[word] &= ~(UINT64_C(1) << (unsigned)fd % WORD_BITS);
 }
 
-static bool keep_shared(const struct shared *one)
+static bool note_shared(const struct shared *one)
 {
     if (n_shared == max_shared) {
         size_t more = 2 * max_shared + 16;
@@ -142,7 +143,7 @@ static bool keep_shared(const struct shared *one)
 bool wring_forked_keep_shared(void *base, size_t bytes, int fd, off_t offset)
 {
     wring_forked_hold();
-    bool kept = keep_shared(&(struct shared){base, bytes, fd, offset});
+    bool kept = note_shared(&(struct shared){base, bytes, fd, offset});
     forked_release();
     return kept;
 }
@@ -167,7 +168,7 @@ void wring_forked_hide(void *base, size_t bytes)
 
 #define FIRST (STDERR_FILENO + 1)
 
-static void close_quietly(int fd)
+static void close_keeping_errno(int fd)
 {
     int saved = errno;
     close(fd);
@@ -179,7 +180,7 @@ int wring_descriptor_above_stdio(int fd)
     if (fd < 0 || fd >= FIRST)
         return fd;
     int moved = fcntl(fd, F_DUPFD_CLOEXEC, FIRST);
-    close_quietly(fd);
+    close_keeping_errno(fd);
     return moved;
 }
 
@@ -220,7 +221,7 @@ void wring_descriptor_close(int fd)
         return;
     wring_forked_hold();
     forked_drop_descriptor(fd);
-    close_quietly(fd);
+    close_keeping_errno(fd);
     forked_release();
 }
 
@@ -243,5 +244,5 @@ void wring_stdio_free(const struct wring_stdio *stdio)
 {
     for (int fd = 0; fd < FIRST; fd++)
         if (stdio->filled[fd])
-            close_quietly(fd);
+            close_keeping_errno(fd);
 }

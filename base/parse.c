@@ -44,14 +44,14 @@ bool wring_number_parse(const char *text, double *number, const char **end)
     return true;
 }
 
-static char small(char c)
+static char lower_letter(char c)
 {
     return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
 }
 
 bool wring_number_is_unit(const char *text, const char *unit)
 {
-    while (*text != '\0' && small(*text) == small(*unit))
+    while (*text != '\0' && lower_letter(*text) == lower_letter(*unit))
         text++, unit++;
     return *text == *unit;
 }

@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <stddef.h>
 
-static void fill_foreign(sigset_t *set)
+static void fill_foreign_signals(sigset_t *set)
 {
     static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
 
@@ -17,7 +17,7 @@ int wring_thread_create(pthread_t *thread, void *(*run)(void *arg), void *arg)
 {
     sigset_t foreign, before;
 
-    fill_foreign(&foreign);
+    fill_foreign_signals(&foreign);
     pthread_sigmask(SIG_BLOCK, &foreign, &before); /* a thread is born with its maker's */
     int error = pthread_create(thread, NULL, run, arg);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

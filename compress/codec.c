@@ -47,7 +47,7 @@ static size_t round_up(size_t bytes)
     return (bytes + ROOM_ALIGN - 1) / ROOM_ALIGN * ROOM_ALIGN;
 }
 
-static enum wring_status make_own(struct wring_codec *codec)
+static enum wring_status make_own_memory(struct wring_codec *codec)
 {
     size_t bytes = round_up(codec->ops->own_bytes);
 
@@ -83,14 +83,14 @@ static void name_identity(struct wring_codec *codec)
     codec->info.identity = codec->identity;
 }
 
-static enum wring_status init(struct wring_codec *codec, char *why, size_t why_bytes)
+static enum wring_status init_codec(struct wring_codec *codec, char *why, size_t why_bytes)
 {
     return codec->ops->init != NULL ? codec->ops->init(codec, why, why_bytes) : WRING_OK;
 }
 
-static enum wring_status set_up(struct wring_codec *codec, const char *spec, const char *tier,
-                                const struct wring_codec_ops *const *own, char *why,
-                                size_t why_bytes)
+static enum wring_status set_up_codec(struct wring_codec *codec, const char *spec, const char *tier,
+                                      const struct wring_codec_ops *const *own, char *why,
+                                      size_t why_bytes)
 {
     enum wring_status status = set_tier(codec, tier, why, why_bytes);
     if (status == WRING_OK)
@@ -98,9 +98,9 @@ static enum wring_status set_up(struct wring_codec *codec, const char *spec, con
     if (status == WRING_OK)
         status = wring_spec_parse(codec, spec, own, why, why_bytes);
     if (status == WRING_OK)
-        status = make_own(codec);
+        status = make_own_memory(codec);
     if (status == WRING_OK)
-        status = init(codec, why, why_bytes);
+        status = init_codec(codec, why, why_bytes);
     if (status == WRING_OK)
         status = wring_spec_write(codec, why, why_bytes);
     if (status != WRING_OK)
@@ -119,9 +119,9 @@ static enum wring_status set_up(struct wring_codec *codec, const char *spec, con
 }
 
 /** Of one, which is no pair. */
-static enum wring_status create(const char *spec, const char *tier,
-                                const struct wring_codec_ops *const *own, char *why,
-                                size_t why_bytes, struct wring_codec **out)
+static enum wring_status create_single(const char *spec, const char *tier,
+                                       const struct wring_codec_ops *const *own, char *why,
+                                       size_t why_bytes, struct wring_codec **out)
 {
     struct wring_codec *codec = calloc(1, sizeof(*codec));
     if (codec == NULL) {
@@ -129,7 +129,7 @@ static enum wring_status create(const char *spec, const char *tier,
         return WRING_ERR_NO_MEMORY;
     }
 
-    enum wring_status status = set_up(codec, spec, tier, own, why, why_bytes);
+    enum wring_status status = set_up_codec(codec, spec, tier, own, why, why_bytes);
     if (status != WRING_OK) {
         wring_codec_destroy(codec);
         return status;
@@ -147,7 +147,7 @@ enum wring_status wring_codec_create(const char *spec, const char *tier,
     if (strchr(spec, '>') != NULL)
         return wring_pair_create(spec, tier, own, why, why_bytes, out);
     uint64_t mode = wring_fp_enter();
-    enum wring_status status = create(spec, tier, own, why, why_bytes, out);
+    enum wring_status status = create_single(spec, tier, own, why, why_bytes, out);
     wring_fp_leave(mode);
     return status;
 }
@@ -189,13 +189,13 @@ size_t wring_codec_bound(const struct wring_codec *codec, uint64_t elems)
 }
 
 /** Another thread encodes by this codec. @return NULL: there is no memory */
-static void *take_more(void)
+static void *allocate_scratch(void)
 {
     return aligned_alloc(ROOM_ALIGN, WRING_CODEC_SCRATCH_MAX);
 }
 
 /** An encode ends, whatever else happens. */
-static void wait_for(struct wring_codec_room *room)
+static void wait_for_room(struct wring_codec_room *room)
 {
     while (atomic_exchange_explicit(&room->taken, true, memory_order_acquire))
         sched_yield();
@@ -211,9 +211,9 @@ size_t wring_codec_encode(const struct wring_codec *codec,
     if (room != NULL && !atomic_exchange_explicit(&room->taken, true, memory_order_acquire))
         scratch = room->bytes;
     else if (room != NULL)
-        scratch = more = take_more();
+        scratch = more = allocate_scratch();
     if (room != NULL && scratch == NULL) {
-        wait_for(room);
+        wait_for_room(room);
         scratch = room->bytes;
     }
     size_t bytes = codec->ops->encode(codec, context, src, elems, residual, code, scratch);
@@ -297,13 +297,13 @@ __attribute__((format(printf, 2, 3))) static enum wring_status complain(
     return WRING_ERR_INVALID;
 }
 
-static bool is_name(const char *name)
+static bool is_valid_name(const char *name)
 {
     size_t bytes = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_-");
     return name[0] >= 'a' && name[0] <= 'z' && name[bytes] == '\0' && bytes < WRING_CODEC_NAME_MAX;
 }
 
-static bool is_in(const struct wring_codec_ops *const *list, size_t n, const char *name)
+static bool is_name_in(const struct wring_codec_ops *const *list, size_t n, const char *name)
 {
     for (size_t i = 0; i < n && list[i] != NULL; i++)
         if (strcmp(list[i]->name, name) == 0)
@@ -314,7 +314,7 @@ static bool is_in(const struct wring_codec_ops *const *list, size_t n, const cha
 static enum wring_status check_param(const struct complaint *complaint,
                                      const struct wring_codec_param *param)
 {
-    if (param->name == NULL || !is_name(param->name) || param->doc == NULL)
+    if (param->name == NULL || !is_valid_name(param->name) || param->doc == NULL)
         return complain(complaint,
                         "each parameter needs a doc and a name of [a-z][a-z0-9_-]*, of "
                         "%d bytes at most",
@@ -338,7 +338,7 @@ static enum wring_status check_params(const struct complaint *complaint,
     return status;
 }
 
-static bool is_round(const struct wring_codec_round *round)
+static bool is_valid_round(const struct wring_codec_round *round)
 {
     bool type = round->dtype == WRING_F32 || round->dtype == WRING_F64 ||
                 round->dtype == WRING_I32 || round->dtype == WRING_I64;
@@ -353,7 +353,7 @@ static enum wring_status check_rounds(const struct complaint *complaint,
         return complain(complaint, "rounds and n_rounds: needs at most %d of them",
                         WRING_CODEC_ROUNDS_MAX);
     for (size_t i = 0; i < ops->n_rounds; i++)
-        if (!is_round(&ops->rounds[i]))
+        if (!is_valid_round(&ops->rounds[i]))
             return complain(complaint,
                             "round %zu: needs a name, count, begin, f32, f64, i32 or "
                             "i64, and sum, min or max",
@@ -371,7 +371,7 @@ static enum wring_status check_states(const struct complaint *complaint,
                         WRING_CODEC_STATES_MAX);
     for (size_t i = 0; i < ops->n_states; i++) {
         const struct wring_codec_state *state = &ops->states[i];
-        if (state->name == NULL || !is_name(state->name) || state->doc == NULL ||
+        if (state->name == NULL || !is_valid_name(state->name) || state->doc == NULL ||
             wring_dtype_bytes(state->dtype) == 0)
             return complain(complaint,
                             "state %zu: needs a doc, a type and a name of "
@@ -397,7 +397,7 @@ static enum wring_status check_table(struct complaint *complaint,
                         "struct_bytes is %zu, or an entry is set that this release lacks: set it "
                         "to sizeof(struct wring_codec_ops), which is %zu here",
                         theirs->struct_bytes, sizeof(ops));
-    if (ops.name == NULL || !is_name(ops.name) || ops.doc == NULL)
+    if (ops.name == NULL || !is_valid_name(ops.name) || ops.doc == NULL)
         return complain(complaint,
                         "needs a doc and a name of [a-z][a-z0-9_-]*, of %d bytes at most",
                         WRING_CODEC_NAME_MAX - 1);
@@ -425,8 +425,8 @@ enum wring_status wring_codec_check_own(const struct wring_codec_ops *const *own
     for (size_t i = 0; own != NULL && own[i] != NULL && status == WRING_OK; i++) {
         struct complaint complaint = {why, why != NULL ? why_bytes : 0, i, NULL};
         status = check_table(&complaint, own[i]);
-        if (status == WRING_OK &&
-            (is_in(wring_codec_list(), SIZE_MAX, complaint.name) || is_in(own, i, complaint.name)))
+        if (status == WRING_OK && (is_name_in(wring_codec_list(), SIZE_MAX, complaint.name) ||
+                                   is_name_in(own, i, complaint.name)))
             status = complain(&complaint, "another codec has that name: choose a new one");
     }
     return status;

@@ -29,7 +29,7 @@ struct sums {
 
 /** Add the squares of LANES inputs, and of what their codes lack, each to its lane. Written so that
  *  compilers make vectors of it. */
-static void add_inputs(struct sums *sums, const float *input, const float *decoded)
+static void add_loss_of_inputs(struct sums *sums, const float *input, const float *decoded)
 {
     for (unsigned lane = 0; lane < LANES; lane++) {
         double whole = (double)input[lane], lost = whole - (double)decoded[lane];
@@ -38,7 +38,7 @@ static void add_inputs(struct sums *sums, const float *input, const float *decod
     }
 }
 
-static void add_residuals(struct sums *sums, const float *residual, const float *decoded)
+static void add_loss_of_residuals(struct sums *sums, const float *residual, const float *decoded)
 {
     for (unsigned lane = 0; lane < LANES; lane++) {
         double lost = (double)residual[lane], whole = (double)decoded[lane] + lost;
@@ -48,7 +48,7 @@ static void add_residuals(struct sums *sums, const float *residual, const float 
 }
 
 /** The last ones, with zeros behind them, which lose nothing. */
-static void fill_lanes(float *lanes, const float *from, uint64_t n)
+static void fill_with_zeros(float *lanes, const float *from, uint64_t n)
 {
     for (uint64_t i = 0; i < LANES; i++)
         lanes[i] = i < n ? from[i] : 0;
@@ -60,15 +60,15 @@ static void job_loss_add(struct wring_job *job, const struct coded_run *run)
 {
     const float *other = run->residual != NULL ? run->residual : run->input;
     void (*add)(struct sums *, const float *, const float *) =
-        run->residual != NULL ? add_residuals : add_inputs;
+        run->residual != NULL ? add_loss_of_residuals : add_loss_of_inputs;
     struct sums sums = {{0}, {0}};
     float last[LANES], last_decoded[LANES];
     uint64_t i = 0;
 
     for (; i + LANES <= run->elems; i += LANES)
         add(&sums, other + i, run->decoded + i);
-    fill_lanes(last, other + i, run->elems - i);
-    fill_lanes(last_decoded, run->decoded + i, run->elems - i);
+    fill_with_zeros(last, other + i, run->elems - i);
+    fill_with_zeros(last_decoded, run->decoded + i, run->elems - i);
     add(&sums, last, last_decoded);
     for (unsigned lane = 0; lane < LANES; lane++) {
         job->result.lost += sums.lost[lane];
@@ -117,7 +117,7 @@ static union number identity_of(enum wring_dtype dtype, enum wring_op op)
     return number;
 }
 
-static void fill(const struct wring_codec_round *round, void *statistics, uint64_t count)
+static void fill_identity(const struct wring_codec_round *round, void *statistics, uint64_t count)
 {
     union number identity = identity_of(round->dtype, round->op);
     size_t bytes = wring_dtype_bytes(round->dtype);
@@ -134,7 +134,7 @@ static const struct wring_codec_round *round_of(const struct wring_job *job)
 void wring_round_fill(const struct wring_job *job)
 {
     const struct wring_codec_round *round = round_of(job);
-    fill(round, job->dst, round->count(job->codec_out, &job->context));
+    fill_identity(round, job->dst, round->count(job->codec_out, &job->context));
 }
 
 void wring_round_fold(const struct wring_job *job, void *scratch)
@@ -173,7 +173,7 @@ static const struct wring_reduce_kernels *kernels_of(const struct wring_job *job
 }
 
 /** Is this a job that has to be cut into ones of float32? */
-static bool short_takes(const struct wring_job *job)
+static bool must_cut_to_f32(const struct wring_job *job)
 {
     if (!wring_reduce_is_short(job))
         return false;
@@ -182,7 +182,7 @@ static bool short_takes(const struct wring_job *job)
 }
 
 /** The unit, doubled until it has so many. @return not more than the job has */
-static uint64_t tile_of(const struct wring_job *job, uint64_t least)
+static uint64_t tile_of_units(const struct wring_job *job, uint64_t least)
 {
     uint64_t tile = job->codec_out != NULL ? wring_codec_info(job->codec_out)->unit : 0;
 
@@ -196,7 +196,7 @@ static uint64_t tile_of(const struct wring_job *job, uint64_t least)
 /** Elements that are widened at a time: whole units. */
 static uint64_t short_tile(const struct wring_job *job)
 {
-    return tile_of(job, GRAIN); /* as small as a piece can be, for which there is scratch */
+    return tile_of_units(job, GRAIN); /* as small as a piece can be, for which there is scratch */
 }
 
 static const void *src_at(const struct wring_job *job, uint64_t element)
@@ -219,10 +219,10 @@ static struct wring_job part_of_short(const struct wring_job *job, uint64_t begi
     return part;
 }
 
-static enum wring_status encode(struct wring_job *job, float *scratch,
-                                enum wring_status (*run)(struct wring_job *, void *))
+static enum wring_status encode_short(struct wring_job *job, float *scratch,
+                                      enum wring_status (*run)(struct wring_job *, void *))
 {
-    uint64_t tile = tile_of(job, TILE_ELEMS);
+    uint64_t tile = tile_of_units(job, TILE_ELEMS);
     enum wring_status status = WRING_OK;
 
     for (uint64_t begin = 0; status == WRING_OK && begin < job->elems; begin += tile) {
@@ -239,8 +239,8 @@ static enum wring_status encode(struct wring_job *job, float *scratch,
 }
 
 /** Decode as float32, then divide and round at once. */
-static enum wring_status decode(struct wring_job *job, float *scratch,
-                                enum wring_status (*run)(struct wring_job *, void *))
+static enum wring_status decode_short(struct wring_job *job, float *scratch,
+                                      enum wring_status (*run)(struct wring_job *, void *))
 {
     float divisor = job->sum_codes ? job->divisor : 1;
     struct wring_job part = *job;
@@ -255,7 +255,7 @@ static enum wring_status decode(struct wring_job *job, float *scratch,
     return status;
 }
 
-static enum wring_status begin_round(struct wring_job *job, float *scratch)
+static enum wring_status begin_short_round(struct wring_job *job, float *scratch)
 {
     uint64_t tile = short_tile(job);
     void *behind = (char *)scratch + wring_job_scratch_bytes(tile) - WRING_CODEC_SCRATCH_MAX;
@@ -274,10 +274,10 @@ static enum wring_status short_run(struct wring_job *job, void *scratch,
                                    enum wring_status (*run)(struct wring_job *job, void *scratch))
 {
     if (job->kind == WRING_JOB_ENCODE)
-        return encode(job, scratch, run);
+        return encode_short(job, scratch, run);
     if (job->kind == WRING_JOB_ROUND_BEGIN)
-        return begin_round(job, scratch);
-    return decode(job, scratch, run);
+        return begin_short_round(job, scratch);
+    return decode_short(job, scratch, run);
 }
 
 /* ---- job ---- */
@@ -344,7 +344,8 @@ static void *dst_at(const struct wring_job *job, uint64_t element)
 /** For elements of 16 bits. */
 /** A source's part of a tile; less than all of it is only asked for where codes have fixed sizes.
  */
-static struct wring_source part_of(const struct wring_job *job, uint32_t index, struct tile tile)
+static struct wring_source part_of_source(const struct wring_job *job, uint32_t index,
+                                          struct tile tile)
 {
     struct wring_source part = job->sources[index];
     if (tile.n < job->elems) {
@@ -354,7 +355,7 @@ static struct wring_source part_of(const struct wring_job *job, uint32_t index, 
     return part;
 }
 
-static struct wring_codec_context context_of(const struct wring_job *job, struct tile tile)
+static struct wring_codec_context context_of_tile(const struct wring_job *job, struct tile tile)
 {
     struct wring_codec_context context = job->context;
     context.element += tile.begin;
@@ -366,7 +367,7 @@ static struct wring_codec_context context_of(const struct wring_job *job, struct
 static struct wring_codec_context source_context(const struct wring_job *job, uint32_t index,
                                                  struct tile tile)
 {
-    struct wring_codec_context context = context_of(job, tile);
+    struct wring_codec_context context = context_of_tile(job, tile);
     if (job->kind == WRING_JOB_REDUCE) {
         context.phase = 0;
         context.rank = index;
@@ -375,8 +376,8 @@ static struct wring_codec_context source_context(const struct wring_job *job, ui
 }
 
 /** The same of 16 bits each. @param wide  [n], what is added; NULL: acc = source */
-static void take_short(const struct wring_job *job, wring_sum_fn sum, const void *data, uint64_t n,
-                       float *acc, float *wide)
+static void take_short_source(const struct wring_job *job, wring_sum_fn sum, const void *data,
+                              uint64_t n, float *acc, float *wide)
 {
     const void *runs[] = {acc, wide};
 
@@ -390,7 +391,7 @@ static void take_short(const struct wring_job *job, wring_sum_fn sum, const void
 static enum wring_status take_source(struct wring_job *job, wring_sum_fn sum, uint32_t index,
                                      struct tile tile, float *acc, bool add, float *wide)
 {
-    struct wring_source part = part_of(job, index, tile);
+    struct wring_source part = part_of_source(job, index, tile);
     struct wring_codec_context context = source_context(job, index, tile);
     const void *runs[] = {add ? acc : part.data, part.data};
     enum wring_status status = WRING_OK;
@@ -400,7 +401,7 @@ static enum wring_status take_source(struct wring_job *job, wring_sum_fn sum, ui
     else if (part.bytes != code_bytes(job, NULL, tile.n))
         status = WRING_ERR_FRAME;
     else if (wring_reduce_is_short(job))
-        take_short(job, sum, part.data, tile.n, acc, add ? wide : NULL);
+        take_short_source(job, sum, part.data, tile.n, acc, add ? wide : NULL);
     else
         sum(acc, runs, add ? 2 : 1, tile.n, 1);
     if (status == WRING_ERR_FRAME)
@@ -422,7 +423,7 @@ static enum wring_status run_copy(struct wring_job *job)
 }
 
 /** Also makes every NaN the one NaN. */
-static void divide(const struct wring_job *job, wring_sum_fn sum)
+static void divide_sum(const struct wring_job *job, wring_sum_fn sum)
 {
     const void *runs[] = {job->dst};
     sum(job->dst, runs, 1, job->elems, job->divisor);
@@ -435,7 +436,7 @@ static enum wring_status run_decode(struct wring_job *job)
     enum wring_status status =
         take_source(job, find_sum(job), 0, (struct tile){0, job->elems}, job->dst, false, NULL);
     if (status == WRING_OK && job->sum_codes)
-        divide(job, find_sum(job));
+        divide_sum(job, find_sum(job));
     return status;
 }
 
@@ -471,12 +472,12 @@ static enum wring_status run_sum_codes(struct wring_job *job)
         status = wring_codec_decode(job->codec_out, &job->context, job->code,
                                     job->result.code_bytes, job->dst, job->elems, false);
     if (status == WRING_OK)
-        divide(job, find_sum(job));
+        divide_sum(job, find_sum(job));
     return status;
 }
 
 /** dst of the raw sources' part of a tile, and the copies of that while it is near. */
-static void sum_part(const struct wring_job *job, wring_sum_fn sum, struct tile tile)
+static void sum_raw_tile(const struct wring_job *job, wring_sum_fn sum, struct tile tile)
 {
     const void *runs[WRING_ORDER_FOLDED];
     for (uint32_t i = 0; i < job->n_sources; i++)
@@ -499,7 +500,7 @@ static bool sum_raw(const struct wring_job *job, wring_sum_fn sum)
     }
     for (uint64_t begin = 0; begin < job->elems; begin += length) {
         uint64_t left = job->elems - begin;
-        sum_part(job, sum, (struct tile){begin, left < length ? left : length});
+        sum_raw_tile(job, sum, (struct tile){begin, left < length ? left : length});
     }
     return true;
 }
@@ -568,7 +569,7 @@ static enum wring_status sum_tile(struct wring_job *job, wring_sum_fn sum, struc
  *  values as its peers. */
 static enum wring_status encode_sum(struct wring_job *job, struct tile tile, void *scratch)
 {
-    struct wring_codec_context context = context_of(job, tile);
+    struct wring_codec_context context = context_of_tile(job, tile);
     bool is_short = wring_reduce_is_short(job);
     float *dst = is_short ? slot_of(job, tile, 0, scratch) : dst_at(job, tile.begin);
     float *before = is_short ? spare_of(job, tile, scratch) : scratch;
@@ -591,7 +592,7 @@ static enum wring_status encode_sum(struct wring_job *job, struct tile tile, voi
 }
 
 /** May this codec's part of the job be cut into tiles? */
-static bool can_cut(const struct wring_codec *codec, uint64_t tile)
+static bool may_cut_codec(const struct wring_codec *codec, uint64_t tile)
 {
     if (codec == NULL)
         return true;
@@ -599,11 +600,11 @@ static bool can_cut(const struct wring_codec *codec, uint64_t tile)
     return info->flags & WRING_CODEC_FIXED && info->unit != 0 && tile % info->unit == 0;
 }
 
-static bool can_cut_all(const struct wring_job *job, uint64_t tile)
+static bool may_cut_job(const struct wring_job *job, uint64_t tile)
 {
-    bool cut = can_cut(job->codec_out, tile);
+    bool cut = may_cut_codec(job->codec_out, tile);
     for (uint32_t i = 0; cut && i < job->n_sources; i++)
-        cut = can_cut(job->sources[i].codec, tile) &&
+        cut = may_cut_codec(job->sources[i].codec, tile) &&
               job->sources[i].bytes == code_bytes(job, job->sources[i].codec, job->elems);
     return cut;
 }
@@ -612,9 +613,9 @@ static uint64_t tile_elems(const struct wring_job *job)
 {
     bool tree = job->n_sources > WRING_ORDER_FOLDED;
 
-    if (tree && job->elems > TREE_ELEMS && can_cut_all(job, TREE_ELEMS))
+    if (tree && job->elems > TREE_ELEMS && may_cut_job(job, TREE_ELEMS))
         return TREE_ELEMS;
-    return job->elems > TILE_ELEMS && can_cut_all(job, TILE_ELEMS) ? TILE_ELEMS : job->elems;
+    return job->elems > TILE_ELEMS && may_cut_job(job, TILE_ELEMS) ? TILE_ELEMS : job->elems;
 }
 
 uint64_t wring_job_scratch_elems(const struct wring_job *job)
@@ -673,7 +674,7 @@ static enum wring_status run_reduce(struct wring_job *job, void *scratch)
 
 static enum wring_status run(struct wring_job *job, void *scratch)
 {
-    if (short_takes(job))
+    if (must_cut_to_f32(job))
         return short_run(job, scratch, run);
     if (job->kind == WRING_JOB_REDUCE && job->sum_codes)
         return run_sum_codes(job);

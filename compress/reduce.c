@@ -121,8 +121,8 @@ struct block {
     unsigned char *spare;
 };
 
-/** An operand of combine(). @param in  where it lies, or is to be widened to */
-static const void *operand(const struct block *block, uint32_t source, unsigned char *in)
+/** An operand of combine_runs(). @param in  where it lies, or is to be widened to */
+static const void *load_operand(const struct block *block, uint32_t source, unsigned char *in)
 {
     const struct wring_tree *tree = block->tree;
     if (source == WRING_ORDER_SLOT)
@@ -136,8 +136,8 @@ static const void *operand(const struct block *block, uint32_t source, unsigned 
 }
 
 /** to = a op b */
-static void combine(const struct block *block, void *to, const void *a, const void *b,
-                    float divisor)
+static void combine_runs(const struct block *block, void *to, const void *a, const void *b,
+                         float divisor)
 {
     const struct wring_tree *tree = block->tree;
 
@@ -159,9 +159,10 @@ static void reduce_block(const struct block *block, void *dst, uint32_t n_src, f
     for (uint32_t left = n_src - 1; wring_order_next(&order, &step); left--) {
         unsigned char *slot = block->slots + step.slot * block->stride;
         bool next = step.second == WRING_ORDER_SLOT, last = left == 1 && tree->narrow == NULL;
-        const void *a = operand(block, step.first, slot);
-        const void *b = operand(block, step.second, next ? slot + block->stride : block->spare);
-        combine(block, last ? dst : slot, a, b, last ? divisor : 1);
+        const void *a = load_operand(block, step.first, slot);
+        const void *b =
+            load_operand(block, step.second, next ? slot + block->stride : block->spare);
+        combine_runs(block, last ? dst : slot, a, b, last ? divisor : 1);
     }
     if (tree->narrow != NULL)
         tree->narrow(dst, (const float *)(const void *)block->slots, block->n, divisor);
@@ -303,7 +304,7 @@ static void scale_f32(void *dst, const void *src, size_t n, float factor)
     memcpy(dst, block, n * sizeof(*block));
 }
 
-static double canonical(double value)
+static double canonical_f64(double value)
 {
     const uint64_t bits = NAN64_BITS;
     double nan;
@@ -316,7 +317,7 @@ static void scale_f64(void *dst, const void *src, size_t n, double factor)
     double block[BLOCK];
     memcpy(block, src, n * sizeof(*block));
     for (size_t i = 0; i < n; i++)
-        block[i] = canonical(block[i] * factor);
+        block[i] = canonical_f64(block[i] * factor);
     memcpy(dst, block, n * sizeof(*block));
 }
 
@@ -331,7 +332,7 @@ static void scale_short(const struct wring_reduce_kernels *kernels, enum wring_d
     kernels->narrow[dtype](dst, block, n, 1);
 }
 
-static enum wring_dtype part_of(enum wring_dtype dtype)
+static enum wring_dtype part_type_of(enum wring_dtype dtype)
 {
     return dtype == WRING_COMPLEX64 ? WRING_F32 : dtype == WRING_COMPLEX128 ? WRING_F64 : dtype;
 }
@@ -342,7 +343,7 @@ void wring_scale(enum wring_dtype dtype, void *dst, const void *src, uint64_t el
     const struct wring_job job = {.tier = tier};
     const struct wring_reduce_tier *kernels =
         wring_kernels_pick(wring_reduce_tiers, sizeof(wring_reduce_tiers[0]), wring_job_tier(&job));
-    enum wring_dtype part = part_of(dtype);
+    enum wring_dtype part = part_type_of(dtype);
     size_t bytes = wring_dtype_bytes(part);
     uint64_t mode = wring_fp_enter(), n = part == dtype ? elems : 2 * elems;
 
@@ -362,7 +363,7 @@ void wring_scale(enum wring_dtype dtype, void *dst, const void *src, uint64_t el
 
 /* ---- reduction ---- */
 
-static float load(const void *run, uint64_t i)
+static float load_f32(const void *run, uint64_t i)
 {
     float value;
     memcpy(&value, (const char *)run + i * sizeof(value), sizeof(value));
@@ -376,7 +377,7 @@ static void sum_few_of_two(float *dst, const void *const *runs, size_t n_runs, u
 {
     (void)n_runs, (void)divisor; /* 2, and 1: x / 1 is x, bit for bit */
     for (uint64_t i = 0; i < n; i++)
-        dst[i] = wring_canonical(load(runs[0], i) + load(runs[1], i));
+        dst[i] = wring_canonical(load_f32(runs[0], i) + load_f32(runs[1], i));
 }
 
 struct wring_reduction wring_reduction_find(enum wring_dtype dtype, enum wring_op op, size_t runs,

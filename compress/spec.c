@@ -25,8 +25,8 @@ struct parser {
     unsigned given; /* bit i: parameter i was named */
 };
 
-__attribute__((format(printf, 2, 3))) static enum wring_status refuse(const struct parser *parser,
-                                                                      const char *format, ...)
+__attribute__((format(printf, 2, 3))) static enum wring_status refuse_spec(
+    const struct parser *parser, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -36,14 +36,14 @@ __attribute__((format(printf, 2, 3))) static enum wring_status refuse(const stru
 }
 
 /** Cut the text up to the first of `ends`, or all of it, off `*rest`. */
-static struct piece cut(const char **rest, const char *ends)
+static struct piece cut_piece(const char **rest, const char *ends)
 {
     struct piece piece = {*rest, (int)strcspn(*rest, ends)};
     *rest += piece.length;
     return piece;
 }
 
-static bool is(struct piece piece, const char *word)
+static bool is_word(struct piece piece, const char *word)
 {
     return strlen(word) == (size_t)piece.length &&
            memcmp(piece.text, word, (size_t)piece.length) == 0;
@@ -84,7 +84,7 @@ static bool parse_word(struct piece piece, const char *words, double *out)
 {
     int index = 0;
     for (const char *rest = words;; rest++, index++) {
-        struct piece word = cut(&rest, "|");
+        struct piece word = cut_piece(&rest, "|");
         if (word.length == piece.length &&
             memcmp(word.text, piece.text, (size_t)word.length) == 0) {
             *out = index;
@@ -100,18 +100,18 @@ static enum wring_status refuse_value(const struct parser *parser,
 {
     const char *codec = parser->codec->ops->name;
     if (param->words != NULL)
-        return refuse(parser, "%s:%s=%.*s: needs one of %s", codec, param->name, value.length,
-                      value.text, param->words);
+        return refuse_spec(parser, "%s:%s=%.*s: needs one of %s", codec, param->name, value.length,
+                           value.text, param->words);
     if (param->multiple_of > 1)
-        return refuse(parser, "%s:%s=%.*s: needs a multiple of %g from %g to %g", codec,
-                      param->name, value.length, value.text, param->multiple_of, param->min,
-                      param->max);
-    return refuse(parser, "%s:%s=%.*s: needs a %snumber from %g to %g", codec, param->name,
-                  value.length, value.text, param->multiple_of == 1 ? "whole " : "", param->min,
-                  param->max);
+        return refuse_spec(parser, "%s:%s=%.*s: needs a multiple of %g from %g to %g", codec,
+                           param->name, value.length, value.text, param->multiple_of, param->min,
+                           param->max);
+    return refuse_spec(parser, "%s:%s=%.*s: needs a %snumber from %g to %g", codec, param->name,
+                       value.length, value.text, param->multiple_of == 1 ? "whole " : "",
+                       param->min, param->max);
 }
 
-static bool in_range(const struct wring_codec_param *param, double value)
+static bool is_in_range(const struct wring_codec_param *param, double value)
 {
     if (value < param->min || value > param->max)
         return false;
@@ -125,9 +125,9 @@ static enum wring_status set_param(struct parser *parser, size_t index, struct p
     double number;
 
     if (parser->given & 1u << index)
-        return refuse(parser, "%s: %s is given twice", parser->codec->ops->name, param->name);
+        return refuse_spec(parser, "%s: %s is given twice", parser->codec->ops->name, param->name);
     if (param->words != NULL ? !parse_word(value, param->words, &number)
-                             : !parse_decimal(value, &number) || !in_range(param, number))
+                             : !parse_decimal(value, &number) || !is_in_range(param, number))
         return refuse_value(parser, param, value);
     parser->given |= 1u << index;
     parser->codec->params[index] = number;
@@ -144,8 +144,8 @@ static enum wring_status refuse_name(const struct parser *parser, struct piece n
         snprintf(known + used, sizeof(known) - used, "%s%s", i > 0 ? ", " : "",
                  ops->params[i].name);
     }
-    return refuse(parser, "%s: no parameter '%.*s'; it takes %s", ops->name, name.length, name.text,
-                  ops->n_params > 0 ? known : "none");
+    return refuse_spec(parser, "%s: no parameter '%.*s'; it takes %s", ops->name, name.length,
+                       name.text, ops->n_params > 0 ? known : "none");
 }
 
 /** ":name=value" at *rest. */
@@ -154,14 +154,14 @@ static enum wring_status parse_param(struct parser *parser, const char **rest)
     const struct wring_codec_ops *ops = parser->codec->ops;
 
     ++*rest;
-    struct piece name = cut(rest, ":+=");
+    struct piece name = cut_piece(rest, ":+=");
     if (**rest != '=')
-        return refuse(parser, "%s:%.*s: a parameter is written name=value", ops->name, name.length,
-                      name.text);
+        return refuse_spec(parser, "%s:%.*s: a parameter is written name=value", ops->name,
+                           name.length, name.text);
     ++*rest;
-    struct piece value = cut(rest, ":+");
+    struct piece value = cut_piece(rest, ":+");
     for (size_t i = 0; i < ops->n_params; i++)
-        if (is(name, ops->params[i].name))
+        if (is_word(name, ops->params[i].name))
             return set_param(parser, i, value);
     return refuse_name(parser, name);
 }
@@ -172,17 +172,17 @@ static enum wring_status parse_suffix(struct parser *parser, const char **rest)
     struct wring_codec *codec = parser->codec;
 
     ++*rest;
-    struct piece name = cut(rest, "+:");
-    if (!is(name, "ef"))
-        return refuse(parser, "%s: no suffix '+%.*s'; there is only +ef", codec->ops->name,
-                      name.length, name.text);
+    struct piece name = cut_piece(rest, "+:");
+    if (!is_word(name, "ef"))
+        return refuse_spec(parser, "%s: no suffix '+%.*s'; there is only +ef", codec->ops->name,
+                           name.length, name.text);
     if (**rest == ':')
-        return refuse(parser, "%s: parameters stand before +ef", codec->ops->name);
+        return refuse_spec(parser, "%s: parameters stand before +ef", codec->ops->name);
     if (codec->info.flags & WRING_CODEC_FEEDBACK)
-        return refuse(parser, "%s: +ef is given twice", codec->ops->name);
+        return refuse_spec(parser, "%s: +ef is given twice", codec->ops->name);
     if (codec->ops->flags & WRING_CODEC_EXACT)
-        return refuse(parser, "%s+ef: %s loses nothing that could be fed back; leave +ef away",
-                      codec->ops->name, codec->ops->name);
+        return refuse_spec(parser, "%s+ef: %s loses nothing that could be fed back; leave +ef away",
+                           codec->ops->name, codec->ops->name);
     codec->info.flags |= WRING_CODEC_FEEDBACK;
     return WRING_OK;
 }
@@ -202,14 +202,14 @@ static enum wring_status refuse_codec(const struct parser *parser, struct piece 
     char known[WRING_CODEC_SPEC_MAX] = "";
     add_names(known, sizeof(known), wring_codec_list());
     add_names(known, sizeof(known), own);
-    return refuse(parser, "no codec '%.*s'; there are %s", name.length, name.text, known);
+    return refuse_spec(parser, "no codec '%.*s'; there are %s", name.length, name.text, known);
 }
 
-static const struct wring_codec_ops *find_in(const struct wring_codec_ops *const *list,
-                                             struct piece name)
+static const struct wring_codec_ops *find_codec_in(const struct wring_codec_ops *const *list,
+                                                   struct piece name)
 {
     for (; list != NULL && *list != NULL; list++)
-        if (is(name, (*list)->name))
+        if (is_word(name, (*list)->name))
             return *list;
     return NULL;
 }
@@ -218,10 +218,10 @@ static const struct wring_codec_ops *find_in(const struct wring_codec_ops *const
 static const struct wring_codec_ops *find_ops(struct wring_codec *codec, struct piece name,
                                               const struct wring_codec_ops *const *own)
 {
-    const struct wring_codec_ops *ops = find_in(wring_codec_list(), name);
+    const struct wring_codec_ops *ops = find_codec_in(wring_codec_list(), name);
     if (ops != NULL)
         return ops;
-    ops = find_in(own, name);
+    ops = find_codec_in(own, name);
     return ops != NULL && wring_own_read(ops, &codec->read) ? &codec->read : NULL;
 }
 
@@ -232,10 +232,10 @@ enum wring_status wring_spec_parse(struct wring_codec *codec, const char *spec,
     struct parser parser = {.codec = codec, .why = why, .why_bytes = why_bytes};
 
     if (strlen(spec) >= WRING_CODEC_SPEC_MAX)
-        return refuse(&parser, "codec: longer than %d bytes", WRING_CODEC_SPEC_MAX - 1);
+        return refuse_spec(&parser, "codec: longer than %d bytes", WRING_CODEC_SPEC_MAX - 1);
 
     const char *rest = spec;
-    struct piece name = cut(&rest, ":+");
+    struct piece name = cut_piece(&rest, ":+");
     codec->ops = find_ops(codec, name, own);
     if (codec->ops == NULL)
         return refuse_codec(&parser, name, own);
@@ -264,17 +264,17 @@ static void write_decimal(char *text, size_t bytes, double value)
 static void write_word(char *text, size_t bytes, const char *words, double value)
 {
     const char *rest = words;
-    struct piece word = cut(&rest, "|");
+    struct piece word = cut_piece(&rest, "|");
     for (int index = 0; index < (int)value; index++) {
         rest++;
-        word = cut(&rest, "|");
+        word = cut_piece(&rest, "|");
     }
     snprintf(text, bytes, "%.*s", word.length, word.text);
 }
 
 /** Append to codec->spec. @return false: there is no room */
-__attribute__((format(printf, 2, 3))) static bool append(struct wring_codec *codec,
-                                                         const char *format, ...)
+__attribute__((format(printf, 2, 3))) static bool append_to_spec(struct wring_codec *codec,
+                                                                 const char *format, ...)
 {
     size_t used = strlen(codec->spec), room = sizeof(codec->spec) - used;
     va_list args;
@@ -288,7 +288,7 @@ __attribute__((format(printf, 2, 3))) static bool append(struct wring_codec *cod
 enum wring_status wring_spec_write(struct wring_codec *codec, char *why, size_t why_bytes)
 {
     const struct wring_codec_ops *ops = codec->ops;
-    bool fits = append(codec, "%s", ops->name);
+    bool fits = append_to_spec(codec, "%s", ops->name);
 
     for (size_t i = 0; i < ops->n_params; i++) {
         char value[40];
@@ -298,10 +298,10 @@ enum wring_status wring_spec_write(struct wring_codec *codec, char *why, size_t 
             write_word(value, sizeof(value), ops->params[i].words, codec->params[i]);
         else
             write_decimal(value, sizeof(value), codec->params[i]);
-        fits = fits && append(codec, ":%s=%s", ops->params[i].name, value);
+        fits = fits && append_to_spec(codec, ":%s=%s", ops->params[i].name, value);
     }
     if (codec->info.flags & WRING_CODEC_FEEDBACK)
-        fits = fits && append(codec, "+ef");
+        fits = fits && append_to_spec(codec, "+ef");
     if (fits)
         return WRING_OK;
     snprintf(why, why_bytes, "codec: longer than %d bytes", WRING_CODEC_SPEC_MAX - 1);
@@ -310,8 +310,8 @@ enum wring_status wring_spec_write(struct wring_codec *codec, char *why, size_t 
 
 /* ---- pair ---- */
 
-static const struct wring_codec *way_of(const struct wring_codec *codec,
-                                        const struct wring_codec_context *context)
+static const struct wring_codec *way_of_phase(const struct wring_codec *codec,
+                                              const struct wring_codec_context *context)
 {
     return wring_codec_way(codec, context->phase);
 }
@@ -333,7 +333,7 @@ static size_t pair_encode(const struct wring_codec *codec,
                           const struct wring_codec_context *context, const float *src,
                           uint64_t elems, float *residual, void *code, void *scratch)
 {
-    return wring_codec_encode_in(way_of(codec, context), context, src, elems, residual, code,
+    return wring_codec_encode_in(way_of_phase(codec, context), context, src, elems, residual, code,
                                  scratch);
 }
 
@@ -341,7 +341,8 @@ static enum wring_status pair_decode(const struct wring_codec *codec,
                                      const struct wring_codec_context *context, const void *code,
                                      size_t code_bytes, float *dst, uint64_t elems, bool add)
 {
-    return wring_codec_decode(way_of(codec, context), context, code, code_bytes, dst, elems, add);
+    return wring_codec_decode(way_of_phase(codec, context), context, code, code_bytes, dst, elems,
+                              add);
 }
 
 static const struct wring_codec_ops pair_ops = {
@@ -365,7 +366,8 @@ static enum wring_status create_way(const char *spec, size_t length, const char 
 }
 
 /** Only the way in may have rounds or state. */
-static enum wring_status check_back(const struct wring_codec *codec, char *why, size_t why_bytes)
+static enum wring_status check_way_back(const struct wring_codec *codec, char *why,
+                                        size_t why_bytes)
 {
     const struct wring_codec_info *in = &codec->ways[0]->info, *out = &codec->ways[1]->info;
 
@@ -397,7 +399,7 @@ static enum wring_status check_units(const struct wring_codec *codec, char *why,
     return WRING_OK;
 }
 
-static void describe(struct wring_codec *codec)
+static void describe_pair(struct wring_codec *codec)
 {
     const struct wring_codec *in = codec->ways[0], *out = codec->ways[1];
     unsigned both = in->info.flags & out->info.flags, either = in->info.flags | out->info.flags;
@@ -416,9 +418,9 @@ static void describe(struct wring_codec *codec)
 }
 
 /** Both ways, each owned by the pair. */
-static enum wring_status set_up(struct wring_codec *codec, const char *spec, const char *tier,
-                                const struct wring_codec_ops *const *own, char *why,
-                                size_t why_bytes)
+static enum wring_status set_up_ways(struct wring_codec *codec, const char *spec, const char *tier,
+                                     const struct wring_codec_ops *const *own, char *why,
+                                     size_t why_bytes)
 {
     size_t length = strcspn(spec, ">");
     const char *back = spec + length + 1;
@@ -427,7 +429,7 @@ static enum wring_status set_up(struct wring_codec *codec, const char *spec, con
     if (status == WRING_OK)
         status = create_way(back, strlen(back), tier, own, why, why_bytes, &codec->ways[1]);
     if (status == WRING_OK && strcmp(codec->ways[0]->spec, codec->ways[1]->spec) != 0)
-        status = check_back(codec, why, why_bytes);
+        status = check_way_back(codec, why, why_bytes);
     if (status == WRING_OK)
         status = check_units(codec, why, why_bytes);
     if (status != WRING_OK)
@@ -442,7 +444,7 @@ static enum wring_status set_up(struct wring_codec *codec, const char *spec, con
     return WRING_ERR_INVALID;
 }
 
-static enum wring_status check_form(const char *spec, char *why, size_t why_bytes)
+static enum wring_status check_pair_form(const char *spec, char *why, size_t why_bytes)
 {
     const char *mark = strchr(spec, '>');
     const char *fault = NULL;
@@ -465,7 +467,7 @@ enum wring_status wring_pair_create(const char *spec, const char *tier,
                                     const struct wring_codec_ops *const *own, char *why,
                                     size_t why_bytes, struct wring_codec **out)
 {
-    enum wring_status status = check_form(spec, why, why_bytes);
+    enum wring_status status = check_pair_form(spec, why, why_bytes);
     if (status != WRING_OK)
         return status;
     struct wring_codec *codec = calloc(1, sizeof(*codec));
@@ -473,9 +475,9 @@ enum wring_status wring_pair_create(const char *spec, const char *tier,
         snprintf(why, why_bytes, "%s", wring_status_text(WRING_ERR_NO_MEMORY));
         return WRING_ERR_NO_MEMORY;
     }
-    status = set_up(codec, spec, tier, own, why, why_bytes);
+    status = set_up_ways(codec, spec, tier, own, why, why_bytes);
     if (status == WRING_OK && strcmp(codec->ways[0]->spec, codec->ways[1]->spec) != 0) {
-        describe(codec);
+        describe_pair(codec);
         *out = codec;
         return WRING_OK;
     }

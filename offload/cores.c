@@ -74,7 +74,7 @@ static bool parse_number(const char **text, unsigned *out)
 }
 
 /** "0,2-3" into a set. False where it is malformed. */
-static bool parse_list(const char *text, hwloc_bitmap_t set)
+static bool parse_core_list(const char *text, hwloc_bitmap_t set)
 {
     for (;; text++) {
         unsigned first, last;
@@ -91,9 +91,10 @@ static bool parse_list(const char *text, hwloc_bitmap_t set)
     }
 }
 
-static enum wring_status take_listed(hwloc_const_bitmap_t allowed, hwloc_const_bitmap_t listed,
-                                     const char *text, const struct wring_log *log, unsigned *cores,
-                                     size_t max, size_t *count)
+static enum wring_status take_listed_cores(hwloc_const_bitmap_t allowed,
+                                           hwloc_const_bitmap_t listed, const char *text,
+                                           const struct wring_log *log, unsigned *cores, size_t max,
+                                           size_t *count)
 {
     size_t n = 0;
     unsigned core;
@@ -122,7 +123,7 @@ static enum wring_status take_listed(hwloc_const_bitmap_t allowed, hwloc_const_b
  * One processor of each core, last core first, the application's core after all others; then the
  * cores' further hardware threads likewise. @return how many there are, at most max
  */
-static size_t rank_processors(hwloc_topology_t topology, int own, unsigned *order, size_t max)
+static size_t order_processors(hwloc_topology_t topology, int own, unsigned *order, size_t max)
 {
     uint32_t n_cores = wring_cores_count(topology);
     size_t n = 0;
@@ -143,15 +144,15 @@ static size_t rank_processors(hwloc_topology_t topology, int own, unsigned *orde
     return n;
 }
 
-static enum wring_status take_count(hwloc_topology_t topology, int own, unsigned wanted,
-                                    const struct wring_log *log, unsigned *cores, size_t max,
-                                    size_t *count)
+static enum wring_status take_core_count(hwloc_topology_t topology, int own, unsigned wanted,
+                                         const struct wring_log *log, unsigned *cores, size_t max,
+                                         size_t *count)
 {
     if (wanted == 0 || wanted > max) {
         wring_error(log, "pool:%u: needs a number of cores from 1 to %zu", wanted, max);
         return WRING_ERR_INVALID;
     }
-    size_t usable = rank_processors(topology, own, cores, wanted);
+    size_t usable = order_processors(topology, own, cores, wanted);
     if (usable == 0) {
         wring_error(log, "pool: no core of this process can be found");
         return WRING_ERR_INVALID;
@@ -173,17 +174,17 @@ enum wring_status wring_cores_choose(hwloc_topology_t topology, const char *text
     unsigned wanted;
 
     if (text == NULL || *text == '\0')
-        return take_count(topology, own, 1, log, cores, max, count);
+        return take_core_count(topology, own, 1, log, cores, max, count);
     if (parse_number(&rest, &wanted) && *rest == '\0')
-        return take_count(topology, own, wanted, log, cores, max, count);
+        return take_core_count(topology, own, wanted, log, cores, max, count);
 
     enum wring_status status = WRING_ERR_INVALID;
     hwloc_bitmap_t listed = hwloc_bitmap_alloc();
     if (listed == NULL)
         return WRING_ERR_NO_MEMORY;
-    if (strncmp(text, "cores=", 6) == 0 && parse_list(text + 6, listed))
-        status = take_listed(hwloc_topology_get_topology_cpuset(topology), listed, text, log, cores,
-                             max, count);
+    if (strncmp(text, "cores=", 6) == 0 && parse_core_list(text + 6, listed))
+        status = take_listed_cores(hwloc_topology_get_topology_cpuset(topology), listed, text, log,
+                                   cores, max, count);
     else
         wring_error(log, "pool:%s: needs a number of cores, or cores=LIST such as cores=0,2-3",
                     text);

@@ -62,7 +62,7 @@ struct pool {
 };
 
 /** The next job, or NULL when the pool stops. */
-static struct wring_job *next_job(struct pool *pool)
+static struct wring_job *wait_for_job(struct pool *pool)
 {
     struct wring_job *job = NULL;
 
@@ -74,7 +74,7 @@ static struct wring_job *next_job(struct pool *pool)
 }
 
 /** May it begin? It waits among those held, else. Under the lock. */
-static void take_in(struct pool *pool, struct wring_job *job)
+static void hold_or_queue(struct pool *pool, struct wring_job *job)
 {
     if (job->after == NULL || job->after->left == 0)
         wring_job_queue_push(&pool->waiting, job);
@@ -83,7 +83,7 @@ static void take_in(struct pool *pool, struct wring_job *job)
 }
 
 /** Something has happened that jobs may have waited for. Under the lock. */
-static void let_go(struct pool *pool)
+static void release_held_jobs(struct pool *pool)
 {
     struct wring_job_queue held = pool->held;
     struct wring_job *job;
@@ -92,12 +92,12 @@ static void let_go(struct pool *pool)
         return;
     wring_job_queue_init(&pool->held);
     while ((job = wring_job_queue_pop(&held)) != NULL)
-        take_in(pool, job);
+        hold_or_queue(pool, job);
     pthread_cond_broadcast(&pool->work);
 }
 
 /** A job is over: events that waited for it. Under the lock. */
-static void count_over(struct pool *pool, const struct wring_job *job)
+static void count_job_over(struct pool *pool, const struct wring_job *job)
 {
     bool any = false;
 
@@ -111,7 +111,7 @@ static void count_over(struct pool *pool, const struct wring_job *job)
             at = &event->next;
     }
     if (any)
-        let_go(pool);
+        release_held_jobs(pool);
 }
 
 static void finish_job(struct pool *pool, struct wring_job *job)
@@ -119,7 +119,7 @@ static void finish_job(struct pool *pool, struct wring_job *job)
     const uint64_t one = 1;
 
     pthread_mutex_lock(&pool->lock);
-    count_over(pool, job);
+    count_job_over(pool, job);
     wring_job_queue_append(&pool->done, job);
     bool wake = pool->armed;
     pool->armed = false;
@@ -134,7 +134,7 @@ static void *worker_main(void *arg)
     struct worker *worker = arg;
     struct wring_job *job;
 
-    while ((job = next_job(worker->pool)) != NULL) {
+    while ((job = wait_for_job(worker->pool)) != NULL) {
         wring_host_run(job, worker->scratch, worker->pool->max_elems);
         atomic_store_explicit(&worker->cpu_ns, wring_thread_cpu_ns(), memory_order_relaxed);
         finish_job(worker->pool, job);
@@ -168,7 +168,7 @@ static void pool_submit(struct wring_executor *executor, struct wring_job *const
     pthread_mutex_lock(&pool->lock);
     for (size_t i = 0; i < n; i++) {
         jobs[i]->ticket = pool->tickets++;
-        take_in(pool, jobs[i]);
+        hold_or_queue(pool, jobs[i]);
     }
     pthread_mutex_unlock(&pool->lock);
     if (n == 1)
@@ -178,7 +178,7 @@ static void pool_submit(struct wring_executor *executor, struct wring_job *const
 }
 
 /** Empty the descriptor, so that it does not stay readable for jobs that have been polled. */
-static void drain(const struct pool *pool)
+static void drain_wake_fd(const struct pool *pool)
 {
     uint64_t count;
     while (read(pool->wake_fd, &count, sizeof(count)) < 0 && errno == EINTR) {
@@ -206,7 +206,7 @@ static void pool_arm(struct wring_executor *executor, struct wring_wait_set *set
 {
     struct pool *pool = (struct pool *)executor;
 
-    drain(pool);
+    drain_wake_fd(pool);
     pthread_mutex_lock(&pool->lock);
     pool->armed = true;
     pthread_mutex_unlock(&pool->lock);
@@ -305,7 +305,8 @@ static const struct wring_executor_ops pool_ops = {
     .destroy = pool_destroy,
 };
 
-static void pin(hwloc_topology_t topology, const struct worker *worker, const struct wring_log *log)
+static void pin_thread(hwloc_topology_t topology, const struct worker *worker,
+                       const struct wring_log *log)
 {
     hwloc_bitmap_t set = hwloc_bitmap_alloc();
     if (set != NULL)
@@ -331,7 +332,7 @@ static enum wring_status start_workers(struct pool *pool, hwloc_topology_t topol
         if (error != 0)
             break;
         pool->n_workers++;
-        pin(topology, worker, log);
+        pin_thread(topology, worker, log);
         wring_info(log, "thread %zu of %zu runs codecs on core %u", i + 1, count, worker->core);
     }
     if (error == 0)

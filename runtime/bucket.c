@@ -29,7 +29,7 @@ struct wring_bucket *wring_bucket_find(const struct wring_session *session, cons
 }
 
 /** Is its own step under way, once what is here already has been seen to? */
-static bool step_is_left(struct wring_bucket *bucket)
+static bool is_step_left(struct wring_bucket *bucket)
 {
     return wring_bucket_under_way(bucket) &&
            (bucket->collective.shm_flags == NULL || !wring_shm_flags_end(&bucket->collective));
@@ -51,7 +51,8 @@ void wring_bucket_unready(struct wring_bucket *bucket)
 }
 
 /** As callers are told of it. */
-static struct wring_result describe(const struct wring_bucket *bucket, enum wring_status status)
+static struct wring_result make_step_result(const struct wring_bucket *bucket,
+                                            enum wring_status status)
 {
     struct wring_result result =
         wring_result_make(bucket->session, status, wring_bucket_bytes(bucket));
@@ -64,7 +65,7 @@ static struct wring_result describe(const struct wring_bucket *bucket, enum wrin
 void wring_bucket_tell(const struct wring_bucket *bucket, enum wring_status status,
                        struct wring_result *result)
 {
-    struct wring_result ours = describe(bucket, status);
+    struct wring_result ours = make_step_result(bucket, status);
     if (status != WRING_ERR_AGAIN && status != WRING_ERR_TIMEOUT)
         wring_result_give(&ours, result);
 }
@@ -76,7 +77,7 @@ void wring_bucket_end(struct wring_bucket *bucket, enum wring_status status)
         wring_completions_ring(all);
         return;
     }
-    struct wring_result result = describe(bucket, status);
+    struct wring_result result = make_step_result(bucket, status);
     wring_completion_end(all, &bucket->completion, &result, NULL);
 }
 
@@ -100,7 +101,7 @@ __attribute__((noinline)) static enum wring_status post_to_engine(struct wring_b
 }
 
 /** Begin a step with the bucket's current data. */
-static enum wring_status begin(struct wring_bucket *bucket)
+static enum wring_status begin_step(struct wring_bucket *bucket)
 {
     enum wring_status failed = wring_session_check(bucket->session);
 
@@ -108,7 +109,7 @@ static enum wring_status begin(struct wring_bucket *bucket)
         return failed;
     if (atomic_load_explicit(&bucket->collective.cease->status, memory_order_relaxed) != WRING_OK)
         return WRING_ERR_CANCELLED;
-    if (wring_bucket_under_way(bucket) && step_is_left(bucket))
+    if (wring_bucket_under_way(bucket) && is_step_left(bucket))
         return WRING_ERR_BUSY;
     if (bucket->collective.shm_flags == NULL)
         return post_to_engine(bucket);
@@ -132,7 +133,7 @@ void wring_bucket_bring(const struct wring_bucket *bucket, void *to)
 
 /** A residual that is to go out with the step needs data that it may be added to. What is read
  * where it lies needs no registration. */
-static void bring_in(struct wring_bucket *bucket)
+static void set_step_input(struct wring_bucket *bucket)
 {
     bool reads = bucket->reads_source && !bucket->idle;
 
@@ -145,10 +146,10 @@ static void bring_in(struct wring_bucket *bucket)
 /** Begin a step with a residual: keep a copy of it in case the step fails, or send it out. */
 static enum wring_status begin_with_residual(struct wring_bucket *bucket)
 {
-    if (step_is_left(bucket))
+    if (is_step_left(bucket))
         return WRING_ERR_BUSY;
     if (bucket->source != NULL)
-        bring_in(bucket);
+        set_step_input(bucket);
     if (wring_bucket_keeps(bucket) && !bucket->choice.bypass) {
         if (bucket->kept != NULL)
             memcpy(bucket->kept, bucket->residual, bucket->elems * sizeof(*bucket->kept));
@@ -158,7 +159,7 @@ static enum wring_status begin_with_residual(struct wring_bucket *bucket)
     }
     if (bucket->idle)
         wring_residual_flush(bucket);
-    return begin(bucket);
+    return begin_step(bucket);
 }
 
 enum wring_status wring_bucket_post_inside(struct wring_bucket *bucket)
@@ -174,7 +175,7 @@ enum wring_status wring_bucket_post_inside(struct wring_bucket *bucket)
     return bucket->ops->post(bucket);
 }
 
-static enum wring_status post_planned(struct wring_bucket *bucket)
+static enum wring_status post_planned_step(struct wring_bucket *bucket)
 {
     enum wring_status status = bucket->watch->arrive(bucket);
     uint64_t at_ns = wring_now_ns();
@@ -185,7 +186,7 @@ static enum wring_status post_planned(struct wring_bucket *bucket)
     return status;
 }
 
-__attribute__((noinline)) static enum wring_status post_otherwise(struct wring_bucket *bucket)
+__attribute__((noinline)) static enum wring_status post_by_slow_path(struct wring_bucket *bucket)
 {
     struct wring_session *session = bucket->session;
     enum wring_status entered = wring_session_enter(session);
@@ -195,7 +196,7 @@ __attribute__((noinline)) static enum wring_status post_otherwise(struct wring_b
     bool inside = wring_bucket_enter(bucket);
     enum wring_status status = WRING_ERR_CANCELLED;
     if (inside)
-        status = planned ? post_planned(bucket) : wring_bucket_post_inside(bucket);
+        status = planned ? post_planned_step(bucket) : wring_bucket_post_inside(bucket);
     wring_bucket_leave(bucket, inside);
     return wring_session_leave(session, status);
 }
@@ -209,8 +210,8 @@ static inline bool enter_plain(struct wring_bucket *bucket)
 enum wring_status wring_bucket_post(struct wring_bucket *bucket)
 {
     if (!enter_plain(bucket))
-        return post_otherwise(bucket);
-    enum wring_status status = begin(bucket);
+        return post_by_slow_path(bucket);
+    enum wring_status status = begin_step(bucket);
     wring_caller_unmark(&bucket->mark);
     return status;
 }
@@ -221,7 +222,7 @@ static enum wring_status test_step(struct wring_bucket *bucket)
     struct wring_progress *progress = bucket->session->progress;
     struct wring_collective *collective = &bucket->collective;
 
-    if (step_is_left(bucket)) {
+    if (is_step_left(bucket)) {
         if (collective->shm_flags != NULL &&
             wring_shm_flags_give(collective, wring_wait_policy.tests_alone))
             wring_progress_hand_in(progress, collective);
@@ -237,7 +238,7 @@ enum wring_status wring_bucket_test_inside(struct wring_bucket *bucket)
     return bucket->ops->test(bucket);
 }
 
-static enum wring_status test_planned(struct wring_bucket *bucket)
+static enum wring_status test_planned_step(struct wring_bucket *bucket)
 {
     enum wring_status status;
     if (bucket->watch->is_over(bucket, &status))
@@ -249,8 +250,8 @@ static enum wring_status test_planned(struct wring_bucket *bucket)
 }
 
 /** A test that counts the caller as inside the session: also for a caller that wants a result. */
-__attribute__((noinline)) static enum wring_status test_otherwise(struct wring_bucket *bucket,
-                                                                  struct wring_result *result)
+__attribute__((noinline)) static enum wring_status test_by_slow_path(struct wring_bucket *bucket,
+                                                                     struct wring_result *result)
 {
     struct wring_session *session = bucket->session;
     enum wring_status status = wring_session_enter(session);
@@ -259,7 +260,8 @@ __attribute__((noinline)) static enum wring_status test_otherwise(struct wring_b
     status = wring_result_check(session, result);
     if (status == WRING_OK) {
         bool inside = wring_bucket_enter(bucket);
-        status = bucket->watch != NULL ? test_planned(bucket) : wring_bucket_test_inside(bucket);
+        status =
+            bucket->watch != NULL ? test_planned_step(bucket) : wring_bucket_test_inside(bucket);
         wring_bucket_leave(bucket, inside);
         wring_bucket_tell(bucket, status, result);
     }
@@ -270,7 +272,7 @@ __attribute__((noinline)) static enum wring_status test_otherwise(struct wring_b
 enum wring_status wring_bucket_test(struct wring_bucket *bucket, struct wring_result *result)
 {
     if (result != NULL || !enter_plain(bucket))
-        return test_otherwise(bucket, result);
+        return test_by_slow_path(bucket, result);
     enum wring_status status = test_step(bucket);
     wring_caller_unmark(&bucket->mark);
     return status;
@@ -287,7 +289,7 @@ __attribute__((noinline)) static enum wring_status wait_with_engine(struct wring
 }
 
 /** Until the step that was begun has ended. */
-static enum wring_status wait_for_end(struct wring_bucket *bucket, uint64_t timeout_ns)
+static enum wring_status wait_for_step(struct wring_bucket *bucket, uint64_t timeout_ns)
 {
     struct wring_collective *collective = &bucket->collective;
 
@@ -304,7 +306,7 @@ enum wring_status wring_bucket_wait_inside(struct wring_bucket *bucket, uint64_t
     return bucket->ops->wait(bucket, timeout_ns);
 }
 
-static enum wring_status wait_planned(struct wring_bucket *bucket, uint64_t timeout_ns)
+static enum wring_status wait_for_planned_step(struct wring_bucket *bucket, uint64_t timeout_ns)
 {
     enum wring_status status;
     if (bucket->watch->is_over(bucket, &status))
@@ -315,14 +317,14 @@ static enum wring_status wait_planned(struct wring_bucket *bucket, uint64_t time
     return status;
 }
 
-static enum wring_status wait_and_tell(struct wring_bucket *bucket, uint64_t timeout_ns,
-                                       struct wring_result *result)
+static enum wring_status wait_for_result(struct wring_bucket *bucket, uint64_t timeout_ns,
+                                         struct wring_result *result)
 {
     if (wring_session_refuses_to_wait(bucket->session, "wring_bucket_wait") ||
         wring_result_check(bucket->session, result) != WRING_OK)
         return WRING_ERR_INVALID;
     bool inside = wring_bucket_enter(bucket);
-    enum wring_status status = bucket->watch != NULL ? wait_planned(bucket, timeout_ns)
+    enum wring_status status = bucket->watch != NULL ? wait_for_planned_step(bucket, timeout_ns)
                                                      : wring_bucket_wait_inside(bucket, timeout_ns);
     wring_bucket_leave(bucket, inside);
     wring_bucket_tell(bucket, status, result);
@@ -330,15 +332,15 @@ static enum wring_status wait_and_tell(struct wring_bucket *bucket, uint64_t tim
     return status;
 }
 
-__attribute__((noinline)) static enum wring_status wait_otherwise(struct wring_bucket *bucket,
-                                                                  uint64_t timeout_ns,
-                                                                  struct wring_result *result)
+__attribute__((noinline)) static enum wring_status wait_by_slow_path(struct wring_bucket *bucket,
+                                                                     uint64_t timeout_ns,
+                                                                     struct wring_result *result)
 {
     struct wring_session *session = bucket->session;
     enum wring_status entered = wring_session_enter(session);
     if (entered != WRING_OK)
         return entered;
-    return wring_session_leave(session, wait_and_tell(bucket, timeout_ns, result));
+    return wring_session_leave(session, wait_for_result(bucket, timeout_ns, result));
 }
 
 enum wring_status wring_bucket_wait(struct wring_bucket *bucket, uint64_t timeout_ns,
@@ -346,8 +348,8 @@ enum wring_status wring_bucket_wait(struct wring_bucket *bucket, uint64_t timeou
 {
     if (result != NULL || wring_completions_inside(&bucket->session->completions) ||
         !enter_plain(bucket))
-        return wait_otherwise(bucket, timeout_ns, result);
-    enum wring_status status = wait_for_end(bucket, timeout_ns);
+        return wait_by_slow_path(bucket, timeout_ns, result);
+    enum wring_status status = wait_for_step(bucket, timeout_ns);
     wring_caller_unmark(&bucket->mark);
     return status;
 }
@@ -364,7 +366,7 @@ static bool is_never_unsent(const struct wring_bucket *bucket)
     return false;
 }
 
-static enum wring_status take_status(struct wring_bucket *bucket)
+static enum wring_status get_step_status(struct wring_bucket *bucket)
 {
     return (enum wring_status)atomic_load_explicit(&bucket->collective.status,
                                                    memory_order_acquire);
@@ -373,10 +375,10 @@ static enum wring_status take_status(struct wring_bucket *bucket)
 const struct wring_bucket_ops wring_bucket_alone = {
     .post = begin_with_residual,
     .test = test_step,
-    .wait = wait_for_end,
-    .is_left = step_is_left,
+    .wait = wait_for_step,
+    .is_left = is_step_left,
     .is_unsent = is_never_unsent,
-    .take = take_status,
+    .take = get_step_status,
 };
 
 /* ---- a group that was aborted ---- */
@@ -393,7 +395,7 @@ bool wring_bucket_enter(struct wring_bucket *bucket)
 
 /** Wait until calls that came before they could see the abort have left. They soon give their steps
  *  to the engine, which ends these. @return whether all have */
-static bool await_calls(struct wring_bucket *posted_as, uint64_t until_ns)
+static bool await_callers_inside(struct wring_bucket *posted_as, uint64_t until_ns)
 {
     const struct timespec pause = {0, wring_wait_policy.pause_ns};
 
@@ -408,7 +410,7 @@ static bool await_calls(struct wring_bucket *posted_as, uint64_t until_ns)
 }
 
 /** Nobody else looks at its step. */
-static void give_to_engine(struct wring_bucket *posted_as)
+static void give_step_to_engine(struct wring_bucket *posted_as)
 {
     struct wring_collective *collective = &posted_as->collective;
     if (collective->shm_flags != NULL && wring_bucket_under_way(posted_as) &&
@@ -425,8 +427,8 @@ bool wring_bucket_end_ceased(struct wring_bucket *bucket)
 
     while (wring_bucket_under_way(posted_as) && wring_now_ns() < until_ns) {
         ours = ours || !atomic_exchange(&posted_as->ending, true);
-        if (ours && await_calls(posted_as, until_ns))
-            give_to_engine(posted_as);
+        if (ours && await_callers_inside(posted_as, until_ns))
+            give_step_to_engine(posted_as);
         wring_progress_nudge(posted_as->session->progress);
         if (wring_bucket_under_way(posted_as))
             nanosleep(&pause, NULL);
@@ -437,8 +439,8 @@ bool wring_bucket_end_ceased(struct wring_bucket *bucket)
 }
 
 /** Streams belong to devices: their executors alone can wait for them. @param what  the call */
-static enum wring_status use_stream(const struct wring_bucket *bucket, const char *what,
-                                    const struct wring_stream *stream)
+static enum wring_status refuse_stream(const struct wring_bucket *bucket, const char *what,
+                                       const struct wring_stream *stream)
 {
     const struct wring_session *session = bucket->session;
     const struct wring_executor *executor = bucket->queue->executor;
@@ -463,7 +465,8 @@ enum wring_status wring_bucket_post_on(struct wring_bucket *bucket,
     enum wring_status entered = wring_session_enter(bucket->session);
     if (entered != WRING_OK)
         return entered;
-    return wring_session_leave(bucket->session, use_stream(bucket, "wring_bucket_post_on", stream));
+    return wring_session_leave(bucket->session,
+                               refuse_stream(bucket, "wring_bucket_post_on", stream));
 }
 
 enum wring_status wring_bucket_wait_on(struct wring_bucket *bucket,
@@ -472,7 +475,8 @@ enum wring_status wring_bucket_wait_on(struct wring_bucket *bucket,
     enum wring_status entered = wring_session_enter(bucket->session);
     if (entered != WRING_OK)
         return entered;
-    return wring_session_leave(bucket->session, use_stream(bucket, "wring_bucket_wait_on", stream));
+    return wring_session_leave(bucket->session,
+                               refuse_stream(bucket, "wring_bucket_wait_on", stream));
 }
 
 enum wring_status wring_bucket_drop(struct wring_bucket *bucket)

@@ -60,7 +60,7 @@ uint32_t wring_residual_count_owned(const struct wring_bucket *bucket)
     return wring_codec_encodes_own(bucket->codec) ? 0 : bucket->n_owned;
 }
 
-static void scale_owned(struct wring_bucket *bucket, float factor)
+static void scale_owned_residual(struct wring_bucket *bucket, float factor)
 {
     if (bucket->residual == NULL || bucket->op != WRING_AVG)
         return;
@@ -72,18 +72,18 @@ static void scale_owned(struct wring_bucket *bucket, float factor)
 void wring_residual_loosen(struct wring_bucket *bucket)
 {
     if (!bucket->loose)
-        scale_owned(bucket, (float)bucket->group->members.n);
+        scale_owned_residual(bucket, (float)bucket->group->members.n);
     bucket->loose = true;
 }
 
 void wring_residual_settle(struct wring_bucket *bucket)
 {
     if (bucket->loose)
-        scale_owned(bucket, 1 / (float)bucket->group->members.n);
+        scale_owned_residual(bucket, 1 / (float)bucket->group->members.n);
     bucket->loose = false;
 }
 
-static bool holds_any(const struct wring_bucket *bucket, uint64_t begin, uint64_t end)
+static bool has_residual_in(const struct wring_bucket *bucket, uint64_t begin, uint64_t end)
 {
     while (begin < end && bucket->residual[begin] == 0)
         begin++;
@@ -91,17 +91,17 @@ static bool holds_any(const struct wring_bucket *bucket, uint64_t begin, uint64_
 }
 
 /** Does it hold anything back of elements that other ranks of the node encode? */
-static bool holds_others(const struct wring_bucket *bucket)
+static bool has_residual_of_others(const struct wring_bucket *bucket)
 {
     uint64_t at = 0;
     bool any = false;
 
     for (uint32_t i = 0; i < bucket->levels->n; i++) {
         const struct wring_bucket *leg = wring_leg_bucket(bucket, i, WRING_LEG_ACROSS);
-        any |= holds_any(bucket, at, leg->first);
+        any |= has_residual_in(bucket, at, leg->first);
         at = leg->first + leg->elems;
     }
-    return any || holds_any(bucket, at, bucket->elems);
+    return any || has_residual_in(bucket, at, bucket->elems);
 }
 
 bool wring_residual_is_idle(const struct wring_bucket *bucket)
@@ -111,12 +111,12 @@ bool wring_residual_is_idle(const struct wring_bucket *bucket)
     if (bucket->residual == NULL)
         return false;
     if (codec == NULL || (wring_codec_info(codec)->flags & WRING_CODEC_FEEDBACK) == 0)
-        return holds_any(bucket, 0, bucket->elems);
-    return bucket->levels != NULL && holds_others(bucket);
+        return has_residual_in(bucket, 0, bucket->elems);
+    return bucket->levels != NULL && has_residual_of_others(bucket);
 }
 
 /** Clear the residual: left there, a codec would send it a second time. */
-static void forget(struct wring_bucket *bucket)
+static void clear_residual(struct wring_bucket *bucket)
 {
     if (wring_codec_info(bucket->codec)->flags & WRING_CODEC_FEEDBACK) {
         memset(bucket->residual, 0, bucket->elems * sizeof(*bucket->residual));
@@ -126,7 +126,7 @@ static void forget(struct wring_bucket *bucket)
 }
 
 /** To an element of the data, which rounds it to its type. */
-static void add_to(const struct wring_bucket *bucket, uint64_t i, float more)
+static void add_to_element(const struct wring_bucket *bucket, uint64_t i, float more)
 {
     const struct wring_reduce_kernels *kernels = wring_reduce_tiers[0].kernels;
     size_t bytes = wring_dtype_bytes(bucket->dtype);
@@ -147,9 +147,9 @@ void wring_residual_flush(struct wring_bucket *bucket)
     wring_residual_loosen(bucket);
     for (uint64_t i = 0; i < bucket->elems; i++)
         if (bucket->residual[i] != 0) /* which would make +0 of -0 */
-            add_to(bucket, i, bucket->residual[i]);
+            add_to_element(bucket, i, bucket->residual[i]);
     bucket->idle = false;
-    forget(bucket);
+    clear_residual(bucket);
     wring_residual_settle(bucket);
 }
 
@@ -162,7 +162,7 @@ uint32_t wring_bucket_id(const char *name)
     return wring_fnv32(WRING_FNV32, name, strlen(name));
 }
 
-static struct wring_codec_context context_of(const struct wring_bucket *bucket)
+static struct wring_codec_context make_codec_context(const struct wring_bucket *bucket)
 {
     return (struct wring_codec_context){
         .seed = bucket->session->seed,
@@ -175,13 +175,13 @@ static struct wring_codec_context context_of(const struct wring_bucket *bucket)
     };
 }
 
-static size_t bytes_of(const struct wring_codec_states *states, uint32_t i)
+static size_t state_array_bytes(const struct wring_codec_states *states, uint32_t i)
 {
     return states->counts[i] * wring_codec_states_elem_bytes(states, i);
 }
 
 /** Zeros. @return NULL: there is no memory */
-static void *make_array(size_t bytes)
+static void *alloc_zeros(size_t bytes)
 {
     size_t whole = (bytes / ALIGN + 1) * ALIGN;
     void *array = bytes <= SIZE_MAX / 2 ? aligned_alloc(ALIGN, whole) : NULL;
@@ -189,8 +189,8 @@ static void *make_array(size_t bytes)
 }
 
 /** Alike on all ranks, whatever mode the application's thread is in. */
-static void fill(const struct wring_codec_state *what, const struct wring_codec *codec,
-                 const struct wring_codec_context *context, void *state, uint64_t count)
+static void init_state_array(const struct wring_codec_state *what, const struct wring_codec *codec,
+                             const struct wring_codec_context *context, void *state, uint64_t count)
 {
     uint64_t mode = wring_fp_enter();
 
@@ -198,23 +198,23 @@ static void fill(const struct wring_codec_state *what, const struct wring_codec 
     wring_fp_leave(mode);
 }
 
-static enum wring_status make(const struct wring_bucket *bucket, bool keep,
-                              struct wring_codec_states *states)
+static enum wring_status make_state_arrays(const struct wring_bucket *bucket, bool keep,
+                                           struct wring_codec_states *states)
 {
     const struct wring_codec *codec = wring_codec_way(bucket->codec, 0);
-    struct wring_codec_context context = context_of(bucket);
+    struct wring_codec_context context = make_codec_context(bucket);
 
     for (uint32_t i = 0; i < states->n; i++) {
         const struct wring_codec_state *what = &states->what[i];
         states->counts[i] = what->count != NULL ? what->count(codec, &context) : bucket->elems;
         if (states->counts[i] > SIZE_MAX / 64)
             return WRING_ERR_NO_MEMORY;
-        states->now[i] = make_array(bytes_of(states, i));
-        states->kept[i] = keep ? make_array(bytes_of(states, i)) : NULL;
+        states->now[i] = alloc_zeros(state_array_bytes(states, i));
+        states->kept[i] = keep ? alloc_zeros(state_array_bytes(states, i)) : NULL;
         if (states->now[i] == NULL || (keep && states->kept[i] == NULL))
             return WRING_ERR_NO_MEMORY;
         if (what->init != NULL)
-            fill(what, codec, &context, states->now[i], states->counts[i]);
+            init_state_array(what, codec, &context, states->now[i], states->counts[i]);
     }
     return WRING_OK;
 }
@@ -236,7 +236,7 @@ static enum wring_status codec_states_create(const struct wring_bucket *bucket, 
         return WRING_ERR_NO_MEMORY;
     states->n = (uint32_t)ops->n_states;
     states->what = ops->states;
-    enum wring_status status = make(bucket, keep, states);
+    enum wring_status status = make_state_arrays(bucket, keep, states);
     if (status != WRING_OK)
         codec_states_destroy(states);
     else
@@ -260,22 +260,22 @@ void wring_codec_states_keep(struct wring_codec_states *states)
 {
     for (uint32_t i = 0; i < states->n; i++)
         if (states->kept[i] != NULL)
-            memcpy(states->kept[i], states->now[i], bytes_of(states, i));
+            memcpy(states->kept[i], states->now[i], state_array_bytes(states, i));
 }
 
 uint64_t wring_codec_states_bytes(const struct wring_codec_states *states)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; states != NULL && i < states->n; i++)
-        bytes += bytes_of(states, i) * (states->kept[i] != NULL ? 2 : 1);
+        bytes += state_array_bytes(states, i) * (states->kept[i] != NULL ? 2 : 1);
     return bytes;
 }
 
 /* ---- registration ---- */
 
 /** Out of place: memory of the result's own. */
-static enum wring_status check_out(const struct wring_session *session,
-                                   const struct wring_bucket_params *params)
+static enum wring_status check_result_memory(const struct wring_session *session,
+                                             const struct wring_bucket_params *params)
 {
     uintptr_t data = (uintptr_t)params->data, out = (uintptr_t)params->out;
     size_t align = wring_dtype_align(params->dtype);
@@ -337,7 +337,7 @@ static enum wring_status check_params(struct wring_session *session,
                     params->name, wring_dtype_align(params->dtype));
         return WRING_ERR_INVALID;
     }
-    enum wring_status status = check_out(session, params);
+    enum wring_status status = check_result_memory(session, params);
     if (status != WRING_OK)
         return status;
     uint64_t rows = params->shape.rows, columns = params->shape.columns;
@@ -422,9 +422,9 @@ static enum wring_status set_codec(struct wring_session *session, struct wring_b
 }
 
 /** Data of a device can be reached by executors of that one alone. */
-static enum wring_status check_place(struct wring_session *session,
-                                     const struct wring_bucket *bucket,
-                                     const struct wring_memory_place *place)
+static enum wring_status check_data_place(struct wring_session *session,
+                                          const struct wring_bucket *bucket,
+                                          const struct wring_memory_place *place)
 {
     const struct wring_executor *executor = bucket->queue->executor;
     const struct wring_memory_place *home = &executor->home;
@@ -451,11 +451,11 @@ static enum wring_status set_executor(struct wring_session *session, struct wrin
     snprintf(bucket->executor, sizeof(bucket->executor), "%s", text != NULL ? text : "");
     if (bucket->elems > 0)
         bucket->place = wring_pointer_place(bucket->data);
-    status = check_place(session, bucket, &bucket->place);
+    status = check_data_place(session, bucket, &bucket->place);
     if (status != WRING_OK || bucket->source == NULL || bucket->elems == 0)
         return status;
     struct wring_memory_place source = wring_pointer_place(bucket->source);
-    return check_place(session, bucket, &source);
+    return check_data_place(session, bucket, &source);
 }
 
 enum wring_status wring_bucket_make(struct wring_session *session,

@@ -24,7 +24,8 @@
 
 typedef int (*attribute_fn)(void *data, int attribute, unsigned long long pointer);
 
-static struct wring_memory_place ask(attribute_fn get_attribute, const void *pointer)
+static struct wring_memory_place ask_driver_for_place(attribute_fn get_attribute,
+                                                      const void *pointer)
 {
     static const struct wring_memory_place host = {WRING_MEMORY_HOST, 0};
     unsigned long long at = (uintptr_t)pointer;
@@ -50,13 +51,13 @@ struct wring_memory_place wring_pointer_place(const void *pointer)
         return place;
     *(void **)(uintptr_t)&get_attribute = dlsym(library, "cuPointerGetAttribute");
     if (get_attribute != NULL)
-        place = ask(get_attribute, pointer);
+        place = ask_driver_for_place(get_attribute, pointer);
     dlclose(library);
     return place;
 }
 
 /** Its functions. @return false: it lacks one, or there is no device that does not */
-static bool all_export(void *library)
+static bool can_all_export(void *library)
 {
     int (*count_devices)(int *n) = NULL;
     int (*get_device)(int *device, int ordinal) = NULL;
@@ -81,7 +82,7 @@ bool wring_devices_export_dmabufs(void)
     void *library = dlopen(LIBRARY, RTLD_LAZY | RTLD_NOLOAD);
     if (library == NULL)
         return false;
-    bool all = all_export(library);
+    bool all = can_all_export(library);
     dlclose(library);
     return all;
 }
@@ -100,13 +101,13 @@ void wring_arena_finish(struct wring_arena *arena)
 }
 
 /** Where extent `at` may begin at the earliest: behind the one before it. */
-static size_t begin_of(const struct wring_arena *arena, size_t at, size_t align)
+static size_t extent_begin(const struct wring_arena *arena, size_t at, size_t align)
 {
     size_t end = at > 0 ? arena->live[at - 1].offset + arena->live[at - 1].bytes : 0;
     return (end + align - 1) & ~(align - 1);
 }
 
-static bool fits(const struct wring_arena *arena, size_t at, size_t begin, size_t bytes)
+static bool fits_in_gap(const struct wring_arena *arena, size_t at, size_t begin, size_t bytes)
 {
     size_t end = at < arena->n ? arena->live[at].offset : arena->bytes;
     return begin <= end && bytes <= end - begin;
@@ -115,17 +116,17 @@ static bool fits(const struct wring_arena *arena, size_t at, size_t begin, size_
 /** Behind all others, where there is room; else in the first gap. @return n + 1: nowhere */
 static size_t find_gap(const struct wring_arena *arena, size_t bytes, size_t align)
 {
-    if (fits(arena, arena->n, begin_of(arena, arena->n, align), bytes))
+    if (fits_in_gap(arena, arena->n, extent_begin(arena, arena->n, align), bytes))
         return arena->n;
     if (bytes > arena->bytes - arena->used)
         return arena->n + 1;
     for (size_t at = 0; at < arena->n; at++)
-        if (fits(arena, at, begin_of(arena, at, align), bytes))
+        if (fits_in_gap(arena, at, extent_begin(arena, at, align), bytes))
             return at;
     return arena->n + 1;
 }
 
-static bool make_room(struct wring_arena *arena)
+static bool grow_extents(struct wring_arena *arena)
 {
     if (arena->n < arena->max)
         return true;
@@ -142,9 +143,9 @@ bool wring_arena_take(struct wring_arena *arena, size_t bytes, size_t align, siz
                       size_t *stale)
 {
     size_t at = find_gap(arena, bytes, align);
-    if (at > arena->n || !make_room(arena))
+    if (at > arena->n || !grow_extents(arena))
         return false;
-    size_t begin = begin_of(arena, at, align);
+    size_t begin = extent_begin(arena, at, align);
 
     memmove(&arena->live[at + 1], &arena->live[at], (arena->n - at) * sizeof(*arena->live));
     arena->live[at] = (struct wring_extent){begin, bytes};
@@ -179,7 +180,7 @@ bool wring_arena_give_back(struct wring_arena *arena, size_t offset)
 /* ---- buffer index ---- */
 
 /** How many begin at the address or before it. */
-static size_t count_until(const struct wring_buffer_index *index, uintptr_t address)
+static size_t count_begun_before(const struct wring_buffer_index *index, uintptr_t address)
 {
     size_t low = 0, high = index->n;
     while (low < high) {
@@ -211,7 +212,7 @@ bool wring_buffer_index_add(struct wring_buffer_index *index, const void *base, 
         index->all = all;
         index->max = max;
     }
-    size_t at = count_until(index, (uintptr_t)base);
+    size_t at = count_begun_before(index, (uintptr_t)base);
     memmove(&index->all[at + 1], &index->all[at], (index->n - at) * sizeof(*index->all));
     index->all[at] = (struct wring_indexed){
         .begin = (uintptr_t)base, .end = (uintptr_t)base + bytes, .owner = owner};
@@ -223,7 +224,7 @@ bool wring_buffer_index_add(struct wring_buffer_index *index, const void *base, 
 void wring_buffer_index_remove(struct wring_buffer_index *index, const void *base,
                                const void *owner)
 {
-    size_t at = count_until(index, (uintptr_t)base);
+    size_t at = count_begun_before(index, (uintptr_t)base);
     while (at > 0 && index->all[at - 1].owner != owner)
         at--;
     if (at == 0)
@@ -238,7 +239,7 @@ void *wring_buffer_index_find(const struct wring_buffer_index *index, const void
                               size_t bytes)
 {
     uintptr_t begin = (uintptr_t)data;
-    for (size_t at = count_until(index, begin); at > 0; at--) {
+    for (size_t at = count_begun_before(index, begin); at > 0; at--) {
         const struct wring_indexed *one = &index->all[at - 1];
         if (one->end >= begin && bytes <= one->end - begin)
             return one->owner;
@@ -259,13 +260,13 @@ void wring_buffer_index_finish(struct wring_buffer_index *index)
 #define GROWS_BY 8                   /* a new arena has at most one part in so many too much … */
 #define GROWS_FROM ((size_t)1 << 20) /* … but so many bytes at least */
 
-static uint8_t *base_of(const struct wring_buffer *buffer)
+static uint8_t *buffer_base(const struct wring_buffer *buffer)
 {
     return buffer->block.memory.base;
 }
 
 /** The mutex is held. @return false: no memory */
-static bool add(struct wring_session *session, struct wring_buffer *buffer)
+static bool list_buffer(struct wring_session *session, struct wring_buffer *buffer)
 {
     const struct wring_memory *memory = &buffer->block.memory;
     if (!wring_buffer_index_add(&session->buffer_index, memory->base, memory->bytes, buffer))
@@ -280,7 +281,7 @@ static bool add(struct wring_session *session, struct wring_buffer *buffer)
 }
 
 /** The mutex is held. */
-static void take_out(struct wring_session *session, struct wring_buffer *buffer)
+static void unlist_buffer(struct wring_session *session, struct wring_buffer *buffer)
 {
     struct wring_buffer **at = &session->buffers;
     while (*at != buffer)
@@ -300,7 +301,7 @@ void wring_buffer_destroy(struct wring_buffer *buffer)
     free(buffer);
 }
 
-static void destroy(struct wring_session *session, struct wring_buffer *buffer)
+static void destroy_buffer(struct wring_session *session, struct wring_buffer *buffer)
 {
     wring_progress_lock(session->progress);
     wring_buffer_destroy(buffer);
@@ -308,18 +309,19 @@ static void destroy(struct wring_session *session, struct wring_buffer *buffer)
 }
 
 /** Make it known, or undo it. */
-static enum wring_status keep(struct wring_session *session, struct wring_buffer *buffer)
+static enum wring_status list_or_destroy_buffer(struct wring_session *session,
+                                                struct wring_buffer *buffer)
 {
     pthread_mutex_lock(&session->buffers_mutex);
-    bool added = add(session, buffer);
+    bool added = list_buffer(session, buffer);
     pthread_mutex_unlock(&session->buffers_mutex);
     if (!added)
-        destroy(session, buffer);
+        destroy_buffer(session, buffer);
     return added ? WRING_OK : WRING_ERR_NO_MEMORY;
 }
 
 /** A piece of some arena, all zero. @param bytes  whole pages @return NULL: none has so much */
-static void *carve(struct wring_session *session, size_t bytes)
+static void *take_from_arenas(struct wring_session *session, size_t bytes)
 {
     size_t align = bytes < WRING_MEMORY_LARGE ? (size_t)sysconf(_SC_PAGESIZE) : WRING_MEMORY_LARGE;
     size_t offset = 0, stale = 0;
@@ -332,12 +334,12 @@ static void *carve(struct wring_session *session, size_t bytes)
     pthread_mutex_unlock(&session->buffers_mutex);
     if (at == NULL)
         return NULL;
-    memset(base_of(at) + offset, 0, stale);
-    return base_of(at) + offset;
+    memset(buffer_base(at) + offset, 0, stale);
+    return buffer_base(at) + offset;
 }
 
 /** Fewer arenas than so many doublings, and little that nobody asked for: devices may pin it. */
-static size_t next_bytes(struct wring_session *session, size_t bytes)
+static size_t next_arena_bytes(struct wring_session *session, size_t bytes)
 {
     pthread_mutex_lock(&session->buffers_mutex);
     size_t wish = session->arena_bytes / GROWS_BY;
@@ -352,7 +354,7 @@ static size_t next_bytes(struct wring_session *session, size_t bytes)
 /** An arena, and its first piece. */
 static enum wring_status add_arena(struct wring_session *session, size_t bytes, void **out)
 {
-    size_t room = next_bytes(session, bytes), offset, stale;
+    size_t room = next_arena_bytes(session, bytes), offset, stale;
     struct wring_buffer *buffer = calloc(1, sizeof(*buffer));
     if (buffer == NULL)
         return WRING_ERR_NO_MEMORY;
@@ -366,18 +368,18 @@ static enum wring_status add_arena(struct wring_session *session, size_t bytes, 
     }
     wring_arena_init(&buffer->arena, buffer->block.memory.bytes);
     if (!wring_arena_take(&buffer->arena, bytes, 1, &offset, &stale)) {
-        destroy(session, buffer);
+        destroy_buffer(session, buffer);
         return WRING_ERR_NO_MEMORY;
     }
-    void *base = base_of(buffer); /* another thread may have it freed from here on */
-    status = keep(session, buffer);
+    void *base = buffer_base(buffer); /* another thread may have it freed from here on */
+    status = list_or_destroy_buffer(session, buffer);
     if (status == WRING_OK)
         *out = base;
     return status;
 }
 
 /** More than any memory has, or past its end: a size that has overflowed. */
-static bool is_too_much(const struct wring_session *session, uintptr_t data, size_t bytes)
+static bool refuses_too_large(const struct wring_session *session, uintptr_t data, size_t bytes)
 {
     if (bytes <= PTRDIFF_MAX && data <= UINTPTR_MAX - bytes)
         return false;
@@ -385,13 +387,13 @@ static bool is_too_much(const struct wring_session *session, uintptr_t data, siz
     return true;
 }
 
-static enum wring_status alloc(struct wring_session *session, size_t bytes, void **out)
+static enum wring_status alloc_from_arena(struct wring_session *session, size_t bytes, void **out)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    if (is_too_much(session, 0, bytes))
+    if (refuses_too_large(session, 0, bytes))
         return WRING_ERR_NO_MEMORY;
     size_t whole = bytes > 0 ? (bytes + page - 1) / page * page : page;
-    void *piece = carve(session, whole);
+    void *piece = take_from_arenas(session, whole);
     if (piece == NULL)
         return add_arena(session, whole, out);
     *out = piece;
@@ -403,14 +405,14 @@ enum wring_status wring_buffer_alloc(struct wring_session *session, size_t bytes
     enum wring_status entered = wring_session_enter(session);
     if (entered != WRING_OK)
         return entered;
-    return wring_session_leave(session, alloc(session, bytes, out));
+    return wring_session_leave(session, alloc_from_arena(session, bytes, out));
 }
 
-static enum wring_status borrow(struct wring_session *session, const struct wring_memory *memory,
-                                struct wring_buffer **out)
+static enum wring_status borrow_memory(struct wring_session *session,
+                                       const struct wring_memory *memory, struct wring_buffer **out)
 {
     if (memory->base == NULL || memory->bytes == 0 ||
-        is_too_much(session, (uintptr_t)memory->base, memory->bytes))
+        refuses_too_large(session, (uintptr_t)memory->base, memory->bytes))
         return WRING_ERR_INVALID;
     struct wring_buffer *buffer = calloc(1, sizeof(*buffer));
     if (buffer == NULL)
@@ -422,7 +424,7 @@ static enum wring_status borrow(struct wring_session *session, const struct wrin
         free(buffer);
         return status;
     }
-    status = keep(session, buffer);
+    status = list_or_destroy_buffer(session, buffer);
     if (status == WRING_OK)
         *out = buffer;
     return status;
@@ -434,7 +436,7 @@ enum wring_status wring_buffer_borrow(struct wring_session *session,
     enum wring_status entered = wring_session_enter(session);
     if (entered != WRING_OK)
         return entered;
-    return wring_session_leave(session, borrow(session, memory, out));
+    return wring_session_leave(session, borrow_memory(session, memory, out));
 }
 
 void wring_buffer_give_back(struct wring_session *session, struct wring_buffer *buffer)
@@ -444,15 +446,16 @@ void wring_buffer_give_back(struct wring_session *session, struct wring_buffer *
     pthread_mutex_lock(&session->buffers_mutex);
     bool last = !buffer->kept;
     if (last)
-        take_out(session, buffer);
+        unlist_buffer(session, buffer);
     pthread_mutex_unlock(&session->buffers_mutex);
     if (last)
-        destroy(session, buffer);
+        destroy_buffer(session, buffer);
     wring_session_leave(session, WRING_OK);
 }
 
-static enum wring_status flush(struct wring_session *session, const struct wring_buffer *buffer,
-                               const void *at, struct wring_buffer_flush *flush)
+static enum wring_status flush_buffer(struct wring_session *session,
+                                      const struct wring_buffer *buffer, const void *at,
+                                      struct wring_buffer_flush *flush)
 {
     enum wring_status all = WRING_OK;
 
@@ -478,7 +481,7 @@ enum wring_status wring_buffer_flush(struct wring_session *session,
     enum wring_status entered = wring_session_enter(session);
     if (entered != WRING_OK)
         return entered;
-    return wring_session_leave(session, flush(session, buffer, at, how));
+    return wring_session_leave(session, flush_buffer(session, buffer, at, how));
 }
 
 enum wring_status wring_buffer_register(struct wring_session *session, void *data, size_t bytes)
@@ -490,15 +493,15 @@ enum wring_status wring_buffer_register(struct wring_session *session, void *dat
     const struct wring_memory memory = {
         .base = data, .bytes = bytes, .kind = place.kind, .ordinal = place.ordinal, .fd = -1};
     struct wring_buffer *buffer;
-    return wring_session_leave(session, borrow(session, &memory, &buffer));
+    return wring_session_leave(session, borrow_memory(session, &memory, &buffer));
 }
 
 /** What was registered at that address, or the arena that a piece was taken from. */
-static struct wring_buffer *find_begin(struct wring_session *session, const void *data)
+static struct wring_buffer *find_buffer_or_arena(struct wring_session *session, const void *data)
 {
     struct wring_buffer *arena = NULL;
     for (struct wring_buffer *at = session->buffers; at != NULL; at = at->next) {
-        const uint8_t *base = base_of(at);
+        const uint8_t *base = buffer_base(at);
         if (!at->is_arena && base == data)
             return at;
         if (at->is_arena && (const uint8_t *)data >= base &&
@@ -508,27 +511,27 @@ static struct wring_buffer *find_begin(struct wring_session *session, const void
     return arena;
 }
 
-static void forget(struct wring_session *session, const void *data)
+static void free_buffer_at(struct wring_session *session, const void *data)
 {
     pthread_mutex_lock(&session->buffers_mutex);
-    struct wring_buffer *buffer = find_begin(session, data);
-    bool known =
-        buffer != NULL && !buffer->kept &&
-        (!buffer->is_arena ||
-         wring_arena_give_back(&buffer->arena, (size_t)((const uint8_t *)data - base_of(buffer))));
+    struct wring_buffer *buffer = find_buffer_or_arena(session, data);
+    bool known = buffer != NULL && !buffer->kept &&
+                 (!buffer->is_arena ||
+                  wring_arena_give_back(&buffer->arena,
+                                        (size_t)((const uint8_t *)data - buffer_base(buffer))));
     bool last = known && buffer->arena.n == 0; /* of its arena; what was registered has none */
     if (last)
-        take_out(session, buffer);
+        unlist_buffer(session, buffer);
     pthread_mutex_unlock(&session->buffers_mutex);
     if (last)
-        destroy(session, buffer);
+        destroy_buffer(session, buffer);
 }
 
 void wring_buffer_free(struct wring_session *session, void *data)
 {
     if (data == NULL || wring_session_enter(session) != WRING_OK)
         return; /* who closes the session frees it */
-    forget(session, data);
+    free_buffer_at(session, data);
     wring_session_leave(session, WRING_OK);
 }
 
@@ -536,8 +539,8 @@ void wring_buffer_keep(struct wring_session *session, const void *data)
 {
     pthread_mutex_lock(&session->buffers_mutex);
     for (struct wring_buffer *at = session->buffers; at != NULL; at = at->next)
-        at->kept |= (const uint8_t *)data >= base_of(at) &&
-                    (const uint8_t *)data < base_of(at) + at->block.memory.bytes;
+        at->kept |= (const uint8_t *)data >= buffer_base(at) &&
+                    (const uint8_t *)data < buffer_base(at) + at->block.memory.bytes;
     pthread_mutex_unlock(&session->buffers_mutex);
 }
 

@@ -29,7 +29,8 @@ static const struct wring_versioned_struct call_sized = {
     sizeof(struct wring_call),
 };
 
-static enum wring_status check(const struct wring_group *group, const struct wring_message *message)
+static enum wring_status check_message(const struct wring_group *group,
+                                       const struct wring_message *message)
 {
     const struct wring_log *log = &group->session->log;
     const char *name = message->is_send ? "send" : "receive";
@@ -52,8 +53,10 @@ static enum wring_status check(const struct wring_group *group, const struct wri
 }
 
 /** @param known  out: the options; none where how is NULL */
-static enum wring_status read_how(const struct wring_group *group, const struct wring_call *how,
-                                  struct wring_message *message, struct wring_call *known)
+static enum wring_status read_message_options(const struct wring_group *group,
+                                              const struct wring_call *how,
+                                              struct wring_message *message,
+                                              struct wring_call *known)
 {
     const struct wring_log *log = &group->session->log;
 
@@ -73,7 +76,7 @@ static enum wring_status read_how(const struct wring_group *group, const struct 
 }
 
 /** Where a larger message may be put, or put from. */
-static void find_memory(const struct wring_group *group, struct wring_message *message)
+static void set_message_block(const struct wring_group *group, struct wring_message *message)
 {
     struct wring_session *session = group->session;
     bool device = atomic_load_explicit(&session->n_device_buffers, memory_order_relaxed) > 0;
@@ -82,8 +85,8 @@ static void find_memory(const struct wring_group *group, struct wring_message *m
 }
 
 /** A core would have to copy what is sent to oneself. */
-static enum wring_status check_place(const struct wring_group *group,
-                                     const struct wring_message *message)
+static enum wring_status check_self_send_place(const struct wring_group *group,
+                                               const struct wring_message *message)
 {
     if (!message->is_send || message->member != group->members.me ||
         !wring_message_is_on_device(message))
@@ -96,7 +99,8 @@ static enum wring_status check_place(const struct wring_group *group,
 
 /** Without a request that the caller would hold, and so without memory for it. @return how it ended
  */
-static enum wring_status run_to_end(struct wring_group *group, struct wring_message *message)
+static enum wring_status run_message_to_end(struct wring_group *group,
+                                            struct wring_message *message)
 {
     struct wring_session *session = group->session;
 
@@ -106,7 +110,7 @@ static enum wring_status run_to_end(struct wring_group *group, struct wring_mess
 }
 
 /** The request's last use by those who drive. */
-static void on_ended(struct wring_message *message)
+static void on_message_ended(struct wring_message *message)
 {
     struct wring_request *request = message->owner;
     enum wring_status status =
@@ -123,8 +127,9 @@ static void on_ended(struct wring_message *message)
     wring_request_end(request, &result);
 }
 
-static enum wring_status begin(struct wring_group *group, const struct wring_message *message,
-                               const struct wring_call *how, struct wring_request **out)
+static enum wring_status begin_request(struct wring_group *group,
+                                       const struct wring_message *message,
+                                       const struct wring_call *how, struct wring_request **out)
 {
     struct held_message *held = malloc(sizeof(*held));
     if (held == NULL)
@@ -136,7 +141,7 @@ static enum wring_status begin(struct wring_group *group, const struct wring_mes
     atomic_init(&held->request.status, WRING_ERR_AGAIN);
     memcpy(&held->message, message, sizeof(*message));
     held->message.owner = &held->request;
-    held->message.ended = on_ended;
+    held->message.ended = on_message_ended;
     wring_request_hold(&held->request);
     *out = &held->request;
     wring_progress_run_message(group->session->progress, &held->message, false);
@@ -144,25 +149,26 @@ static enum wring_status begin(struct wring_group *group, const struct wring_mes
 }
 
 /** With a callback, whose request may have to outlast the call. */
-static enum wring_status run_and_call(struct wring_group *group,
-                                      const struct wring_message *message,
-                                      const struct wring_call *how)
+static enum wring_status run_with_callback(struct wring_group *group,
+                                           const struct wring_message *message,
+                                           const struct wring_call *how)
 {
     struct wring_request *request;
-    enum wring_status status = begin(group, message, how, &request);
+    enum wring_status status = begin_request(group, message, how, &request);
     if (status != WRING_OK)
         return status;
     wring_request_await(group->session, &request->status, WRING_NEVER);
     return wring_request_take(request, NULL);
 }
 
-static enum wring_status start(struct wring_group *group, const struct wring_call *how,
-                               struct wring_message *message, struct wring_request **request)
+static enum wring_status start_message(struct wring_group *group, const struct wring_call *how,
+                                       struct wring_message *message,
+                                       struct wring_request **request)
 {
     struct wring_call known;
-    enum wring_status status = check(group, message);
+    enum wring_status status = check_message(group, message);
     if (status == WRING_OK)
-        status = read_how(group, how, message, &known);
+        status = read_message_options(group, how, message, &known);
     if (status == WRING_OK)
         status = wring_session_check(group->session);
     if (status == WRING_OK && atomic_load_explicit(&group->aborted_by, memory_order_relaxed) != 0)
@@ -170,15 +176,16 @@ static enum wring_status start(struct wring_group *group, const struct wring_cal
     if (status != WRING_OK)
         return status;
     message->context = group->messages;
-    find_memory(group, message);
-    status = check_place(group, message);
+    set_message_block(group, message);
+    status = check_self_send_place(group, message);
     if (status != WRING_OK)
         return status;
     if (request != NULL)
-        return begin(group, message, &known, request);
+        return begin_request(group, message, &known, request);
     if (wring_session_refuses_to_wait(group->session, "A send or receive without a request"))
         return WRING_ERR_INVALID;
-    return known.done != NULL ? run_and_call(group, message, &known) : run_to_end(group, message);
+    return known.done != NULL ? run_with_callback(group, message, &known)
+                              : run_message_to_end(group, message);
 }
 
 enum wring_status wring_send(struct wring_group *group, const void *buf, uint64_t bytes,
@@ -191,7 +198,7 @@ enum wring_status wring_send(struct wring_group *group, const void *buf, uint64_
     struct wring_message message;
     wring_message_init(&message, (void *)(uintptr_t)buf, bytes, to, tag);
     message.is_send = true;
-    return wring_session_leave(group->session, start(group, how, &message, request));
+    return wring_session_leave(group->session, start_message(group, how, &message, request));
 }
 
 enum wring_status wring_send_offered(struct wring_group *group, const void *buf, uint64_t bytes,
@@ -204,7 +211,7 @@ enum wring_status wring_send_offered(struct wring_group *group, const void *buf,
     wring_message_init(&message, (void *)(uintptr_t)buf, bytes, to, tag);
     message.is_send = true;
     message.offered = true;
-    return wring_session_leave(group->session, start(group, NULL, &message, request));
+    return wring_session_leave(group->session, start_message(group, NULL, &message, request));
 }
 
 enum wring_status wring_recv(struct wring_group *group, void *buf, uint64_t bytes, uint32_t from,
@@ -217,7 +224,7 @@ enum wring_status wring_recv(struct wring_group *group, void *buf, uint64_t byte
     struct wring_message message;
     wring_message_init(&message, buf, bytes, from, tag);
     message.is_send = false;
-    return wring_session_leave(group->session, start(group, how, &message, request));
+    return wring_session_leave(group->session, start_message(group, how, &message, request));
 }
 
 /**
@@ -225,7 +232,7 @@ enum wring_status wring_recv(struct wring_group *group, void *buf, uint64_t byte
  * @param late  it ends now, without the peer's answer
  * @return WRING_ERR_AGAIN: not yet; WRING_ERR_BUSY: it has, and its memory is in use
  */
-static enum wring_status let_go(struct held_message *held, bool late)
+static enum wring_status abandon_if_late(struct held_message *held, bool late)
 {
     struct wring_messenger *messenger = held->request.group->session->messenger;
 
@@ -250,7 +257,7 @@ enum wring_status wring_request_cancel_message(struct wring_request *request)
         if (!begun)
             wring_message_cancel(session->messenger, &held->message);
         wring_engine_poll(session->engine);
-        status = let_go(held, late);
+        status = abandon_if_late(held, late);
         wring_progress_unlock(session->progress);
     }
     if (status == WRING_ERR_BUSY)

@@ -16,7 +16,7 @@ static void on_finished(struct wring_collective *collective, enum wring_status s
 /** It is the one that the group's collective runs next. Under the group's mutex. The group has no
  *  board if its first call was never begun; then the session ends, and so does this one, unbegun.
  */
-static void set_running(struct wring_group *group, struct wring_request *request)
+static void set_running_request(struct wring_group *group, struct wring_request *request)
 {
     group->running = request;
     group->collective.finished = on_finished;
@@ -36,7 +36,7 @@ void wring_request_end(struct wring_request *request, const struct wring_result 
 }
 
 /** A call has ended: whose fault that is, if it is one's of its group alone, too. */
-static void end(struct wring_request *request, enum wring_status status)
+static void end_request(struct wring_request *request, enum wring_status status)
 {
     struct wring_group *group = request->group;
     struct wring_result result =
@@ -57,11 +57,11 @@ static void on_finished(struct wring_collective *collective, enum wring_status s
     group->running = NULL;
     if (next != NULL) {
         group->waiting = next->next;
-        set_running(group, next);
+        set_running_request(group, next);
         wring_engine_post(group->session->engine, &group->collective);
     }
     pthread_mutex_unlock(&group->mutex);
-    end(done, status);
+    end_request(done, status);
 }
 
 void wring_requests_cease(struct wring_group *group)
@@ -72,7 +72,7 @@ void wring_requests_cease(struct wring_group *group)
     pthread_mutex_unlock(&group->mutex);
     while (waiting != NULL) {
         struct wring_request *next = waiting->next;
-        end(waiting, WRING_ERR_CANCELLED);
+        end_request(waiting, WRING_ERR_CANCELLED);
         waiting = next;
     }
 }
@@ -103,7 +103,7 @@ static void finish_request(struct wring_request *request)
     free(request->work.memory);
 }
 
-static void forget(struct wring_completion *completion)
+static void free_completed_request(struct wring_completion *completion)
 {
     struct wring_request *request =
         (void *)((char *)completion - offsetof(struct wring_request, completion));
@@ -112,7 +112,7 @@ static void forget(struct wring_completion *completion)
 }
 
 /** The caller has heard how it ended. */
-static void release(struct wring_request *request)
+static void release_request(struct wring_request *request)
 {
     struct wring_group *group = request->group;
     struct wring_session *session = group->session;
@@ -125,7 +125,7 @@ static void release(struct wring_request *request)
     if (request->older != NULL)
         request->older->newer = request->newer;
     pthread_mutex_unlock(&group->mutex);
-    wring_completion_release(&session->completions, &request->completion, forget);
+    wring_completion_release(&session->completions, &request->completion, free_completed_request);
 }
 
 void wring_requests_free(struct wring_group *group)
@@ -142,7 +142,7 @@ void wring_requests_free(struct wring_group *group)
  *  the others have theirs. Which one that is goes by the order of the queue. Under the group's
  * mutex.
  */
-static void await_boards(struct wring_request *request)
+static void use_eager_until_paired(struct wring_request *request)
 {
     struct wring_group *group = request->group;
     struct wring_work *work = &request->work;
@@ -153,17 +153,17 @@ static void await_boards(struct wring_request *request)
     group->paired = work->partition.elems > 0 || work->sync;
 }
 
-static void submit(struct wring_request *request)
+static void submit_request(struct wring_request *request)
 {
     struct wring_group *group = request->group;
 
     pthread_mutex_lock(&group->mutex);
-    await_boards(request);
+    use_eager_until_paired(request);
     if (request->held)
         list_held(request);
     bool first = group->running == NULL;
     if (first) {
-        set_running(group, request);
+        set_running_request(group, request);
     } else {
         struct wring_request **at = &group->waiting;
         while (*at != NULL)
@@ -192,14 +192,14 @@ static enum wring_status init_request(struct wring_request *request, struct wrin
 }
 
 /** Make it the one that the group runs, if there is none. */
-static bool take_turn(struct wring_request *request)
+static bool try_set_running(struct wring_request *request)
 {
     struct wring_group *group = request->group;
     pthread_mutex_lock(&group->mutex);
     bool first = group->running == NULL;
     if (first) {
-        await_boards(request);
-        set_running(group, request);
+        use_eager_until_paired(request);
+        set_running_request(group, request);
     }
     pthread_mutex_unlock(&group->mutex);
     return first;
@@ -212,10 +212,10 @@ static bool run_over_shm_flags(struct wring_request *request)
     struct wring_progress *progress = group->session->progress;
 
     if (!wring_progress_hold(progress)) {
-        submit(request);
+        submit_request(request);
         return false;
     }
-    bool first = take_turn(request);
+    bool first = try_set_running(request);
     bool board = first && wring_collective_uses_shm_flags(&group->collective);
     bool ended = board && wring_progress_run_held(progress, &group->collective);
     if (first && !board)
@@ -224,7 +224,7 @@ static bool run_over_shm_flags(struct wring_request *request)
         on_finished(&group->collective, (enum wring_status)atomic_load(&group->collective.status));
     wring_progress_release(progress);
     if (!first)
-        submit(request);
+        submit_request(request);
     return ended;
 }
 
@@ -247,7 +247,7 @@ static enum wring_status wait_for_end(struct wring_request *request, uint64_t de
 }
 
 /** There is no request that would free its memory. */
-static enum wring_status free_memory(const struct wring_work *work, enum wring_status status)
+static enum wring_status free_work_memory(const struct wring_work *work, enum wring_status status)
 {
     free(work->memory);
     return status;
@@ -259,11 +259,11 @@ static enum wring_status run_to_end(struct wring_group *group, const struct wrin
     struct wring_request request;
     enum wring_status status = init_request(&request, group, work);
     if (status != WRING_OK)
-        return free_memory(work, status);
+        return free_work_memory(work, status);
     if (!wring_algorithm_has_board(work->algorithm))
-        submit(&request);
+        submit_request(&request);
     else if (run_over_shm_flags(&request))
-        return free_memory(
+        return free_work_memory(
             work, (enum wring_status)atomic_load_explicit(&request.status, memory_order_relaxed));
     status = wait_for_end(&request, WRING_NEVER);
     finish_request(&request);
@@ -271,31 +271,31 @@ static enum wring_status run_to_end(struct wring_group *group, const struct wrin
 }
 
 /** @param out  NULL: nobody asks for it but the call itself */
-static enum wring_status start(struct wring_group *group, const struct wring_work *work,
-                               const struct wring_call *how, struct wring_request **out)
+static enum wring_status start_request(struct wring_group *group, const struct wring_work *work,
+                                       const struct wring_call *how, struct wring_request **out)
 {
     struct wring_request *request = malloc(sizeof(*request));
     if (request == NULL)
-        return free_memory(work, WRING_ERR_NO_MEMORY);
+        return free_work_memory(work, WRING_ERR_NO_MEMORY);
     enum wring_status status = init_request(request, group, work);
     if (status != WRING_OK) {
         free(request);
-        return free_memory(work, status);
+        return free_work_memory(work, status);
     }
     request->completion.done = how->done;
     request->completion.done_arg = how->done_arg;
     request->held = true;
     *out = request;
-    submit(request);
+    submit_request(request);
     return WRING_OK;
 }
 
 /** With a callback, whose request may have to outlast the call. */
-static enum wring_status run_and_call(struct wring_group *group, const struct wring_work *work,
-                                      const struct wring_call *how)
+static enum wring_status run_with_callback(struct wring_group *group, const struct wring_work *work,
+                                           const struct wring_call *how)
 {
     struct wring_request *request;
-    enum wring_status status = start(group, work, how, &request);
+    enum wring_status status = start_request(group, work, how, &request);
     if (status != WRING_OK)
         return status;
     wait_for_end(request, WRING_NEVER);
@@ -324,7 +324,7 @@ static enum wring_status check_group(const struct wring_group *group)
     return WRING_ERR_TIMEOUT;
 }
 
-static enum wring_status make_sources(struct wring_group *group)
+static enum wring_status make_send_slots(struct wring_group *group)
 {
     size_t bytes = wring_collective_slot_memory(&group->collective);
     enum wring_status status =
@@ -337,7 +337,7 @@ static enum wring_status make_sources(struct wring_group *group)
 }
 
 /** Pieces are sent from slots, be they codes, copies, or the sums that a root is to have. */
-static bool uses_sources(const struct wring_work *work)
+static bool uses_send_slots(const struct wring_work *work)
 {
     return work->codec != NULL || work->in_staged || work->out_staged ||
            work->algorithm == WRING_REDUCE_TWO_SHOT;
@@ -345,17 +345,17 @@ static bool uses_sources(const struct wring_work *work)
 
 /** There are send slots, if that work needs any: made with the first that does. Errors:
  *  WRING_ERR_NO_MEMORY, those of the provider. */
-static enum wring_status need_sources(struct wring_group *group, const struct wring_work *work)
+static enum wring_status ensure_send_slots(struct wring_group *group, const struct wring_work *work)
 {
     struct wring_progress *progress = group->session->progress;
     enum wring_status status = WRING_OK;
 
-    if (!uses_sources(work) || group->members.n == 1 ||
+    if (!uses_send_slots(work) || group->members.n == 1 ||
         atomic_load_explicit(&group->has_sources, memory_order_acquire))
         return WRING_OK;
     wring_progress_lock(progress);
     if (!atomic_load_explicit(&group->has_sources, memory_order_relaxed))
-        status = make_sources(group);
+        status = make_send_slots(group);
     atomic_store_explicit(&group->has_sources, status == WRING_OK, memory_order_release);
     wring_progress_unlock(progress);
     return status;
@@ -366,17 +366,17 @@ static enum wring_status start_unrecorded(struct wring_group *group, const struc
 {
     enum wring_status failed = wring_session_check(group->session);
     if (failed != WRING_OK)
-        return free_memory(work, failed);
+        return free_work_memory(work, failed);
     failed = check_group(group);
     if (failed == WRING_OK)
-        failed = need_sources(group, work);
+        failed = ensure_send_slots(group, work);
     if (failed != WRING_OK)
-        return free_memory(work, failed);
+        return free_work_memory(work, failed);
     if (out != NULL)
-        return start(group, work, how, out);
+        return start_request(group, work, how, out);
     if (wring_session_refuses_to_wait(group->session, "A call without a request"))
-        return free_memory(work, WRING_ERR_INVALID);
-    return how->done != NULL ? run_and_call(group, work, how) : run_to_end(group, work);
+        return free_work_memory(work, WRING_ERR_INVALID);
+    return how->done != NULL ? run_with_callback(group, work, how) : run_to_end(group, work);
 }
 
 /** Kept apart, as for all but few sessions there is nothing to record. */
@@ -405,11 +405,12 @@ enum wring_status wring_request_take(struct wring_request *request, struct wring
     enum wring_status status =
         (enum wring_status)atomic_load_explicit(&request->status, memory_order_acquire);
     wring_result_give(&request->completion.result, result);
-    release(request);
+    release_request(request);
     return status;
 }
 
-static enum wring_status test(struct wring_request *request, struct wring_result *result)
+static enum wring_status test_and_take_request(struct wring_request *request,
+                                               struct wring_result *result)
 {
     struct wring_session *session = request->group->session;
     if (wring_result_check(session, result) != WRING_OK)
@@ -426,11 +427,11 @@ enum wring_status wring_request_test(struct wring_request *request, struct wring
     enum wring_status entered = wring_session_enter(session);
     if (entered != WRING_OK)
         return entered;
-    return wring_session_leave(session, test(request, result));
+    return wring_session_leave(session, test_and_take_request(request, result));
 }
 
-static enum wring_status wait(struct wring_request *request, uint64_t timeout_ns,
-                              struct wring_result *result)
+static enum wring_status wait_and_take_request(struct wring_request *request, uint64_t timeout_ns,
+                                               struct wring_result *result)
 {
     struct wring_session *session = request->group->session;
     if (wring_session_refuses_to_wait(session, "wring_request_wait") ||
@@ -452,7 +453,7 @@ enum wring_status wring_request_wait(struct wring_request *request, uint64_t tim
     enum wring_status entered = wring_session_enter(session);
     if (entered != WRING_OK)
         return entered;
-    return wring_session_leave(session, wait(request, timeout_ns, result));
+    return wring_session_leave(session, wait_and_take_request(request, timeout_ns, result));
 }
 
 /** Keep a codec for later calls, or take the one of the same spec that is there. */
@@ -530,12 +531,12 @@ struct any {
                    */
 };
 
-static bool is_empty(const struct wring_waitable *entry)
+static bool is_entry_empty(const struct wring_waitable *entry)
 {
     return entry->bucket == NULL && entry->request == NULL;
 }
 
-static bool is_over(const struct wring_waitable *entry)
+static bool is_entry_over(const struct wring_waitable *entry)
 {
     if (entry->bucket != NULL)
         return !entry->bucket->ops->is_left(entry->bucket);
@@ -546,14 +547,14 @@ static bool is_over(const struct wring_waitable *entry)
 static bool is_any_over(const struct any *any)
 {
     size_t i = 0;
-    while (i < any->n && !is_over(&any->entries[i]))
+    while (i < any->n && !is_entry_over(&any->entries[i]))
         i++;
     return i < any->n;
 }
 
 /** Where among all ends that of one that is done stands. What ended past the engine did so now, as
  *  far as it is known. */
-static uint64_t find_order(const struct wring_waitable *entry)
+static uint64_t note_end_order(const struct wring_waitable *entry)
 {
     if (entry->request != NULL)
         return entry->request->ended;
@@ -566,16 +567,16 @@ static uint64_t find_order(const struct wring_waitable *entry)
 
 /** The one that ended first; n: none is done. Whoever waits longest has its turn, so none waits for
  *  ever. */
-static size_t find_first(const struct any *any)
+static size_t find_first_over(const struct any *any)
 {
     size_t best = any->n;
     uint64_t least = 0;
 
     for (size_t i = 0; i < any->n; i++) {
         size_t at = any->first + i < any->n ? any->first + i : any->first + i - any->n;
-        if (!is_over(&any->entries[at]))
+        if (!is_entry_over(&any->entries[at]))
             continue;
-        uint64_t order = find_order(&any->entries[at]);
+        uint64_t order = note_end_order(&any->entries[at]);
         if (best == any->n || order < least) {
             best = at;
             least = order;
@@ -586,13 +587,13 @@ static size_t find_first(const struct any *any)
 
 /** What nobody has to see to so far is the engine's from now on, unless one is done. Their groups
  *  may be aborted meanwhile. */
-static void give_all(const struct any *any)
+static void give_all_to_engine(const struct any *any)
 {
     size_t over = 0;
     for (size_t i = 0; i < any->n; i++) {
         struct wring_bucket *bucket = any->entries[i].bucket;
         bool inside = bucket != NULL && wring_bucket_enter(bucket);
-        over += is_over(&any->entries[i]);
+        over += is_entry_over(&any->entries[i]);
         wring_bucket_leave(bucket, inside);
     }
     for (size_t i = 0; i < any->n && over == 0; i++) {
@@ -605,24 +606,24 @@ static void give_all(const struct any *any)
     }
 }
 
-static bool any_is_done(const void *arg)
+static bool is_any_goal_reached(const void *arg)
 {
     return is_any_over(arg);
 }
 
-static struct wring_session *session_of(const struct wring_waitable *entry)
+static struct wring_session *entry_session(const struct wring_waitable *entry)
 {
     return entry->bucket != NULL ? entry->bucket->session : wring_request_session(entry->request);
 }
 
 /** All of them belong to this session, and are committed. */
-static bool any_is_sound(const struct any *any, const struct wring_session *session)
+static bool are_entries_valid(const struct any *any, const struct wring_session *session)
 {
     for (size_t i = 0; i < any->n; i++) {
         const struct wring_waitable *entry = &any->entries[i];
-        if (is_empty(entry))
+        if (is_entry_empty(entry))
             continue;
-        if ((entry->bucket != NULL && entry->request != NULL) || session_of(entry) != session ||
+        if ((entry->bucket != NULL && entry->request != NULL) || entry_session(entry) != session ||
             (entry->bucket != NULL && !entry->bucket->committed))
             return false;
     }
@@ -630,7 +631,7 @@ static bool any_is_sound(const struct any *any, const struct wring_session *sess
 }
 
 /** One of those whose fellows are not posted, where there are no others; else NULL. */
-static struct wring_bucket *find_unsent(const struct any *any)
+static struct wring_bucket *find_unsent_bucket(const struct any *any)
 {
     struct wring_bucket *unsent = NULL;
     for (size_t i = 0; i < any->n; i++) {
@@ -643,8 +644,8 @@ static struct wring_bucket *find_unsent(const struct any *any)
 }
 
 /** Hand out what is done. */
-static enum wring_status take(const struct wring_waitable *entry, uint64_t began_ns,
-                              struct wring_result *result)
+static enum wring_status take_result(const struct wring_waitable *entry, uint64_t began_ns,
+                                     struct wring_result *result)
 {
     struct wring_bucket *bucket = entry->bucket;
     if (bucket == NULL)
@@ -657,7 +658,7 @@ static enum wring_status take(const struct wring_waitable *entry, uint64_t began
 }
 
 /** @return whether the recorder is to be told of the end */
-static bool waits_for_recorded(struct wring_session *session, const struct any *any)
+static bool begin_recorded_wait(struct wring_session *session, const struct any *any)
 {
     for (size_t i = 0; session->recorder != NULL && i < any->n; i++) {
         const struct wring_request *request = any->entries[i].request;
@@ -672,23 +673,24 @@ static enum wring_status wait_any(struct wring_session *session, struct any *any
                                   uint64_t timeout_ns, size_t *index, struct wring_result *result)
 {
     if (wring_session_refuses_to_wait(session, "wring_wait_any") ||
-        wring_result_check(session, result) != WRING_OK || !any_is_sound(any, session))
+        wring_result_check(session, result) != WRING_OK || !are_entries_valid(any, session))
         return WRING_ERR_INVALID;
     uint64_t began_ns = session->autotune != NULL || session->recorder != NULL ? wring_now_ns() : 0;
-    struct wring_bucket *unsent = find_unsent(any);
+    struct wring_bucket *unsent = find_unsent_bucket(any);
     if (unsent != NULL && wring_session_check(session) == WRING_OK)
         return unsent->ops->wait(unsent, 0); /* which says what is missing */
     any->first = atomic_fetch_add_explicit(&session->any_turn, 1, memory_order_relaxed) % any->n;
-    give_all(any);
-    bool inside = waits_for_recorded(session, any);
-    bool one = wring_progress_drive(session->progress, (struct wring_goal){any_is_done, any},
-                                    wring_deadline_in(timeout_ns));
+    give_all_to_engine(any);
+    bool inside = begin_recorded_wait(session, any);
+    bool one =
+        wring_progress_drive(session->progress, (struct wring_goal){is_any_goal_reached, any},
+                             wring_deadline_in(timeout_ns));
     if (inside)
         wring_recorder_leave(session->recorder);
     if (!one)
         return wring_callers_closing(&session->callers) ? WRING_ERR_CLOSED : WRING_ERR_TIMEOUT;
-    *index = find_first(any);
-    return take(&any->entries[*index], began_ns, result);
+    *index = find_first_over(any);
+    return take_result(&any->entries[*index], began_ns, result);
 }
 
 enum wring_status wring_wait_any(const struct wring_waitable *entries, size_t n,
@@ -698,11 +700,11 @@ enum wring_status wring_wait_any(const struct wring_waitable *entries, size_t n,
     size_t first = 0;
 
     *index = n;
-    while (first < n && is_empty(&entries[first]))
+    while (first < n && is_entry_empty(&entries[first]))
         first++;
     if (first == n)
         return WRING_OK;
-    struct wring_session *session = session_of(&entries[first]);
+    struct wring_session *session = entry_session(&entries[first]);
     enum wring_status entered = wring_session_enter(session);
     if (entered != WRING_OK)
         return entered;

@@ -12,7 +12,7 @@
 
 #define WRING_MODULE "state"
 
-static uint64_t part_of(uint64_t at, uint64_t begin, uint64_t elems)
+static uint64_t offset_within(uint64_t at, uint64_t begin, uint64_t elems)
 {
     uint64_t past = at > begin ? at - begin : 0;
     return past < elems ? past : elems;
@@ -23,8 +23,8 @@ static struct wring_span state_owned(struct wring_bucket *bucket, uint32_t which
 {
     struct wring_span owned = bucket->posted_as->owned[which];
     uint64_t begin = bucket->fusion_at;
-    return (struct wring_span){part_of(owned.begin, begin, bucket->elems),
-                               part_of(owned.end, begin, bucket->elems)};
+    return (struct wring_span){offset_within(owned.begin, begin, bucket->elems),
+                               offset_within(owned.end, begin, bucket->elems)};
 }
 
 /** Is every bucket committed, and nothing under way? Errors: WRING_ERR_INVALID, WRING_ERR_BUSY. */
@@ -55,7 +55,7 @@ struct output {
     size_t room, bytes;
 };
 
-static void put(struct output *out, const void *data, size_t bytes)
+static void put_raw_bytes(struct output *out, const void *data, size_t bytes)
 {
     if (out->bytes + bytes <= out->room)
         memcpy(out->data + out->bytes, data, bytes);
@@ -64,21 +64,21 @@ static void put(struct output *out, const void *data, size_t bytes)
 
 static void put_u32(struct output *out, uint32_t value)
 {
-    put(out, &value, sizeof(value));
+    put_raw_bytes(out, &value, sizeof(value));
 }
 
 static void put_u64(struct output *out, uint64_t value)
 {
-    put(out, &value, sizeof(value));
+    put_raw_bytes(out, &value, sizeof(value));
 }
 
 static void put_text(struct output *out, const char *text)
 {
     put_u32(out, (uint32_t)strlen(text));
-    put(out, text, strlen(text));
+    put_raw_bytes(out, text, strlen(text));
 }
 
-static bool has_failed(const struct wring_bucket *bucket)
+static bool has_step_failed(const struct wring_bucket *bucket)
 {
     return atomic_load(&bucket->collective.status) != WRING_OK;
 }
@@ -86,7 +86,7 @@ static bool has_failed(const struct wring_bucket *bucket)
 /** Steps that ended well: only the last can have failed. */
 static uint64_t steps_made(const struct wring_bucket *bucket)
 {
-    return bucket->collective.step - has_failed(bucket);
+    return bucket->collective.step - has_step_failed(bucket);
 }
 
 /** A bucket's residual and codec states, as they were at some time. */
@@ -100,7 +100,7 @@ static bool find_past(const struct wring_bucket *bucket, uint64_t steps, struct 
 {
     struct wring_codec_states *states = bucket->states;
 
-    if (bucket->choice.bypass || (!has_failed(bucket) && bucket->collective.step == steps)) {
+    if (bucket->choice.bypass || (!has_step_failed(bucket) && bucket->collective.step == steps)) {
         /* steps without the codec leave it alone */
         *out = (struct past){bucket->residual, states != NULL ? states->now : NULL};
         return true;
@@ -115,7 +115,7 @@ static void put_range(struct output *out, enum wring_state_part part, uint64_t b
     put_u32(out, part);
     put_u64(out, begin);
     put_u64(out, end);
-    put(out, residual + begin, (end - begin) * sizeof(*residual));
+    put_raw_bytes(out, residual + begin, (end - begin) * sizeof(*residual));
 }
 
 static void put_residual(struct output *out, struct wring_bucket *bucket, const float *residual)
@@ -157,8 +157,8 @@ static void put_array(struct output *out, struct wring_bucket *bucket, uint32_t 
             span = bucket->owned[k];
         put_u64(out, span.begin);
         put_u64(out, span.end);
-        put(out, (const char *)array + span.begin * elem_bytes,
-            (span.end - span.begin) * elem_bytes);
+        put_raw_bytes(out, (const char *)array + span.begin * elem_bytes,
+                      (span.end - span.begin) * elem_bytes);
     }
 }
 
@@ -230,7 +230,7 @@ static uint32_t count_buckets(const struct wring_session *session)
     return n;
 }
 
-static enum wring_status save(struct wring_session *session, void *state, size_t *bytes)
+static enum wring_status save_state(struct wring_session *session, void *state, size_t *bytes)
 {
     struct output out = {.data = state, .room = state != NULL ? *bytes : 0};
     uint8_t sum[WRING_STATE_DIGEST_BYTES] = {0};
@@ -238,7 +238,7 @@ static enum wring_status save(struct wring_session *session, void *state, size_t
 
     if (status != WRING_OK)
         return status;
-    put(&out, WRING_STATE_MAGIC, WRING_STATE_MAGIC_BYTES);
+    put_raw_bytes(&out, WRING_STATE_MAGIC, WRING_STATE_MAGIC_BYTES);
     put_u32(&out, session->rank);
     put_u32(&out, session->size);
     put_u32(&out, count_buckets(session));
@@ -249,7 +249,7 @@ static enum wring_status save(struct wring_session *session, void *state, size_t
         wring_error(&session->log, "the state cannot be saved: libcrypto gives no SHA-256");
         return WRING_ERR_SYSTEM;
     }
-    put(&out, sum, sizeof(sum));
+    put_raw_bytes(&out, sum, sizeof(sum));
     *bytes = out.bytes;
     return state == NULL || out.bytes <= out.room ? WRING_OK : WRING_ERR_INVALID;
 }
@@ -260,7 +260,7 @@ enum wring_status wring_session_save_state(struct wring_session *session, void *
     enum wring_status entered = wring_session_enter(session);
     if (entered != WRING_OK)
         return entered;
-    return wring_session_leave(session, save(session, state, bytes));
+    return wring_session_leave(session, save_state(session, state, bytes));
 }
 
 /* ---- load ---- */
@@ -278,12 +278,12 @@ struct input {
     uint64_t steps; /* that all of its buckets had made */
 };
 
-static uint64_t later(uint64_t a, uint64_t b)
+static uint64_t max_u64(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
 }
 
-static uint64_t sooner(uint64_t a, uint64_t b)
+static uint64_t min_u64(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
@@ -295,9 +295,9 @@ struct range {
 };
 
 /** Copy the part of a range that lies in [from, to) of the bucket. */
-static void take(float *residual, const struct range *range, uint64_t from, uint64_t to)
+static void copy_range_part(float *residual, const struct range *range, uint64_t from, uint64_t to)
 {
-    uint64_t first = later(range->span.begin, from), last = sooner(range->span.end, to);
+    uint64_t first = max_u64(range->span.begin, from), last = min_u64(range->span.end, to);
     if (first < last)
         memcpy(residual + first, range->data + (first - range->span.begin) * sizeof(*residual),
                (last - first) * sizeof(*residual));
@@ -305,8 +305,8 @@ static void take(float *residual, const struct range *range, uint64_t from, uint
 
 /** The owner of an element takes the residual of its sum. The rank that made a contribution takes
  *  the residual of that. */
-static void take_range(const struct input *in, struct wring_bucket *bucket,
-                       enum wring_state_part part, const struct range *range)
+static void load_residual_range(const struct input *in, struct wring_bucket *bucket,
+                                enum wring_state_part part, const struct range *range)
 {
     float *residual = bucket->posted_as->residual + bucket->fusion_at;
     uint64_t at = 0;
@@ -314,13 +314,13 @@ static void take_range(const struct input *in, struct wring_bucket *bucket,
     for (uint32_t i = 0; i < wring_state_count_owned(bucket); i++) {
         struct wring_span own = state_owned(bucket, i);
         if (part == WRING_STATE_OWNER)
-            take(residual, range, own.begin, own.end);
+            copy_range_part(residual, range, own.begin, own.end);
         else if (in->own)
-            take(residual, range, at, own.begin);
+            copy_range_part(residual, range, at, own.begin);
         at = own.end;
     }
     if (part == WRING_STATE_OWN && in->own)
-        take(residual, range, at, bucket->elems);
+        copy_range_part(residual, range, at, bucket->elems);
 }
 
 /** One range. @param bucket  NULL: of a bucket that is no more */
@@ -338,12 +338,12 @@ static void read_range(struct input *in, struct wring_bucket *bucket, uint64_t e
     if (data == NULL || bucket == NULL || bucket->posted_as->residual == NULL || !in->apply)
         return;
     struct range range = {data, {begin, end}};
-    take_range(in, bucket, (enum wring_state_part)part, &range);
+    load_residual_range(in, bucket, (enum wring_state_part)part, &range);
 }
 
 /** Copy the parts of a range that belong to this rank now. */
-static void take_array(const struct input *in, struct wring_bucket *bucket, uint32_t i,
-                       const struct range *range)
+static void load_array_range(const struct input *in, struct wring_bucket *bucket, uint32_t i,
+                             const struct range *range)
 {
     struct wring_codec_states *states = bucket->states;
     enum wring_codec_holder holder = states->what[i].holder;
@@ -355,8 +355,8 @@ static void take_array(const struct input *in, struct wring_bucket *bucket, uint
         return;
     for (uint32_t k = 0; k < (owner ? bucket->n_owned : 1); k++) {
         struct wring_span part = owner ? bucket->owned[k] : all;
-        uint64_t first = later(range->span.begin, part.begin);
-        uint64_t last = sooner(range->span.end, part.end);
+        uint64_t first = max_u64(range->span.begin, part.begin);
+        uint64_t last = min_u64(range->span.end, part.end);
         if (first < last)
             memcpy((char *)states->now[i] + first * elem_bytes,
                    range->data + (first - range->span.begin) * elem_bytes,
@@ -406,7 +406,7 @@ static enum wring_status read_array(struct input *in, struct wring_bucket *bucke
             return WRING_ERR_FRAME;
         range.data = wring_read(reader, (range.span.end - range.span.begin) * elem_bytes);
         if (range.data != NULL && known && in->apply)
-            take_array(in, bucket, i, &range);
+            load_array_range(in, bucket, i, &range);
     }
     return reader->failed ? WRING_ERR_FRAME : WRING_OK;
 }
@@ -451,7 +451,7 @@ static enum wring_status read_bucket(struct input *in)
     enum wring_status status = in->reader.failed ? WRING_ERR_FRAME : read_arrays(in, bucket);
     if (status != WRING_OK)
         return status;
-    in->steps = sooner(in->steps, steps);
+    in->steps = min_u64(in->steps, steps);
     if (bucket != NULL && in->apply)
         bucket->posted_as->collective.step = steps;
     return WRING_OK;
@@ -459,15 +459,15 @@ static enum wring_status read_bucket(struct input *in)
 
 /** Those that hold nothing back are in no state. They have made as many steps: after a failure,
  * what all completed counts. */
-static void take_steps(const struct input *in)
+static void load_steps(const struct input *in)
 {
     for (struct wring_bucket *at = in->session->buckets; at != NULL; at = at->next)
         if (!wring_state_has(at->posted_as))
             at->posted_as->collective.step = in->steps;
 }
 
-static enum wring_status read_state(struct wring_session *session, const uint8_t *state,
-                                    size_t bytes, bool apply)
+static enum wring_status check_or_apply_state(struct wring_session *session, const uint8_t *state,
+                                              size_t bytes, bool apply)
 {
     struct input in = {
         .session = session, .reader = {state, bytes, false}, .apply = apply, .steps = UINT64_MAX};
@@ -482,11 +482,11 @@ static enum wring_status read_state(struct wring_session *session, const uint8_t
     if (status == WRING_OK && in.reader.bytes != 0)
         return WRING_ERR_FRAME;
     if (status == WRING_OK && n > 0 && apply)
-        take_steps(&in);
+        load_steps(&in);
     return status;
 }
 
-static enum wring_status load(struct wring_session *session, const void *state, size_t bytes)
+static enum wring_status load_state(struct wring_session *session, const void *state, size_t bytes)
 {
     uint8_t sum[WRING_STATE_DIGEST_BYTES];
     enum wring_status status = state_check(session);
@@ -501,9 +501,9 @@ static enum wring_status load(struct wring_session *session, const void *state, 
         wring_error(&session->log, "this is no state of a session, or it has been damaged");
         return WRING_ERR_FRAME;
     }
-    status = read_state(session, state, body, false);
+    status = check_or_apply_state(session, state, body, false);
     if (status == WRING_OK)
-        status = read_state(session, state, body, true);
+        status = check_or_apply_state(session, state, body, true);
     for (struct wring_bucket *at = session->buckets; at != NULL && status == WRING_OK;
          at = at->next) {
         at->idle = wring_residual_is_idle(at);
@@ -518,5 +518,5 @@ enum wring_status wring_session_load_state(struct wring_session *session, const 
     enum wring_status entered = wring_session_enter(session);
     if (entered != WRING_OK)
         return entered;
-    return wring_session_leave(session, load(session, state, bytes));
+    return wring_session_leave(session, load_state(session, state, bytes));
 }

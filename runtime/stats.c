@@ -24,7 +24,8 @@ void wring_stats_list(struct wring_session *session, struct wring_shm_flags *fla
 }
 
 /** From now on as if the engine had done it. */
-static void keep_counts(struct wring_session *session, const struct wring_shm_flags_counts *counts)
+static void add_counts_to_engine(struct wring_session *session,
+                                 const struct wring_shm_flags_counts *counts)
 {
     wring_count(&session->fabric->bytes_sent, counts->bytes_sent);
     wring_count(&session->fabric->bytes_received, counts->bytes_received);
@@ -41,14 +42,14 @@ void wring_stats_unlist(struct wring_session *session, const struct wring_shm_fl
             *at = gone->next;
             gone->next = NULL;
             const struct wring_shm_flags_counts counts = wring_shm_flags_count(gone);
-            keep_counts(session, &counts);
+            add_counts_to_engine(session, &counts);
             break;
         }
     pthread_mutex_unlock(&session->shm_flags_mutex);
 }
 
 /** Sum the engine's counts and those of buckets that go past it; each byte or put counts once. */
-static void count(struct wring_session *session, struct wring_session_stats *stats)
+static void sum_session_counts(struct wring_session *session, struct wring_session_stats *stats)
 {
     const struct wring_fabric *fabric = session->fabric;
     pthread_mutex_lock(&session->shm_flags_mutex);
@@ -70,7 +71,7 @@ enum wring_status wring_session_stats(struct wring_session *session,
         .sleeps = wring_progress_sleeps(session->progress),
         .executor_cpu_ns = wring_session_executor_cpu_ns(session),
     };
-    count(session, &stats);
+    sum_session_counts(session, &stats);
     wring_progress_cpu(session->progress, &stats.progress_cpu_ns, &stats.waiter_cpu_ns);
     return wring_session_leave(session, wring_versioned_struct_write(&session_sized, &stats, out));
 }
@@ -103,7 +104,7 @@ static double loss_of(const struct wring_codec_error *loss, bool encodes)
 }
 
 /** Whose pieces are encoded: all legs between nodes are alike. */
-static const struct wring_collective *encoder_of(const struct wring_collective *collective)
+static const struct wring_collective *encoding_collective(const struct wring_collective *collective)
 {
     const struct wring_levels *levels = collective->levels;
     return levels != NULL ? levels->slices[0].legs[WRING_LEG_ACROSS] : collective;
@@ -114,7 +115,7 @@ static void fill_measured(const struct wring_collective *collective,
 {
     const struct wring_codec_error_stats *error_stats = &collective->error_stats;
     bool in = collective->work.codec != NULL && collective->members.n > 1;
-    bool back = in && wring_algorithm_has_owners(encoder_of(collective)->work.algorithm);
+    bool back = in && wring_algorithm_has_owners(encoding_collective(collective)->work.algorithm);
 
     stats->error = loss_of(&error_stats->ways[0], in);
     stats->error_last = error_stats->ways[0].pieces > 0 ? error_stats->ways[0].last : stats->error;
@@ -144,7 +145,7 @@ static const char *scheme_of(const struct wring_collective *collective)
     if (collective->members.n == 1)
         return "none";
     if (collective->levels != NULL)
-        return hierarchical_scheme_of(encoder_of(collective));
+        return hierarchical_scheme_of(encoding_collective(collective));
     enum wring_algorithm algorithm = collective->work.algorithm;
     if (!wring_algorithm_has_owners(algorithm) && !wring_algorithm_is_direct(algorithm))
         return "indivisible";
@@ -152,7 +153,7 @@ static const char *scheme_of(const struct wring_collective *collective)
 }
 
 /** Scale a time of the timed steps to all steps. */
-static uint64_t of_all(const struct wring_collective *collective, uint64_t ns)
+static uint64_t scale_to_all_steps(const struct wring_collective *collective, uint64_t ns)
 {
     uint64_t timed = collective->cost.timed;
     return timed > 0 ? (uint64_t)((double)ns * (double)collective->step / (double)timed) : 0;
@@ -171,7 +172,8 @@ static uint64_t state_bytes(const struct wring_bucket *bucket)
            wring_codec_states_bytes(bucket->states);
 }
 
-static enum wring_status take_stats(struct wring_bucket *bucket, struct wring_bucket_stats *out)
+static enum wring_status fill_bucket_stats(struct wring_bucket *bucket,
+                                           struct wring_bucket_stats *out)
 {
     if (!bucket->committed)
         return WRING_ERR_INVALID;
@@ -189,14 +191,14 @@ static enum wring_status take_stats(struct wring_bucket *bucket, struct wring_bu
         .executor =
             bucket->executor[0] != '\0' ? bucket->executor : bucket->session->config.executor,
         .order = wring_reduction_order_name(wring_algorithms[collective->work.algorithm].order),
-        .in_place = wring_algorithm_is_placed(encoder_of(collective)->work.algorithm),
+        .in_place = wring_algorithm_is_placed(encoding_collective(collective)->work.algorithm),
         .piece_elems = collective->work.partition.chunk_elems < bucket->elems
                            ? collective->work.partition.chunk_elems
                            : bucket->elems,
         .steps = collective->step,
         .wire_bytes_sent = collective->cost.wire_bytes,
-        .steps_ns = of_all(collective, collective->cost.steps_ns),
-        .codec_ns = of_all(collective, collective->cost.codec_ns),
+        .steps_ns = scale_to_all_steps(collective, collective->cost.steps_ns),
+        .codec_ns = scale_to_all_steps(collective, collective->cost.codec_ns),
         .residual_rms = rms(bucket->residual, bucket->elems),
         .state_bytes = state_bytes(bucket),
         .codec_asked = asked,
@@ -214,5 +216,5 @@ enum wring_status wring_bucket_stats(struct wring_bucket *bucket, struct wring_b
     enum wring_status entered = wring_session_enter(session);
     if (entered != WRING_OK)
         return entered;
-    return wring_session_leave(session, take_stats(bucket, out));
+    return wring_session_leave(session, fill_bucket_stats(bucket, out));
 }

@@ -24,12 +24,12 @@
 #define ANSWERS 4       /* of rank 0's clock, before the session's first step */
 #define ANSWERS_WITHIN_NS (1 * WRING_NS_PER_S)
 
-static bool is_wanted(const struct wring_session *session)
+static bool is_trace_wanted(const struct wring_session *session)
 {
     return session->config.trace[0] != '\0';
 }
 
-static int cannot_write(const struct wring_session *session)
+static int warn_unwritable(const struct wring_session *session)
 {
     wring_error(&session->log, "WRING_TRACE=%s: cannot be written: %s", session->config.trace,
                 strerror(errno));
@@ -38,17 +38,17 @@ static int cannot_write(const struct wring_session *session)
 
 enum wring_status wring_session_trace_open(struct wring_session *session)
 {
-    if (!is_wanted(session))
+    if (!is_trace_wanted(session))
         return WRING_OK;
     int flags = O_WRONLY | O_CREAT | O_CLOEXEC | (session->rank == 0 ? O_TRUNC : 0);
     int fd = open(session->config.trace, flags, 0666);
     if (fd < 0)
-        return cannot_write(session);
+        return warn_unwritable(session);
     close(fd);
     return wring_trace_create(CAPACITY, &session->trace);
 }
 
-static bool has_answers(const void *arg)
+static bool have_clocks_met(const void *arg)
 {
     const struct wring_clocks *clocks = arg;
     return atomic_load_explicit(&clocks->n_heard, memory_order_acquire) >= ANSWERS;
@@ -65,7 +65,7 @@ bool wring_session_trace_clocks(struct wring_session *session)
     if (!session->all_trace) /* those who do not record do not wait for our answers */
         return false;
     if (session->rank != 0)
-        wring_progress_drive(session->progress, (struct wring_goal){has_answers, clocks},
+        wring_progress_drive(session->progress, (struct wring_goal){have_clocks_met, clocks},
                              wring_deadline_in(ANSWERS_WITHIN_NS));
     return true;
 }
@@ -83,7 +83,7 @@ struct lines {
 };
 
 /** The first line of its group that is free when the event begins; events come in that order. */
-static int line_for(struct lines *lines, const struct wring_trace_event *event)
+static int take_free_line(struct lines *lines, const struct wring_trace_event *event)
 {
     uint64_t *until = lines->busy_until_ns[group_of[event->kind]];
     int line = 0;
@@ -100,24 +100,24 @@ static int by_begin(const void *a, const void *b)
 }
 
 /** A time of ours, by rank 0's clock. */
-static double at_us(const struct wring_session *session, uint64_t ns)
+static double rank_0_time_us(const struct wring_session *session, uint64_t ns)
 {
     struct wring_clock_ahead ahead = {0, 0};
     wring_clocks_ahead(&session->trace->clocks, ns, &ahead);
     return (double)((int64_t)ns - ahead.ns) / 1e3;
 }
 
-static json_t *describe(const struct wring_session *session, const struct wring_trace_event *event,
-                        int line)
+static json_t *event_to_json(const struct wring_session *session,
+                             const struct wring_trace_event *event, int line)
 {
     const char *label = session->trace->labels[event->label];
     json_t *arguments = json_pack("{s:o, s:I}", "bucket", wring_json_text(label), "number",
                                   (json_int_t)event->number);
-    json_t *object = json_pack("{s:s, s:s, s:s, s:f, s:f, s:i, s:i, s:o}", "name",
-                               kinds[event->kind], "cat", groups[group_of[event->kind]], "ph",
-                               event->kind == WRING_TRACE_ARRIVE ? "i" : "X", "ts",
-                               at_us(session, event->begin_ns), "dur", (double)event->took_ns / 1e3,
-                               "pid", (int)session->rank, "tid", line, "args", arguments);
+    json_t *object = json_pack(
+        "{s:s, s:s, s:s, s:f, s:f, s:i, s:i, s:o}", "name", kinds[event->kind], "cat",
+        groups[group_of[event->kind]], "ph", event->kind == WRING_TRACE_ARRIVE ? "i" : "X", "ts",
+        rank_0_time_us(session, event->begin_ns), "dur", (double)event->took_ns / 1e3, "pid",
+        (int)session->rank, "tid", line, "args", arguments);
     if (event->bytes > 0)
         json_object_set_new(arguments, "bytes", json_integer((json_int_t)event->bytes));
     if (event->peer >= 0)
@@ -183,7 +183,7 @@ static void write_names(FILE *file, const struct wring_session *session, bool *f
 }
 
 /** Add to the array that stands in the file. */
-static void append(FILE *file, const struct wring_session *session)
+static void append_events(FILE *file, const struct wring_session *session)
 {
     const struct wring_trace *trace = session->trace;
     size_t n = atomic_load(&trace->n), held = n < trace->capacity ? n : trace->capacity;
@@ -196,8 +196,10 @@ static void append(FILE *file, const struct wring_session *session)
     write_clock(file, session, held, &first);
     qsort(trace->events, held, sizeof(*trace->events), by_begin);
     for (size_t i = 0; i < held; i++)
-        write_event(file, describe(session, &trace->events[i], line_for(&lines, &trace->events[i])),
-                    &first);
+        write_event(
+            file,
+            event_to_json(session, &trace->events[i], take_free_line(&lines, &trace->events[i])),
+            &first);
     fputs("\n]\n", file);
     if (n > trace->capacity)
         wring_warn(&session->log, "WRING_TRACE=%s holds the first %zu of %zu events",
@@ -223,9 +225,9 @@ void wring_session_trace_close(struct wring_session *session)
     FILE *file = fd >= 0 ? fdopen(fd, "r+") : NULL;
     bool locked = file != NULL && flock(fd, LOCK_EX) == 0;
     if (locked)
-        append(file, session);
+        append_events(file, session);
     if (!locked || ferror(file) != 0 || fflush(file) != 0)
-        cannot_write(session);
+        warn_unwritable(session);
     if (file != NULL)
         fclose(file);
     else if (fd >= 0)

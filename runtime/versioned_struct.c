@@ -6,7 +6,7 @@
 #define WRING_MODULE "session"
 
 /** The size that the caller says. @return 0 where that cannot be one */
-static size_t said(const struct wring_versioned_struct *sized, const void *theirs)
+static size_t read_struct_bytes(const struct wring_versioned_struct *sized, const void *theirs)
 {
     size_t bytes;
     memcpy(&bytes, theirs, sizeof(bytes));
@@ -15,7 +15,7 @@ static size_t said(const struct wring_versioned_struct *sized, const void *their
     return bytes >= sizeof(bytes) && bytes <= WRING_VERSIONED_STRUCT_MAX ? bytes : 0;
 }
 
-static size_t smaller(size_t a, size_t b)
+static size_t min_size(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
@@ -24,10 +24,10 @@ bool wring_versioned_struct_read(const struct wring_versioned_struct *sized, con
                                  void *ours)
 {
     const unsigned char *fields = theirs;
-    size_t bytes = said(sized, theirs);
+    size_t bytes = read_struct_bytes(sized, theirs);
 
     memset(ours, 0, sized->bytes);
-    memcpy(ours, theirs, smaller(bytes, sized->bytes));
+    memcpy(ours, theirs, min_size(bytes, sized->bytes));
     for (size_t i = sized->bytes; i < bytes; i++)
         if (fields[i] != 0)
             return false;
@@ -37,7 +37,7 @@ bool wring_versioned_struct_read(const struct wring_versioned_struct *sized, con
 /** Can a caller's struct be written to? Its size is one. */
 static bool versioned_struct_takes(const struct wring_versioned_struct *sized, const void *theirs)
 {
-    return said(sized, theirs) > 0;
+    return read_struct_bytes(sized, theirs) > 0;
 }
 
 enum wring_status wring_versioned_struct_refuse(const struct wring_versioned_struct *sized,
@@ -45,7 +45,7 @@ enum wring_status wring_versioned_struct_refuse(const struct wring_versioned_str
 {
     size_t bytes;
     memcpy(&bytes, theirs, sizeof(bytes));
-    if (said(sized, theirs) == 0)
+    if (read_struct_bytes(sized, theirs) == 0)
         wring_error(log, "%s: struct_bytes is %zu, which is no size of it: start from its _INIT",
                     sized->name, bytes);
     else
@@ -59,7 +59,7 @@ enum wring_status wring_versioned_struct_refuse(const struct wring_versioned_str
 enum wring_status wring_versioned_struct_write(const struct wring_versioned_struct *sized,
                                                const void *ours, void *theirs)
 {
-    size_t bytes = smaller(said(sized, theirs), sized->bytes);
+    size_t bytes = min_size(read_struct_bytes(sized, theirs), sized->bytes);
     if (bytes == 0)
         return WRING_ERR_INVALID;
     memcpy(theirs, ours, bytes);

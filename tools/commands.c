@@ -22,7 +22,7 @@ static size_t least(size_t a, size_t b)
 }
 
 /** How many letters must be added, dropped or changed to turn a into b (Levenshtein). */
-static size_t edits(const char *a, const char *b)
+static size_t count_edits(const char *a, const char *b)
 {
     size_t row[NAME_MAX_BYTES + 1];
     size_t columns = least(strlen(b), NAME_MAX_BYTES);
@@ -49,7 +49,8 @@ const struct wring_command *wring_command_nearest(const struct wring_command *ta
     size_t fewest = 3; /* more than two slips are another word */
 
     for (; table->name != NULL; table++) {
-        size_t count = strstr(table->name, name) == table->name ? 1 : edits(name, table->name);
+        size_t count =
+            strstr(table->name, name) == table->name ? 1 : count_edits(name, table->name);
         if (count < fewest) {
             fewest = count;
             nearest = table;

@@ -31,7 +31,7 @@ struct command_line {
     int first; /* index of the command's name; 0: none was given */
 };
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t parse_argument(int key, char *arg, struct argp_state *state)
 {
     struct command_line *line = state->input;
     (void)arg;
@@ -58,7 +58,7 @@ static char *help_text(int key, const char *text, void *input)
 }
 
 static const struct argp main_argp = {
-    .parser = parse,
+    .parser = parse_argument,
     .args_doc = "COMMAND [ARGUMENT...]\nhelp COMMAND",
     .doc = "Move gradient buckets between ranks, and squeeze them on the way.\v",
     .help_filter = help_text,
@@ -85,7 +85,7 @@ static int run_help(int argc, char **argv)
     return wring_command_dispatch(commands, n, line);
 }
 
-static void look_away(int number)
+static void ignore_signal(int number)
 {
     (void)number;
 }
@@ -94,7 +94,7 @@ static void look_away(int number)
  *  started from here have the system's way again. */
 static void live_with_limits(void)
 {
-    struct sigaction action = {.sa_handler = look_away, .sa_flags = SA_RESTART}, before;
+    struct sigaction action = {.sa_handler = ignore_signal, .sa_flags = SA_RESTART}, before;
     sigemptyset(&action.sa_mask);
     if (sigaction(SIGXFSZ, NULL, &before) == 0 && before.sa_handler == SIG_DFL)
         sigaction(SIGXFSZ, &action, NULL);

@@ -74,7 +74,7 @@ static size_t rows_of(const struct wring_table *table)
     return (table->n_cells + table->n - 1) / table->n;
 }
 
-static void measure(const struct wring_table *table, size_t *widths)
+static void measure_columns(const struct wring_table *table, size_t *widths)
 {
     for (size_t column = 0; column < table->n; column++) {
         widths[column] = strlen(table->columns[column].title);
@@ -135,12 +135,12 @@ static void print_row(FILE *file, const struct wring_table *table, const size_t 
     }
 }
 
-static void print(const struct wring_table *table, FILE *file)
+static void print_unwrapped(const struct wring_table *table, FILE *file)
 {
     size_t widths[WRING_TABLE_COLUMNS_MAX];
     const char *texts[WRING_TABLE_COLUMNS_MAX];
 
-    measure(table, widths);
+    measure_columns(table, widths);
     for (size_t column = 0; column < table->n; column++)
         texts[column] = table->columns[column].title;
     print_row(file, table, widths, texts);
@@ -155,7 +155,7 @@ void wring_table_finish(struct wring_table *table, FILE *file)
 {
     if (table == NULL)
         return;
-    print(table, file);
+    print_unwrapped(table, file);
     for (size_t i = 0; i < table->n_cells; i++)
         free(table->cells[i]);
     free(table->cells);

@@ -97,8 +97,8 @@ static void put_prefix(uint8_t *to, unsigned last)
 }
 
 /** The proof over the first `bytes` of the transcript; the label keeps the roles apart. */
-static bool proof(const struct wring_auth *auth, const char *label, size_t bytes,
-                  uint8_t out[WRING_AUTH_MAC_BYTES])
+static bool make_proof(const struct wring_auth *auth, const char *label, size_t bytes,
+                       uint8_t out[WRING_AUTH_MAC_BYTES])
 {
     uint8_t text[16 + WRING_AUTH_TRANSCRIPT_BYTES];
     size_t label_bytes = strlen(label);
@@ -107,17 +107,17 @@ static bool proof(const struct wring_auth *auth, const char *label, size_t bytes
     return wring_hmac(auth->secret, sizeof(auth->secret), text, label_bytes + bytes, out);
 }
 
-static bool acceptor_proof(const struct wring_auth *auth, uint8_t out[WRING_AUTH_MAC_BYTES])
+static bool make_acceptor_proof(const struct wring_auth *auth, uint8_t out[WRING_AUTH_MAC_BYTES])
 {
-    return proof(auth, "wring acceptor", SECOND_MAC_AT, out);
+    return make_proof(auth, "wring acceptor", SECOND_MAC_AT, out);
 }
 
-static bool initiator_proof(const struct wring_auth *auth, uint8_t out[WRING_AUTH_MAC_BYTES])
+static bool make_initiator_proof(const struct wring_auth *auth, uint8_t out[WRING_AUTH_MAC_BYTES])
 {
-    return proof(auth, "wring initiator", THIRD_AT, out);
+    return make_proof(auth, "wring initiator", THIRD_AT, out);
 }
 
-static void settle(struct wring_auth *auth, enum wring_status status)
+static void end_handshake(struct wring_auth *auth, enum wring_status status)
 {
     auth->status = status;
     OPENSSL_cleanse(auth->secret, sizeof(auth->secret));
@@ -131,23 +131,23 @@ static void begin_message(struct wring_auth *auth, unsigned message)
     auth->end = ends[message];
 }
 
-static bool is_mine(const struct wring_auth *auth)
+static bool is_own_message(const struct wring_auth *auth)
 {
     return (auth->message % 2 == 0) == auth->initiator;
 }
 
 /** End here; with last words, of which `bytes` lie at the start of the next message. */
-static void refuse(struct wring_auth *auth, enum wring_status status, size_t bytes)
+static void end_with_last_words(struct wring_auth *auth, enum wring_status status, size_t bytes)
 {
     begin_message(auth, auth->message + 1);
     auth->end = auth->start + bytes;
-    settle(auth, status);
+    end_handshake(auth, status);
 }
 
-static void give_up(struct wring_auth *auth, enum wring_status status)
+static void abandon_handshake(struct wring_auth *auth, enum wring_status status)
 {
     auth->at = auth->end; /* neither sends nor takes any more */
-    settle(auth, status);
+    end_handshake(auth, status);
 }
 
 void wring_auth_init(struct wring_auth *auth, bool initiator, uint16_t purpose,
@@ -169,25 +169,25 @@ void wring_auth_init(struct wring_auth *auth, bool initiator, uint16_t purpose,
     if (hello_bytes > 0)
         memcpy(auth->transcript + HELLO_AT, hello, hello_bytes);
     if (!wring_random_bytes(auth->transcript + FIRST_NONCE_AT, WRING_AUTH_NONCE_BYTES))
-        give_up(auth, WRING_ERR_SYSTEM);
+        abandon_handshake(auth, WRING_ERR_SYSTEM);
 }
 
 size_t wring_auth_output(struct wring_auth *auth, const void **data)
 {
     *data = auth->transcript + auth->at;
-    return is_mine(auth) ? auth->end - auth->at : 0;
+    return is_own_message(auth) ? auth->end - auth->at : 0;
 }
 
 void wring_auth_sent(struct wring_auth *auth, size_t n)
 {
     if (n == 0)
         return;
-    assert(is_mine(auth) && n <= auth->end - auth->at);
+    assert(is_own_message(auth) && n <= auth->end - auth->at);
     auth->at += n;
     if (auth->at < auth->end || auth->status != WRING_ERR_AGAIN)
         return;
     if (auth->message == 3)
-        settle(auth, WRING_OK); /* the acceptor has said its welcome */
+        end_handshake(auth, WRING_OK); /* the acceptor has said its welcome */
     else
         begin_message(auth, auth->message + 1);
 }
@@ -198,13 +198,13 @@ static void answer_first(struct wring_auth *auth)
     uint8_t *second = auth->transcript + SECOND_AT;
     if (auth->transcript[HELLO_SIZE_AT] > WRING_HELLO_MAX ||
         memcmp(auth->transcript + HELLO_SIZE_AT + 1, "\0\0\0", 3) != 0) {
-        give_up(auth, WRING_ERR_FRAME);
+        abandon_handshake(auth, WRING_ERR_FRAME);
         return;
     }
     put_prefix(second, VERDICT_GO_ON);
     if (!wring_random_bytes(auth->transcript + SECOND_NONCE_AT, WRING_AUTH_NONCE_BYTES) ||
-        !acceptor_proof(auth, auth->transcript + SECOND_MAC_AT)) {
-        give_up(auth, WRING_ERR_SYSTEM);
+        !make_acceptor_proof(auth, auth->transcript + SECOND_MAC_AT)) {
+        abandon_handshake(auth, WRING_ERR_SYSTEM);
         return;
     }
     begin_message(auth, 1);
@@ -214,16 +214,17 @@ static void answer_first(struct wring_auth *auth)
 static void answer_second(struct wring_auth *auth)
 {
     uint8_t want[WRING_AUTH_MAC_BYTES];
-    if (!acceptor_proof(auth, want)) {
-        give_up(auth, WRING_ERR_SYSTEM);
+    if (!make_acceptor_proof(auth, want)) {
+        abandon_handshake(auth, WRING_ERR_SYSTEM);
         return;
     }
     if (CRYPTO_memcmp(want, auth->transcript + SECOND_MAC_AT, sizeof(want)) != 0) {
-        refuse(auth, WRING_ERR_AUTH, WRING_AUTH_MAC_BYTES); /* zeros, which prove nothing */
+        end_with_last_words(auth, WRING_ERR_AUTH,
+                            WRING_AUTH_MAC_BYTES); /* zeros, which prove nothing */
         return;
     }
-    if (!initiator_proof(auth, auth->transcript + THIRD_AT)) {
-        give_up(auth, WRING_ERR_SYSTEM);
+    if (!make_initiator_proof(auth, auth->transcript + THIRD_AT)) {
+        abandon_handshake(auth, WRING_ERR_SYSTEM);
         return;
     }
     begin_message(auth, 2);
@@ -233,13 +234,13 @@ static void answer_second(struct wring_auth *auth)
 static void answer_third(struct wring_auth *auth)
 {
     uint8_t want[WRING_AUTH_MAC_BYTES];
-    if (!initiator_proof(auth, want)) {
-        give_up(auth, WRING_ERR_SYSTEM);
+    if (!make_initiator_proof(auth, want)) {
+        abandon_handshake(auth, WRING_ERR_SYSTEM);
         return;
     }
     if (CRYPTO_memcmp(want, auth->transcript + THIRD_AT, sizeof(want)) != 0) {
         auth->transcript[FOURTH_AT] = OUTCOME_WRONG_KEY;
-        refuse(auth, WRING_ERR_AUTH, 1);
+        end_with_last_words(auth, WRING_ERR_AUTH, 1);
         return;
     }
     auth->transcript[FOURTH_AT] = OUTCOME_WELCOME;
@@ -251,57 +252,57 @@ static void read_outcome(struct wring_auth *auth)
 {
     switch (auth->transcript[FOURTH_AT]) {
     case OUTCOME_WELCOME:
-        settle(auth, WRING_OK);
+        end_handshake(auth, WRING_OK);
         return;
     case OUTCOME_WRONG_KEY:
-        settle(auth, WRING_ERR_AUTH);
+        end_handshake(auth, WRING_ERR_AUTH);
         return;
     default:
-        settle(auth, WRING_ERR_FRAME);
+        end_handshake(auth, WRING_ERR_FRAME);
         return;
     }
 }
 
-static void check_first_prefix(struct wring_auth *auth, const uint8_t *prefix)
+static void judge_first_prefix(struct wring_auth *auth, const uint8_t *prefix)
 {
     auth->peer_version = get_u16(prefix + 4);
     auth->peer_purpose = get_u16(prefix + 6);
     if (auth->peer_version != WRING_WIRE_VERSION) {
         put_prefix(auth->transcript + SECOND_AT, VERDICT_VERSION);
-        refuse(auth, WRING_ERR_VERSION, PREFIX_BYTES);
+        end_with_last_words(auth, WRING_ERR_VERSION, PREFIX_BYTES);
     } else if (auth->peer_purpose != auth->purpose) {
         put_prefix(auth->transcript + SECOND_AT, VERDICT_PURPOSE);
-        refuse(auth, WRING_ERR_FRAME, PREFIX_BYTES);
+        end_with_last_words(auth, WRING_ERR_FRAME, PREFIX_BYTES);
     }
 }
 
-static void check_second_prefix(struct wring_auth *auth, const uint8_t *prefix)
+static void judge_second_prefix(struct wring_auth *auth, const uint8_t *prefix)
 {
     unsigned verdict = get_u16(prefix + 6);
     auth->peer_version = get_u16(prefix + 4);
     if (auth->peer_version != WRING_WIRE_VERSION || verdict == VERDICT_VERSION)
-        give_up(auth, WRING_ERR_VERSION);
+        abandon_handshake(auth, WRING_ERR_VERSION);
     else if (verdict != VERDICT_GO_ON)
-        give_up(auth, WRING_ERR_FRAME);
+        abandon_handshake(auth, WRING_ERR_FRAME);
 }
 
 /** Judge the opening of the first two messages as early as it can be judged. */
-static void check_prefix(struct wring_auth *auth)
+static void judge_prefix(struct wring_auth *auth)
 {
     const uint8_t *prefix = auth->transcript + auth->start;
     size_t have = auth->at - auth->start;
 
     if (memcmp(prefix, MAGIC, have < 4 ? have : 4) != 0)
-        give_up(auth, WRING_ERR_FRAME);
+        abandon_handshake(auth, WRING_ERR_FRAME);
     else if (have >= PREFIX_BYTES && auth->message == 0)
-        check_first_prefix(auth, prefix);
+        judge_first_prefix(auth, prefix);
     else if (have >= PREFIX_BYTES)
-        check_second_prefix(auth, prefix);
+        judge_second_prefix(auth, prefix);
 }
 
 size_t wring_auth_wants(const struct wring_auth *auth)
 {
-    return auth->status == WRING_ERR_AGAIN && !is_mine(auth) ? auth->end - auth->at : 0;
+    return auth->status == WRING_ERR_AGAIN && !is_own_message(auth) ? auth->end - auth->at : 0;
 }
 
 size_t wring_auth_input(struct wring_auth *auth, const void *data, size_t n)
@@ -317,7 +318,7 @@ size_t wring_auth_input(struct wring_auth *auth, const void *data, size_t n)
     memcpy(auth->transcript + auth->at, data, take);
     auth->at += take;
     if (auth->message <= 1)
-        check_prefix(auth);
+        judge_prefix(auth);
     if (auth->status == WRING_ERR_AGAIN && auth->at == auth->end)
         answers[auth->message](auth);
     return take;

@@ -116,7 +116,7 @@ uint32_t wring_channel_reserve(struct wring_channel *channel, uint32_t member)
     return channel->out[member].reserved++;
 }
 
-static uint32_t mask_of(const struct wring_channel *channel)
+static uint32_t sequence_mask(const struct wring_channel *channel)
 {
     return channel->tagged ? TAGGED_MASK : SEQUENCE_MASK;
 }
@@ -125,7 +125,7 @@ uint32_t wring_channel_imm(const struct wring_channel *channel, const struct wri
                            uint32_t sequence)
 {
     uint32_t tag = channel->tagged ? channel->tag << TAG_SHIFT : 0;
-    return out->name.id << WRING_SEQUENCE_BITS | tag | (sequence & mask_of(channel));
+    return out->name.id << WRING_SEQUENCE_BITS | tag | (sequence & sequence_mask(channel));
 }
 
 enum wring_status wring_channel_put(struct wring_channel *channel, uint32_t member,
@@ -159,7 +159,7 @@ struct wring_slot *wring_channel_expect(struct wring_channel *channel, uint32_t 
                                         uint32_t imm)
 {
     struct wring_channel_in *in = &channel->in[member];
-    uint32_t ahead = (imm - in->consumed) & mask_of(channel);
+    uint32_t ahead = (imm - in->consumed) & sequence_mask(channel);
 
     if (ahead >= channel->window)
         return NULL;
@@ -198,8 +198,8 @@ enum wring_status wring_channel_arrived(struct wring_channel *channel, uint32_t 
     return WRING_OK;
 }
 
-static uint32_t index_of(const struct wring_channel *channel, uint32_t member,
-                         const struct wring_slot *piece)
+static uint32_t slot_index(const struct wring_channel *channel, uint32_t member,
+                           const struct wring_slot *piece)
 {
     return (uint32_t)(piece - channel->in[member].slots);
 }
@@ -208,7 +208,7 @@ uint32_t wring_channel_sequence(const struct wring_channel *channel, uint32_t me
                                 const struct wring_slot *piece)
 {
     uint32_t consumed = channel->in[member].consumed;
-    return consumed + (index_of(channel, member, piece) - consumed) % channel->window;
+    return consumed + (slot_index(channel, member, piece) - consumed) % channel->window;
 }
 
 bool wring_channel_is_taken(const struct wring_channel *channel, uint32_t member,
@@ -276,13 +276,13 @@ static void return_credits(struct wring_channel *channel, uint32_t member, uint3
         channel->owes_credits = channel->fabric->owes_credits = true;
 }
 
-static uint32_t batch_of(const struct wring_channel *channel)
+static uint32_t credit_batch(const struct wring_channel *channel)
 {
     return channel->window > 1 ? channel->window / 2 : 1;
 }
 
 /** A slot is as before its piece, but for memory that is its own. */
-static void clear(struct wring_channel *channel, struct wring_slot *slot)
+static void clear_slot(struct wring_channel *channel, struct wring_slot *slot)
 {
     *slot = (struct wring_slot){.data = channel->pool == NULL ? slot->data : NULL};
 }
@@ -296,8 +296,8 @@ void wring_channel_release(struct wring_channel *channel, uint32_t member, uint3
         channel->pool_ops->release(channel, member, slot);
     slot->released = true;
     while (in->consumed != in->taken && in->slots[in->consumed % channel->window].released)
-        clear(channel, &in->slots[in->consumed++ % channel->window]);
-    return_credits(channel, member, batch_of(channel));
+        clear_slot(channel, &in->slots[in->consumed++ % channel->window]);
+    return_credits(channel, member, credit_batch(channel));
     if (channel->pool != NULL)
         channel->pool_ops->return_credits(channel, member);
 }
@@ -307,7 +307,7 @@ void wring_channel_return_credits(struct wring_channel *channel)
     channel->owes_credits = false;
     for (uint32_t i = 0; i < channel->members.n; i++)
         if (i != channel->members.me)
-            return_credits(channel, i, batch_of(channel));
+            return_credits(channel, i, credit_batch(channel));
 }
 
 enum wring_status wring_channel_credit(struct wring_channel *channel, uint32_t member,

@@ -22,7 +22,7 @@ bool wring_codec_error_stats_wants(struct wring_codec_error_stats *error_stats, 
     return loss->count++ == loss->turn;
 }
 
-static void take_sample(struct wring_codec_error *loss, const struct wring_job *job)
+static void add_sample(struct wring_codec_error *loss, const struct wring_job *job)
 {
     if (!isfinite(job->result.lost) || !isfinite(job->result.whole))
         return;
@@ -38,10 +38,10 @@ void wring_codec_error_stats_take(struct wring_codec_error_stats *error_stats,
     if (job->result.core >= 0 && job->result.core < WRING_CORES_MAX)
         error_stats->cores[job->result.core / 64] |= UINT64_C(1) << job->result.core % 64;
     if (job->measure && job->result.status == WRING_OK)
-        take_sample(&error_stats->ways[job->context.phase], job);
+        add_sample(&error_stats->ways[job->context.phase], job);
 }
 
-static bool has(const struct wring_codec_error_stats *error_stats, uint32_t core)
+static bool has_core(const struct wring_codec_error_stats *error_stats, uint32_t core)
 {
     return core < WRING_CORES_MAX && error_stats->cores[core / 64] >> core % 64 & 1;
 }
@@ -69,10 +69,10 @@ uint32_t wring_codec_error_stats_cores(const struct wring_codec_error_stats *err
 
     text[0] = '\0';
     for (uint32_t core = 0; core < WRING_CORES_MAX; core++) {
-        if (!has(error_stats, core))
+        if (!has_core(error_stats, core))
             continue;
         uint32_t last = core;
-        while (has(error_stats, last + 1))
+        while (has_core(error_stats, last + 1))
             last++;
         room = room && add_run(text, bytes, core, last);
         count += last - core + 1;

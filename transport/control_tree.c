@@ -90,7 +90,7 @@ static struct link *find_link(const struct wring_control_tree *tree, uint32_t ra
     return link;
 }
 
-static struct link *find_up(const struct wring_control_tree *tree)
+static struct link *find_parent_link(const struct wring_control_tree *tree)
 {
     struct link *link = tree->links;
     while (link != NULL && !link->up)
@@ -106,13 +106,13 @@ static struct link *find_next_hop(const struct wring_control_tree *tree, uint32_
         if (link != NULL)
             return link;
         if (at == 0 || at == tree->rank)
-            return find_up(tree);
+            return find_parent_link(tree);
     }
 }
 
 /* ---- sending ---- */
 
-static bool push(struct link *link, const uint8_t *data, size_t bytes)
+static bool queue_frame(struct link *link, const uint8_t *data, size_t bytes)
 {
     struct frame *frame = malloc(sizeof(*frame));
     if (frame == NULL)
@@ -125,7 +125,7 @@ static bool push(struct link *link, const uint8_t *data, size_t bytes)
     return true;
 }
 
-static void flush(struct link *link, uint64_t now_ns)
+static void flush_link(struct link *link, uint64_t now_ns)
 {
     while (link->first != NULL && link->open) {
         struct frame *frame = link->first;
@@ -139,8 +139,8 @@ static void flush(struct link *link, uint64_t now_ns)
     }
 }
 
-static enum wring_status send_on(struct link *link, uint32_t from, uint32_t to,
-                                 const struct wring_control *control)
+static enum wring_status send_over_link(struct link *link, uint32_t from, uint32_t to,
+                                        const struct wring_control *control)
 {
     uint8_t data[HEAD_BYTES + WRING_SEND_MAX];
     wring_put_u32(data, from);
@@ -149,27 +149,27 @@ static enum wring_status send_on(struct link *link, uint32_t from, uint32_t to,
     if (bytes > WRING_SEND_MAX)
         return WRING_ERR_INVALID;
     uint64_t now_ns = wring_now_ns();
-    flush(link, now_ns);
+    flush_link(link, now_ns);
     if (link->open && link->first == NULL &&
         link->conn->provider->ops->send(link->conn, data, bytes) == WRING_OK) {
         link->sent_ns = now_ns;
         return WRING_OK;
     }
-    return push(link, data, bytes) ? WRING_OK : WRING_ERR_NO_MEMORY;
+    return queue_frame(link, data, bytes) ? WRING_OK : WRING_ERR_NO_MEMORY;
 }
 
 /** @param except  who told us; NULL: nobody did */
-static void spread(struct wring_control_tree *tree, uint32_t from,
-                   const struct wring_control *control, const struct link *except)
+static void send_to_other_links(struct wring_control_tree *tree, uint32_t from,
+                                const struct wring_control *control, const struct link *except)
 {
     for (struct link *link = tree->links; link != NULL; link = link->next)
         if (link != except && link->open)
-            send_on(link, from, WRING_CONTROL_TREE_ALL, control);
+            send_over_link(link, from, WRING_CONTROL_TREE_ALL, control);
 }
 
 /** @return false: it is known already */
-static bool note(struct wring_control_tree *tree, uint32_t from,
-                 const struct wring_control *control)
+static bool note_fate_or_failure(struct wring_control_tree *tree, uint32_t from,
+                                 const struct wring_control *control)
 {
     if (control->kind == WRING_CONTROL_BYE) {
         bool first = tree->fates[from] == ALIVE;
@@ -188,16 +188,16 @@ static bool note(struct wring_control_tree *tree, uint32_t from,
 
 void wring_control_tree_tell(struct wring_control_tree *tree, const struct wring_control *control)
 {
-    if (note(tree, tree->rank, control))
-        spread(tree, tree->rank, control->kind == WRING_CONTROL_ABORT ? &tree->failure : control,
-               NULL);
+    if (note_fate_or_failure(tree, tree->rank, control))
+        send_to_other_links(tree, tree->rank,
+                            control->kind == WRING_CONTROL_ABORT ? &tree->failure : control, NULL);
 }
 
 enum wring_status wring_control_tree_send(struct wring_control_tree *tree, uint32_t to,
                                           const struct wring_control *control)
 {
     struct link *hop = tree->fates[to] == ALIVE ? find_next_hop(tree, to) : NULL;
-    return hop != NULL ? send_on(hop, tree->rank, to, control) : WRING_ERR_CLOSED;
+    return hop != NULL ? send_over_link(hop, tree->rank, to, control) : WRING_ERR_CLOSED;
 }
 
 bool wring_control_tree_is_root(const struct wring_control_tree *tree)
@@ -207,20 +207,20 @@ bool wring_control_tree_is_root(const struct wring_control_tree *tree)
 
 void wring_control_tree_spread(struct wring_control_tree *tree, const struct wring_control *control)
 {
-    spread(tree, tree->rank, control, NULL);
+    send_to_other_links(tree, tree->rank, control, NULL);
 }
 
 void wring_control_tree_raise(struct wring_control_tree *tree, uint32_t from,
                               const struct wring_control *control)
 {
-    struct link *up = find_up(tree);
+    struct link *up = find_parent_link(tree);
     if (up != NULL && up->open)
-        send_on(up, from, WRING_CONTROL_TREE_ROOT, control);
+        send_over_link(up, from, WRING_CONTROL_TREE_ROOT, control);
 }
 
 uint32_t wring_control_tree_parent(const struct wring_control_tree *tree)
 {
-    const struct link *up = find_up(tree);
+    const struct link *up = find_parent_link(tree);
     return up != NULL && up->open ? up->rank : tree->rank;
 }
 
@@ -287,17 +287,17 @@ static void open_link(struct wring_control_tree *tree, struct link *link, uint64
 
     link->open = true;
     link->heard_ns = now_ns;
-    send_on(link, tree->rank, link->rank, &beat);
+    send_over_link(link, tree->rank, link->rank, &beat);
     for (uint32_t i = 0; i < tree->size; i++)
         if (tree->fates[i] == LEFT && i != link->rank)
-            send_on(link, i, WRING_CONTROL_TREE_ALL, &bye);
+            send_over_link(link, i, WRING_CONTROL_TREE_ALL, &bye);
     if (tree->failed)
-        send_on(link, tree->failure_from, WRING_CONTROL_TREE_ALL, &tree->failure);
+        send_over_link(link, tree->failure_from, WRING_CONTROL_TREE_ALL, &tree->failure);
 }
 
 /** Nobody is behind a connection that has never said anything: it was given up before it stood. */
-static void lose(struct wring_control_tree *tree, struct link *link, enum wring_status status,
-                 const char *text)
+static void lose_link(struct wring_control_tree *tree, struct link *link, enum wring_status status,
+                      const char *text)
 {
     uint32_t rank = link->rank;
     bool up = link->up, missed = (link->heard || up) && !link->bye && !tree->leaving;
@@ -356,7 +356,7 @@ static uint32_t read_hello(const struct wring_control_tree *tree, const struct w
 }
 
 /** Events of a connection that is about to go lose their conn. */
-static void forget(struct wring_event *events, size_t n, const struct wring_conn *conn)
+static void forget_events(struct wring_event *events, size_t n, const struct wring_conn *conn)
 {
     for (size_t i = 0; i < n; i++)
         if (events[i].conn == conn)
@@ -372,13 +372,13 @@ static void on_accepted(struct wring_control_tree *tree, struct wring_event *eve
     struct link *link = rank < tree->size ? find_link(tree, rank) : NULL;
 
     if (link != NULL) { /* given up before it stood */
-        forget(events, n, link->conn);
+        forget_events(events, n, link->conn);
         remove_link(tree, link);
     }
     link = rank < tree->size ? add_link(tree, rank, false) : NULL;
     if (link == NULL) {
         wring_warn(tree->log, "refused a connection that is not one of this job's");
-        forget(events, n, conn);
+        forget_events(events, n, conn);
         conn->provider->ops->disconnect(conn);
         return;
     }
@@ -392,11 +392,12 @@ static void on_told_all(struct wring_control_tree *tree, struct link *link, uint
 {
     if (control->kind == WRING_CONTROL_BYE && from == link->rank) {
         link->bye = true;
-        send_on(link, tree->rank, from, &(struct wring_control){.kind = WRING_CONTROL_BYE_ACK});
+        send_over_link(link, tree->rank, from,
+                       &(struct wring_control){.kind = WRING_CONTROL_BYE_ACK});
     }
-    if (control->kind != WRING_CONTROL_FLIGHT && !note(tree, from, control))
+    if (control->kind != WRING_CONTROL_FLIGHT && !note_fate_or_failure(tree, from, control))
         return;
-    spread(tree, from, control, link);
+    send_to_other_links(tree, from, control, link);
     tree->handler.heard(tree->handler.arg, from, control);
 }
 
@@ -441,7 +442,7 @@ static bool on_message(struct wring_control_tree *tree, struct link *link,
     } else if (to < tree->size) {
         struct link *hop = find_next_hop(tree, to);
         if (hop != NULL && hop != link)
-            send_on(hop, from, to, &control);
+            send_over_link(hop, from, to, &control);
     }
     return true;
 }
@@ -463,36 +464,36 @@ static void on_event(struct wring_control_tree *tree, struct wring_event *events
         char text[WRING_TEXT_MAX];
         enum wring_status status = event->status;
         snprintf(text, sizeof(text), "%s", event->text != NULL ? event->text : "no reason given");
-        forget(events, n, link->conn);
+        forget_events(events, n, link->conn);
         if (link->open)
-            lose(tree, link, status, text);
+            lose_link(tree, link, status, text);
         else
             on_undialled(tree, link, status, text);
     } else if (event->kind == WRING_EVENT_MESSAGE && !on_message(tree, link, event, now_ns)) {
-        forget(events, n, link->conn);
-        lose(tree, link, WRING_ERR_FRAME, "it sent a malformed control message");
+        forget_events(events, n, link->conn);
+        lose_link(tree, link, WRING_ERR_FRAME, "it sent a malformed control message");
     }
 }
 
 /** @return false: it is gone */
-static bool judge(struct wring_control_tree *tree, struct link *link, uint64_t now_ns)
+static bool tend_link(struct wring_control_tree *tree, struct link *link, uint64_t now_ns)
 {
     const struct wring_control beat = {.kind = WRING_CONTROL_HEARTBEAT};
     if (!link->open)
         return true;
     if (now_ns > link->heard_ns && now_ns - link->heard_ns > tree->config->peer_timeout_ns) {
-        lose(tree, link, WRING_ERR_TIMEOUT, "");
+        lose_link(tree, link, WRING_ERR_TIMEOUT, "");
         return false;
     }
-    flush(link, now_ns);
+    flush_link(link, now_ns);
     if (now_ns > link->sent_ns && now_ns - link->sent_ns >= tree->config->heartbeat_ns &&
         link->first == NULL)
-        send_on(link, tree->rank, link->rank, &beat);
+        send_over_link(link, tree->rank, link->rank, &beat);
     return true;
 }
 
 /** If nobody made progress for a while, the others' silence is ours. */
-static void look(struct wring_control_tree *tree, uint64_t now_ns)
+static void tend_links(struct wring_control_tree *tree, uint64_t now_ns)
 {
     uint64_t absent = now_ns - tree->looked_ns;
     bool changed = false;
@@ -502,7 +503,7 @@ static void look(struct wring_control_tree *tree, uint64_t now_ns)
         link->heard_ns += absent >= tree->config->heartbeat_ns ? absent : 0;
     for (struct link *link = tree->links, *next; link != NULL && !changed; link = next) {
         next = link->next;
-        changed = !judge(tree, link, now_ns); /* the others next time */
+        changed = !tend_link(tree, link, now_ns); /* the others next time */
     }
     if (tree->redial_ns != 0 && now_ns >= tree->redial_ns)
         dial_parent(tree);
@@ -516,7 +517,7 @@ bool wring_control_tree_poll(struct wring_control_tree *tree, uint64_t now_ns)
     for (size_t i = 0; i < n; i++)
         on_event(tree, &events[i], n - i, now_ns);
     if (now_ns - tree->looked_ns >= WRING_CONTROL_TREE_LOOK_NS)
-        look(tree, now_ns);
+        tend_links(tree, now_ns);
     return n > 0;
 }
 
@@ -593,7 +594,7 @@ enum wring_status wring_control_tree_join(struct wring_control_tree *tree,
 
 uint32_t wring_control_tree_missing(const struct wring_control_tree *tree)
 {
-    const struct link *up = find_up(tree);
+    const struct link *up = find_parent_link(tree);
     if (tree->rank != 0 && (up == NULL || !up->heard))
         return parent_of(tree->rank);
     uint64_t first = (uint64_t)tree->rank * WRING_CONTROL_TREE_FAN + 1;
@@ -647,8 +648,7 @@ enum wring_status wring_control_say(struct wring_conn *conn, const struct wring_
 }
 
 /** No connection stands. Questions between members of a group go by the tree meanwhile. */
-static enum wring_status send_otherwise(struct wring_peer *peer,
-                                        const struct wring_control *control)
+static enum wring_status send_by_tree(struct wring_peer *peer, const struct wring_control *control)
 {
     bool asks = control->kind == WRING_CONTROL_CALL || control->kind == WRING_CONTROL_STANDSTILL;
     if (!asks || peer->state == WRING_PEER_GONE || peer->fabric->tree == NULL)
@@ -659,7 +659,7 @@ static enum wring_status send_otherwise(struct wring_peer *peer,
 enum wring_status wring_control_send(struct wring_peer *peer, const struct wring_control *control)
 {
     if (peer->state != WRING_PEER_READY)
-        return send_otherwise(peer, control);
+        return send_by_tree(peer, control);
     enum wring_status status = wring_control_say(peer->conn, control);
     if (status == WRING_OK)
         peer->sent_ns = wring_now_ns();

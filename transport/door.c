@@ -28,7 +28,7 @@ static bool parse_port(const char *text, const char **end, uint16_t *out)
     return port >= 1 && port <= UINT16_MAX;
 }
 
-static bool parse(const char *text, struct wring_ports *out)
+static bool parse_ports(const char *text, struct wring_ports *out)
 {
     *out = (struct wring_ports){0, 0};
     if (*text == '\0')
@@ -44,7 +44,7 @@ static bool parse(const char *text, struct wring_ports *out)
 enum wring_status wring_ports_read(const struct wring_log *log, const char *text,
                                    struct wring_ports *out)
 {
-    if (parse(text, out))
+    if (parse_ports(text, out))
         return WRING_OK;
     wring_error(log, "WRING_PORTS=%s: needs first-last, ports from 1 to 65535, as 40000-40100",
                 text);
@@ -57,7 +57,7 @@ static bool has_port(const char *endpoint, size_t length)
 }
 
 /** Take the spaces around the commas out. */
-static void trim(char *root)
+static void trim_list(char *root)
 {
     const char *rest = root;
     struct wring_list_item item;
@@ -74,7 +74,7 @@ static void trim(char *root)
 void wring_ports_complete(const struct wring_ports *ports, char *root, size_t bytes)
 {
     char port[8];
-    trim(root);
+    trim_list(root);
     snprintf(port, sizeof(port), ":%u", ports->first);
     for (char *at = root; ports->first != 0 && *at != '\0';) {
         size_t length = strcspn(at, ","), n = strlen(port);
@@ -154,7 +154,7 @@ int wring_ports_listen(const struct wring_ports *ports, struct sockaddr_storage 
 #define ORIGINS 512
 
 /** Errors of one connection, which ended before it was accepted: the next may be well. */
-static bool was_gone(int error)
+static bool is_connection_error(int error)
 {
     return error == EINTR || error == ECONNABORTED || error == EPROTO || error == EPERM ||
            error == ENETDOWN || error == ENOPROTOOPT || error == EHOSTDOWN || error == ENONET ||
@@ -195,8 +195,8 @@ bool wring_door_is_open(struct wring_door *door, uint64_t now)
     return true;
 }
 
-static void complain(struct wring_door *door, const struct wring_log *log, int error,
-                     unsigned needed)
+static void warn_of_shortage(struct wring_door *door, const struct wring_log *log, int error,
+                             unsigned needed)
 {
     char text[192];
     uint64_t now = wring_now_ns();
@@ -222,9 +222,9 @@ enum wring_door_answer wring_door_accept(struct wring_door *door, const struct w
         }
         if (errno == EAGAIN)
             return WRING_DOOR_NOBODY;
-        if (!was_gone(errno)) {
+        if (!is_connection_error(errno)) {
             door->error = errno;
-            complain(door, log, errno, needed);
+            warn_of_shortage(door, log, errno, needed);
             wring_door_pause(door);
             return WRING_DOOR_SHORT;
         }

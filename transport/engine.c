@@ -22,7 +22,7 @@
 
 /** Nothing moves. If a rank has left to which a collective owes a piece, or from which it awaits
  *  one, the job fails. */
-static void check_departed(struct wring_engine *engine)
+static void fail_if_departed(struct wring_engine *engine)
 {
     for (struct wring_collective *at = engine->active; at != NULL; at = at->next_active)
         for (uint32_t i = 0; i < at->members.n; i++) {
@@ -36,7 +36,7 @@ static void check_departed(struct wring_engine *engine)
         }
 }
 
-static void check_timeout(struct wring_engine *engine)
+static void fail_if_timed_out(struct wring_engine *engine)
 {
     uint64_t limit = engine->config->timeout_ns, now = engine->fabric->tick_ns;
     for (struct wring_collective *at = engine->active; limit > 0 && at != NULL;
@@ -54,7 +54,7 @@ static void check_timeout(struct wring_engine *engine)
 }
 
 /** Do the other members of a group call what we do? */
-static void check_calls(struct wring_engine *engine)
+static void fail_if_calls_differ(struct wring_engine *engine)
 {
     for (struct wring_collective *at = engine->active; at != NULL; at = at->next_active)
         if (at->calls != NULL && engine->fabric->state == WRING_FABRIC_WORKING)
@@ -62,7 +62,7 @@ static void check_calls(struct wring_engine *engine)
 }
 
 /** Is there one that nobody can go on with? */
-static void check_standstill(struct wring_engine *engine)
+static void fail_if_standstill(struct wring_engine *engine)
 {
     for (struct wring_collective *at = engine->active; at != NULL; at = at->next_active)
         if (engine->fabric->state == WRING_FABRIC_WORKING)
@@ -85,7 +85,7 @@ static void note_waiting(struct wring_engine *engine)
 }
 
 /** Nothing moves: is there a reason that will not pass? Then the job fails. */
-static void engine_check(struct wring_engine *engine)
+static void fail_if_stuck(struct wring_engine *engine)
 {
     engine->checked_ns = engine->fabric->tick_ns;
     if (engine->messenger != NULL && engine->fabric->state == WRING_FABRIC_WORKING)
@@ -94,10 +94,10 @@ static void engine_check(struct wring_engine *engine)
         engine->fabric->state != WRING_FABRIC_WORKING)
         return;
     note_waiting(engine);
-    check_departed(engine);
-    check_timeout(engine);
-    check_calls(engine);
-    check_standstill(engine);
+    fail_if_departed(engine);
+    fail_if_timed_out(engine);
+    fail_if_calls_differ(engine);
+    fail_if_standstill(engine);
 }
 
 bool wring_engine_works_long(const struct wring_engine *engine)
@@ -143,7 +143,7 @@ static void wake_by(struct wring_wait_set *set, uint64_t deadline_ns)
 void wring_engine_arm(struct wring_engine *engine, struct wring_wait_set *set)
 {
     if (engine->fabric->ticked)
-        engine_check(engine); /* before a sleep that may be long */
+        fail_if_stuck(engine); /* before a sleep that may be long */
     for (uint32_t i = 0; i < engine->n_queues;
          i++) /* before providers, which may take all places */
         if (engine->queues[i].jobs_under_way > 0)
@@ -213,7 +213,7 @@ void wring_engine_destroy(struct wring_engine *engine)
 }
 
 /** Start a posted collective and put it among the active ones, by priority, then by age. */
-static void activate(struct wring_engine *engine, struct wring_collective *collective)
+static void activate_collective(struct wring_engine *engine, struct wring_collective *collective)
 {
     struct wring_collective **at = &engine->active;
     while (*at != NULL && (*at)->priority <= collective->priority)
@@ -255,7 +255,7 @@ static bool activate_posted(struct wring_engine *engine)
     }
     while (oldest != NULL) {
         struct wring_collective *next = oldest->next_posted;
-        activate(engine, oldest);
+        activate_collective(engine, oldest);
         oldest = next;
     }
     return true;
@@ -328,7 +328,7 @@ bool wring_engine_is_quiet(const struct wring_engine *engine, const struct wring
     return engine->pool == NULL || wring_pool_is_quiet(engine->pool, cease);
 }
 
-static void take_jobs(struct wring_engine *engine, struct wring_job *const *done, size_t n)
+static void take_done_jobs(struct wring_engine *engine, struct wring_job *const *done, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         struct wring_task *task = done[i]->cookie;
@@ -352,28 +352,28 @@ static bool poll_jobs(struct wring_engine *engine)
         return false;
     for (uint32_t i = 0; i < engine->n_queues; i++) {
         size_t n = poll_queue(engine, &engine->queues[i], done);
-        take_jobs(engine, done, n);
+        take_done_jobs(engine, done, n);
         any |= n > 0;
     }
     return any;
 }
 
 /** Grows with each put, and with each collective that ends. */
-static uint64_t moves_of(const struct wring_engine *engine)
+static uint64_t count_moves(const struct wring_engine *engine)
 {
     return atomic_load_explicit(&engine->fabric->puts_sent, memory_order_relaxed) +
            atomic_load_explicit(&engine->finished, memory_order_relaxed);
 }
 
 /** Something happened to it; or it is mapped, and its members write past the engine unheard. */
-static bool is_due(const struct wring_collective *collective, bool kick)
+static bool is_advance_due(const struct wring_collective *collective, bool kick)
 {
     return collective->runnable || wring_collective_uses_shm_flags(collective) ||
            (kick && collective->blocked);
 }
 
 /** The most urgent ones first; and again from them on, once much was computed. */
-static bool advance(struct wring_engine *engine)
+static bool advance_active(struct wring_engine *engine)
 {
     bool kick = engine->kick, any = false;
     engine->kick = false;
@@ -381,13 +381,13 @@ static bool advance(struct wring_engine *engine)
     struct wring_collective *next;
     for (struct wring_collective *at = engine->active; at != NULL; at = next) {
         next = at->next_active;
-        if (!is_due(at, kick))
+        if (!is_advance_due(at, kick))
             continue;
         bool retry = !at->runnable; /* its put may find no room again */
-        uint64_t before = moves_of(engine);
+        uint64_t before = count_moves(engine);
         at->runnable = at->blocked = false;
         at->work.ops->advance(at);
-        any |= !retry || moves_of(engine) != before;
+        any |= !retry || count_moves(engine) != before;
         if (engine->fabric->state != WRING_FABRIC_WORKING)
             break;
         if (next != NULL && wring_engine_turn_is_over(engine)) {
@@ -409,7 +409,7 @@ static void return_owed_credits(struct wring_engine *engine)
 }
 
 /** Everything is to end. Where a rank aborted the job nobody waits for all to have heard of it. */
-static bool is_over(const struct wring_fabric *fabric)
+static bool is_job_over(const struct wring_fabric *fabric)
 {
     return fabric->state == WRING_FABRIC_FAILED || fabric->failure.status == WRING_ERR_CANCELLED;
 }
@@ -435,7 +435,7 @@ static bool end_all(struct wring_engine *engine)
 {
     enum wring_status status = engine->fabric->failure.status;
 
-    if (!is_over(engine->fabric) || engine->jobs_under_way > 0)
+    if (!is_job_over(engine->fabric) || engine->jobs_under_way > 0)
         return false;
     bool any = engine->active != NULL;
     if (engine->messenger != NULL)
@@ -446,7 +446,7 @@ static bool end_all(struct wring_engine *engine)
 }
 
 /** Jobs have not ended for long. Said once. */
-static void tell_jobs(const struct wring_engine *engine)
+static void warn_of_stuck_jobs(const struct wring_engine *engine)
 {
     const struct wring_executor_queue *queue = engine->queues;
 
@@ -480,7 +480,7 @@ static void await_jobs(struct wring_engine *engine)
             sched_yield();
         if (told || wring_now_ns() < tell_ns)
             continue;
-        tell_jobs(engine);
+        warn_of_stuck_jobs(engine);
         told = true;
     }
 }
@@ -497,14 +497,14 @@ void wring_engine_drop(struct wring_engine *engine, enum wring_status status)
 }
 
 /** @return true if something moves after all */
-static bool idle(struct wring_engine *engine)
+static bool retry_and_check(struct wring_engine *engine)
 {
     engine->kick = true; /* not every provider tells when it has room again: ask */
-    if (advance(engine) || (engine->owes_pool && wring_pool_make_room(engine->pool)))
+    if (advance_active(engine) || (engine->owes_pool && wring_pool_make_room(engine->pool)))
         return true;
     if (engine->fabric->ticked &&
         engine->fabric->tick_ns - engine->checked_ns >= wring_wait_policy.check_ns)
-        engine_check(engine);
+        fail_if_stuck(engine);
     return false;
 }
 
@@ -515,7 +515,7 @@ bool wring_engine_has_posted(const struct wring_engine *engine)
 }
 
 /** Many jobs never do. */
-static bool talks(const struct wring_engine *engine)
+static bool is_messaging(const struct wring_engine *engine)
 {
     return atomic_load_explicit(&engine->talks, memory_order_relaxed) && engine->messenger != NULL;
 }
@@ -524,7 +524,7 @@ bool wring_engine_idle(const struct wring_engine *engine)
 {
     return engine->active == NULL &&
            atomic_load_explicit(&engine->posted, memory_order_relaxed) == NULL &&
-           (!talks(engine) || wring_messenger_is_idle(engine->messenger));
+           (!is_messaging(engine) || wring_messenger_is_idle(engine->messenger));
 }
 
 bool wring_engine_begin(struct wring_engine *engine, struct wring_collective *collective)
@@ -535,8 +535,8 @@ bool wring_engine_begin(struct wring_engine *engine, struct wring_collective *co
         return wring_engine_idle(engine);
     }
     atomic_store_explicit(&collective->status, WRING_ERR_AGAIN, memory_order_relaxed);
-    activate(engine, collective);
-    advance(engine);
+    activate_collective(engine, collective);
+    advance_active(engine);
     poll_jobs(engine);
     return wring_engine_idle(engine);
 }
@@ -550,7 +550,7 @@ bool wring_engine_poll(struct wring_engine *engine)
     }
     any |= activate_posted(engine);
     any |= poll_jobs(engine);
-    if (talks(engine))
+    if (is_messaging(engine))
         any |= wring_messenger_poll(engine->messenger);
     if (engine->formations.first != NULL)
         any |= wring_formations_poll(&engine->formations);
@@ -562,9 +562,9 @@ bool wring_engine_poll(struct wring_engine *engine)
         wring_flight_poll(engine);
     if (engine->owes_pool)
         any |= wring_pool_poll(engine->pool);
-    any |= advance(engine);
+    any |= advance_active(engine);
     any |= poll_jobs(engine); /* an inline executor is done already */
     if (engine->owes_pairs)   /* a ceased collective's last job may have ended with that */
         wring_pairs_poll(engine);
-    return any || idle(engine);
+    return any || retry_and_check(engine);
 }

@@ -26,7 +26,7 @@ static bool grow_channels(struct wring_engine *engine)
 
 /** A free id, one that was given up long ago, if any was: pieces of a group that is gone may still
  *  be on the way. @return n_channels: there is none */
-static uint32_t free_id(const struct wring_engine *engine)
+static uint32_t find_free_id(const struct wring_engine *engine)
 {
     for (uint32_t i = 0; i < engine->n_channels; i++) {
         uint32_t id = (engine->next_id + i) % engine->n_channels;
@@ -39,7 +39,7 @@ static uint32_t free_id(const struct wring_engine *engine)
 enum wring_status wring_engine_add_channel(struct wring_engine *engine,
                                            struct wring_channel *channel)
 {
-    uint32_t id = free_id(engine);
+    uint32_t id = find_free_id(engine);
     if (id == engine->n_channels) {
         if (engine->n_channels >= WRING_POOL_ID || !grow_channels(engine))
             return WRING_ERR_NO_MEMORY;
@@ -73,15 +73,15 @@ static struct wring_channel *find_channel(const struct wring_engine *engine, uin
 
 /** The channel that a peer means; NULL: one of before the last commit, or of a group that is gone
  */
-static struct wring_channel *find_named(const struct wring_engine *engine, uint32_t id,
-                                        uint32_t generation)
+static struct wring_channel *find_channel_named(const struct wring_engine *engine, uint32_t id,
+                                                uint32_t generation)
 {
     struct wring_channel *channel = find_channel(engine, id);
     return channel != NULL && channel->name.generation == generation ? channel : NULL;
 }
 
-static void take_in(struct wring_engine *engine, struct wring_channel *channel, uint32_t member,
-                    const struct wring_peer *peer, size_t bytes)
+static void note_piece_arrived(struct wring_engine *engine, struct wring_channel *channel,
+                               uint32_t member, const struct wring_peer *peer, size_t bytes)
 {
     channel->owner->runnable = true;
     if (wring_channel_is_foreign(channel, member))
@@ -95,7 +95,7 @@ static void on_pool_piece(struct wring_engine *engine, struct wring_peer *peer, 
     uint32_t member;
     struct wring_channel *channel = wring_pool_arrived(engine->pool, peer, imm, bytes, &member);
     if (channel != NULL)
-        take_in(engine, channel, member, peer, bytes);
+        note_piece_arrived(engine, channel, member, peer, bytes);
 }
 
 static void on_arrived(void *arg, struct wring_peer *peer, uint32_t imm, size_t bytes)
@@ -123,7 +123,7 @@ static void on_arrived(void *arg, struct wring_peer *peer, uint32_t imm, size_t 
                           peer->rank, bytes, imm);
         return;
     }
-    take_in(engine, channel, member, peer, bytes);
+    note_piece_arrived(engine, channel, member, peer, bytes);
 }
 
 static void on_put_done(void *arg, struct wring_peer *peer, uint64_t cookie)
@@ -149,7 +149,7 @@ static void on_credit(void *arg, struct wring_peer *peer, uint32_t id, uint32_t 
                                : engine->pool == NULL
                                    ? WRING_ERR_FRAME
                                    : wring_pool_credit(engine->pool, peer, generation);
-    struct wring_channel *channel = find_named(engine, id, pooled ? 0 : generation);
+    struct wring_channel *channel = find_channel_named(engine, id, pooled ? 0 : generation);
     engine->kick |= pooled;
     if (channel == NULL && status == WRING_OK)
         return;
@@ -170,7 +170,7 @@ static void on_call(void *arg, struct wring_peer *peer, uint32_t id, uint32_t ge
                     uint32_t number, const char *text)
 {
     struct wring_engine *engine = arg;
-    struct wring_channel *channel = find_named(engine, id, generation);
+    struct wring_channel *channel = find_channel_named(engine, id, generation);
     if (channel == NULL)
         return;
 

@@ -24,7 +24,7 @@ void wring_engine_submit(struct wring_engine *engine, struct wring_job *job)
     queue->executor->ops->submit(queue->executor, &job, 1);
 }
 
-static const char *name_of(enum wring_job_kind kind)
+static const char *job_kind_name(enum wring_job_kind kind)
 {
     switch (kind) {
     case WRING_JOB_ENCODE:
@@ -43,7 +43,7 @@ static const char *name_of(enum wring_job_kind kind)
 }
 
 /** Of a job's inputs only a peer's bytes can be malformed: all other failures are this rank's. */
-static void job_failed(struct wring_engine *engine, const struct wring_task *task)
+static void fail_for_job(struct wring_engine *engine, const struct wring_task *task)
 {
     const struct wring_collective *collective = task->collective;
     const struct wring_executor *executor = queue_of(engine, collective)->executor;
@@ -51,7 +51,7 @@ static void job_failed(struct wring_engine *engine, const struct wring_task *tas
     if (job->result.status != WRING_ERR_FRAME || job->result.bad_source == WRING_NO_SOURCE) {
         wring_fabric_fail(engine->fabric, job->result.status, (int32_t)engine->fabric->rank,
                           "executor %s of rank %" PRIu32 " could not %s a piece: %s",
-                          executor->ops->name, engine->fabric->rank, name_of(job->kind),
+                          executor->ops->name, engine->fabric->rank, job_kind_name(job->kind),
                           wring_status_text(job->result.status));
         return;
     }
@@ -72,7 +72,7 @@ bool wring_engine_take_job(struct wring_engine *engine, const struct wring_job *
     wring_codec_error_stats_take(&whole->error_stats, job);
     wring_collective_trace_job(task);
     if (job->result.status != WRING_OK)
-        job_failed(engine, task);
+        fail_for_job(engine, task);
     return job->result.status == WRING_OK;
 }
 

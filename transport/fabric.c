@@ -23,7 +23,7 @@
 
 /* Which providers this rank opens, and where they listen. */
 
-static bool list_names(const char *list, const char *name)
+static bool is_listed(const char *list, const char *name)
 {
     struct wring_list_item item;
     while (wring_list_next(&list, &item))
@@ -33,7 +33,7 @@ static bool list_names(const char *list, const char *name)
 }
 
 /** @param text  out, [bytes], all providers' names, as one would write them */
-static void name_all(char *text, size_t bytes)
+static void write_provider_names(char *text, size_t bytes)
 {
     size_t n = 0;
     text[0] = '\0';
@@ -43,12 +43,12 @@ static void name_all(char *text, size_t bytes)
 }
 
 /** "auto", or names of providers that there are. The first that is none is told. */
-static enum wring_status check_list(const struct wring_log *log, const char *list)
+static enum wring_status check_provider_list(const struct wring_log *log, const char *list)
 {
     char known[WRING_TEXT_MAX];
     struct wring_list_item item;
 
-    name_all(known, sizeof(known));
+    write_provider_names(known, sizeof(known));
     for (const char *rest = list; wring_list_next(&rest, &item);) {
         const struct wring_provider_ops *const *ops = wring_provider_list();
         while (*ops != NULL && !wring_list_item_is(&item, (*ops)->name))
@@ -131,8 +131,8 @@ static enum wring_status open_device(struct wring_fabric *fabric,
     return WRING_OK;
 }
 
-static void go_without(struct wring_fabric *fabric, const struct wring_provider_ops *ops,
-                       const char *reason)
+static void go_without_provider(struct wring_fabric *fabric, const struct wring_provider_ops *ops,
+                                const char *reason)
 {
     snprintf(fabric->lacks, sizeof(fabric->lacks), "%s: %s", ops->name, reason);
 }
@@ -146,7 +146,7 @@ static enum wring_status try_device(struct wring_fabric *fabric,
     char reason[WRING_TEXT_MAX] = "";
     if (ops->probe(reason, sizeof(reason)) != WRING_OK ||
         ops->suits(fabric->config, reason, sizeof(reason)) != WRING_OK) {
-        go_without(fabric, ops, reason);
+        go_without_provider(fabric, ops, reason);
         if (!optional)
             wring_warn(fabric->log, "this rank goes without %s: %s", ops->name, reason);
         return WRING_OK;
@@ -155,13 +155,14 @@ static enum wring_status try_device(struct wring_fabric *fabric,
     if (status == WRING_OK)
         fabric->devices[fabric->n_devices - 1].optional = optional;
     else if (optional)
-        go_without(fabric, ops, wring_status_text(status));
+        go_without_provider(fabric, ops, wring_status_text(status));
     return optional ? WRING_OK : status;
 }
 
-static enum wring_status open_named(struct wring_fabric *fabric,
-                                    const struct wring_provider_ops *ops,
-                                    const struct wring_fabric_params *params, const char *bind)
+static enum wring_status open_named_device(struct wring_fabric *fabric,
+                                           const struct wring_provider_ops *ops,
+                                           const struct wring_fabric_params *params,
+                                           const char *bind)
 {
     char reason[WRING_TEXT_MAX] = "";
     if (ops->probe(reason, sizeof(reason)) == WRING_OK)
@@ -194,7 +195,8 @@ static enum wring_status fabric_open(struct wring_fabric *fabric,
     bool automatic = strcmp(params->provider, "auto") == 0;
     char address[WRING_INTERFACE_ADDRESS];
     const char *bind;
-    enum wring_status status = automatic ? WRING_OK : check_list(fabric->log, params->provider);
+    enum wring_status status =
+        automatic ? WRING_OK : check_provider_list(fabric->log, params->provider);
     if (status == WRING_OK)
         status = choose_bind(fabric, params->bind, address, &bind);
 
@@ -202,8 +204,8 @@ static enum wring_status fabric_open(struct wring_fabric *fabric,
          *ops != NULL && status == WRING_OK && fabric->n_devices < WRING_DEVICES_MAX; ops++) {
         if (automatic)
             status = try_device(fabric, *ops, params, bind);
-        else if (list_names(params->provider, (*ops)->name))
-            status = open_named(fabric, *ops, params, bind);
+        else if (is_listed(params->provider, (*ops)->name))
+            status = open_named_device(fabric, *ops, params, bind);
     }
     if (status == WRING_OK && params->size > 1 && !params->treeless)
         status = open_tree(fabric, params);
@@ -336,7 +338,7 @@ static void on_event(struct wring_fabric *fabric, struct wring_peer *peer,
     }
 }
 
-static void dispatch(struct wring_fabric *fabric, uint32_t device, struct wring_event *event)
+static void dispatch_event(struct wring_fabric *fabric, uint32_t device, struct wring_event *event)
 {
     if (event->conn == NULL) /* refused meanwhile */
         return;
@@ -347,18 +349,18 @@ static void dispatch(struct wring_fabric *fabric, uint32_t device, struct wring_
         on_event(fabric, peer, event);
 }
 
-static void dispatch_all(struct wring_fabric *fabric, uint32_t device, struct wring_event *events,
-                         size_t n)
+static void dispatch_events(struct wring_fabric *fabric, uint32_t device,
+                            struct wring_event *events, size_t n)
 {
     fabric->events = events;
     fabric->n_events = n;
     for (size_t e = 0; e < n; e++)
-        dispatch(fabric, device, &events[e]);
+        dispatch_event(fabric, device, &events[e]);
     fabric->n_events = 0;
 }
 
 /** To read the clock takes as long as all the rest of a poll. */
-static void tick(struct wring_fabric *fabric)
+static void tick_clock(struct wring_fabric *fabric)
 {
     fabric->ticked = !fabric->moving || ++fabric->unticked == POLLS_PER_TICK;
     if (!fabric->ticked)
@@ -383,14 +385,14 @@ bool wring_fabric_poll(struct wring_fabric *fabric)
     uint32_t n_devices = fabric->state == WRING_FABRIC_FAILED ? 0 : fabric->n_devices;
     bool any = false;
 
-    tick(fabric);
+    tick_clock(fabric);
     fabric->polled++;
     for (uint32_t i = 0; i < n_devices; i++) {
         struct wring_provider *provider = fabric->devices[i].provider;
         size_t n = provider->ops->poll(provider, events, EVENTS_PER_POLL);
         if (n == 0)
             continue;
-        dispatch_all(fabric, i, events, n);
+        dispatch_events(fabric, i, events, n);
         any = true;
     }
     if (fabric->has_chores)
@@ -477,14 +479,15 @@ void wring_fabric_put_failed(struct wring_peer *peer, enum wring_status status)
 #define LOOK_NS (50 * WRING_NS_PER_MS) /* between two looks for ranks that have ended */
 #define BLAME_NS WRING_NS_PER_S        /* for the bootstrap to say whose fault a loss is */
 
-static uint32_t first_missing(const struct wring_fabric *fabric)
+static uint32_t first_missing_rank(const struct wring_fabric *fabric)
 {
     return fabric->tree != NULL ? wring_control_tree_missing(fabric->tree) : fabric->size;
 }
 
 /** Nothing came: sleep until something does, but look after the other ranks too. */
-static enum wring_status rest(struct wring_fabric *fabric, struct wring_bootstrap *bootstrap,
-                              struct wring_wait_set *set, uint64_t deadline_ns)
+static enum wring_status sleep_or_time_out(struct wring_fabric *fabric,
+                                           struct wring_bootstrap *bootstrap,
+                                           struct wring_wait_set *set, uint64_t deadline_ns)
 {
     uint64_t now = wring_now_ns();
     enum wring_status status = bootstrap->ops->check(bootstrap);
@@ -492,7 +495,7 @@ static enum wring_status rest(struct wring_fabric *fabric, struct wring_bootstra
         return status;
     if (now >= deadline_ns) {
         wring_error(fabric->log, "rank %" PRIu32 " did not connect in time (WRING_JOIN_TIMEOUT)",
-                    first_missing(fabric));
+                    first_missing_rank(fabric));
         return WRING_ERR_PEER;
     }
     if (set->deadline_ns > now + LOOK_NS)
@@ -502,7 +505,7 @@ static enum wring_status rest(struct wring_fabric *fabric, struct wring_bootstra
 }
 
 /** The fabric's status so far. */
-static enum wring_status status_of(const struct wring_fabric *fabric)
+static enum wring_status status_so_far(const struct wring_fabric *fabric)
 {
     enum wring_status status = wring_fabric_status(fabric);
     return status != WRING_OK ? status : fabric->mishap.status;
@@ -511,14 +514,14 @@ static enum wring_status status_of(const struct wring_fabric *fabric)
 static enum wring_status await_tree(struct wring_fabric *fabric, struct wring_bootstrap *bootstrap,
                                     uint64_t deadline_ns)
 {
-    enum wring_status status = status_of(fabric);
-    while (status == WRING_OK && first_missing(fabric) < fabric->size) {
+    enum wring_status status = status_so_far(fabric);
+    while (status == WRING_OK && first_missing_rank(fabric) < fabric->size) {
         struct wring_wait_set set = {.deadline_ns = deadline_ns};
         wring_fabric_arm(fabric, &set);
         bool any = wring_fabric_poll(fabric);
-        status = status_of(fabric);
+        status = status_so_far(fabric);
         if (status == WRING_OK && !any)
-            status = rest(fabric, bootstrap, &set, deadline_ns);
+            status = sleep_or_time_out(fabric, bootstrap, &set, deadline_ns);
     }
     return status;
 }
@@ -528,7 +531,7 @@ static enum wring_status await_tree(struct wring_fabric *fabric, struct wring_bo
  * bootstrap knows which rank ended, and tells all ranks of the same one. A rank that goes without
  * waiting for its word would look like the one at fault to others.
  */
-static enum wring_status blame(struct wring_fabric *fabric, struct wring_bootstrap *bootstrap)
+static enum wring_status await_blame(struct wring_fabric *fabric, struct wring_bootstrap *bootstrap)
 {
     uint64_t until_ns = wring_now_ns() + BLAME_NS;
     while (wring_now_ns() < until_ns) {
@@ -564,7 +567,7 @@ static enum wring_status join_tree(struct wring_fabric *fabric)
 }
 
 /** The bootstrap has told us; others, who have joined already, hear it from us. */
-static void tell_why(struct wring_fabric *fabric, const struct wring_bootstrap *bootstrap)
+static void tell_rank_at_fault(struct wring_fabric *fabric, const struct wring_bootstrap *bootstrap)
 {
     if (bootstrap == NULL || bootstrap->at_fault < 0)
         return;
@@ -586,9 +589,9 @@ enum wring_status wring_fabric_connect(struct wring_fabric *fabric,
     if (status == WRING_OK)
         status = await_tree(fabric, bootstrap, deadline_ns);
     if (fabric->mishap.status != WRING_OK)
-        status = blame(fabric, bootstrap);
+        status = await_blame(fabric, bootstrap);
     if (status != WRING_OK) {
-        tell_why(fabric, bootstrap);
+        tell_rank_at_fault(fabric, bootstrap);
         return status;
     }
 

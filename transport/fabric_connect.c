@@ -103,7 +103,7 @@ static int description_find(const struct wring_description *description, const c
 
 #define WINDOW_MIN_BYTES (512u << 10)
 
-static int find_own(const struct wring_fabric *fabric, const char *name)
+static int find_own_device(const struct wring_fabric *fabric, const char *name)
 {
     for (uint32_t i = 0; i < fabric->n_devices; i++)
         if (strcmp(fabric->devices[i].name, name) == 0)
@@ -120,9 +120,9 @@ struct survey {
 };
 
 /** Does a device of ours reach from one rank to another? Both have it. @param why out, where not */
-static bool reaches(const struct wring_fabric *fabric, uint32_t device,
-                    const struct wring_description *one, const struct wring_description *other,
-                    char *why, size_t bytes)
+static bool can_device_reach(const struct wring_fabric *fabric, uint32_t device,
+                             const struct wring_description *one,
+                             const struct wring_description *other, char *why, size_t bytes)
 {
     const struct wring_device *ours = &fabric->devices[device];
     int a = description_find(one, ours->name), b = description_find(other, ours->name);
@@ -134,8 +134,8 @@ static bool reaches(const struct wring_fabric *fabric, uint32_t device,
     return status == WRING_OK;
 }
 
-static bool all_have(const struct wring_fabric *fabric, const struct survey *survey,
-                     uint32_t device)
+static bool all_have_device(const struct wring_fabric *fabric, const struct survey *survey,
+                            uint32_t device)
 {
     for (uint32_t rank = 0; rank < fabric->size; rank++)
         if (description_find(&survey->all[rank], fabric->devices[device].name) < 0)
@@ -144,14 +144,15 @@ static bool all_have(const struct wring_fabric *fabric, const struct survey *sur
 }
 
 /** Between all ranks of different hosts. All have it. The first two that it does not are told. */
-static bool reaches_all(const struct wring_fabric *fabric, struct survey *survey, uint32_t device)
+static bool check_reaches_all(const struct wring_fabric *fabric, struct survey *survey,
+                              uint32_t device)
 {
     char why[WRING_TEXT_MAX] = "";
     for (uint32_t i = 0; i < fabric->size; i++)
         for (uint32_t j = i + 1; j < fabric->size; j++) {
             const struct wring_description *one = &survey->all[i], *other = &survey->all[j];
             if (strcmp(one->host, other->host) == 0 ||
-                reaches(fabric, device, one, other, why, sizeof(why)))
+                can_device_reach(fabric, device, one, other, why, sizeof(why)))
                 continue;
             if (survey->apart[0] == '\0')
                 snprintf(survey->apart, sizeof(survey->apart),
@@ -163,7 +164,7 @@ static bool reaches_all(const struct wring_fabric *fabric, struct survey *survey
 }
 
 /** @param out  on success survey->all is the caller's to free */
-static enum wring_status take_survey(const struct wring_fabric *fabric,
+static enum wring_status read_survey(const struct wring_fabric *fabric,
                                      const struct wring_blobs *blobs, struct survey *out)
 {
     *out = (struct survey){.lacking = fabric->size};
@@ -180,8 +181,8 @@ static enum wring_status take_survey(const struct wring_fabric *fabric,
             out->lacking = rank;
     }
     for (uint32_t i = 0; i < fabric->n_devices; i++)
-        out->for_all[i] = !fabric->devices[i].caps.same_host_only && all_have(fabric, out, i) &&
-                          reaches_all(fabric, out, i);
+        out->for_all[i] = !fabric->devices[i].caps.same_host_only &&
+                          all_have_device(fabric, out, i) && check_reaches_all(fabric, out, i);
     return WRING_OK;
 }
 
@@ -198,13 +199,13 @@ static int common_device(const struct wring_fabric *fabric, const struct survey 
     why[0] = '\0';
     for (uint32_t i = 0; i < lower->n_devices; i++) {
         const char *name = lower->devices[i].name;
-        int own = find_own(fabric, name);
+        int own = find_own_device(fabric, name);
         if (own < 0 || description_find(higher, name) < 0)
             continue;
         bool same_host_only = fabric->devices[own].caps.same_host_only;
         if (same_host_only && strcmp(lower->host, higher->host) != 0)
             continue;
-        if (!reaches(fabric, (uint32_t)own, lower, higher, why, bytes))
+        if (!can_device_reach(fabric, (uint32_t)own, lower, higher, why, bytes))
             continue;
         if (same_host_only || survey->for_all[own])
             return own;
@@ -245,8 +246,8 @@ static void fabric_take_device(struct wring_fabric *fabric, struct wring_peer *p
     peer->window = make_window(fabric, &fabric->devices[device].caps);
 }
 
-static void take_address(const struct wring_fabric *fabric, struct wring_peer *peer,
-                         const struct wring_description *other)
+static void set_peer_address(const struct wring_fabric *fabric, struct wring_peer *peer,
+                             const struct wring_description *other)
 {
     int theirs = description_find(other, fabric->devices[peer->device].name);
     peer->address = other->devices[theirs].address;
@@ -260,10 +261,10 @@ static int next_device(const struct wring_fabric *fabric, const char *after,
 {
     char why[WRING_TEXT_MAX];
     for (uint32_t i = (uint32_t)description_find(lower, after) + 1; i < lower->n_devices; i++) {
-        int own = find_own(fabric, lower->devices[i].name);
+        int own = find_own_device(fabric, lower->devices[i].name);
         if (own >= 0 && !fabric->devices[own].caps.same_host_only &&
             description_find(higher, lower->devices[i].name) >= 0 &&
-            reaches(fabric, (uint32_t)own, lower, higher, why, sizeof(why)))
+            can_device_reach(fabric, (uint32_t)own, lower, higher, why, sizeof(why)))
             return own;
     }
     return -1;
@@ -288,14 +289,14 @@ static bool fabric_choose_next(struct wring_fabric *fabric, struct wring_peer *p
         device = next_device(fabric, fabric->devices[peer->device].name, &both[0], &both[1]);
     if (device >= 0) {
         fabric_take_device(fabric, peer, (uint32_t)device);
-        take_address(fabric, peer, &both[peer->rank == high]);
+        set_peer_address(fabric, peer, &both[peer->rank == high]);
     }
     free(both);
     return device >= 0;
 }
 
-static enum wring_status choose_for(struct wring_fabric *fabric, const struct survey *survey,
-                                    struct wring_peer *peer)
+static enum wring_status choose_peer_device(struct wring_fabric *fabric,
+                                            const struct survey *survey, struct wring_peer *peer)
 {
     char why[WRING_TEXT_MAX];
     uint32_t low = peer->rank < fabric->rank ? peer->rank : fabric->rank;
@@ -312,12 +313,12 @@ static enum wring_status choose_for(struct wring_fabric *fabric, const struct su
         return WRING_ERR_UNSUPPORTED;
     }
     fabric_take_device(fabric, peer, (uint32_t)device);
-    take_address(fabric, peer, other);
+    set_peer_address(fabric, peer, other);
     return WRING_OK;
 }
 
 /** The share of our cores that a rank takes, as far as it can be known: it uses its own alike. */
-static double load_of(const struct wring_description *own, const struct wring_description *other)
+static double core_share(const struct wring_description *own, const struct wring_description *other)
 {
     cpu_set_t both;
     CPU_AND(&both, &own->cores, &other->cores);
@@ -326,7 +327,7 @@ static double load_of(const struct wring_description *own, const struct wring_de
     return (double)CPU_COUNT(&both) / CPU_COUNT(&other->cores);
 }
 
-static uint32_t node_of(const struct survey *survey, uint32_t rank)
+static uint32_t first_rank_on_host(const struct survey *survey, uint32_t rank)
 {
     uint32_t first = 0;
     while (strcmp(survey->all[first].host, survey->all[rank].host) != 0)
@@ -343,7 +344,7 @@ static bool is_beside(const struct wring_description *own, const struct wring_de
            CPU_COUNT(&own->cores) > 0 && CPU_COUNT(&other->cores) > 0;
 }
 
-static bool is_used(const struct wring_fabric *fabric, uint32_t device)
+static bool is_device_used(const struct wring_fabric *fabric, uint32_t device)
 {
     for (uint32_t i = 0; i < fabric->size; i++)
         if (i != fabric->rank && fabric->peers[i].device == device)
@@ -352,10 +353,10 @@ static bool is_used(const struct wring_fabric *fabric, uint32_t device)
 }
 
 /** Close optional devices that reach no peer, so that no memory is registered with them. */
-static void close_unused(struct wring_fabric *fabric)
+static void close_unused_devices(struct wring_fabric *fabric)
 {
     for (uint32_t i = fabric->n_devices; i-- > 0;) {
-        if (!fabric->devices[i].optional || is_used(fabric, i))
+        if (!fabric->devices[i].optional || is_device_used(fabric, i))
             continue;
         fabric->devices[i].provider->ops->close(fabric->devices[i].provider);
         fabric->n_devices--;
@@ -367,7 +368,7 @@ static void close_unused(struct wring_fabric *fabric)
 }
 
 /** Rank 0 logs for all which device leads to other hosts, and why another one does not. */
-static void tell_choice(const struct wring_fabric *fabric, const struct survey *survey)
+static void log_device_choice(const struct wring_fabric *fabric, const struct survey *survey)
 {
     const char *name = NULL;
     for (uint32_t i = 1; fabric->rank == 0 && i < fabric->size && name == NULL; i++)
@@ -385,22 +386,22 @@ static void tell_choice(const struct wring_fabric *fabric, const struct survey *
 enum wring_status wring_fabric_choose(struct wring_fabric *fabric, const struct wring_blobs *blobs)
 {
     struct survey survey;
-    enum wring_status status = take_survey(fabric, blobs, &survey);
+    enum wring_status status = read_survey(fabric, blobs, &survey);
     if (status != WRING_OK)
         return status;
     const struct wring_description *own = &survey.all[fabric->rank];
     double load = 0;
     for (uint32_t i = 0; i < fabric->size && status == WRING_OK; i++) {
-        load += load_of(own, &survey.all[i]);
+        load += core_share(own, &survey.all[i]);
         fabric->peers[i].beside = is_beside(own, &survey.all[i]);
-        fabric->peers[i].node = node_of(&survey, i);
+        fabric->peers[i].node = first_rank_on_host(&survey, i);
         if (i != fabric->rank)
-            status = choose_for(fabric, &survey, &fabric->peers[i]);
+            status = choose_peer_device(fabric, &survey, &fabric->peers[i]);
     }
     if (status == WRING_OK) {
         fabric->crowded = load > CPU_COUNT(&own->cores);
-        tell_choice(fabric, &survey);
-        close_unused(fabric);
+        log_device_choice(fabric, &survey);
+        close_unused_devices(fabric);
     }
     free(survey.all);
     return status;
@@ -413,7 +414,7 @@ enum wring_status wring_fabric_choose(struct wring_fabric *fabric, const struct 
 
 /** Disconnect; events of it that came in the same poll and are yet to be handled lose their conn.
  */
-static void disconnect(struct wring_fabric *fabric, struct wring_conn *conn)
+static void disconnect_conn(struct wring_fabric *fabric, struct wring_conn *conn)
 {
     if (conn == NULL)
         return;
@@ -428,16 +429,16 @@ static void end_dial(struct wring_peer *peer)
 {
     if (peer->dial == NULL)
         return;
-    disconnect(peer->fabric, peer->dial->spare);
+    disconnect_conn(peer->fabric, peer->dial->spare);
     free(peer->dial);
     peer->dial = NULL;
     peer->owes_welcome = false;
 }
 
-static void drop(struct wring_peer *peer, enum wring_peer_state state)
+static void drop_connection(struct wring_peer *peer, enum wring_peer_state state)
 {
     end_dial(peer);
-    disconnect(peer->fabric, peer->conn);
+    disconnect_conn(peer->fabric, peer->conn);
     peer->conn = NULL;
     peer->window.bytes = 0;
     peer->state = state;
@@ -445,13 +446,13 @@ static void drop(struct wring_peer *peer, enum wring_peer_state state)
 
 void wring_peer_drop(struct wring_peer *peer)
 {
-    drop(peer, WRING_PEER_GONE);
+    drop_connection(peer, WRING_PEER_GONE);
 }
 
 void wring_connect_cancel(struct wring_peer *peer)
 {
     if (peer->state == WRING_PEER_CONNECTING && !peer->dial->taken)
-        drop(peer, WRING_PEER_NONE);
+        drop_connection(peer, WRING_PEER_NONE);
 }
 
 void wring_connect_failed(struct wring_fabric *fabric, enum wring_status status,
@@ -502,14 +503,14 @@ static bool begin_dial(struct wring_peer *peer)
 }
 
 /** Use what the peer has dialled. */
-static void take(struct wring_fabric *fabric, struct wring_peer *peer, struct wring_conn *conn,
-                 uint32_t device)
+static void use_dialled_conn(struct wring_fabric *fabric, struct wring_peer *peer,
+                             struct wring_conn *conn, uint32_t device)
 {
     if (!begin_dial(peer)) {
-        disconnect(fabric, conn);
+        disconnect_conn(fabric, conn);
         return;
     }
-    disconnect(fabric, peer->conn); /* both have dialled: ours goes */
+    disconnect_conn(fabric, peer->conn); /* both have dialled: ours goes */
     peer->conn = conn;
     peer->dial->taken = true;
     peer->dial->redial_ns = 0;
@@ -544,17 +545,17 @@ static void on_accepted(struct wring_fabric *fabric, uint32_t device, struct wri
     if (peer == NULL || peer->state >= WRING_PEER_READY || !may_come_by(fabric, peer, device)) {
         if (peer == NULL || peer->state < WRING_PEER_READY) /* else a dial that came to nothing */
             wring_warn(fabric->log, "refused a connection that is not one of this job's");
-        disconnect(fabric, event->conn);
+        disconnect_conn(fabric, event->conn);
         return;
     }
     event->conn->user = peer;
     bool ours_stays = peer->state == WRING_PEER_CONNECTING && !peer->dial->taken &&
                       peer->conn != NULL && fabric->rank > peer->rank;
     if (!ours_stays) {
-        take(fabric, peer, event->conn, device);
+        use_dialled_conn(fabric, peer, event->conn, device);
         return;
     }
-    disconnect(peer->fabric, peer->dial->spare);
+    disconnect_conn(peer->fabric, peer->dial->spare);
     peer->dial->spare = event->conn;
     peer->dial->spare_device = device;
 }
@@ -562,7 +563,7 @@ static void on_accepted(struct wring_fabric *fabric, uint32_t device, struct wri
 /* ---- the side that dials ---- */
 
 /** @return WRING_OK: it is under way */
-static enum wring_status dial(struct wring_fabric *fabric, struct wring_peer *peer)
+static enum wring_status dial_peer(struct wring_fabric *fabric, struct wring_peer *peer)
 {
     struct wring_provider *provider = fabric->devices[peer->device].provider;
     uint8_t hello[sizeof(uint32_t) + sizeof(fabric->job)];
@@ -577,8 +578,8 @@ static enum wring_status dial(struct wring_fabric *fabric, struct wring_peer *pe
 }
 
 /** Our dial came to nothing, and there is no other way. */
-static void give_up(struct wring_fabric *fabric, struct wring_peer *peer, enum wring_status status,
-                    const char *why, const char *remedy)
+static void give_up_dial(struct wring_fabric *fabric, struct wring_peer *peer,
+                         enum wring_status status, const char *why, const char *remedy)
 {
     const struct wring_dial *dial = peer->dial;
     bool told =
@@ -619,7 +620,7 @@ static bool redial_later(struct wring_fabric *fabric, struct wring_peer *peer,
 }
 
 /** Once, the next device that both have. @return false: there is none */
-static bool go_otherwise(struct wring_fabric *fabric, struct wring_peer *peer, const char *why)
+static bool try_next_device(struct wring_fabric *fabric, struct wring_peer *peer, const char *why)
 {
     struct wring_dial *now = peer->dial;
     const struct wring_device *from = &fabric->devices[peer->device];
@@ -653,7 +654,7 @@ static void on_undialled(struct wring_fabric *fabric, struct wring_peer *peer,
 
     peer->dial->spare = NULL;
     if (spare != NULL) {
-        take(fabric, peer, spare, spare_device);
+        use_dialled_conn(fabric, peer, spare, spare_device);
         return;
     }
     if (peer->left || fabric->state >= WRING_FABRIC_FAILING) {
@@ -664,8 +665,8 @@ static void on_undialled(struct wring_fabric *fabric, struct wring_peer *peer,
         return;
     if (may_try_again(status) && !peer->dial->second) {
         bool near_only = fabric->devices[peer->device].caps.same_host_only;
-        if (go_otherwise(fabric, peer, why)) {
-            status = dial(fabric, peer);
+        if (try_next_device(fabric, peer, why)) {
+            status = dial_peer(fabric, peer);
             if (status == WRING_OK)
                 return;
             why = wring_status_text(status);
@@ -673,7 +674,7 @@ static void on_undialled(struct wring_fabric *fabric, struct wring_peer *peer,
             remedy = "; there is no other provider that both have: see WRING_PROVIDER";
         }
     }
-    give_up(fabric, peer, status, why, remedy);
+    give_up_dial(fabric, peer, status, why, remedy);
 }
 
 enum wring_status wring_connect_dial(struct wring_fabric *fabric, struct wring_peer *peer)
@@ -686,7 +687,7 @@ enum wring_status wring_connect_dial(struct wring_fabric *fabric, struct wring_p
         return WRING_ERR_CLOSED;
     if (!begin_dial(peer))
         return WRING_ERR_NO_MEMORY;
-    enum wring_status status = dial(fabric, peer);
+    enum wring_status status = dial_peer(fabric, peer);
     if (status != WRING_OK)
         on_undialled(fabric, peer, status, wring_status_text(status));
     return peer->state == WRING_PEER_GONE ? WRING_ERR_CLOSED : WRING_ERR_AGAIN;
@@ -716,7 +717,7 @@ void wring_connect_redial(struct wring_fabric *fabric)
             continue;
         }
         peer->dial->redial_ns = 0;
-        enum wring_status status = peer->left ? WRING_ERR_PEER : dial(fabric, peer);
+        enum wring_status status = peer->left ? WRING_ERR_PEER : dial_peer(fabric, peer);
         if (status != WRING_OK)
             on_undialled(fabric, peer, status, wring_status_text(status));
     }
@@ -724,7 +725,7 @@ void wring_connect_redial(struct wring_fabric *fabric)
 
 /* ---- both ---- */
 
-static void stand(struct wring_fabric *fabric, struct wring_peer *peer)
+static void set_peer_ready(struct wring_fabric *fabric, struct wring_peer *peer)
 {
     bool dialled = !peer->dial->taken;
 
@@ -745,7 +746,7 @@ static void on_closed(struct wring_fabric *fabric, struct wring_peer *peer,
     snprintf(why, sizeof(why), "%s", event->text != NULL ? event->text : "no reason given");
 
     bool spare = event->conn == peer->dial->spare;
-    disconnect(fabric, event->conn);
+    disconnect_conn(fabric, event->conn);
     if (spare) {
         peer->dial->spare = NULL;
         return;
@@ -754,7 +755,8 @@ static void on_closed(struct wring_fabric *fabric, struct wring_peer *peer,
     if (!peer->dial->taken) {
         on_undialled(fabric, peer, status, why);
     } else if (status == WRING_ERR_PEER) {
-        drop(peer, WRING_PEER_NONE); /* it has given up before it heard that we take it */
+        drop_connection(peer,
+                        WRING_PEER_NONE); /* it has given up before it heard that we take it */
     } else {
         /* to the peer it stands, and only we know what is wrong with it: the tree tells it */
         wring_peer_drop(peer);
@@ -772,7 +774,7 @@ bool wring_connect_event(struct wring_fabric *fabric, uint32_t device, struct wr
     }
     if (peer == NULL || peer->dial == NULL ||
         (event->conn != peer->conn && event->conn != peer->dial->spare)) {
-        disconnect(fabric, event->conn);
+        disconnect_conn(fabric, event->conn);
         return false;
     }
     if (event->kind == WRING_EVENT_CLOSED) {
@@ -781,6 +783,6 @@ bool wring_connect_event(struct wring_fabric *fabric, uint32_t device, struct wr
     }
     if (event->kind == WRING_EVENT_CONNECTED || event->conn == peer->dial->spare)
         return false;
-    stand(fabric, peer);
+    set_peer_ready(fabric, peer);
     return true;
 }

@@ -27,20 +27,20 @@ uint64_t wring_flight_group(const struct wring_pairs *pairs)
 }
 
 /** Calls of groups, and buckets but for their legs. */
-static bool counts(const struct wring_collective *collective, const struct wring_cease *cease)
+static bool is_counted(const struct wring_collective *collective, const struct wring_cease *cease)
 {
     return collective->whole == NULL && collective->cease != NULL &&
            (cease == NULL || collective->cease == cease) &&
            (collective->calls != NULL || collective->name != NULL);
 }
 
-static enum wring_status status_of(const struct wring_collective *collective)
+static enum wring_status read_status(const struct wring_collective *collective)
 {
     return (enum wring_status)atomic_load_explicit(&collective->status, memory_order_acquire);
 }
 
 /** How many calls or steps were begun. Steps past the engine are counted by their puts. */
-static uint64_t begun(const struct wring_collective *collective)
+static uint64_t count_begun(const struct wring_collective *collective)
 {
     const struct wring_shm_flags *flags = collective->shm_flags;
     if (collective->calls != NULL)
@@ -56,11 +56,11 @@ static const struct wring_collective *find_waiting(const struct wring_engine *en
 {
     for (const struct wring_collective *at = engine->active; at != NULL; at = at->next_active) {
         const struct wring_collective *whole = at->whole != NULL ? at->whole : at;
-        if (counts(whole, cease))
+        if (is_counted(whole, cease))
             return whole;
     }
     for (const struct wring_collective *at = engine->listed; at != NULL; at = at->next_listed)
-        if (counts(at, cease) && status_of(at) == WRING_ERR_AGAIN)
+        if (is_counted(at, cease) && read_status(at) == WRING_ERR_AGAIN)
             return at;
     return NULL;
 }
@@ -79,14 +79,14 @@ static const struct wring_collective *find_ended(const struct wring_engine *engi
     const struct wring_collective *last = NULL;
 
     for (const struct wring_collective *at = engine->listed; at != NULL; at = at->next_listed)
-        if (counts(at, cease) && begun(at) > 0 &&
+        if (is_counted(at, cease) && count_begun(at) > 0 &&
             (last == NULL || ended_at(at) > ended_at(last) ||
-             (ended_at(at) == ended_at(last) && begun(at) > begun(last))))
+             (ended_at(at) == ended_at(last) && count_begun(at) > count_begun(last))))
             last = at;
     return last;
 }
 
-static const struct wring_pairs *find_group(const struct wring_engine *engine, uint64_t group)
+static const struct wring_pairs *find_group_by_id(const struct wring_engine *engine, uint64_t group)
 {
     const struct wring_pairs *at = engine->pairs;
     while (at != NULL && wring_flight_group(at) != group)
@@ -94,8 +94,8 @@ static const struct wring_pairs *find_group(const struct wring_engine *engine, u
     return at;
 }
 
-static const struct wring_pairs *group_of(const struct wring_engine *engine,
-                                          const struct wring_collective *collective)
+static const struct wring_pairs *find_collective_group(const struct wring_engine *engine,
+                                                       const struct wring_collective *collective)
 {
     const struct wring_pairs *at = engine->pairs;
     while (at != NULL && at->cease != collective->cease)
@@ -103,12 +103,12 @@ static const struct wring_pairs *group_of(const struct wring_engine *engine,
     return at;
 }
 
-static uint64_t all_begun(const struct wring_engine *engine, const struct wring_cease *cease)
+static uint64_t count_all_begun(const struct wring_engine *engine, const struct wring_cease *cease)
 {
     uint64_t all = 0;
     for (const struct wring_collective *at = engine->listed; at != NULL; at = at->next_listed)
-        if (counts(at, cease))
-            all += begun(at);
+        if (is_counted(at, cease))
+            all += count_begun(at);
     return all;
 }
 
@@ -163,7 +163,7 @@ static void name_step(const struct wring_collective *collective, const char *gro
     char name[WRING_TEXT_SHORT];
 
     snprintf(text, bytes, "step %" PRIu64 " of bucket '%s' of %s (%" PRIu64 " bytes)",
-             begun(collective), wring_text_short(collective->name, name), group,
+             count_begun(collective), wring_text_short(collective->name, name), group,
              partition->elems * partition->elem_bytes);
 }
 
@@ -181,12 +181,12 @@ static void fill_row(const struct wring_engine *engine, const struct wring_pairs
                      const struct wring_collective *collective, struct wring_flight_row *row)
 {
     char name[WRING_TEXT_SHORT];
-    enum wring_status status = status_of(collective);
+    enum wring_status status = read_status(collective);
 
     row->group = wring_flight_group(group);
-    row->posted = all_begun(engine, group->cease);
+    row->posted = count_all_begun(engine, group->cease);
     name_group(collective, group->generation, name, sizeof(name));
-    if (begun(collective) == 0)
+    if (count_begun(collective) == 0)
         return; /* it is posted, and ends before it begins */
     row->state = status == WRING_ERR_AGAIN       ? WRING_FLIGHT_WAITS
                  : status == WRING_ERR_CANCELLED ? WRING_FLIGHT_ABORTED
@@ -202,7 +202,7 @@ static void fill_row(const struct wring_engine *engine, const struct wring_pairs
 static void flight_describe(const struct wring_engine *engine, uint64_t group,
                             struct wring_flight_row *row)
 {
-    const struct wring_pairs *pairs = group != 0 ? find_group(engine, group) : NULL;
+    const struct wring_pairs *pairs = group != 0 ? find_group_by_id(engine, group) : NULL;
     const struct wring_cease *cease = pairs != NULL ? pairs->cease : NULL;
 
     *row = (struct wring_flight_row){.state = WRING_FLIGHT_NOTHING, .group = group};
@@ -214,7 +214,7 @@ static void flight_describe(const struct wring_engine *engine, uint64_t group,
     if (collective == NULL)
         collective = find_ended(engine, cease);
     if (collective != NULL)
-        pairs = group_of(engine, collective);
+        pairs = find_collective_group(engine, collective);
     if (collective != NULL && pairs != NULL)
         fill_row(engine, pairs, collective, row);
 }
@@ -244,25 +244,25 @@ struct front {
     const struct wring_flight_row *row;
 };
 
-static bool is_in(const struct wring_flight_row *row)
+static bool is_in_collective(const struct wring_flight_row *row)
 {
     return row->state == WRING_FLIGHT_WAITS || row->state == WRING_FLIGHT_ABORTED;
 }
 
 static bool has_posted(const struct wring_flight_row *row)
 {
-    return is_in(row) || row->state == WRING_FLIGHT_ENDED;
+    return is_in_collective(row) || row->state == WRING_FLIGHT_ENDED;
 }
 
 /** The group that most wait in, by Boyer and Moore's vote, which no table of groups is needed for;
  *  without a majority one of those with many. */
-static uint64_t vote(const struct wring_flight_row *rows, uint32_t n)
+static uint64_t vote_for_group(const struct wring_flight_row *rows, uint32_t n)
 {
     uint64_t group = 0;
     uint32_t votes = 0;
 
     for (uint32_t i = 0; i < n; i++) {
-        if (!is_in(&rows[i]))
+        if (!is_in_collective(&rows[i]))
             continue;
         if (votes == 0)
             group = rows[i].group;
@@ -273,18 +273,19 @@ static uint64_t vote(const struct wring_flight_row *rows, uint32_t n)
 
 static struct front find_front(const struct wring_flight_row *rows, uint32_t n)
 {
-    struct front front = {.group = vote(rows, n)};
+    struct front front = {.group = vote_for_group(rows, n)};
 
     for (uint32_t i = 0; i < n; i++)
         if (has_posted(&rows[i]) && rows[i].group == front.group && rows[i].posted > front.posted)
             front.posted = rows[i].posted;
     for (uint32_t i = 0; i < n && front.row == NULL; i++)
-        if (is_in(&rows[i]) && rows[i].group == front.group && rows[i].posted == front.posted)
+        if (is_in_collective(&rows[i]) && rows[i].group == front.group &&
+            rows[i].posted == front.posted)
             front.row = &rows[i];
     return front;
 }
 
-static enum standing stand(const struct front *front, const struct wring_flight_row *row)
+static enum standing find_standing(const struct front *front, const struct wring_flight_row *row)
 {
     switch (row->state) {
     case WRING_FLIGHT_LOST:
@@ -306,7 +307,7 @@ static enum standing stand(const struct front *front, const struct wring_flight_
         return ELSEWHERE;
     if (row->posted < front->posted)
         return BEHIND;
-    return is_in(row) ? WAITS : PAST;
+    return is_in_collective(row) ? WAITS : PAST;
 }
 
 /* ---- the line ---- */
@@ -330,24 +331,24 @@ static void add_ranks(char *line, const struct wring_flight_row *rows, uint32_t 
     uint32_t all = 0, named = 0;
 
     for (uint32_t i = 0; i < n; i++)
-        all += stand(front, &rows[i]) == standing;
+        all += find_standing(front, &rows[i]) == standing;
     if (all == 0)
         return;
     add(line, "%s%s", line[0] != '\0' ? "; " : "", all == 1 ? "rank" : "ranks");
     for (uint32_t i = 0; i < n && named < NAMED; i++)
-        if (stand(front, &rows[i]) == standing)
+        if (find_standing(front, &rows[i]) == standing)
             add(line, "%s %" PRIu32, named++ > 0 ? "," : "", i);
     if (all > named)
         add(line, " and %" PRIu32 " more", all - named);
     add(line, " %s", all == 1 ? one : many);
 }
 
-static uint32_t count(const struct wring_flight_row *rows, uint32_t n, const struct front *front,
-                      enum standing standing)
+static uint32_t count_standing(const struct wring_flight_row *rows, uint32_t n,
+                               const struct front *front, enum standing standing)
 {
     uint32_t all = 0;
     for (uint32_t i = 0; i < n; i++)
-        all += stand(front, &rows[i]) == standing;
+        all += find_standing(front, &rows[i]) == standing;
     return all;
 }
 
@@ -361,7 +362,7 @@ void wring_flight_sum_up(const struct wring_flight_row *rows, uint32_t n, char *
     add_ranks(line, rows, n, &front, SILENT, "does not say where it is",
               "do not say where they are");
     add_ranks(line, rows, n, &front, LEFT, "has closed its session", "have closed their sessions");
-    uint32_t waiting = count(rows, n, &front, WAITS);
+    uint32_t waiting = count_standing(rows, n, &front, WAITS);
     if (line[0] == '\0')
         add(line, "no rank is behind");
     if (front.row != NULL)
@@ -370,7 +371,7 @@ void wring_flight_sum_up(const struct wring_flight_row *rows, uint32_t n, char *
 
 /* ---- the table ---- */
 
-static void describe(const struct wring_flight_row *row, uint32_t rank, char *line)
+static void describe_row(const struct wring_flight_row *row, uint32_t rank, char *line)
 {
     line[0] = '\0';
     add(line, "rank %" PRIu32 " ", rank);
@@ -410,15 +411,15 @@ void wring_flight_table(const struct wring_flight_row *rows, uint32_t n,
 {
     const struct front front = find_front(rows, n);
     char line[WRING_FLIGHT_LINE];
-    uint32_t named = 0, members = n - count(rows, n, &front, STRANGER);
+    uint32_t named = 0, members = n - count_standing(rows, n, &front, STRANGER);
 
     wring_flight_sum_up(rows, n, line);
     say(arg, line);
     for (enum standing standing = BEHIND; standing < STRANGER; standing++) {
         for (uint32_t i = 0; i < n && named < WRING_FLIGHT_NAMED; i++) {
-            if (stand(&front, &rows[i]) != standing)
+            if (find_standing(&front, &rows[i]) != standing)
                 continue;
-            describe(&rows[i], i, line);
+            describe_row(&rows[i], i, line);
             say(arg, line);
             named++;
         }
@@ -430,10 +431,10 @@ void wring_flight_table(const struct wring_flight_row *rows, uint32_t n,
         "and %" PRIu32 " more; of all %" PRIu32 " are %" PRIu32 " behind, %" PRIu32
         " lost, %" PRIu32 " silent, %" PRIu32 " gone, %" PRIu32 " elsewhere, %" PRIu32
         " waiting, %" PRIu32 " past that",
-        members - named, members, count(rows, n, &front, BEHIND), count(rows, n, &front, LOST),
-        count(rows, n, &front, SILENT), count(rows, n, &front, LEFT),
-        count(rows, n, &front, ELSEWHERE), count(rows, n, &front, WAITS),
-        count(rows, n, &front, PAST));
+        members - named, members, count_standing(rows, n, &front, BEHIND),
+        count_standing(rows, n, &front, LOST), count_standing(rows, n, &front, SILENT),
+        count_standing(rows, n, &front, LEFT), count_standing(rows, n, &front, ELSEWHERE),
+        count_standing(rows, n, &front, WAITS), count_standing(rows, n, &front, PAST));
     say(arg, line);
 }
 
@@ -452,7 +453,7 @@ static struct wring_control_tree *tree_of(const struct wring_engine *engine)
     return engine->fabric->tree;
 }
 
-static bool is_root(const struct wring_engine *engine)
+static bool is_tree_root(const struct wring_engine *engine)
 {
     return tree_of(engine) == NULL || wring_control_tree_is_root(tree_of(engine));
 }
@@ -471,7 +472,7 @@ static void clear_rows(struct wring_engine *engine)
 }
 
 /** Have all said where they are who have not left? */
-static bool is_complete(const struct wring_engine *engine)
+static bool has_heard_all(const struct wring_engine *engine)
 {
     const struct wring_fabric *fabric = engine->fabric;
 
@@ -481,7 +482,7 @@ static bool is_complete(const struct wring_engine *engine)
     return true;
 }
 
-static void say_line(void *arg, const char *line)
+static void log_line(void *arg, const char *line)
 {
     const struct wring_engine *engine = arg;
     wring_warn(engine->log, "%s", line);
@@ -500,7 +501,7 @@ static void log_table(const struct wring_engine *engine)
 {
     if (!has_any_posted(engine))
         return;
-    wring_flight_table(engine->flight.rows, engine->fabric->size, say_line, (void *)engine);
+    wring_flight_table(engine->flight.rows, engine->fabric->size, log_line, (void *)engine);
 }
 
 /** Of a rank that has closed its session nothing is expected. */
@@ -573,15 +574,15 @@ static void keep_answer(struct wring_engine *engine, uint64_t group, const char 
     atomic_fetch_add_explicit(&flight->told, 1, memory_order_release);
 }
 
-static bool is_logged(const struct wring_flight *flight, uint64_t now_ns)
+static bool is_logged_lately(const struct wring_flight *flight, uint64_t now_ns)
 {
     return flight->logged_group == flight->group &&
            now_ns - flight->logged_ns < WRING_FLIGHT_AGAIN_NS;
 }
 
-static void begin(struct wring_engine *engine, uint64_t group);
+static void begin_inquiry(struct wring_engine *engine, uint64_t group);
 
-static void answer(struct wring_engine *engine)
+static void end_inquiry(struct wring_engine *engine)
 {
     struct wring_flight *flight = &engine->flight;
     struct wring_control control = {.kind = WRING_CONTROL_FLIGHT, .a = TELL, .b = flight->number};
@@ -590,7 +591,7 @@ static void answer(struct wring_engine *engine)
 
     note_departed(engine);
     wring_flight_sum_up(flight->rows, engine->fabric->size, line);
-    if (!is_logged(flight, now_ns))
+    if (!is_logged_lately(flight, now_ns))
         log_table(engine);
     flight->logged_group = flight->group;
     flight->logged_ns = now_ns;
@@ -603,10 +604,10 @@ static void answer(struct wring_engine *engine)
         return;
     uint64_t next = flight->asked[0];
     memmove(flight->asked, flight->asked + 1, --flight->n_asked * sizeof(*flight->asked));
-    begin(engine, next);
+    begin_inquiry(engine, next);
 }
 
-static void begin(struct wring_engine *engine, uint64_t group)
+static void begin_inquiry(struct wring_engine *engine, uint64_t group)
 {
     struct wring_flight *flight = &engine->flight;
     struct wring_control control = {.kind = WRING_CONTROL_FLIGHT, .a = CALL};
@@ -625,7 +626,7 @@ static void begin(struct wring_engine *engine, uint64_t group)
 }
 
 /** The root is asked. */
-static void want(struct wring_engine *engine, uint64_t group)
+static void request_inquiry(struct wring_engine *engine, uint64_t group)
 {
     struct wring_flight *flight = &engine->flight;
     bool known = flight->number != 0 && flight->group == group;
@@ -635,7 +636,7 @@ static void want(struct wring_engine *engine, uint64_t group)
     if (flight->failed || known)
         return;
     if (flight->number == 0)
-        begin(engine, group);
+        begin_inquiry(engine, group);
     else if (flight->n_asked < WRING_FLIGHT_ASKS)
         flight->asked[flight->n_asked++] = group;
 }
@@ -645,8 +646,8 @@ void wring_flight_ask(struct wring_engine *engine, uint64_t group)
     struct wring_control control = {.kind = WRING_CONTROL_FLIGHT, .a = ASK};
 
     snprintf(control.text, sizeof(control.text), "%016" PRIx64, group);
-    if (is_root(engine))
-        want(engine, group);
+    if (is_tree_root(engine))
+        request_inquiry(engine, group);
     else
         wring_control_tree_raise(tree_of(engine), engine->fabric->rank, &control);
 }
@@ -654,8 +655,8 @@ void wring_flight_ask(struct wring_engine *engine, uint64_t group)
 void wring_flight_poll(struct wring_engine *engine)
 {
     struct wring_flight *flight = &engine->flight;
-    if (flight->number != 0 && (is_complete(engine) || wring_now_ns() >= flight->until_ns))
-        answer(engine);
+    if (flight->number != 0 && (has_heard_all(engine) || wring_now_ns() >= flight->until_ns))
+        end_inquiry(engine);
 }
 
 uint64_t wring_flight_deadline(const struct wring_engine *engine)
@@ -700,8 +701,8 @@ void wring_flight_heard(struct wring_engine *engine, uint32_t from,
     switch (control->a) {
     case ASK:
         group = read_group(control);
-        if (group != 0 && is_root(engine))
-            want(engine, group);
+        if (group != 0 && is_tree_root(engine))
+            request_inquiry(engine, group);
         return;
     case CALL:
         heard_call(engine, control);
@@ -720,7 +721,7 @@ void wring_flight_heard(struct wring_engine *engine, uint32_t from,
 /* ---- the job fails ---- */
 
 /** Say all that we know, if there is a way up. */
-static void say_all(struct wring_engine *engine)
+static void send_all_rows(struct wring_engine *engine)
 {
     struct wring_flight *flight = &engine->flight;
 
@@ -745,7 +746,7 @@ void wring_flight_failing(struct wring_engine *engine)
     flight->number = 0;
     flight->until_ns = wring_deadline_in(WRING_FLIGHT_NS);
     flight_describe(engine, 0, &flight->rows[engine->fabric->rank]);
-    say_all(engine);
+    send_all_rows(engine);
 }
 
 void wring_flight_lost(struct wring_engine *engine, uint32_t rank)
@@ -759,7 +760,7 @@ void wring_flight_lost(struct wring_engine *engine, uint32_t rank)
 }
 
 /** The root. The others need not wait for more. */
-static void settle(struct wring_engine *engine)
+static void settle_last_table(struct wring_engine *engine)
 {
     const struct wring_control control = {.kind = WRING_CONTROL_FLIGHT, .a = TELL};
 
@@ -775,10 +776,10 @@ bool wring_flight_account(struct wring_engine *engine)
 
     if (!flight->failed || flight->settled)
         return true;
-    if (is_root(engine) && (is_complete(engine) || wring_now_ns() >= flight->until_ns))
-        settle(engine);
-    else if (!is_root(engine) && wring_control_tree_parent(tree_of(engine)) != flight->parent)
-        say_all(engine);
+    if (is_tree_root(engine) && (has_heard_all(engine) || wring_now_ns() >= flight->until_ns))
+        settle_last_table(engine);
+    else if (!is_tree_root(engine) && wring_control_tree_parent(tree_of(engine)) != flight->parent)
+        send_all_rows(engine);
     return flight->settled;
 }
 

@@ -119,7 +119,7 @@ static int compare_terms(const struct wring_terms *a, const struct wring_terms *
 }
 
 /** Of equal ones that of the smallest rank stays, so that all have the same. */
-static void keep_first(struct wring_terms *kept, const struct wring_terms *other, int sign)
+static void keep_first_terms(struct wring_terms *kept, const struct wring_terms *other, int sign)
 {
     int order = sign * compare_terms(other, kept);
     if (order < 0 || (order == 0 && other->rank < kept->rank))
@@ -136,8 +136,8 @@ void wring_formation_merge(struct wring_formation_word *word,
         word->status = other->status;
         word->failed = other->failed;
     }
-    keep_first(&word->first, &other->first, 1);
-    keep_first(&word->last, &other->last, -1);
+    keep_first_terms(&word->first, &other->first, 1);
+    keep_first_terms(&word->last, &other->last, -1);
 }
 
 uint32_t wring_formation_differs(const struct wring_formation_word *word)
@@ -168,8 +168,8 @@ static struct wring_peer *peer_of(const struct wring_formations *formations,
     return &formations->fabric->peers[formation->members.ranks[member]];
 }
 
-static struct wring_control message(enum wring_form form, uint32_t value,
-                                    const struct wring_group_key *key)
+static struct wring_control make_message(enum wring_form form, uint32_t value,
+                                         const struct wring_group_key *key)
 {
     struct wring_control control = {.kind = WRING_CONTROL_FORM, .a = form, .b = value};
     write_bytes(&control, key->bytes, sizeof(key->bytes));
@@ -182,8 +182,8 @@ static uint32_t rank_awaited(const struct wring_formation *formation)
     return formation->members.ranks[member_before(formation, formation->stage)];
 }
 
-static void cannot_reach(struct wring_formations *formations, const struct wring_peer *peer,
-                         enum wring_status status)
+static void fail_unreachable(struct wring_formations *formations, const struct wring_peer *peer,
+                             enum wring_status status)
 {
     wring_fabric_fail(formations->fabric, WRING_ERR_PEER, (int32_t)peer->rank,
                       "cannot make a group with rank %" PRIu32 ": %s", peer->rank,
@@ -195,7 +195,7 @@ static bool say_word(struct wring_formations *formations, struct wring_formation
 {
     struct wring_peer *peer =
         peer_of(formations, formation, member_after(formation, formation->stage));
-    struct wring_control control = message(FORM_WORD, formation->stage, &formation->key);
+    struct wring_control control = make_message(FORM_WORD, formation->stage, &formation->key);
 
     write_u64(&control, formation->tag);
     write_word(&control, &formation->word);
@@ -205,13 +205,13 @@ static bool say_word(struct wring_formations *formations, struct wring_formation
     formation->owes = status == WRING_ERR_AGAIN || lost;
     formation->said += status == WRING_OK;
     if (status != WRING_OK && !formation->owes)
-        cannot_reach(formations, peer, status);
+        fail_unreachable(formations, peer, status);
     return status == WRING_OK;
 }
 
 /** Unlink the first kept word of that key and rank, or the last one. @return NULL: there is none */
-static struct wring_early_word *take_early(struct wring_formations *formations, uint32_t from,
-                                           const struct wring_group_key *key, bool last)
+static struct wring_early_word *take_early_word(struct wring_formations *formations, uint32_t from,
+                                                const struct wring_group_key *key, bool last)
 {
     struct wring_early_word **found = NULL;
     for (struct wring_early_word **at = &formations->early; *at != NULL; at = &(*at)->next)
@@ -234,8 +234,8 @@ static bool is_under_way(const struct wring_formation *formation)
 }
 
 /** It has ended: what is heard of that key from now on is of another one. */
-static void end_with(struct wring_formations *formations, struct wring_formation *formation,
-                     enum wring_status status)
+static void end_formation(struct wring_formations *formations, struct wring_formation *formation,
+                          enum wring_status status)
 {
     struct wring_formation **at = &formations->first;
     while (*at != formation)
@@ -244,7 +244,8 @@ static void end_with(struct wring_formations *formations, struct wring_formation
     atomic_store_explicit(&formation->status, (int)status, memory_order_release);
 }
 
-static void finish(struct wring_formations *formations, struct wring_formation *formation)
+static void end_by_merged_word(struct wring_formations *formations,
+                               struct wring_formation *formation)
 {
     enum wring_status status = formation->word.status;
 
@@ -254,11 +255,12 @@ static void finish(struct wring_formations *formations, struct wring_formation *
         formation->blamed = formation->word.failed;
     if (formation->word.generation > formations->generation)
         formations->generation = formation->word.generation;
-    end_with(formations, formation, status);
+    end_formation(formations, formation, status);
 }
 
 /** Do what the words that are here allow. @return whether any was said or taken */
-static bool advance(struct wring_formations *formations, struct wring_formation *formation)
+static bool advance_formation(struct wring_formations *formations,
+                              struct wring_formation *formation)
 {
     bool any = false;
     while (formation->stage < formation->stages) {
@@ -268,7 +270,7 @@ static bool advance(struct wring_formations *formations, struct wring_formation 
             any = true;
         }
         uint32_t from = rank_awaited(formation);
-        struct wring_early_word *early = take_early(formations, from, &formation->key, false);
+        struct wring_early_word *early = take_early_word(formations, from, &formation->key, false);
         if (early == NULL)
             return any;
         bool sound = early->stage == formation->stage;
@@ -285,12 +287,12 @@ static bool advance(struct wring_formations *formations, struct wring_formation 
         formation->asked = ABSENT;
         any = true;
     }
-    finish(formations, formation);
+    end_by_merged_word(formations, formation);
     return true;
 }
 
-static struct wring_formation *find(const struct wring_formations *formations,
-                                    const struct wring_group_key *key)
+static struct wring_formation *find_formation(const struct wring_formations *formations,
+                                              const struct wring_group_key *key)
 {
     struct wring_formation *at = formations->first;
     while (at != NULL && !wring_group_key_equal(&at->key, key))
@@ -304,7 +306,7 @@ enum wring_status wring_formation_begin(struct wring_formations *formations,
 {
     uint32_t n = formation->members.n, rank = formations->fabric->rank;
 
-    if (find(formations, &formation->key) != NULL)
+    if (find_formation(formations, &formation->key) != NULL)
         return WRING_ERR_BUSY;
     formation->word = *own;
     formation->word.generation = ++formations->generation;
@@ -322,15 +324,15 @@ enum wring_status wring_formation_begin(struct wring_formations *formations,
     atomic_store_explicit(&formation->status, WRING_ERR_AGAIN, memory_order_relaxed);
     formation->next = formations->first;
     formations->first = formation;
-    advance(formations, formation);
+    advance_formation(formations, formation);
     return WRING_OK;
 }
 
 /** To those that have heard of it from us. One that does not get it waits until its own time is
  *  up. */
-static void take_back(struct wring_formations *formations, struct wring_formation *formation)
+static void take_back_words(struct wring_formations *formations, struct wring_formation *formation)
 {
-    struct wring_control control = message(FORM_TAKE_BACK, formation->blamed, &formation->key);
+    struct wring_control control = make_message(FORM_TAKE_BACK, formation->blamed, &formation->key);
     for (uint32_t stage = 0; stage < formation->said; stage++)
         wring_control_send(peer_of(formations, formation, member_after(formation, stage)),
                            &control);
@@ -342,15 +344,15 @@ void wring_formation_give_up(struct wring_formations *formations, struct wring_f
         return;
     if (formation->blamed == ABSENT) /* nobody has told: the nearest one that does not answer */
         formation->blamed = formation->asked != ABSENT ? formation->asked : rank_awaited(formation);
-    take_back(formations, formation);
-    end_with(formations, formation, WRING_ERR_TIMEOUT);
+    take_back_words(formations, formation);
+    end_formation(formations, formation, WRING_ERR_TIMEOUT);
 }
 
 /* ---- who is missing? ---- */
 
 /** With the same tag, but other members or another order. */
-static bool makes_other(const struct wring_formations *formations,
-                        const struct wring_formation *formation, uint32_t rank)
+static bool makes_other_group(const struct wring_formations *formations,
+                              const struct wring_formation *formation, uint32_t rank)
 {
     for (const struct wring_early_word *at = formations->early; at != NULL; at = at->next)
         if (at->from == rank && at->tag == formation->tag &&
@@ -359,22 +361,23 @@ static bool makes_other(const struct wring_formations *formations,
     return false;
 }
 
-static void blame(const struct wring_formations *formations, struct wring_formation *formation,
-                  uint32_t rank)
+static void blame_rank(const struct wring_formations *formations, struct wring_formation *formation,
+                       uint32_t rank)
 {
     formation->blamed = rank;
-    formation->other_members = makes_other(formations, formation, rank);
+    formation->other_members = makes_other_group(formations, formation, rank);
 }
 
 /** The first stage's word is missing only where its member makes no such group. */
-static void ask(struct wring_formations *formations, struct wring_formation *formation)
+static void ask_who_is_missing(struct wring_formations *formations,
+                               struct wring_formation *formation)
 {
     uint32_t awaited = rank_awaited(formation);
-    struct wring_control control = message(FORM_ASK, 0, &formation->key);
+    struct wring_control control = make_message(FORM_ASK, 0, &formation->key);
 
     formation->ask_ns = wring_deadline_in(formation->pause_ns);
     if (formation->stage == 0) {
-        blame(formations, formation, awaited);
+        blame_rank(formations, formation, awaited);
         return;
     }
     if (formation->asked == ABSENT)
@@ -384,27 +387,28 @@ static void ask(struct wring_formations *formations, struct wring_formation *for
 }
 
 /** Whom do we wait for in that group, as far as we know? */
-static void tell(const struct wring_formations *formations, struct wring_peer *peer,
-                 const struct wring_group_key *key)
+static void tell_who_is_missing(const struct wring_formations *formations, struct wring_peer *peer,
+                                const struct wring_group_key *key)
 {
-    const struct wring_formation *formation = find(formations, key);
+    const struct wring_formation *formation = find_formation(formations, key);
     uint32_t rank = ABSENT;
 
     if (formation != NULL)
         rank = formation->blamed != ABSENT ? formation->blamed : rank_awaited(formation);
-    struct wring_control control = message(FORM_TELL, rank, key);
+    struct wring_control control = make_message(FORM_TELL, rank, key);
     wring_control_send(peer, &control);
 }
 
-static void told(const struct wring_formations *formations, const struct wring_peer *peer,
-                 const struct wring_group_key *key, uint32_t rank)
+static void hear_who_is_missing(const struct wring_formations *formations,
+                                const struct wring_peer *peer, const struct wring_group_key *key,
+                                uint32_t rank)
 {
-    struct wring_formation *formation = find(formations, key);
+    struct wring_formation *formation = find_formation(formations, key);
 
     if (formation == NULL || peer->rank != formation->asked)
         return; /* of before its word came */
     if (rank == ABSENT)
-        blame(formations, formation, peer->rank);
+        blame_rank(formations, formation, peer->rank);
     else if (wring_members_find(&formation->members, rank) == formation->members.n)
         return;
     else if (rank != formations->fabric->rank)
@@ -449,9 +453,9 @@ static void hear_word(struct wring_formations *formations, struct wring_peer *pe
         end = &(*end)->next;
     *end = early;
     formations->kept[peer->rank]++;
-    struct wring_formation *formation = find(formations, key);
+    struct wring_formation *formation = find_formation(formations, key);
     if (formation != NULL)
-        advance(formations, formation);
+        advance_formation(formations, formation);
 }
 
 /** A word that we have not taken is as if it had not been said; else the group cannot come about.
@@ -459,8 +463,8 @@ static void hear_word(struct wring_formations *formations, struct wring_peer *pe
 static void hear_take_back(struct wring_formations *formations, struct wring_peer *peer,
                            const struct wring_group_key *key, uint32_t blamed)
 {
-    struct wring_early_word *early = take_early(formations, peer->rank, key, true);
-    struct wring_formation *formation = find(formations, key);
+    struct wring_early_word *early = take_early_word(formations, peer->rank, key, true);
+    struct wring_formation *formation = find_formation(formations, key);
 
     if (early != NULL) {
         free(early);
@@ -475,10 +479,10 @@ static void hear_take_back(struct wring_formations *formations, struct wring_pee
     if (wring_members_find(members, peer->rank) == members->n)
         return;
     if (formation->blamed == ABSENT)
-        blame(formations, formation,
-              wring_members_find(members, blamed) < members->n ? blamed : peer->rank);
-    take_back(formations, formation);
-    end_with(formations, formation, WRING_ERR_TIMEOUT);
+        blame_rank(formations, formation,
+                   wring_members_find(members, blamed) < members->n ? blamed : peer->rank);
+    take_back_words(formations, formation);
+    end_formation(formations, formation, WRING_ERR_TIMEOUT);
 }
 
 void wring_formations_heard(struct wring_formations *formations, struct wring_peer *peer,
@@ -501,9 +505,9 @@ void wring_formations_heard(struct wring_formations *formations, struct wring_pe
         return;
     }
     if (control->a == FORM_ASK)
-        tell(formations, peer, &key);
+        tell_who_is_missing(formations, peer, &key);
     else if (control->a == FORM_TELL)
-        told(formations, peer, &key, control->b);
+        hear_who_is_missing(formations, peer, &key, control->b);
     else
         hear_take_back(formations, peer, &key, control->b);
 }
@@ -517,9 +521,9 @@ bool wring_formations_poll(struct wring_formations *formations)
         if (formations->fabric->state != WRING_FABRIC_WORKING)
             return any;
         if (at->owes)
-            any |= advance(formations, at);
+            any |= advance_formation(formations, at);
         if (is_under_way(at) && formations->fabric->tick_ns >= at->ask_ns)
-            ask(formations, at);
+            ask_who_is_missing(formations, at);
     }
     return any;
 }

@@ -59,7 +59,7 @@ int wring_interface_match(const char *list, const char *name)
 }
 
 /** May peers elsewhere use it as it stands? */
-static bool is_usable(const struct sockaddr *address)
+static bool is_address_usable(const struct sockaddr *address)
 {
     if (address == NULL)
         return false;
@@ -72,10 +72,10 @@ static bool is_usable(const struct sockaddr *address)
 }
 
 /** Lower is better; -1: not at all. */
-static int judge(const struct ifaddrs *at, const char *list, int family)
+static int rate_interface(const struct ifaddrs *at, const char *list, int family)
 {
     int preference = wring_interface_match(list, at->ifa_name);
-    if (preference < 0 || !is_usable(at->ifa_addr))
+    if (preference < 0 || !is_address_usable(at->ifa_addr))
         return -1;
     if ((at->ifa_flags & IFF_UP) == 0 || (at->ifa_flags & IFF_RUNNING) == 0)
         return -1;
@@ -99,7 +99,7 @@ const char *wring_interface_choose(const struct ifaddrs *all, const char *list, 
     const struct ifaddrs *best = NULL;
     int best_rating = 0;
     for (const struct ifaddrs *at = all; at != NULL; at = at->ifa_next) {
-        int rating = judge(at, list, family);
+        int rating = rate_interface(at, list, family);
         if (rating >= 0 && (best == NULL || rating < best_rating)) {
             best = at;
             best_rating = rating;
@@ -112,13 +112,13 @@ const char *wring_interface_choose(const struct ifaddrs *all, const char *list, 
 }
 
 /** List the interfaces to choose from, for the message. @param text out, [bytes] */
-static void list_all(const struct ifaddrs *all, char *text, size_t bytes)
+static void list_interfaces(const struct ifaddrs *all, char *text, size_t bytes)
 {
     size_t n = 0;
     text[0] = '\0';
     for (; all != NULL && n < bytes; all = all->ifa_next) {
         char address[WRING_INTERFACE_ADDRESS];
-        if (!is_usable(all->ifa_addr))
+        if (!is_address_usable(all->ifa_addr))
             continue;
         write_address(all->ifa_addr, address);
         n += (size_t)snprintf(text + n, bytes - n, "%s%s (%s%s)", n > 0 ? ", " : "", all->ifa_name,
@@ -144,7 +144,7 @@ enum wring_status wring_interface_find_by(const struct wring_log *log, const cha
     if (name != NULL) {
         wring_info(log, "%s=%s: %s, %s", variable, list, name, text);
     } else {
-        list_all(all, seen, sizeof(seen));
+        list_interfaces(all, seen, sizeof(seen));
         wring_error(log,
                     "%s=%s: no such interface is up and has an address that others can "
                     "reach; there are %s",
@@ -196,7 +196,7 @@ void wring_interface_list(char *text, size_t bytes)
     snprintf(text, bytes, "none");
     if (getifaddrs(&all) != 0)
         return;
-    list_all(all, text, bytes);
+    list_interfaces(all, text, bytes);
     freeifaddrs(all);
     if (text[0] == '\0')
         snprintf(text, bytes, "none");

@@ -27,7 +27,8 @@ static struct wring_control make_abort(const struct wring_fabric *fabric)
 
 /** To a peer that may use the connection already that we have taken and that does not stand yet.
  *  Errors: WRING_ERR_CLOSED, there is none; WRING_ERR_AGAIN. */
-static enum wring_status say_dialled(struct wring_peer *peer, const struct wring_control *control)
+static enum wring_status send_to_dialled(struct wring_peer *peer,
+                                         const struct wring_control *control)
 {
     bool stands_there = peer->dial != NULL && peer->dial->taken && !peer->owes_welcome;
     return stands_there ? wring_control_say(peer->conn, control) : WRING_ERR_CLOSED;
@@ -37,13 +38,13 @@ static void send_abort(struct wring_fabric *fabric, struct wring_peer *peer)
 {
     const struct wring_control control = make_abort(fabric);
     enum wring_status status = peer->state == WRING_PEER_CONNECTING
-                                   ? say_dialled(peer, &control)
+                                   ? send_to_dialled(peer, &control)
                                    : wring_control_send(peer, &control);
     peer->owes_abort = status == WRING_ERR_AGAIN;
 }
 
 /** We are its peer, or it may think so already. */
-static bool may_use(const struct wring_fabric *fabric, uint32_t i)
+static bool may_be_its_peer(const struct wring_fabric *fabric, uint32_t i)
 {
     return (i != fabric->rank && fabric->peers[i].state == WRING_PEER_READY) ||
            fabric->peers[i].state == WRING_PEER_CONNECTING;
@@ -53,7 +54,7 @@ void wring_failure_tell(struct wring_fabric *fabric)
 {
     const struct wring_control control = make_abort(fabric);
     for (uint32_t i = 0; i < fabric->size; i++)
-        if (may_use(fabric, i))
+        if (may_be_its_peer(fabric, i))
             send_abort(fabric, &fabric->peers[i]);
     if (fabric->tree != NULL)
         wring_control_tree_tell(fabric->tree, &control);
@@ -63,7 +64,7 @@ void wring_failure_tell(struct wring_fabric *fabric)
 static void failure_tell_again(struct wring_fabric *fabric)
 {
     for (uint32_t i = 0; i < fabric->size; i++)
-        if (may_use(fabric, i) && fabric->peers[i].owes_abort)
+        if (may_be_its_peer(fabric, i) && fabric->peers[i].owes_abort)
             send_abort(fabric, &fabric->peers[i]);
 }
 
@@ -102,13 +103,13 @@ enum wring_status wring_fabric_failure(struct wring_fabric *fabric, struct wring
 
 #define DIALS_NS (10 * WRING_NS_PER_MS) /* between looks at dials that are to be repeated */
 
-static bool is_peer(const struct wring_fabric *fabric, uint32_t i)
+static bool is_ready_peer(const struct wring_fabric *fabric, uint32_t i)
 {
     return i != fabric->rank && fabric->peers[i].state == WRING_PEER_READY;
 }
 
 /** Did a rank's own system refuse something? To the others that rank is lost. */
-static bool is_local(enum wring_status status)
+static bool is_local_failure(enum wring_status status)
 {
     return status == WRING_ERR_SYSTEM || status == WRING_ERR_NO_MEMORY;
 }
@@ -118,7 +119,7 @@ static void heard_abort(struct wring_fabric *fabric, uint32_t from,
 {
     enum wring_status status = (enum wring_status)control->a;
     int32_t rank = (int32_t)control->b;
-    if (status <= WRING_OK || status > WRING_ERR_CANCELLED || is_local(status))
+    if (status <= WRING_OK || status > WRING_ERR_CANCELLED || is_local_failure(status))
         status = WRING_ERR_PEER;
     if (rank < -1 || rank >= (int32_t)fabric->size)
         rank = -1;
@@ -249,10 +250,10 @@ void wring_liveness_lost(void *arg, uint32_t rank, enum wring_status status, con
 }
 
 /** All peers have heard, or are gone. */
-static bool all_acked(const struct wring_fabric *fabric)
+static bool have_all_acked(const struct wring_fabric *fabric)
 {
     for (uint32_t i = 0; i < fabric->size; i++)
-        if (is_peer(fabric, i) && !fabric->peers[i].acked)
+        if (is_ready_peer(fabric, i) && !fabric->peers[i].acked)
             return false;
     return true;
 }
@@ -270,7 +271,7 @@ static void tick_failing(struct wring_fabric *fabric)
     failure_tell_again(fabric);
     bool late = fabric->tick_ns >= fabric->failing_until_ns;
     bool accounted = fabric->tree == NULL || fabric->handler.account(fabric->handler.arg);
-    if (late || (accounted && all_acked(fabric)))
+    if (late || (accounted && have_all_acked(fabric)))
         disconnect_all(fabric);
 }
 
@@ -287,7 +288,7 @@ static void forgive_own_absence(struct wring_fabric *fabric, uint64_t previous_n
         fabric->peers[i].heard_ns += absent;
 }
 
-static void judge(struct wring_fabric *fabric, struct wring_peer *peer)
+static void tend_peer(struct wring_fabric *fabric, struct wring_peer *peer)
 {
     uint64_t now = fabric->tick_ns;
     if (peer->left)
@@ -305,12 +306,12 @@ bool wring_liveness_look(struct wring_fabric *fabric)
     return fabric->tree != NULL && wring_control_tree_poll(fabric->tree, fabric->tick_ns);
 }
 
-static void judge_all(struct wring_fabric *fabric, uint64_t previous_ns)
+static void tend_peers(struct wring_fabric *fabric, uint64_t previous_ns)
 {
     forgive_own_absence(fabric, previous_ns);
     for (uint32_t i = 0; i < fabric->size; i++)
-        if (is_peer(fabric, i))
-            judge(fabric, &fabric->peers[i]);
+        if (is_ready_peer(fabric, i))
+            tend_peer(fabric, &fabric->peers[i]);
     if (fabric->owes_dials)
         wring_connect_redial(fabric);
     ask_time(fabric);
@@ -337,7 +338,7 @@ bool wring_liveness_tick(struct wring_fabric *fabric)
         fabric->state == WRING_FABRIC_FAILING ? 0 : fabric->tick_ns + WRING_CONTROL_TREE_LOOK_NS;
     bool any = wring_liveness_look(fabric);
     if (fabric->state == WRING_FABRIC_WORKING)
-        judge_all(fabric, previous_ns);
+        tend_peers(fabric, previous_ns);
     return any;
 }
 
@@ -350,7 +351,8 @@ uint64_t wring_liveness_deadline(const struct wring_fabric *fabric)
     uint64_t next = fabric->tick_ns + fabric->config->heartbeat_ns / 2;
     if (fabric->owes_dials && next > fabric->tick_ns + DIALS_NS)
         next = fabric->tick_ns + DIALS_NS;
-    if (fabric->clocks == NULL || !is_peer(fabric, 0) || wring_clocks_next(fabric->clocks) >= next)
+    if (fabric->clocks == NULL || !is_ready_peer(fabric, 0) ||
+        wring_clocks_next(fabric->clocks) >= next)
         return next;
     /* soon, but not before it is looked at again */
     uint64_t look = fabric->judged_ns + WRING_CONTROL_TREE_LOOK_NS,
@@ -419,7 +421,7 @@ static void say_owed_byes(struct wring_fabric *fabric)
         return;
     for (uint32_t i = 0; i < fabric->size; i++) {
         struct wring_peer *peer = &fabric->peers[i];
-        if (peer->owes_bye && is_peer(fabric, i))
+        if (peer->owes_bye && is_ready_peer(fabric, i))
             peer->owes_bye = wring_control_send(peer, &bye) == WRING_ERR_AGAIN;
     }
 }
@@ -432,7 +434,7 @@ void wring_fabric_turn_deaf(struct wring_fabric *fabric)
     fabric->deaf = true;
     for (uint32_t i = 0; i < fabric->size; i++) {
         fabric->peers[i].left = true; /* its end may close from now on */
-        fabric->peers[i].owes_bye = is_peer(fabric, i);
+        fabric->peers[i].owes_bye = is_ready_peer(fabric, i);
         wring_connect_cancel(&fabric->peers[i]);
     }
     say_owed_byes(fabric);
@@ -440,14 +442,14 @@ void wring_fabric_turn_deaf(struct wring_fabric *fabric)
         wring_control_tree_leave(fabric->tree);
 }
 
-static bool tree_left(const struct wring_fabric *fabric)
+static bool has_tree_left(const struct wring_fabric *fabric)
 {
     return fabric->tree == NULL || wring_control_tree_has_left(fabric->tree);
 }
 
 bool wring_liveness_has_parted(struct wring_fabric *fabric)
 {
-    if (all_acked(fabric) && tree_left(fabric))
+    if (have_all_acked(fabric) && has_tree_left(fabric))
         return true;
     say_owed_byes(fabric);
     return false;

@@ -29,13 +29,13 @@ static enum wring_status status_of_errno(void)
 }
 
 /** The size of a file's pages; 0 where it cannot be had. */
-static size_t page_of(int fd)
+static size_t file_page_bytes(int fd)
 {
     struct stat stat;
     return fstat(fd, &stat) == 0 && stat.st_blksize > 0 ? (size_t)stat.st_blksize : 0;
 }
 
-static bool too_much(size_t bytes)
+static bool is_too_much(size_t bytes)
 {
     return bytes > (SIZE_MAX >> 1) - WRING_MEMORY_LARGE;
 }
@@ -46,8 +46,8 @@ static size_t round_up(size_t bytes, size_t page)
 }
 
 /** @return what it lies on now, if large pages are wished for and the kernel agrees to join them */
-static enum wring_memory_pages ask_for_large(const struct wring_memory *memory, size_t bytes,
-                                             enum wring_memory_pages wish)
+static enum wring_memory_pages ask_for_large_pages(const struct wring_memory *memory, size_t bytes,
+                                                   enum wring_memory_pages wish)
 {
     bool large = wish != WRING_PAGES_SMALL && bytes >= WRING_MEMORY_LARGE &&
                  madvise(memory->base, memory->bytes, MADV_HUGEPAGE) == 0;
@@ -69,7 +69,7 @@ static bool map_file(size_t bytes, unsigned flags, struct wring_memory *out)
     int fd = WRING_DESCRIPTOR(memfd_create("wring", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags));
     if (fd < 0)
         return false;
-    size_t page = page_of(fd);
+    size_t page = file_page_bytes(fd);
     void *base = MAP_FAILED;
     if (page == 0)
         goto close_fd;
@@ -100,7 +100,7 @@ close_fd:;
  * Out of the pool of reserved pages. Touched at once: where a limit that is looked at late (a
  * control group's) takes a page back, that shall be an error here and not a signal later.
  */
-static bool map_pool(size_t bytes, struct wring_memory *out)
+static bool map_reserved_pages(size_t bytes, struct wring_memory *out)
 {
     if (!map_file(bytes, MFD_HUGETLB, out))
         return false;
@@ -123,15 +123,15 @@ enum wring_status wring_memory_alloc_on(size_t bytes, enum wring_memory_pages wi
                                         struct wring_memory *out, enum wring_memory_pages *got)
 {
     errno = ENOMEM;
-    if (too_much(bytes))
+    if (is_too_much(bytes))
         return WRING_ERR_NO_MEMORY;
-    if (wish == WRING_PAGES_POOL && bytes >= WRING_MEMORY_LARGE && map_pool(bytes, out)) {
+    if (wish == WRING_PAGES_POOL && bytes >= WRING_MEMORY_LARGE && map_reserved_pages(bytes, out)) {
         *got = WRING_PAGES_POOL;
         return WRING_OK;
     }
     if (!map_file(bytes, 0, out))
         return status_of_errno();
-    *got = ask_for_large(out, bytes, wish);
+    *got = ask_for_large_pages(out, bytes, wish);
     return WRING_OK;
 }
 
@@ -156,7 +156,7 @@ enum wring_status wring_memory_alloc_own(size_t bytes, enum wring_memory_pages w
                                          struct wring_memory *out, enum wring_memory_pages *got)
 {
     errno = ENOMEM;
-    if (too_much(bytes))
+    if (is_too_much(bytes))
         return WRING_ERR_NO_MEMORY;
     size_t whole_pages = round_up(bytes, (size_t)sysconf(_SC_PAGESIZE));
     void *base = map_aligned(whole_pages);
@@ -164,7 +164,7 @@ enum wring_status wring_memory_alloc_own(size_t bytes, enum wring_memory_pages w
         return status_of_errno();
     *out = (struct wring_memory){
         .base = base, .bytes = whole_pages, .kind = WRING_MEMORY_HOST, .fd = -1};
-    *got = ask_for_large(out, bytes, wish);
+    *got = ask_for_large_pages(out, bytes, wish);
     return WRING_OK;
 }
 
@@ -212,7 +212,7 @@ void wring_memory_free(struct wring_memory *memory)
 
 /** Refuse memory that only a device can reach: the device would have to export it, and the
  *  provider to take it so. */
-static enum wring_status refuse_device(const struct wring_block *block, uint32_t i)
+static enum wring_status refuse_device_memory(const struct wring_block *block, uint32_t i)
 {
     const struct wring_device *device = &block->fabric->devices[i];
 
@@ -226,7 +226,8 @@ static enum wring_status refuse_device(const struct wring_block *block, uint32_t
     return WRING_ERR_UNSUPPORTED;
 }
 
-static bool takes_device(const struct wring_provider_caps *caps, const struct wring_memory *memory)
+static bool takes_device_memory(const struct wring_provider_caps *caps,
+                                const struct wring_memory *memory)
 {
     return memory->fd >= 0 ? caps->dmabuf_regions : caps->device_regions && memory->by_address;
 }
@@ -239,8 +240,8 @@ static enum wring_status register_with_devices(struct wring_block *block)
         if (block->memory.kind == WRING_MEMORY_HOST && !fabric->devices[i].caps.host_regions)
             continue;
         if (block->memory.kind == WRING_MEMORY_DEVICE &&
-            !takes_device(&fabric->devices[i].caps, &block->memory))
-            return refuse_device(block, i);
+            !takes_device_memory(&fabric->devices[i].caps, &block->memory))
+            return refuse_device_memory(block, i);
         enum wring_status status =
             provider->ops->region_create(provider, &block->memory, &block->regions[i]);
         if (status != WRING_OK)
@@ -279,7 +280,7 @@ static void tell_pages(struct wring_fabric *fabric, enum wring_memory_pages wish
 
 /** Does the kernel copy it for all devices? Then it need not be shared. Memory that others read
  *  needs a file's pages; so do devices, which fetch from where it lay before a fork. */
-static bool is_copied(const struct wring_fabric *fabric)
+static bool is_sent_by_copy(const struct wring_fabric *fabric)
 {
     for (uint32_t i = 0; i < fabric->n_devices; i++)
         if (!fabric->devices[i].caps.host_regions || !fabric->devices[i].caps.local_any)
@@ -291,13 +292,13 @@ static enum wring_status alloc_memory(const struct wring_fabric *fabric, size_t 
                                       enum wring_memory_pages wish, struct wring_memory *out,
                                       enum wring_memory_pages *got)
 {
-    if (wish != WRING_PAGES_POOL && is_copied(fabric))
+    if (wish != WRING_PAGES_POOL && is_sent_by_copy(fabric))
         return wring_memory_alloc_own(bytes, wish, out, got);
     return wring_memory_alloc_on(bytes, wish, out, got);
 }
 
-static enum wring_status alloc(struct wring_fabric *fabric, size_t bytes, bool source_only,
-                               struct wring_block *out)
+static enum wring_status alloc_block(struct wring_fabric *fabric, size_t bytes, bool source_only,
+                                     struct wring_block *out)
 {
     struct wring_block block = {.fabric = fabric, .owned = true};
     enum wring_memory_pages wish = wish_for_pages(fabric->config), got;
@@ -321,13 +322,13 @@ static enum wring_status alloc(struct wring_fabric *fabric, size_t bytes, bool s
 enum wring_status wring_block_alloc_data(struct wring_fabric *fabric, size_t bytes,
                                          struct wring_block *out)
 {
-    return alloc(fabric, bytes, false, out);
+    return alloc_block(fabric, bytes, false, out);
 }
 
 static enum wring_status alloc_hidden(struct wring_fabric *fabric, size_t bytes, bool source_only,
                                       struct wring_block *out)
 {
-    enum wring_status status = alloc(fabric, bytes, source_only, out);
+    enum wring_status status = alloc_block(fabric, bytes, source_only, out);
     if (status != WRING_OK)
         return status;
     memory_hide(&out->memory);
@@ -488,7 +489,7 @@ static enum wring_status block_import(struct wring_fabric *fabric, struct wring_
 }
 
 /** Room for one more. */
-static bool grow(struct wring_imports *imports)
+static bool grow_imports(struct wring_imports *imports)
 {
     struct wring_import *grown = realloc(imports->all, (imports->n + 1) * sizeof(*grown));
     if (grown != NULL)
@@ -500,7 +501,7 @@ enum wring_status wring_imports_add(struct wring_imports *imports, struct wring_
                                     struct wring_peer *peer, struct wring_reader *in,
                                     struct wring_remote **out)
 {
-    if (!grow(imports))
+    if (!grow_imports(imports))
         return WRING_ERR_NO_MEMORY;
     if (peer->conn == NULL)
         return WRING_ERR_PEER;
@@ -514,7 +515,7 @@ enum wring_status wring_imports_add(struct wring_imports *imports, struct wring_
 enum wring_status wring_imports_add_key(struct wring_imports *imports, struct wring_peer *peer,
                                         const void *key, size_t bytes, struct wring_remote **out)
 {
-    if (!grow(imports))
+    if (!grow_imports(imports))
         return WRING_ERR_NO_MEMORY;
     struct wring_provider *provider = peer->conn->provider;
     enum wring_status status = provider->ops->remote_import(peer->conn, key, bytes, out);

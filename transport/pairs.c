@@ -12,8 +12,8 @@
 #define FIRST_ROOM 4 /* boards of the first block; each next one has four times as many, up to */
 #define MOST_ROOM 256
 
-static enum wring_status grow(struct wring_boards *boards, struct wring_fabric *fabric,
-                              size_t bytes)
+static enum wring_status add_board_block(struct wring_boards *boards, struct wring_fabric *fabric,
+                                         size_t bytes)
 {
     struct wring_board_block *block = calloc(1, sizeof(*block));
     if (block == NULL)
@@ -42,7 +42,7 @@ static enum wring_status boards_take(struct wring_boards *boards, struct wring_f
     struct wring_board_block *block = boards->newest;
 
     if (block == NULL || block->used == block->room || block->bytes != stride) {
-        enum wring_status status = grow(boards, fabric, stride);
+        enum wring_status status = add_board_block(boards, fabric, stride);
         if (status != WRING_OK)
             return status;
         block = boards->newest;
@@ -59,7 +59,7 @@ static void free_block(struct wring_board_block *block)
 }
 
 /** Nothing of it is in use, nor will be: all of its places were given out. */
-static bool is_over(const struct wring_board_block *block)
+static bool is_block_used_up(const struct wring_board_block *block)
 {
     return block->live == 0 && block->used == block->room;
 }
@@ -73,7 +73,7 @@ static void boards_give(struct wring_boards *boards, struct wring_board_lease *l
     if (block == NULL)
         return;
     block->live--;
-    if (!is_over(block))
+    if (!is_block_used_up(block))
         return;
     while (*at != block)
         at = &(*at)->next;
@@ -123,13 +123,13 @@ static struct wring_peer *peer_of(const struct wring_pairs *pairs, uint32_t memb
     return &pairs->engine->fabric->peers[pairs->collective->members.ranks[member]];
 }
 
-static enum wring_status want(struct wring_pairs *pairs, uint32_t member);
+static enum wring_status want_pair(struct wring_pairs *pairs, uint32_t member);
 
 enum wring_status wring_pairs_add(struct wring_pairs *pairs)
 {
     struct wring_engine *engine = pairs->engine;
 
-    pairs->want = want;
+    pairs->want = want_pair;
     pairs->pair = calloc(pairs->collective->members.n, sizeof(*pairs->pair));
     if (pairs->pair == NULL)
         return WRING_ERR_NO_MEMORY;
@@ -184,7 +184,7 @@ static enum wring_status make_board(struct wring_pairs *pairs)
     return status;
 }
 
-static void fail(struct wring_pairs *pairs, uint32_t member, enum wring_status status)
+static void fail_pair(struct wring_pairs *pairs, uint32_t member, enum wring_status status)
 {
     struct wring_fabric *fabric = pairs->engine->fabric;
     uint32_t rank = peer_of(pairs, member)->rank;
@@ -220,7 +220,7 @@ static void write_body(const struct wring_pairs *pairs, uint32_t member,
 }
 
 /** Make the parts that the pair needs, and tell the peer of those that it has to know first. */
-static enum wring_status prepare(struct wring_pairs *pairs, struct wring_peer *peer)
+static enum wring_status prepare_pair(struct wring_pairs *pairs, struct wring_peer *peer)
 {
     struct wring_pool_link *link;
     enum wring_status status = make_board(pairs);
@@ -233,7 +233,7 @@ static enum wring_status prepare(struct wring_pairs *pairs, struct wring_peer *p
 }
 
 /** @return WRING_ERR_AGAIN: not yet */
-static enum wring_status tell(struct wring_pairs *pairs, uint32_t member)
+static enum wring_status tell_member(struct wring_pairs *pairs, uint32_t member)
 {
     struct wring_control control = {.kind = WRING_CONTROL_PAIR,
                                     .a = pairs->collective->scatter->name.id,
@@ -243,12 +243,12 @@ static enum wring_status tell(struct wring_pairs *pairs, uint32_t member)
 
     if (peer->state != WRING_PEER_READY) /* only then is it known which device leads to it */
         return wring_connect_dial(pairs->engine->fabric, peer);
-    enum wring_status status = prepare(pairs, peer);
+    enum wring_status status = prepare_pair(pairs, peer);
     if (status == WRING_OK) {
         write_body(pairs, member, &control);
         status = wring_control_send(peer, &control);
     } else if (status != WRING_ERR_AGAIN && status != WRING_ERR_CLOSED) {
-        fail(pairs, member, status);
+        fail_pair(pairs, member, status);
         return status;
     }
     pair->told = status == WRING_OK;
@@ -258,20 +258,20 @@ static enum wring_status tell(struct wring_pairs *pairs, uint32_t member)
     return status;
 }
 
-static enum wring_status want(struct wring_pairs *pairs, uint32_t member)
+static enum wring_status want_pair(struct wring_pairs *pairs, uint32_t member)
 {
     struct wring_pair *pair = &pairs->pair[member];
     if (pair->told)
         return peer_of(pairs, member)->state == WRING_PEER_READY ? WRING_ERR_AGAIN
                                                                  : WRING_ERR_CLOSED;
-    enum wring_status status = tell(pairs, member);
+    enum wring_status status = tell_member(pairs, member);
     return status == WRING_OK ? WRING_ERR_AGAIN : status;
 }
 
 /** A member that was lost needs to hear nothing. @return whether it is to be told again */
-static bool tell_of_cease(struct wring_fabric *fabric, struct wring_peer *peer,
-                          struct wring_control *control, const struct wring_group_key *key,
-                          uint64_t generation)
+static bool send_cease(struct wring_fabric *fabric, struct wring_peer *peer,
+                       struct wring_control *control, const struct wring_group_key *key,
+                       uint64_t generation)
 {
     control->kind = WRING_CONTROL_CEASE;
     control->a = (uint32_t)generation;
@@ -280,26 +280,28 @@ static bool tell_of_cease(struct wring_fabric *fabric, struct wring_peer *peer,
     return wring_control_deliver(fabric, peer, control) == WRING_ERR_AGAIN;
 }
 
-static void tell_cease(struct wring_pairs *pairs, uint32_t member)
+static void tell_aborted(struct wring_pairs *pairs, uint32_t member)
 {
     struct wring_control control = {.bytes = sizeof(pairs->key.bytes)};
-    bool owes = tell_of_cease(pairs->engine->fabric, peer_of(pairs, member), &control, &pairs->key,
-                              pairs->generation);
+    bool owes = send_cease(pairs->engine->fabric, peer_of(pairs, member), &control, &pairs->key,
+                           pairs->generation);
     pairs->pair[member].owes_cease = owes;
     pairs->owes |= owes;
     pairs->engine->owes_pairs |= owes;
 }
 
 /** Nothing of ours writes any more but puts, of which so many have been made to that member. */
-static bool say_quiet(struct wring_fabric *fabric, struct wring_peer *peer,
-                      const struct wring_group_key *key, uint64_t generation, uint32_t aborted_by)
+static bool tell_quiet_to(struct wring_fabric *fabric, struct wring_peer *peer,
+                          const struct wring_group_key *key, uint64_t generation,
+                          uint32_t aborted_by)
 {
     struct wring_control control = {.c = aborted_by + 1, .bytes = QUIET_BYTES};
     wring_put_u64(control.body + sizeof(key->bytes), peer->puts);
-    return tell_of_cease(fabric, peer, &control, key, generation);
+    return send_cease(fabric, peer, &control, key, generation);
 }
 
-static bool is_kept(const struct wring_engine *engine, const struct wring_pairs_answer *answer)
+static bool is_answer_kept(const struct wring_engine *engine,
+                           const struct wring_pairs_answer *answer)
 {
     const struct wring_pairs_answer *at = engine->answers;
     while (at != NULL && (at->peer != answer->peer || at->generation != answer->generation ||
@@ -313,7 +315,7 @@ static void keep_answer(struct wring_engine *engine, const struct wring_pairs_an
     struct wring_pairs_answer *kept = NULL;
 
     engine->owes_pairs = true;
-    if (is_kept(engine, answer))
+    if (is_answer_kept(engine, answer))
         return;
     if (engine->n_answers < ANSWERS_MAX)
         kept = malloc(sizeof(*kept));
@@ -331,15 +333,15 @@ static void keep_answer(struct wring_engine *engine, const struct wring_pairs_an
 }
 
 /** Of a group that is not here: nothing of it writes. */
-static void answer(struct wring_engine *engine, struct wring_peer *peer,
-                   const struct wring_group_key *key, uint64_t generation)
+static void answer_absent_group(struct wring_engine *engine, struct wring_peer *peer,
+                                const struct wring_group_key *key, uint64_t generation)
 {
-    if (say_quiet(engine->fabric, peer, key, generation, peer->rank))
+    if (tell_quiet_to(engine->fabric, peer, key, generation, peer->rank))
         keep_answer(engine, &(struct wring_pairs_answer){NULL, peer, *key, generation});
 }
 
 /** Once more, those that there was no room for. */
-static void answer_again(struct wring_engine *engine)
+static void resend_answers(struct wring_engine *engine)
 {
     struct wring_pairs_answer *answers = engine->answers;
 
@@ -349,7 +351,7 @@ static void answer_again(struct wring_engine *engine)
         struct wring_pairs_answer *at = answers;
         answers = at->next;
         if (engine->fabric->state == WRING_FABRIC_WORKING)
-            answer(engine, at->peer, &at->key, at->generation);
+            answer_absent_group(engine, at->peer, &at->key, at->generation);
         free(at);
     }
 }
@@ -364,7 +366,7 @@ void wring_pairs_forget(struct wring_engine *engine)
     engine->n_answers = 0;
 }
 
-static void tell_quiet(struct wring_pairs *pairs)
+static void tell_quiet_to_all(struct wring_pairs *pairs)
 {
     struct wring_fabric *fabric = pairs->engine->fabric;
 
@@ -375,8 +377,8 @@ static void tell_quiet(struct wring_pairs *pairs)
     for (uint32_t i = 0; i < pairs->collective->members.n; i++) {
         struct wring_pair *pair = &pairs->pair[i];
         if (pair->owes_quiet)
-            pair->owes_quiet = say_quiet(fabric, peer_of(pairs, i), &pairs->key, pairs->generation,
-                                         pairs->aborted_by);
+            pair->owes_quiet = tell_quiet_to(fabric, peer_of(pairs, i), &pairs->key,
+                                             pairs->generation, pairs->aborted_by);
         pair->owes_cease &= pair->owes_quiet; /* the one says the other */
         pairs->owes_quiet |= pair->owes_quiet;
     }
@@ -391,15 +393,15 @@ void wring_pairs_cease(struct wring_pairs *pairs, uint32_t rank)
         if (i == members->me)
             continue;
         if (rank == members->ranks[members->me])
-            tell_cease(pairs, i);
+            tell_aborted(pairs, i);
         pairs->pair[i].owes_quiet = true;
     }
     pairs->owes_quiet = true;
-    tell_quiet(pairs);
+    tell_quiet_to_all(pairs);
 }
 
 /** It closes its session, or has: nothing of it is under way. */
-static bool is_gone(const struct wring_peer *peer)
+static bool is_peer_gone(const struct wring_peer *peer)
 {
     return peer->state == WRING_PEER_GONE || (peer->state == WRING_PEER_NONE && peer->left);
 }
@@ -409,7 +411,7 @@ bool wring_pairs_are_quiet(const struct wring_pairs *pairs, uint32_t revoked)
     for (uint32_t i = 0; i < pairs->collective->members.n; i++) {
         const struct wring_pair *pair = &pairs->pair[i];
         const struct wring_peer *peer = peer_of(pairs, i);
-        if (i != pairs->collective->members.me && !is_gone(peer) &&
+        if (i != pairs->collective->members.me && !is_peer_gone(peer) &&
             (revoked >> peer->device & 1) == 0 && (!pair->quiet || peer->arrivals < pair->puts))
             return false;
     }
@@ -424,19 +426,19 @@ bool wring_pairs_have_ceased(const struct wring_pairs *pairs)
 void wring_pairs_poll(struct wring_engine *engine)
 {
     engine->owes_pairs = false;
-    answer_again(engine);
+    resend_answers(engine);
     for (struct wring_pairs *at = engine->pairs; at != NULL; at = at->next) {
         if (at->owes_quiet && engine->fabric->state == WRING_FABRIC_WORKING)
-            tell_quiet(at);
+            tell_quiet_to_all(at);
         if (!at->owes)
             continue;
         at->owes = false;
         for (uint32_t i = 0; i < at->collective->members.n; i++)
             if (at->pair[i].owes && engine->fabric->state == WRING_FABRIC_WORKING)
-                tell(at, i);
+                tell_member(at, i);
         for (uint32_t i = 0; i < at->collective->members.n; i++)
             if (at->pair[i].owes_cease && engine->fabric->state == WRING_FABRIC_WORKING)
-                tell_cease(at, i);
+                tell_aborted(at, i);
     }
 }
 
@@ -471,8 +473,8 @@ static bool read_words(const struct wring_control *control, struct words *out)
     return true;
 }
 
-static void set_out(struct wring_channel *channel, uint32_t member, struct wring_pool_link *link,
-                    struct wring_channel_name name)
+static void set_channel_out(struct wring_channel *channel, uint32_t member,
+                            struct wring_pool_link *link, struct wring_channel_name name)
 {
     struct wring_channel_out *out = &channel->out[member];
     out->link = link;
@@ -495,8 +497,8 @@ static enum wring_status connect_board(struct wring_pairs *pairs, uint32_t membe
     return status;
 }
 
-static enum wring_status connect(struct wring_pairs *pairs, uint32_t member,
-                                 const struct words *words)
+static enum wring_status connect_pair(struct wring_pairs *pairs, uint32_t member,
+                                      const struct words *words)
 {
     struct wring_collective *collective = pairs->collective;
     struct wring_pool_link *link = pairs->engine->pool->links[peer_of(pairs, member)->rank];
@@ -508,29 +510,29 @@ static enum wring_status connect(struct wring_pairs *pairs, uint32_t member,
         status = connect_board(pairs, member, words);
     if (status != WRING_OK)
         return status;
-    set_out(collective->scatter, member, link, words->scatter);
-    set_out(collective->gather, member, link, words->gather);
+    set_channel_out(collective->scatter, member, link, words->scatter);
+    set_channel_out(collective->gather, member, link, words->gather);
     pairs->pair[member].heard = true;
     collective->runnable = true;
     pairs->engine->kick = true;
     return WRING_OK;
 }
 
-static void hear(struct wring_pairs *pairs, uint32_t member, const struct words *words)
+static void hear_words(struct wring_pairs *pairs, uint32_t member, const struct words *words)
 {
     struct wring_pair *pair = &pairs->pair[member];
-    enum wring_status status = connect(pairs, member, words);
+    enum wring_status status = connect_pair(pairs, member, words);
 
     if (status == WRING_ERR_CLOSED)
         return; /* it has destroyed its group in the meantime */
     if (status != WRING_OK)
-        fail(pairs, member, status);
+        fail_pair(pairs, member, status);
     else if (!pair->told)
-        tell(pairs, member);
+        tell_member(pairs, member);
 }
 
 /** One that is still forming has no generation that could differ. */
-static struct wring_pairs *find(const struct wring_engine *engine, const struct words *words)
+static struct wring_pairs *find_pairs(const struct wring_engine *engine, const struct words *words)
 {
     struct wring_pairs *forming = NULL;
     for (struct wring_pairs *at = engine->pairs; at != NULL; at = at->next) {
@@ -544,14 +546,15 @@ static struct wring_pairs *find(const struct wring_engine *engine, const struct 
     return forming;
 }
 
-static void keep(struct wring_pairs *pairs, uint32_t member, const struct wring_control *control)
+static void keep_early_words(struct wring_pairs *pairs, uint32_t member,
+                             const struct wring_control *control)
 {
     struct wring_control **early = &pairs->pair[member].early;
 
     if (*early == NULL)
         *early = malloc(sizeof(**early));
     if (*early == NULL)
-        fail(pairs, member, WRING_ERR_NO_MEMORY);
+        fail_pair(pairs, member, WRING_ERR_NO_MEMORY);
     else
         **early = *control;
 }
@@ -561,7 +564,7 @@ void wring_pairs_heard(struct wring_engine *engine, struct wring_peer *peer,
 {
     struct words words;
     bool sound = read_words(control, &words);
-    struct wring_pairs *pairs = sound ? find(engine, &words) : NULL;
+    struct wring_pairs *pairs = sound ? find_pairs(engine, &words) : NULL;
 
     if (sound && pairs == NULL)
         return; /* of a group that is gone */
@@ -574,9 +577,9 @@ void wring_pairs_heard(struct wring_engine *engine, struct wring_peer *peer,
         return;
     }
     if (pairs->generation == 0)
-        keep(pairs, member, control);
+        keep_early_words(pairs, member, control);
     else
-        hear(pairs, member, &words);
+        hear_words(pairs, member, &words);
 }
 
 /** A member's early words were about another group of that key: forget them. */
@@ -585,7 +588,7 @@ static void forget_cease(struct wring_pairs *pairs, uint32_t member)
     struct wring_pair *pair = &pairs->pair[member];
 
     if (pair->asked && pairs->engine->fabric->state == WRING_FABRIC_WORKING)
-        answer(pairs->engine, peer_of(pairs, member), &pairs->key, pair->ceased);
+        answer_absent_group(pairs->engine, peer_of(pairs, member), &pairs->key, pair->ceased);
     pair->quiet = pair->asked = false;
     pair->ceased = pair->puts = 0;
 }
@@ -611,11 +614,11 @@ void wring_pairs_heard_cease(struct wring_engine *engine, struct wring_peer *pee
                  words.generation > 0 && control->c <= engine->fabric->size;
     if (sound)
         memcpy(words.key.bytes, control->body, sizeof(words.key.bytes));
-    struct wring_pairs *pairs = sound ? find(engine, &words) : NULL;
+    struct wring_pairs *pairs = sound ? find_pairs(engine, &words) : NULL;
 
     if (sound && pairs == NULL) { /* of a group that is gone */
         if (!quiet)
-            answer(engine, peer, &words.key, words.generation);
+            answer_absent_group(engine, peer, &words.key, words.generation);
         return;
     }
     uint32_t member =
@@ -660,7 +663,7 @@ void wring_pairs_formed(struct wring_pairs *pairs, uint64_t generation, bool boa
         pairs->pair[i].early = NULL;
         if (early != NULL && pairs->engine->fabric->state == WRING_FABRIC_WORKING &&
             read_words(early, &words) && words.generation == generation)
-            hear(pairs, i, &words);
+            hear_words(pairs, i, &words);
         free(early);
     }
     take_early_ceases(pairs);

@@ -8,7 +8,7 @@
 #include "transport/pairs.h"
 #include "transport/slot_pool.h"
 
-static void settle(struct wring_pool_ring *ring)
+static void advance_consumed(struct wring_pool_ring *ring)
 {
     while (ring->consumed != ring->come && ring->held[ring->consumed % ring->n].released)
         ring->consumed++;
@@ -21,13 +21,13 @@ static void pool_ring_enter(struct wring_pool_ring *ring, struct wring_channel *
 {
     ring->held[ring->come++ % ring->n] =
         (struct wring_pool_held){channel, member, piece, channel == NULL};
-    settle(ring);
+    advance_consumed(ring);
 }
 
 static void pool_ring_release(struct wring_pool_ring *ring, uint32_t place)
 {
     ring->held[place].released = true;
-    settle(ring);
+    advance_consumed(ring);
 }
 
 /** So many pieces may stay: the oldest others move into memory of their own. */
@@ -38,7 +38,7 @@ static void pool_ring_keep(struct wring_pool_ring *ring, uint32_t kept)
         if (!held->released)
             held->released = wring_pool_move(held->channel, held->member, held->piece);
     }
-    settle(ring);
+    advance_consumed(ring);
 }
 
 /** A channel needs no pieces any more. @param all  nor those that a job may have read, as there is
@@ -54,7 +54,7 @@ static void pool_ring_forget(struct wring_pool_ring *ring, const struct wring_ch
         held->piece->arrived = false;
         *held = (struct wring_pool_held){.released = true};
     }
-    settle(ring);
+    advance_consumed(ring);
 }
 
 /* ---- link ---- */
@@ -70,7 +70,7 @@ static void pool_ring_forget(struct wring_pool_ring *ring, const struct wring_ch
 /* ---- where pieces go ---- */
 
 /** @return the block that the next ring comes from */
-static enum wring_status ring_block(struct wring_pool *pool)
+static enum wring_status ensure_ring_block(struct wring_pool *pool)
 {
     struct wring_fabric *fabric = pool->engine->fabric;
     uint32_t n = pool->n_ring_blocks, per = RINGS_AT_FIRST << n;
@@ -93,9 +93,9 @@ static enum wring_status ring_block(struct wring_pool *pool)
     return WRING_OK;
 }
 
-static enum wring_status make_memory(struct wring_pool *pool)
+static enum wring_status alloc_pool_memory(struct wring_pool *pool)
 {
-    enum wring_status status = ring_block(pool);
+    enum wring_status status = ensure_ring_block(pool);
     if (status == WRING_OK && pool->slots.block.fabric == NULL)
         status = wring_block_alloc(pool->engine->fabric, pool->slots.n * pool->slots.bytes,
                                    &pool->slots.block);
@@ -110,7 +110,7 @@ enum wring_status wring_pool_reach(struct wring_pool *pool, struct wring_peer *p
         *out = link;
         return WRING_OK;
     }
-    enum wring_status status = make_memory(pool);
+    enum wring_status status = alloc_pool_memory(pool);
     if (status != WRING_OK)
         return status;
     link = calloc(1, sizeof(*link));
@@ -267,8 +267,9 @@ void wring_pool_link_heard_lend(struct wring_pool *pool, struct wring_peer *peer
 /* ---- pieces that come ---- */
 
 /** Where a piece of that immediate belongs; NULL: it may not be sent. */
-static struct wring_slot *expect(struct wring_channel *channel, const struct wring_peer *peer,
-                                 uint32_t imm, uint32_t *member)
+static struct wring_slot *find_expected_piece(struct wring_channel *channel,
+                                              const struct wring_peer *peer, uint32_t imm,
+                                              uint32_t *member)
 {
     *member = wring_members_find(&channel->members, peer->rank);
     if (*member == channel->members.n)
@@ -277,12 +278,12 @@ static struct wring_slot *expect(struct wring_channel *channel, const struct wri
     return piece != NULL && !piece->asked ? piece : NULL;
 }
 
-static struct wring_pool_ring *ring_of(struct wring_pool_link *link, size_t bytes)
+static struct wring_pool_ring *ring_for_bytes(struct wring_pool_link *link, size_t bytes)
 {
     return bytes <= WRING_POOL_SMALL ? &link->small : &link->large;
 }
 
-static void skip(struct wring_pool_link *link, struct wring_pool_ring *ring)
+static void drop_piece(struct wring_pool_link *link, struct wring_pool_ring *ring)
 {
     pool_ring_enter(ring, NULL, 0, NULL);
     wring_pool_link_return_credits(link);
@@ -315,8 +316,8 @@ static void enter_small(struct wring_pool_link *link, struct wring_channel *chan
     }
 }
 
-static void enter(struct wring_pool_link *link, struct wring_channel *channel, uint32_t member,
-                  struct wring_slot *piece)
+static void enter_piece(struct wring_pool_link *link, struct wring_channel *channel,
+                        uint32_t member, struct wring_slot *piece)
 {
     if (piece->bytes <= WRING_POOL_SMALL)
         enter_small(link, channel, member, piece);
@@ -331,22 +332,22 @@ struct wring_channel *wring_pool_link_arrived(struct wring_pool *pool, struct wr
     uint32_t id = wring_imm_channel(imm);
 
     if (link == NULL || !wring_pool_knew(pool, id) || bytes > pool->slots.bytes ||
-        wring_pool_ring_is_full(ring_of(link, bytes))) {
+        wring_pool_ring_is_full(ring_for_bytes(link, bytes))) {
         wring_pool_refuse(pool, peer, "sent a piece of a group that belongs nowhere");
         return NULL;
     }
     struct wring_channel *channel = wring_pool_find(pool, id);
     if (channel == NULL || wring_collective_ceased(channel->owner) != WRING_OK) {
-        skip(link, ring_of(link, bytes));
+        drop_piece(link, ring_for_bytes(link, bytes));
         return NULL;
     }
-    struct wring_slot *piece = expect(channel, peer, imm, member);
+    struct wring_slot *piece = find_expected_piece(channel, peer, imm, member);
     if (piece == NULL) {
         wring_pool_refuse(pool, peer, "sent a piece of a group that it may not send");
         return NULL;
     }
     wring_channel_enter(channel, *member, piece, imm, bytes);
-    enter(link, channel, *member, piece);
+    enter_piece(link, channel, *member, piece);
     return channel;
 }
 
@@ -389,14 +390,14 @@ static void say_credit(struct wring_pool_link *link)
 }
 
 /** So many are told at once, unless credits of a channel tell them before. */
-static bool is_due(const struct wring_pool_ring *ring)
+static bool is_credit_due(const struct wring_pool_ring *ring)
 {
     return ring->n > 0 && ring->consumed - ring->credited >= (ring->n + 1) / 2;
 }
 
 void wring_pool_link_return_credits(struct wring_pool_link *link)
 {
-    if (is_due(&link->small) || is_due(&link->large))
+    if (is_credit_due(&link->small) || is_credit_due(&link->large))
         say_credit(link);
 }
 
@@ -411,10 +412,10 @@ bool wring_pool_link_say_owed(struct wring_pool_link *link)
 
 /* ---- pieces that go ---- */
 
-static enum wring_status put(struct wring_channel *channel, struct wring_channel_out *out,
-                             uint32_t sequence, struct wring_region *region, const void *local,
-                             struct wring_remote *remote, uint64_t offset, size_t bytes,
-                             uint64_t cookie)
+static enum wring_status put_piece(struct wring_channel *channel, struct wring_channel_out *out,
+                                   uint32_t sequence, struct wring_region *region,
+                                   const void *local, struct wring_remote *remote, uint64_t offset,
+                                   size_t bytes, uint64_t cookie)
 {
     enum wring_status status =
         wring_fabric_put(channel->fabric, out->peer, region, local, remote, offset, bytes,
@@ -439,8 +440,8 @@ static enum wring_status pool_link_put(struct wring_channel *channel, struct wri
     uint64_t offset = large ? link->borrowed[place] * link->slot_bytes
                             : link->remote_at + place * WRING_POOL_SMALL;
     enum wring_status status =
-        put(channel, out, sequence, region, local, large ? link->remote_slots : link->remote_ring,
-            offset, bytes, cookie);
+        put_piece(channel, out, sequence, region, local,
+                  large ? link->remote_slots : link->remote_ring, offset, bytes, cookie);
     room->sent += status == WRING_OK;
     return status;
 }
@@ -473,7 +474,7 @@ static bool say_spare(struct wring_pool_link *link, uint16_t slot)
     return wring_control_send(link->peer, &control) != WRING_ERR_AGAIN;
 }
 
-static void spare(struct wring_pool_link *link, uint16_t slot)
+static void spare_slot(struct wring_pool_link *link, uint16_t slot)
 {
     if (say_spare(link, slot))
         return;
@@ -504,15 +505,16 @@ void wring_pool_send_cease(struct wring_channel *channel)
         for (uint32_t k = 0; channel->out[i].link != NULL && k < channel->window; k++) {
             struct wring_channel_ask *asked = wring_channel_asked(channel, i, k);
             if (asked->state == WRING_ASK_GRANTED)
-                spare(channel->out[i].link, asked->slot);
+                spare_slot(channel->out[i].link, asked->slot);
             asked->state = WRING_ASK_NONE;
         }
 }
 
 /* ---- pieces ---- */
 
-static enum wring_status ask(struct wring_channel *channel, struct wring_channel_out *out,
-                             struct wring_channel_ask *asked, uint32_t sequence, size_t bytes)
+static enum wring_status ask_for_slot(struct wring_channel *channel, struct wring_channel_out *out,
+                                      struct wring_channel_ask *asked, uint32_t sequence,
+                                      size_t bytes)
 {
     const struct wring_control control = {.kind = WRING_CONTROL_ASK,
                                           .a = out->name.id,
@@ -541,7 +543,7 @@ enum wring_status wring_pool_put(struct wring_channel *channel, uint32_t member,
         (asked->state == WRING_ASK_NONE && wring_pool_link_has_room(link)))
         return pool_link_put(channel, out, sequence, region, local, bytes, cookie);
     if (asked->state == WRING_ASK_NONE)
-        return ask(channel, out, asked, sequence, bytes);
+        return ask_for_slot(channel, out, asked, sequence, bytes);
     if (asked->state == WRING_ASK_SAID)
         return out->peer->state == WRING_PEER_READY ? WRING_ERR_AGAIN : WRING_ERR_CLOSED;
     uint32_t imm = WRING_POOL_CHANNEL << WRING_SEQUENCE_BITS | asked->slot;
@@ -576,7 +578,7 @@ void wring_pool_send_heard_grant(struct wring_pool *pool, struct wring_peer *pee
     struct wring_channel *channel = wring_pool_find(pool, control->a);
     bool gone = channel == NULL || wring_collective_ceased(channel->owner) != WRING_OK;
     if (gone && wring_pool_knew(pool, control->a)) {
-        spare(link, (uint16_t)control->b);
+        spare_slot(link, (uint16_t)control->b);
         return;
     }
     struct wring_channel_ask *asked = gone ? NULL : find_asked(channel, peer, control->c);

@@ -9,7 +9,7 @@
 #define STARVED 256 /* polls after which a slot is emptied though other things move */
 
 /** So many slots are for pieces that their operations need next. */
-static uint32_t reserve_of(const struct wring_pool_slots *slots)
+static uint32_t reserved_slots(const struct wring_pool_slots *slots)
 {
     return (slots->shared + 3) / 4;
 }
@@ -25,7 +25,7 @@ static enum wring_status pool_slots_init(struct wring_pool_slots *slots, uint32_
         slots->first_free = i;
     }
     slots->n = slots->n_free = slots->shared = n;
-    slots->lendable = n - reserve_of(slots);
+    slots->lendable = n - reserved_slots(slots);
     slots->bytes = bytes;
     return WRING_OK;
 }
@@ -114,34 +114,35 @@ static void pool_slots_heard_ask(struct wring_pool *pool, struct wring_peer *pee
 }
 
 /** How many pieces of that member come before the one it asks for. */
-static uint32_t ahead_of(const struct wring_pool_ask *ask)
+static uint32_t count_ahead(const struct wring_pool_ask *ask)
 {
     return ask->sequence - ask->channel->in[ask->member].taken;
 }
 
 /** Is the operation under way here, and may the piece have one of the slots that are left? */
-static bool is_eligible(const struct wring_pool_slots *slots, const struct wring_pool_ask *ask)
+static bool may_get_slot(const struct wring_pool_slots *slots, const struct wring_pool_ask *ask)
 {
     const struct wring_collective *owner = ask->channel->owner;
     return owner->running && wring_collective_ceased(owner) == WRING_OK &&
            ask->piece->tag == ask->channel->tag &&
-           (ahead_of(ask) == 0 || slots->n_free > reserve_of(slots));
+           (count_ahead(ask) == 0 || slots->n_free > reserved_slots(slots));
 }
 
-static bool is_before(const struct wring_pool_ask *a, const struct wring_pool_ask *b)
+static bool is_more_urgent(const struct wring_pool_ask *a, const struct wring_pool_ask *b)
 {
     const struct wring_collective *x = a->channel->owner, *y = b->channel->owner;
     if (x->priority != y->priority)
         return x->priority < y->priority;
-    return ahead_of(a) != ahead_of(b) ? ahead_of(a) < ahead_of(b) : a->member < b->member;
+    return count_ahead(a) != count_ahead(b) ? count_ahead(a) < count_ahead(b)
+                                            : a->member < b->member;
 }
 
 /** The ask that gets the next slot; the newest come first in the list, and older ones win. */
-static struct wring_pool_ask **next_ask(struct wring_pool_slots *slots)
+static struct wring_pool_ask **find_next_ask(struct wring_pool_slots *slots)
 {
     struct wring_pool_ask **best = NULL;
     for (struct wring_pool_ask **at = &slots->asks; *at != NULL; at = &(*at)->next)
-        if (is_eligible(slots, *at) && (best == NULL || !is_before(*best, *at)))
+        if (may_get_slot(slots, *at) && (best == NULL || !is_more_urgent(*best, *at)))
             best = at;
     return best;
 }
@@ -161,14 +162,14 @@ static void say_grant(struct wring_pool_slots *slots, struct wring_pool_slot *sl
     slots->n_owed += slot->state == WRING_POOL_OWED;
 }
 
-static void say_slot_owed(struct wring_pool_slots *slots)
+static void say_owed_grants(struct wring_pool_slots *slots)
 {
     for (uint32_t i = 0; i < slots->n && slots->n_owed > 0; i++)
         if (slots->slot[i].state == WRING_POOL_OWED)
             say_grant(slots, &slots->slot[i]);
 }
 
-static struct wring_pool_slot *take_free(struct wring_pool_slots *slots)
+static struct wring_pool_slot *take_free_slot(struct wring_pool_slots *slots)
 {
     struct wring_pool_slot *slot = &slots->slot[slots->first_free - 1];
     slots->first_free = slot->next_free;
@@ -184,7 +185,7 @@ uint32_t wring_pool_slots_lend(struct wring_pool_slots *slots, uint16_t *numbers
     if (n >= slots->n_free)
         return 0; /* now */
     for (uint32_t i = 0; i < n; i++) {
-        struct wring_pool_slot *slot = take_free(slots);
+        struct wring_pool_slot *slot = take_free_slot(slots);
         *slot = (struct wring_pool_slot){.state = WRING_POOL_LENT};
         numbers[i] = (uint16_t)(slot - slots->slot);
     }
@@ -193,10 +194,10 @@ uint32_t wring_pool_slots_lend(struct wring_pool_slots *slots, uint16_t *numbers
     return n;
 }
 
-static void grant(struct wring_pool *pool, struct wring_pool_ask **at)
+static void grant_slot(struct wring_pool *pool, struct wring_pool_ask **at)
 {
     const struct wring_pool_ask *ask = *at;
-    struct wring_pool_slot *slot = take_free(&pool->slots);
+    struct wring_pool_slot *slot = take_free_slot(&pool->slots);
 
     *slot = (struct wring_pool_slot){
         .link = pool->links[ask->channel->members.ranks[ask->member]],
@@ -213,7 +214,7 @@ static void grant(struct wring_pool *pool, struct wring_pool_ask **at)
 
 /** Move a piece that waits for others out of its slot. @return false: all are needed where they are
  */
-static bool empty_slot(struct wring_pool_slots *slots)
+static bool move_piece_out(struct wring_pool_slots *slots)
 {
     for (uint32_t i = 0; i < slots->n; i++) {
         struct wring_pool_slot *slot = &slots->slot[i];
@@ -234,12 +235,12 @@ static bool pool_slots_poll(struct wring_pool *pool)
     bool any = false;
 
     if (slots->n_owed > 0)
-        say_slot_owed(slots);
-    while ((ask = next_ask(slots)) != NULL) {
-        if (slots->n_free == 0 && (++slots->starved < STARVED || !empty_slot(slots)))
+        say_owed_grants(slots);
+    while ((ask = find_next_ask(slots)) != NULL) {
+        if (slots->n_free == 0 && (++slots->starved < STARVED || !move_piece_out(slots)))
             return any;
         slots->starved = 0;
-        grant(pool, ask);
+        grant_slot(pool, ask);
         any = true;
     }
     return any;
@@ -255,8 +256,8 @@ static bool pool_slots_owe(const struct wring_pool_slots *slots)
 static bool pool_slots_make_room(struct wring_pool *pool)
 {
     struct wring_pool_slots *slots = &pool->slots;
-    return slots->asks != NULL && slots->n_free == 0 && next_ask(slots) != NULL &&
-           empty_slot(slots);
+    return slots->asks != NULL && slots->n_free == 0 && find_next_ask(slots) != NULL &&
+           move_piece_out(slots);
 }
 
 /* ---- what comes into slots, and goes ---- */
@@ -404,14 +405,14 @@ void wring_pool_destroy(struct wring_pool *pool)
 
 /* ---- channels ---- */
 
-static struct wring_channel **entry_of(const struct wring_pool *pool, uint32_t id)
+static struct wring_channel **channel_entry(const struct wring_pool *pool, uint32_t id)
 {
     return &pool->channels[id & (pool->n_channels - 1)];
 }
 
 struct wring_channel *wring_pool_find(const struct wring_pool *pool, uint32_t id)
 {
-    struct wring_channel *channel = *entry_of(pool, id);
+    struct wring_channel *channel = *channel_entry(pool, id);
     return channel != NULL && channel->name.id == id ? channel : NULL;
 }
 
@@ -433,12 +434,12 @@ static bool grow_channels(struct wring_pool *pool)
     pool->n_channels = 2 * n;
     for (uint32_t i = 0; i < n; i++)
         if (old[i] != NULL)
-            *entry_of(pool, old[i]->name.id) = old[i];
+            *channel_entry(pool, old[i]->name.id) = old[i];
     free(old);
     return true;
 }
 
-static uint32_t next_id(struct wring_pool *pool)
+static uint32_t take_next_id(struct wring_pool *pool)
 {
     uint32_t id = pool->next_id++;
     if (pool->next_id == IDS) {
@@ -455,7 +456,7 @@ static struct wring_pool_link *link_of(const struct wring_channel *channel, uint
     return channel->pool->links[channel->members.ranks[member]];
 }
 
-static void release(struct wring_channel *channel, uint32_t member, struct wring_slot *piece)
+static void release_piece(struct wring_channel *channel, uint32_t member, struct wring_slot *piece)
 {
     if (piece->home == WRING_SLOT_MOVED)
         free(piece->data);
@@ -467,12 +468,12 @@ static void release(struct wring_channel *channel, uint32_t member, struct wring
     piece->data = NULL;
 }
 
-static uint32_t credits(const struct wring_channel *channel, uint32_t member)
+static uint32_t ring_credits(const struct wring_channel *channel, uint32_t member)
 {
     return wring_pool_link_consumed(channel->out[member].link);
 }
 
-static void credited(const struct wring_channel *channel, uint32_t member)
+static void note_ring_credited(const struct wring_channel *channel, uint32_t member)
 {
     wring_pool_link_credited(channel->out[member].link);
 }
@@ -486,9 +487,9 @@ static void return_credits(const struct wring_channel *channel, uint32_t member)
 
 static const struct wring_channel_pool_ops ops = {
     .put = wring_pool_put,
-    .release = release,
-    .credits = credits,
-    .credited = credited,
+    .release = release_piece,
+    .credits = ring_credits,
+    .credited = note_ring_credited,
     .return_credits = return_credits,
 };
 
@@ -497,9 +498,9 @@ enum wring_status wring_pool_add(struct wring_pool *pool, struct wring_channel *
     if (2 * pool->n_used >= pool->n_channels &&
         (pool->n_channels >= WRING_POOL_ID / 2 || !grow_channels(pool)))
         return WRING_ERR_NO_MEMORY;
-    uint32_t id = next_id(pool);
-    while (*entry_of(pool, id) != NULL)
-        id = next_id(pool);
+    uint32_t id = take_next_id(pool);
+    while (*channel_entry(pool, id) != NULL)
+        id = take_next_id(pool);
     channel->asks = calloc((size_t)channel->members.n * channel->window, sizeof(*channel->asks));
     if (channel->asks == NULL)
         return WRING_ERR_NO_MEMORY;
@@ -507,7 +508,7 @@ enum wring_status wring_pool_add(struct wring_pool *pool, struct wring_channel *
     channel->name = (struct wring_channel_name){id, 0};
     channel->pool = pool;
     channel->pool_ops = &ops;
-    *entry_of(pool, id) = channel;
+    *channel_entry(pool, id) = channel;
     pool->n_used++;
     return WRING_OK;
 }
@@ -595,7 +596,7 @@ bool wring_pool_make_room(struct wring_pool *pool)
 
 /* ---- the end of an operation, and of a channel ---- */
 
-static void forget(struct wring_channel *channel, bool all)
+static void forget_channel(struct wring_channel *channel, bool all)
 {
     wring_pool_send_cease(channel);
     pool_slots_forget(&channel->pool->slots, channel, all);
@@ -608,7 +609,7 @@ void wring_pool_cease(struct wring_pool *pool, const struct wring_cease *cease)
 {
     for (uint32_t i = 0; i < pool->n_channels; i++)
         if (pool->channels[i] != NULL && pool->channels[i]->owner->cease == cease)
-            forget(pool->channels[i], false);
+            forget_channel(pool->channels[i], false);
 }
 
 void wring_pool_ended(const struct wring_collective *collective)
@@ -616,7 +617,7 @@ void wring_pool_ended(const struct wring_collective *collective)
     struct wring_channel *const channels[] = {collective->scatter, collective->gather};
     for (size_t i = 0; i < 2; i++)
         if (channels[i] != NULL && channels[i]->pool != NULL)
-            forget(channels[i], true);
+            forget_channel(channels[i], true);
 }
 
 bool wring_pool_is_quiet(const struct wring_pool *pool, const struct wring_cease *cease)
@@ -632,13 +633,13 @@ bool wring_pool_is_quiet(const struct wring_pool *pool, const struct wring_cease
 
 void wring_pool_remove(struct wring_pool *pool, struct wring_channel *channel)
 {
-    forget(channel, true);
+    forget_channel(channel, true);
     for (uint32_t i = 0; i < channel->members.n; i++)
         for (uint32_t k = 0; k < channel->window; k++)
             if (channel->in[i].slots[k].home == WRING_SLOT_MOVED)
                 free(channel->in[i].slots[k].data);
     if (wring_pool_find(pool, channel->name.id) != channel)
         return;
-    *entry_of(pool, channel->name.id) = NULL;
+    *channel_entry(pool, channel->name.id) = NULL;
     pool->n_used--;
 }

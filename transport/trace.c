@@ -32,7 +32,7 @@ uint32_t wring_clocks_asked(struct wring_clocks *clocks, uint64_t now_ns)
 }
 
 /** Of each two neighbours keep the one that says more, and ask half as often from now on. */
-static void thin_out(struct wring_clocks *clocks)
+static void thin_samples(struct wring_clocks *clocks)
 {
     for (uint32_t i = 0; i < clocks->n / 2; i++) {
         const struct wring_clock_sample *a = &clocks->samples[2 * i], *b = a + 1;
@@ -55,23 +55,24 @@ void wring_clocks_answered(struct wring_clocks *clocks, uint32_t number, uint64_
     if (low < -REASON_NS || high > REASON_NS || low > high)
         return;
     if (clocks->n == WRING_CLOCK_SAMPLES)
-        thin_out(clocks);
+        thin_samples(clocks);
     clocks->samples[clocks->n++] =
         (struct wring_clock_sample){sent_ns + (now_ns - sent_ns) / 2, low, high};
     atomic_store_explicit(&clocks->n_heard, heard, memory_order_release);
 }
 
 /** A sample's interval at another time. */
-static struct wring_clock_sample widen(const struct wring_clock_sample *sample, uint64_t at_ns)
+static struct wring_clock_sample widen_sample(const struct wring_clock_sample *sample,
+                                              uint64_t at_ns)
 {
     uint64_t apart = at_ns > sample->at_ns ? at_ns - sample->at_ns : sample->at_ns - at_ns;
     int64_t drift = (int64_t)((double)apart * WRING_CLOCK_DRIFT) + 1;
     return (struct wring_clock_sample){at_ns, sample->low_ns - drift, sample->high_ns + drift};
 }
 
-static void narrow(struct wring_clock_sample *sample, const struct wring_clock_sample *other)
+static void narrow_sample(struct wring_clock_sample *sample, const struct wring_clock_sample *other)
 {
-    struct wring_clock_sample known = widen(other, sample->at_ns);
+    struct wring_clock_sample known = widen_sample(other, sample->at_ns);
     sample->low_ns = known.low_ns > sample->low_ns ? known.low_ns : sample->low_ns;
     sample->high_ns = known.high_ns < sample->high_ns ? known.high_ns : sample->high_ns;
 }
@@ -80,9 +81,9 @@ static void narrow(struct wring_clock_sample *sample, const struct wring_clock_s
 void wring_clocks_settle(struct wring_clocks *clocks)
 {
     for (uint32_t i = 1; i < clocks->n; i++)
-        narrow(&clocks->samples[i], &clocks->samples[i - 1]);
+        narrow_sample(&clocks->samples[i], &clocks->samples[i - 1]);
     for (uint32_t i = clocks->n; i > 1; i--)
-        narrow(&clocks->samples[i - 2], &clocks->samples[i - 1]);
+        narrow_sample(&clocks->samples[i - 2], &clocks->samples[i - 1]);
     clocks->same = clocks->n > 0;
     for (uint32_t i = 0; i < clocks->n; i++)
         clocks->same &= clocks->samples[i].low_ns <= 0 && clocks->samples[i].high_ns >= 0;
@@ -109,9 +110,9 @@ bool wring_clocks_ahead(const struct wring_clocks *clocks, uint64_t at_ns,
         return false;
     uint32_t before = count_before(clocks, at_ns);
     uint32_t first = before > 0 ? before - 1 : 0;
-    struct wring_clock_sample known = widen(&clocks->samples[first], at_ns);
+    struct wring_clock_sample known = widen_sample(&clocks->samples[first], at_ns);
     if (before > 0 && before < clocks->n)
-        narrow(&known, &clocks->samples[before]);
+        narrow_sample(&known, &clocks->samples[before]);
 
     if (clocks->same) {
         out->ns = 0;

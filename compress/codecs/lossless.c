@@ -47,15 +47,15 @@ static unsigned char *choose_target(struct wring_lossless_outflow *out, const fl
  * come, as the rest was stored just before it.
  * @return where all that is pending begins
  */
-static unsigned char *join(struct wring_lossless_outflow *out)
+static unsigned char *join_rest(struct wring_lossless_outflow *out)
 {
     memcpy(out->block - WRING_LINE, out->rest_end - WRING_LINE, WRING_LINE);
     return out->block - out->rest;
 }
 
 /** The line in which the first code begins belongs to others, too. @return lines that leave so */
-static uint64_t put_first(struct wring_lossless_outflow *out, const unsigned char *from,
-                          uint64_t lines)
+static uint64_t put_first_line(struct wring_lossless_outflow *out, const unsigned char *from,
+                               uint64_t lines)
 {
     if (out->skip == 0 || lines == 0)
         return 0;
@@ -74,8 +74,9 @@ static uint64_t put_first(struct wring_lossless_outflow *out, const unsigned cha
 static unsigned char *lossless_outflow_next(struct wring_lossless_outflow *out, const float *src,
                                             bool straight, struct wring_lossless_beside *beside)
 {
-    unsigned char *from = join(out), *end = out->to + out->rest + out->bytes;
-    uint64_t lines = (out->rest + out->bytes) / WRING_LINE, first = put_first(out, from, lines);
+    unsigned char *from = join_rest(out), *end = out->to + out->rest + out->bytes;
+    uint64_t lines = (out->rest + out->bytes) / WRING_LINE,
+             first = put_first_line(out, from, lines);
     uint64_t head = (out->rest + WRING_LOSSLESS_HEAD) / WRING_LINE + 1; /* up to packed data */
     uint64_t front = head < lines ? head : lines, behind = front + out->gone;
 
@@ -106,7 +107,7 @@ static void lossless_outflow_follow(struct wring_lossless_outflow *out, unsigned
 /** All leaves and is settled. @return bytes of all codes */
 static size_t lossless_outflow_end(struct wring_lossless_outflow *out)
 {
-    unsigned char *from = join(out);
+    unsigned char *from = join_rest(out);
     size_t pending = out->rest + out->bytes;
 
     wring_streaming_stream(out->to + out->skip, from + out->skip, pending - out->skip);
@@ -288,9 +289,9 @@ static void input_advance(struct input *in, const struct wring_lossless_beside *
 
 /** Packed with this top: which layout takes least. Where narrow leaves many, wide is packed, too.
  */
-static struct wring_lossless_plan weigh(const struct input *in, unsigned char *packed, uint32_t top,
-                                        struct wring_lossless_far far,
-                                        enum wring_lossless_layout *packed_as)
+static struct wring_lossless_plan weigh_layouts(const struct input *in, unsigned char *packed,
+                                                uint32_t top, struct wring_lossless_far far,
+                                                enum wring_lossless_layout *packed_as)
 {
     struct wring_lossless_beside nothing = {0};
 
@@ -313,7 +314,7 @@ static struct wring_lossless_plan try_largest(const struct input *in, unsigned c
 
     enum wring_lossless_layout as = WRING_LOSSLESS_NARROW;
     struct wring_lossless_far far = in->kernels->pack(packed, in->src, in->n, as, top, &nothing);
-    struct wring_lossless_plan other = weigh(in, packed, top, far, &as);
+    struct wring_lossless_plan other = weigh_layouts(in, packed, top, far, &as);
     bool better = wring_lossless_bytes(&other, in->n) < wring_lossless_bytes(&plan, in->n);
 
     *packed_as = better ? as : WRING_LOSSLESS_AS_IS; /* or with a top that is not taken */
@@ -331,7 +332,7 @@ static __attribute__((noinline)) struct wring_lossless_plan look_again(
 {
     struct wring_lossless_beside nothing = {0};
     enum wring_lossless_layout packed_as = in->guess;
-    struct wring_lossless_plan plan = weigh(in, packed, in->peak >> 24, far, &packed_as);
+    struct wring_lossless_plan plan = weigh_layouts(in, packed, in->peak >> 24, far, &packed_as);
 
     if (in->peak == 0 && is_zeros(in->src, in->n))
         return (struct wring_lossless_plan){WRING_LOSSLESS_ZEROS, 0, 0};
@@ -365,7 +366,7 @@ static struct wring_lossless_plan pack_block(struct input *in, unsigned char *pa
 }
 
 /** Lines that went straight are not part of the code after all; the right ones leave after them. */
-static void take_back(struct wring_lossless_beside *beside)
+static void take_back_lines(struct wring_lossless_beside *beside)
 {
     wring_streaming_settle();
     beside->straight = NULL;
@@ -382,7 +383,7 @@ static size_t put_block(struct input *in, unsigned char *at, struct wring_lossle
     if (wring_lossless_is_packed(&plan))
         memset(others + plan.others, 0, 3);
     else if (beside->straight != NULL)
-        take_back(beside);
+        take_back_lines(beside);
     in->doubt = packs ? in->doubt - (in->doubt > 0) : DOUBT;
     return wring_lossless_bytes(&plan, in->n);
 }

@@ -22,7 +22,7 @@ static void take_samples(float *out, const struct wring_topk_block *block, uint6
 }
 
 /** The rank among `count` samples of the block that its `wanted` largest elements stand for. */
-static uint64_t rank_among(const struct wring_topk_block *block, uint64_t count)
+static uint64_t rank_among_samples(const struct wring_topk_block *block, uint64_t count)
 {
     return (block->wanted * count + block->n - 1) / block->n;
 }
@@ -42,11 +42,11 @@ uint32_t wring_threshold_of(const struct wring_topk_kernels *kernels,
     uint64_t count = block->n / WRING_TOPK_STRIDE;
 
     take_samples(room->samples, block, 0, count);
-    return kernels->rank(room->samples, NULL, count, rank_among(block, count));
+    return kernels->rank(room->samples, NULL, count, rank_among_samples(block, count));
 }
 
 /** Limit a threshold to 1..WRING_INF_BITS, so that elements that are not finite always reach it. */
-static uint32_t into_range(uint32_t threshold)
+static uint32_t limit_threshold(uint32_t threshold)
 {
     if (threshold > WRING_INF_BITS)
         return WRING_INF_BITS;
@@ -59,12 +59,12 @@ static uint32_t first_guess(const struct wring_topk_kernels *kernels,
 {
     float samples[FIRST_RUNS * FIRST_RUN];
     const uint64_t count = FIRST_RUNS * FIRST_RUN;
-    uint64_t rank = safe_rank(rank_among(block, count));
+    uint64_t rank = safe_rank(rank_among_samples(block, count));
 
     for (uint64_t run = 0; run < FIRST_RUNS; run++)
         take_samples(samples + run * FIRST_RUN, block,
                      run * (block->n / WRING_TOPK_STRIDE / FIRST_RUNS), FIRST_RUN);
-    return into_range(kernels->rank(samples, NULL, count, rank < count ? rank : count));
+    return limit_threshold(kernels->rank(samples, NULL, count, rank < count ? rank : count));
 }
 
 /** Two magnitudes, as bits, and how many samples reach each: around there they lie on a line. */
@@ -93,7 +93,7 @@ static uint32_t next_guess(const struct line *line, int64_t guess, int64_t right
 
     if (to > guess && line->count < 4 * right)
         to = guess + (to - guess) / 4;
-    return into_range(to > 0 ? (uint32_t)to : 0);
+    return limit_threshold(to > 0 ? (uint32_t)to : 0);
 }
 
 /** Drop entries that only equal the threshold, the highest indices first. */
@@ -115,8 +115,9 @@ static void drop_ties(struct wring_topk_list *list, uint32_t threshold, uint64_t
 }
 
 /** Leave in the list what is sent. */
-static void cut_down(const struct wring_topk_kernels *kernels, const struct wring_topk_block *block,
-                     struct wring_topk_list *list, struct wring_topk_choice *choice)
+static void cut_down_list(const struct wring_topk_kernels *kernels,
+                          const struct wring_topk_block *block, struct wring_topk_list *list,
+                          struct wring_topk_choice *choice)
 {
     kernels->sift(list, choice->threshold);
     if (list->count <= block->most)
@@ -139,7 +140,7 @@ struct view {
 /** So many entries of a block hold what is sent of it, though chance moves both. */
 static uint64_t enough_of(const struct wring_topk_block *block)
 {
-    uint64_t rank = rank_among(block, block->n / WRING_TOPK_STRIDE);
+    uint64_t rank = rank_among_samples(block, block->n / WRING_TOPK_STRIDE);
     return WRING_TOPK_STRIDE * (safe_rank(rank) + rank / 4);
 }
 
@@ -147,8 +148,8 @@ static uint64_t enough_of(const struct wring_topk_block *block)
  * List what reaches a threshold; with a residual, in the one traversal that there may be.
  * @param from  inout; raised, maybe, where a take finds that it is low
  */
-static void look(struct view *view, struct wring_topk_hint *hint, uint32_t *from,
-                 struct wring_topk_list *list)
+static void list_from_threshold(struct view *view, struct wring_topk_hint *hint, uint32_t *from,
+                                struct wring_topk_list *list)
 {
     struct wring_topk_block *block = &view->block;
 
@@ -170,14 +171,14 @@ static void look(struct view *view, struct wring_topk_hint *hint, uint32_t *from
  * List what reaches a guess. hint->guess becomes where the last look began.
  * @return that guess, raised where a take did so; 0 when more than a list holds reach it
  */
-static uint32_t find_near(struct view *view, struct wring_topk_hint *hint,
-                          struct wring_topk_list *list)
+static uint32_t list_near_guess(struct view *view, struct wring_topk_hint *hint,
+                                struct wring_topk_list *list)
 {
     uint32_t guess = hint->guess;
 
     for (bool last = guess == 0;; last = true, guess = 0) {
         uint32_t from = guess != 0 ? guess : first_guess(view->kernels, &view->block);
-        look(view, hint, &from, list);
+        list_from_threshold(view, hint, &from, list);
         if (list->count <= WRING_TOPK_LISTED)
             return from;
         if (last)
@@ -186,11 +187,12 @@ static uint32_t find_near(struct view *view, struct wring_topk_hint *hint,
 }
 
 /** List what reaches a threshold that the samples lead to. @return false when a list cannot */
-static bool find_exactly(const struct view *view, struct wring_topk_list *list, uint32_t *threshold)
+static bool list_by_samples(const struct view *view, struct wring_topk_list *list,
+                            uint32_t *threshold)
 {
     const struct wring_topk_block *block = &view->block;
 
-    *threshold = into_range(wring_threshold_of(view->kernels, block, view->room));
+    *threshold = limit_threshold(wring_threshold_of(view->kernels, block, view->room));
     view->kernels->find(list, block->src, block->residual, block->n, *threshold);
     return list->count <= WRING_TOPK_LISTED;
 }
@@ -200,7 +202,7 @@ static bool find_exactly(const struct view *view, struct wring_topk_list *list, 
  * @param from  inout, where the list begins
  * @return the samples in the list; 0 when it holds not all that came near
  */
-static uint64_t find_lower(const struct view *view, struct wring_topk_list *list, uint32_t *from)
+static uint64_t list_lower(const struct view *view, struct wring_topk_list *list, uint32_t *from)
 {
     const struct wring_topk_block *block = &view->block;
 
@@ -212,25 +214,25 @@ static uint64_t find_lower(const struct view *view, struct wring_topk_list *list
 }
 
 /** Choose from a list of the elements that reach `from`. */
-static bool choose_from(struct view *view, struct wring_topk_hint *hint, uint32_t from,
-                        struct wring_topk_list *list, struct wring_topk_choice *choice)
+static bool choose_from_list(struct view *view, struct wring_topk_hint *hint, uint32_t from,
+                             struct wring_topk_list *list, struct wring_topk_choice *choice)
 {
     const struct wring_topk_block *block = &view->block;
     float *samples = view->room->samples;
-    uint64_t rank = rank_among(block, block->n / WRING_TOPK_STRIDE);
+    uint64_t rank = rank_among_samples(block, block->n / WRING_TOPK_STRIDE);
     uint64_t count = view->kernels->sampled(samples, list, block->n);
 
     if (count < rank && from > 1)
-        count = find_lower(view, list, &from);
+        count = list_lower(view, list, &from);
     *choice = (struct wring_topk_choice){.threshold = from, .taken = view->residual != NULL};
     if (count >= rank)
         choice->threshold = view->kernels->rank(samples, NULL, count, rank);
     else if ((from > 1 || list->count > WRING_TOPK_LISTED) && /* from 1 on is all but zeros */
-             !find_exactly(view, list, &choice->threshold))
+             !list_by_samples(view, list, &choice->threshold))
         return false;
     hint->guess = next_guess(&(struct line){from, (int64_t)count, choice->threshold, (int64_t)rank},
                              hint->guess, (int64_t)(choice->taken ? WIDE * rank : safe_rank(rank)));
-    cut_down(view->kernels, block, list, choice);
+    cut_down_list(view->kernels, block, list, choice);
     return true;
 }
 
@@ -240,11 +242,11 @@ bool wring_threshold_choose(const struct wring_topk_kernels *kernels,
                             struct wring_topk_choice *choice)
 {
     struct view view = {.kernels = kernels, .block = *block, .room = room};
-    uint32_t from = find_near(&view, hint, list);
+    uint32_t from = list_near_guess(&view, hint, list);
     if (from == 0)
         return false;
     bool finite = list->peak < WRING_INF_BITS;
-    bool chosen = !finite || choose_from(&view, hint, from, list, choice);
+    bool chosen = !finite || choose_from_list(&view, hint, from, list, choice);
     if (view.residual != NULL && (!finite || !chosen))
         kernels->give_back(&room->undo, block->src, view.residual);
     return chosen;

@@ -53,7 +53,7 @@ static bool is_sampled(const struct wring_codec *codec, uint64_t n)
 }
 
 /** How many elements of a block of n are meant to be sent: ratio * n, rounded up, at least 1. */
-static uint64_t wanted(const struct wring_codec *codec, uint64_t n)
+static uint64_t count_wanted(const struct wring_codec *codec, uint64_t n)
 {
     double exact = codec->params[PARAM_RATIO] * (double)n;
     uint64_t whole = (uint64_t)exact;
@@ -62,9 +62,9 @@ static uint64_t wanted(const struct wring_codec *codec, uint64_t n)
 }
 
 /** How many may be sent at most: a sampled threshold is only near the right one. */
-static uint64_t most(const struct wring_codec *codec, uint64_t n)
+static uint64_t count_most(const struct wring_codec *codec, uint64_t n)
 {
-    uint64_t count = wanted(codec, n);
+    uint64_t count = count_wanted(codec, n);
     if (!is_sampled(codec, n))
         return count;
     count += count / 4 + 8;
@@ -74,8 +74,8 @@ static uint64_t most(const struct wring_codec *codec, uint64_t n)
 static size_t topk_bound(const struct wring_codec *codec, uint64_t elems)
 {
     uint64_t unit = topk_unit(codec), tail = elems % unit;
-    return elems / unit * (HEAD + ENTRY_BYTES(most(codec, unit))) +
-           (tail != 0 ? HEAD + ENTRY_BYTES(most(codec, tail)) : 0);
+    return elems / unit * (HEAD + ENTRY_BYTES(count_most(codec, unit))) +
+           (tail != 0 ? HEAD + ENTRY_BYTES(count_most(codec, tail)) : 0);
 }
 
 /** Take marks off elements that only equal the threshold, the highest indices first. */
@@ -116,9 +116,9 @@ struct scratch {
 _Static_assert(sizeof(struct scratch) <= WRING_CODEC_SCRATCH_MAX, "executors reserve no more");
 
 /** Map and count are of use only when the peak is finite. */
-static struct wring_topk_found mark(const struct wring_topk_kernels *kernels,
-                                    struct scratch *scratch, const struct wring_topk_block *block,
-                                    bool sampled)
+static struct wring_topk_found mark_largest(const struct wring_topk_kernels *kernels,
+                                            struct scratch *scratch,
+                                            const struct wring_topk_block *block, bool sampled)
 {
     uint64_t *map = scratch->map;
     if (!sampled)
@@ -153,7 +153,7 @@ static size_t encode_marked(const struct wring_topk_kernels *kernels,
                             struct scratch *scratch, unsigned char *code)
 {
     const uint64_t *map = scratch->map;
-    struct wring_topk_found found = mark(kernels, scratch, block, sampled);
+    struct wring_topk_found found = mark_largest(kernels, scratch, block, sampled);
     if (found.peak >= WRING_INF_BITS)
         return put_not_finite(code);
     size_t bytes = put_frame(code, found.count);
@@ -223,8 +223,8 @@ static size_t topk_encode(const struct wring_codec *codec,
             .src = src + done,
             .residual = residual != NULL ? residual + done : NULL,
             .n = n,
-            .wanted = wanted(codec, n),
-            .most = most(codec, n),
+            .wanted = count_wanted(codec, n),
+            .most = count_most(codec, n),
         };
         bytes += encode_block(codec, &block, &hint, scratch, (unsigned char *)code + bytes);
     }
@@ -241,8 +241,8 @@ static inline void look_ahead(const float *dst, const unsigned char *index)
 }
 
 /** Add `count` entries to dst. A peer may change them meanwhile: each is read and checked once. */
-static enum wring_status scatter(float *dst, uint64_t n, const unsigned char *values,
-                                 uint32_t count)
+static enum wring_status add_entries(float *dst, uint64_t n, const unsigned char *values,
+                                     uint32_t count)
 {
     const unsigned char *indices = values + 4 * (size_t)count;
     uint32_t next = 0; /* the lowest index that may follow */
@@ -267,7 +267,7 @@ static enum wring_status decode_block(const struct wring_codec *codec, const uns
     uint32_t count = *left >= HEAD ? wring_take_u32(*code) : 0;
     bool finite = count != NOT_FINITE;
 
-    if (finite && count > most(codec, n))
+    if (finite && count > count_most(codec, n))
         return WRING_ERR_FRAME;
     size_t bytes = HEAD + (finite ? ENTRY_BYTES((size_t)count) : 0);
     if (*left < bytes)
@@ -281,7 +281,7 @@ static enum wring_status decode_block(const struct wring_codec *codec, const uns
     }
     if (!add)
         memset(dst, 0, n * sizeof(*dst));
-    return scatter(dst, n, values, count);
+    return add_entries(dst, n, values, count);
 }
 
 static enum wring_status topk_decode(const struct wring_codec *codec,

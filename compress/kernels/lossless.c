@@ -83,8 +83,8 @@ static struct wring_lossless_far pack_scalar(uint8_t *packed, const float *src, 
     return far;
 }
 
-static uint64_t unpack(float *dst, const uint8_t *packed, const uint8_t *others, uint64_t n,
-                       unsigned width, uint32_t top, bool add)
+static uint64_t unpack_any(float *dst, const uint8_t *packed, const uint8_t *others, uint64_t n,
+                           unsigned width, uint32_t top, bool add)
 {
     const uint8_t *high = packed + 2 * n, *planes = packed + WRING_LOSSLESS_PLANES(n);
     uint64_t taken = 0;
@@ -103,13 +103,13 @@ static uint64_t unpack(float *dst, const uint8_t *packed, const uint8_t *others,
 static uint64_t unpack_scalar(float *dst, const uint8_t *packed, const uint8_t *others, uint64_t n,
                               unsigned width, uint32_t top)
 {
-    return unpack(dst, packed, others, n, width, top, false);
+    return unpack_any(dst, packed, others, n, width, top, false);
 }
 
 static uint64_t unpack_add_scalar(float *dst, const uint8_t *packed, const uint8_t *others,
                                   uint64_t n, unsigned width, uint32_t top)
 {
-    return unpack(dst, packed, others, n, width, top, true);
+    return unpack_any(dst, packed, others, n, width, top, true);
 }
 
 static const struct wring_lossless_tier_kernels scalar = {peak_scalar, pack_scalar, true,

@@ -155,7 +155,8 @@ FOLD(i64_max, int64_t, int64_t, SAME, MORE, a, SAME)
         void *dst, const struct wring_source *src, size_t n_src, uint64_t at, size_t n, \
         float divisor)
 
-static inline void take(void *to, const struct wring_source *source, uint64_t at, size_t bytes)
+static inline void load_elements(void *to, const struct wring_source *source, uint64_t at,
+                                 size_t bytes)
 {
     memcpy(to, (const char *)source->data + at, bytes);
 }
@@ -166,11 +167,11 @@ static inline void take(void *to, const struct wring_source *source, uint64_t at
         element in[BLOCK_BYTES / sizeof(element)];               \
         wide a[BLOCK_BYTES / sizeof(element)];                   \
         (void)divisor;                                           \
-        take(in, &src[0], at, n * sizeof(element));              \
+        load_elements(in, &src[0], at, n * sizeof(element));     \
         for (size_t i = 0; i < n; i++)                           \
             a[i] = (wide)widen(in[i]);                           \
         for (size_t s = 1; s < n_src; s++) {                     \
-            take(in, &src[s], at, n * sizeof(element));          \
+            load_elements(in, &src[s], at, n * sizeof(element)); \
             for (size_t i = 0; i < n; i++)                       \
                 a[i] = (wide)combine((wide)widen(in[i]), a[i]);  \
         }                                                        \
@@ -186,9 +187,9 @@ static inline void take(void *to, const struct wring_source *source, uint64_t at
     {                                                                          \
         part in[BLOCK_BYTES / sizeof(part)], a[BLOCK_BYTES / sizeof(part)];    \
         (void)divisor;                                                         \
-        take(a, &src[0], at, n * 2 * sizeof(part));                            \
+        load_elements(a, &src[0], at, n * 2 * sizeof(part));                   \
         for (size_t s = 1; s < n_src; s++) {                                   \
-            take(in, &src[s], at, n * 2 * sizeof(part));                       \
+            load_elements(in, &src[s], at, n * 2 * sizeof(part));              \
             for (size_t i = 0; i < n; i++) {                                   \
                 part re = a[2 * i] * in[2 * i] - a[2 * i + 1] * in[2 * i + 1]; \
                 part im = a[2 * i] * in[2 * i + 1] + a[2 * i + 1] * in[2 * i]; \

@@ -119,7 +119,7 @@ static int note_library(struct dl_phdr_info *info, size_t bytes, void *arg)
 }
 
 /** A program that opens its MPI itself, as Python does, may keep it from others' sight. */
-static void *find_hidden(void)
+static void *open_hidden_library(void)
 {
     void *handle = NULL;
     struct candidates *candidates = calloc(1, sizeof(*candidates));
@@ -294,12 +294,12 @@ static void take_ops(struct wring_mpi_abi *abi)
     }
 }
 
-static void find(void)
+static void find_abi(void)
 {
     struct wring_mpi_abi *abi = &wring_mpi_abi;
 
     if (find_function("Comm_size") == NULL)
-        library = find_hidden();
+        library = open_hidden_library();
     take_functions();
     abi->kind = find_kind();
     abi->undefined = -32766;
@@ -319,7 +319,7 @@ static void find(void)
 
 void wring_mpi_find(void)
 {
-    pthread_once(&found, find);
+    pthread_once(&found, find_abi);
 }
 
 const struct wring_mpi_abi *wring_mpi_library(void)
@@ -356,20 +356,20 @@ static uintptr_t handle_of(const struct type_name *name)
 }
 
 /** MPICH writes the size of a predefined type into its handle. */
-static bool measure_mpich(uintptr_t handle, int *bytes, ptrdiff_t *extent)
+static bool measure_mpich_type(uintptr_t handle, int *bytes, ptrdiff_t *extent)
 {
     *bytes = (int)(handle >> 8 & 0xff);
     *extent = *bytes;
     return handle >> 24 == 0x4c;
 }
 
-static bool measure(uintptr_t handle, int *bytes, ptrdiff_t *extent)
+static bool measure_type(uintptr_t handle, int *bytes, ptrdiff_t *extent)
 {
     const struct wring_pmpi *pmpi = &wring_mpi_abi.pmpi;
     ptrdiff_t lower = 0;
 
     if (wring_mpi_abi.kind == WRING_MPI_MPICH)
-        return measure_mpich(handle, bytes, extent);
+        return measure_mpich_type(handle, bytes, extent);
     return pmpi->Type_size(handle, bytes) == MPI_SUCCESS &&
            pmpi->Type_get_extent(handle, &lower, extent) == MPI_SUCCESS && lower == 0;
 }
@@ -381,7 +381,7 @@ static void learn_type(const struct type_name *name)
     ptrdiff_t extent = 0;
     int bytes = 0;
 
-    if (handle == 0 || !measure(handle, &bytes, &extent) || bytes <= 0)
+    if (handle == 0 || !measure_type(handle, &bytes, &extent) || bytes <= 0)
         return;
     bool fits = (size_t)bytes == wring_dtype_bytes(name->dtype);
     *wring_mpi_type_slot(handle) = (struct wring_mpi_type){

@@ -17,7 +17,7 @@
 
 /* ---- moving data ---- */
 
-static void *copy_of(const void *data, size_t bytes)
+static void *copy_bytes(const void *data, size_t bytes)
 {
     void *copy = malloc(bytes > 0 ? bytes : 1);
     if (copy != NULL && bytes > 0)
@@ -34,8 +34,8 @@ static int64_t pack_step(int64_t count, uint64_t bytes)
 }
 
 /** One element after the other, without gaps, as a process with a plain type has them. */
-static bool pack(const void *data, int64_t count, wring_mpi_handle_t type, uint64_t bytes,
-                 uint8_t *out)
+static bool pack_elements(const void *data, int64_t count, wring_mpi_handle_t type, uint64_t bytes,
+                          uint8_t *out)
 {
     const struct wring_pmpi *pmpi = &wring_mpi_abi.pmpi;
     ptrdiff_t lower = 0, extent = 0;
@@ -57,8 +57,8 @@ static bool pack(const void *data, int64_t count, wring_mpi_handle_t type, uint6
     return true;
 }
 
-static bool unpack(const uint8_t *in, void *data, int64_t count, wring_mpi_handle_t type,
-                   uint64_t bytes)
+static bool unpack_elements(const uint8_t *in, void *data, int64_t count, wring_mpi_handle_t type,
+                            uint64_t bytes)
 {
     const struct wring_pmpi *pmpi = &wring_mpi_abi.pmpi;
     ptrdiff_t lower = 0, extent = 0;
@@ -86,21 +86,21 @@ static bool is_in_place(const void *data)
     return data == wring_mpi_abi.in_place;
 }
 
-static bool is_placed(const void *data, enum wring_dtype dtype)
+static bool is_aligned_to_dtype(const void *data, enum wring_dtype dtype)
 {
     return (uintptr_t)data % wring_dtype_align(dtype) == 0;
 }
 
 /** MPI allows memory that is not aligned to its elements. */
-static bool align(struct wring_mpi_call *call, size_t in_bytes, size_t out_bytes)
+static bool align_memory(struct wring_mpi_call *call, size_t in_bytes, size_t out_bytes)
 {
     bool same = call->in == call->out;
-    if (!is_placed(call->in, call->dtype)) {
-        call->in = call->after.in = copy_of(call->in, in_bytes);
+    if (!is_aligned_to_dtype(call->in, call->dtype)) {
+        call->in = call->after.in = copy_bytes(call->in, in_bytes);
         if (call->in == NULL)
             return false;
     }
-    if (call->out == NULL || is_placed(call->out, call->dtype))
+    if (call->out == NULL || is_aligned_to_dtype(call->out, call->dtype))
         return true;
     call->after.move_to = call->out;
     call->after.move_bytes = out_bytes;
@@ -118,8 +118,8 @@ static bool is_coded(const struct wring_mpi_call *call, uint64_t elems)
            elems * wring_dtype_bytes(call->dtype) >= own->codec_min;
 }
 
-static enum wring_mpi_reason check_reduction(const struct wring_mpi_args *args,
-                                             struct wring_mpi_call *call)
+static enum wring_mpi_reason set_reduction(const struct wring_mpi_args *args,
+                                           struct wring_mpi_call *call)
 {
     const struct wring_mpi_type *type = wring_mpi_type(args->out_type);
     if (type == NULL || !type->reduces)
@@ -136,7 +136,7 @@ static enum wring_mpi_reason prepare_allreduce(const struct wring_mpi_args *args
                                                struct wring_mpi_call *call,
                                                enum wring_status *failed)
 {
-    enum wring_mpi_reason reason = check_reduction(args, call);
+    enum wring_mpi_reason reason = set_reduction(args, call);
     bool rooted = call->kind == WRING_MPI_REDUCE;
 
     if (reason != WRING_MPI_SERVED)
@@ -151,15 +151,15 @@ static enum wring_mpi_reason prepare_allreduce(const struct wring_mpi_args *args
     call->out = rooted && call->root != comm->me ? NULL : args->out;
     call->coded = is_coded(call, call->elems);
     size_t bytes = call->elems * wring_dtype_bytes(call->dtype);
-    if (!align(call, bytes, bytes))
+    if (!align_memory(call, bytes, bytes))
         *failed = WRING_ERR_NO_MEMORY;
     return WRING_MPI_SERVED;
 }
 
 /** What a process has in memory of all begins there, and what comes of it goes to the front. */
-static enum wring_status take_scattered(const struct wring_mpi_args *args,
-                                        struct wring_mpi_call *call, uint64_t total, uint64_t begin,
-                                        uint64_t elems)
+static enum wring_status set_scattered(const struct wring_mpi_args *args,
+                                       struct wring_mpi_call *call, uint64_t total, uint64_t begin,
+                                       uint64_t elems)
 {
     size_t size = wring_dtype_bytes(call->dtype);
 
@@ -167,11 +167,11 @@ static enum wring_status take_scattered(const struct wring_mpi_args *args,
     if (!is_in_place(args->in)) {
         call->in = args->in;
         call->out = args->out;
-        return align(call, total * size, elems * size) ? WRING_OK : WRING_ERR_NO_MEMORY;
+        return align_memory(call, total * size, elems * size) ? WRING_OK : WRING_ERR_NO_MEMORY;
     }
     call->in = args->out;
-    if (!is_placed(call->in, call->dtype))
-        call->in = call->after.in = copy_of(call->in, total * size);
+    if (!is_aligned_to_dtype(call->in, call->dtype))
+        call->in = call->after.in = copy_bytes(call->in, total * size);
     if (call->in == NULL)
         return WRING_ERR_NO_MEMORY;
     if (begin == 0 && call->in == args->out) {
@@ -193,18 +193,17 @@ static enum wring_mpi_reason prepare_scatter_block(const struct wring_mpi_args *
                                                    struct wring_mpi_call *call,
                                                    enum wring_status *failed)
 {
-    enum wring_mpi_reason reason = check_reduction(args, call);
+    enum wring_mpi_reason reason = set_reduction(args, call);
     if (reason != WRING_MPI_SERVED)
         return reason;
     if (args->out_count <= 0)
         return args->out_count == 0 ? WRING_MPI_EMPTY : WRING_MPI_ARGUMENT;
     call->elems = (uint64_t)args->out_count;
-    *failed =
-        take_scattered(args, call, call->elems * comm->n, call->elems * comm->me, call->elems);
+    *failed = set_scattered(args, call, call->elems * comm->n, call->elems * comm->me, call->elems);
     return WRING_MPI_SERVED;
 }
 
-static int64_t count_at(const struct wring_mpi_args *args, uint32_t i)
+static int64_t scatter_count_at(const struct wring_mpi_args *args, uint32_t i)
 {
     return args->wide ? ((const int64_t *)args->counts)[i] : ((const int *)args->counts)[i];
 }
@@ -214,17 +213,17 @@ static enum wring_mpi_reason prepare_scatter(const struct wring_mpi_args *args,
                                              struct wring_mpi_call *call, enum wring_status *failed)
 {
     uint64_t total = 0, begin = 0;
-    enum wring_mpi_reason reason = check_reduction(args, call);
+    enum wring_mpi_reason reason = set_reduction(args, call);
 
     if (reason != WRING_MPI_SERVED)
         return reason;
     if (args->counts == NULL)
         return WRING_MPI_ARGUMENT;
     for (uint32_t i = 0; i < comm->n; i++) {
-        if (count_at(args, i) < 0)
+        if (scatter_count_at(args, i) < 0)
             return WRING_MPI_ARGUMENT;
         begin = i == comm->me ? total : begin;
-        total += (uint64_t)count_at(args, i);
+        total += (uint64_t)scatter_count_at(args, i);
     }
     if (total == 0)
         return WRING_MPI_EMPTY;
@@ -234,8 +233,8 @@ static enum wring_mpi_reason prepare_scatter(const struct wring_mpi_args *args,
         return WRING_MPI_SERVED;
     }
     for (uint32_t i = 0; i < comm->n; i++)
-        call->runs[i] = (uint64_t)count_at(args, i);
-    *failed = take_scattered(args, call, total, begin, call->runs[comm->me]);
+        call->runs[i] = (uint64_t)scatter_count_at(args, i);
+    *failed = set_scattered(args, call, total, begin, call->runs[comm->me]);
     return WRING_MPI_SERVED;
 }
 
@@ -243,7 +242,7 @@ static enum wring_mpi_reason prepare_scatter(const struct wring_mpi_args *args,
 
 /** Bytes of so many elements. @param dense  out: they follow each other without gaps
  *  @return false: the arguments are for the MPI to judge */
-static bool measure(wring_mpi_handle_t handle, int64_t count, uint64_t *bytes, bool *dense)
+static bool measure_bytes(wring_mpi_handle_t handle, int64_t count, uint64_t *bytes, bool *dense)
 {
     const struct wring_mpi_type *type = wring_mpi_type(handle);
     int size = 0;
@@ -260,18 +259,19 @@ static bool measure(wring_mpi_handle_t handle, int64_t count, uint64_t *bytes, b
 }
 
 /** What we contribute, without gaps. */
-static bool take_in(struct wring_mpi_call *call, const void *data, int64_t count,
-                    wring_mpi_handle_t type, uint64_t bytes, bool dense)
+static bool take_input(struct wring_mpi_call *call, const void *data, int64_t count,
+                       wring_mpi_handle_t type, uint64_t bytes, bool dense)
 {
     call->in = data;
     if (dense)
         return true;
     call->in = call->after.in = malloc(bytes > 0 ? bytes : 1);
-    return call->in != NULL && (bytes == 0 || pack(data, count, type, bytes, call->after.in));
+    return call->in != NULL &&
+           (bytes == 0 || pack_elements(data, count, type, bytes, call->after.in));
 }
 
-static bool take_out(struct wring_mpi_call *call, void *data, int64_t count,
-                     wring_mpi_handle_t type, uint64_t bytes, bool dense)
+static bool take_output(struct wring_mpi_call *call, void *data, int64_t count,
+                        wring_mpi_handle_t type, uint64_t bytes, bool dense)
 {
     call->out = data;
     if (dense)
@@ -290,23 +290,23 @@ static enum wring_mpi_reason prepare_bcast(const struct wring_mpi_args *args,
 {
     bool dense, done;
 
-    if (!measure(args->out_type, args->out_count, &call->elems, &dense) || args->root < 0 ||
+    if (!measure_bytes(args->out_type, args->out_count, &call->elems, &dense) || args->root < 0 ||
         (uint32_t)args->root >= comm->n)
         return WRING_MPI_ARGUMENT;
     if (call->elems == 0)
         return WRING_MPI_EMPTY;
     call->root = (uint32_t)args->root;
     if (call->root == comm->me) {
-        done = take_in(call, args->out, args->out_count, args->out_type, call->elems, dense);
+        done = take_input(call, args->out, args->out_count, args->out_type, call->elems, dense);
         call->out = dense ? args->out : call->after.in;
     } else {
-        done = take_out(call, args->out, args->out_count, args->out_type, call->elems, dense);
+        done = take_output(call, args->out, args->out_count, args->out_type, call->elems, dense);
     }
     *failed = done ? WRING_OK : WRING_ERR_NO_MEMORY;
     return WRING_MPI_SERVED;
 }
 
-static const void *element(const void *data, int64_t i, wring_mpi_handle_t type)
+static const void *element_address(const void *data, int64_t i, wring_mpi_handle_t type)
 {
     ptrdiff_t lower = 0, extent = 0;
     wring_mpi_abi.pmpi.Type_get_extent(type, &lower, &extent);
@@ -328,8 +328,9 @@ static enum wring_mpi_reason measure_run(const struct wring_mpi_args *args, stru
     run->in_place = is_in_place(args->in);
     run->in_count = run->in_place ? args->out_count : args->in_count;
     run->in_type = run->in_place ? args->out_type : args->in_type;
-    if (!measure(args->out_type, args->out_count, &run->bytes, &run->out_dense) ||
-        !measure(run->in_type, run->in_count, &in_bytes, &run->in_dense) || in_bytes != run->bytes)
+    if (!measure_bytes(args->out_type, args->out_count, &run->bytes, &run->out_dense) ||
+        !measure_bytes(run->in_type, run->in_count, &in_bytes, &run->in_dense) ||
+        in_bytes != run->bytes)
         return WRING_MPI_ARGUMENT;
     return run->bytes == 0 ? WRING_MPI_EMPTY : WRING_MPI_SERVED;
 }
@@ -348,10 +349,10 @@ static enum wring_mpi_reason prepare_allgather(const struct wring_mpi_args *args
     const void *in = args->in;
     if (run.in_place)
         in = run.out_dense ? (const uint8_t *)args->out + bytes * comm->me
-                           : element(args->out, run.in_count * comm->me, run.in_type);
-    bool done = take_in(call, in, run.in_count, run.in_type, bytes, run.in_dense) &&
-                take_out(call, args->out, args->out_count * comm->n, args->out_type,
-                         bytes * comm->n, run.out_dense);
+                           : element_address(args->out, run.in_count * comm->me, run.in_type);
+    bool done = take_input(call, in, run.in_count, run.in_type, bytes, run.in_dense) &&
+                take_output(call, args->out, args->out_count * comm->n, args->out_type,
+                            bytes * comm->n, run.out_dense);
     *failed = done ? WRING_OK : WRING_ERR_NO_MEMORY;
     return WRING_MPI_SERVED;
 }
@@ -368,12 +369,12 @@ static enum wring_mpi_reason prepare_alltoall(const struct wring_mpi_args *args,
         return reason;
     uint64_t bytes = call->elems = run.bytes;
     uint64_t all = bytes * comm->n;
-    bool done = take_in(call, run.in_place ? args->out : args->in, run.in_count * comm->n,
-                        run.in_type, all, run.in_dense);
+    bool done = take_input(call, run.in_place ? args->out : args->in, run.in_count * comm->n,
+                           run.in_type, all, run.in_dense);
     if (done && run.in_place && run.in_dense) /* what is sent must stay while others' comes */
-        done = (call->in = call->after.in = copy_of(args->out, all)) != NULL;
-    done = done &&
-           take_out(call, args->out, args->out_count * comm->n, args->out_type, all, run.out_dense);
+        done = (call->in = call->after.in = copy_bytes(args->out, all)) != NULL;
+    done = done && take_output(call, args->out, args->out_count * comm->n, args->out_type, all,
+                               run.out_dense);
     *failed = done ? WRING_OK : WRING_ERR_NO_MEMORY;
     return WRING_MPI_SERVED;
 }
@@ -441,8 +442,8 @@ enum wring_status wring_mpi_issue(struct wring_group *group, const struct wring_
 enum wring_status wring_mpi_finish(struct wring_mpi_call *call, enum wring_status status)
 {
     if (status == WRING_OK && call->after.unpack_to != NULL &&
-        !unpack(call->after.out, call->after.unpack_to, call->after.unpack_count,
-                call->after.unpack_type, call->after.unpack_bytes))
+        !unpack_elements(call->after.out, call->after.unpack_to, call->after.unpack_count,
+                         call->after.unpack_type, call->after.unpack_bytes))
         status = WRING_ERR_INVALID;
     if (status == WRING_OK && call->after.move_bytes > 0)
         memmove(call->after.move_to, call->after.move_from, call->after.move_bytes);
@@ -454,16 +455,17 @@ enum wring_status wring_mpi_finish(struct wring_mpi_call *call, enum wring_statu
     return status;
 }
 
-static bool pass(enum wring_mpi_call_kind kind, enum wring_mpi_reason reason)
+static bool pass_to_mpi(enum wring_mpi_call_kind kind, enum wring_mpi_reason reason)
 {
     wring_mpi_count(kind, reason);
     return false;
 }
 
 /** @return why a call is the MPI's */
-static enum wring_mpi_reason find(const struct wring_mpi_args *args, bool meets,
-                                  struct wring_mpi_comm **comm, struct wring_mpi_call *call,
-                                  enum wring_status *failed)
+static enum wring_mpi_reason find_comm_and_prepare(const struct wring_mpi_args *args, bool meets,
+                                                   struct wring_mpi_comm **comm,
+                                                   struct wring_mpi_call *call,
+                                                   enum wring_status *failed)
 {
     if (wring_mpi_own.session == NULL)
         return WRING_MPI_NO_SESSION;
@@ -480,9 +482,9 @@ bool wring_mpi_run(const struct wring_mpi_args *args, int *code)
     struct wring_mpi_call call;
     struct wring_mpi_comm *comm;
     enum wring_status status;
-    enum wring_mpi_reason reason = find(args, true, &comm, &call, &status);
+    enum wring_mpi_reason reason = find_comm_and_prepare(args, true, &comm, &call, &status);
     if (reason != WRING_MPI_SERVED)
-        return pass(args->kind, reason);
+        return pass_to_mpi(args->kind, reason);
     wring_mpi_count(args->kind, WRING_MPI_SERVED);
     if (status == WRING_OK)
         status = wring_mpi_comm_await(comm);
@@ -508,7 +510,7 @@ bool wring_mpi_run_plain(const void *in, void *out, int64_t count, wring_mpi_han
         !wring_mpi_op(op_handle, &op) || !wring_op_takes(op, type->dtype))
         return false;
     const void *from = is_in_place(in) ? out : in;
-    if (!is_placed(from, type->dtype) || !is_placed(out, type->dtype))
+    if (!is_aligned_to_dtype(from, type->dtype) || !is_aligned_to_dtype(out, type->dtype))
         return false;
     wring_mpi_count(WRING_MPI_ALLREDUCE, WRING_MPI_SERVED);
     enum wring_status status =
@@ -522,9 +524,9 @@ bool wring_mpi_begin(const struct wring_mpi_args *args, void *request, int *code
     struct wring_mpi_call call;
     struct wring_mpi_comm *comm;
     enum wring_status status;
-    enum wring_mpi_reason reason = find(args, false, &comm, &call, &status);
+    enum wring_mpi_reason reason = find_comm_and_prepare(args, false, &comm, &call, &status);
     if (reason != WRING_MPI_SERVED)
-        return pass(args->kind, reason);
+        return pass_to_mpi(args->kind, reason);
     wring_mpi_count(args->kind, WRING_MPI_SERVED);
     if (status == WRING_OK) {
         *code = wring_mpi_pending_start(comm, &call, request);
@@ -540,9 +542,9 @@ bool wring_mpi_last(const struct wring_mpi_args *args, void *request, int *code)
     struct wring_mpi_call call;
     struct wring_mpi_comm *comm;
     enum wring_status status;
-    enum wring_mpi_reason reason = find(args, true, &comm, &call, &status);
+    enum wring_mpi_reason reason = find_comm_and_prepare(args, true, &comm, &call, &status);
     if (reason != WRING_MPI_SERVED)
-        return pass(args->kind, reason);
+        return pass_to_mpi(args->kind, reason);
     wring_mpi_finish(&call, WRING_ERR_CANCELLED); /* it is prepared anew by each MPI_Start */
     *code = status == WRING_OK ? wring_mpi_lasting_create(comm, args, request)
                                : wring_mpi_fail(comm->handle, status);

@@ -25,7 +25,7 @@ static struct wring_mpi_comm *table[SLOTS];
 static int keyval;
 static atomic_ullong tags;
 
-static size_t slot_of(wring_mpi_handle_t handle)
+static size_t table_index(wring_mpi_handle_t handle)
 {
     return (handle >> 4 ^ handle) % SLOTS;
 }
@@ -55,20 +55,20 @@ wring_mpi_handle_t wring_mpi_comm_to_blame(const struct wring_mpi_comm *comm)
     return freed ? wring_mpi_abi.comm_world : comm->handle;
 }
 
-static struct wring_mpi_comm *look_up(wring_mpi_handle_t handle)
+static struct wring_mpi_comm *find_comm(wring_mpi_handle_t handle)
 {
     pthread_mutex_lock(&table_mutex);
-    struct wring_mpi_comm *comm = table[slot_of(handle)];
+    struct wring_mpi_comm *comm = table[table_index(handle)];
     while (comm != NULL && comm->handle != handle)
         comm = comm->next;
     pthread_mutex_unlock(&table_mutex);
     return comm;
 }
 
-static void enter(struct wring_mpi_comm *comm)
+static void enter_comm(struct wring_mpi_comm *comm)
 {
     pthread_mutex_lock(&table_mutex);
-    struct wring_mpi_comm **slot = &table[slot_of(comm->handle)];
+    struct wring_mpi_comm **slot = &table[table_index(comm->handle)];
     comm->next = *slot;
     *slot = comm;
     pthread_mutex_unlock(&table_mutex);
@@ -81,7 +81,7 @@ static int on_freed(wring_mpi_handle_t handle, int key, void *value, void *extra
     (void)handle, (void)key, (void)extra;
 
     pthread_mutex_lock(&table_mutex);
-    struct wring_mpi_comm **at = &table[slot_of(comm->handle)];
+    struct wring_mpi_comm **at = &table[table_index(comm->handle)];
     while (*at != NULL && *at != comm)
         at = &(*at)->next;
     if (*at != NULL)
@@ -116,7 +116,7 @@ static struct wring_mpi_comm *comm_new(wring_mpi_handle_t handle)
 }
 
 /** Its members as ranks of MPI_COMM_WORLD. @return why it is none of wring's */
-static enum wring_mpi_reason find_members(struct wring_mpi_comm *comm)
+static enum wring_mpi_reason set_member_ranks(struct wring_mpi_comm *comm)
 {
     const struct wring_pmpi *pmpi = &wring_mpi_abi.pmpi;
     uintptr_t group = 0;
@@ -145,7 +145,7 @@ static enum wring_mpi_reason find_members(struct wring_mpi_comm *comm)
 }
 
 /** What each member finds out by itself, and all find alike. */
-static enum wring_mpi_reason describe(struct wring_mpi_comm *comm)
+static enum wring_mpi_reason describe_comm(struct wring_mpi_comm *comm)
 {
     const struct wring_pmpi *pmpi = &wring_mpi_abi.pmpi;
     int inter = 0, n = 0, me = 0;
@@ -160,7 +160,7 @@ static enum wring_mpi_reason describe(struct wring_mpi_comm *comm)
         return WRING_MPI_ALONE;
     comm->n = (uint32_t)n;
     comm->me = (uint32_t)me;
-    return find_members(comm);
+    return set_member_ranks(comm);
 }
 
 /** Groups of the same ranks that are made at the same time differ by it. 0 is nobody's. */
@@ -172,12 +172,12 @@ static bool agree_on_tag(struct wring_mpi_comm *comm)
                                     comm->handle) == MPI_SUCCESS;
 }
 
-static struct wring_mpi_comm *meet(wring_mpi_handle_t handle)
+static struct wring_mpi_comm *make_and_enter_comm(wring_mpi_handle_t handle)
 {
     struct wring_mpi_comm *comm = comm_new(handle);
     if (comm == NULL)
         return NULL;
-    comm->reason = describe(comm);
+    comm->reason = describe_comm(comm);
     if (comm->reason == WRING_MPI_SERVED) {
         if (agree_on_tag(comm))
             atomic_store(&comm->state, WRING_MPI_COMM_KNOWN);
@@ -189,7 +189,7 @@ static struct wring_mpi_comm *meet(wring_mpi_handle_t handle)
         wring_mpi_comm_release(comm);
         return NULL;
     }
-    enter(comm);
+    enter_comm(comm);
     return comm;
 }
 
@@ -220,17 +220,17 @@ struct wring_mpi_comm *wring_mpi_comm_find(wring_mpi_handle_t argument, bool mee
 
     if (comm != NULL && comm->handle == handle)
         return comm;
-    comm = look_up(handle);
+    comm = find_comm(handle);
     if (comm != NULL || !meets || handle == wring_mpi_abi.comm_null || handle == 0)
         return comm;
-    return meet(handle);
+    return make_and_enter_comm(handle);
 }
 
 void wring_mpi_comm_made(wring_mpi_handle_t handle)
 {
     if (wring_mpi_own.session != NULL && handle != wring_mpi_abi.comm_null && handle != 0 &&
-        look_up(handle) == NULL)
-        meet(handle);
+        find_comm(handle) == NULL)
+        make_and_enter_comm(handle);
 }
 
 enum wring_status wring_mpi_comms_open(void)
@@ -248,7 +248,7 @@ enum wring_status wring_mpi_comms_open(void)
     world->group = wring_session_world(wring_mpi_own.session);
     world->whole = true;
     atomic_store(&world->state, WRING_MPI_COMM_READY);
-    enter(world);
+    enter_comm(world);
     wring_mpi_own.world = world;
     return WRING_OK;
 }
@@ -256,7 +256,7 @@ enum wring_status wring_mpi_comms_open(void)
 /* ---- forming ---- */
 
 /** Under the communicator's mutex: what waits begins, or hears why it cannot. */
-static void begin_queue(struct wring_mpi_comm *comm)
+static void begin_queued_calls(struct wring_mpi_comm *comm)
 {
     while (comm->first != NULL) {
         struct wring_mpi_pending *pending = comm->first;
@@ -269,7 +269,7 @@ static void begin_queue(struct wring_mpi_comm *comm)
     comm->last = NULL;
 }
 
-static void *form(void *arg)
+static void *form_group_in_thread(void *arg)
 {
     struct wring_mpi_comm *comm = arg;
     struct wring_group *group = NULL;
@@ -281,7 +281,7 @@ static void *form(void *arg)
     pthread_mutex_lock(&comm->mutex);
     comm->group = group;
     comm->failed = status;
-    begin_queue(comm);
+    begin_queued_calls(comm);
     atomic_store(&comm->state, status == WRING_OK ? WRING_MPI_COMM_READY : WRING_MPI_COMM_FAILED);
     pthread_cond_broadcast(&comm->changed);
     pthread_mutex_unlock(&comm->mutex);
@@ -291,7 +291,7 @@ static void *form(void *arg)
 }
 
 /** Under the communicator's mutex. */
-static void begin_forming(struct wring_mpi_comm *comm)
+static void begin_forming_group(struct wring_mpi_comm *comm)
 {
     pthread_t thread;
     if (atomic_load(&comm->state) != WRING_MPI_COMM_KNOWN)
@@ -299,7 +299,7 @@ static void begin_forming(struct wring_mpi_comm *comm)
     atomic_store(&comm->state, WRING_MPI_COMM_FORMING);
     atomic_fetch_add(&wring_mpi_own.forming, 1);
     wring_mpi_comm_hold(comm);
-    int failed = wring_thread_create(&thread, form, comm);
+    int failed = wring_thread_create(&thread, form_group_in_thread, comm);
     if (failed == 0) {
         pthread_detach(thread);
         return;
@@ -312,13 +312,13 @@ static void begin_forming(struct wring_mpi_comm *comm)
     atomic_store(&comm->state, WRING_MPI_COMM_FAILED);
 }
 
-static bool is_settled(const struct wring_mpi_comm *comm)
+static bool is_group_settled(const struct wring_mpi_comm *comm)
 {
     int state = atomic_load(&comm->state);
     return state == WRING_MPI_COMM_READY || state == WRING_MPI_COMM_FAILED;
 }
 
-static void wait_a_little(struct wring_mpi_comm *comm)
+static void wait_for_state_change(struct wring_mpi_comm *comm)
 {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
@@ -335,9 +335,9 @@ enum wring_status wring_mpi_comm_await(struct wring_mpi_comm *comm)
     if (atomic_load_explicit(&comm->state, memory_order_acquire) == WRING_MPI_COMM_READY)
         return WRING_OK;
     pthread_mutex_lock(&comm->mutex);
-    begin_forming(comm);
-    while (!is_settled(comm)) {
-        wait_a_little(comm);
+    begin_forming_group(comm);
+    while (!is_group_settled(comm)) {
+        wait_for_state_change(comm);
         pthread_mutex_unlock(&comm->mutex);
         wring_mpi_poke(NULL);
         pthread_mutex_lock(&comm->mutex);
@@ -350,15 +350,15 @@ enum wring_status wring_mpi_comm_await(struct wring_mpi_comm *comm)
 void wring_mpi_comm_queue(struct wring_mpi_comm *comm, struct wring_mpi_pending *pending)
 {
     pthread_mutex_lock(&comm->mutex);
-    begin_forming(comm);
+    begin_forming_group(comm);
     pending->next_wait = NULL;
     if (comm->last != NULL)
         comm->last->next_wait = pending;
     else
         comm->first = pending;
     comm->last = pending;
-    if (is_settled(comm))
-        begin_queue(comm);
+    if (is_group_settled(comm))
+        begin_queued_calls(comm);
     pthread_mutex_unlock(&comm->mutex);
 }
 
@@ -374,17 +374,17 @@ void wring_mpi_comms_stop(void)
 #define H wring_mpi_handle_t
 
 /** The new communicator's members are all here, or it is none. */
-static int made(int code, const void *new_comm)
+static int note_new_comm(int code, const void *new_comm)
 {
     if (code == MPI_SUCCESS)
         wring_mpi_comm_made(wring_mpi_read_handle(new_comm, 0));
     return code;
 }
 
-#define MAKER(name, params, args)                                   \
-    WRING_MPI_EXPORT(name, UNPACK params)                           \
-    {                                                               \
-        return made(wring_mpi_library()->pmpi.name args, new_comm); \
+#define MAKER(name, params, args)                                            \
+    WRING_MPI_EXPORT(name, UNPACK params)                                    \
+    {                                                                        \
+        return note_new_comm(wring_mpi_library()->pmpi.name args, new_comm); \
     }
 #define UNPACK(...) __VA_ARGS__
 

@@ -115,7 +115,7 @@ static int copy_nothing(wring_mpi_handle_t comm, int keyval, void *extra, void *
     return MPI_SUCCESS;
 }
 
-static bool watch_finalize(void)
+static bool set_finalize_callback(void)
 {
     const struct wring_mpi_abi *abi = &wring_mpi_abi;
     int keyval;
@@ -131,7 +131,8 @@ static pthread_mutex_t cause_mutex = PTHREAD_MUTEX_INITIALIZER;
 static char cause[sizeof(((struct wring_mpi_verdict *)NULL)->text)];
 static bool opening;
 
-static void take_line(void *arg, enum wring_log_level level, const char *module, const char *text)
+static void log_or_keep_cause(void *arg, enum wring_log_level level, const char *module,
+                              const char *text)
 {
     struct wring_log plain = {.level = level};
     (void)arg;
@@ -154,11 +155,12 @@ static void set_opening(bool value)
 static enum wring_status read_settings(void)
 {
     struct wring_mpi_own *own = &wring_mpi_own;
-    own->log = (struct wring_log){take_line, NULL, WRING_LOG_WARN};
+    own->log = (struct wring_log){log_or_keep_cause, NULL, WRING_LOG_WARN};
     struct wring_config *config = calloc(1, sizeof(*config));
     if (config == NULL)
         return WRING_ERR_NO_MEMORY;
-    struct wring_log quiet = {take_line, NULL, WRING_LOG_ERROR}; /* the session warns of the same */
+    struct wring_log quiet = {log_or_keep_cause, NULL,
+                              WRING_LOG_ERROR}; /* the session warns of the same */
     enum wring_status status = wring_config_load(config, &quiet);
     own->join_timeout_ns = config->join_timeout_ns; /* whatever else is wrong */
     if (status == WRING_OK) {
@@ -182,7 +184,7 @@ struct beginning {
 
 /** @param key     out, as text
  *  @param one  out: all ranks are on one host */
-static enum wring_status begin(char key[2 * KEY_BYTES + 1], bool *one)
+static enum wring_status exchange_key_and_hosts(char key[2 * KEY_BYTES + 1], bool *one)
 {
     struct wring_bootstrap *bootstrap = wring_mpi_bootstrap();
     struct beginning own = {0}, first, other;
@@ -233,7 +235,7 @@ static enum wring_status open_session(void)
     struct wring_session_params params = WRING_SESSION_PARAMS_INIT;
     char key[2 * KEY_BYTES + 1];
     bool one = true;
-    enum wring_status status = begin(key, &one);
+    enum wring_status status = exchange_key_and_hosts(key, &one);
     if (status == WRING_OK && !one)
         status = find_address();
     if (status != WRING_OK)
@@ -302,7 +304,7 @@ static struct wring_mpi_verdict open_together(enum wring_status status)
     if (status == WRING_OK)
         status = met;
     if (status == WRING_OK)
-        status = watch_finalize() ? open_session() : WRING_ERR_SYSTEM;
+        status = set_finalize_callback() ? open_session() : WRING_ERR_SYSTEM;
     int32_t at_fault = wring_mpi_bootstrap()->at_fault;
     struct wring_mpi_verdict verdict = verdict_of(status);
     if (met != WRING_OK) {

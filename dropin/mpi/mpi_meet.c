@@ -50,7 +50,7 @@ static struct {
 
 /* ---- waiting for the MPI ---- */
 
-static bool is_alarmed(int32_t *rank)
+static bool probe_alarm(int32_t *rank)
 {
     const struct wring_mpi_abi *abi = &wring_mpi_abi;
     uint32_t status[STATUS_WORDS];
@@ -65,8 +65,8 @@ static bool is_alarmed(int32_t *rank)
 }
 
 /** Wait for the MPI's own request. What it uses is left to it if it does not end in time. */
-static enum wring_status await_mpi(uintptr_t *request, uint64_t deadline_ns,
-                                   const struct wring_cancel *cancel)
+static enum wring_status await_mpi_request(uintptr_t *request, uint64_t deadline_ns,
+                                           const struct wring_cancel *cancel)
 {
     const struct wring_pmpi *pmpi = &wring_mpi_abi.pmpi;
     const struct timespec pause = {0, PAUSE_NS};
@@ -167,11 +167,11 @@ static enum wring_status exchange_await(struct exchange *exchange, uint64_t dead
 {
     enum wring_status status = WRING_OK;
     if (!exchange->lengths_are_known) {
-        status = await_mpi(&exchange->request, deadline_ns, cancel);
+        status = await_mpi_request(&exchange->request, deadline_ns, cancel);
         if (status == WRING_OK)
             status = begin_blobs(exchange);
     }
-    return status == WRING_OK ? await_mpi(&exchange->request, deadline_ns, cancel) : status;
+    return status == WRING_OK ? await_mpi_request(&exchange->request, deadline_ns, cancel) : status;
 }
 
 static void say_nobody_came(void)
@@ -185,8 +185,9 @@ static void say_nobody_came(void)
  * Go on with the meeting's exchange. If any rank fails it is the last one.
  * WRING_ERR_CLOSED: this rank was called off, and has to go on with it later.
  */
-static enum wring_status go_on(uint64_t deadline_ns, const struct wring_cancel *cancel,
-                               struct wring_blobs *out)
+static enum wring_status go_on_with_exchange(uint64_t deadline_ns,
+                                             const struct wring_cancel *cancel,
+                                             struct wring_blobs *out)
 {
     struct exchange *exchange = meeting.open;
     enum wring_status status = exchange_await(exchange, deadline_ns, cancel);
@@ -208,7 +209,7 @@ static enum wring_status go_on(uint64_t deadline_ns, const struct wring_cancel *
     return status;
 }
 
-static enum wring_status begin(const void *blob, size_t bytes, bool fails)
+static enum wring_status begin_exchange(const void *blob, size_t bytes, bool fails)
 {
     meeting.open = exchange_new(blob, bytes, fails);
     if (meeting.open == NULL)
@@ -232,13 +233,13 @@ static enum wring_status mpi_exchange(struct wring_bootstrap *bootstrap, const v
         return WRING_ERR_INVALID;
     if (meeting.over || meeting.open != NULL)
         return WRING_ERR_PEER;
-    enum wring_status status = begin(blob, bytes, false);
-    return status == WRING_OK ? go_on(deadline_ns, cancel, out) : status;
+    enum wring_status status = begin_exchange(blob, bytes, false);
+    return status == WRING_OK ? go_on_with_exchange(deadline_ns, cancel, out) : status;
 }
 
 static enum wring_status mpi_check(struct wring_bootstrap *bootstrap)
 {
-    return is_alarmed(&bootstrap->at_fault) ? WRING_ERR_PEER : WRING_OK;
+    return probe_alarm(&bootstrap->at_fault) ? WRING_ERR_PEER : WRING_OK;
 }
 
 static const char *mpi_address(struct wring_bootstrap *bootstrap)
@@ -279,7 +280,7 @@ enum wring_status wring_mpi_meet(uint64_t deadline_ns)
         abi->pmpi.Comm_group(abi->comm_world, &group) != MPI_SUCCESS ||
         abi->pmpi.Comm_idup(abi->comm_world, &meeting.control, &request) != MPI_SUCCESS)
         return WRING_ERR_SYSTEM;
-    enum wring_status status = await_mpi(&request, deadline_ns, NULL);
+    enum wring_status status = await_mpi_request(&request, deadline_ns, NULL);
     if (status == WRING_ERR_TIMEOUT)
         say_nobody_came();
     if (status != WRING_OK)
@@ -311,7 +312,7 @@ static uintptr_t *alarm_others(void)
 }
 
 /** Receive the alarm that a rank said it has sent. */
-static void take_alarm(uint32_t rank)
+static void receive_alarm(uint32_t rank)
 {
     const struct wring_mpi_abi *abi = &wring_mpi_abi;
     abi->pmpi.Recv(NULL, 0, abi->byte, (int)rank, ALARM_TAG, wring_mpi_own.control,
@@ -319,7 +320,7 @@ static void take_alarm(uint32_t rank)
 }
 
 /** Find the first rank that fails by itself, else the first that fails. Counts the former. */
-static void judge(struct wring_mpi_verdict *verdict)
+static void judge_failures(struct wring_mpi_verdict *verdict)
 {
     for (uint32_t i = 0; i < meeting.failures.n; i++) {
         const uint8_t *said = meeting.failures.storage + meeting.failures.offsets[i];
@@ -329,7 +330,7 @@ static void judge(struct wring_mpi_verdict *verdict)
             continue;
         memcpy(&failure, said, sizeof(failure));
         if (failure.alarms && i != wring_mpi_own.rank)
-            take_alarm(i);
+            receive_alarm(i);
         bool better = verdict->status == WRING_OK || (failure.is_cause && verdict->n_causes == 0);
         verdict->n_causes += failure.is_cause;
         if (!better)
@@ -357,13 +358,13 @@ static enum wring_status last_exchange(const struct wring_mpi_verdict *mine, boo
     memcpy(said, &failure, sizeof(failure));
     memcpy(said + sizeof(failure), mine->text, length);
     if (meeting.open != NULL)
-        status = go_on(deadline_ns, NULL, &blobs);
+        status = go_on_with_exchange(deadline_ns, NULL, &blobs);
     wring_blobs_finish(&blobs);
     if (meeting.over || status != WRING_OK)
         return status;
-    status = begin(said, fails ? sizeof(failure) + length : 0, fails);
+    status = begin_exchange(said, fails ? sizeof(failure) + length : 0, fails);
     if (status == WRING_OK)
-        status = go_on(deadline_ns, NULL, &blobs);
+        status = go_on_with_exchange(deadline_ns, NULL, &blobs);
     wring_blobs_finish(&blobs);
     return status;
 }
@@ -374,7 +375,7 @@ static void await_lines(void)
 {
     uintptr_t request = 0;
     if (wring_mpi_abi.pmpi.Ibarrier(wring_mpi_own.control, &request) == MPI_SUCCESS)
-        await_mpi(&request, wring_deadline_in(WRING_NS_PER_S), NULL);
+        await_mpi_request(&request, wring_deadline_in(WRING_NS_PER_S), NULL);
 }
 
 void wring_mpi_conclude(struct wring_mpi_verdict *verdict, uint64_t deadline_ns,
@@ -385,11 +386,11 @@ void wring_mpi_conclude(struct wring_mpi_verdict *verdict, uint64_t deadline_ns,
     int32_t other;
 
     if (verdict->status != WRING_OK && verdict->rank == wring_mpi_own.rank && !meeting.over &&
-        !is_alarmed(&other))
+        !probe_alarm(&other))
         alarms = alarm_others();
     enum wring_status status =
         meeting.over ? WRING_OK : last_exchange(verdict, alarms != NULL, deadline_ns);
-    judge(&all);
+    judge_failures(&all);
     if (all.status != WRING_OK)
         *verdict = all;
     else if (verdict->status == WRING_OK)
@@ -399,7 +400,7 @@ void wring_mpi_conclude(struct wring_mpi_verdict *verdict, uint64_t deadline_ns,
     if (all.status != WRING_OK)
         await_lines();
     for (uint32_t i = 0; alarms != NULL && all.status != WRING_OK && i < wring_mpi_own.size; i++)
-        await_mpi(&alarms[i], wring_deadline_in(WRING_NS_PER_S), NULL);
+        await_mpi_request(&alarms[i], wring_deadline_in(WRING_NS_PER_S), NULL);
     free(alarms);
     wring_blobs_finish(&meeting.failures);
 }

@@ -129,7 +129,7 @@ static void end_lasting(struct wring_mpi_lasting *lasting, int code)
 }
 
 /** It is in no list any more: only this thread has it. */
-static void complete(struct wring_mpi_pending *pending, enum wring_status status)
+static void complete_pending(struct wring_mpi_pending *pending, enum wring_status status)
 {
     struct wring_mpi_comm *comm = pending->comm;
 
@@ -151,7 +151,7 @@ static void complete(struct wring_mpi_pending *pending, enum wring_status status
 }
 
 /** Whether it has ended, and how. */
-static enum wring_status look(struct wring_mpi_pending *pending)
+static enum wring_status test_pending(struct wring_mpi_pending *pending)
 {
     if (!atomic_load_explicit(&pending->begun, memory_order_acquire))
         return WRING_ERR_AGAIN;
@@ -161,7 +161,7 @@ static enum wring_status look(struct wring_mpi_pending *pending)
 }
 
 /** See to all calls under way that no other thread waits for. */
-static void settle(void)
+static void complete_ended_calls(void)
 {
     if (atomic_load(&wring_mpi_own.unsettled) == 0)
         return;
@@ -170,14 +170,14 @@ static void settle(void)
         pthread_mutex_lock(&mutex);
         struct wring_mpi_pending *pending = pendings;
         for (; pending != NULL; pending = pending->next)
-            if (!pending->held && (status = look(pending)) != WRING_ERR_AGAIN)
+            if (!pending->held && (status = test_pending(pending)) != WRING_ERR_AGAIN)
                 break;
         if (pending != NULL)
             unlink_pending(pending);
         pthread_mutex_unlock(&mutex);
         if (pending == NULL)
             return;
-        complete(pending, status);
+        complete_pending(pending, status);
     }
 }
 
@@ -192,7 +192,7 @@ static struct wring_mpi_pending *find_pending(H handle)
 }
 
 /** Wait until it has begun; then for its end. Nobody else looks at it. */
-static enum wring_status wait_for(struct wring_mpi_pending *pending)
+static enum wring_status wait_for_pending(struct wring_mpi_pending *pending)
 {
     if (!atomic_load_explicit(&pending->begun, memory_order_acquire))
         wring_mpi_comm_await(pending->comm);
@@ -202,7 +202,7 @@ static enum wring_status wait_for(struct wring_mpi_pending *pending)
 }
 
 /** Until a request of ours is complete to the MPI; one of the MPI's is left to it. */
-static void await(H handle)
+static void await_request(H handle)
 {
     while (atomic_load(&wring_mpi_own.unsettled) > 0) {
         pthread_mutex_lock(&mutex);
@@ -211,11 +211,11 @@ static void await(H handle)
         if (pending != NULL && !other) {
             pending->held = true;
             pthread_mutex_unlock(&mutex);
-            enum wring_status status = wait_for(pending);
+            enum wring_status status = wait_for_pending(pending);
             pthread_mutex_lock(&mutex);
             unlink_pending(pending);
             pthread_mutex_unlock(&mutex);
-            complete(pending, status);
+            complete_pending(pending, status);
             return;
         }
         pthread_mutex_unlock(&mutex);
@@ -226,7 +226,7 @@ static void await(H handle)
 }
 
 /** Is a persistent request under way? To the MPI it is inactive until it has ended. */
-static bool is_active(H handle)
+static bool is_lasting_active(H handle)
 {
     bool active = false;
     if (atomic_load(&n_lastings) == 0)
@@ -238,16 +238,16 @@ static bool is_active(H handle)
     return active;
 }
 
-static bool any_active(const void *requests, int n)
+static bool is_any_active(const void *requests, int n)
 {
     for (int i = 0; atomic_load(&n_lastings) > 0 && i < n; i++)
-        if (is_active(wring_mpi_read_handle(requests, (size_t)i)))
+        if (is_lasting_active(wring_mpi_read_handle(requests, (size_t)i)))
             return true;
     return false;
 }
 
 /** The code with which a request ended that is about to be handed to the MPI. */
-static int code_of(H handle)
+static int take_request_code(H handle)
 {
     int code = MPI_SUCCESS;
     if (atomic_load(&n_failures) == 0)
@@ -280,7 +280,7 @@ static struct wring_mpi_pending *pending_new(struct wring_mpi_comm *comm,
     return pending;
 }
 
-static void launch(struct wring_mpi_pending *pending)
+static void launch_pending(struct wring_mpi_pending *pending)
 {
     atomic_fetch_add(&wring_mpi_own.unsettled, 1);
     wring_mpi_comm_queue(pending->comm, pending);
@@ -304,7 +304,7 @@ int wring_mpi_pending_start(struct wring_mpi_comm *comm, const struct wring_mpi_
         return code;
     }
     pending->handle = wring_mpi_read_handle(request, 0);
-    launch(pending);
+    launch_pending(pending);
     return MPI_SUCCESS;
 }
 
@@ -383,7 +383,7 @@ static int start_lasting(struct wring_mpi_lasting *lasting)
     pending->lasting = lasting;
     lasting->active = pending;
     wring_mpi_count(lasting->args.kind, WRING_MPI_SERVED);
-    launch(pending);
+    launch_pending(pending);
     return MPI_SUCCESS;
 }
 
@@ -404,7 +404,7 @@ static void free_lasting(struct wring_mpi_lasting *lasting)
 #define PMPI(name) (wring_mpi_library()->pmpi.name)
 
 /** Nothing of ours is under way or has failed: the MPI has all there is. */
-static bool is_quiet(void)
+static bool has_nothing_unsettled(void)
 {
     return atomic_load_explicit(&wring_mpi_own.unsettled, memory_order_acquire) == 0 &&
            atomic_load_explicit(&n_failures, memory_order_acquire) == 0;
@@ -433,8 +433,8 @@ WRING_MPI_EXPORT(Request_free, void *request)
     struct wring_mpi_lasting *lasting = find_lasting(wring_mpi_read_handle(request, 0));
     if (lasting == NULL)
         return PMPI(Request_free)(request);
-    await(lasting->handle);
-    code_of(lasting->handle);
+    await_request(lasting->handle);
+    take_request_code(lasting->handle);
     free_lasting(lasting);
     return PMPI(Request_free)(request);
 }
@@ -449,26 +449,26 @@ WRING_MPI_EXPORT(Cancel, void *request)
 /* ---- waiting ---- */
 
 /** One request after PMPI: how ours ended counts, where the MPI found nothing. */
-static int with_code(int code, int own)
+static int merge_code(int code, int own)
 {
     return code == MPI_SUCCESS ? own : code;
 }
 
 WRING_MPI_EXPORT(Wait, void *request, void *status)
 {
-    if (is_quiet())
+    if (has_nothing_unsettled())
         return PMPI(Wait)(request, status);
     H handle = wring_mpi_read_handle(request, 0);
-    await(handle);
-    int own = code_of(handle);
-    return with_code(PMPI(Wait)(request, status), own);
+    await_request(handle);
+    int own = take_request_code(handle);
+    return merge_code(PMPI(Wait)(request, status), own);
 }
 
-static int *codes_of(const void *requests, int n)
+static int *take_codes_of_all(const void *requests, int n)
 {
     int *codes = NULL;
     for (int i = 0; i < n; i++) {
-        int code = code_of(wring_mpi_read_handle(requests, (size_t)i));
+        int code = take_request_code(wring_mpi_read_handle(requests, (size_t)i));
         if (code != MPI_SUCCESS && codes == NULL)
             codes = calloc((size_t)n, sizeof(*codes));
         if (codes != NULL)
@@ -478,7 +478,7 @@ static int *codes_of(const void *requests, int n)
 }
 
 /** Some of ours failed: that is in the statuses. Frees the codes. */
-static int give_codes(int code, int *codes, int n, void *statuses)
+static int write_codes_and_free(int code, int *codes, int n, void *statuses)
 {
     const struct wring_mpi_abi *abi = &wring_mpi_abi;
     if (codes == NULL)
@@ -497,45 +497,45 @@ static int give_codes(int code, int *codes, int n, void *statuses)
 
 WRING_MPI_EXPORT(Waitall, int n, void *requests, void *statuses)
 {
-    if (is_quiet())
+    if (has_nothing_unsettled())
         return PMPI(Waitall)(n, requests, statuses);
     for (int i = 0; i < n; i++)
-        await(wring_mpi_read_handle(requests, (size_t)i));
-    int *codes = codes_of(requests, n);
-    return give_codes(PMPI(Waitall)(n, requests, statuses), codes, n, statuses);
+        await_request(wring_mpi_read_handle(requests, (size_t)i));
+    int *codes = take_codes_of_all(requests, n);
+    return write_codes_and_free(PMPI(Waitall)(n, requests, statuses), codes, n, statuses);
 }
 
 WRING_MPI_EXPORT(Test, void *request, int *flag, void *status)
 {
-    if (is_quiet())
+    if (has_nothing_unsettled())
         return PMPI(Test)(request, flag, status);
-    settle();
+    complete_ended_calls();
     H handle = wring_mpi_read_handle(request, 0);
-    if (is_active(handle)) {
+    if (is_lasting_active(handle)) {
         *flag = 0;
         wring_mpi_poke(NULL);
         return MPI_SUCCESS;
     }
-    int own = code_of(handle);
-    return with_code(PMPI(Test)(request, flag, status), own);
+    int own = take_request_code(handle);
+    return merge_code(PMPI(Test)(request, flag, status), own);
 }
 
 WRING_MPI_EXPORT(Testall, int n, void *requests, int *flag, void *statuses)
 {
-    if (is_quiet())
+    if (has_nothing_unsettled())
         return PMPI(Testall)(n, requests, flag, statuses);
-    settle();
-    if (any_active(requests, n)) {
+    complete_ended_calls();
+    if (is_any_active(requests, n)) {
         *flag = 0;
         wring_mpi_poke(NULL);
         return MPI_SUCCESS;
     }
     if (atomic_load(&n_failures) == 0)
         return PMPI(Testall)(n, requests, flag, statuses);
-    int *codes = codes_of(requests, n);
+    int *codes = take_codes_of_all(requests, n);
     int code = PMPI(Testall)(n, requests, flag, statuses);
     if (*flag)
-        return give_codes(code, codes, n, statuses);
+        return write_codes_and_free(code, codes, n, statuses);
     free(codes); /* those of calls that are no persistent ones' are still known */
     return code;
 }
@@ -543,9 +543,9 @@ WRING_MPI_EXPORT(Testall, int n, void *requests, int *flag, void *statuses)
 /** The MPI may take all requests for inactive while a persistent call of wring's is in flight. */
 static int test_any(int n, void *requests, int *index, int *flag, void *status)
 {
-    settle();
-    bool active = any_active(requests, n);
-    int *codes = atomic_load(&n_failures) > 0 ? codes_of(requests, n) : NULL;
+    complete_ended_calls();
+    bool active = is_any_active(requests, n);
+    int *codes = atomic_load(&n_failures) > 0 ? take_codes_of_all(requests, n) : NULL;
     int code = PMPI(Testany)(n, requests, index, flag, status);
     if (code == MPI_SUCCESS && *flag && *index == wring_mpi_abi.undefined && active)
         *flag = 0;
@@ -557,7 +557,7 @@ static int test_any(int n, void *requests, int *index, int *flag, void *status)
 
 WRING_MPI_EXPORT(Testany, int n, void *requests, int *index, int *flag, void *status)
 {
-    if (is_quiet())
+    if (has_nothing_unsettled())
         return PMPI(Testany)(n, requests, index, flag, status);
     return test_any(n, requests, index, flag, status);
 }
@@ -565,7 +565,7 @@ WRING_MPI_EXPORT(Testany, int n, void *requests, int *index, int *flag, void *st
 WRING_MPI_EXPORT(Waitany, int n, void *requests, int *index, void *status)
 {
     int flag = 0;
-    while (!is_quiet()) {
+    while (!has_nothing_unsettled()) {
         int code = test_any(n, requests, index, &flag, status);
         if (code != MPI_SUCCESS || flag)
             return code;
@@ -577,9 +577,9 @@ WRING_MPI_EXPORT(Waitany, int n, void *requests, int *index, void *status)
 static int test_some(int n, void *requests, int *n_done, int *indices, void *statuses)
 {
     const struct wring_mpi_abi *abi = &wring_mpi_abi;
-    settle();
-    bool active = any_active(requests, n);
-    int *codes = atomic_load(&n_failures) > 0 ? codes_of(requests, n) : NULL;
+    complete_ended_calls();
+    bool active = is_any_active(requests, n);
+    int *codes = atomic_load(&n_failures) > 0 ? take_codes_of_all(requests, n) : NULL;
     int code = PMPI(Testsome)(n, requests, n_done, indices, statuses);
     if (code == MPI_SUCCESS && *n_done == abi->undefined && active)
         *n_done = 0;
@@ -596,14 +596,14 @@ static int test_some(int n, void *requests, int *n_done, int *indices, void *sta
 
 WRING_MPI_EXPORT(Testsome, int n, void *requests, int *n_done, int *indices, void *statuses)
 {
-    if (is_quiet())
+    if (has_nothing_unsettled())
         return PMPI(Testsome)(n, requests, n_done, indices, statuses);
     return test_some(n, requests, n_done, indices, statuses);
 }
 
 WRING_MPI_EXPORT(Waitsome, int n, void *requests, int *n_done, int *indices, void *statuses)
 {
-    while (!is_quiet()) {
+    while (!has_nothing_unsettled()) {
         int code = test_some(n, requests, n_done, indices, statuses);
         if (code != MPI_SUCCESS || *n_done != 0)
             return code;
@@ -614,10 +614,10 @@ WRING_MPI_EXPORT(Waitsome, int n, void *requests, int *n_done, int *indices, voi
 
 WRING_MPI_EXPORT(Request_get_status, H request, int *flag, void *status)
 {
-    if (is_quiet())
+    if (has_nothing_unsettled())
         return PMPI(Request_get_status)(request, flag, status);
-    settle();
-    if (!is_active(wring_mpi_handle(request)))
+    complete_ended_calls();
+    if (!is_lasting_active(wring_mpi_handle(request)))
         return PMPI(Request_get_status)(request, flag, status);
     *flag = 0;
     return MPI_SUCCESS;
@@ -625,8 +625,8 @@ WRING_MPI_EXPORT(Request_get_status, H request, int *flag, void *status)
 
 WRING_MPI_EXPORT(Request_get_status_all, int n, const void *requests, int *flag, void *statuses)
 {
-    settle();
-    if (!any_active(requests, n))
+    complete_ended_calls();
+    if (!is_any_active(requests, n))
         return PMPI(Request_get_status_all)(n, requests, flag, statuses);
     *flag = 0;
     return MPI_SUCCESS;
@@ -635,8 +635,8 @@ WRING_MPI_EXPORT(Request_get_status_all, int n, const void *requests, int *flag,
 WRING_MPI_EXPORT(Request_get_status_any, int n, const void *requests, int *index, int *flag,
                  void *status)
 {
-    settle();
-    bool active = any_active(requests, n);
+    complete_ended_calls();
+    bool active = is_any_active(requests, n);
     int code = PMPI(Request_get_status_any)(n, requests, index, flag, status);
     if (code == MPI_SUCCESS && *flag && *index == wring_mpi_abi.undefined && active)
         *flag = 0;
@@ -646,8 +646,8 @@ WRING_MPI_EXPORT(Request_get_status_any, int n, const void *requests, int *index
 WRING_MPI_EXPORT(Request_get_status_some, int n, const void *requests, int *n_done, int *indices,
                  void *statuses)
 {
-    settle();
-    bool active = any_active(requests, n);
+    complete_ended_calls();
+    bool active = is_any_active(requests, n);
     int code = PMPI(Request_get_status_some)(n, requests, n_done, indices, statuses);
     if (code == MPI_SUCCESS && *n_done == wring_mpi_abi.undefined && active)
         *n_done = 0;

@@ -55,7 +55,7 @@ size_t wring_nccl_coder_bound(size_t bytes)
     return wring_codec_bound(coder.codec, bytes / sizeof(float));
 }
 
-static void submit(struct wring_nccl_task *task)
+static void submit_task(struct wring_nccl_task *task)
 {
     struct wring_job *job = &task->job;
 
@@ -78,16 +78,16 @@ void wring_nccl_task_encode(struct wring_nccl_task *task, const void *src, size_
                                    .src = src,
                                    .codec_out = coder.codec,
                                    .code = code};
-    submit(task);
+    submit_task(task);
 }
 
-static void read_from(struct wring_nccl_task *task, const void *data, size_t bytes,
-                      const struct wring_codec *codec)
+static void submit_read(struct wring_nccl_task *task, const void *data, size_t bytes,
+                        const struct wring_codec *codec)
 {
     task->source = (struct wring_source){.data = data, .bytes = bytes, .codec = codec};
     task->job.sources = &task->source;
     task->job.n_sources = 1;
-    submit(task);
+    submit_task(task);
 }
 
 void wring_nccl_task_decode(struct wring_nccl_task *task, const void *code, size_t code_bytes,
@@ -95,13 +95,13 @@ void wring_nccl_task_decode(struct wring_nccl_task *task, const void *code, size
 {
     task->job =
         (struct wring_job){.kind = WRING_JOB_DECODE, .elems = bytes / sizeof(float), .dst = dst};
-    read_from(task, code, code_bytes, coder.codec);
+    submit_read(task, code, code_bytes, coder.codec);
 }
 
 void wring_nccl_task_copy(struct wring_nccl_task *task, const void *src, void *dst, size_t bytes)
 {
     task->job = (struct wring_job){.kind = WRING_JOB_COPY, .elems = bytes, .dst = dst};
-    read_from(task, src, bytes, NULL);
+    submit_read(task, src, bytes, NULL);
 }
 
 bool wring_nccl_task_is_over(struct wring_nccl_task *task)

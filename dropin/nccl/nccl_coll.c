@@ -42,7 +42,7 @@ static struct coll *colls; /* under the mutex */
 /* ---- types and operations ---- */
 
 /** @return -1: wring has none such */
-static int dtype_of(int dtype)
+static int to_wring_dtype(int dtype)
 {
     static const enum wring_dtype dtypes[] = {
         [WRING_NCCL_INT8] = WRING_I8,     [WRING_NCCL_UINT8] = WRING_U8,
@@ -54,7 +54,7 @@ static int dtype_of(int dtype)
     return dtype >= 0 && dtype <= WRING_NCCL_BFLOAT16 ? (int)dtypes[dtype] : -1;
 }
 
-static int op_of(int op)
+static int to_wring_op(int op)
 {
     static const enum wring_op ops[] = {
         [WRING_NCCL_SUM] = WRING_SUM,
@@ -65,20 +65,20 @@ static int op_of(int op)
     return op >= 0 && op <= WRING_NCCL_MIN ? (int)ops[op] : -1;
 }
 
-static bool takes(int dtype, int op)
+static bool is_reduction_served(int dtype, int op)
 {
-    int d = dtype_of(dtype), o = op_of(op);
+    int d = to_wring_dtype(dtype), o = to_wring_op(op);
     return d >= 0 && o >= 0 && wring_op_takes((enum wring_op)o, (enum wring_dtype)d);
 }
 
 int wring_nccl_coll_support(int dtype, int op, int *supported)
 {
-    *supported = takes(dtype, op);
+    *supported = is_reduction_served(dtype, op);
     return WRING_NCCL_SUCCESS;
 }
 
 /** All ranks decide alike, since all pass the same arguments. */
-static const char *codec_for(enum wring_dtype dtype, enum wring_op op, uint64_t bytes)
+static const char *choose_codec(enum wring_dtype dtype, enum wring_op op, uint64_t bytes)
 {
     const struct wring_nccl_own *own = &wring_nccl_own;
     bool coded = own->codec[0] != '\0' && op == WRING_SUM && bytes >= own->codec_min &&
@@ -100,7 +100,8 @@ static int read_handles(void *handles[], int ranks, struct wring_nccl_handle *fi
 }
 
 /** Rank 0's socket. The mutex is held. @return NCCL's code */
-static int take_socket(struct coll *coll, const struct wring_nccl_handle *first, void *listen)
+static int take_listen_socket(struct coll *coll, const struct wring_nccl_handle *first,
+                              void *listen)
 {
     struct wring_nccl_listen *found = wring_nccl_listen_find(listen);
 
@@ -125,11 +126,11 @@ static void give_socket_back(struct coll *coll)
 }
 
 /** The mutex is held. @return NCCL's code */
-static int start(struct coll *coll, const struct wring_nccl_handle *first, void *listen)
+static int start_opening(struct coll *coll, const struct wring_nccl_handle *first, void *listen)
 {
     struct wring_nccl_opening *opening = &coll->opening;
 
-    int code = opening->rank == 0 && opening->size > 1 ? take_socket(coll, first, listen)
+    int code = opening->rank == 0 && opening->size > 1 ? take_listen_socket(coll, first, listen)
                                                        : WRING_NCCL_SUCCESS;
     if (code != WRING_NCCL_SUCCESS)
         return code;
@@ -166,7 +167,7 @@ static struct coll *coll_new(const struct wring_nccl_handle *first, int device, 
 }
 
 /** The device that NCCL listens by. One that is closed already: the first. */
-static int device_of(const void *listen)
+static int listen_device(const void *listen)
 {
     pthread_mutex_lock(&wring_nccl_own.mutex);
     const struct wring_nccl_listen *found = wring_nccl_listen_find(listen);
@@ -188,11 +189,11 @@ int wring_nccl_coll_connect(void *handles[], int ranks, int rank, void *listen, 
     int code = read_handles(handles, ranks, &first);
     if (code != WRING_NCCL_SUCCESS)
         return code;
-    struct coll *coll = coll_new(&first, device_of(listen), ranks, rank);
+    struct coll *coll = coll_new(&first, listen_device(listen), ranks, rank);
     if (coll == NULL)
         return WRING_NCCL_SYSTEM_ERROR;
     pthread_mutex_lock(&wring_nccl_own.mutex);
-    code = start(coll, &first, listen);
+    code = start_opening(coll, &first, listen);
     pthread_mutex_unlock(&wring_nccl_own.mutex);
     if (code == WRING_NCCL_SUCCESS)
         *comm = coll;
@@ -202,7 +203,7 @@ int wring_nccl_coll_connect(void *handles[], int ranks, int rank, void *listen, 
 }
 
 /** Others may still need what we have put on its way for a call that has ended here. */
-static void part(struct coll *coll)
+static void part_by_barrier(struct coll *coll)
 {
     struct wring_request *request;
 
@@ -234,7 +235,7 @@ int wring_nccl_coll_close(void *comm)
     if (coll == NULL) /* the plugin was finalized before */
         return WRING_NCCL_SUCCESS;
     struct wring_nccl_listen *listen = coll->listen;
-    part(coll);
+    part_by_barrier(coll);
     free_coll(coll);
     pthread_mutex_lock(&wring_nccl_own.mutex);
     if (listen != NULL)
@@ -262,7 +263,7 @@ bool wring_nccl_colls_are_open(void)
 
 /* ---- calls ---- */
 
-static int fail_by(struct coll *coll, enum wring_status status)
+static int fail_coll_by_status(struct coll *coll, enum wring_status status)
 {
     char why[256];
 
@@ -278,7 +279,7 @@ static int fail_by(struct coll *coll, enum wring_status status)
 }
 
 /** A request, once the session is there. @param out NULL: ask again @return NCCL's code */
-static int begin(struct coll *coll, struct coll_request **out)
+static int begin_request(struct coll *coll, struct coll_request **out)
 {
     int state = atomic_load(&coll->opening.state);
 
@@ -289,7 +290,7 @@ static int begin(struct coll *coll, struct coll_request **out)
         pthread_mutex_unlock(&wring_nccl_own.mutex);
     }
     if (state == WRING_NCCL_FAILED)
-        return fail_by(coll, coll->opening.status);
+        return fail_coll_by_status(coll, coll->opening.status);
     if (coll->failed != WRING_NCCL_SUCCESS || state == WRING_NCCL_OPENING || coll->free == NULL)
         return coll->failed;
     *out = coll->free;
@@ -299,7 +300,7 @@ static int begin(struct coll *coll, struct coll_request **out)
     return WRING_NCCL_SUCCESS;
 }
 
-static void give_back(struct coll_request *request)
+static void give_request_back(struct coll_request *request)
 {
     struct coll *coll = request->coll;
 
@@ -311,17 +312,17 @@ static void give_back(struct coll_request *request)
 }
 
 /** It has been handed to wring, or not. @return NCCL's code */
-static int begun(struct coll_request *request, enum wring_status status, void **out)
+static int finish_begin(struct coll_request *request, enum wring_status status, void **out)
 {
     if (status != WRING_OK) {
-        give_back(request);
-        return fail_by(request->coll, status);
+        give_request_back(request);
+        return fail_coll_by_status(request->coll, status);
     }
     *out = request;
     return WRING_NCCL_SUCCESS;
 }
 
-static int refuse(int dtype, int op)
+static int refuse_reduction(int dtype, int op)
 {
     wring_nccl_say(WRING_NCCL_LOG_WARN,
                    "wring: CollNet: no reduction %d of type %d: reduceSupport says which there are",
@@ -329,16 +330,16 @@ static int refuse(int dtype, int op)
     return WRING_NCCL_INVALID_ARGUMENT;
 }
 
-/** As begin(), of a reduction, if it is one of those that there are. */
+/** As begin_request(), of a reduction, if it is one of those that there are. */
 static int begin_reduction(struct coll *coll, int dtype_, int op_, enum wring_dtype *dtype,
                            enum wring_op *op, struct coll_request **out)
 {
     *out = NULL;
-    if (!takes(dtype_, op_))
-        return refuse(dtype_, op_);
-    *dtype = (enum wring_dtype)dtype_of(dtype_);
-    *op = (enum wring_op)op_of(op_);
-    return begin(coll, out);
+    if (!is_reduction_served(dtype_, op_))
+        return refuse_reduction(dtype_, op_);
+    *dtype = (enum wring_dtype)to_wring_dtype(dtype_);
+    *op = (enum wring_op)to_wring_op(op_);
+    return begin_request(coll, out);
 }
 
 int wring_nccl_iallreduce(void *comm, void *in, void *out, size_t elems, int dtype_, int op_,
@@ -355,8 +356,8 @@ int wring_nccl_iallreduce(void *comm, void *in, void *out, size_t elems, int dty
     if (request == NULL)
         return code;
     request->bytes = elems * wring_dtype_bytes(dtype);
-    how.codec = codec_for(dtype, op, request->bytes);
-    return begun(
+    how.codec = choose_codec(dtype, op, request->bytes);
+    return finish_begin(
         request,
         wring_allreduce(coll->opening.world, in, out, elems, dtype, op, &how, &request->under_way),
         out_request);
@@ -364,8 +365,8 @@ int wring_nccl_iallreduce(void *comm, void *in, void *out, size_t elems, int dty
 
 /** What of each rank's block lies in a window. @param unit  bytes of an element
  *  @return false: it is no window, which is logged, or no memory */
-static bool cut(struct coll_request *request, size_t block, size_t window, size_t bytes,
-                size_t unit)
+static bool cut_window_into_runs(struct coll_request *request, size_t block, size_t window,
+                                 size_t bytes, size_t unit)
 {
     const struct wring_nccl_opening *opening = &request->coll->opening;
     uint64_t end = (uint64_t)window + bytes;
@@ -398,18 +399,18 @@ int wring_nccl_iallgather(void *comm, void *in, void *out, size_t bytes_per_rank
     struct coll_request *request;
 
     *out_request = NULL;
-    int code = begin(coll, &request);
+    int code = begin_request(coll, &request);
     if (request == NULL)
         return code;
-    if (!cut(request, bytes_per_rank, window, window_bytes, 1)) {
-        give_back(request);
+    if (!cut_window_into_runs(request, bytes_per_rank, window, window_bytes, 1)) {
+        give_request_back(request);
         return WRING_NCCL_INVALID_ARGUMENT;
     }
     request->bytes = window_bytes;
-    return begun(request,
-                 wring_allgatherv(coll->opening.world, in, out, request->runs, WRING_BYTE, NULL,
-                                  &request->under_way),
-                 out_request);
+    return finish_begin(request,
+                        wring_allgatherv(coll->opening.world, in, out, request->runs, WRING_BYTE,
+                                         NULL, &request->under_way),
+                        out_request);
 }
 
 int wring_nccl_ireducescatter(void *comm, void *in, void *out, size_t bytes_per_rank, size_t window,
@@ -425,15 +426,16 @@ int wring_nccl_ireducescatter(void *comm, void *in, void *out, size_t bytes_per_
     int code = begin_reduction(coll, dtype_, op_, &dtype, &op, &request);
     if (request == NULL)
         return code;
-    if (!cut(request, bytes_per_rank, window, window_bytes, wring_dtype_bytes(dtype))) {
-        give_back(request);
+    if (!cut_window_into_runs(request, bytes_per_rank, window, window_bytes,
+                              wring_dtype_bytes(dtype))) {
+        give_request_back(request);
         return WRING_NCCL_INVALID_ARGUMENT;
     }
-    how.codec = codec_for(dtype, op, window_bytes);
-    return begun(request,
-                 wring_reduce_scatterv(coll->opening.world, in, out, request->runs, dtype, op, &how,
-                                       &request->under_way),
-                 out_request);
+    how.codec = choose_codec(dtype, op, window_bytes);
+    return finish_begin(request,
+                        wring_reduce_scatterv(coll->opening.world, in, out, request->runs, dtype,
+                                              op, &how, &request->under_way),
+                        out_request);
 }
 
 int wring_nccl_coll_test(void *request_, int *done, int *bytes)
@@ -448,12 +450,12 @@ int wring_nccl_coll_test(void *request_, int *done, int *bytes)
         return WRING_NCCL_SUCCESS;
     if (status != WRING_OK) {
         request->under_way = NULL;
-        request->failed = fail_by(request->coll, status);
+        request->failed = fail_coll_by_status(request->coll, status);
         return request->failed;
     }
     if (bytes != NULL)
         *bytes = request->bytes < INT_MAX ? (int)request->bytes : INT_MAX;
     *done = 1;
-    give_back(request);
+    give_request_back(request);
     return WRING_NCCL_SUCCESS;
 }

@@ -35,7 +35,7 @@
 /* ---- failures ---- */
 
 /** The connection is over. @return NCCL's code */
-static int fail(struct wring_nccl_comm *comm, int code, const char *what)
+static int fail_comm(struct wring_nccl_comm *comm, int code, const char *what)
 {
     if (comm->failed == WRING_NCCL_SUCCESS) {
         comm->failed = code;
@@ -48,20 +48,20 @@ static int fail(struct wring_nccl_comm *comm, int code, const char *what)
 }
 
 /** wring ended something so. */
-static int fail_by(struct wring_nccl_comm *comm, enum wring_status status)
+static int fail_comm_by_status(struct wring_nccl_comm *comm, enum wring_status status)
 {
     char why[256], what[512];
 
     wring_nccl_path_why(&comm->link->path, why, sizeof(why));
     snprintf(what, sizeof(what), "%s%s%s", wring_status_text(status), why[0] != '\0' ? ": " : "",
              why);
-    return fail(comm, wring_nccl_code_of(status), what);
+    return fail_comm(comm, wring_nccl_code_of(status), what);
 }
 
-static int fail_closed(struct wring_nccl_comm *comm)
+static int fail_comm_closed(struct wring_nccl_comm *comm)
 {
-    return fail(comm, WRING_NCCL_REMOTE_ERROR,
-                "the peer has closed its side before all that is under way came through");
+    return fail_comm(comm, WRING_NCCL_REMOTE_ERROR,
+                     "the peer has closed its side before all that is under way came through");
 }
 
 static int say_too_large(struct wring_nccl_request *request, uint64_t bytes, uint64_t room, int tag)
@@ -82,14 +82,15 @@ static int say_too_large(struct wring_nccl_request *request, uint64_t bytes, uin
 /* ---- requests ---- */
 
 /** Drive the link a little, if nobody else does. */
-static void nudge(const struct wring_nccl_comm *comm)
+static void drive_link(const struct wring_nccl_comm *comm)
 {
     wring_nccl_path_drive(&comm->link->path);
 }
 
 /** How something ended; it is gone then. WRING_ERR_AGAIN: it has not ended. */
-static enum wring_status look(const struct wring_nccl_comm *comm,
-                              struct wring_nccl_message **message, struct wring_message_end *end)
+static enum wring_status take_message_end(const struct wring_nccl_comm *comm,
+                                          struct wring_nccl_message **message,
+                                          struct wring_message_end *end)
 {
     return wring_nccl_path_look(&comm->link->path, message, end);
 }
@@ -107,7 +108,7 @@ static struct wring_nccl_request *take_request(struct wring_nccl_comm *comm, uns
     return request;
 }
 
-static void give_back(struct wring_nccl_request *request)
+static void give_request_back(struct wring_nccl_request *request)
 {
     struct wring_nccl_comm *comm = request->comm;
     wring_nccl_pack_end(request);
@@ -118,21 +119,21 @@ static void give_back(struct wring_nccl_request *request)
 }
 
 /** Nothing is under way there any more. */
-static bool is_over(const struct wring_nccl_comm *comm, struct wring_nccl_message **message)
+static bool take_if_ended(const struct wring_nccl_comm *comm, struct wring_nccl_message **message)
 {
-    return *message == NULL || look(comm, message, NULL) != WRING_ERR_AGAIN;
+    return *message == NULL || take_message_end(comm, message, NULL) != WRING_ERR_AGAIN;
 }
 
 /** Its memory is the caller's after this. */
-static void cancel(const struct wring_nccl_comm *comm, struct wring_nccl_message **message)
+static void cancel_message(const struct wring_nccl_comm *comm, struct wring_nccl_message **message)
 {
     wring_nccl_path_cancel(&comm->link->path, message);
 }
 
 /** A receive of the connection's. */
-static enum wring_status await_from(const struct wring_nccl_comm *comm, enum wring_nccl_class class,
-                                    int tag, void *data, uint64_t bytes,
-                                    struct wring_nccl_message **message)
+static enum wring_status post_receive(const struct wring_nccl_comm *comm,
+                                      enum wring_nccl_class class, int tag, void *data,
+                                      uint64_t bytes, struct wring_nccl_message **message)
 {
     return wring_nccl_path_recv(&comm->link->path, data, bytes, wring_nccl_tag_of(comm, class, tag),
                                 message);
@@ -152,22 +153,22 @@ static struct wring_nccl_comm *comm_new(struct wring_nccl_link *link, bool sends
     comm->last_early = &comm->early;
     for (unsigned i = 0; i < n; i++) {
         comm->requests[i].comm = comm;
-        give_back(&comm->requests[i]);
+        give_request_back(&comm->requests[i]);
     }
     comm->next = link->comms;
     link->comms = comm;
     return comm;
 }
 
-static enum wring_status await_notice(struct wring_nccl_comm *comm,
-                                      struct wring_nccl_notice *notice)
+static enum wring_status post_notice_receive(struct wring_nccl_comm *comm,
+                                             struct wring_nccl_notice *notice)
 {
-    return await_from(comm, WRING_NCCL_CLASS_NOTICE, 0, notice->bytes, sizeof(notice->bytes),
-                      &notice->message);
+    return post_receive(comm, WRING_NCCL_CLASS_NOTICE, 0, notice->bytes, sizeof(notice->bytes),
+                        &notice->message);
 }
 
 /** Over an open link. The mutex is held. NULL: no memory */
-static struct wring_nccl_comm *ask(struct wring_nccl_link *link, uint64_t listen)
+static struct wring_nccl_comm *ask_for_connection(struct wring_nccl_link *link, uint64_t listen)
 {
     struct wring_nccl_comm *comm = comm_new(link, true);
     if (comm == NULL)
@@ -175,9 +176,9 @@ static struct wring_nccl_comm *ask(struct wring_nccl_link *link, uint64_t listen
     comm->asker = link->path.rank;
     enum wring_status status = wring_nccl_link_ask(link, listen, &comm->ask, &comm->conn);
     for (unsigned i = 0; i < WRING_NCCL_NOTICES && status == WRING_OK; i++)
-        status = await_notice(comm, &comm->notices[i]);
+        status = post_notice_receive(comm, &comm->notices[i]);
     if (status != WRING_OK)
-        fail_by(comm, status);
+        fail_comm_by_status(comm, status);
     return comm;
 }
 
@@ -200,7 +201,7 @@ int wring_nccl_connect(int device, void *handle, void **send_comm)
         code = WRING_NCCL_SYSTEM_ERROR;
     else if (state == WRING_NCCL_FAILED)
         code = wring_nccl_link_failed(link);
-    else if (state == WRING_NCCL_OPEN && (comm = ask(link, to.listen)) == NULL)
+    else if (state == WRING_NCCL_OPEN && (comm = ask_for_connection(link, to.listen)) == NULL)
         code = WRING_NCCL_SYSTEM_ERROR;
     pthread_mutex_unlock(&wring_nccl_own.mutex);
     *send_comm = comm;
@@ -220,10 +221,10 @@ static struct wring_nccl_comm *take_arrival(struct wring_nccl_listen *listen)
     comm->asker = 1 - comm->link->path.rank;
     comm->conn = arrival->conn;
     free(arrival);
-    enum wring_status status = await_from(comm, WRING_NCCL_CLASS_END, 0, comm->peers.bytes,
-                                          sizeof(comm->peers.bytes), &comm->peers.message);
+    enum wring_status status = post_receive(comm, WRING_NCCL_CLASS_END, 0, comm->peers.bytes,
+                                            sizeof(comm->peers.bytes), &comm->peers.message);
     if (status != WRING_OK)
-        fail_by(comm, status);
+        fail_comm_by_status(comm, status);
     return comm;
 }
 
@@ -252,8 +253,8 @@ static void cancel_requests(struct wring_nccl_comm *comm)
     for (unsigned i = 0; i < comm->n_requests; i++) {
         struct wring_nccl_request *request = &comm->requests[i];
         for (unsigned k = 0; request->busy && k < request->n; k++)
-            cancel(comm, &request->under_way[k]);
-        cancel(comm, &request->note);
+            cancel_message(comm, &request->under_way[k]);
+        cancel_message(comm, &request->note);
         wring_nccl_pack_end(request);
     }
     comm->queue = NULL;
@@ -302,8 +303,8 @@ int wring_nccl_close(void *comm_)
 /* ---- what the receiver says ---- */
 
 /** A send is for that buffer. */
-static void aim(struct wring_nccl_request *request, const struct wring_nccl_slots *slots,
-                const struct wring_nccl_slot *slot)
+static void aim_at_buffer(struct wring_nccl_request *request, const struct wring_nccl_slots *slots,
+                          const struct wring_nccl_slot *slot)
 {
     request->group = slots->group;
     request->buffer = (uint32_t)(slot - slots->slot);
@@ -327,15 +328,15 @@ static void match_early(struct wring_nccl_comm *comm, const struct wring_nccl_sl
     request->early = false;
     request->too_large = request->bytes[0] > slot->bytes;
     request->room[0] = slot->bytes;
-    aim(request, slots, slot);
+    aim_at_buffer(request, slots, slot);
     if (request->noted && !request->too_large && !request->queued) {
         enum wring_status status = wring_nccl_say_note(request);
         if (status != WRING_OK)
-            fail_by(comm, status);
+            fail_comm_by_status(comm, status);
     }
 }
 
-static void drop_full(struct wring_nccl_comm *comm)
+static void drop_full_slots(struct wring_nccl_comm *comm)
 {
     while (comm->n_posted > 0 &&
            comm->posted[comm->first_posted].taken == comm->posted[comm->first_posted].n) {
@@ -345,7 +346,8 @@ static void drop_full(struct wring_nccl_comm *comm)
 }
 
 /** Hostile bytes. @return false: they are no notice of a peer that keeps to the rules */
-static bool take_posted(struct wring_nccl_comm *comm, const uint8_t *bytes, uint64_t n_bytes)
+static bool read_posted_buffers(struct wring_nccl_comm *comm, const uint8_t *bytes,
+                                uint64_t n_bytes)
 {
     uint32_t n = wring_get_u32(bytes + 4);
 
@@ -366,68 +368,68 @@ static bool take_posted(struct wring_nccl_comm *comm, const uint8_t *bytes, uint
         match_early(comm, slots, slot);
         slots->taken += slot->taken;
     }
-    drop_full(comm);
+    drop_full_slots(comm);
     return true;
 }
 
-static void take_notice(struct wring_nccl_comm *comm, const uint8_t *bytes, uint64_t n_bytes)
+static void read_notice(struct wring_nccl_comm *comm, const uint8_t *bytes, uint64_t n_bytes)
 {
     uint32_t kind = n_bytes >= 8 ? wring_get_u32(bytes) : 0;
 
     if (kind == WRING_NCCL_NOTICE_CLOSED || kind == WRING_NCCL_NOTICE_REFUSED)
         comm->ended = true;
     if (kind == WRING_NCCL_NOTICE_REFUSED && !comm->closed)
-        fail(comm, WRING_NCCL_REMOTE_ERROR, "nobody listens there any more");
-    else if (kind == WRING_NCCL_NOTICE_POSTED && !take_posted(comm, bytes, n_bytes))
-        fail(comm, WRING_NCCL_REMOTE_ERROR, "the peer has sent a malformed notice");
+        fail_comm(comm, WRING_NCCL_REMOTE_ERROR, "nobody listens there any more");
+    else if (kind == WRING_NCCL_NOTICE_POSTED && !read_posted_buffers(comm, bytes, n_bytes))
+        fail_comm(comm, WRING_NCCL_REMOTE_ERROR, "the peer has sent a malformed notice");
     else if (kind < WRING_NCCL_NOTICE_POSTED || kind > WRING_NCCL_NOTICE_REFUSED)
-        fail(comm, WRING_NCCL_REMOTE_ERROR, "the peer has sent an unknown notice");
+        fail_comm(comm, WRING_NCCL_REMOTE_ERROR, "the peer has sent an unknown notice");
 }
 
 /** Nothing more is heard of the peer: it has left in order, or is lost. */
-static void lose(struct wring_nccl_comm *comm, enum wring_status status)
+static void lose_peer(struct wring_nccl_comm *comm, enum wring_status status)
 {
     if (atomic_load(&comm->link->left))
         comm->gone = true;
     else if (comm->closed)
         comm->failed = wring_nccl_code_of(status);
     else
-        fail_by(comm, status);
+        fail_comm_by_status(comm, status);
 }
 
-static void hear(struct wring_nccl_comm *comm)
+static void hear_notices(struct wring_nccl_comm *comm)
 {
     while (comm->failed == WRING_NCCL_SUCCESS && !comm->ended) {
         struct wring_nccl_notice *notice = &comm->notices[comm->next_notice];
         struct wring_message_end end;
         if (notice->message == NULL)
             return; /* that was the last one */
-        enum wring_status status = look(comm, &notice->message, &end);
+        enum wring_status status = take_message_end(comm, &notice->message, &end);
         if (status == WRING_ERR_AGAIN)
             return;
         if (status == WRING_OK) {
-            take_notice(comm, notice->bytes, end.bytes);
+            read_notice(comm, notice->bytes, end.bytes);
             if (!comm->ended && !comm->gone)
-                status = await_notice(comm, notice);
+                status = post_notice_receive(comm, notice);
         }
         if (status != WRING_OK)
-            lose(comm, status);
+            lose_peer(comm, status);
         comm->next_notice = (comm->next_notice + 1) % WRING_NCCL_NOTICES;
     }
 }
 
 /** A receiver: has the sender closed? */
-static void hear_end(struct wring_nccl_comm *comm)
+static void hear_peer_end(struct wring_nccl_comm *comm)
 {
     if (comm->peers.message == NULL)
         return;
-    enum wring_status status = look(comm, &comm->peers.message, NULL);
+    enum wring_status status = take_message_end(comm, &comm->peers.message, NULL);
     if (status == WRING_ERR_AGAIN)
         return;
     if (status == WRING_OK)
         comm->ended = true;
     else
-        lose(comm, status);
+        lose_peer(comm, status);
 }
 
 /** In a receiver: take the notes that have arrived about the data in its buffers. */
@@ -436,20 +438,20 @@ static void hear_notes(struct wring_nccl_comm *comm)
     while (comm->n_notes > 0 && comm->failed == WRING_NCCL_SUCCESS) {
         struct wring_nccl_note *note = &comm->notes[comm->first_note];
         struct wring_message_end end;
-        enum wring_status status = look(comm, &note->message, &end);
+        enum wring_status status = take_message_end(comm, &note->message, &end);
         if (status == WRING_ERR_AGAIN)
             return;
         comm->first_note = (comm->first_note + 1) % WRING_NCCL_NOTES;
         comm->n_notes--;
         if (status != WRING_OK)
-            lose(comm, status);
+            lose_peer(comm, status);
         else if (!wring_nccl_take_note(comm, note->bytes, end.bytes))
-            fail(comm, WRING_NCCL_REMOTE_ERROR, "the peer has sent a malformed note");
+            fail_comm(comm, WRING_NCCL_REMOTE_ERROR, "the peer has sent a malformed note");
     }
 }
 
 /** One for each buffer that asks for it: so it is heard even if its sender has left by then. */
-static enum wring_status await_notes(struct wring_nccl_request *request)
+static enum wring_status post_note_receives(struct wring_nccl_request *request)
 {
     struct wring_nccl_comm *comm = request->comm;
     enum wring_status status = WRING_OK;
@@ -463,50 +465,50 @@ static enum wring_status await_notes(struct wring_nccl_request *request)
             continue;
         struct wring_nccl_note *note =
             &comm->notes[(comm->first_note + comm->n_notes) % WRING_NCCL_NOTES];
-        status = await_from(comm, WRING_NCCL_CLASS_NOTICE, 0, note->bytes, sizeof(note->bytes),
-                            &note->message);
+        status = post_receive(comm, WRING_NCCL_CLASS_NOTICE, 0, note->bytes, sizeof(note->bytes),
+                              &note->message);
         comm->n_notes += status == WRING_OK;
     }
     return status;
 }
 
 /** The peer says nothing more. */
-static bool is_finished(const struct wring_nccl_comm *comm)
+static bool is_peer_finished(const struct wring_nccl_comm *comm)
 {
     return comm->ended || comm->gone || comm->failed != WRING_NCCL_SUCCESS;
 }
 
 bool wring_nccl_comm_settle(struct wring_nccl_comm *comm)
 {
-    bool said = is_over(comm, &comm->last.message);
+    bool said = take_if_ended(comm, &comm->last.message);
 
-    said &= is_over(comm, &comm->ask.message);
+    said &= take_if_ended(comm, &comm->ask.message);
     if (comm->sends)
-        hear(comm);
+        hear_notices(comm);
     else
-        hear_end(comm);
-    if (!is_finished(comm))
+        hear_peer_end(comm);
+    if (!is_peer_finished(comm))
         return false;
     for (unsigned i = 0; i < WRING_NCCL_NOTICES; i++) {
         if (comm->sends)
-            cancel(comm, &comm->notices[i].message);
-        said &= is_over(comm, &comm->notices[i].message);
+            cancel_message(comm, &comm->notices[i].message);
+        said &= take_if_ended(comm, &comm->notices[i].message);
     }
     for (; comm->n_notes > 0; comm->n_notes--) {
-        cancel(comm, &comm->notes[comm->first_note].message);
+        cancel_message(comm, &comm->notes[comm->first_note].message);
         comm->first_note = (comm->first_note + 1) % WRING_NCCL_NOTES;
     }
-    cancel(comm, &comm->peers.message);
+    cancel_message(comm, &comm->peers.message);
     return said;
 }
 
 /* ---- sending ---- */
 
 /** A buffer for that tag in the head. */
-static struct wring_nccl_slot *find_slot(struct wring_nccl_comm *comm, int tag)
+static struct wring_nccl_slot *hear_and_find_slot(struct wring_nccl_comm *comm, int tag)
 {
     if (comm->failed == WRING_NCCL_SUCCESS)
-        hear(comm);
+        hear_notices(comm);
     if (comm->n_posted == 0)
         return NULL;
     struct wring_nccl_slots *head = &comm->posted[comm->first_posted];
@@ -517,17 +519,17 @@ static struct wring_nccl_slot *find_slot(struct wring_nccl_comm *comm, int tag)
 }
 
 /** Post the queued sends whose codes are ready. */
-static void go_on_sending(struct wring_nccl_comm *comm)
+static void send_queued(struct wring_nccl_comm *comm)
 {
     if (comm->queue == NULL || comm->failed != WRING_NCCL_SUCCESS)
         return;
     enum wring_status status = wring_nccl_queue_go_on(comm);
     if (status != WRING_OK)
-        fail_by(comm, status);
+        fail_comm_by_status(comm, status);
 }
 
-static int send_to(struct wring_nccl_comm *comm, struct wring_nccl_slot *slot, const void *data,
-                   size_t bytes, int tag, void **out)
+static int send_to_slot(struct wring_nccl_comm *comm, struct wring_nccl_slot *slot,
+                        const void *data, size_t bytes, int tag, void **out)
 {
     struct wring_nccl_request *request = take_request(comm, 1);
     if (request == NULL)
@@ -539,7 +541,7 @@ static int send_to(struct wring_nccl_comm *comm, struct wring_nccl_slot *slot, c
     if (slot != NULL) {
         request->too_large = bytes > slot->bytes;
         request->room[0] = slot->bytes;
-        aim(request, &comm->posted[comm->first_posted], slot);
+        aim_at_buffer(request, &comm->posted[comm->first_posted], slot);
         wring_nccl_pack(request);
     }
     enum wring_status status = WRING_OK;
@@ -549,20 +551,20 @@ static int send_to(struct wring_nccl_comm *comm, struct wring_nccl_slot *slot, c
         status = wring_nccl_post_send(request);
     if (status != WRING_OK) {
         if (request->under_way[0] == NULL)
-            give_back(request);
-        return fail_by(comm, status);
+            give_request_back(request);
+        return fail_comm_by_status(comm, status);
     }
     if (slot != NULL) {
         slot->taken = true;
         comm->posted[comm->first_posted].taken++;
-        drop_full(comm);
+        drop_full_slots(comm);
     } else {
         request->early = true;
         *comm->last_early = request;
         comm->last_early = &request->next;
         request->next = NULL;
     }
-    nudge(comm); /* it leaves now, even if nobody calls for a while */
+    drive_link(comm); /* it leaves now, even if nobody calls for a while */
     *out = request;
     return WRING_NCCL_SUCCESS;
 }
@@ -583,19 +585,19 @@ int wring_nccl_isend(void *comm_, void *data, size_t bytes, int tag, void *mhand
     }
     if (!wring_nccl_region_holds(comm, mhandle, data, bytes))
         return WRING_NCCL_INVALID_ARGUMENT;
-    go_on_sending(comm);
-    slot = find_slot(comm, tag);
+    send_queued(comm);
+    slot = hear_and_find_slot(comm, tag);
     if (slot == NULL) {
-        nudge(comm);
-        slot = find_slot(comm, tag);
+        drive_link(comm);
+        slot = hear_and_find_slot(comm, tag);
     }
     if (comm->failed != WRING_NCCL_SUCCESS)
         return comm->failed;
     if (comm->ended || comm->gone)
-        return fail_closed(comm);
+        return fail_comm_closed(comm);
     if (slot == NULL && (comm->n_posted > 0 || bytes > EAGER_BYTES))
         return WRING_NCCL_SUCCESS;
-    return send_to(comm, slot, data, bytes, tag, request);
+    return send_to_slot(comm, slot, data, bytes, tag, request);
 }
 
 /* ---- receiving ---- */
@@ -614,8 +616,8 @@ static void write_notice(const struct wring_nccl_comm *comm, struct wring_nccl_n
     }
 }
 
-static enum wring_status post(struct wring_nccl_request *request, void **data, const size_t *bytes,
-                              const int *tags)
+static enum wring_status post_receives(struct wring_nccl_request *request, void **data,
+                                       const size_t *bytes, const int *tags)
 {
     struct wring_nccl_comm *comm = request->comm;
     struct wring_nccl_notice *notice = &comm->notices[comm->next_notice];
@@ -627,10 +629,10 @@ static enum wring_status post(struct wring_nccl_request *request, void **data, c
     if (!wring_nccl_unpack_begin(request, data))
         return WRING_ERR_NO_MEMORY;
     if (request->unpack != NULL)
-        status = await_notes(request);
+        status = post_note_receives(request);
     for (unsigned i = 0; i < request->n && status == WRING_OK; i++) {
-        status = await_from(comm, WRING_NCCL_CLASS_DATA, tags[i], data[i], bytes[i],
-                            &request->under_way[i]);
+        status = post_receive(comm, WRING_NCCL_CLASS_DATA, tags[i], data[i], bytes[i],
+                              &request->under_way[i]);
     }
     if (status != WRING_OK)
         return status;
@@ -659,17 +661,17 @@ int wring_nccl_irecv(void *comm_, int n, void **data, const size_t *bytes, const
         if (!wring_nccl_region_holds(comm, mhandles[i], data[i], bytes[i]))
             return WRING_NCCL_INVALID_ARGUMENT;
     struct wring_nccl_message **said = &comm->notices[comm->next_notice].message;
-    if (!is_over(comm, said)) {
-        nudge(comm);
-        if (!is_over(comm, said))
+    if (!take_if_ended(comm, said)) {
+        drive_link(comm);
+        if (!take_if_ended(comm, said))
             return WRING_NCCL_SUCCESS;
     }
     struct wring_nccl_request *request = take_request(comm, (unsigned)n);
     if (request == NULL)
         return WRING_NCCL_SUCCESS;
-    enum wring_status status = post(request, data, bytes, tags);
+    enum wring_status status = post_receives(request, data, bytes, tags);
     if (status != WRING_OK) /* what is posted of it is given up as the comm is closed */
-        return fail_by(comm, status);
+        return fail_comm_by_status(comm, status);
     *out = request;
     return WRING_NCCL_SUCCESS;
 }
@@ -677,16 +679,16 @@ int wring_nccl_irecv(void *comm_, int n, void **data, const size_t *bytes, const
 /* ---- the end of either ---- */
 
 /** A buffer has been filled. @return whether it is as it was sent now, or never will be */
-static bool unpack(struct wring_nccl_request *request, unsigned i)
+static bool unpack_buffer(struct wring_nccl_request *request, unsigned i)
 {
     if (request->unpack == NULL || request->failed != WRING_NCCL_SUCCESS)
         return true;
     enum wring_status status = wring_nccl_unpack(request, i);
     if (status == WRING_ERR_FRAME)
         request->failed =
-            fail(request->comm, WRING_NCCL_REMOTE_ERROR, "the peer has sent a malformed code");
+            fail_comm(request->comm, WRING_NCCL_REMOTE_ERROR, "the peer has sent a malformed code");
     else if (status != WRING_OK && status != WRING_ERR_AGAIN)
-        request->failed = fail_by(request->comm, status);
+        request->failed = fail_comm_by_status(request->comm, status);
     return status != WRING_ERR_AGAIN;
 }
 
@@ -694,15 +696,15 @@ static bool unpack(struct wring_nccl_request *request, unsigned i)
 static bool test_parts(struct wring_nccl_request *request)
 {
     struct wring_nccl_comm *comm = request->comm;
-    bool all = !request->queued && is_over(comm, &request->note);
+    bool all = !request->queued && take_if_ended(comm, &request->note);
 
     for (unsigned i = 0; i < request->n; i++) {
         struct wring_message_end end;
         if (request->under_way[i] == NULL) {
-            all &= unpack(request, i);
+            all &= unpack_buffer(request, i);
             continue;
         }
-        enum wring_status status = look(comm, &request->under_way[i], &end);
+        enum wring_status status = take_message_end(comm, &request->under_way[i], &end);
         if (status == WRING_ERR_AGAIN) {
             all = false;
             continue;
@@ -710,19 +712,19 @@ static bool test_parts(struct wring_nccl_request *request)
         if (status == WRING_ERR_TRUNCATED)
             say_too_large(request, end.bytes, request->room[i], (int)(uint32_t)end.tag);
         else if (status != WRING_OK)
-            request->failed = fail_by(comm, status);
+            request->failed = fail_comm_by_status(comm, status);
         else if (!comm->sends)
             request->bytes[i] = end.bytes;
-        all &= unpack(request, i);
+        all &= unpack_buffer(request, i);
     }
     return all;
 }
 
 /** A send has left: is there room for it? @return whether that is known */
-static bool check_room(struct wring_nccl_request *request)
+static bool hear_whether_room(struct wring_nccl_request *request)
 {
     if (request->early)
-        hear(request->comm);
+        hear_notices(request->comm);
     if (request->early) /* a peer that closed in order had all it wanted */
         return request->comm->gone;
     if (request->too_large)
@@ -738,36 +740,37 @@ static bool test_flush(struct wring_nccl_request *request)
     if (status == WRING_ERR_AGAIN)
         return false;
     if (status != WRING_OK)
-        request->failed = fail_by(request->comm, status);
+        request->failed = fail_comm_by_status(request->comm, status);
     return true;
 }
 
-static bool test_all(struct wring_nccl_request *request)
+static bool test_request(struct wring_nccl_request *request)
 {
     if (request->flushed != NULL)
         return test_flush(request);
-    go_on_sending(request->comm);
+    send_queued(request->comm);
     hear_notes(request->comm);
-    return test_parts(request) && (!request->comm->sends ||
-                                   (check_room(request) && is_over(request->comm, &request->note)));
+    return test_parts(request) &&
+           (!request->comm->sends ||
+            (hear_whether_room(request) && take_if_ended(request->comm, &request->note)));
 }
 
 /** It goes on: or can it not? @return whether it has ended after all */
-static bool look_for_end(struct wring_nccl_request *request)
+static bool hear_whether_ended(struct wring_nccl_request *request)
 {
     struct wring_nccl_comm *comm = request->comm;
 
     if (comm->sends)
-        hear(comm);
+        hear_notices(comm);
     else
-        hear_end(comm);
-    if (!is_finished(comm))
+        hear_peer_end(comm);
+    if (!is_peer_finished(comm))
         return false;
-    if (test_all(request))
+    if (test_request(request))
         return true; /* it had come before */
     if (wring_nccl_is_unpacking(request))
         return false;
-    request->failed = comm->failed != WRING_NCCL_SUCCESS ? comm->failed : fail_closed(comm);
+    request->failed = comm->failed != WRING_NCCL_SUCCESS ? comm->failed : fail_comm_closed(comm);
     return true;
 }
 
@@ -780,13 +783,13 @@ int wring_nccl_test(void *request_, int *done, int *bytes)
         return request->comm->failed;
     if (request->failed != WRING_NCCL_SUCCESS)
         return request->failed;
-    bool over = test_all(request);
+    bool over = test_request(request);
     if (!over && request->failed == WRING_NCCL_SUCCESS) {
-        nudge(request->comm);
-        over = test_all(request);
+        drive_link(request->comm);
+        over = test_request(request);
     }
     if (!over && request->failed == WRING_NCCL_SUCCESS && request->flushed == NULL)
-        over = look_for_end(request);
+        over = hear_whether_ended(request);
     if (request->failed != WRING_NCCL_SUCCESS)
         return request->failed;
     if (!over)
@@ -794,7 +797,7 @@ int wring_nccl_test(void *request_, int *done, int *bytes)
     for (unsigned i = 0; bytes != NULL && i < request->n; i++)
         bytes[i] = request->bytes[i] < INT_MAX ? (int)request->bytes[i] : INT_MAX;
     *done = 1;
-    give_back(request);
+    give_request_back(request);
     return WRING_NCCL_SUCCESS;
 }
 

@@ -64,7 +64,7 @@ static int fastest_rdma_mbps(void)
 }
 
 /** A number of this host's device that is the same in all of its processes. */
-static uint64_t guid_of(const char *name)
+static uint64_t make_guid(const char *name)
 {
     char text[192] = "";
     uint64_t hash = 14695981039346656037u;
@@ -91,13 +91,13 @@ static void find_pci_path(const char *class, const char *name, char *out, size_t
 
 /* ---- the network as a whole ---- */
 
-static void take_network(bool rdma, const char *interface)
+static void add_network_device(bool rdma, const char *interface)
 {
     struct wring_nccl_own *own = &wring_nccl_own;
     struct wring_nccl_device *device = &own->devices[0];
     char path[128];
 
-    *device = (struct wring_nccl_device){.name = "wring", .guid = guid_of(interface)};
+    *device = (struct wring_nccl_device){.name = "wring", .guid = make_guid(interface)};
     snprintf(device->about, sizeof(device->about), "%s", STAGED);
     device->speed_mbps = rdma ? fastest_rdma_mbps() : 0;
     if (device->speed_mbps == 0 && interface[0] != '\0') {
@@ -146,7 +146,7 @@ static void add_setting(struct wring_nccl_device *device, const char *name, cons
     snprintf(device->settings[device->n_settings++], WRING_NCCL_SETTING, "%s=%s", name, value);
 }
 
-static void take_port(const struct verbs_port *port, bool exported)
+static void add_port_device(const struct verbs_port *port, bool exported)
 {
     struct wring_nccl_own *own = &wring_nccl_own;
     struct wring_nccl_device *device = &own->devices[own->n_devices++];
@@ -154,7 +154,7 @@ static void take_port(const struct verbs_port *port, bool exported)
 
     *device = (struct wring_nccl_device){.port = port->number, .speed_mbps = (int)port->mbit};
     snprintf(device->name, sizeof(device->name), "%s:%u", port->device, port->number);
-    device->guid = guid_of(device->name);
+    device->guid = make_guid(device->name);
     find_pci_path("infiniband", port->device, device->pci_path, sizeof(device->pci_path));
     if (device->speed_mbps == 0)
         device->speed_mbps = UNKNOWN_MBPS;
@@ -173,7 +173,7 @@ static void take_port(const struct verbs_port *port, bool exported)
 }
 
 /** In the order in which the user names them. */
-static void take_ports(const struct verbs_survey *survey)
+static void add_listed_ports(const struct verbs_survey *survey)
 {
     const char *list = wring_nccl_own.config.verbs_devices;
     const struct verbs_table *table = &survey->table;
@@ -188,13 +188,13 @@ static void take_ports(const struct verbs_survey *survey)
             bool turn = preference == wanted ||
                         (wanted == WRING_NCCL_DEVICES && preference > WRING_NCCL_DEVICES);
             if (turn && is_usable(port))
-                take_port(port, exported);
+                add_port_device(port, exported);
         }
 }
 
 /** What its links are told. They prove their handle's key, as the settings know by one being there.
  */
-static void configure(struct wring_nccl_device *device)
+static void configure_device(struct wring_nccl_device *device)
 {
     char name[64];
 
@@ -215,13 +215,13 @@ void wring_nccl_devices_find(bool rdma, const char *interface)
     wring_nccl_own.n_devices = 0;
     if (uses_verbs()) {
         wring_verbs_survey(&wring_nccl_own.config, &survey);
-        take_ports(&survey);
+        add_listed_ports(&survey);
         wring_verbs_survey_finish(&survey);
     }
     if (wring_nccl_own.n_devices == 0)
-        take_network(rdma, interface);
+        add_network_device(rdma, interface);
     for (int i = 0; i < wring_nccl_own.n_devices; i++)
-        configure(&wring_nccl_own.devices[i]);
+        configure_device(&wring_nccl_own.devices[i]);
 }
 
 int wring_nccl_check_device(int device)

@@ -26,7 +26,7 @@
 #define CHECKED 12 /* what the sum covers begins there */
 #define RELEASE 24
 
-static uint32_t sum_of(const uint8_t *bytes)
+static uint32_t handle_checksum(const uint8_t *bytes)
 {
     uint32_t sum = 2166136261u;
     for (size_t i = CHECKED; i < WRING_NCCL_HANDLE_BYTES; i++)
@@ -47,10 +47,10 @@ void wring_nccl_handle_write(const struct wring_nccl_handle *handle, uint8_t *ou
     memcpy(out + 40, handle->secret, WRING_NCCL_SECRET);
     memcpy(out + 56, handle->root, WRING_NCCL_ROOT);
     snprintf((char *)out + 104, RELEASE, "%s", WRING_VERSION);
-    wring_put_u32(out + 8, sum_of(out));
+    wring_put_u32(out + 8, handle_checksum(out));
 }
 
-static int refuse(const char *what)
+static int refuse_handle(const char *what)
 {
     wring_nccl_say(
         WRING_NCCL_LOG_WARN,
@@ -98,11 +98,11 @@ int wring_nccl_handle_read(const uint8_t *bytes, enum wring_nccl_purpose purpose
     struct wring_nccl_handle handle = {0};
 
     if (bytes == NULL || wring_get_u32(bytes) != MAGIC)
-        return refuse("is not wring's");
+        return refuse_handle("is not wring's");
     if (wring_get_u32(bytes + 4) != (FORMAT | (uint32_t)WRING_WIRE_VERSION << 16))
         return refuse_version(bytes);
-    if (wring_get_u32(bytes + 8) != sum_of(bytes))
-        return refuse("was damaged on its way");
+    if (wring_get_u32(bytes + 8) != handle_checksum(bytes))
+        return refuse_handle("was damaged on its way");
     uint32_t purposes = wring_get_u32(bytes + 12);
     handle.purpose = purposes & PURPOSE;
     handle.keyed = (purposes & KEYED) != 0;
@@ -113,11 +113,11 @@ int wring_nccl_handle_read(const uint8_t *bytes, enum wring_nccl_purpose purpose
     memcpy(handle.secret, bytes + 40, WRING_NCCL_SECRET);
     memcpy(handle.root, bytes + 56, WRING_NCCL_ROOT);
     if (handle.root[WRING_NCCL_ROOT - 1] != '\0')
-        return refuse("has no address");
+        return refuse_handle("has no address");
     wring_text_clean(handle.root);
     if (handle.purpose != (uint32_t)purpose)
-        return refuse(purpose == WRING_NCCL_MESSAGES ? "is of CollNet's listen()"
-                                                     : "is not of CollNet's listen()");
+        return refuse_handle(purpose == WRING_NCCL_MESSAGES ? "is of CollNet's listen()"
+                                                            : "is not of CollNet's listen()");
     if (handle.keyed != (wring_nccl_own.key[0] != '\0')) {
         wring_nccl_say(WRING_NCCL_LOG_WARN,
                        "wring: WRING_KEY is set %s and not %s: set the same on all hosts, or on "
@@ -129,7 +129,7 @@ int wring_nccl_handle_read(const uint8_t *bytes, enum wring_nccl_purpose purpose
     if (handle.n_devices != wring_nccl_own.n_devices)
         return refuse_count(&handle, rank);
     if (handle.device >= handle.n_devices)
-        return refuse("names no device");
+        return refuse_handle("names no device");
     *out = handle;
     return WRING_NCCL_SUCCESS;
 }

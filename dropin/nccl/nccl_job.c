@@ -17,14 +17,15 @@
 #include <wring/codec.h>
 #include <wring/provider.h>
 
-static void leave(void);
-static void look(struct wring_nccl_watch *watch, int wake);
+static void leave_if_unused(void);
+static void look_at_all(struct wring_nccl_watch *watch, int wake);
 
 struct wring_nccl_own wring_nccl_own = {
-    .mutex = PTHREAD_MUTEX_INITIALIZER, .leave = leave, .look = look};
+    .mutex = PTHREAD_MUTEX_INITIALIZER, .leave = leave_if_unused, .look = look_at_all};
 
 /** What wring says of no session. */
-static void take_line(void *arg, enum wring_log_level level, const char *module, const char *text)
+static void log_wring_line(void *arg, enum wring_log_level level, const char *module,
+                           const char *text)
 {
     static const enum wring_nccl_log_level levels[] = {
         [WRING_LOG_ERROR] = WRING_NCCL_LOG_WARN,
@@ -39,7 +40,7 @@ static void take_line(void *arg, enum wring_log_level level, const char *module,
 /* ---- what there is ---- */
 
 /** Which providers can be used here. @return false: none, which is logged */
-static bool find_providers(bool *rdma)
+static bool list_providers(bool *rdma)
 {
     struct wring_nccl_own *own = &wring_nccl_own;
     bool automatic = strcmp(own->config.provider, "auto") == 0;
@@ -90,7 +91,7 @@ static enum wring_status find_address(void)
 
 /* ---- the beginning ---- */
 
-static bool check_codec(void)
+static bool read_codec_setting(void)
 {
     struct wring_nccl_own *own = &wring_nccl_own;
     struct wring_codec *codec;
@@ -117,7 +118,7 @@ static bool check_codec(void)
 }
 
 /** A variable of NCCL's that says the same as one of ours, which is not set. */
-static enum wring_status take_from_nccl(const char *of_nccl, const char *name)
+static enum wring_status take_nccl_variable(const char *of_nccl, const char *name)
 {
     struct wring_nccl_own *own = &wring_nccl_own;
     const char *value = wring_config_foreign(of_nccl);
@@ -136,7 +137,7 @@ static enum wring_status take_from_nccl(const char *of_nccl, const char *name)
 }
 
 /** Lists of interfaces and of RDMA devices are written as NCCL's. */
-static enum wring_status heed_nccl(void)
+static enum wring_status heed_nccl_variables(void)
 {
     struct wring_nccl_own *own = &wring_nccl_own;
     enum wring_status status = WRING_OK;
@@ -144,10 +145,10 @@ static enum wring_status heed_nccl(void)
     own->n_settings = 0;
     own->iface_by = "WRING_IFACE";
     if (!wring_config_given(&own->config, "WRING_BIND"))
-        status = take_from_nccl("NCCL_SOCKET_IFNAME", "WRING_IFACE");
+        status = take_nccl_variable("NCCL_SOCKET_IFNAME", "WRING_IFACE");
     if (own->n_settings > 0)
         own->iface_by = "NCCL_SOCKET_IFNAME";
-    return status == WRING_OK ? take_from_nccl("NCCL_IB_HCA", "WRING_VERBS_DEVICES") : status;
+    return status == WRING_OK ? take_nccl_variable("NCCL_IB_HCA", "WRING_VERBS_DEVICES") : status;
 }
 
 static enum wring_status read_settings(void)
@@ -159,7 +160,7 @@ static enum wring_status read_settings(void)
     if (status != WRING_OK)
         return status;
     own->log.level = wring_config_log_level(&own->config);
-    status = heed_nccl();
+    status = heed_nccl_variables();
     if (status != WRING_OK)
         return status;
     keyed = own->config;
@@ -167,7 +168,7 @@ static enum wring_status read_settings(void)
     if (status != WRING_OK)
         return status;
     memcpy(own->key, keyed.key, sizeof(own->key));
-    if (!check_codec())
+    if (!read_codec_setting())
         return WRING_ERR_INVALID;
     return wring_random_bytes(own->process, sizeof(own->process)) ? WRING_OK : WRING_ERR_SYSTEM;
 }
@@ -176,7 +177,7 @@ static enum wring_status find_network(char *interface, size_t bytes)
 {
     bool rdma;
 
-    if (!find_providers(&rdma))
+    if (!list_providers(&rdma))
         return WRING_ERR_UNSUPPORTED;
     enum wring_status status = find_address();
     if (status != WRING_OK)
@@ -196,7 +197,7 @@ static void name_process(void)
 }
 
 /** Another file of ours in this process? @param arg out: its path */
-static int find_copy(struct dl_phdr_info *info, size_t bytes, void *arg)
+static int find_other_copy(struct dl_phdr_info *info, size_t bytes, void *arg)
 {
     const char *slash = strrchr(info->dlpi_name, '/');
     const char *name = slash != NULL ? slash + 1 : info->dlpi_name;
@@ -211,7 +212,7 @@ static int find_copy(struct dl_phdr_info *info, size_t bytes, void *arg)
     return 1;
 }
 
-static void introduce(const char *table, const char *interface)
+static void log_introduction(const char *table, const char *interface)
 {
     const struct wring_nccl_own *own = &wring_nccl_own;
     const char *copy = NULL;
@@ -226,7 +227,7 @@ static void introduce(const char *table, const char *interface)
     for (int i = 0; i < own->n_devices; i++)
         wring_nccl_say(WRING_NCCL_LOG_INFO, "wring: device %d: %s, %d Mbit/s, %s", i,
                        own->devices[i].name, own->devices[i].speed_mbps, own->devices[i].about);
-    if (dl_iterate_phdr(find_copy, &copy) != 0)
+    if (dl_iterate_phdr(find_other_copy, &copy) != 0)
         wring_nccl_say(WRING_NCCL_LOG_WARN,
                        "wring: %s is loaded, too: the two do not share their links; name one of "
                        "them in NCCL_NET_PLUGIN",
@@ -237,7 +238,7 @@ static enum wring_status open_process(const char *table)
 {
     char interface[64] = "";
 
-    wring_nccl_own.log = (struct wring_log){take_line, NULL, WRING_LOG_WARN};
+    wring_nccl_own.log = (struct wring_log){log_wring_line, NULL, WRING_LOG_WARN};
     name_process();
     enum wring_status status = read_settings();
     if (status == WRING_OK)
@@ -245,7 +246,7 @@ static enum wring_status open_process(const char *table)
     if (status == WRING_OK)
         status = wring_nccl_coder_open();
     if (status == WRING_OK)
-        introduce(table, interface);
+        log_introduction(table, interface);
     return status;
 }
 
@@ -271,7 +272,7 @@ int wring_nccl_init(wring_nccl_log_fn log, const char *table, bool finalizes)
 }
 
 /** As wring_nccl_own.look(). */
-static void look(struct wring_nccl_watch *watch, int wake)
+static void look_at_all(struct wring_nccl_watch *watch, int wake)
 {
     wring_nccl_listens_serve(watch);
     wring_nccl_links_go_on(watch);
@@ -283,7 +284,7 @@ static void look(struct wring_nccl_watch *watch, int wake)
 }
 
 /** As wring_nccl_own.leave(). */
-static void leave(void)
+static void leave_if_unused(void)
 {
     struct wring_nccl_own *own = &wring_nccl_own;
 
@@ -307,7 +308,7 @@ int wring_nccl_finalize(void)
 
     pthread_mutex_lock(&own->mutex);
     own->users -= own->users > 0;
-    leave();
+    leave_if_unused();
     pthread_mutex_unlock(&own->mutex);
     return WRING_NCCL_SUCCESS;
 }

@@ -45,25 +45,25 @@ static uint64_t tag_of(enum word word, uint32_t from)
     return wring_nccl_tag(WRING_NCCL_CLASS_HELLO, from, (uint32_t)word, 0);
 }
 
-static enum wring_status say(struct wring_nccl_link *link, enum word word)
+static enum wring_status send_word(struct wring_nccl_link *link, enum word word)
 {
     return wring_nccl_path_send(&link->path, NULL, 0, tag_of(word, link->path.rank), false,
                                 &link->said[word]);
 }
 
-static enum wring_status await(struct wring_nccl_link *link, enum word word)
+static enum wring_status expect_word(struct wring_nccl_link *link, enum word word)
 {
     return wring_nccl_path_recv(&link->path, NULL, 0, tag_of(word, 1 - link->path.rank),
                                 &link->heard[word]);
 }
 
 /** @return whether it is said, or has been heard, and is not under way any more */
-static bool is_over(struct wring_nccl_link *link, struct wring_nccl_message **word)
+static bool take_if_ended(struct wring_nccl_link *link, struct wring_nccl_message **word)
 {
     return *word == NULL || wring_nccl_path_look(&link->path, word, NULL) != WRING_ERR_AGAIN;
 }
 
-static enum wring_status await_hello(struct wring_nccl_link *link, struct wring_nccl_hello *hello)
+static enum wring_status expect_hello(struct wring_nccl_link *link, struct wring_nccl_hello *hello)
 {
     return wring_nccl_path_recv(&link->path, hello->bytes, sizeof(hello->bytes),
                                 tag_of(WORD_HELLO, 1 - link->path.rank), &hello->message);
@@ -77,7 +77,7 @@ static void end_meeting(struct wring_nccl_link *link)
 }
 
 /** It does not come to stand. */
-static void fail(struct wring_nccl_link *link, enum wring_status status, const char *why)
+static void fail_link(struct wring_nccl_link *link, enum wring_status status, const char *why)
 {
     link->status = status;
     snprintf(link->why, sizeof(link->why), "%s", why);
@@ -85,12 +85,12 @@ static void fail(struct wring_nccl_link *link, enum wring_status status, const c
     atomic_store(&link->state, WRING_NCCL_FAILED);
 }
 
-static void fail_by_path(struct wring_nccl_link *link, enum wring_status status)
+static void fail_link_by_path(struct wring_nccl_link *link, enum wring_status status)
 {
     char why[256];
 
     wring_nccl_path_why(&link->path, why, sizeof(why));
-    fail(link, status, why);
+    fail_link(link, status, why);
 }
 
 /** @return false: it has failed, and the other end hears why */
@@ -112,7 +112,7 @@ static bool open_path(struct wring_nccl_link *link, uint32_t rank)
     wring_nccl_path_why(&link->path, why, sizeof(why));
     wring_nccl_meet_tell(meeting, status, why, &(struct wring_writer){0});
     wring_nccl_meet_hear(meeting, &ignored, &bytes);
-    fail(link, status, why);
+    fail_link(link, status, why);
     return false;
 }
 
@@ -120,19 +120,19 @@ static bool open_path(struct wring_nccl_link *link, uint32_t rank)
  * From now on connection requests come into memory of ours, even if their sender has left when we
  * look; and so do ours, once the peer has said that it is as far.
  */
-static enum wring_status greet(struct wring_nccl_link *link)
+static enum wring_status expect_greetings(struct wring_nccl_link *link)
 {
     enum wring_status status = WRING_OK;
 
     for (unsigned i = 0; i < WRING_NCCL_HELLOS && status == WRING_OK; i++)
-        status = await_hello(link, &link->hellos[i]);
+        status = expect_hello(link, &link->hellos[i]);
     if (status == WRING_OK)
-        status = await(link, WORD_FAREWELL);
-    return status == WRING_OK ? await(link, WORD_WELCOME) : status;
+        status = expect_word(link, WORD_FAREWELL);
+    return status == WRING_OK ? expect_word(link, WORD_WELCOME) : status;
 }
 
 /** The two know of each other: connect. @return false: not yet, or it has failed */
-static bool join(struct wring_nccl_link *link)
+static bool join_path(struct wring_nccl_link *link)
 {
     const void *description;
     size_t bytes;
@@ -141,59 +141,59 @@ static bool join(struct wring_nccl_link *link)
     if (status == WRING_ERR_AGAIN)
         return false;
     if (status != WRING_OK) {
-        fail(link, status, link->meeting.why);
+        fail_link(link, status, link->meeting.why);
         return false;
     }
     status = wring_nccl_path_join(&link->path, &link->own, description, bytes);
     if (status == WRING_OK)
-        status = greet(link);
+        status = expect_greetings(link);
     if (status != WRING_OK)
-        fail_by_path(link, status);
+        fail_link_by_path(link, status);
     link->greets = status == WRING_OK;
     return link->greets;
 }
 
 /** The side that came dials; each greets over the connection. The other end leaves the meeting once
  *  it has heard our welcome, which we say over a connection that stands. */
-static void await_welcome(struct wring_nccl_link *link)
+static void try_to_end_opening(struct wring_nccl_link *link)
 {
     bool stands = wring_nccl_path_stands(&link->path);
     enum wring_status status = wring_nccl_path_status(&link->path);
 
     if (status == WRING_OK && stands && !link->welcomes) {
-        status = say(link, WORD_WELCOME);
+        status = send_word(link, WORD_WELCOME);
         link->welcomes = true;
     }
     if (status != WRING_OK)
-        fail_by_path(link, status);
-    else if (link->welcomes && is_over(link, &link->said[WORD_WELCOME]) &&
-             is_over(link, &link->heard[WORD_WELCOME])) {
+        fail_link_by_path(link, status);
+    else if (link->welcomes && take_if_ended(link, &link->said[WORD_WELCOME]) &&
+             take_if_ended(link, &link->heard[WORD_WELCOME])) {
         end_meeting(link);
         atomic_store(&link->state, WRING_NCCL_OPEN);
     } else if (!stands && wring_nccl_meet_is_left(&link->meeting))
-        fail(link, WRING_ERR_PEER, "the other process has gone");
+        fail_link(link, WRING_ERR_PEER, "the other process has gone");
     else if (wring_now_ns() >= link->meeting.deadline_ns)
-        fail(link, WRING_ERR_TIMEOUT, "it did not connect in time (WRING_JOIN_TIMEOUT)");
+        fail_link(link, WRING_ERR_TIMEOUT, "it did not connect in time (WRING_JOIN_TIMEOUT)");
 }
 
 /** Go on with a link that opens. */
-static void go_on(struct wring_nccl_link *link)
+static void go_on_opening(struct wring_nccl_link *link)
 {
     if (!link->meeting.proven) {
         enum wring_status status = wring_nccl_meet_prove(&link->meeting);
         if (status != WRING_OK && status != WRING_ERR_AGAIN)
-            fail(link, status, link->meeting.why);
+            fail_link(link, status, link->meeting.why);
         if (status != WRING_OK)
             return;
     }
     if (!link->has_path && !open_path(link, 1))
         return;
-    if (link->greets || join(link))
-        await_welcome(link);
+    if (link->greets || join_path(link))
+        try_to_end_opening(link);
 }
 
-static struct wring_nccl_link *add(const struct wring_nccl_handle *handle, int device,
-                                   uint32_t rank)
+static struct wring_nccl_link *add_link(const struct wring_nccl_handle *handle, int device,
+                                        uint32_t rank)
 {
     struct wring_nccl_link *link = calloc(1, sizeof(*link));
     if (link == NULL)
@@ -212,7 +212,7 @@ static struct wring_nccl_link *add(const struct wring_nccl_handle *handle, int d
 void wring_nccl_link_serve(const struct wring_nccl_listen *listen,
                            const struct wring_nccl_meeting *meeting)
 {
-    struct wring_nccl_link *link = add(&listen->handle, listen->handle.device, 0);
+    struct wring_nccl_link *link = add_link(&listen->handle, listen->handle.device, 0);
     if (link == NULL) {
         wring_descriptor_close(meeting->fd); /* who came tries again */
         return;
@@ -222,7 +222,7 @@ void wring_nccl_link_serve(const struct wring_nccl_listen *listen,
     open_path(link, 0);
 }
 
-static bool works(struct wring_nccl_link *link)
+static bool note_whether_works(struct wring_nccl_link *link)
 {
     if (!link->broken && atomic_load(&link->state) == WRING_NCCL_OPEN &&
         wring_nccl_path_is_gone(&link->path))
@@ -241,9 +241,9 @@ static bool leads_to(const struct wring_nccl_link *link, const struct wring_nccl
 struct wring_nccl_link *wring_nccl_link_to(const struct wring_nccl_handle *handle, int device)
 {
     for (struct wring_nccl_link *at = wring_nccl_own.links; at != NULL; at = at->next)
-        if (leads_to(at, handle, device) && works(at))
+        if (leads_to(at, handle, device) && note_whether_works(at))
             return at;
-    struct wring_nccl_link *link = wring_nccl_watch_start() ? add(handle, device, 1) : NULL;
+    struct wring_nccl_link *link = wring_nccl_watch_start() ? add_link(handle, device, 1) : NULL;
     if (link == NULL)
         return NULL;
     wring_nccl_meet_dial(&link->meeting, link->root, link->key,
@@ -255,7 +255,7 @@ struct wring_nccl_link *wring_nccl_link_to(const struct wring_nccl_handle *handl
     return link;
 }
 
-static const char *remedy_of(enum wring_status status)
+static const char *remedy_for_status(enum wring_status status)
 {
     switch (status) {
     case WRING_ERR_VERSION:
@@ -277,7 +277,7 @@ int wring_nccl_link_failed(struct wring_nccl_link *link)
         link->broken = true;
         wring_nccl_say(WRING_NCCL_LOG_WARN, "wring: no link with %s: %s%s%s%s", link->name,
                        wring_status_text(link->status), link->why[0] != '\0' ? ": " : "", link->why,
-                       remedy_of(link->status));
+                       remedy_for_status(link->status));
     }
     return wring_nccl_code_of(link->status);
 }
@@ -285,7 +285,7 @@ int wring_nccl_link_failed(struct wring_nccl_link *link)
 /* ---- connection requests ---- */
 
 /** Hostile bytes, which the peer can send all the same. @return false: no memory */
-static bool take_hello(struct wring_nccl_link *link, const uint8_t *bytes)
+static bool read_hello(struct wring_nccl_link *link, const uint8_t *bytes)
 {
     uint32_t conn = wring_get_u32(bytes);
     struct wring_nccl_listen *listen = wring_nccl_listen_of(wring_get_u64(bytes + HELLO_LISTEN));
@@ -314,7 +314,7 @@ static bool take_hello(struct wring_nccl_link *link, const uint8_t *bytes)
     return true;
 }
 
-static void hear(struct wring_nccl_link *link)
+static void hear_hellos(struct wring_nccl_link *link)
 {
     for (;;) {
         struct wring_nccl_hello *hello = &link->hellos[link->next_hello];
@@ -325,7 +325,7 @@ static void hear(struct wring_nccl_link *link)
         if (status == WRING_ERR_AGAIN)
             return;
         if (status != WRING_OK || end.bytes != sizeof(hello->bytes) ||
-            !take_hello(link, hello->bytes) || await_hello(link, hello) != WRING_OK)
+            !read_hello(link, hello->bytes) || expect_hello(link, hello) != WRING_OK)
             link->broken = true;
         link->next_hello = (link->next_hello + 1) % WRING_NCCL_HELLOS;
     }
@@ -356,7 +356,7 @@ void wring_nccl_link_refuse(struct wring_nccl_link *link, uint32_t conn)
     static const uint8_t refusal[8] = {WRING_NCCL_NOTICE_REFUSED};
     struct wring_nccl_message *message; /* freed with the path */
 
-    if (works(link))
+    if (note_whether_works(link))
         wring_nccl_path_send(&link->path, refusal, sizeof(refusal),
                              wring_nccl_tag(WRING_NCCL_CLASS_NOTICE, 1 - link->path.rank, conn, 0),
                              false, &message);
@@ -364,7 +364,7 @@ void wring_nccl_link_refuse(struct wring_nccl_link *link, uint32_t conn)
 
 /* ---- looking after all ---- */
 
-static void settle_closed(struct wring_nccl_link *link)
+static void settle_closed_comms(struct wring_nccl_link *link)
 {
     for (struct wring_nccl_comm **at = &link->comms; *at != NULL;) {
         struct wring_nccl_comm *comm = *at;
@@ -385,10 +385,10 @@ static void hear_farewell(struct wring_nccl_link *link)
     if (status != WRING_OK)
         return;
     atomic_store(&link->left, true);
-    say(link, WORD_ANSWER);
+    send_word(link, WORD_ANSWER);
 }
 
-static void poll_failed(struct wring_nccl_link *link)
+static void pass_on_failure(struct wring_nccl_link *link)
 {
     if (link->broken || !link->has_path || link->path.rank == 1)
         return; /* who came hears of it as it asks again */
@@ -402,12 +402,12 @@ static void poll_link(struct wring_nccl_link *link)
 {
     switch (atomic_load(&link->state)) {
     case WRING_NCCL_OPEN:
-        hear(link);
+        hear_hellos(link);
         hear_farewell(link);
-        settle_closed(link);
+        settle_closed_comms(link);
         break;
     case WRING_NCCL_FAILED:
-        poll_failed(link);
+        pass_on_failure(link);
         break;
     default:
         break;
@@ -465,7 +465,7 @@ void wring_nccl_links_go_on(const struct wring_nccl_watch *watch)
         if (at->has_path && wring_nccl_path_is_due(&at->path, watch, now))
             atomic_store(&at->path.watched, false);
         if (atomic_load(&at->state) == WRING_NCCL_OPENING)
-            go_on(at);
+            go_on_opening(at);
     }
 }
 
@@ -485,15 +485,15 @@ void wring_nccl_links_watch(struct wring_nccl_watch *watch)
 /* ---- the end ---- */
 
 /** What we have said last is on its way, and a link that closes may be faster. */
-static void take_leave(struct wring_nccl_link *link)
+static void say_farewell(struct wring_nccl_link *link)
 {
-    if (atomic_load(&link->state) == WRING_NCCL_OPEN && await(link, WORD_ANSWER) == WRING_OK &&
-        say(link, WORD_FAREWELL) != WRING_OK)
+    if (atomic_load(&link->state) == WRING_NCCL_OPEN &&
+        expect_word(link, WORD_ANSWER) == WRING_OK && send_word(link, WORD_FAREWELL) != WRING_OK)
         link->heard[WORD_ANSWER] = NULL; /* freed with the path */
 }
 
 /** Drive all that wait for an answer. @return whether any does */
-static bool await_answers(void)
+static bool drive_unanswered(void)
 {
     bool waits = false;
 
@@ -502,7 +502,7 @@ static bool await_answers(void)
             continue;
         wring_nccl_path_drive_alone(&at->path);
         hear_farewell(at);
-        waits |= !wring_nccl_path_is_gone(&at->path) && !is_over(at, &at->heard[WORD_ANSWER]);
+        waits |= !wring_nccl_path_is_gone(&at->path) && !take_if_ended(at, &at->heard[WORD_ANSWER]);
     }
     return waits;
 }
@@ -534,8 +534,8 @@ void wring_nccl_links_finish(void)
     uint64_t deadline_ns = wring_deadline_in(FAREWELL_NS);
 
     for (struct wring_nccl_link *at = wring_nccl_own.links; at != NULL; at = at->next)
-        take_leave(at);
-    while (await_answers() && wring_now_ns() < deadline_ns)
+        say_farewell(at);
+    while (drive_unanswered() && wring_now_ns() < deadline_ns)
         nanosleep(&(struct timespec){0, PAUSE_NS}, NULL);
     for (struct wring_nccl_link *at = wring_nccl_own.links; at != NULL; at = at->next)
         if (at->has_path)

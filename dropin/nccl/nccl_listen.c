@@ -47,19 +47,19 @@ static bool is_watched(const struct wring_nccl_listen *listen)
 }
 
 /** It goes, or has become a link's. */
-static void free_seat(unsigned i)
+static void remove_guest(unsigned i)
 {
     hall.guests[i] = hall.guests[--hall.n];
 }
 
-static void turn_out(unsigned i)
+static void turn_out_guest(unsigned i)
 {
     wring_nccl_meet_end(&hall.guests[i].meeting);
-    free_seat(i);
+    remove_guest(i);
 }
 
 /** @return false: nobody has to go for those outside */
-static bool make_room(uint64_t now)
+static bool make_room_for_guest(uint64_t now)
 {
     struct wring_door_guest seats[GUESTS];
 
@@ -71,17 +71,17 @@ static bool make_room(uint64_t now)
     }
     int victim = wring_door_choose(seats, hall.n, now, SLOW_NS);
     if (victim >= 0)
-        turn_out((unsigned)victim);
+        turn_out_guest((unsigned)victim);
     return victim >= 0;
 }
 
-static void let_in(const struct wring_nccl_listen *listen, uint64_t now)
+static void let_guests_in(const struct wring_nccl_listen *listen, uint64_t now)
 {
     struct sockaddr_storage from;
     int fd;
 
     while (wring_door_is_open(&hall.door, now)) {
-        hall.full = !make_room(now);
+        hall.full = !make_room_for_guest(now);
         if (hall.full || wring_door_accept(&hall.door, &wring_nccl_own.log, listen->fd, 0, &fd,
                                            &from) != WRING_DOOR_ACCEPTED)
             return;
@@ -93,7 +93,7 @@ static void let_in(const struct wring_nccl_listen *listen, uint64_t now)
 }
 
 /** @return false: it has left its place */
-static bool hear_guest(struct guest *guest)
+static bool serve_or_refuse_guest(struct guest *guest)
 {
     enum wring_status status =
         guest->meeting.fd >= 0 ? wring_nccl_meet_prove(&guest->meeting) : WRING_ERR_SYSTEM;
@@ -102,12 +102,12 @@ static bool hear_guest(struct guest *guest)
         return true;
     if (status == WRING_OK) {
         wring_nccl_link_serve(guest->listen, &guest->meeting);
-        free_seat((unsigned)(guest - hall.guests));
+        remove_guest((unsigned)(guest - hall.guests));
         return false;
     }
     wring_nccl_say(WRING_NCCL_LOG_INFO, "wring: refused who came to %s: %s: %s",
                    guest->listen->handle.root, wring_status_text(status), guest->meeting.why);
-    turn_out((unsigned)(guest - hall.guests));
+    turn_out_guest((unsigned)(guest - hall.guests));
     return false;
 }
 
@@ -118,9 +118,9 @@ void wring_nccl_listens_serve(const struct wring_nccl_watch *watch)
 
     for (const struct wring_nccl_listen *at = wring_nccl_own.listens; at != NULL; at = at->next)
         if (is_watched(at) && (again || wring_nccl_watch_saw(watch, at->at, at->fd)))
-            let_in(at, now);
+            let_guests_in(at, now);
     for (unsigned i = 0; i < hall.n;)
-        i += hear_guest(&hall.guests[i]);
+        i += serve_or_refuse_guest(&hall.guests[i]);
 }
 
 void wring_nccl_listens_watch(struct wring_nccl_watch *watch)
@@ -202,7 +202,8 @@ static int open_socket(char *root)
 }
 
 /** The mutex is held. */
-static bool fill(struct wring_nccl_listen *listen, int device, enum wring_nccl_purpose purpose)
+static bool open_listen(struct wring_nccl_listen *listen, int device,
+                        enum wring_nccl_purpose purpose)
 {
     struct wring_nccl_handle *handle = &listen->handle;
 
@@ -233,8 +234,8 @@ int wring_nccl_listen_create(int device, enum wring_nccl_purpose purpose, void *
     if (new == NULL)
         return WRING_NCCL_SYSTEM_ERROR;
     pthread_mutex_lock(&wring_nccl_own.mutex);
-    bool made =
-        fill(new, device, purpose) && (purpose != WRING_NCCL_MESSAGES || wring_nccl_watch_start());
+    bool made = open_listen(new, device, purpose) &&
+                (purpose != WRING_NCCL_MESSAGES || wring_nccl_watch_start());
     if (made) {
         new->next = wring_nccl_own.listens;
         wring_nccl_own.listens = new;
@@ -278,7 +279,7 @@ static void free_listen(struct wring_nccl_listen *listen, bool refuses)
     *at = listen->next;
     for (unsigned i = hall.n; i-- > 0;)
         if (hall.guests[i].listen == listen)
-            turn_out(i);
+            turn_out_guest(i);
     while (listen->arrivals != NULL) {
         struct wring_nccl_arrival *arrival = listen->arrivals;
         listen->arrivals = arrival->next;
@@ -293,7 +294,7 @@ static void free_listen(struct wring_nccl_listen *listen, bool refuses)
 }
 
 /** Of CollNet: what NCCL may name again after it has closed it. The mutex is held. */
-static void drop_socket(struct wring_nccl_listen *listen)
+static void close_listen_socket(struct wring_nccl_listen *listen)
 {
     wring_descriptor_close(listen->fd);
     listen->fd = -1;
@@ -302,7 +303,7 @@ static void drop_socket(struct wring_nccl_listen *listen)
 void wring_nccl_listen_served(struct wring_nccl_listen *listen)
 {
     listen->serves = false;
-    drop_socket(listen);
+    close_listen_socket(listen);
 }
 
 int wring_nccl_listen_close(void *listen)
@@ -315,7 +316,7 @@ int wring_nccl_listen_close(void *listen)
     if (found != NULL && found->handle.purpose == WRING_NCCL_MESSAGES)
         free_listen(found, true);
     else if (found != NULL && !found->serves)
-        drop_socket(found);
+        close_listen_socket(found);
     wring_nccl_own.leave();
     pthread_mutex_unlock(&wring_nccl_own.mutex);
     wring_nccl_watch_wake();

@@ -26,7 +26,7 @@ static void close_socket(struct wring_nccl_meeting *meeting)
 }
 
 /** @return its status, as an error */
-__attribute__((format(printf, 3, 4))) static enum wring_status fail(
+__attribute__((format(printf, 3, 4))) static enum wring_status fail_meeting(
     struct wring_nccl_meeting *meeting, enum wring_status status, const char *format, ...)
 {
     va_list args;
@@ -37,7 +37,7 @@ __attribute__((format(printf, 3, 4))) static enum wring_status fail(
     return status;
 }
 
-static void name_local(struct wring_nccl_meeting *meeting)
+static void note_local_address(struct wring_nccl_meeting *meeting)
 {
     struct sockaddr_storage at;
     socklen_t bytes = sizeof(at);
@@ -56,9 +56,9 @@ static enum wring_status begin_proof(struct wring_nccl_meeting *meeting)
                                                    "wring nccl meeting", NULL, 0, secret);
 
     if (status != WRING_OK)
-        return fail(meeting, status, "no secret can be derived from the key");
+        return fail_meeting(meeting, status, "no secret can be derived from the key");
     setsockopt(meeting->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)); /* or it is slower */
-    name_local(meeting);
+    note_local_address(meeting);
     wring_auth_init(&meeting->auth, meeting->dials, WRING_AUTH_NCCL, secret,
                     meeting->dials ? meeting->job : NULL,
                     meeting->dials ? sizeof(meeting->job) : 0);
@@ -83,7 +83,7 @@ void wring_nccl_meet_dial(struct wring_nccl_meeting *meeting, const char *root, 
 }
 
 /** "10.0.0.1:4711" or "[fd00::1]:4711", of a handle: numbers, so that nobody is asked. */
-static struct addrinfo *read_root(const char *root)
+static struct addrinfo *parse_root(const char *root)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
                                    .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV};
@@ -101,14 +101,14 @@ static struct addrinfo *read_root(const char *root)
     return getaddrinfo(host, colon + 1, &hints, &found) == 0 ? found : NULL;
 }
 
-static enum wring_status begin_to_come(struct wring_nccl_meeting *meeting)
+static enum wring_status begin_connect(struct wring_nccl_meeting *meeting)
 {
-    struct addrinfo *found = read_root(meeting->root);
+    struct addrinfo *found = parse_root(meeting->root);
 
     if (found == NULL)
-        return fail(meeting, WRING_ERR_ADDRESS, "the handle names no address");
+        return fail_meeting(meeting, WRING_ERR_ADDRESS, "the handle names no address");
     if (!wring_random_bytes(meeting->job, sizeof(meeting->job)))
-        return fail(meeting, WRING_ERR_SYSTEM, "the system gives no random numbers");
+        return fail_meeting(meeting, WRING_ERR_SYSTEM, "the system gives no random numbers");
     meeting->fd =
         WRING_DESCRIPTOR(socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     int error = meeting->fd < 0 ? errno : 0;
@@ -119,11 +119,12 @@ static enum wring_status begin_to_come(struct wring_nccl_meeting *meeting)
     if (error == 0 || error == EINPROGRESS)
         return WRING_OK;
     char why[WRING_REFUSAL_TEXT];
-    return fail(meeting, WRING_ERR_PEER, "%s", wring_refusal(why, sizeof(why), "connect", error));
+    return fail_meeting(meeting, WRING_ERR_PEER, "%s",
+                        wring_refusal(why, sizeof(why), "connect", error));
 }
 
 /** @return WRING_OK: it is connected */
-static enum wring_status await_socket(struct wring_nccl_meeting *meeting)
+static enum wring_status begin_proof_if_connected(struct wring_nccl_meeting *meeting)
 {
     struct sockaddr_storage peer;
     socklen_t bytes = sizeof(int), peer_bytes = sizeof(peer);
@@ -134,22 +135,22 @@ static enum wring_status await_socket(struct wring_nccl_meeting *meeting)
         return WRING_OK;
     getsockopt(meeting->fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
     if (error != 0)
-        return fail(meeting, WRING_ERR_PEER, "%s",
-                    wring_refusal(why, sizeof(why), "connect", error));
+        return fail_meeting(meeting, WRING_ERR_PEER, "%s",
+                            wring_refusal(why, sizeof(why), "connect", error));
     if (getpeername(meeting->fd, (struct sockaddr *)&peer, &peer_bytes) != 0)
         return WRING_ERR_AGAIN;
     meeting->connecting = false;
     return begin_proof(meeting);
 }
 
-static enum wring_status try_to_prove(struct wring_nccl_meeting *meeting)
+static enum wring_status step_proof(struct wring_nccl_meeting *meeting)
 {
     enum wring_status status = WRING_OK;
 
     if (meeting->fd < 0 && meeting->dials)
-        status = begin_to_come(meeting);
+        status = begin_connect(meeting);
     if (status == WRING_OK)
-        status = await_socket(meeting);
+        status = begin_proof_if_connected(meeting);
     return status == WRING_OK ? wring_handshake_step(&meeting->auth, meeting->fd, meeting->why,
                                                      sizeof(meeting->why))
                               : status;
@@ -162,12 +163,12 @@ enum wring_status wring_nccl_meet_prove(struct wring_nccl_meeting *meeting)
 
     if (now >= meeting->deadline_ns) {
         if (meeting->why[0] == '\0')
-            fail(meeting, WRING_ERR_TIMEOUT, "nobody answers there (WRING_JOIN_TIMEOUT)");
+            fail_meeting(meeting, WRING_ERR_TIMEOUT, "nobody answers there (WRING_JOIN_TIMEOUT)");
         return WRING_ERR_TIMEOUT;
     }
     if (now < meeting->again_ns)
         return WRING_ERR_AGAIN;
-    enum wring_status status = try_to_prove(meeting);
+    enum wring_status status = step_proof(meeting);
     if (status == WRING_ERR_PEER && meeting->dials) { /* its door may be full for now */
         close_socket(meeting);
         meeting->again_ns = now + AGAIN_NS;
@@ -177,7 +178,7 @@ enum wring_status wring_nccl_meet_prove(struct wring_nccl_meeting *meeting)
         return status;
     const void *hello = wring_auth_hello(&meeting->auth, &bytes);
     if (!meeting->dials && bytes != sizeof(meeting->job))
-        return fail(meeting, WRING_ERR_FRAME, "it names no link");
+        return fail_meeting(meeting, WRING_ERR_FRAME, "it names no link");
     if (!meeting->dials)
         memcpy(meeting->job, hello, sizeof(meeting->job));
     meeting->proven = true;
@@ -201,20 +202,21 @@ void wring_nccl_meet_tell(struct wring_nccl_meeting *meeting, enum wring_status 
 }
 
 /** The other end's socket. @return bytes; 0: nothing now; -1: it has ended */
-static ssize_t moved(ssize_t n)
+static ssize_t count_moved_bytes(ssize_t n)
 {
     if (n < 0)
         return errno == EAGAIN || errno == EINTR ? 0 : -1;
     return n > 0 ? n : -1;
 }
 
-static enum wring_status say(struct wring_nccl_meeting *meeting)
+static enum wring_status send_introduction(struct wring_nccl_meeting *meeting)
 {
     if (meeting->out.failed)
         return WRING_ERR_NO_MEMORY;
     while (meeting->sent < meeting->out.bytes) {
-        ssize_t n = moved(send(meeting->fd, meeting->out.data + meeting->sent,
-                               meeting->out.bytes - meeting->sent, MSG_DONTWAIT | MSG_NOSIGNAL));
+        ssize_t n = count_moved_bytes(send(meeting->fd, meeting->out.data + meeting->sent,
+                                           meeting->out.bytes - meeting->sent,
+                                           MSG_DONTWAIT | MSG_NOSIGNAL));
         if (n <= 0)
             return n == 0 ? WRING_ERR_AGAIN : WRING_ERR_PEER;
         meeting->sent += (size_t)n;
@@ -223,17 +225,17 @@ static enum wring_status say(struct wring_nccl_meeting *meeting)
 }
 
 /** How many bytes are to come in all, as far as is known. */
-static size_t wanted(const struct wring_nccl_meeting *meeting)
+static size_t count_wanted_bytes(const struct wring_nccl_meeting *meeting)
 {
     return meeting->in_bytes < sizeof(uint32_t) ? sizeof(uint32_t)
                                                 : sizeof(uint32_t) + wring_get_u32(meeting->in);
 }
 
-static enum wring_status take_in(struct wring_nccl_meeting *meeting)
+static enum wring_status receive_introduction(struct wring_nccl_meeting *meeting)
 {
-    for (size_t most; meeting->in_bytes < (most = wanted(meeting));) {
+    for (size_t most; meeting->in_bytes < (most = count_wanted_bytes(meeting));) {
         if (most > INTRODUCTION_MAX)
-            return fail(meeting, WRING_ERR_FRAME, "its introduction has %zu bytes", most);
+            return fail_meeting(meeting, WRING_ERR_FRAME, "its introduction has %zu bytes", most);
         if (meeting->in_room < most) {
             uint8_t *in = realloc(meeting->in, most);
             if (in == NULL)
@@ -241,10 +243,10 @@ static enum wring_status take_in(struct wring_nccl_meeting *meeting)
             meeting->in = in;
             meeting->in_room = most;
         }
-        ssize_t n = moved(recv(meeting->fd, meeting->in + meeting->in_bytes,
-                               most - meeting->in_bytes, MSG_DONTWAIT));
+        ssize_t n = count_moved_bytes(recv(meeting->fd, meeting->in + meeting->in_bytes,
+                                           most - meeting->in_bytes, MSG_DONTWAIT));
         if (n < 0)
-            return fail(meeting, WRING_ERR_PEER, "the other process has gone");
+            return fail_meeting(meeting, WRING_ERR_PEER, "the other process has gone");
         if (n == 0)
             return WRING_ERR_AGAIN;
         meeting->in_bytes += (size_t)n;
@@ -265,7 +267,7 @@ static enum wring_status read_introduction(struct wring_nccl_meeting *meeting,
     *description = wring_read_sized(&reader, bytes);
     if (reader.failed || reader.bytes > 0 || status > WRING_ERR_CANCELLED ||
         status == WRING_ERR_AGAIN)
-        return fail(meeting, WRING_ERR_FRAME, "its introduction is malformed");
+        return fail_meeting(meeting, WRING_ERR_FRAME, "its introduction is malformed");
     wring_text_clean(text);
     if (status != WRING_OK)
         snprintf(meeting->why, sizeof(meeting->why), "%s", text);
@@ -276,19 +278,21 @@ enum wring_status wring_nccl_meet_hear(struct wring_nccl_meeting *meeting, const
                                        size_t *bytes)
 {
     if (wring_now_ns() >= meeting->deadline_ns)
-        return fail(meeting, WRING_ERR_TIMEOUT, "it says nothing of itself (WRING_JOIN_TIMEOUT)");
-    enum wring_status said = say(meeting), heard = take_in(meeting);
+        return fail_meeting(meeting, WRING_ERR_TIMEOUT,
+                            "it says nothing of itself (WRING_JOIN_TIMEOUT)");
+    enum wring_status said = send_introduction(meeting), heard = receive_introduction(meeting);
     if (heard == WRING_OK)
         heard = read_introduction(meeting, description, bytes);
     if (heard != WRING_OK)
         return heard;
-    return said == WRING_ERR_PEER ? fail(meeting, said, "the other process has gone") : said;
+    return said == WRING_ERR_PEER ? fail_meeting(meeting, said, "the other process has gone")
+                                  : said;
 }
 
 bool wring_nccl_meet_is_left(const struct wring_nccl_meeting *meeting)
 {
     uint8_t byte;
-    return moved(recv(meeting->fd, &byte, 1, MSG_DONTWAIT)) < 0;
+    return count_moved_bytes(recv(meeting->fd, &byte, 1, MSG_DONTWAIT)) < 0;
 }
 
 void wring_nccl_meet_watch(struct wring_nccl_meeting *meeting, struct wring_nccl_watch *watch)

@@ -11,7 +11,8 @@
 #include "transport/bootstrap/rendezvous.h"
 
 /** What wring says of one session among many: we say what becomes of it, and quote the reason. */
-static void take_line(void *arg, enum wring_log_level level, const char *module, const char *text)
+static void log_and_keep_error(void *arg, enum wring_log_level level, const char *module,
+                               const char *text)
 {
     struct wring_nccl_opening *opening = arg;
 
@@ -43,7 +44,7 @@ static bool is_cancelled(void *arg)
     return atomic_load(&((struct wring_nccl_opening *)arg)->cancelled);
 }
 
-static enum wring_status meet(struct wring_nccl_opening *opening, uint64_t deadline_ns)
+static enum wring_status open_bootstrap(struct wring_nccl_opening *opening, uint64_t deadline_ns)
 {
     struct wring_cancel cancel = {is_cancelled, opening};
     char job[32];
@@ -77,13 +78,13 @@ static enum wring_status open_session(struct wring_nccl_opening *opening)
     for (unsigned i = 0; i < opening->device->n_settings; i++) /* they come after, and count */
         settings[n++] = opening->device->settings[i];
     uint64_t deadline_ns = wring_deadline_in(wring_nccl_own.config.join_timeout_ns);
-    enum wring_status status = meet(opening, deadline_ns);
+    enum wring_status status = open_bootstrap(opening, deadline_ns);
     if (status != WRING_OK)
         return status;
     params.bootstrap = opening->bootstrap;
     params.key = opening->key;
     params.settings = settings;
-    params.log = take_line;
+    params.log = log_and_keep_error;
     params.log_arg = opening;
     status = wring_session_open(&params, &opening->session);
     if (status != WRING_OK)
@@ -92,7 +93,7 @@ static enum wring_status open_session(struct wring_nccl_opening *opening)
     return WRING_OK;
 }
 
-static void *run(void *arg)
+static void *open_in_thread(void *arg)
 {
     struct wring_nccl_opening *opening = arg;
 
@@ -104,11 +105,11 @@ static void *run(void *arg)
 
 bool wring_nccl_opening_start(struct wring_nccl_opening *opening)
 {
-    opening->log = (struct wring_log){take_line, opening, WRING_LOG_INFO};
+    opening->log = (struct wring_log){log_and_keep_error, opening, WRING_LOG_INFO};
     atomic_init(&opening->cancelled, false);
     atomic_init(&opening->state, WRING_NCCL_OPENING);
     pthread_mutex_init(&opening->why_mutex, NULL);
-    int error = wring_thread_create(&opening->thread, run, opening);
+    int error = wring_thread_create(&opening->thread, open_in_thread, opening);
     if (error != 0) {
         wring_nccl_say(WRING_NCCL_LOG_WARN, "wring: no thread to open %s: %s", opening->what,
                        strerror(error));

@@ -39,7 +39,7 @@ static void start_window(struct wring_nccl_trial *trial, bool coded)
     trial->bytes = trial->busy_ns = 0;
 }
 
-static void decide(struct wring_nccl_comm *comm)
+static void decide_whether_to_code(struct wring_nccl_comm *comm)
 {
     struct wring_nccl_trial *trial = &comm->trial;
     double raw = trial->speed[0], coded = trial->speed[1];
@@ -67,18 +67,18 @@ static void end_window(struct wring_nccl_comm *comm)
     if (speed > trial->speed[trial->coded])
         trial->speed[trial->coded] = speed;
     if (++trial->window == WINDOWS)
-        decide(comm);
+        decide_whether_to_code(comm);
     else
         start_window(trial, trial->window % 2 != 0);
 }
 
-static void count_begin(struct wring_nccl_trial *trial)
+static void note_send_begun(struct wring_nccl_trial *trial)
 {
     if (trial->in_flight++ == 0)
         trial->since_ns = wring_now_ns();
 }
 
-static void count_end(struct wring_nccl_comm *comm, uint64_t bytes)
+static void note_send_ended(struct wring_nccl_comm *comm, uint64_t bytes)
 {
     struct wring_nccl_trial *trial = &comm->trial;
     uint64_t now = wring_now_ns();
@@ -105,7 +105,7 @@ static bool may_be_coded(const void *data, uint64_t bytes)
 }
 
 /** Begin to code it. No memory: it travels as it is. */
-static void encode(struct wring_nccl_request *request)
+static void begin_encode(struct wring_nccl_request *request)
 {
     size_t bytes = (size_t)request->bytes[0], bound = wring_nccl_coder_bound(bytes);
 
@@ -133,22 +133,23 @@ void wring_nccl_pack(struct wring_nccl_request *request)
         wring_nccl_is_on_device(comm, request->data, request->bytes[0]))
         return;
     request->counted = true;
-    count_begin(&comm->trial);
+    note_send_begun(&comm->trial);
     if (comm->trial.coded)
-        encode(request);
+        begin_encode(request);
 }
 
 /** Whether it was coded, and the code is shorter. */
-static bool is_coded(const struct wring_nccl_request *request)
+static bool has_shorter_code(const struct wring_nccl_request *request)
 {
     return request->task != NULL && request->task->job.result.status == WRING_OK &&
            request->task->job.result.code_bytes < request->bytes[0];
 }
 
 /** Send to the connection's other end. */
-static enum wring_status send_on(const struct wring_nccl_comm *comm, enum wring_nccl_class class,
-                                 int tag, const void *data, uint64_t bytes, bool offered,
-                                 struct wring_nccl_message **message)
+static enum wring_status send_to_peer(const struct wring_nccl_comm *comm,
+                                      enum wring_nccl_class class, int tag, const void *data,
+                                      uint64_t bytes, bool offered,
+                                      struct wring_nccl_message **message)
 {
     return wring_nccl_path_send(&comm->link->path, data, bytes, wring_nccl_tag_of(comm, class, tag),
                                 offered, message);
@@ -158,20 +159,20 @@ enum wring_status wring_nccl_say_note(struct wring_nccl_request *request)
 {
     wring_put_u64(request->note_bytes, request->group);
     wring_put_u32(request->note_bytes + 8, request->buffer);
-    wring_put_u32(request->note_bytes + 12, is_coded(request));
+    wring_put_u32(request->note_bytes + 12, has_shorter_code(request));
     wring_put_u64(request->note_bytes + 16, request->bytes[0]);
-    return send_on(request->comm, WRING_NCCL_CLASS_NOTICE, 0, request->note_bytes,
-                   sizeof(request->note_bytes), false, &request->note);
+    return send_to_peer(request->comm, WRING_NCCL_CLASS_NOTICE, 0, request->note_bytes,
+                        sizeof(request->note_bytes), false, &request->note);
 }
 
 enum wring_status wring_nccl_post_send(struct wring_nccl_request *request)
 {
-    bool coded = is_coded(request);
+    bool coded = has_shorter_code(request);
     const void *data = coded ? request->code : request->data;
     uint64_t bytes = coded ? request->task->job.result.code_bytes : request->bytes[0];
 
-    enum wring_status status = send_on(request->comm, WRING_NCCL_CLASS_DATA, request->tag, data,
-                                       bytes, request->offered, &request->under_way[0]);
+    enum wring_status status = send_to_peer(request->comm, WRING_NCCL_CLASS_DATA, request->tag,
+                                            data, bytes, request->offered, &request->under_way[0]);
     if (status == WRING_OK && request->noted && !request->too_large)
         status = wring_nccl_say_note(request);
     return status;
@@ -210,7 +211,7 @@ void wring_nccl_pack_end(struct wring_nccl_request *request)
         request->comm->trial.code_bytes += request->task->job.result.code_bytes;
     }
     if (request->counted)
-        count_end(request->comm, request->bytes[0]);
+        note_send_ended(request->comm, request->bytes[0]);
     request->counted = false;
     request->comm->buffered -= request->buffered;
     request->buffered = 0;
@@ -257,7 +258,8 @@ bool wring_nccl_unpack_begin(struct wring_nccl_request *request, void **data)
     return true;
 }
 
-static struct wring_nccl_request *find_group(struct wring_nccl_comm *comm, uint64_t group)
+static struct wring_nccl_request *find_request_of_group(struct wring_nccl_comm *comm,
+                                                        uint64_t group)
 {
     for (unsigned i = 0; i < comm->n_requests; i++)
         if (comm->requests[i].busy && comm->requests[i].n > 0 && comm->requests[i].group == group)
@@ -273,7 +275,7 @@ bool wring_nccl_take_note(struct wring_nccl_comm *comm, const uint8_t *bytes, ui
     uint32_t buffer = wring_get_u32(bytes + 8), coded = wring_get_u32(bytes + 12);
     if (buffer >= WRING_NCCL_GROUPED || coded > 1)
         return false;
-    struct wring_nccl_request *request = find_group(comm, wring_get_u64(bytes));
+    struct wring_nccl_request *request = find_request_of_group(comm, wring_get_u64(bytes));
     if (request == NULL || request->failed != WRING_NCCL_SUCCESS)
         return true; /* its receive has failed before */
     if (request->unpack == NULL || !request->unpack->landings[buffer].wanted ||
@@ -288,7 +290,8 @@ bool wring_nccl_take_note(struct wring_nccl_comm *comm, const uint8_t *bytes, ui
 }
 
 /** A code is here: bring it out of the way. @return false: no memory now */
-static bool copy(struct wring_nccl_comm *comm, struct wring_nccl_landing *landing, uint64_t bytes)
+static bool begin_copy_of_code(struct wring_nccl_comm *comm, struct wring_nccl_landing *landing,
+                               uint64_t bytes)
 {
     if (comm->buffered + bytes > BUFFERED || (landing->code = malloc(bytes)) == NULL)
         return false;
@@ -313,7 +316,7 @@ enum wring_status wring_nccl_unpack(struct wring_nccl_request *request, unsigned
     if (landing->step == WRING_NCCL_LANDING) {
         if (bytes == 0 || bytes >= landing->raw)
             return WRING_ERR_FRAME;
-        copy(request->comm, landing, bytes);
+        begin_copy_of_code(request->comm, landing, bytes);
         return WRING_ERR_AGAIN;
     }
     if (!wring_nccl_task_is_over(&landing->task))

@@ -23,7 +23,8 @@ struct wring_nccl_messages {
 static const uint32_t both[] = {0, 1};
 
 /** What wring says of one link among many: we say what becomes of it, and quote the reason. */
-static void take_line(void *arg, enum wring_log_level level, const char *module, const char *text)
+static void log_and_keep_error(void *arg, enum wring_log_level level, const char *module,
+                               const char *text)
 {
     struct wring_nccl_path *path = arg;
 
@@ -42,7 +43,7 @@ void wring_nccl_path_init(struct wring_nccl_path *path, const struct wring_confi
                           const char *what, uint32_t rank)
 {
     *path = (struct wring_nccl_path){.config = config, .what = what, .rank = rank};
-    path->log = (struct wring_log){take_line, path, wring_config_log_level(config)};
+    path->log = (struct wring_log){log_and_keep_error, path, wring_config_log_level(config)};
     pthread_mutex_init(&path->driver, NULL);
     pthread_mutex_init(&path->why_mutex, NULL);
 }
@@ -130,7 +131,7 @@ static void free_blocks(struct wring_nccl_path *path)
 }
 
 /** Providers look at their sockets after a sleep, or rarely. */
-static void poll_closely(struct wring_nccl_path *path)
+static void arm_and_poll_twice(struct wring_nccl_path *path)
 {
     struct wring_wait_set set = {.deadline_ns = WRING_NEVER};
 
@@ -142,7 +143,7 @@ static void poll_closely(struct wring_nccl_path *path)
 void wring_nccl_path_drive_alone(struct wring_nccl_path *path)
 {
     pthread_mutex_lock(&path->driver);
-    poll_closely(path);
+    arm_and_poll_twice(path);
     pthread_mutex_unlock(&path->driver);
 }
 
@@ -162,7 +163,7 @@ bool wring_nccl_path_has_parted(struct wring_nccl_path *path)
 
     pthread_mutex_lock(&path->driver);
     if (path->messenger != NULL) {
-        poll_closely(path);
+        arm_and_poll_twice(path);
         parted =
             path->fabric->state != WRING_FABRIC_WORKING || wring_liveness_has_parted(path->fabric);
     }
@@ -239,7 +240,7 @@ void wring_nccl_path_why(struct wring_nccl_path *path, char *text, size_t bytes)
  * sleeping on its descriptors, by which the caller's messages would wake it, and looks again a
  * little later.
  */
-static void visit(struct wring_nccl_path *path)
+static void note_caller_visit(struct wring_nccl_path *path)
 {
     atomic_store_explicit(&path->visited, true, memory_order_relaxed);
     if (atomic_load_explicit(&path->watched, memory_order_relaxed) &&
@@ -252,7 +253,7 @@ void wring_nccl_path_drive(struct wring_nccl_path *path)
     if (pthread_mutex_trylock(&path->driver) != 0)
         return;
     wring_engine_poll(path->engine);
-    visit(path);
+    note_caller_visit(path);
     pthread_mutex_unlock(&path->driver);
 }
 
@@ -260,7 +261,7 @@ void wring_nccl_path_drive(struct wring_nccl_path *path)
 #define PARK_NS (1 * WRING_NS_PER_MS) /* the thread stands back after callers */
 
 /** Nothing moves. @return false: something does after all */
-static bool arm(struct wring_nccl_path *path)
+static bool arm_path(struct wring_nccl_path *path)
 {
     path->set = (struct wring_wait_set){.deadline_ns = WRING_NEVER};
     wring_engine_arm(path->engine, &path->set);
@@ -282,7 +283,7 @@ bool wring_nccl_path_is_due(struct wring_nccl_path *path, const struct wring_ncc
     return false;
 }
 
-static void add(struct wring_nccl_path *path, struct wring_nccl_watch *watch)
+static void add_path_to_watch(struct wring_nccl_path *path, struct wring_nccl_watch *watch)
 {
     path->set_at = watch->n;
     for (unsigned i = 0; i < path->set.n; i++)
@@ -293,7 +294,7 @@ static void add(struct wring_nccl_path *path, struct wring_nccl_watch *watch)
 void wring_nccl_path_watch(struct wring_nccl_path *path, struct wring_nccl_watch *watch)
 {
     if (atomic_load(&path->watched)) { /* as it was before */
-        add(path, watch);
+        add_path_to_watch(path, watch);
         return;
     }
     if (atomic_exchange(&path->visited, false)) {
@@ -304,10 +305,10 @@ void wring_nccl_path_watch(struct wring_nccl_path *path, struct wring_nccl_watch
     unsigned polls = 0;
     while (polls < POLLS && wring_engine_poll(path->engine))
         polls++;
-    bool sleeps = polls == 0 && arm(path); /* else its owner looks first */
+    bool sleeps = polls == 0 && arm_path(path); /* else its owner looks first */
     pthread_mutex_unlock(&path->driver);
     if (sleeps)
-        add(path, watch);
+        add_path_to_watch(path, watch);
     else
         watch->moves = true;
 }
@@ -349,8 +350,9 @@ static struct wring_nccl_block *find_block(const struct wring_nccl_path *path, c
     return path->blocks != NULL ? wring_buffer_index_find(&path->index, data, bytes) : NULL;
 }
 
-static enum wring_status begin(struct wring_nccl_path *path, const struct wring_message *what,
-                               struct wring_nccl_message **out)
+static enum wring_status begin_message(struct wring_nccl_path *path,
+                                       const struct wring_message *what,
+                                       struct wring_nccl_message **out)
 {
     enum wring_status status = wring_fabric_status(path->fabric);
     if (status != WRING_OK)
@@ -368,7 +370,7 @@ static enum wring_status begin(struct wring_nccl_path *path, const struct wring_
         else /* it ends as all others do */
             wring_message_post(path->messenger, &own->message);
     }
-    visit(path);
+    note_caller_visit(path);
     pthread_mutex_unlock(&path->driver);
     *out = own;
     return own != NULL ? WRING_OK : WRING_ERR_NO_MEMORY;
@@ -383,7 +385,7 @@ enum wring_status wring_nccl_path_send(struct wring_nccl_path *path, const void 
     wring_message_init(&message, (void *)(uintptr_t)data, bytes, 1 - path->rank, tag);
     message.is_send = true;
     message.offered = offered;
-    return begin(path, &message, out);
+    return begin_message(path, &message, out);
 }
 
 enum wring_status wring_nccl_path_recv(struct wring_nccl_path *path, void *data, uint64_t bytes,
@@ -393,7 +395,7 @@ enum wring_status wring_nccl_path_recv(struct wring_nccl_path *path, void *data,
 
     wring_message_init(&message, data, bytes, 1 - path->rank, tag);
     message.is_send = false;
-    return begin(path, &message, out);
+    return begin_message(path, &message, out);
 }
 
 enum wring_status wring_nccl_path_look(struct wring_nccl_path *path,
@@ -413,7 +415,7 @@ enum wring_status wring_nccl_path_look(struct wring_nccl_path *path,
 }
 
 /** Has it ended? The driver is locked. @param late  it ends now, without the peer's answer */
-static bool let_go(struct wring_nccl_path *path, struct wring_message *message, bool late)
+static bool abandon_if_late(struct wring_nccl_path *path, struct wring_message *message, bool late)
 {
     struct wring_nccl_block *block;
 
@@ -437,8 +439,8 @@ void wring_nccl_path_cancel(struct wring_nccl_path *path, struct wring_nccl_mess
         if (!begun)
             wring_message_cancel(path->messenger, &(*message)->message);
         wring_engine_poll(path->engine);
-        visit(path);
-        over = let_go(path, &(*message)->message, wring_now_ns() >= until_ns);
+        note_caller_visit(path);
+        over = abandon_if_late(path, &(*message)->message, wring_now_ns() >= until_ns);
         pthread_mutex_unlock(&path->driver);
     }
     if (*message != NULL)

@@ -20,12 +20,12 @@ struct wring_nccl_region {          /* all under the mutex */
 
 static char any_memory; /* what all registrations of the host's memory are */
 
-static bool takes_devices(const struct wring_nccl_comm *comm)
+static bool takes_device_memory(const struct wring_nccl_comm *comm)
 {
     return comm->link != NULL && comm->link->device->cuda;
 }
 
-static int refuse(const struct wring_nccl_comm *comm, const char *what)
+static int refuse_memory(const struct wring_nccl_comm *comm, const char *what)
 {
     if (comm->link == NULL)
         return comm->failed;
@@ -75,9 +75,9 @@ int wring_nccl_reg_mr(void *comm_, void *data, size_t bytes, int memory, void **
         return WRING_NCCL_SUCCESS;
     }
     if (memory != WRING_NCCL_CUDA)
-        return refuse(comm, "memory of an unknown kind");
+        return refuse_memory(comm, "memory of an unknown kind");
     if (comm->link == NULL || !comm->link->device->addresses)
-        return refuse(comm, "device memory without a dma-buf");
+        return refuse_memory(comm, "device memory without a dma-buf");
     return register_with_path(comm, &what, "device memory", mhandle);
 }
 
@@ -90,12 +90,12 @@ int wring_nccl_reg_mr_dmabuf(void *comm_, void *data, size_t bytes, int memory, 
 
     *mhandle = NULL;
     if (memory != WRING_NCCL_CUDA || comm->link == NULL || !comm->link->device->dmabuf)
-        return refuse(comm, "a dma-buf");
+        return refuse_memory(comm, "a dma-buf");
     return register_with_path(comm, &what, "a dma-buf", mhandle);
 }
 
 /** No request uses it. The mutex is held, so that its link cannot go. */
-static void give_back(struct wring_nccl_region *region)
+static void give_region_back(struct wring_nccl_region *region)
 {
     if (region->link != NULL) {
         struct wring_nccl_region **at = &region->link->regions;
@@ -118,7 +118,7 @@ int wring_nccl_dereg_mr(void *comm, void *mhandle)
     if (region->link != NULL && region->comm != NULL && region->comm->n_busy > 0)
         region->left = true; /* its comm gives them up as it is closed */
     else
-        give_back(region);
+        give_region_back(region);
     pthread_mutex_unlock(&wring_nccl_own.mutex);
     return WRING_NCCL_SUCCESS;
 }
@@ -131,7 +131,7 @@ void wring_nccl_regions_leave(struct wring_nccl_comm *comm)
             continue;
         at->comm = NULL;
         if (at->left)
-            give_back(at);
+            give_region_back(at);
     }
 }
 
@@ -167,14 +167,15 @@ bool wring_nccl_region_holds(const struct wring_nccl_comm *comm, const void *mha
 
 bool wring_nccl_is_on_device(const struct wring_nccl_comm *comm, const void *data, uint64_t bytes)
 {
-    return takes_devices(comm) && bytes > 0 &&
+    return takes_device_memory(comm) && bytes > 0 &&
            wring_nccl_path_is_on_device(&comm->link->path, data, (size_t)bytes);
 }
 
 /* ---- flushes ---- */
 
 /** One that NCCL has deregistered meanwhile is not there any more. */
-static bool is_there(const struct wring_nccl_link *link, const struct wring_nccl_region *region)
+static bool is_still_registered(const struct wring_nccl_link *link,
+                                const struct wring_nccl_region *region)
 {
     pthread_mutex_lock(&wring_nccl_own.mutex);
     const struct wring_nccl_region *at = link->regions;
@@ -188,14 +189,14 @@ enum wring_status wring_nccl_flush_look(struct wring_nccl_request *request)
 {
     struct wring_nccl_link *link = request->comm->link;
 
-    if (!is_there(link, request->flushed))
+    if (!is_still_registered(link, request->flushed))
         return WRING_OK; /* nobody will look at it */
     return wring_nccl_path_flush(&link->path, request->flushed->block, request->flushed_at,
                                  &request->flush);
 }
 
 /** The last buffer into which an adapter wrote; it wrote into the others before. -1: none */
-static int last_written(int n, const int *bytes, void **mhandles)
+static int find_last_written(int n, const int *bytes, void **mhandles)
 {
     while (--n >= 0)
         if (bytes[n] > 0 && mhandles[n] != NULL && mhandles[n] != &any_memory)
@@ -206,7 +207,7 @@ static int last_written(int n, const int *bytes, void **mhandles)
 bool wring_nccl_flush_aim(const struct wring_nccl_comm *comm, int n, void **data, const int *bytes,
                           void **mhandles, const struct wring_nccl_region **region, const void **at)
 {
-    int last = takes_devices(comm) ? last_written(n, bytes, mhandles) : -1;
+    int last = takes_device_memory(comm) ? find_last_written(n, bytes, mhandles) : -1;
 
     if (last < 0)
         return false;

@@ -60,13 +60,13 @@ void wring_nccl_watch_until(struct wring_nccl_watch *watch, uint64_t deadline_ns
         watch->deadline_ns = deadline_ns;
 }
 
-static void breathe(void)
+static void pause_thread(void)
 {
     nanosleep(&(struct timespec){0, BREATH_NS}, NULL);
 }
 
 /** Whoever stops this thread holds the mutex meanwhile. @return false: it is to stop */
-static bool lock(void)
+static bool lock_unless_stopped(void)
 {
     while (!atomic_load(&watcher.stops)) {
         uint64_t at = wring_clock_ns(CLOCK_REALTIME) + STOP_NS;
@@ -77,14 +77,14 @@ static bool lock(void)
     return false;
 }
 
-static void rest(struct wring_nccl_watch *watch)
+static void sleep_on_watch(struct wring_nccl_watch *watch)
 {
     uint64_t now = wring_now_ns(), count;
     uint64_t left = watch->deadline_ns > now ? watch->deadline_ns - now : 0;
     struct timespec until = {(time_t)(left / WRING_NS_PER_S), (long)(left % WRING_NS_PER_S)};
 
     if (watch->moves) {
-        breathe();
+        pause_thread();
         until = (struct timespec){0, 0};
     }
     if (ppoll(watch->fds, watch->n, &until, NULL) > 0 && watch->fds[0].revents != 0 &&
@@ -92,17 +92,17 @@ static void rest(struct wring_nccl_watch *watch)
         return; /* somebody else's signal */
 }
 
-static void *watch_all(void *arg)
+static void *thread_main(void *arg)
 {
     struct wring_nccl_watch watch = {0};
 
     (void)arg;
-    while (lock()) {
+    while (lock_unless_stopped()) {
         watch.deadline_ns = wring_deadline_in(LOOK_NS);
         watch.moves = false;
         wring_nccl_own.look(&watch, atomic_load(&watcher.wake));
         pthread_mutex_unlock(&wring_nccl_own.mutex);
-        rest(&watch);
+        sleep_on_watch(&watch);
     }
     free(watch.fds);
     return NULL;
@@ -120,7 +120,7 @@ bool wring_nccl_watch_start(void)
     }
     atomic_store(&watcher.wake, wake);
     atomic_store(&watcher.stops, false);
-    int error = wring_thread_create(&watcher.thread, watch_all, NULL);
+    int error = wring_thread_create(&watcher.thread, thread_main, NULL);
     if (error == 0) {
         watcher.runs = true;
         return true;

@@ -38,7 +38,7 @@ static uint32_t merge_corners(const struct wring_cost *a, const struct wring_cos
 }
 
 /** How far a corner lies from the line through its neighbours. */
-static double bend(const double *x, const double *y, uint32_t i)
+static double measure_bend(const double *x, const double *y, uint32_t i)
 {
     double line = y[i - 1] + (y[i + 1] - y[i - 1]) * (x[i] - x[i - 1]) / (x[i + 1] - x[i - 1]);
     return line < y[i] ? y[i] - line : line - y[i];
@@ -50,7 +50,7 @@ static uint32_t drop_corner(double *x, double *y, uint32_t n)
     uint32_t least = 1;
 
     for (uint32_t i = 2; i + 1 < n; i++)
-        if (bend(x, y, i) < bend(x, y, least))
+        if (measure_bend(x, y, i) < measure_bend(x, y, least))
             least = i;
     memmove(x + least, x + least + 1, (n - least - 1) * sizeof(*x));
     memmove(y + least, y + least + 1, (n - least - 1) * sizeof(*y));
@@ -58,7 +58,7 @@ static uint32_t drop_corner(double *x, double *y, uint32_t n)
 }
 
 /** A cost through n points, rising in x; as many corners as there may be. */
-static struct wring_cost through(double *x, double *y, uint32_t n, double slope)
+static struct wring_cost make_cost_through(double *x, double *y, uint32_t n, double slope)
 {
     struct wring_cost cost = {.slope = slope};
 
@@ -79,11 +79,11 @@ struct wring_cost wring_cost_add(const struct wring_cost *a, const struct wring_
 
     for (uint32_t i = 0; i < n; i++)
         y[i] = wring_cost_at(a, x[i]) + wring_cost_at(b, x[i]);
-    return through(x, y, n, (a->n ? a->slope : 0) + (b->n ? b->slope : 0));
+    return make_cost_through(x, y, n, (a->n ? a->slope : 0) + (b->n ? b->slope : 0));
 }
 
 /** The x at which a cost that begins below y reaches it; DBL_MAX where it never does. */
-static double reaches(const struct wring_cost *cost, double y)
+static double find_x_reaching(const struct wring_cost *cost, double y)
 {
     for (uint32_t i = 1; i < cost->n; i++)
         if (cost->corners[i].y >= y) {
@@ -105,14 +105,14 @@ struct wring_cost wring_cost_of(const struct wring_cost *outer, const struct wri
     for (uint32_t i = 0; i < outer->n; i++) {
         if (outer->corners[i].x <= inner->corners[0].y)
             continue;
-        double at = reaches(inner, outer->corners[i].x);
+        double at = find_x_reaching(inner, outer->corners[i].x);
         if (at < DBL_MAX)
             bends.corners[bends.n++].x = at;
     }
     uint32_t n = merge_corners(inner, &bends, x);
     for (uint32_t i = 0; i < n; i++)
         y[i] = wring_cost_at(outer, wring_cost_at(inner, x[i]));
-    return through(x, y, n, outer->slope * inner->slope);
+    return make_cost_through(x, y, n, outer->slope * inner->slope);
 }
 
 struct wring_cost wring_cost_continue(const struct wring_cost *small, double at,
@@ -136,7 +136,7 @@ struct wring_cost wring_cost_continue(const struct wring_cost *small, double at,
         y[n] = large->corners[i].y > y[n - 1] ? large->corners[i].y : y[n - 1];
         n++;
     }
-    return through(x, y, n, large->slope);
+    return make_cost_through(x, y, n, large->slope);
 }
 
 bool wring_cost_below(const struct wring_cost *a, const struct wring_cost *b)

@@ -12,7 +12,7 @@
 #define SHARE_MAX 100 /* more is no news */
 #define MEDIANS_MAX 3 /* that a sample counts as in a mean */
 
-static int compare(const void *a, const void *b)
+static int compare_doubles(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -56,7 +56,7 @@ struct wring_fit_look wring_fit_look(struct wring_fit_point *point)
 {
     struct wring_fit_look look;
 
-    qsort(point->samples, point->n, sizeof(*point->samples), compare);
+    qsort(point->samples, point->n, sizeof(*point->samples), compare_doubles);
     look.median = wring_fit_quantile(point->samples, point->n, 0.5);
     double unit = fmax(look.median, SMALLEST);
     look.spread = fmin(SHARE_MAX, (wring_fit_quantile(point->samples, point->n, 0.75) -
@@ -76,7 +76,7 @@ struct fit {
 };
 
 /** Solve the tridiagonal system, whose matrix is symmetric; rhs becomes the answer. */
-static void solve(double *diagonal, double *beside, double *rhs, uint32_t n)
+static void solve_tridiagonal(double *diagonal, double *beside, double *rhs, uint32_t n)
 {
     for (uint32_t i = 1; i < n; i++) {
         double factor = beside[i - 1] / diagonal[i - 1];
@@ -112,7 +112,7 @@ static void set_corners(struct fit *fit)
         rhs[at] += weight * (1 - share) * fit->y[i];
         rhs[at + 1] += weight * share * fit->y[i];
     }
-    solve(diagonal, beside, rhs, cost->n);
+    solve_tridiagonal(diagonal, beside, rhs, cost->n);
     for (uint32_t i = 0; i < cost->n; i++)
         cost->corners[i].y = fmax(rhs[i], 0);
 }
@@ -143,7 +143,7 @@ static void never_fall(double *y, uint32_t n)
             y[at++] = mean[b];
 }
 
-static void straighten(struct wring_cost *cost)
+static void straighten_cost(struct wring_cost *cost)
 {
     double y[WRING_COST_CORNERS];
     uint32_t last = cost->n - 1;
@@ -156,21 +156,21 @@ static void straighten(struct wring_cost *cost)
     cost->slope = (y[last] - y[last - 1]) / (cost->corners[last].x - cost->corners[last - 1].x);
 }
 
-static double off_at(const struct fit *fit, const double *y, uint32_t i)
+static double relative_error_at(const struct fit *fit, const double *y, uint32_t i)
 {
     double off = fabs(wring_cost_at(&fit->cost, fit->x[i]) - y[i]) / fmax(y[i], SMALLEST);
     return fmin(off, SHARE_MAX);
 }
 
 /** The point where the line is off most, among those without a corner; n: all have one. */
-static uint32_t worst(const struct fit *fit, double *off)
+static uint32_t find_worst_point(const struct fit *fit, double *off)
 {
     uint32_t at = fit->n;
 
     *off = 0;
     for (uint32_t i = 0; i < fit->n; i++)
-        if (!fit->corner[i] && off_at(fit, fit->y, i) >= *off) {
-            *off = off_at(fit, fit->y, i);
+        if (!fit->corner[i] && relative_error_at(fit, fit->y, i) >= *off) {
+            *off = relative_error_at(fit, fit->y, i);
             at = i;
         }
     return at;
@@ -183,15 +183,15 @@ static void add_corners(struct fit *fit, double tolerance)
     fit->corner[0] = fit->corner[fit->n - 1] = true;
     for (;;) {
         set_corners(fit);
-        straighten(&fit->cost);
-        uint32_t at = worst(fit, &off);
+        straighten_cost(&fit->cost);
+        uint32_t at = find_worst_point(fit, &off);
         if (at == fit->n || off <= tolerance || fit->cost.n == WRING_COST_CORNERS)
             return;
         fit->corner[at] = true;
     }
 }
 
-static bool are_times(const struct wring_fit_point *points, uint32_t n)
+static bool are_valid_points(const struct wring_fit_point *points, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
         if (points[i].n == 0 || !isfinite(points[i].x) || points[i].x < 0 ||
@@ -205,8 +205,8 @@ static bool are_times(const struct wring_fit_point *points, uint32_t n)
 }
 
 /** Middles into the fit, the rest into trust. @return the median of their spreads */
-static double look_at_all(struct wring_fit_point *points, enum wring_fit_middle middle,
-                          struct fit *fit, struct wring_profile_trust *trust)
+static double summarize_points(struct wring_fit_point *points, enum wring_fit_middle middle,
+                               struct fit *fit, struct wring_profile_trust *trust)
 {
     double spreads[WRING_FIT_POINTS_MAX];
 
@@ -224,7 +224,7 @@ static double look_at_all(struct wring_fit_point *points, enum wring_fit_middle 
         spreads[i] = look.spread;
     }
     trust->points = fit->n;
-    qsort(spreads, fit->n, sizeof(*spreads), compare);
+    qsort(spreads, fit->n, sizeof(*spreads), compare_doubles);
     return wring_fit_quantile(spreads, fit->n, 0.5);
 }
 
@@ -235,9 +235,9 @@ enum wring_status wring_fit_curve(struct wring_fit_point *points, uint32_t n,
     struct wring_profile_trust trust = {0};
     double middles[WRING_FIT_POINTS_MAX];
 
-    if (!are_times(points, n))
+    if (!are_valid_points(points, n))
         return WRING_ERR_INVALID;
-    double spread = look_at_all(points, middle, &fit, &trust);
+    double spread = summarize_points(points, middle, &fit, &trust);
     memcpy(middles, fit.y, sizeof(middles));
     never_fall(fit.y, n);
     if (n > 1) {
@@ -247,7 +247,7 @@ enum wring_status wring_fit_curve(struct wring_fit_point *points, uint32_t n,
         fit.cost.corners[0].x = fit.x[0];
     }
     for (uint32_t i = 0; i < n; i++)
-        trust.error = fmax(trust.error, off_at(&fit, middles, i));
+        trust.error = fmax(trust.error, relative_error_at(&fit, middles, i));
     *out = (struct wring_profile_curve){fit.cost, trust};
     return WRING_OK;
 }

@@ -20,8 +20,8 @@ struct measured {
     double share;                            /* of a processor that a rank has */
 };
 
-static struct measured look_up(const struct wring_cost_model *model,
-                               const struct wring_measured_collective *collective)
+static struct measured look_up_measured(const struct wring_cost_model *model,
+                                        const struct wring_measured_collective *collective)
 {
     const struct wring_profile *profile = model->profile;
     double share = profile->computing.core_share;
@@ -39,7 +39,7 @@ static struct measured look_up(const struct wring_cost_model *model,
 }
 
 /** What that number of cores codes. @return in all */
-static double code(const struct measured *measured, uint32_t cores, double elems, double *us)
+static double time_coding(const struct measured *measured, uint32_t cores, double elems, double *us)
 {
     const struct wring_profile_coder *coder =
         measured->codec != NULL ? wring_profile_coder(measured->codec, cores) : NULL;
@@ -91,7 +91,7 @@ static double lay_inline(const struct measured *measured, double cpu_us,
 static double lay_pinned(const struct measured *measured, double cpu_us, double elems,
                          struct wring_collective_parts *out)
 {
-    double inline_us[WRING_COLLECTIVE_PARTS], coded = code(measured, 0, elems, inline_us);
+    double inline_us[WRING_COLLECTIVE_PARTS], coded = time_coding(measured, 0, elems, inline_us);
     double coding = fit_coding(out->took_us, out->us);
 
     if (measured->collective->coder_cores > 0) /* their time was counted, too */
@@ -155,10 +155,10 @@ bool wring_collective_parts(const struct wring_cost_model *model, uint32_t optio
             took = wring_cost_at(&model->costs[option].each[lane], n);
     if (took <= 0)
         return false;
-    const struct measured measured = look_up(model, collective);
+    const struct measured measured = look_up_measured(model, collective);
     double cpu_us = wring_cost_at(&collective->cpu.us, n);
     *out = (struct wring_collective_parts){.took_us = took};
-    code(&measured, measured.cores, n, out->us);
+    time_coding(&measured, measured.cores, n, out->us);
     lay_peers(measured.cores > 0 && measured.codec != NULL ? lay_pinned(&measured, cpu_us, n, out)
                                                            : lay_inline(&measured, cpu_us, out),
               out);

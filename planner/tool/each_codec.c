@@ -72,9 +72,9 @@ static uint32_t stand_in(const struct wring_cost_model *whole, const struct wrin
  * A plan with one codec made one of the whole model, which takes no longer.
  * @param all  out: was there an option for each? Rounding may add up where some stood in for others
  */
-static enum wring_status translate(const struct wring_cost_model *whole,
-                                   const struct wring_cost_model *alone,
-                                   struct wring_grouping *grouping, bool *all)
+static enum wring_status translate_grouping(const struct wring_cost_model *whole,
+                                            const struct wring_cost_model *alone,
+                                            struct wring_grouping *grouping, bool *all)
 {
     uint32_t n = alone->problem.n_options, unknown = whole->problem.n_options, begin = 0;
     uint32_t *known = malloc(n * sizeof(*known)); /* of each option the last to stand in for it */
@@ -129,7 +129,7 @@ static enum wring_status search_alone(const struct wring_cost_model *whole,
     if (status != WRING_OK)
         return status;
     found->evaluations += one.evaluations;
-    status = translate(whole, alone, &one.grouping, &all);
+    status = translate_grouping(whole, alone, &one.grouping, &all);
     if (status == WRING_OK && all)
         keep_better(&whole->problem, &one.grouping, found);
     else

@@ -135,15 +135,15 @@ void wring_svg_group_end(FILE *file, const char *format, ...)
 /* ---- axes ---- */
 
 /** In the measure in which an axis is even. */
-static double even(const struct wring_svg_axis *axis, double value)
+static double to_even_measure(const struct wring_svg_axis *axis, double value)
 {
     return axis->base > 0 ? log(value) / log(axis->base) : value;
 }
 
 double wring_svg_position(const struct wring_svg_axis *axis, double value)
 {
-    double low = even(axis, axis->low), range = even(axis, axis->high) - low;
-    double share = range > 0 ? (even(axis, value) - low) / range : 0.5;
+    double low = to_even_measure(axis, axis->low), range = to_even_measure(axis, axis->high) - low;
+    double share = range > 0 ? (to_even_measure(axis, value) - low) / range : 0.5;
     return axis->from + fmin(fmax(share, 0), 1) * (axis->to - axis->from);
 }
 
@@ -162,8 +162,8 @@ static double find_step(const struct wring_svg_axis *axis, int parts)
 static void round_ends(struct wring_svg_axis *axis, int parts)
 {
     double step = find_step(axis, parts);
-    double low = floor(even(axis, axis->low) / step + 1e-9) * step;
-    double high = ceil(even(axis, axis->high) / step - 1e-9) * step;
+    double low = floor(to_even_measure(axis, axis->low) / step + 1e-9) * step;
+    double high = ceil(to_even_measure(axis, axis->high) / step - 1e-9) * step;
 
     high = high > low ? high : low + step;
     axis->low = axis->base > 0 ? pow(axis->base, low) : low;
@@ -175,11 +175,11 @@ static void round_ends(struct wring_svg_axis *axis, int parts)
 static bool next_mark(const struct wring_svg_axis *axis, int parts, double *value)
 {
     double step = find_step(axis, parts);
-    double at = isnan(*value) ? ceil(even(axis, axis->low) / step - 1e-9)
-                              : round(even(axis, *value) / step) + 1;
+    double at = isnan(*value) ? ceil(to_even_measure(axis, axis->low) / step - 1e-9)
+                              : round(to_even_measure(axis, *value) / step) + 1;
 
     *value = axis->base > 0 ? pow(axis->base, at) : at * step + 0.0; /* no -0 */
-    return at * step <= even(axis, axis->high) + step * 1e-9;
+    return at * step <= to_even_measure(axis, axis->high) + step * 1e-9;
 }
 
 static void put_number(FILE *file, const struct wring_svg_axis *axis, const char *classes, double x,

@@ -188,8 +188,9 @@ void wring_timeline_finish(struct wring_timeline_result *result)
 
 /* ---- parts ---- */
 
-static bool look(const struct wring_cost_model *model, const struct wring_grouping *grouping,
-                 const struct wring_lane_task *task, struct wring_collective_parts *out)
+static bool find_task_parts(const struct wring_cost_model *model,
+                            const struct wring_grouping *grouping,
+                            const struct wring_lane_task *task, struct wring_collective_parts *out)
 {
     uint32_t begin = task->group > 0 ? grouping->end[task->group - 1] : 0;
     uint32_t end = grouping->end[task->group];
@@ -205,7 +206,7 @@ void wring_timeline_parts(const struct wring_cost_model *model,
 {
     struct wring_collective_parts parts;
 
-    if (!look(model, grouping, task, &parts))
+    if (!find_task_parts(model, grouping, task, &parts))
         return;
     uint64_t n = parts.pieces < most ? parts.pieces : most > 0 ? most : 1;
     double turn = (task->end_us - task->begin_us) / (double)n;
@@ -228,7 +229,7 @@ struct sums {
     double *busy_us, *critical_us;
 };
 
-static void add(void *arg, const struct wring_part_box *box)
+static void add_to_sums(void *arg, const struct wring_part_box *box)
 {
     struct sums *sums = arg;
     double us = box->end_us - box->begin_us;
@@ -250,7 +251,7 @@ static void timeline_part_sums(const struct wring_cost_model *model,
     for (uint32_t part = 0; part < WRING_COLLECTIVE_PARTS; part++)
         busy_us[part] = critical_us[part] = 0;
     for (uint32_t i = 0; i < result->n; i++)
-        wring_timeline_parts(model, grouping, &result->tasks[i], 1, add, &sums);
+        wring_timeline_parts(model, grouping, &result->tasks[i], 1, add_to_sums, &sums);
 }
 
 /* ---- for Perfetto ---- */
@@ -289,8 +290,9 @@ static void name_group(const struct wring_cost_model *model, uint32_t begin, uin
                  end - begin - 1);
 }
 
-static json_t *describe(const struct wring_cost_model *model, const struct wring_grouping *grouping,
-                        const struct wring_lane_task *task)
+static json_t *describe_task(const struct wring_cost_model *model,
+                             const struct wring_grouping *grouping,
+                             const struct wring_lane_task *task)
 {
     uint32_t begin = group_begin(grouping, task->group), end = grouping->end[task->group];
     const struct wring_cost_option *option = &model->options[grouping->option[task->group]];
@@ -356,7 +358,7 @@ enum wring_status wring_timeline_write_perfetto(const struct wring_cost_model *m
         json_array_append_new(events, name_thread("thread_name", (int)lane, model->lanes[lane]));
     name_parts(model, part_us, events);
     for (uint32_t i = 0; i < result->n; i++) {
-        json_array_append_new(events, describe(model, grouping, &result->tasks[i]));
+        json_array_append_new(events, describe_task(model, grouping, &result->tasks[i]));
         wring_timeline_parts(model, grouping, &result->tasks[i], BOXES_MAX, add_part, events);
     }
     return wring_json_print(
@@ -419,7 +421,7 @@ static void stack_rows(struct picture *picture)
     picture->bottom = y;
 }
 
-static double order(const struct picture *picture, double us)
+static double position_at_time(const struct picture *picture, double us)
 {
     return wring_svg_position(&picture->ms, us / 1e3);
 }
@@ -460,7 +462,7 @@ static void put_rows(const struct picture *picture)
 
 static void put_axis(const struct picture *picture)
 {
-    double ready = order(picture, picture->result->last_ready_us);
+    double ready = position_at_time(picture, picture->result->last_ready_us);
     double middle = ready < LEFT + 80 ? LEFT + 80 : ready;
 
     wring_svg_axis_put(picture->file, &picture->ms, MARKS, AXIS, picture->bottom, AXIS - 4);
@@ -498,7 +500,8 @@ static void put_path(const struct picture *picture, bool critical, double from, 
 static void put_part_box(void *arg, const struct wring_part_box *box)
 {
     const struct picture *picture = arg;
-    double x = order(picture, box->begin_us), to = order(picture, box->end_us);
+    double x = position_at_time(picture, box->begin_us),
+           to = position_at_time(picture, box->end_us);
     double y = picture->part_y[box->part];
 
     wring_svg_group_begin(picture->file);
@@ -545,11 +548,11 @@ static void put_tooltip(const struct picture *picture, const struct wring_lane_t
 static void put_coding(const struct picture *picture, const struct wring_lane_task *task)
 {
     uint32_t begin = task->group == 0 ? 0 : picture->grouping->end[task->group - 1];
-    double coding_us = task->busy_us, to = order(picture, task->end_us);
+    double coding_us = task->busy_us, to = position_at_time(picture, task->end_us);
 
     for (uint32_t i = begin; i < picture->grouping->end[task->group]; i++)
         coding_us -= picture->model->problem.compute_us[i];
-    double x = order(picture, task->end_us - coding_us);
+    double x = position_at_time(picture, task->end_us - coding_us);
     if (to - x >= 0.1)
         wring_svg_box(picture->file, WRING_SVG_PURPLE, task->critical, x, picture->lane_y[0],
                       to - x, BOX);
@@ -557,7 +560,8 @@ static void put_coding(const struct picture *picture, const struct wring_lane_ta
 
 static void put_task(const struct picture *picture, const struct wring_lane_task *task)
 {
-    double x = order(picture, task->begin_us), to = order(picture, task->end_us);
+    double x = position_at_time(picture, task->begin_us),
+           to = position_at_time(picture, task->end_us);
     double y = picture->lane_y[task->lane];
 
     wring_svg_group_begin(picture->file);

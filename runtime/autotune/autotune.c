@@ -40,7 +40,7 @@ static double read_number(struct wring_reader *in)
 }
 
 /** Would buckets that change their options now do so under somebody's hands? */
-static bool is_busy(const struct wring_autotune *autotune)
+static bool is_any_under_way(const struct wring_autotune *autotune)
 {
     struct wring_session *session = autotune->session;
     bool busy = false;
@@ -69,7 +69,7 @@ static void write_report(struct wring_autotune *autotune, struct wring_writer *o
 {
     wring_write_u32(out, autotune->stage);
     wring_write_u32(out, autotune->at);
-    wring_write_u32(out, is_busy(autotune));
+    wring_write_u32(out, is_any_under_way(autotune));
     wring_write_u32(out, autotune->iterations.early);
     wring_write_u32(out, may_replan(autotune));
     write_number(out,
@@ -106,8 +106,8 @@ static bool read_report(struct wring_autotune *autotune, struct wring_reader in,
  *
  * Errors: WRING_ERR_MISMATCH (ranks are not at the same place), those of exchanges.
  */
-static enum wring_status hear_report(struct wring_autotune *autotune,
-                                     struct wring_autotune_rank_report *all)
+static enum wring_status exchange_reports(struct wring_autotune *autotune,
+                                          struct wring_autotune_rank_report *all)
 {
     struct wring_session *session = autotune->session;
     struct wring_writer writer = {0};
@@ -140,7 +140,8 @@ static enum wring_status hear_report(struct wring_autotune *autotune,
 
 /** A candidate's time in a look. Candidate 0, as registered, is favoured: another one must save 3
  * %. */
-static double score_of(const struct wring_autotune *autotune, uint32_t candidate, uint32_t look)
+static double candidate_score(const struct wring_autotune *autotune, uint32_t candidate,
+                              uint32_t look)
 {
     return autotune->candidates[candidate].measured_us[look] * (candidate == 0 ? WORTH : 1);
 }
@@ -152,20 +153,21 @@ static uint32_t find_best(const struct wring_autotune *autotune, uint32_t look)
 
     for (uint32_t i = best + 1; i < autotune->n_candidates; i++)
         if (autotune->candidates[i].measured > look &&
-            score_of(autotune, i, look) < score_of(autotune, best, look))
+            candidate_score(autotune, i, look) < candidate_score(autotune, best, look))
             best = i;
     return best;
 }
 
 /** The candidate's time against that of the first candidate in turn: the median over the looks of
  * both. */
-static double compare(const struct wring_autotune *autotune, uint32_t candidate)
+static double median_ratio_to_first(const struct wring_autotune *autotune, uint32_t candidate)
 {
     double ratios[WRING_AUTOTUNE_LOOKS];
     uint32_t n = autotune->candidates[candidate].measured;
 
     for (uint32_t i = 0; i < n; i++)
-        ratios[i] = score_of(autotune, candidate, i) / score_of(autotune, autotune->first, i);
+        ratios[i] =
+            candidate_score(autotune, candidate, i) / candidate_score(autotune, autotune->first, i);
     return wring_iterations_median(ratios, n);
 }
 
@@ -203,7 +205,8 @@ static uint32_t find_winner(const struct wring_autotune *autotune, bool *agree)
     uint32_t winner = autotune->first, looks = autotune->candidates[winner].measured;
 
     for (uint32_t i = winner + 1; i < autotune->n_candidates; i++)
-        if (is_in_turn(autotune, i) && compare(autotune, i) < compare(autotune, winner))
+        if (is_in_turn(autotune, i) &&
+            median_ratio_to_first(autotune, i) < median_ratio_to_first(autotune, winner))
             winner = i;
     *agree = true;
     for (uint32_t look = 0; look < looks; look++)
@@ -233,8 +236,8 @@ bool wring_autotune_choose(struct wring_autotune *autotune, uint32_t *candidate)
  * to the time as registered, or the later one of two. @param without_us  out: the time as
  * registered, then
  */
-static double iteration_us(const struct wring_autotune *autotune, uint32_t candidate,
-                           double *without_us)
+static double kept_iteration_us(const struct wring_autotune *autotune, uint32_t candidate,
+                                double *without_us)
 {
     const struct wring_autotune_candidate *none = &autotune->candidates[0],
                                           *it = &autotune->candidates[candidate];
@@ -283,7 +286,7 @@ static void give_up(struct wring_autotune *autotune, const char *why)
         wring_warn(&autotune->session->log, "WRING_PLAN=auto gives up: %s", why);
 }
 
-static enum wring_status change_to(struct wring_autotune *autotune, uint32_t candidate)
+static enum wring_status change_to_candidate(struct wring_autotune *autotune, uint32_t candidate)
 {
     struct wring_session *session = autotune->session;
 
@@ -322,11 +325,11 @@ static void describe_tuning(const struct wring_plan *plan, char *text, size_t by
 
 static void say_none(const struct wring_autotune *autotune)
 {
-    double without_us, us = iteration_us(autotune, 1, &without_us);
+    double without_us, us = kept_iteration_us(autotune, 1, &without_us);
     const char *name = autotune->candidates[1].name;
 
     for (uint32_t i = 2; i < autotune->n_candidates; i++) {
-        double none_us, so_us = iteration_us(autotune, i, &none_us);
+        double none_us, so_us = kept_iteration_us(autotune, i, &none_us);
         if (so_us / none_us >= us / without_us)
             continue;
         us = so_us;
@@ -396,15 +399,15 @@ static void save_plan(const struct wring_autotune *autotune)
 }
 
 /** The question is answered. */
-static enum wring_status settle(struct wring_autotune *autotune, uint32_t candidate)
+static enum wring_status keep_candidate(struct wring_autotune *autotune, uint32_t candidate)
 {
     enum wring_status status =
-        candidate != autotune->at ? change_to(autotune, candidate) : WRING_OK;
+        candidate != autotune->at ? change_to_candidate(autotune, candidate) : WRING_OK;
 
     if (autotune->stage == WRING_AUTOTUNE_OFF)
         return status;
     autotune->stage = WRING_AUTOTUNE_KEEP;
-    autotune->kept_us = iteration_us(autotune, candidate, &autotune->without_us);
+    autotune->kept_us = kept_iteration_us(autotune, candidate, &autotune->without_us);
     autotune->kept_compute_us = autotune->candidates[candidate].compute_us;
     autotune->worse = 0;
     autotune->settled_ns = wring_now_ns();
@@ -435,9 +438,9 @@ static enum wring_status end_record(struct wring_autotune *autotune,
     if (status != WRING_OK)
         return status;
     if (autotune->n_candidates == 1)
-        return settle(autotune, 0);
+        return keep_candidate(autotune, 0);
     autotune->stage = WRING_AUTOTUNE_TRY;
-    return change_to(autotune, 1);
+    return change_to_candidate(autotune, 1);
 }
 
 static void say_tried(const struct wring_autotune *autotune, double us)
@@ -458,8 +461,8 @@ static void say_tried(const struct wring_autotune *autotune, double us)
                us / 1e3, predicted);
 }
 
-static enum wring_status end_try(struct wring_autotune *autotune,
-                                 const struct wring_autotune_rank_report *report)
+static enum wring_status end_look_of_candidate(struct wring_autotune *autotune,
+                                               const struct wring_autotune_rank_report *report)
 {
     struct wring_autotune_candidate *candidate = &autotune->candidates[autotune->at];
     uint32_t next;
@@ -467,12 +470,12 @@ static enum wring_status end_try(struct wring_autotune *autotune,
     candidate->measured_us[candidate->measured++] = report->us;
     candidate->compute_us = report->compute_us;
     say_tried(autotune, report->us);
-    return wring_autotune_choose(autotune, &next) ? settle(autotune, next)
-                                                  : change_to(autotune, next);
+    return wring_autotune_choose(autotune, &next) ? keep_candidate(autotune, next)
+                                                  : change_to_candidate(autotune, next);
 }
 
 /** Links are not what they were: from the beginning. */
-static enum wring_status begin_anew(struct wring_autotune *autotune, double us)
+static enum wring_status measure_links_anew(struct wring_autotune *autotune, double us)
 {
     if (autotune->session->rank == 0)
         wring_warn(&autotune->session->log,
@@ -488,23 +491,23 @@ static enum wring_status begin_anew(struct wring_autotune *autotune, double us)
 }
 
 /** What computing takes longer than before is not the links' fault. */
-static enum wring_status look(struct wring_autotune *autotune,
-                              const struct wring_autotune_rank_report *report)
+static enum wring_status judge_look(struct wring_autotune *autotune,
+                                    const struct wring_autotune_rank_report *report)
 {
     double more_us =
         report->us - autotune->kept_us - (report->compute_us - autotune->kept_compute_us);
 
     autotune->worse = fabs(more_us) > CHANGED * autotune->kept_us ? autotune->worse + 1 : 0;
     if (autotune->worse >= LOOKS_WORSE && report->may)
-        return begin_anew(autotune, report->us);
+        return measure_links_anew(autotune, report->us);
     autotune->iterations.due =
         autotune->iterations.iteration +
         (autotune->worse > 0 ? WRING_ITERATIONS_TIMED : until_next_look(autotune, report->us));
     return WRING_OK;
 }
 
-static enum wring_status go_on(struct wring_autotune *autotune,
-                               const struct wring_autotune_rank_report *report)
+static enum wring_status go_on_by_stage(struct wring_autotune *autotune,
+                                        const struct wring_autotune_rank_report *report)
 {
     if (report->busy) { /* somewhere: buckets cannot change their options, perhaps later */
         autotune->iterations.due = autotune->iterations.iteration + WRING_ITERATIONS_TIMED;
@@ -517,9 +520,9 @@ static enum wring_status go_on(struct wring_autotune *autotune,
     case WRING_AUTOTUNE_RECORD:
         return end_record(autotune, report);
     case WRING_AUTOTUNE_TRY:
-        return end_try(autotune, report);
+        return end_look_of_candidate(autotune, report);
     case WRING_AUTOTUNE_KEEP:
-        return look(autotune, report);
+        return judge_look(autotune, report);
     case WRING_AUTOTUNE_OFF:
         return WRING_OK;
     }
@@ -530,10 +533,10 @@ static enum wring_status go_on(struct wring_autotune *autotune,
 static enum wring_status reach_consensus(struct wring_autotune *autotune)
 {
     struct wring_autotune_rank_report report;
-    enum wring_status status = hear_report(autotune, &report);
+    enum wring_status status = exchange_reports(autotune, &report);
 
     if (status == WRING_OK)
-        return go_on(autotune, &report);
+        return go_on_by_stage(autotune, &report);
     if (status != WRING_ERR_MISMATCH)
         return status;
     give_up(autotune, "ranks do not post their buckets alike");
@@ -542,13 +545,13 @@ static enum wring_status reach_consensus(struct wring_autotune *autotune)
 
 /* ---- the session's plan ---- */
 
-static enum wring_status reached(struct wring_iterations *iterations)
+static enum wring_status on_iterations_due(struct wring_iterations *iterations)
 {
     return reach_consensus(iterations->session->autotune);
 }
 
 /** What the session was opened with. */
-static void note_leeway(struct wring_autotune *autotune)
+static void note_configured_tuning(struct wring_autotune *autotune)
 {
     const struct wring_config *config = &autotune->session->config;
     struct wring_autotune_tunables *tunables = &autotune->tunables;
@@ -565,9 +568,9 @@ enum wring_status wring_autotune_open(struct wring_session *session)
     if (autotune == NULL)
         return WRING_ERR_NO_MEMORY;
     autotune->session = session;
-    wring_iterations_init(&autotune->iterations, session, reached);
+    wring_iterations_init(&autotune->iterations, session, on_iterations_due);
     session->autotune = autotune;
-    note_leeway(autotune);
+    note_configured_tuning(autotune);
     return wring_autotune_codecs(session, autotune, &unused);
 }
 
@@ -585,7 +588,7 @@ void wring_autotune_close(struct wring_session *session)
     session->autotune = NULL;
 }
 
-static enum wring_status list_tensors(struct wring_autotune *autotune)
+static enum wring_status renew_tensors(struct wring_autotune *autotune)
 {
     enum wring_status status = wring_iterations_list(&autotune->iterations);
 
@@ -618,7 +621,7 @@ enum wring_status wring_autotune_begin(struct wring_session *session)
         return WRING_OK;
     pthread_mutex_lock(&autotune->iterations.mutex);
     uint64_t before = autotune->tensors_hash;
-    enum wring_status status = list_tensors(autotune);
+    enum wring_status status = renew_tensors(autotune);
     autotune->tensors_hash = hash_tensors(autotune);
     bool kept = autotune->stage == WRING_AUTOTUNE_KEEP && autotune->tensors_hash == before;
     if (!kept) {

@@ -46,8 +46,8 @@ static enum wring_status add_codec(const struct wring_session *session, const ch
 
 /** Codecs that the setting lists, as "bf16,onebit+ef", canonical. Errors: INVALID (logged),
  *  NO_MEMORY. */
-static enum wring_status autotune_listed(const struct wring_session *session,
-                                         struct wring_collective_bench_codecs *out)
+static enum wring_status read_listed_codecs(const struct wring_session *session,
+                                            struct wring_collective_bench_codecs *out)
 {
     const char *list = session->config.plan_codecs;
     const char *rest = list[0] != '\0' ? list : NULL;
@@ -72,7 +72,7 @@ enum wring_status wring_autotune_codecs(const struct wring_session *session,
                                         const struct wring_autotune *autotune,
                                         struct wring_collective_bench_codecs *out)
 {
-    enum wring_status status = autotune_listed(session, out);
+    enum wring_status status = read_listed_codecs(session, out);
     for (uint32_t i = 0; i < autotune->iterations.n && status == WRING_OK; i++)
         status = add_codec(
             session, wring_codec_info(autotune->iterations.tensors[i].bucket->codec)->spec, out);
@@ -109,7 +109,7 @@ struct heard {
 
 /* ---- what all ranks were told ---- */
 
-static void write_own(const struct wring_autotune *autotune, struct wring_writer *out)
+static void write_own_config(const struct wring_autotune *autotune, struct wring_writer *out)
 {
     const struct wring_config *config = &autotune->session->config;
     const struct wring_autotune_tunables *tunables = &autotune->tunables;
@@ -120,7 +120,7 @@ static void write_own(const struct wring_autotune *autotune, struct wring_writer
     wring_write_u32(out, wring_config_given(config, "WRING_CHUNK_BYTES"));
 }
 
-static bool read_one(struct wring_reader in, struct heard *out)
+static bool read_config(struct wring_reader in, struct heard *out)
 {
     wring_read_text(&in, out->executor, sizeof(out->executor));
     out->chunk_bytes = wring_read_u64(&in);
@@ -130,14 +130,15 @@ static bool read_one(struct wring_reader in, struct heard *out)
 }
 
 /** What any rank was given, and whether all have the same. @param all  out */
-static enum wring_status read_all(const struct wring_session *session,
-                                  const struct wring_blobs *blobs, struct heard *all, bool *alike)
+static enum wring_status read_all_configs(const struct wring_session *session,
+                                          const struct wring_blobs *blobs, struct heard *all,
+                                          bool *alike)
 {
     struct heard one = {.chunk_bytes = 0};
 
     *alike = true;
     for (uint32_t i = 0; i < session->size; i++) {
-        if (!read_one(wring_blobs_reader(blobs, i), &one))
+        if (!read_config(wring_blobs_reader(blobs, i), &one))
             return WRING_ERR_FRAME;
         if (i == 0)
             *all = one;
@@ -149,7 +150,7 @@ static enum wring_status read_all(const struct wring_session *session,
     return WRING_OK;
 }
 
-static void decide(struct wring_autotune *autotune, const struct heard *all, bool alike)
+static void decide_tunables(struct wring_autotune *autotune, const struct heard *all, bool alike)
 {
     struct wring_autotune_tunables *tunables = &autotune->tunables;
     uint32_t own = autotune->machine.own_cores, counted;
@@ -183,14 +184,14 @@ enum wring_status wring_autotune_agree_on_tunables(struct wring_autotune *autotu
     struct heard all = {.chunk_bytes = 0};
     bool alike;
 
-    write_own(autotune, &writer);
+    write_own_config(autotune, &writer);
     enum wring_status status = wring_session_exchange_writer(session, &writer, &blobs);
     if (status != WRING_OK)
         return status;
-    status = read_all(session, &blobs, &all, &alike);
+    status = read_all_configs(session, &blobs, &all, &alike);
     wring_blobs_finish(&blobs);
     if (status == WRING_OK)
-        decide(autotune, &all, alike);
+        decide_tunables(autotune, &all, alike);
     return status;
 }
 
@@ -250,7 +251,7 @@ static const char *option_spec(const struct model *made, uint32_t option)
 /* ---- which options each may take ---- */
 
 /** Its own, none, and those that the setting lists. */
-static bool allows(const struct input *input, uint32_t tensor, const char *spec)
+static bool allows_codec(const struct input *input, uint32_t tensor, const char *spec)
 {
     const struct wring_bucket *bucket = input->autotune->iterations.tensors[tensor].bucket;
 
@@ -271,7 +272,7 @@ static enum wring_status set_allowed(const struct input *input, struct model *ou
         for (uint32_t o = 0; o < problem->n_options; o++) {
             size_t word = (size_t)i * words + o / 64;
             bool barred = before != NULL && (before[word] >> o % 64 & 1) == 0;
-            if (!barred && allows(input, input->order[i], option_spec(out, o)))
+            if (!barred && allows_codec(input, input->order[i], option_spec(out, o)))
                 out->allowed[word] |= UINT64_C(1) << o % 64;
         }
     problem->allowed = out->allowed;
@@ -279,7 +280,7 @@ static enum wring_status set_allowed(const struct input *input, struct model *ou
 }
 
 /** May tensor i of the trace take that option? */
-static bool may_take(const struct model *made, uint32_t i, uint32_t option)
+static bool may_take_option(const struct model *made, uint32_t i, uint32_t option)
 {
     uint32_t words = wring_problem_words(&made->model->problem);
 
@@ -288,7 +289,7 @@ static bool may_take(const struct model *made, uint32_t i, uint32_t option)
 
 /* ---- models ---- */
 
-static struct wring_cost_model_params params_of(const struct input *input)
+static struct wring_cost_model_params cost_model_params(const struct input *input)
 {
     const struct wring_autotune *autotune = input->autotune;
 
@@ -312,7 +313,7 @@ static struct wring_cost_model_params params_of(const struct input *input)
 static enum wring_status model_init(const struct input *input, const struct wring_tuning *tuning,
                                     struct model *out)
 {
-    struct wring_cost_model_params params = params_of(input);
+    struct wring_cost_model_params params = cost_model_params(input);
 
     *out = (struct model){.model = NULL};
     params.tuning = tuning;
@@ -336,14 +337,16 @@ static void model_finish(struct model *made)
 
 /* ---- tunings ---- */
 
-static bool is_configured(const struct wring_autotune *autotune, const struct wring_tuning *tuning)
+static bool is_configured_tuning(const struct wring_autotune *autotune,
+                                 const struct wring_tuning *tuning)
 {
     return tuning->cores == autotune->tunables.tuning.cores &&
            tuning->chunk_bytes == autotune->tunables.tuning.chunk_bytes;
 }
 
 /** Does the profile know buckets of several pieces with it? */
-static bool is_told(const struct wring_autotune *autotune, const struct wring_tuning *tuning)
+static bool is_tuning_profiled(const struct wring_autotune *autotune,
+                               const struct wring_tuning *tuning)
 {
     const struct wring_measured_collective *candidate = wring_profile_collective_at(
         autotune->profile, "none", "auto", autotune->session->size, tuning);
@@ -356,7 +359,7 @@ static bool is_told(const struct wring_autotune *autotune, const struct wring_tu
 static enum wring_status list_tunings(const struct input *input, struct wring_tunings *out)
 {
     const struct wring_autotune *autotune = input->autotune;
-    const struct wring_cost_model_params params = params_of(input);
+    const struct wring_cost_model_params params = cost_model_params(input);
     struct wring_tunings *all = calloc(1, sizeof(*all));
 
     out->n = 0;
@@ -364,11 +367,12 @@ static enum wring_status list_tunings(const struct input *input, struct wring_tu
         return WRING_ERR_NO_MEMORY;
     enum wring_status status = wring_tunings_list(&params, NULL, &autotune->session->log, all);
     for (uint32_t i = 0; i < all->n && status == WRING_OK; i++)
-        if (is_configured(autotune, &all->list[i]))
+        if (is_configured_tuning(autotune, &all->list[i]))
             out->list[out->n++] = all->list[i];
     for (uint32_t i = 0; i < all->n && out->n > 0; i++) /* without that one nothing compares */
-        if (!is_configured(autotune, &all->list[i]) &&
-            wring_autotune_may_have(autotune, &all->list[i]) && is_told(autotune, &all->list[i]))
+        if (!is_configured_tuning(autotune, &all->list[i]) &&
+            wring_autotune_may_have(autotune, &all->list[i]) &&
+            is_tuning_profiled(autotune, &all->list[i]))
             out->list[out->n++] = all->list[i];
     free(all);
     return status;
@@ -403,7 +407,7 @@ static enum wring_status question_init(struct input *input, const struct wring_a
     if (status == WRING_OK)
         status = wring_autotune_codecs(autotune->session, autotune, &input->codecs);
     if (status == WRING_OK)
-        status = autotune_listed(autotune->session, &input->listed);
+        status = read_listed_codecs(autotune->session, &input->listed);
     if (status == WRING_OK)
         status = make_profile(input);
     for (uint32_t i = 0; i < input->codecs.n; i++)
@@ -479,7 +483,7 @@ static enum wring_status add_candidate(struct thinking *thinking,
 
 /* ---- tunings ---- */
 
-static void finish(struct answer *answer)
+static void finish_answer(struct answer *answer)
 {
     wring_grouping_finish(&answer->found.grouping);
     model_finish(&answer->made);
@@ -487,8 +491,9 @@ static void finish(struct answer *answer)
 }
 
 /** @param left  tunings to be looked at, this one among them */
-static enum wring_status ask(struct thinking *thinking, const struct wring_tuning *tuning,
-                             uint32_t left, struct answer *out)
+static enum wring_status search_with_tuning(struct thinking *thinking,
+                                            const struct wring_tuning *tuning, uint32_t left,
+                                            struct answer *out)
 {
     uint64_t rest_ns = thinking->took_ns < BUDGET_NS ? BUDGET_NS - thinking->took_ns : 0;
     struct wring_search_params params = {.budget_ns = rest_ns / left + 1};
@@ -506,32 +511,32 @@ static enum wring_status ask(struct thinking *thinking, const struct wring_tunin
 }
 
 /** The best plan as configured, and the best one with another tuning. */
-static enum wring_status ask_all(struct thinking *thinking)
+static enum wring_status search_all_tunings(struct thinking *thinking)
 {
     const struct wring_tunings *tunings = thinking->tunings;
     const struct wring_tuning *configured = tunings->n > 0 ? tunings->list : NULL;
     uint32_t n = tunings->n > 0 ? tunings->n : 1;
-    enum wring_status status = ask(thinking, configured, n, &thinking->configured);
+    enum wring_status status = search_with_tuning(thinking, configured, n, &thinking->configured);
 
     for (uint32_t i = 1; i < n && status == WRING_OK; i++) {
         struct answer other;
-        status = ask(thinking, &tunings->list[i], n - i, &other);
+        status = search_with_tuning(thinking, &tunings->list[i], n - i, &other);
         if (status == WRING_OK && other.found.time_us < thinking->best.found.time_us) {
             struct answer worse = thinking->best;
             thinking->best = other;
             other = worse;
         }
-        finish(&other);
+        finish_answer(&other);
     }
     return status;
 }
 
 /** The plan; where another tuning promises to be faster, that of the configured one beside it:
  * what pinned cores take from the application is in no profile. */
-static enum wring_status add_searched(struct thinking *thinking)
+static enum wring_status add_searched_candidates(struct thinking *thinking)
 {
     const struct answer *configured = &thinking->configured, *best = &thinking->best;
-    enum wring_status status = ask_all(thinking);
+    enum wring_status status = search_all_tunings(thinking);
 
     if (status != WRING_OK)
         return status;
@@ -547,7 +552,7 @@ static enum wring_status add_searched(struct thinking *thinking)
 /* ---- plain candidates, as configured ---- */
 
 /** Each bucket by itself, with an option where it may take it, else uncompressed. */
-static void set_apart(struct thinking *thinking, uint32_t option)
+static void group_each_apart(struct thinking *thinking, uint32_t option)
 {
     const struct model *made = &thinking->configured.made;
     struct wring_grouping *grouping = &thinking->grouping;
@@ -555,7 +560,7 @@ static void set_apart(struct thinking *thinking, uint32_t option)
     grouping->n = thinking->input.trace.n;
     for (uint32_t i = 0; i < grouping->n; i++) {
         grouping->end[i] = i + 1;
-        grouping->option[i] = may_take(made, i, option) ? option : made->model->raw;
+        grouping->option[i] = may_take_option(made, i, option) ? option : made->model->raw;
     }
 }
 
@@ -570,7 +575,7 @@ static bool is_as_registered(const struct thinking *thinking, const char *spec)
     return true;
 }
 
-static const char *spec_of(const struct thinking *thinking, uint32_t option)
+static const char *registered_spec(const struct thinking *thinking, uint32_t option)
 {
     return option_spec(&thinking->configured.made, option);
 }
@@ -585,9 +590,9 @@ static uint32_t find_best_apart(struct thinking *thinking)
     double least_us = INFINITY;
 
     for (uint32_t o = 0; o < problem->n_options; o++) {
-        if (o == model->raw || is_as_registered(thinking, spec_of(thinking, o)))
+        if (o == model->raw || is_as_registered(thinking, registered_spec(thinking, o)))
             continue;
-        set_apart(thinking, o);
+        group_each_apart(thinking, o);
         double us = wring_problem_time(problem, &thinking->grouping);
         if (us < least_us) {
             least_us = us;
@@ -598,25 +603,25 @@ static uint32_t find_best_apart(struct thinking *thinking)
 }
 
 /** Plain candidates beside the plan: a model that errs does not stand between the job and them. */
-static enum wring_status add_plain(struct thinking *thinking)
+static enum wring_status add_plain_candidates(struct thinking *thinking)
 {
     const struct wring_cost_model *model = thinking->configured.made.model;
     enum wring_status status = WRING_OK;
     char name[64];
 
     if (!is_as_registered(thinking, "none")) {
-        set_apart(thinking, model->raw);
+        group_each_apart(thinking, model->raw);
         status = add_candidate(thinking, model, &thinking->grouping, "each by itself, none");
     }
     uint32_t best = find_best_apart(thinking);
     if (status != WRING_OK || best == model->problem.n_options)
         return status;
-    set_apart(thinking, best);
-    snprintf(name, sizeof(name), "each by itself, %.40s", spec_of(thinking, best));
+    group_each_apart(thinking, best);
+    snprintf(name, sizeof(name), "each by itself, %.40s", registered_spec(thinking, best));
     return add_candidate(thinking, model, &thinking->grouping, name);
 }
 
-static enum wring_status think(struct thinking *thinking, bool early)
+static enum wring_status add_all_candidates(struct thinking *thinking, bool early)
 {
     enum wring_status status = question_init(&thinking->input, thinking->autotune, early);
 
@@ -627,8 +632,8 @@ static enum wring_status think(struct thinking *thinking, bool early)
     if (status == WRING_OK)
         status = wring_grouping_init(&thinking->grouping, thinking->input.trace.n);
     if (status == WRING_OK)
-        status = add_searched(thinking);
-    return status == WRING_OK ? add_plain(thinking) : status;
+        status = add_searched_candidates(thinking);
+    return status == WRING_OK ? add_plain_candidates(thinking) : status;
 }
 
 /** In rank 0: add the candidates that are worth a try for the recorded iterations. The first
@@ -643,14 +648,14 @@ static enum wring_status find_candidates(struct wring_autotune *autotune, bool e
 
     if (thinking.tunings == NULL)
         return WRING_ERR_NO_MEMORY;
-    enum wring_status status = think(&thinking, early);
+    enum wring_status status = add_all_candidates(&thinking, early);
     if (early)
         wring_info(&autotune->session->log,
                    "WRING_PLAN=auto: buckets are waited for before all are posted, so that none "
                    "are merged");
     wring_grouping_finish(&thinking.grouping);
-    finish(&thinking.configured);
-    finish(&thinking.best);
+    finish_answer(&thinking.configured);
+    finish_answer(&thinking.best);
     question_finish(&thinking.input);
     free(thinking.tunings);
     return status;

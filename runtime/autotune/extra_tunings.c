@@ -28,7 +28,7 @@ struct asking {
 
 /* ---- what is worth it ---- */
 
-static uint32_t last_size(const struct wring_autotune *autotune)
+static uint32_t size_of_several_pieces(const struct wring_autotune *autotune)
 {
     uint64_t bytes = PIECES * autotune->tunables.tuning.chunk_bytes;
     uint32_t size = 0;
@@ -41,11 +41,11 @@ static uint32_t last_size(const struct wring_autotune *autotune)
 
 uint64_t wring_autotune_extra_elems(const struct wring_autotune *autotune)
 {
-    return wring_collective_bench_size(last_size(autotune));
+    return wring_collective_bench_size(size_of_several_pieces(autotune));
 }
 
-static bool lacks(const struct wring_autotune *autotune, const char *spec,
-                  const struct wring_tuning *tuning)
+static bool lacks_collective(const struct wring_autotune *autotune, const char *spec,
+                             const struct wring_tuning *tuning)
 {
     const struct wring_profile *profile = autotune->profile;
     uint32_t ranks = autotune->session->size;
@@ -56,14 +56,14 @@ static bool lacks(const struct wring_autotune *autotune, const char *spec,
            wring_profile_collective_at(profile, spec, "indivisible", ranks, tuning) == NULL;
 }
 
-static void list_lacking(const struct asking *asking, const struct wring_tuning *tuning,
-                         struct wring_collective_bench_codecs *out)
+static void list_lacking_codecs(const struct asking *asking, const struct wring_tuning *tuning,
+                                struct wring_collective_bench_codecs *out)
 {
     out->n = 0;
-    if (lacks(asking->autotune, "none", tuning))
+    if (lacks_collective(asking->autotune, "none", tuning))
         memcpy(out->specs[out->n++], "none", sizeof("none"));
     for (uint32_t i = 0; i < asking->codecs->n; i++)
-        if (lacks(asking->autotune, asking->codecs->specs[i], tuning))
+        if (lacks_collective(asking->autotune, asking->codecs->specs[i], tuning))
             memcpy(out->specs[out->n++], asking->codecs->specs[i], WRING_CODEC_SPEC_MAX);
 }
 
@@ -78,8 +78,8 @@ static bool is_configured(const struct wring_autotune *autotune,
 }
 
 /** What a turn takes as configured, of all sizes up to the last, two buckets in each backlog. */
-static double turn_us(const struct asking *asking,
-                      const struct wring_collective_bench_codecs *codecs, uint32_t last)
+static double predict_turn_us(const struct asking *asking,
+                              const struct wring_collective_bench_codecs *codecs, uint32_t last)
 {
     const struct wring_profile *profile = asking->autotune->profile;
     double us = 0;
@@ -99,7 +99,7 @@ static double turn_us(const struct asking *asking,
 }
 
 /** Does a collective with a codec keep its processor at work? */
-static bool any_works(const struct asking *asking)
+static bool keeps_codec_core_busy(const struct asking *asking)
 {
     const struct wring_profile *profile = asking->autotune->profile;
     bool any = false;
@@ -120,27 +120,27 @@ static const char *find_objection(const struct asking *asking,
                                   const struct wring_autotune_extra_tuning *extra)
 {
     const struct wring_collective_bench_params *params = asking->params;
-    uint32_t last = last_size(asking->autotune);
+    uint32_t last = size_of_several_pieces(asking->autotune);
 
     if (extra->tuning.cores > 0 && asking->codecs->n == 0)
         return "no codec may be used";
-    if (extra->tuning.cores > 0 && !any_works(asking))
+    if (extra->tuning.cores > 0 && !keeps_codec_core_busy(asking))
         return "collectives with codecs wait for their links";
     if (wring_collective_bench_size(last) > params->max_elems)
         return "all buckets together have too few of them";
-    if (turn_us(asking, &extra->codecs, last) >
+    if (predict_turn_us(asking, &extra->codecs, last) >
         wring_collective_bench_limit_us(params->budget_ns / SHARE))
         return "it would take too long for WRING_PLAN_SECONDS";
     return NULL;
 }
 
-static void offer(const struct asking *asking, uint32_t cores, uint64_t chunk_bytes)
+static void offer_tuning(const struct asking *asking, uint32_t cores, uint64_t chunk_bytes)
 {
     struct wring_autotune_extra_tuning *extra = &asking->out->list[asking->out->n];
     const char *objection;
 
     *extra = (struct wring_autotune_extra_tuning){.tuning = {cores, chunk_bytes}};
-    list_lacking(asking, &extra->tuning, &extra->codecs);
+    list_lacking_codecs(asking, &extra->tuning, &extra->codecs);
     if (extra->codecs.n == 0)
         return;
     objection = find_objection(asking, extra);
@@ -164,21 +164,21 @@ void wring_autotune_find_extra_tunings(const struct wring_autotune *autotune,
 
     out->n = 0;
     if (tunables->pieces) {
-        offer(&asking, tuning->cores, tuning->chunk_bytes / PIECE_TIMES);
-        offer(&asking, tuning->cores, tuning->chunk_bytes * PIECE_TIMES);
+        offer_tuning(&asking, tuning->cores, tuning->chunk_bytes / PIECE_TIMES);
+        offer_tuning(&asking, tuning->cores, tuning->chunk_bytes * PIECE_TIMES);
     }
     if (tunables->cores > 0)
-        offer(&asking, 1, tuning->chunk_bytes);
+        offer_tuning(&asking, 1, tuning->chunk_bytes);
     if (tunables->cores > 1)
-        offer(&asking, tunables->cores < CORES_MOST ? tunables->cores : CORES_MOST,
-              tuning->chunk_bytes);
+        offer_tuning(&asking, tunables->cores < CORES_MOST ? tunables->cores : CORES_MOST,
+                     tuning->chunk_bytes);
 }
 
 /* ---- measuring ---- */
 
 /** Rank 0's list is everybody's. */
-static enum wring_status hear(struct wring_session *session,
-                              struct wring_autotune_extra_tunings *list)
+static enum wring_status exchange_tunings(struct wring_session *session,
+                                          struct wring_autotune_extra_tunings *list)
 {
     struct wring_writer writer = {0};
     struct wring_blobs blobs;
@@ -206,7 +206,8 @@ static enum wring_status hear(struct wring_session *session,
 }
 
 /** The session is set so. Errors: those of wring_session_settle(). */
-static enum wring_status set(struct wring_autotune *autotune, const struct wring_tuning *tuning)
+static enum wring_status set_session_tuning(struct wring_autotune *autotune,
+                                            const struct wring_tuning *tuning)
 {
     const struct wring_autotune_tunables *tunables = &autotune->tunables;
     char executor[WRING_CONFIG_TEXT];
@@ -223,14 +224,14 @@ static enum wring_status set(struct wring_autotune *autotune, const struct wring
 /** The session is set so, and the profile has that tuning's collectives alone; then both have all
  * again.
  */
-static enum wring_status measure_one(struct wring_autotune *autotune,
-                                     const struct wring_collective_bench_params *how,
-                                     const struct wring_autotune_extra_tuning *extra)
+static enum wring_status measure_with_tuning(struct wring_autotune *autotune,
+                                             const struct wring_collective_bench_params *how,
+                                             const struct wring_autotune_extra_tuning *extra)
 {
     struct wring_session *session = autotune->session;
     struct wring_collective_bench_params params = *how;
     struct wring_profile_aside aside = {0};
-    enum wring_status status = set(autotune, &extra->tuning);
+    enum wring_status status = set_session_tuning(autotune, &extra->tuning);
 
     params.codecs = extra->codecs;
     params.max_elems = wring_autotune_extra_elems(autotune);
@@ -248,7 +249,7 @@ static enum wring_status measure_one(struct wring_autotune *autotune,
     return status == WRING_OK ? back : status;
 }
 
-static void say_why(const struct wring_autotune *autotune)
+static void say_why_as_configured(const struct wring_autotune *autotune)
 {
     const struct wring_autotune_tunables *tunables = &autotune->tunables;
     const struct wring_log *log = &autotune->session->log;
@@ -270,13 +271,14 @@ enum wring_status wring_autotune_measure_extra_tunings(
 
     if (session->rank == 0) {
         wring_autotune_find_extra_tunings(autotune, codecs, params, &list);
-        say_why(autotune);
+        say_why_as_configured(autotune);
     }
-    enum wring_status status = hear(session, &list);
+    enum wring_status status = exchange_tunings(session, &list);
     if (status != WRING_OK)
         return status;
     for (uint32_t i = 0; i < list.n && status == WRING_OK; i++) {
-        status = wring_session_agree(session, measure_one(autotune, params, &list.list[i]), "");
+        status =
+            wring_session_agree(session, measure_with_tuning(autotune, params, &list.list[i]), "");
         measured += status == WRING_OK;
     }
     if (wring_session_check(session) != WRING_OK)

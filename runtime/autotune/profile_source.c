@@ -19,13 +19,13 @@
 
 #define WRING_MODULE "plan"
 
-static void add(struct wring_collective_bench_codecs *codecs, const char *spec)
+static void add_codec_spec(struct wring_collective_bench_codecs *codecs, const char *spec)
 {
     memcpy(codecs->specs[codecs->n++], spec, WRING_CODEC_SPEC_MAX);
 }
 
 /** The largest size that is measured of buckets with so many elements. */
-static uint32_t size_of(uint64_t elems)
+static uint32_t largest_size_index(uint64_t elems)
 {
     uint32_t size = 0;
 
@@ -36,35 +36,35 @@ static uint32_t size_of(uint64_t elems)
 }
 
 /** Whole codecs that the profile has nothing of. */
-static void find_unknown(const struct wring_autotune *autotune,
-                         const struct wring_collective_bench_codecs *codecs,
-                         struct wring_collective_bench_codecs *out)
+static void find_unknown_codecs(const struct wring_autotune *autotune,
+                                const struct wring_collective_bench_codecs *codecs,
+                                struct wring_collective_bench_codecs *out)
 {
     const struct wring_profile *profile = autotune->profile;
     uint32_t ranks = autotune->session->size;
     bool all = profile == NULL || wring_collective_profile_lacks(profile, "none", ranks, false);
 
     if (all)
-        add(out, (const char[WRING_CODEC_SPEC_MAX]){"none"});
+        add_codec_spec(out, (const char[WRING_CODEC_SPEC_MAX]){"none"});
     for (uint32_t i = 0; i < codecs->n; i++)
         if (all || wring_collective_profile_lacks(profile, codecs->specs[i], ranks, false))
-            add(out, codecs->specs[i]);
+            add_codec_spec(out, codecs->specs[i]);
 }
 
 /** A codec that is known up to a size below the wanted one goes on the list. */
-static void look_at_sizes(const struct wring_autotune *autotune, const char *spec, uint32_t wanted,
-                          struct wring_autotune_profile_gaps *out)
+static void add_lacking_sizes(const struct wring_autotune *autotune, const char *spec,
+                              uint32_t wanted, struct wring_autotune_profile_gaps *out)
 {
     uint64_t known;
 
     if (wring_collective_bench_has(&out->codecs, spec))
         return;
     wring_collective_profile_turn_us(autotune->profile, spec, autotune->session->size, 0, &known);
-    uint32_t last = size_of(known);
+    uint32_t last = largest_size_index(known);
     if (last >= wanted)
         return;
     out->first = out->larger.n == 0 || last < out->first ? last : out->first;
-    add(&out->larger, spec);
+    add_codec_spec(&out->larger, spec);
 }
 
 /** Is a turn of the listed codecs short enough, from the largest size that all of them know? */
@@ -97,15 +97,15 @@ static void find_profile_gaps(const struct wring_autotune *autotune,
                               const struct wring_collective_bench_params *params,
                               struct wring_autotune_profile_gaps *out)
 {
-    uint32_t wanted = size_of(params->max_elems);
+    uint32_t wanted = largest_size_index(params->max_elems);
 
     out->codecs.n = out->larger.n = out->first = 0;
-    find_unknown(autotune, codecs, &out->codecs);
+    find_unknown_codecs(autotune, codecs, &out->codecs);
     if (autotune->profile == NULL)
         return;
-    look_at_sizes(autotune, (const char[WRING_CODEC_SPEC_MAX]){"none"}, wanted, out);
+    add_lacking_sizes(autotune, (const char[WRING_CODEC_SPEC_MAX]){"none"}, wanted, out);
     for (uint32_t i = 0; i < codecs->n; i++)
-        look_at_sizes(autotune, codecs->specs[i], wanted, out);
+        add_lacking_sizes(autotune, codecs->specs[i], wanted, out);
     if (!is_affordable(autotune, params, out))
         out->larger.n = 0;
 }
@@ -185,9 +185,9 @@ static enum wring_status measure_gaps(struct wring_autotune *autotune,
 }
 
 /** Measure what is missing and add it to rank 0's profile. */
-static enum wring_status measure(struct wring_autotune *autotune,
-                                 const struct wring_collective_bench_params *params,
-                                 const struct wring_autotune_profile_gaps *gaps)
+static enum wring_status measure_into_profile(struct wring_autotune *autotune,
+                                              const struct wring_collective_bench_params *params,
+                                              const struct wring_autotune_profile_gaps *gaps)
 {
     struct wring_session *session = autotune->session;
     enum wring_status status = WRING_OK;
@@ -201,7 +201,7 @@ static enum wring_status measure(struct wring_autotune *autotune,
 }
 
 /** In rank 0: the profile has all its collectives again. */
-static enum wring_status bring_back(struct wring_autotune *autotune)
+static enum wring_status restore_collectives(struct wring_autotune *autotune)
 {
     if (autotune->session->rank != 0)
         return WRING_OK;
@@ -242,10 +242,10 @@ static enum wring_status autotune_measure(struct wring_autotune *autotune,
     bool any = gaps->codecs.n > 0 || gaps->larger.n > 0;
     uint64_t began_ns = wring_now_ns();
     uint32_t extra = 0;
-    enum wring_status status = any ? measure(autotune, params, gaps) : WRING_OK;
+    enum wring_status status = any ? measure_into_profile(autotune, params, gaps) : WRING_OK;
 
     if (status == WRING_OK)
-        status = wring_session_agree(session, bring_back(autotune), "");
+        status = wring_session_agree(session, restore_collectives(autotune), "");
     if (status == WRING_OK)
         status = wring_autotune_measure_extra_tunings(autotune, codecs, params, &extra);
     if (status != WRING_OK || (!any && extra == 0))
@@ -262,7 +262,7 @@ static enum wring_status autotune_measure(struct wring_autotune *autotune,
 #define PATH_BYTES 4096
 
 /** The folder. @return false: nothing is kept */
-static bool find_folder(const struct wring_config *config, char *path, size_t bytes)
+static bool name_cache_folder(const struct wring_config *config, char *path, size_t bytes)
 {
     const char *xdg = wring_config_foreign("XDG_CACHE_HOME"), *home = wring_config_foreign("HOME");
 
@@ -278,7 +278,7 @@ static bool find_folder(const struct wring_config *config, char *path, size_t by
 
 /** A file's name tells machines apart, and how codecs run and pieces are cut as configured; what is
  *  in it is compared again. */
-static bool find_file(const struct wring_autotune *autotune, char *path, size_t bytes)
+static bool name_cache_file(const struct wring_autotune *autotune, char *path, size_t bytes)
 {
     const struct wring_autotune_tunables *tunables = &autotune->tunables;
     char folder[PATH_BYTES], text[sizeof(autotune->machine.text) + WRING_CONFIG_TEXT + 32];
@@ -286,7 +286,7 @@ static bool find_file(const struct wring_autotune *autotune, char *path, size_t 
     snprintf(text, sizeof(text), "%s, %s, %" PRIu64, autotune->machine.text, tunables->executor,
              tunables->chunk_bytes);
     uint64_t hash = wring_fnv64(WRING_FNV64, text, strlen(text));
-    return find_folder(&autotune->session->config, folder, sizeof(folder)) &&
+    return name_cache_folder(&autotune->session->config, folder, sizeof(folder)) &&
            (size_t)snprintf(path, bytes, "%s/profile-%016" PRIx64 ".json", folder, hash) < bytes;
 }
 
@@ -298,7 +298,7 @@ static struct wring_profile *load_profile(const struct wring_autotune *autotune)
     struct wring_profile *profile = NULL;
     char path[PATH_BYTES + 64];
 
-    if (!find_file(autotune, path, sizeof(path)) || access(path, F_OK) != 0)
+    if (!name_cache_file(autotune, path, sizeof(path)) || access(path, F_OK) != 0)
         return NULL;
     enum wring_status status = wring_profile_load(path, &heard, &profile);
     if (status == WRING_OK)
@@ -338,11 +338,11 @@ static bool write_profile(const struct wring_profile *profile, const char *path)
 }
 
 /** Put the profile into the cache; what goes wrong is warned of. */
-static void save(const struct wring_autotune *autotune)
+static void save_profile(const struct wring_autotune *autotune)
 {
     char path[PATH_BYTES + 64];
 
-    if (!find_file(autotune, path, sizeof(path)))
+    if (!name_cache_file(autotune, path, sizeof(path)))
         return;
     if (!make_folders(path) || !write_profile(autotune->profile, path))
         wring_warn(&autotune->session->log,
@@ -376,7 +376,7 @@ struct order {
 /* ---- what rank 0 says ---- */
 
 /** Rank 0's word is everybody's. */
-static enum wring_status hear(struct wring_session *session, struct order *order)
+static enum wring_status exchange_order(struct wring_session *session, struct order *order)
 {
     struct wring_writer writer = {0};
     struct wring_blobs blobs;
@@ -404,17 +404,17 @@ void wring_autotune_forget_profile(struct wring_autotune *autotune)
     autotune->aside = (struct wring_profile_aside){0};
 }
 
-static bool is_anything(const struct wring_autotune_profile_gaps *gaps)
+static bool has_any_gaps(const struct wring_autotune_profile_gaps *gaps)
 {
     return gaps->codecs.n > 0 || gaps->larger.n > 0;
 }
 
 /** In rank 0, at first: what is kept has to be looked at, if anything is: what it says of the
  *  configured tuning. */
-static enum wring_status decide(struct wring_autotune *autotune,
-                                const struct wring_collective_bench_codecs *codecs,
-                                const struct wring_collective_bench_params *params,
-                                struct order *order)
+static enum wring_status decide_from_cache(struct wring_autotune *autotune,
+                                           const struct wring_collective_bench_codecs *codecs,
+                                           const struct wring_collective_bench_params *params,
+                                           struct order *order)
 {
     const struct wring_collective_bench_codecs *unknown = &order->gaps.codecs;
     enum wring_status status = WRING_OK;
@@ -436,10 +436,11 @@ static enum wring_status decide(struct wring_autotune *autotune,
 
 /** In rank 0, after a raw collective was timed: is a kept profile still right? Other load on the
  *  machine makes most collectives slower, but a slower link makes all of them slower. */
-static void judge(struct wring_autotune *autotune,
-                  const struct wring_collective_bench_codecs *codecs,
-                  const struct wring_collective_bench_params *params,
-                  const struct wring_collective_bench_glance *seen, struct order *order)
+static void judge_kept_profile(struct wring_autotune *autotune,
+                               const struct wring_collective_bench_codecs *codecs,
+                               const struct wring_collective_bench_params *params,
+                               const struct wring_collective_bench_glance *seen,
+                               struct order *order)
 {
     const struct wring_session *session = autotune->session;
     const struct wring_measured_collective *kept =
@@ -455,13 +456,13 @@ static void judge(struct wring_autotune *autotune,
         wring_autotune_forget_profile(autotune);
         find_profile_gaps(autotune, codecs, params, &order->gaps);
     }
-    order->word = is_anything(&order->gaps) ? MEASURE : NOTHING;
+    order->word = has_any_gaps(&order->gaps) ? MEASURE : NOTHING;
 }
 
-static enum wring_status probe(struct wring_autotune *autotune,
-                               const struct wring_collective_bench_codecs *codecs,
-                               const struct wring_collective_bench_params *params,
-                               struct order *order)
+static enum wring_status probe_links(struct wring_autotune *autotune,
+                                     const struct wring_collective_bench_codecs *codecs,
+                                     const struct wring_collective_bench_params *params,
+                                     struct order *order)
 {
     struct wring_collective_bench_glance seen;
     enum wring_status status = wring_collective_bench_probe(autotune->session, params, &seen);
@@ -469,8 +470,8 @@ static enum wring_status probe(struct wring_autotune *autotune,
     if (status != WRING_OK)
         return status;
     if (autotune->session->rank == 0)
-        judge(autotune, codecs, params, &seen, order);
-    return hear(autotune->session, order);
+        judge_kept_profile(autotune, codecs, params, &seen, order);
+    return exchange_order(autotune->session, order);
 }
 
 /* ---- all of it ---- */
@@ -525,17 +526,17 @@ static enum wring_status find_profile(struct wring_autotune *autotune)
         status = agree_on_limits(session, codecs.n + 1, &params);
     if (status == WRING_OK) {
         if (session->rank == 0)
-            status = decide(autotune, &codecs, &params, &order);
+            status = decide_from_cache(autotune, &codecs, &params, &order);
         status = wring_session_agree(session, status, "");
     }
     if (status == WRING_OK)
-        status = hear(session, &order);
+        status = exchange_order(session, &order);
     if (status == WRING_OK && order.word == PROBE)
-        status = probe(autotune, &codecs, &params, &order);
+        status = probe_links(autotune, &codecs, &params, &order);
     if (status == WRING_OK)
         status = autotune_measure(autotune, &codecs, &params, &order.gaps, &measured);
     if (measured && session->rank == 0)
-        save(autotune);
+        save_profile(autotune);
     return status;
 }
 

@@ -17,7 +17,8 @@
 #define GAIN_MIN_NS 5000 /* and no less than this: about the time to wake a thread */
 
 /** On the line through two points. */
-static double between(const struct wring_curve *curve, uint32_t a, uint32_t b, uint64_t bytes)
+static double interpolate_curve(const struct wring_curve *curve, uint32_t a, uint32_t b,
+                                uint64_t bytes)
 {
     double from = (double)curve->points[a].bytes, to = (double)curve->points[b].bytes;
     double low = (double)curve->points[a].ns, high = (double)curve->points[b].ns;
@@ -32,9 +33,9 @@ uint64_t wring_curve_at(const struct wring_curve *curve, uint64_t bytes)
     if (i == 0)
         return curve->points[0].ns;
     if (i < curve->n)
-        return (uint64_t)between(curve, i - 1, i, bytes);
+        return (uint64_t)interpolate_curve(curve, i - 1, i, bytes);
     uint64_t last = curve->points[i - 1].ns;
-    double more = i > 1 ? between(curve, i - 2, i - 1, bytes)
+    double more = i > 1 ? interpolate_curve(curve, i - 2, i - 1, bytes)
                         : (double)last * ((double)bytes / (double)curve->points[0].bytes);
     return more > (double)last ? (uint64_t)more : last;
 }
@@ -56,7 +57,7 @@ struct wring_choice wring_codec_bypass_rule(const struct wring_curve *with,
 
 static const uint64_t sizes[WRING_CURVE_POINTS] = {4 << 10, 64 << 10, 1 << 20, 8 << 20};
 
-static uint64_t size_of(const struct wring_codec_bypass_case *tried, uint32_t i)
+static uint64_t trial_size(const struct wring_codec_bypass_case *tried, uint32_t i)
 {
     return sizes[i] < tried->wanted ? sizes[i] : tried->wanted;
 }
@@ -83,7 +84,7 @@ static enum wring_status make_memory(struct wring_codec_bypass_bench *bench)
 
     for (uint32_t i = 0; i < bench->n; i++) {
         const struct wring_codec_bypass_case *tried = bench->trials[i].tried;
-        uint64_t bytes = size_of(tried, WRING_CURVE_POINTS - 1);
+        uint64_t bytes = trial_size(tried, WRING_CURVE_POINTS - 1);
         bench->bytes = bytes > bench->bytes ? bytes : bench->bytes;
         placed |= tried->placed;
         foreign |= !tried->placed;
@@ -125,14 +126,14 @@ static enum wring_status register_sizes(struct wring_codec_bypass_bench *bench,
     char name[WRING_NAME_MAX], what[24];
 
     for (uint32_t i = 0; i < WRING_CURVE_POINTS && status == WRING_OK; i++) {
-        if (i > 0 && size_of(tried, i) == size_of(tried, i - 1))
+        if (i > 0 && trial_size(tried, i) == trial_size(tried, i - 1))
             break;
-        snprintf(what, sizeof(what), "%" PRIu64, size_of(tried, i));
+        snprintf(what, sizeof(what), "%" PRIu64, trial_size(tried, i));
         name_bucket(tried, what, name);
         struct wring_bucket_params params = {
             .name = name,
             .data = tried->placed ? bench->placed : bench->foreign,
-            .elems = size_of(tried, i) / sizeof(float),
+            .elems = trial_size(tried, i) / sizeof(float),
             .codec = tried->spec,
             .scheme = tried->scheme,
             .group = tried->group,
@@ -200,7 +201,7 @@ static void trial_bench_finish(struct wring_codec_bypass_bench *bench)
 #define PLENTY_NS (100 * WRING_NS_PER_MS) /* fewer than STEPS_MIN are enough */
 #define SLOPE_NS (4 * WRING_NS_PER_MS)    /* more than latency: larger sizes tell nothing new */
 
-static enum wring_status step(struct wring_bucket *bucket)
+static enum wring_status run_step(struct wring_bucket *bucket)
 {
     enum wring_status status = wring_bucket_post_inside(bucket);
     return status == WRING_OK ? wring_bucket_wait_inside(bucket, WRING_FOREVER) : status;
@@ -211,7 +212,7 @@ static enum wring_status agree_on_time(struct wring_codec_bypass_bench *bench,
                                        struct wring_codec_bypass_trial *trial, uint64_t *ns)
 {
     bench->ns = (double)*ns;
-    enum wring_status status = step(trial->slowest);
+    enum wring_status status = run_step(trial->slowest);
     *ns = (uint64_t)bench->ns;
     return status;
 }
@@ -227,9 +228,9 @@ static int compare_times(const void *a, const void *b)
  * @param ns  out, what most of them took: the best are further from it with a codec, whose ranks
  *            wait for each other
  */
-static enum wring_status time_size(struct wring_codec_bypass_bench *bench,
-                                   struct wring_codec_bypass_trial *trial, uint32_t size,
-                                   uint64_t *ns)
+static enum wring_status measure_size(struct wring_codec_bypass_bench *bench,
+                                      struct wring_codec_bypass_trial *trial, uint32_t size,
+                                      uint64_t *ns)
 {
     struct wring_bucket *bucket = trial->buckets[size];
     uint64_t all[STEPS_MAX], total = 0, took = 0;
@@ -241,7 +242,7 @@ static enum wring_status time_size(struct wring_codec_bypass_bench *bench,
         status = agree_on_time(bench, trial, &took); /* so that all begin together */
         uint64_t began = wring_now_ns();
         if (status == WRING_OK)
-            status = step(bucket);
+            status = run_step(bucket);
         took = wring_now_ns() - began;
         if (status == WRING_OK)
             status = agree_on_time(bench, trial, &took);
@@ -256,8 +257,8 @@ static enum wring_status time_size(struct wring_codec_bypass_bench *bench,
 }
 
 /** The first turn of one case: its sizes, as far as they tell something new. */
-static enum wring_status time_sizes(struct wring_codec_bypass_bench *bench,
-                                    struct wring_codec_bypass_trial *trial)
+static enum wring_status measure_first_turn(struct wring_codec_bypass_bench *bench,
+                                            struct wring_codec_bypass_trial *trial)
 {
     struct wring_curve *curve = &trial->curve;
     enum wring_status status = WRING_OK;
@@ -265,7 +266,7 @@ static enum wring_status time_sizes(struct wring_codec_bypass_bench *bench,
     while (curve->n < trial->n && status == WRING_OK) {
         uint32_t size = curve->n++;
         curve->points[size].bytes = wring_bucket_bytes(trial->buckets[size]);
-        status = time_size(bench, trial, size, &curve->points[size].ns);
+        status = measure_size(bench, trial, size, &curve->points[size].ns);
         if (curve->points[size].ns > curve->points[0].ns + SLOPE_NS)
             break;
     }
@@ -273,8 +274,8 @@ static enum wring_status time_sizes(struct wring_codec_bypass_bench *bench,
 }
 
 /** A further turn: what is disturbed, is so for a while, and looks longer than it is. */
-static enum wring_status time_again(struct wring_codec_bypass_bench *bench,
-                                    struct wring_codec_bypass_trial *trial)
+static enum wring_status measure_further_turn(struct wring_codec_bypass_bench *bench,
+                                              struct wring_codec_bypass_trial *trial)
 {
     struct wring_curve *curve = &trial->curve;
     enum wring_status status = WRING_OK;
@@ -282,7 +283,7 @@ static enum wring_status time_again(struct wring_codec_bypass_bench *bench,
     for (uint32_t size = 0; size < curve->n && status == WRING_OK; size++) {
         uint64_t ns = curve->points[size].ns;
         if (ns < SHORT_NS)
-            status = time_size(bench, trial, size, &ns);
+            status = measure_size(bench, trial, size, &ns);
         if (ns < curve->points[size].ns)
             curve->points[size].ns = ns;
     }
@@ -290,27 +291,27 @@ static enum wring_status time_again(struct wring_codec_bypass_bench *bench,
 }
 
 /** All cases take turns. */
-static enum wring_status time_all(struct wring_codec_bypass_bench *bench)
+static enum wring_status measure_all_cases(struct wring_codec_bypass_bench *bench)
 {
     enum wring_status status = WRING_OK;
     for (uint32_t turn = 0; turn < TURNS; turn++)
         for (uint32_t i = 0; i < bench->n && status == WRING_OK; i++)
-            status = turn == 0 ? time_sizes(bench, &bench->trials[i])
-                               : time_again(bench, &bench->trials[i]);
+            status = turn == 0 ? measure_first_turn(bench, &bench->trials[i])
+                               : measure_further_turn(bench, &bench->trials[i]);
     return status;
 }
 
 /** Register, connect, run; each of it on all ranks or on none. */
-static enum wring_status try_all(struct wring_codec_bypass_bench *bench)
+static enum wring_status run_all_trials(struct wring_codec_bypass_bench *bench)
 {
     struct wring_session *session = bench->session;
     enum wring_status status = wring_commit_passing(session, trial_bench_init(bench));
     if (status == WRING_OK)
-        status = wring_session_agree(session, time_all(bench), "");
+        status = wring_session_agree(session, measure_all_cases(bench), "");
     return status;
 }
 
-static void take_over(const struct wring_codec_bypass_bench *bench)
+static void keep_trial_curves(const struct wring_codec_bypass_bench *bench)
 {
     for (uint32_t i = 0; i < bench->n; i++) {
         struct wring_codec_bypass_trial *trial = &bench->trials[i];
@@ -338,9 +339,9 @@ static enum wring_status trials_run(struct wring_session *session)
     uint64_t began = wring_now_ns();
 
     session->buckets = NULL;
-    enum wring_status status = try_all(&bench);
+    enum wring_status status = run_all_trials(&bench);
     if (status == WRING_OK)
-        take_over(&bench);
+        keep_trial_curves(&bench);
     wring_debug(&session->log, "trials of %" PRIu32 " cases took %.1f ms", bench.n,
                 (double)(wring_now_ns() - began) / 1e6);
     trial_bench_finish(&bench);
@@ -365,21 +366,22 @@ void wring_codec_bypass_forget(struct wring_session *session)
  * the same and so decide alike.
  */
 
-static bool is_raw(const struct wring_bucket *bucket)
+static bool has_raw_codec(const struct wring_bucket *bucket)
 {
     return (wring_codec_info(bucket->codec)->flags & WRING_CODEC_RAW) != 0;
 }
 
 /** Is there anything to choose? Not where a step would mean another thing without the codec. */
-static bool has_choice(const struct wring_bucket *bucket)
+static bool has_bypass_choice(const struct wring_bucket *bucket)
 {
-    return !is_raw(bucket) && !(wring_codec_info(bucket->codec)->flags & WRING_CODEC_ALTERS) &&
-           bucket->elems > 0 && bucket->group->members.n > 1 &&
-           bucket->whole == NULL; /* legs do as their bucket */
+    return !has_raw_codec(bucket) &&
+           !(wring_codec_info(bucket->codec)->flags & WRING_CODEC_ALTERS) && bucket->elems > 0 &&
+           bucket->group->members.n > 1 && bucket->whole == NULL; /* legs do as their bucket */
 }
 
 /** A bucket's case, with its codec or another. */
-static struct wring_codec_bypass_case case_of(const struct wring_bucket *bucket, const char *spec)
+static struct wring_codec_bypass_case bucket_case(const struct wring_bucket *bucket,
+                                                  const char *spec)
 {
     struct wring_codec_bypass_case key = {
         .ranks = bucket->group->ranks,
@@ -413,8 +415,8 @@ static int compare_cases(const struct wring_codec_bypass_case *a,
 }
 
 /** The link in the list where such a case is, or belongs. */
-static struct wring_codec_bypass_case **link_of(struct wring_session *session,
-                                                const struct wring_codec_bypass_case *key)
+static struct wring_codec_bypass_case **find_case_link(struct wring_session *session,
+                                                       const struct wring_codec_bypass_case *key)
 {
     struct wring_codec_bypass_case **at = &session->tried;
     while (*at != NULL && compare_cases(*at, key) < 0)
@@ -422,18 +424,18 @@ static struct wring_codec_bypass_case **link_of(struct wring_session *session,
     return at;
 }
 
-static struct wring_codec_bypass_case *find(struct wring_session *session,
-                                            const struct wring_codec_bypass_case *key)
+static struct wring_codec_bypass_case *find_case(struct wring_session *session,
+                                                 const struct wring_codec_bypass_case *key)
 {
-    struct wring_codec_bypass_case *at = *link_of(session, key);
+    struct wring_codec_bypass_case *at = *find_case_link(session, key);
     return at != NULL && compare_cases(at, key) == 0 ? at : NULL;
 }
 
 /** Have a case measured, up to its size, unless it is. */
-static enum wring_status want(struct wring_session *session,
-                              const struct wring_codec_bypass_case *key)
+static enum wring_status want_trial(struct wring_session *session,
+                                    const struct wring_codec_bypass_case *key)
 {
-    struct wring_codec_bypass_case *known = find(session, key);
+    struct wring_codec_bypass_case *known = find_case(session, key);
     if (known != NULL) {
         known->group = key->group;
         known->wanted = key->wanted > known->wanted ? key->wanted : known->wanted;
@@ -448,7 +450,7 @@ static enum wring_status want(struct wring_session *session,
         return WRING_ERR_NO_MEMORY;
     }
     memcpy(ranks, key->ranks, key->n * sizeof(*ranks));
-    struct wring_codec_bypass_case **link = link_of(session, key);
+    struct wring_codec_bypass_case **link = find_case_link(session, key);
     *tried = *key;
     tried->ranks = ranks;
     tried->next = *link;
@@ -457,7 +459,7 @@ static enum wring_status want(struct wring_session *session,
 }
 
 /** All that is to be measured for the buckets as they are now. @param any out: is anything? */
-static enum wring_status want_all(struct wring_session *session, bool *any)
+static enum wring_status want_all_trials(struct wring_session *session, bool *any)
 {
     *any = false;
     for (struct wring_codec_bypass_case *at = session->tried; at != NULL; at = at->next) {
@@ -465,14 +467,14 @@ static enum wring_status want_all(struct wring_session *session, bool *any)
         at->fresh = false;
     }
     for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
-        if (!has_choice(at))
+        if (!has_bypass_choice(at))
             continue;
-        struct wring_codec_bypass_case with = case_of(at, wring_codec_info(at->codec)->spec);
-        struct wring_codec_bypass_case without = case_of(at, "none");
+        struct wring_codec_bypass_case with = bucket_case(at, wring_codec_info(at->codec)->spec);
+        struct wring_codec_bypass_case without = bucket_case(at, "none");
         with.wanted = at->elems * sizeof(float);
-        enum wring_status status = want(session, &with);
+        enum wring_status status = want_trial(session, &with);
         if (status == WRING_OK)
-            status = want(session, &without);
+            status = want_trial(session, &without);
         if (status != WRING_OK)
             return status;
     }
@@ -482,7 +484,7 @@ static enum wring_status want_all(struct wring_session *session, bool *any)
 }
 
 /** Trials are for all ranks, or for none. @param any in, ours; out */
-static enum wring_status agree_on_any(struct wring_session *session, bool *any)
+static enum wring_status agree_on_any_trial(struct wring_session *session, bool *any)
 {
     struct wring_writer writer = {0};
     struct wring_blobs blobs;
@@ -507,8 +509,8 @@ static enum wring_status agree_on_any(struct wring_session *session, bool *any)
 
 /** Trials are of float32, as which codecs see all elements: what a step takes of the bucket's bytes
  *  if it has fewer of them for as many elements. */
-static struct wring_curve curve_of(const struct wring_codec_bypass_case *tried,
-                                   const struct wring_bucket *bucket)
+static struct wring_curve bucket_curve(const struct wring_codec_bypass_case *tried,
+                                       const struct wring_bucket *bucket)
 {
     struct wring_curve curve = tried->curve;
     for (uint32_t i = 0; i < curve.n; i++)
@@ -517,14 +519,15 @@ static struct wring_curve curve_of(const struct wring_codec_bypass_case *tried,
     return curve;
 }
 
-static void choose(struct wring_session *session, struct wring_bucket *bucket)
+static void choose_bypass(struct wring_session *session, struct wring_bucket *bucket)
 {
-    struct wring_codec_bypass_case with = case_of(bucket, wring_codec_info(bucket->codec)->spec);
-    struct wring_codec_bypass_case without = case_of(bucket, "none");
+    struct wring_codec_bypass_case with =
+        bucket_case(bucket, wring_codec_info(bucket->codec)->spec);
+    struct wring_codec_bypass_case without = bucket_case(bucket, "none");
     struct wring_choice *choice = &bucket->choice;
 
-    const struct wring_curve coded = curve_of(find(session, &with), bucket);
-    *choice = wring_codec_bypass_rule(&coded, &find(session, &without)->curve,
+    const struct wring_curve coded = bucket_curve(find_case(session, &with), bucket);
+    *choice = wring_codec_bypass_rule(&coded, &find_case(session, &without)->curve,
                                       wring_bucket_bytes(bucket));
     wring_info(&session->log,
                "bucket '%s', %zu bytes: codec %s %s: a step is expected to take %.1f us with it, "
@@ -541,18 +544,19 @@ enum wring_status wring_codec_bypass_choose(struct wring_session *session)
     bool any = false;
 
     for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
-        at->choice = (struct wring_choice){.bypass = has_choice(at) && strcmp(how, "always") == 0};
+        at->choice =
+            (struct wring_choice){.bypass = has_bypass_choice(at) && strcmp(how, "always") == 0};
     if (strcmp(how, "auto") == 0)
-        status = want_all(session, &any);
+        status = want_all_trials(session, &any);
     status = wring_session_agree(session, status, "");
     if (status == WRING_OK)
-        status = agree_on_any(session, &any);
+        status = agree_on_any_trial(session, &any);
     if (status == WRING_OK && any)
         status = trials_run(session);
     if (status != WRING_OK || strcmp(how, "auto") != 0)
         return status;
     for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
-        if (has_choice(at))
-            choose(session, at);
+        if (has_bypass_choice(at))
+            choose_bypass(session, at);
     return WRING_OK;
 }

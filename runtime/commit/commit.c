@@ -67,13 +67,13 @@ static struct piece next_line(const char **at)
     return line;
 }
 
-static bool is_same(struct piece a, struct piece b)
+static bool is_same_text(struct piece a, struct piece b)
 {
     return a.bytes == b.bytes && memcmp(a.text, b.text, a.bytes) == 0;
 }
 
 /** Cut a line at its '='; all of it is name where there is none. */
-static struct piece split(struct piece line, struct piece *value)
+static struct piece split_field(struct piece line, struct piece *value)
 {
     const char *equals = memchr(line.text, '=', line.bytes);
     size_t n = equals != NULL ? (size_t)(equals - line.text) : line.bytes;
@@ -83,7 +83,7 @@ static struct piece split(struct piece line, struct piece *value)
 }
 
 /** Choose the part of a value to show: the place where it differs from the other one. */
-static void excerpt(struct piece value, struct piece other, char *shown)
+static void write_excerpt(struct piece value, struct piece other, char *shown)
 {
     size_t same = 0, begin = 0;
     while (same < value.bytes && same < other.bytes && value.text[same] == other.text[same])
@@ -98,10 +98,10 @@ static void excerpt(struct piece value, struct piece other, char *shown)
 
 static bool is_named(struct piece name, const char *text)
 {
-    return is_same(name, (struct piece){text, strlen(text)});
+    return is_same_text(name, (struct piece){text, strlen(text)});
 }
 
-static const char *remedy(struct piece name)
+static const char *remedy_for_field(struct piece name)
 {
     if (name.bytes > 6 && memcmp(name.text, "WRING_", 6) == 0)
         return "set it alike on all ranks";
@@ -115,26 +115,26 @@ static void describe_difference(const char *bucket, struct wring_signed_by ours,
                                 struct piece line, unsigned more, char *text, size_t bytes)
 {
     struct piece own_value, value;
-    struct piece own_name = split(own_line, &own_value), name = split(line, &value);
+    struct piece own_name = split_field(own_line, &own_value), name = split_field(line, &value);
     char own_shown[SHOWN_MAX + 8], shown[SHOWN_MAX + 8], others[48] = "";
     char name_shown[WRING_TEXT_SHORT];
 
-    if (!is_same(own_name, name)) {
+    if (!is_same_text(own_name, name)) {
         snprintf(text, bytes,
                  "bucket '%s': ranks %" PRIu32 " and %" PRIu32
                  " describe it in other terms; use one version of wring on all ranks",
                  wring_text_short(bucket, name_shown), ours.rank, theirs.rank);
         return;
     }
-    excerpt(own_value, value, own_shown);
-    excerpt(value, own_value, shown);
+    write_excerpt(own_value, value, own_shown);
+    write_excerpt(value, own_value, shown);
     if (more > 0)
         snprintf(others, sizeof(others), " (and %u more differ%s)", more, more == 1 ? "s" : "");
     snprintf(text, bytes,
              "bucket '%s': %.*s is %s on rank %" PRIu32 " and %s on rank %" PRIu32 "%s; %s",
              wring_text_short(bucket, name_shown),
              (int)(name.bytes < SHOWN_MAX ? name.bytes : SHOWN_MAX), name.text, own_shown,
-             ours.rank, shown, theirs.rank, others, remedy(name));
+             ours.rank, shown, theirs.rank, others, remedy_for_field(name));
 }
 
 bool wring_signature_compare(const char *bucket, struct wring_signed_by ours,
@@ -146,7 +146,7 @@ bool wring_signature_compare(const char *bucket, struct wring_signed_by ours,
 
     while (*own_at != '\0' || *at != '\0') {
         struct piece own_line = next_line(&own_at), line = next_line(&at);
-        if (is_same(own_line, line))
+        if (is_same_text(own_line, line))
             continue;
         if (differing++ == 0) {
             own_first = own_line;
@@ -203,7 +203,7 @@ static void set_abilities(struct wring_bucket *bucket, uint32_t abilities)
     bucket->mapped &= (abilities & MAPS) != 0;
 }
 
-static void write_own(struct wring_session *session, struct wring_writer *out)
+static void write_own_list(struct wring_session *session, struct wring_writer *out)
 {
     char signature[WRING_SIGNATURE_MAX];
     uint32_t n = 0;
@@ -253,7 +253,7 @@ static bool has_rank(const struct entry *entry, uint32_t rank)
     return false;
 }
 
-static const struct entry *find(const struct list *list, const char *name)
+static const struct entry *find_entry(const struct list *list, const char *name)
 {
     for (uint32_t i = 0; i < list->n; i++)
         if (strcmp(list->entries[i].name, name) == 0)
@@ -262,7 +262,7 @@ static const struct entry *find(const struct list *list, const char *name)
 }
 
 /** "0, 1, 2" for a message; cut where it is long. @param ranks u32 each */
-static void list_ranks(const uint8_t *ranks, uint32_t n, char *text, size_t bytes)
+static void write_rank_list(const uint8_t *ranks, uint32_t n, char *text, size_t bytes)
 {
     size_t at = 0;
     text[0] = '\0';
@@ -284,8 +284,8 @@ static bool compare_group(const struct wring_bucket *bucket, uint32_t rank,
     if (entry->n == members->n &&
         memcmp(entry->ranks, members->ranks, members->n * sizeof(uint32_t)) == 0)
         return true;
-    list_ranks((const uint8_t *)members->ranks, members->n, own, sizeof(own));
-    list_ranks(entry->ranks, entry->n, other, sizeof(other));
+    write_rank_list((const uint8_t *)members->ranks, members->n, own, sizeof(own));
+    write_rank_list(entry->ranks, entry->n, other, sizeof(other));
     snprintf(text, WRING_TEXT_MAX,
              "bucket '%s': its group is {%s} on rank %" PRIu32 " and {%s} on rank %" PRIu32
              "; register it alike on all ranks",
@@ -298,7 +298,7 @@ static bool compare_bucket(struct wring_bucket *bucket, uint32_t rank, const str
                            char *text)
 {
     uint32_t me = bucket->session->rank;
-    const struct entry *entry = find(theirs, bucket->name);
+    const struct entry *entry = find_entry(theirs, bucket->name);
     char own[WRING_SIGNATURE_MAX], name[WRING_TEXT_SHORT];
 
     if (entry == NULL) {
@@ -316,8 +316,8 @@ static bool compare_bucket(struct wring_bucket *bucket, uint32_t rank, const str
     return true;
 }
 
-static bool compare_with(struct wring_session *session, uint32_t rank, const struct list *theirs,
-                         char *text)
+static bool compare_with_rank(struct wring_session *session, uint32_t rank,
+                              const struct list *theirs, char *text)
 {
     for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
         if (wring_members_find(&at->group->members, rank) < at->group->members.n &&
@@ -340,7 +340,7 @@ static bool compare_with(struct wring_session *session, uint32_t rank, const str
 
 /** Connect the members of all groups. Only then do they know each other's mappable memory: the
  *  connection may use another device than both have chosen. */
-static enum wring_status reach_members(struct wring_session *session)
+static enum wring_status connect_members(struct wring_session *session)
 {
     enum wring_status status = WRING_OK;
     for (const struct wring_bucket *at = session->buckets; at != NULL && status == WRING_OK;
@@ -355,14 +355,14 @@ enum wring_status wring_commit_compare(struct wring_session *session)
     struct wring_blobs blobs;
     char text[WRING_TEXT_MAX] = "";
 
-    enum wring_status status = reach_members(session);
+    enum wring_status status = connect_members(session);
     if (status != WRING_OK)
         return status;
     for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
         at->placed = at->mapped = true;
         set_abilities(at, abilities_of(at));
     }
-    write_own(session, &writer);
+    write_own_list(session, &writer);
     status = wring_session_exchange_writer(session, &writer, &blobs);
     if (status != WRING_OK)
         return status;
@@ -373,7 +373,7 @@ enum wring_status wring_commit_compare(struct wring_session *session)
         status = read_list(wring_blobs_reader(&blobs, i), &list);
         if (status != WRING_OK)
             break;
-        if (!compare_with(session, i, &list, text))
+        if (!compare_with_rank(session, i, &list, text))
             status = WRING_ERR_MISMATCH;
         free(list.entries);
     }
@@ -420,7 +420,7 @@ void wring_commit_free_dropped(struct wring_session *session)
     }
 }
 
-static enum wring_status find_data(struct wring_session *session)
+static enum wring_status register_data(struct wring_session *session)
 {
     for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
         size_t bytes = wring_bucket_bytes(at);
@@ -443,13 +443,13 @@ static enum wring_status find_data(struct wring_session *session)
 enum wring_status wring_commit_find_data(struct wring_session *session)
 {
     wring_progress_lock(session->progress);
-    enum wring_status status = find_data(session);
+    enum wring_status status = register_data(session);
     wring_progress_unlock(session->progress);
     return status;
 }
 
 /** Are we in a bucket's group with that rank? We are connected to it then. */
-static bool meets(const struct wring_session *session, uint32_t rank)
+static bool is_in_group_with(const struct wring_session *session, uint32_t rank)
 {
     const struct wring_bucket *at = session->buckets;
     while (at != NULL && wring_members_find(&at->group->members, rank) == at->group->members.n)
@@ -457,11 +457,12 @@ static bool meets(const struct wring_session *session, uint32_t rank)
     return at != NULL;
 }
 
-static enum wring_status import_all(struct wring_session *session, const struct wring_blobs *blobs)
+static enum wring_status import_all_endpoints(struct wring_session *session,
+                                              const struct wring_blobs *blobs)
 {
     enum wring_status status = WRING_OK;
     for (uint32_t i = 0; i < session->size && status == WRING_OK; i++)
-        if (i != session->rank && meets(session, i))
+        if (i != session->rank && is_in_group_with(session, i))
             status = wring_commit_read_endpoints(session, &session->fabric->peers[i],
                                                  wring_blobs_reader(blobs, i));
     return status;
@@ -488,13 +489,13 @@ static enum wring_status exchange_endpoints(struct wring_session *session)
     wring_progress_lock(session->progress);
     status = wring_session_check(session);
     if (status == WRING_OK)
-        status = import_all(session, &blobs);
+        status = import_all_endpoints(session, &blobs);
     wring_progress_unlock(session->progress);
     wring_blobs_finish(&blobs);
     return wring_session_agree(session, status, "");
 }
 
-static void describe(const struct wring_session *session, const struct wring_bucket *bucket)
+static void log_bucket(const struct wring_session *session, const struct wring_bucket *bucket)
 {
     const struct wring_shape *shape = &bucket->shape;
     wring_debug(&session->log,
@@ -510,7 +511,7 @@ enum wring_status wring_commit_connect(struct wring_session *session)
         return status;
     for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
         wring_bucket_ready(at);
-        describe(session, at);
+        log_bucket(session, at);
     }
     for (struct wring_bucket *at = session->fused; at != NULL; at = at->next)
         wring_bucket_ready(at);
@@ -518,7 +519,7 @@ enum wring_status wring_commit_connect(struct wring_session *session)
 }
 
 /** Is any step in flight that goes past the engine, or has not come to it yet? */
-static bool any_under_way(const struct wring_session *session)
+static bool is_any_under_way(const struct wring_session *session)
 {
     for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
         if (wring_bucket_under_way(at))
@@ -546,7 +547,7 @@ enum wring_status wring_commit_check_groups(const struct wring_session *session)
 }
 
 /** Can late pieces of an aborted group still come? The commit gives their slots to others. */
-static bool any_is_late(const struct wring_session *session)
+static bool may_late_pieces_come(const struct wring_session *session)
 {
     for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
         if (wring_bucket_is_ceased(at) && !wring_pairs_have_ceased(&at->group->pairs))
@@ -561,14 +562,15 @@ enum wring_status wring_commit_take_back(struct wring_session *session)
     enum wring_status status = WRING_ERR_BUSY;
 
     wring_progress_lock(session->progress);
-    while (any_is_late(session) && wring_session_check(session) == WRING_OK &&
+    while (may_late_pieces_come(session) && wring_session_check(session) == WRING_OK &&
            wring_now_ns() < until_ns) {
         wring_engine_poll(session->engine);
         wring_progress_unlock(session->progress);
         nanosleep(&pause, NULL);
         wring_progress_lock(session->progress);
     }
-    if (wring_engine_idle(session->engine) && !any_under_way(session) && !any_is_late(session)) {
+    if (wring_engine_idle(session->engine) && !is_any_under_way(session) &&
+        !may_late_pieces_come(session)) {
         wring_commit_undo(session);
         wring_legs_remove(session);
         status = WRING_OK;

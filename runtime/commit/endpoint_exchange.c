@@ -9,14 +9,14 @@
 #include "transport/memory.h"
 
 /** Where memory lies in our slots. @param at  NULL: there is none */
-static uint64_t offset_of(const struct wring_session *session, const void *at)
+static uint64_t slot_offset(const struct wring_session *session, const void *at)
 {
     const uint8_t *base = session->slots.memory.base;
     return at != NULL ? (uint64_t)((const uint8_t *)at - base) : 0;
 }
 
 /** Memory for the other members: the slots that they fill, or the board that they read. */
-static const void *inbox_of(const struct wring_bucket *bucket)
+static const void *inbox_memory(const struct wring_bucket *bucket)
 {
     const struct wring_shm_flags *flags = bucket->collective.shm_flags;
     if (flags != NULL)
@@ -24,15 +24,15 @@ static const void *inbox_of(const struct wring_bucket *bucket)
     return bucket->gather.placed ? NULL : bucket->gather.memory;
 }
 
-static const struct wring_bucket *owner_of(const struct wring_bucket *bucket)
+static const struct wring_bucket *keys_owner(const struct wring_bucket *bucket)
 {
     return bucket->whole != NULL ? bucket->whole : bucket;
 }
 
 /** Has it keys of its own, or those of the bucket that it is a leg of? */
-static bool is_alone(const struct wring_bucket *bucket)
+static bool has_own_keys(const struct wring_bucket *bucket)
 {
-    const struct wring_bucket *owner = owner_of(bucket);
+    const struct wring_bucket *owner = keys_owner(bucket);
     return (bucket->block == &owner->borrowed || owner->keys.fabric != NULL) &&
            wring_block_complete(bucket->block);
 }
@@ -53,8 +53,8 @@ void wring_commit_write_endpoints(struct wring_session *session, struct wring_wr
         wring_write_sized(out, at->name, strlen(at->name));
         wring_channel_write_name(&at->scatter, out);
         wring_channel_write_name(&at->gather, out);
-        wring_write_u64(out, offset_of(session, at->scatter.memory));
-        wring_write_u64(out, offset_of(session, inbox_of(at)));
+        wring_write_u64(out, slot_offset(session, at->scatter.memory));
+        wring_write_u64(out, slot_offset(session, inbox_memory(at)));
         wring_write_u32(out, at->shape.window);
         /* where a sum is placed: in which buffer (n_buffers: memory that has keys of its own) */
         uint32_t buffer = 0;
@@ -66,15 +66,15 @@ void wring_commit_write_endpoints(struct wring_session *session, struct wring_wr
                               : 0;
         wring_write_u32(out, buffer);
         wring_write_u64(out, offset);
-        wring_write_u32(out, is_alone(at));
-        if (is_alone(at))
-            wring_block_export(at->block, &owner_of(at)->keys, out);
+        wring_write_u32(out, has_own_keys(at));
+        if (has_own_keys(at))
+            wring_block_export(at->block, &keys_owner(at)->keys, out);
     }
     pthread_mutex_unlock(&session->buffers_mutex);
 }
 
-static enum wring_status import(struct wring_session *session, struct wring_peer *peer,
-                                struct wring_reader *in, struct wring_remote **out)
+static enum wring_status import_memory(struct wring_session *session, struct wring_peer *peer,
+                                       struct wring_reader *in, struct wring_remote **out)
 {
     return wring_imports_add(&session->imports, session->fabric, peer, in, out);
 }
@@ -88,7 +88,7 @@ struct slots {
 static enum wring_status import_slots(struct wring_session *session, struct wring_peer *peer,
                                       struct wring_reader *in, struct slots *out)
 {
-    enum wring_status status = import(session, peer, in, &out->remote);
+    enum wring_status status = import_memory(session, peer, in, &out->remote);
     void *mapped = NULL;
 
     if (status == WRING_OK && session->fabric->devices[peer->device].caps.remote_map)
@@ -143,7 +143,7 @@ static enum wring_status connect_board(struct wring_bucket *bucket, uint32_t mem
 
 /** Slots that this rank fills itself: their pages shall be mapped before a step needs them. Where
  *  that cannot be, the step maps them. */
-static void map_slots(const struct endpoint *endpoint, uint64_t offset, size_t bytes)
+static void map_slot_pages(const struct endpoint *endpoint, uint64_t offset, size_t bytes)
 {
     size_t inside = offset % (size_t)sysconf(_SC_PAGESIZE);
 
@@ -164,7 +164,7 @@ static void set_slots(struct wring_channel *channel, uint32_t member,
     wring_channel_set_window(channel, member, endpoint->window);
     out->remote = endpoint->slots.remote;
     out->offset = offset + bytes * channel->members.me;
-    map_slots(endpoint, out->offset, bytes);
+    map_slot_pages(endpoint, out->offset, bytes);
 }
 
 static void set_endpoints(struct wring_bucket *bucket, uint32_t member,
@@ -212,7 +212,7 @@ static enum wring_status read_endpoint(struct wring_session *session, struct wri
     endpoint.buffer = wring_read_u32(in);
     endpoint.data_offset = wring_read_u64(in);
     if (wring_read_u32(in) != 0) {
-        enum wring_status status = import(session, peer, in, &endpoint.data);
+        enum wring_status status = import_memory(session, peer, in, &endpoint.data);
         if (status != WRING_OK)
             return status;
     } else if (endpoint.buffer < n_buffers) {
@@ -250,7 +250,7 @@ enum wring_status wring_commit_read_endpoints(struct wring_session *session,
     if (buffers == NULL)
         return WRING_ERR_NO_MEMORY;
     for (uint32_t i = 0; i < n_buffers && status == WRING_OK; i++)
-        status = import(session, peer, &in, &buffers[i]);
+        status = import_memory(session, peer, &in, &buffers[i]);
     while (status == WRING_OK && in.bytes > 0 && !in.failed)
         status = read_endpoint(session, peer, &in, &slots, buffers, n_buffers);
     free(buffers);

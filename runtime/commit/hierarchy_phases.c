@@ -91,7 +91,7 @@ static uint32_t count_slices(const struct wring_bucket *whole)
 }
 
 /** The legs follow their bucket in the session's list. */
-static void list_legs(struct wring_bucket *whole)
+static void link_legs_after_bucket(struct wring_bucket *whole)
 {
     struct wring_bucket *last = whole, *after = whole->next;
 
@@ -123,7 +123,7 @@ static enum wring_status make_legs(struct wring_bucket *whole)
     for (uint32_t i = 0; i < partition.shards && status == WRING_OK; i++)
         status = make_slice(whole, i, wring_partition_shard(&partition, i));
     if (status == WRING_OK) {
-        list_legs(whole);
+        link_legs_after_bucket(whole);
         return WRING_OK;
     }
     for (uint32_t i = 0; i < whole->levels->n; i++)
@@ -134,8 +134,8 @@ static enum wring_status make_legs(struct wring_bucket *whole)
 }
 
 /** A group's nodes are not equal: say so, once, or refuse the plan that takes them to be. */
-static enum wring_status go_flat(const struct wring_bucket *bucket,
-                                 const struct wring_group_nodes *nodes)
+static enum wring_status go_flat_or_refuse(const struct wring_bucket *bucket,
+                                           const struct wring_group_nodes *nodes)
 {
     const struct wring_log *log = &bucket->session->log;
     char why[160];
@@ -160,12 +160,12 @@ static enum wring_status go_flat(const struct wring_bucket *bucket,
     return WRING_OK;
 }
 
-static enum wring_status make(struct wring_bucket *bucket)
+static enum wring_status make_legs_if_wanted(struct wring_bucket *bucket)
 {
     struct wring_group_nodes nodes = wring_group_count_nodes(bucket->group);
 
     if (nodes.least != nodes.most)
-        return go_flat(bucket, &nodes);
+        return go_flat_or_refuse(bucket, &nodes);
     struct wring_operation operation = wring_shape_operation(bucket, false);
     if (wring_algorithm_order(&operation) != WRING_ORDER_NODES)
         return WRING_OK;
@@ -181,7 +181,7 @@ enum wring_status wring_legs_make(struct wring_session *session)
     for (struct wring_bucket *at = session->buckets; at != NULL && status == WRING_OK; at = next) {
         next = at->next; /* legs come in between */
         if (wring_scheme_is_hierarchical(at->scheme) && at->elems > 0)
-            status = make(at);
+            status = make_legs_if_wanted(at);
     }
     return status;
 }

@@ -28,7 +28,7 @@ static uint32_t at_most(uint64_t value, uint32_t limit)
     return value < limit ? (uint32_t)value : limit;
 }
 
-static bool is_raw(const struct wring_bucket *bucket)
+static bool has_raw_codec(const struct wring_bucket *bucket)
 {
     return (wring_codec_info(bucket->codec)->flags & WRING_CODEC_RAW) != 0;
 }
@@ -59,7 +59,7 @@ struct wring_operation wring_shape_operation(const struct wring_bucket *bucket, 
 }
 
 /** Does the first other member's provider copy what is put? */
-static bool puts_copy(const struct wring_bucket *bucket)
+static bool provider_copies_puts(const struct wring_bucket *bucket)
 {
     const struct wring_fabric *fabric = bucket->session->fabric;
     const struct wring_members *members = &bucket->group->members;
@@ -71,7 +71,7 @@ static bool puts_copy(const struct wring_bucket *bucket)
 }
 
 /** Of a leg the engine sees to all: it has no board. */
-static struct wring_reach reach_of(const struct wring_bucket *bucket, uint64_t piece_elems)
+static struct wring_reach bucket_reach(const struct wring_bucket *bucket, uint64_t piece_elems)
 {
     const struct wring_config *config = &bucket->session->config;
 
@@ -82,12 +82,12 @@ static struct wring_reach reach_of(const struct wring_bucket *bucket, uint64_t p
         .placeable = bucket->placed,
         .mappable = bucket->mapped,
         .boards = bucket->mapped && bucket->whole == NULL && bucket->elems > 0,
-        .copies = puts_copy(bucket),
+        .copies = provider_copies_puts(bucket),
     };
 }
 
 /** Room for a piece, be it one of a round's statistics. */
-static size_t with_rounds(const struct wring_bucket *bucket, size_t slot_bytes)
+static size_t slot_bytes_with_rounds(const struct wring_bucket *bucket, size_t slot_bytes)
 {
     const struct wring_bucket *whole = bucket->whole != NULL ? bucket->whole : bucket;
     const struct wring_codec_context context = {
@@ -117,7 +117,7 @@ static void size_pieces(const struct wring_bucket *bucket, bool shards, struct w
         shape->slot_bytes = shape->raw ? wring_partition_bytes(&shape->partition, piece)
                                        : wring_codec_bound(bucket->codec, piece.end - piece.begin);
     if (!shape->raw)
-        shape->slot_bytes = with_rounds(bucket, shape->slot_bytes);
+        shape->slot_bytes = slot_bytes_with_rounds(bucket, shape->slot_bytes);
     if (parts->scatters && wring_algorithm_is_direct(shape->algorithm))
         shape->slot_bytes = WRING_BOARD_ALIGN; /* a word has no bytes */
     shape->window = wring_channel_window(config->window, pieces + 1);
@@ -143,22 +143,22 @@ static struct wring_shape shape_alone(const struct wring_bucket *bucket, bool ra
                              raw ? NULL : bucket->codec, bucket->session->config.chunk_bytes);
     if (leg) /* raw, and cut where codes may be */
         shape.partition.grain = wring_partition_grain(bucket->elems, bucket->codec);
-    struct wring_reach reach = reach_of(bucket, shape.partition.chunk_elems);
+    struct wring_reach reach = bucket_reach(bucket, shape.partition.chunk_elems);
     shape.algorithm = wring_algorithm_select(&operation, &reach);
     size_pieces(bucket, leg || wring_algorithm_has_owners(shape.algorithm), &shape);
     return shape;
 }
 
-static void choose(struct wring_bucket *bucket)
+static void choose_shape(struct wring_bucket *bucket)
 {
     const struct wring_bucket *chosen = bucket->whole != NULL ? bucket->whole : bucket;
     bool within = bucket->whole != NULL && bucket->leg != WRING_LEG_ACROSS;
 
-    bucket->shape = shape_alone(bucket, within || chosen->choice.bypass || is_raw(bucket));
+    bucket->shape = shape_alone(bucket, within || chosen->choice.bypass || has_raw_codec(bucket));
 }
 
 /** The shape of a bucket that goes by legs is that of its leg between nodes. */
-static void choose_whole(struct wring_bucket *bucket)
+static void choose_shape_of_whole(struct wring_bucket *bucket)
 {
     const struct wring_shape *across = &wring_leg_bucket(bucket, 0, WRING_LEG_ACROSS)->shape;
 
@@ -174,14 +174,14 @@ static void shapes_choose(struct wring_session *session)
 {
     for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
         if (at->levels == NULL)
-            choose(at);
+            choose_shape(at);
     for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
         if (at->levels != NULL)
-            choose_whole(at);
+            choose_shape_of_whole(at);
 }
 
 /** Bytes of the slots in both channels of a bucket, if its window is no wider than that. */
-static uint64_t slots_of(const struct wring_bucket *bucket, uint32_t widest)
+static uint64_t slot_bytes_of_bucket(const struct wring_bucket *bucket, uint32_t widest)
 {
     const struct wring_shape *shape = &bucket->shape;
     const struct wring_algorithm_parts *parts = &wring_algorithms[shape->algorithm];
@@ -193,11 +193,11 @@ static uint64_t slots_of(const struct wring_bucket *bucket, uint32_t widest)
            (uint64_t)wring_channel_memory(bucket->group->members.n, window, shape->slot_bytes);
 }
 
-static uint64_t slots_of_all(const struct wring_session *session, uint32_t widest)
+static uint64_t slot_bytes_of_all(const struct wring_session *session, uint32_t widest)
 {
     uint64_t bytes = 0;
     for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
-        bytes += slots_of(at, widest);
+        bytes += slot_bytes_of_bucket(at, widest);
     return bytes;
 }
 
@@ -211,9 +211,9 @@ static enum wring_status shapes_fit(struct wring_session *session)
     uint64_t most = session->config.slot_bytes;
     uint32_t widest = WRING_WINDOW_MAX;
 
-    while (widest > LEAST_WINDOW && slots_of_all(session, widest) > most)
+    while (widest > LEAST_WINDOW && slot_bytes_of_all(session, widest) > most)
         widest /= 2;
-    uint64_t bytes = slots_of_all(session, widest);
+    uint64_t bytes = slot_bytes_of_all(session, widest);
     for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
         if (at->shape.window > widest)
             at->shape.window = widest;
@@ -227,9 +227,9 @@ static enum wring_status shapes_fit(struct wring_session *session)
 }
 
 /** Find the span of a bucket without legs that this rank owns. @return whether there is one */
-static bool find_owned(const struct wring_bucket *bucket, struct wring_span *out)
+static bool find_own_shard(const struct wring_bucket *bucket, struct wring_span *out)
 {
-    struct wring_operation operation = wring_shape_operation(bucket, is_raw(bucket));
+    struct wring_operation operation = wring_shape_operation(bucket, has_raw_codec(bucket));
 
     if (!wring_algorithm_encodes_sums(&operation))
         return false;
@@ -251,9 +251,9 @@ static uint32_t shape_find_owned(const struct wring_bucket *bucket, struct wring
     uint32_t n = 0;
 
     if (bucket->levels == NULL)
-        return bucket->whole == NULL && find_owned(bucket, &spans[0]);
+        return bucket->whole == NULL && find_own_shard(bucket, &spans[0]);
     for (uint32_t i = 0; i < bucket->levels->n; i++)
-        n += find_owned(wring_leg_bucket(bucket, i, WRING_LEG_ACROSS), &spans[n]);
+        n += find_own_shard(wring_leg_bucket(bucket, i, WRING_LEG_ACROSS), &spans[n]);
     return n;
 }
 
@@ -329,7 +329,7 @@ static bool can_read_source(const struct wring_bucket *bucket)
 }
 
 /** Is somebody told of its steps who does not ask? */
-static bool is_watched(const struct wring_bucket *bucket)
+static bool has_step_listener(const struct wring_bucket *bucket)
 {
     const struct wring_bucket_fusion *joined = bucket->fuses;
     bool any = bucket->completion.done != NULL ||
@@ -392,7 +392,7 @@ static void fill_collective(struct wring_bucket *bucket)
     bucket->collective.error_stats.every = (uint64_t)session->config.stats_every;
     bucket->collective.finished = wring_bucket_finished;
     bucket->collective.owner = bucket;
-    bucket->collective.watched = is_watched(bucket);
+    bucket->collective.watched = has_step_listener(bucket);
     if (bucket->whole != NULL)
         fill_leg(bucket);
 }
@@ -447,7 +447,7 @@ static enum wring_status make_keys(struct wring_bucket *bucket)
     return wring_block_add_keys(bucket->block, &owner->keys);
 }
 
-static enum wring_status make_bucket(struct wring_bucket *bucket)
+static enum wring_status make_bucket_channels(struct wring_bucket *bucket)
 {
     const struct wring_shape *shape = &bucket->shape;
     struct wring_collective *collective = &bucket->collective;
@@ -509,7 +509,7 @@ enum wring_status wring_commit_make(struct wring_session *session)
                                         at->collective.work.codec != NULL ? at->collective.members.n
                                                                           : 1);
         most = piece > most ? piece : most;
-        status = make_bucket(at);
+        status = make_bucket_channels(at);
     }
     if (status == WRING_OK)
         status = wring_session_reserve(session, most);

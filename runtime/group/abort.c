@@ -31,7 +31,7 @@ void wring_group_cease(struct wring_group *group, uint32_t rank)
 }
 
 /** End all, and tell the others. */
-static void cease_all(struct wring_group *group)
+static void cease_group(struct wring_group *group)
 {
     struct wring_session *session = group->session;
 
@@ -63,7 +63,7 @@ static bool copy_sources(const struct wring_group *group)
 }
 
 /** No job of ours uses anybody's memory, and no put of ours reads it. */
-static bool is_still(const struct wring_group *group)
+static bool try_release_memory(const struct wring_group *group)
 {
     const struct wring_engine *engine = group->session->engine;
     return !wring_engine_writes(engine, &group->cease) &&
@@ -72,7 +72,7 @@ static bool is_still(const struct wring_group *group)
 
 /** No member puts into its data any more by devices where that can be had: what still comes goes
  *  nowhere. @return the devices by which none writes there, a bit each */
-static uint32_t revoke(struct wring_bucket *bucket)
+static uint32_t revoke_bucket_keys(struct wring_bucket *bucket)
 {
     const struct wring_fabric *fabric = bucket->session->fabric;
     bool put_into = bucket->keys.fabric != NULL;
@@ -87,18 +87,18 @@ static uint32_t revoke(struct wring_bucket *bucket)
 }
 
 /** Revoke one bucket's keys, or those of all of the group's. @return bits of the safe devices */
-static uint32_t revoke_data(struct wring_group *group, struct wring_bucket *bucket)
+static uint32_t revoke_group_keys(struct wring_group *group, struct wring_bucket *bucket)
 {
     struct wring_session *session = group->session;
     struct wring_bucket *const lists[] = {session->fused, session->buckets};
     uint32_t safe = UINT32_MAX;
 
     if (bucket != NULL)
-        return revoke(bucket);
+        return revoke_bucket_keys(bucket);
     for (size_t i = 0; i < 2; i++)
         for (struct wring_bucket *at = lists[i]; at != NULL; at = at->next)
             if (is_committed(at, group))
-                safe &= revoke(at);
+                safe &= revoke_bucket_keys(at);
     return safe;
 }
 
@@ -109,15 +109,15 @@ struct asked {
 };
 
 /** Nobody uses it: no job and no put of ours, nor another member. */
-static bool is_quiet(struct wring_group *group, const struct asked *asked)
+static bool revoke_and_check_quiet(struct wring_group *group, const struct asked *asked)
 {
     struct wring_session *session = group->session;
 
     wring_progress_lock(session->progress);
     wring_engine_poll(session->engine);
-    bool quiet =
-        is_still(group) &&
-        (!asked->others || wring_pairs_are_quiet(&group->pairs, revoke_data(group, asked->bucket)));
+    bool quiet = try_release_memory(group) &&
+                 (!asked->others ||
+                  wring_pairs_are_quiet(&group->pairs, revoke_group_keys(group, asked->bucket)));
     wring_progress_unlock(session->progress);
     return quiet;
 }
@@ -129,7 +129,7 @@ static enum wring_status await_quiet(struct wring_group *group, struct asked ask
     const struct timespec pause = {0, WRING_NS_PER_MS / 4};
     uint64_t until_ns = wring_deadline_in(QUIET_NS);
 
-    while (!is_quiet(group, &asked)) {
+    while (!revoke_and_check_quiet(group, &asked)) {
         if (wring_now_ns() >= until_ns)
             return WRING_ERR_BUSY;
         nanosleep(&pause, NULL);
@@ -140,7 +140,7 @@ static enum wring_status await_quiet(struct wring_group *group, struct asked ask
 /** End the calls of a group; the caller asks for their memory alone. */
 static enum wring_status abort_calls(struct wring_group *group)
 {
-    cease_all(group);
+    cease_group(group);
     enum wring_status status = await_quiet(group, (struct asked){.others = false});
     wring_session_call_back(group->session);
     return status;
@@ -156,7 +156,7 @@ static enum wring_status end_step(struct wring_bucket *bucket)
 }
 
 /** What its buckets have under way ends. @return WRING_ERR_BUSY: not all of it has */
-static enum wring_status end_steps(struct wring_group *group)
+static enum wring_status end_all_steps(struct wring_group *group)
 {
     struct wring_session *session = group->session;
     struct wring_bucket *const lists[] = {session->fused, session->buckets};
@@ -169,7 +169,7 @@ static enum wring_status end_steps(struct wring_group *group)
     return status;
 }
 
-static void keep_data(struct wring_group *group)
+static void keep_bucket_data(struct wring_group *group)
 {
     struct wring_session *session = group->session;
     struct wring_bucket *const lists[] = {session->fused, session->buckets};
@@ -184,12 +184,12 @@ static enum wring_status abort_inside(struct wring_group *group)
 {
     bool buckets = atomic_load(&group->n_buckets) > 0;
 
-    cease_all(group);
-    enum wring_status status = buckets ? end_steps(group) : WRING_OK;
+    cease_group(group);
+    enum wring_status status = buckets ? end_all_steps(group) : WRING_OK;
     if (status == WRING_OK)
         status = await_quiet(group, (struct asked){.others = buckets});
     if (buckets && status == WRING_ERR_BUSY)
-        keep_data(group);
+        keep_bucket_data(group);
     wring_session_call_back(group->session);
     return status;
 }
@@ -209,7 +209,7 @@ static enum wring_status cancel_bucket(struct wring_bucket *bucket)
 
     if (!wring_bucket_is_ceased(bucket) && !wring_bucket_under_way(bucket))
         return WRING_OK;
-    cease_all(group);
+    cease_group(group);
     enum wring_status status = end_step(bucket);
     if (status == WRING_OK)
         status = await_quiet(group, (struct asked){.others = true, .bucket = bucket});

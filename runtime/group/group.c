@@ -49,7 +49,7 @@ static uint32_t node_of(const struct wring_group *group, uint32_t member)
 }
 
 /** How many of the first `end` members are on a member's node. */
-static uint32_t count_alike(const struct wring_group *group, uint32_t member, uint32_t end)
+static uint32_t count_on_same_node(const struct wring_group *group, uint32_t member, uint32_t end)
 {
     uint32_t alike = 0;
     for (uint32_t i = 0; i < end; i++)
@@ -62,9 +62,9 @@ struct wring_group_nodes wring_group_count_nodes(const struct wring_group *group
     struct wring_group_nodes nodes = {.least = UINT32_MAX};
 
     for (uint32_t i = 0; i < group->members.n; i++) {
-        if (count_alike(group, i, i) > 0)
+        if (count_on_same_node(group, i, i) > 0)
             continue; /* not the first of its node */
-        uint32_t alike = count_alike(group, i, group->members.n);
+        uint32_t alike = count_on_same_node(group, i, group->members.n);
         nodes.n++;
         if (alike < nodes.least) {
             nodes.least = alike;
@@ -79,12 +79,12 @@ struct wring_group_nodes wring_group_count_nodes(const struct wring_group *group
 }
 
 /** Does a member belong to the subgroup that we are in: that of our node, or of our place? */
-static bool is_with_us(const struct wring_group *group, uint32_t member, bool across)
+static bool is_in_our_subgroup(const struct wring_group *group, uint32_t member, bool across)
 {
     uint32_t me = group->members.me;
     if (!across)
         return node_of(group, member) == node_of(group, me);
-    return count_alike(group, member, member) == count_alike(group, me, me);
+    return count_on_same_node(group, member, member) == count_on_same_node(group, me, me);
 }
 
 static enum wring_status make_subgroup(struct wring_group *group, bool across,
@@ -95,7 +95,7 @@ static enum wring_status make_subgroup(struct wring_group *group, bool across,
     if (ranks == NULL)
         return WRING_ERR_NO_MEMORY;
     for (uint32_t i = 0; i < group->members.n; i++)
-        if (is_with_us(group, i, across))
+        if (is_in_our_subgroup(group, i, across))
             ranks[n++] = group->ranks[i];
     enum wring_status status = group_new(group->session, ranks, n, out);
     free(ranks);
@@ -169,7 +169,7 @@ static bool group_may_map(const struct wring_group *group)
     return board_room(group) > 0;
 }
 
-static void list_board(struct wring_pairs *pairs)
+static void list_board_counts(struct wring_pairs *pairs)
 {
     struct wring_group *group = pairs->owner;
     wring_stats_list(group->session, group->collective.shm_flags);
@@ -222,7 +222,7 @@ static enum wring_status group_make_channels(struct wring_group *group)
     group->pairs.engine = session->engine;
     group->pairs.collective = &group->collective;
     group->pairs.board_room = board_room(group);
-    group->pairs.made_board = list_board;
+    group->pairs.made_board = list_board_counts;
     group->pairs.ceased = on_ceased;
     group->pairs.cease = &group->cease;
     group->pairs.owner = group;
@@ -263,7 +263,7 @@ struct forming {
     uint64_t timeout_ns;
 };
 
-static bool has_ended(const void *arg)
+static bool has_forming_ended(const void *arg)
 {
     const struct forming *forming = arg;
     return atomic_load_explicit(&forming->formation.status, memory_order_acquire) !=
@@ -272,7 +272,7 @@ static bool has_ended(const void *arg)
 }
 
 /** "ranks 3, 1, 7" */
-static void list_ranks(const struct wring_members *members, char *text, size_t bytes)
+static void write_rank_list(const struct wring_members *members, char *text, size_t bytes)
 {
     size_t at = (size_t)snprintf(text, bytes, "ranks");
     for (uint32_t i = 0; i < members->n && at < bytes; i++)
@@ -287,7 +287,7 @@ static void log_absent(const struct forming *forming)
     const struct wring_formation *formation = &forming->formation;
     char ranks[64];
 
-    list_ranks(&formation->members, ranks, sizeof(ranks));
+    write_rank_list(&formation->members, ranks, sizeof(ranks));
     wring_error(&forming->session->log,
                 formation->other_members
                     ? "rank %" PRIu32 " makes another group with tag %" PRIu64 " than %s: pass the "
@@ -318,7 +318,7 @@ static void log_ending(const struct forming *forming, enum wring_status status)
     }
 }
 
-static struct wring_formation_word own_word(const struct wring_group *group)
+static struct wring_formation_word own_formation_word(const struct wring_group *group)
 {
     struct wring_formation_word word = {
         .can_map = group_may_map(group),
@@ -336,15 +336,15 @@ static enum wring_status begin_forming(struct wring_group *group, struct forming
     if (failed != WRING_OK)
         return failed;
     enum wring_status made = group_make_channels(group);
-    struct wring_formation_word own = own_word(group);
+    struct wring_formation_word own = own_formation_word(group);
     own.status = made;
     return wring_formation_begin(&session->engine->formations, &forming->formation, &own,
                                  forming->timeout_ns);
 }
 
 /** The group is formed: name its messages and pairs by the word that its members agreed on. */
-static enum wring_status take_name(struct wring_group *group,
-                                   const struct wring_formation_word *word)
+static enum wring_status adopt_formation_word(struct wring_group *group,
+                                              const struct wring_formation_word *word)
 {
     uint64_t id = wring_get_u64(group->pairs.key.bytes) ^ word->generation * MESSAGES_SPREAD;
     enum wring_status status =
@@ -369,13 +369,13 @@ static enum wring_status end_forming(struct wring_group *group, struct forming *
         status = failed != WRING_OK ? failed : closed ? WRING_ERR_CLOSED : status;
     }
     if (status == WRING_OK)
-        status = take_name(group, &formation->word);
+        status = adopt_formation_word(group, &formation->word);
     return status;
 }
 
 /** Whose devices could map all memory connects first: that may be by another device. */
-static enum wring_status settle_maps(struct wring_group *group, struct forming *forming,
-                                     uint64_t deadline_ns)
+static enum wring_status reach_if_may_map(struct wring_group *group, struct forming *forming,
+                                          uint64_t deadline_ns)
 {
     if (!group_may_map(group))
         return WRING_OK;
@@ -384,8 +384,9 @@ static enum wring_status settle_maps(struct wring_group *group, struct forming *
 }
 
 /** @param out  may be there though it failed */
-static enum wring_status form(struct wring_session *session, const uint32_t *ranks, uint32_t n,
-                              struct forming *forming, struct wring_group **out)
+static enum wring_status form_unlisted_group(struct wring_session *session, const uint32_t *ranks,
+                                             uint32_t n, struct forming *forming,
+                                             struct wring_group **out)
 {
     uint64_t deadline_ns = wring_deadline_in(forming->timeout_ns);
     struct wring_group *group;
@@ -397,14 +398,14 @@ static enum wring_status form(struct wring_session *session, const uint32_t *ran
     status = wring_group_key_make(&group->members, forming->formation.tag, &group->pairs.key);
     forming->formation.key = group->pairs.key;
     if (status == WRING_OK)
-        status = settle_maps(group, forming, deadline_ns);
+        status = reach_if_may_map(group, forming, deadline_ns);
     if (status == WRING_OK) {
         wring_progress_lock(session->progress);
         status = begin_forming(group, forming);
         wring_progress_unlock(session->progress);
     }
     if (status == WRING_OK) {
-        wring_progress_drive(session->progress, (struct wring_goal){has_ended, forming},
+        wring_progress_drive(session->progress, (struct wring_goal){has_forming_ended, forming},
                              deadline_ns);
         wring_progress_lock(session->progress);
         status = end_forming(group, forming);
@@ -415,7 +416,7 @@ static enum wring_status form(struct wring_session *session, const uint32_t *ran
     return status;
 }
 
-static void free_locked(struct wring_group *group)
+static void free_group_locked(struct wring_group *group)
 {
     struct wring_session *session = group->session;
     wring_progress_lock(session->progress);
@@ -436,11 +437,11 @@ static enum wring_status group_form(struct wring_session *session, const uint32_
 {
     struct forming forming = {.formation = {.tag = tag}, .timeout_ns = timeout_ns};
     struct wring_group *group = NULL;
-    enum wring_status status = form(session, ranks, n, &forming, &group);
+    enum wring_status status = form_unlisted_group(session, ranks, n, &forming, &group);
 
     if (status != WRING_OK) {
         if (group != NULL)
-            free_locked(group);
+            free_group_locked(group);
         return status;
     }
     group->flat_untold = is_flat_untold(group);
@@ -454,8 +455,8 @@ static enum wring_status group_form(struct wring_session *session, const uint32_
 
 /* ---- the group of all ranks ---- */
 
-static bool read_rank(const struct wring_blobs *blobs, uint32_t rank,
-                      struct wring_formation_word *out)
+static bool read_formation_word(const struct wring_blobs *blobs, uint32_t rank,
+                                struct wring_formation_word *out)
 {
     struct wring_reader in = wring_blobs_reader(blobs, rank);
     *out = (struct wring_formation_word){.can_map = wring_read_u32(&in) == 1, .first.rank = rank};
@@ -466,8 +467,8 @@ static bool read_rank(const struct wring_blobs *blobs, uint32_t rank,
 }
 
 /** All ranks exchange anyway as the session opens. */
-static enum wring_status exchange_words(struct wring_session *session,
-                                        struct wring_formation_word *word)
+static enum wring_status exchange_formation_words(struct wring_session *session,
+                                                  struct wring_formation_word *word)
 {
     struct wring_writer writer = {0};
     struct wring_blobs blobs;
@@ -480,7 +481,7 @@ static enum wring_status exchange_words(struct wring_session *session,
         return status;
     for (uint32_t rank = 0; rank < session->size && status == WRING_OK; rank++) {
         struct wring_formation_word other;
-        if (read_rank(&blobs, rank, &other))
+        if (read_formation_word(&blobs, rank, &other))
             wring_formation_merge(word, &other);
         else
             status = WRING_ERR_FRAME;
@@ -490,7 +491,7 @@ static enum wring_status exchange_words(struct wring_session *session,
 }
 
 /** As for any other group, but that all ranks are asked. */
-static enum wring_status settle_maps_of_all(struct wring_group *group)
+static enum wring_status reach_if_all_map(struct wring_group *group)
 {
     uint8_t own = group_may_map(group);
     struct wring_blobs blobs;
@@ -517,8 +518,8 @@ static enum wring_status make_world(struct wring_group *group)
     status = wring_session_agree(session, status, "");
     if (status != WRING_OK)
         return status;
-    struct wring_formation_word word = own_word(group);
-    status = exchange_words(session, &word);
+    struct wring_formation_word word = own_formation_word(group);
+    status = exchange_formation_words(session, &word);
     if (status != WRING_OK)
         return status;
     if (wring_formation_differs(&word) < WRING_FORMATION_TERMS)
@@ -526,7 +527,7 @@ static enum wring_status make_world(struct wring_group *group)
     session->engine->formations.generation = WORLD_GENERATION;
     word.generation = WORLD_GENERATION;
     group->flat_untold = is_flat_untold(group);
-    return take_name(group, &word);
+    return adopt_formation_word(group, &word);
 }
 
 enum wring_status wring_group_make_world(struct wring_session *session, struct wring_group **out)
@@ -541,7 +542,7 @@ enum wring_status wring_group_make_world(struct wring_session *session, struct w
     free(ranks);
     if (status != WRING_OK)
         return status;
-    status = settle_maps_of_all(group);
+    status = reach_if_all_map(group);
     if (status == WRING_OK)
         status = make_world(group);
     if (status != WRING_OK)
@@ -552,7 +553,7 @@ enum wring_status wring_group_make_world(struct wring_session *session, struct w
 }
 
 /** Requests of it are yet to be waited for, or buckets travel in it. */
-static bool is_used(struct wring_group *group)
+static bool is_group_used(struct wring_group *group)
 {
     struct wring_session *session = group->session;
     const struct wring_bucket *const lists[] = {session->fused, session->buckets};
@@ -569,20 +570,20 @@ static bool is_used(struct wring_group *group)
 }
 
 /** Those that were destroyed while they were in use, and are no more. */
-static void free_unwanted(struct wring_session *session)
+static void free_destroyed_groups(struct wring_session *session)
 {
     wring_progress_lock(session->progress);
     for (struct wring_group *at = session->groups, *next; at != NULL; at = next) {
         next = at->next;
-        if (at->unwanted && !is_used(at))
+        if (at->unwanted && !is_group_used(at))
             wring_group_free(at);
     }
     wring_progress_unlock(session->progress);
 }
 
 /** As ranks of the session. @return false: they make no group with us in it */
-static bool name_ranks(const struct wring_group *parent, const uint32_t *ranks, uint32_t n,
-                       uint32_t *named)
+static bool translate_ranks(const struct wring_group *parent, const uint32_t *ranks, uint32_t n,
+                            uint32_t *named)
 {
     bool has_me = false;
     for (uint32_t i = 0; i < n; i++) {
@@ -597,8 +598,9 @@ static bool name_ranks(const struct wring_group *parent, const uint32_t *ranks, 
     return has_me;
 }
 
-static enum wring_status create(struct wring_group *parent, const uint32_t *ranks, uint32_t n,
-                                uint64_t tag, uint64_t timeout_ns, struct wring_group **out)
+static enum wring_status create_from_parent(struct wring_group *parent, const uint32_t *ranks,
+                                            uint32_t n, uint64_t tag, uint64_t timeout_ns,
+                                            struct wring_group **out)
 {
     struct wring_session *session = parent->session;
     if (wring_session_refuses_to_wait(session, "wring_group_create"))
@@ -608,7 +610,7 @@ static enum wring_status create(struct wring_group *parent, const uint32_t *rank
 
     if (named == NULL)
         return status;
-    if (n <= parent->members.n && name_ranks(parent, ranks, n, named)) {
+    if (n <= parent->members.n && translate_ranks(parent, ranks, n, named)) {
         status = group_form(session, named, n, tag, timeout_ns, out);
     } else {
         wring_error(&session->log, "a group needs members of its parent, each once, and the caller "
@@ -626,7 +628,7 @@ enum wring_status wring_group_create(struct wring_group *parent, const uint32_t 
     enum wring_status entered = wring_session_enter(session);
     if (entered != WRING_OK)
         return entered;
-    return wring_session_leave(session, create(parent, ranks, n, tag, timeout_ns, out));
+    return wring_session_leave(session, create_from_parent(parent, ranks, n, tag, timeout_ns, out));
 }
 
 void wring_group_free(struct wring_group *group)
@@ -671,6 +673,6 @@ void wring_group_destroy(struct wring_group *group)
     wring_progress_lock(session->progress);
     group->unwanted = true;
     wring_progress_unlock(session->progress);
-    free_unwanted(session);
+    free_destroyed_groups(session);
     wring_session_leave(session, WRING_OK);
 }

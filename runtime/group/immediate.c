@@ -37,7 +37,7 @@ static const struct wring_versioned_struct call_sized = {
 };
 
 /** The options of a call; NULL stands for none. */
-static enum wring_status read_how(struct call *call, const struct wring_call *how)
+static enum wring_status read_call_options(struct call *call, const struct wring_call *how)
 {
     call->has_how = how != NULL;
     if (how == NULL || wring_versioned_struct_read(&call_sized, how, &call->how))
@@ -45,7 +45,7 @@ static enum wring_status read_how(struct call *call, const struct wring_call *ho
     return wring_versioned_struct_refuse(&call_sized, how, &call->group->session->log);
 }
 
-static bool is_placed(const void *data, enum wring_dtype dtype)
+static bool is_aligned_to_dtype(const void *data, enum wring_dtype dtype)
 {
     return data != NULL && (uintptr_t)data % wring_dtype_align(dtype) == 0;
 }
@@ -62,7 +62,7 @@ static enum wring_status check_count(const struct call *call, uint64_t elems)
 }
 
 /** Does memory of so many elements begin where other memory has not ended? */
-static bool overlap(const struct call *call)
+static bool has_overlap(const struct call *call)
 {
     uintptr_t in = (uintptr_t)call->in, out = (uintptr_t)call->out;
     size_t size = wring_dtype_bytes(call->dtype);
@@ -75,20 +75,20 @@ static enum wring_status check_memory(const struct call *call)
 {
     const struct wring_log *log = &call->group->session->log;
 
-    if ((call->in_elems > 0 && !is_placed(call->in, call->dtype)) ||
-        (call->out_elems > 0 && !is_placed(call->out, call->dtype))) {
+    if ((call->in_elems > 0 && !is_aligned_to_dtype(call->in, call->dtype)) ||
+        (call->out_elems > 0 && !is_aligned_to_dtype(call->out, call->dtype))) {
         wring_error(log, "immediate call: memory must be %zu-byte aligned and not NULL",
                     wring_dtype_align(call->dtype));
         return WRING_ERR_INVALID;
     }
-    if (!overlap(call))
+    if (!has_overlap(call))
         return WRING_OK;
     wring_error(log, "%s: in and out overlap otherwise than the call allows: give memory apart",
                 wring_call_name(call->kind));
     return WRING_ERR_INVALID;
 }
 
-static bool reduces(const struct call *call)
+static bool is_reduction(const struct call *call)
 {
     return wring_call_reduces(call->kind);
 }
@@ -97,9 +97,9 @@ static enum wring_status check_op(const struct call *call)
 {
     const struct wring_log *log = &call->group->session->log;
     const char *name = wring_call_name(call->kind), *op = wring_op_name(call->op);
-    bool premul = reduces(call) && call->op == WRING_PREMUL_SUM;
+    bool premul = is_reduction(call) && call->op == WRING_PREMUL_SUM;
 
-    if (reduces(call) && !wring_op_takes(call->op, call->dtype))
+    if (is_reduction(call) && !wring_op_takes(call->op, call->dtype))
         wring_error(log, "%s: there is no %s of %s: wring/types.h lists what is", name, op,
                     wring_dtype_name(call->dtype));
     else if (premul && !call->has_how)
@@ -152,7 +152,7 @@ static enum wring_status find_codec(const struct call *call, const struct wring_
 }
 
 /** Chunks that fit a slot when encoded. */
-static enum wring_status cut(const struct call *call, struct wring_work *work)
+static enum wring_status make_call_partition(const struct call *call, struct wring_work *work)
 {
     struct wring_group *group = call->group;
     size_t slot_bytes = group->scatter.slot_bytes;
@@ -172,7 +172,7 @@ static enum wring_status cut(const struct call *call, struct wring_work *work)
 }
 
 /** What the other members are to call as well. */
-static struct wring_op_check describe(const struct call *call, const struct wring_work *work)
+static struct wring_op_check make_op_check(const struct call *call, const struct wring_work *work)
 {
     return (struct wring_op_check){
         .kind = call->kind,
@@ -195,7 +195,7 @@ static bool find_block(const struct call *call, const void *data, uint64_t elems
 }
 
 /** Where pieces of our contribution, and of sums, can be sent from. */
-static void find_memory(const struct call *call, struct wring_work *work)
+static void set_work_blocks(const struct call *call, struct wring_work *work)
 {
     if (wring_block_sendable(call->group->session->fabric, NULL))
         return; /* from anywhere */
@@ -207,7 +207,7 @@ static void find_memory(const struct call *call, struct wring_work *work)
  * What is summed is what we contribute times our factor: where the result goes, if that has room
  * for it, else in memory of the call's own.
  */
-static enum wring_status multiply(struct call *call, struct wring_work *work)
+static enum wring_status premultiply_input(struct call *call, struct wring_work *work)
 {
     const struct wring_session *session = call->group->session;
     void *product = call->out;
@@ -225,7 +225,7 @@ static enum wring_status multiply(struct call *call, struct wring_work *work)
 }
 
 /** What all calls have in common. */
-static enum wring_status begin(struct call *call, struct wring_work *work)
+static enum wring_status begin_work(struct call *call, struct wring_work *work)
 {
     *work = (struct wring_work){
         .dtype = call->dtype,
@@ -240,18 +240,18 @@ static enum wring_status begin(struct call *call, struct wring_work *work)
     if (status == WRING_OK)
         status = find_codec(call, &work->codec);
     if (status == WRING_OK)
-        status = cut(call, work);
+        status = make_call_partition(call, work);
     if (status == WRING_OK)
-        status = multiply(call, work);
+        status = premultiply_input(call, work);
     if (status != WRING_OK)
         return status;
-    work->call = describe(call, work);
-    find_memory(call, work);
+    work->call = make_op_check(call, work);
+    set_work_blocks(call, work);
     return WRING_OK;
 }
 
 /** The engine has nothing to do in a group of one; what comes out is what went in. */
-static void copy_alone(const struct call *call)
+static void copy_in_to_out(const struct call *call)
 {
     if (call->group->members.n == 1 && call->elems > 0 && call->out != call->in)
         memmove(call->out, call->in, call->elems * wring_dtype_bytes(call->dtype));
@@ -261,15 +261,15 @@ static enum wring_status begin_allreduce(struct call *call, struct wring_work *w
 {
     call->in_elems = call->out_elems = call->elems;
     call->alias = call->out;
-    enum wring_status status = begin(call, work);
+    enum wring_status status = begin_work(call, work);
     if (status != WRING_OK)
         return status;
-    copy_alone(call);
+    copy_in_to_out(call);
     return WRING_OK;
 }
 
 /** Elements of the first n runs. */
-static uint64_t before(const uint64_t *runs, uint32_t n)
+static uint64_t run_offset(const uint64_t *runs, uint32_t n)
 {
     uint64_t elems = 0;
     for (uint32_t i = 0; i < n; i++)
@@ -277,7 +277,7 @@ static uint64_t before(const uint64_t *runs, uint32_t n)
     return elems;
 }
 
-static uint64_t longest(const uint64_t *runs, uint32_t n)
+static uint64_t longest_run(const uint64_t *runs, uint32_t n)
 {
     uint64_t elems = 0;
     for (uint32_t i = 0; i < n; i++)
@@ -289,7 +289,7 @@ static uint64_t longest(const uint64_t *runs, uint32_t n)
 static uint64_t own_begin(const struct call *call)
 {
     uint32_t me = call->group->members.me;
-    return call->in_runs != NULL ? before(call->in_runs, me) : call->elems * me;
+    return call->in_runs != NULL ? run_offset(call->in_runs, me) : call->elems * me;
 }
 
 /** A member's run in memory of all; anywhere, where counts are more than there is. */
@@ -304,12 +304,12 @@ static enum wring_status begin_reduce_scatter(struct call *call, struct wring_wo
     call->in_elems = call->elems * call->group->members.n;
     call->out_elems = call->elems;
     call->alias = own_run(call, call->in) == call->out ? call->in : NULL;
-    enum wring_status status = begin(call, work);
+    enum wring_status status = begin_work(call, work);
     if (status != WRING_OK)
         return status;
     work->partition.each = true;
     work->out_origin = call->elems * call->group->members.me;
-    copy_alone(call);
+    copy_in_to_out(call);
     return WRING_OK;
 }
 
@@ -318,13 +318,13 @@ static enum wring_status begin_allgather(struct call *call, struct wring_work *w
     call->in_elems = call->elems;
     call->out_elems = call->elems * call->group->members.n;
     call->alias = own_run(call, call->out);
-    enum wring_status status = begin(call, work);
+    enum wring_status status = begin_work(call, work);
     if (status != WRING_OK)
         return status;
     work->to_all = true;
     work->partition.each = true;
     work->in_origin = call->elems * call->group->members.me;
-    copy_alone(call);
+    copy_in_to_out(call);
     return WRING_OK;
 }
 
@@ -343,7 +343,7 @@ static void describe_runs(const struct call *call, struct wring_work *work)
 {
     work->in_runs = call->in_runs;
     work->partition.each = true;
-    work->call.elems = before(call->in_runs, call->group->members.n);
+    work->call.elems = run_offset(call->in_runs, call->group->members.n);
     work->call.runs = wring_call_runs(call->in_runs, call->group->members.n);
 }
 
@@ -353,16 +353,16 @@ static enum wring_status begin_reduce_scatterv(struct call *call, struct wring_w
     enum wring_status status = check_runs(call);
     if (status != WRING_OK)
         return status;
-    call->elems = longest(call->in_runs, members->n);
-    call->in_elems = before(call->in_runs, members->n);
+    call->elems = longest_run(call->in_runs, members->n);
+    call->in_elems = run_offset(call->in_runs, members->n);
     call->out_elems = call->in_runs[members->me];
     call->alias = own_run(call, call->in) == call->out ? call->in : NULL;
-    status = begin(call, work);
+    status = begin_work(call, work);
     if (status != WRING_OK)
         return status;
     describe_runs(call, work);
     work->out_origin = own_begin(call);
-    copy_alone(call);
+    copy_in_to_out(call);
     return WRING_OK;
 }
 
@@ -372,17 +372,17 @@ static enum wring_status begin_allgatherv(struct call *call, struct wring_work *
     enum wring_status status = check_runs(call);
     if (status != WRING_OK)
         return status;
-    call->elems = longest(call->in_runs, members->n);
+    call->elems = longest_run(call->in_runs, members->n);
     call->in_elems = call->in_runs[members->me];
-    call->out_elems = before(call->in_runs, members->n);
+    call->out_elems = run_offset(call->in_runs, members->n);
     call->alias = own_run(call, call->out);
-    status = begin(call, work);
+    status = begin_work(call, work);
     if (status != WRING_OK)
         return status;
     describe_runs(call, work);
     work->to_all = true;
     work->in_origin = own_begin(call);
-    copy_alone(call);
+    copy_in_to_out(call);
     return WRING_OK;
 }
 
@@ -410,12 +410,12 @@ static enum wring_status begin_alltoallv(struct call *call, struct wring_work *w
     enum wring_status status = check_alltoallv(call);
     if (status != WRING_OK)
         return status;
-    uint64_t in = longest(call->in_runs, n), out = longest(call->out_runs, n);
+    uint64_t in = longest_run(call->in_runs, n), out = longest_run(call->out_runs, n);
     call->elems = in > out ? in : out;
-    call->in_elems = before(call->in_runs, n);
-    call->out_elems = before(call->out_runs, n);
+    call->in_elems = run_offset(call->in_runs, n);
+    call->out_elems = run_offset(call->out_runs, n);
     call->alias = n == 1 ? call->out : NULL;
-    status = begin(call, work);
+    status = begin_work(call, work);
     if (status != WRING_OK)
         return status;
     if (work->codec != NULL) {
@@ -429,7 +429,7 @@ static enum wring_status begin_alltoallv(struct call *call, struct wring_work *w
     work->out_runs = call->out_runs;
     work->partition.each = work->partition.told = true;
     work->call.elems = 0;
-    copy_alone(call);
+    copy_in_to_out(call);
     return WRING_OK;
 }
 
@@ -437,11 +437,11 @@ static enum wring_status begin_alltoall(struct call *call, struct wring_work *wo
 {
     call->in_elems = call->out_elems = call->elems * call->group->members.n;
     call->alias = call->group->members.n == 1 ? call->out : NULL;
-    enum wring_status status = begin(call, work);
+    enum wring_status status = begin_work(call, work);
     if (status != WRING_OK)
         return status;
     work->partition.each = true;
-    copy_alone(call);
+    copy_in_to_out(call);
     return WRING_OK;
 }
 
@@ -468,12 +468,12 @@ static enum wring_status begin_reduce(struct call *call, struct wring_work *work
     call->in_elems = call->elems;
     call->out_elems = is_root(call) ? call->elems : 0;
     call->alias = is_root(call) ? call->out : NULL;
-    status = begin(call, work);
+    status = begin_work(call, work);
     if (status != WRING_OK)
         return status;
     work->root = call->root;
     work->to_root = true;
-    copy_alone(call);
+    copy_in_to_out(call);
     return WRING_OK;
 }
 
@@ -485,14 +485,14 @@ static enum wring_status begin_gather(struct call *call, struct wring_work *work
     call->in_elems = call->elems;
     call->out_elems = is_root(call) ? call->elems * call->group->members.n : 0;
     call->alias = is_root(call) ? own_run(call, call->out) : NULL;
-    status = begin(call, work);
+    status = begin_work(call, work);
     if (status != WRING_OK)
         return status;
     work->root = call->root;
     work->to_root = true;
     work->partition.each = true;
     work->in_origin = call->elems * call->root; /* the root's shard is what goes to it */
-    copy_alone(call);
+    copy_in_to_out(call);
     return WRING_OK;
 }
 
@@ -504,13 +504,13 @@ static enum wring_status begin_scatter(struct call *call, struct wring_work *wor
     call->in_elems = is_root(call) ? call->elems * call->group->members.n : 0;
     call->out_elems = call->elems;
     call->alias = is_root(call) && own_run(call, call->in) == call->out ? call->in : NULL;
-    status = begin(call, work);
+    status = begin_work(call, work);
     if (status != WRING_OK)
         return status;
     work->root = call->root;
     work->partition.each = true;
     work->out_origin = call->elems * call->root; /* the root's shard is what comes from it */
-    copy_alone(call);
+    copy_in_to_out(call);
     return WRING_OK;
 }
 
@@ -547,7 +547,7 @@ static enum wring_status cut_broadcast(const struct call *call, uint64_t bytes,
     }
     enum wring_status status = check_call(call);
     if (status == WRING_OK)
-        status = cut(call, work);
+        status = make_call_partition(call, work);
     work->partition.shards = 1;
     return status;
 }
@@ -575,10 +575,10 @@ static enum wring_status begin_broadcast(struct call *call, struct wring_work *w
         status = cut_broadcast(call, bytes, work);
     if (status != WRING_OK)
         return status;
-    work->call = describe(call, work);
+    work->call = make_op_check(call, work);
     work->call.elems = bytes;
     call->in_elems = call->out_elems = (bytes + sizeof(float) - 1) / sizeof(float);
-    find_memory(call, work);
+    set_work_blocks(call, work);
     return WRING_OK;
 }
 
@@ -603,7 +603,7 @@ static enum wring_status begin_barrier(struct call *call, struct wring_work *wor
 
 /** Sums of codes that the root is to have are made in memory of the group's, from the first such
  *  call on. */
-static enum wring_status make_room(struct call *call, const struct wring_work *work)
+static enum wring_status make_sums_of_codes(struct call *call, const struct wring_work *work)
 {
     struct wring_group *group = call->group;
 
@@ -621,9 +621,9 @@ static bool is_plain(const struct call *call, const struct wring_call *how)
     return call->kind == WRING_CALL_ALLREDUCE && how == NULL;
 }
 
-/** As start(), of a plain call of which one like it was made before. */
-static enum wring_status start_again(struct call *call, const struct wring_work *kept,
-                                     struct wring_request **request)
+/** As start_call(), of a plain call of which one like it was made before. */
+static enum wring_status start_kept_call(struct call *call, const struct wring_work *kept,
+                                         struct wring_request **request)
 {
     struct wring_work work = *kept;
 
@@ -634,13 +634,13 @@ static enum wring_status start_again(struct call *call, const struct wring_work 
         return status;
     work.in = call->in;
     work.out = call->out;
-    find_memory(call, &work);
-    copy_alone(call);
+    set_work_blocks(call, &work);
+    copy_in_to_out(call);
     return wring_request_start(call->group, &work, &call->how, request);
 }
 
-static enum wring_status start(struct call *call, const struct wring_call *how,
-                               struct wring_request **request)
+static enum wring_status start_call(struct call *call, const struct wring_call *how,
+                                    struct wring_request **request)
 {
     static enum wring_status (*const begins[])(struct call *, struct wring_work *) = {
         [WRING_CALL_ALLREDUCE] = begin_allreduce,
@@ -662,8 +662,8 @@ static enum wring_status start(struct call *call, const struct wring_call *how,
     if (is_plain(call, how))
         kept = wring_immediate_find_kept(call->group, call->elems, call->dtype, call->op);
     if (kept != NULL)
-        return start_again(call, kept, request);
-    enum wring_status status = read_how(call, how);
+        return start_kept_call(call, kept, request);
+    enum wring_status status = read_call_options(call, how);
     work.memory = NULL; /* all else is set at once */
     if (status == WRING_OK)
         status = check_op(call);
@@ -671,7 +671,7 @@ static enum wring_status start(struct call *call, const struct wring_call *how,
         status = begins[call->kind](call, &work);
     if (status == WRING_OK) {
         wring_immediate_select(call->group, &work);
-        status = make_room(call, &work);
+        status = make_sums_of_codes(call, &work);
     }
     if (status != WRING_OK) {
         free(work.memory);
@@ -682,18 +682,18 @@ static enum wring_status start(struct call *call, const struct wring_call *how,
     return wring_request_start(call->group, &work, &call->how, request);
 }
 
-static enum wring_status run(struct call *call, const struct wring_call *how,
-                             struct wring_request **request)
+static enum wring_status run_call(struct call *call, const struct wring_call *how,
+                                  struct wring_request **request)
 {
     struct wring_session *session = call->group->session;
     enum wring_status entered = wring_session_enter(session);
     if (entered != WRING_OK)
         return entered;
-    return wring_session_leave(session, start(call, how, request));
+    return wring_session_leave(session, start_call(call, how, request));
 }
 
-static struct call call_of(enum wring_call_kind kind, struct wring_group *group, const void *in,
-                           void *out)
+static struct call make_call(enum wring_call_kind kind, struct wring_group *group, const void *in,
+                             void *out)
 {
     return (struct call){.kind = kind, .group = group, .in = in, .out = out};
 }
@@ -702,54 +702,54 @@ enum wring_status wring_allreduce(struct wring_group *group, const void *in, voi
                                   uint64_t elems, enum wring_dtype dtype, enum wring_op op,
                                   const struct wring_call *how, struct wring_request **request)
 {
-    struct call call = call_of(WRING_CALL_ALLREDUCE, group, in, out);
+    struct call call = make_call(WRING_CALL_ALLREDUCE, group, in, out);
     call.elems = elems;
     call.dtype = dtype;
     call.op = op;
-    return run(&call, how, request);
+    return run_call(&call, how, request);
 }
 
 enum wring_status wring_reduce(struct wring_group *group, const void *in, void *out, uint64_t elems,
                                enum wring_dtype dtype, enum wring_op op, uint32_t root,
                                const struct wring_call *how, struct wring_request **request)
 {
-    struct call call = call_of(WRING_CALL_REDUCE, group, in, out);
+    struct call call = make_call(WRING_CALL_REDUCE, group, in, out);
     call.elems = elems;
     call.dtype = dtype;
     call.op = op;
     call.root = root;
-    return run(&call, how, request);
+    return run_call(&call, how, request);
 }
 
 enum wring_status wring_reduce_scatter(struct wring_group *group, const void *in, void *out,
                                        uint64_t elems, enum wring_dtype dtype, enum wring_op op,
                                        const struct wring_call *how, struct wring_request **request)
 {
-    struct call call = call_of(WRING_CALL_REDUCE_SCATTER, group, in, out);
+    struct call call = make_call(WRING_CALL_REDUCE_SCATTER, group, in, out);
     call.elems = elems;
     call.dtype = dtype;
     call.op = op;
-    return run(&call, how, request);
+    return run_call(&call, how, request);
 }
 
 enum wring_status wring_allgather(struct wring_group *group, const void *in, void *out,
                                   uint64_t elems, enum wring_dtype dtype,
                                   const struct wring_call *how, struct wring_request **request)
 {
-    struct call call = call_of(WRING_CALL_ALLGATHER, group, in, out);
+    struct call call = make_call(WRING_CALL_ALLGATHER, group, in, out);
     call.elems = elems;
     call.dtype = dtype;
-    return run(&call, how, request);
+    return run_call(&call, how, request);
 }
 
 enum wring_status wring_alltoall(struct wring_group *group, const void *in, void *out,
                                  uint64_t elems, enum wring_dtype dtype,
                                  const struct wring_call *how, struct wring_request **request)
 {
-    struct call call = call_of(WRING_CALL_ALLTOALL, group, in, out);
+    struct call call = make_call(WRING_CALL_ALLTOALL, group, in, out);
     call.elems = elems;
     call.dtype = dtype;
-    return run(&call, how, request);
+    return run_call(&call, how, request);
 }
 
 enum wring_status wring_reduce_scatterv(struct wring_group *group, const void *in, void *out,
@@ -757,43 +757,43 @@ enum wring_status wring_reduce_scatterv(struct wring_group *group, const void *i
                                         enum wring_op op, const struct wring_call *how,
                                         struct wring_request **request)
 {
-    struct call call = call_of(WRING_CALL_REDUCE_SCATTERV, group, in, out);
+    struct call call = make_call(WRING_CALL_REDUCE_SCATTERV, group, in, out);
     call.in_runs = elems;
     call.dtype = dtype;
     call.op = op;
-    return run(&call, how, request);
+    return run_call(&call, how, request);
 }
 
 enum wring_status wring_allgatherv(struct wring_group *group, const void *in, void *out,
                                    const uint64_t *elems, enum wring_dtype dtype,
                                    const struct wring_call *how, struct wring_request **request)
 {
-    struct call call = call_of(WRING_CALL_ALLGATHERV, group, in, out);
+    struct call call = make_call(WRING_CALL_ALLGATHERV, group, in, out);
     call.in_runs = elems;
     call.dtype = dtype;
-    return run(&call, how, request);
+    return run_call(&call, how, request);
 }
 
 enum wring_status wring_gather(struct wring_group *group, const void *in, void *out, uint64_t elems,
                                enum wring_dtype dtype, uint32_t root, const struct wring_call *how,
                                struct wring_request **request)
 {
-    struct call call = call_of(WRING_CALL_GATHER, group, in, out);
+    struct call call = make_call(WRING_CALL_GATHER, group, in, out);
     call.elems = elems;
     call.dtype = dtype;
     call.root = root;
-    return run(&call, how, request);
+    return run_call(&call, how, request);
 }
 
 enum wring_status wring_scatter(struct wring_group *group, const void *in, void *out,
                                 uint64_t elems, enum wring_dtype dtype, uint32_t root,
                                 const struct wring_call *how, struct wring_request **request)
 {
-    struct call call = call_of(WRING_CALL_SCATTER, group, in, out);
+    struct call call = make_call(WRING_CALL_SCATTER, group, in, out);
     call.elems = elems;
     call.dtype = dtype;
     call.root = root;
-    return run(&call, how, request);
+    return run_call(&call, how, request);
 }
 
 enum wring_status wring_alltoallv(struct wring_group *group, const void *in,
@@ -801,26 +801,26 @@ enum wring_status wring_alltoallv(struct wring_group *group, const void *in,
                                   enum wring_dtype dtype, const struct wring_call *how,
                                   struct wring_request **request)
 {
-    struct call call = call_of(WRING_CALL_ALLTOALLV, group, in, out);
+    struct call call = make_call(WRING_CALL_ALLTOALLV, group, in, out);
     call.in_runs = in_elems;
     call.out_runs = out_elems;
     call.dtype = dtype;
-    return run(&call, how, request);
+    return run_call(&call, how, request);
 }
 
 enum wring_status wring_broadcast(struct wring_group *group, void *buf, uint64_t bytes,
                                   uint32_t root, const struct wring_call *how,
                                   struct wring_request **request)
 {
-    struct call call = call_of(WRING_CALL_BROADCAST, group, buf, buf);
+    struct call call = make_call(WRING_CALL_BROADCAST, group, buf, buf);
     call.elems = bytes;
     call.root = root;
-    return run(&call, how, request);
+    return run_call(&call, how, request);
 }
 
 enum wring_status wring_barrier(struct wring_group *group, const struct wring_call *how,
                                 struct wring_request **request)
 {
     struct call call = {.kind = WRING_CALL_BARRIER, .group = group};
-    return run(&call, how, request);
+    return run_call(&call, how, request);
 }

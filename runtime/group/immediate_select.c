@@ -8,7 +8,7 @@
 #define WRING_MODULE "group"
 
 /** What is kept is never changed or replaced, so that readers need no lock. */
-static size_t slot_of(uint64_t elems, enum wring_dtype dtype, enum wring_op op)
+static size_t kept_index(uint64_t elems, enum wring_dtype dtype, enum wring_op op)
 {
     uint64_t key = elems << 10 ^ (uint64_t)dtype << 5 ^ (uint64_t)op;
     return (size_t)(key * UINT64_C(0x9e3779b97f4a7c15) >> 32) % WRING_GROUP_KEPT;
@@ -18,7 +18,7 @@ const struct wring_work *wring_immediate_find_kept(const struct wring_group *gro
                                                    enum wring_dtype dtype, enum wring_op op)
 {
     const struct wring_work *work =
-        atomic_load_explicit(&group->kept[slot_of(elems, dtype, op)], memory_order_acquire);
+        atomic_load_explicit(&group->kept[kept_index(elems, dtype, op)], memory_order_acquire);
     if (work == NULL || work->call.elems != elems || work->dtype != dtype || work->op != op)
         return NULL;
     return work;
@@ -27,7 +27,7 @@ const struct wring_work *wring_immediate_find_kept(const struct wring_group *gro
 void wring_immediate_keep(struct wring_group *group, const struct wring_work *work)
 {
     _Atomic(struct wring_work *) *slot =
-        &group->kept[slot_of(work->call.elems, work->dtype, work->op)];
+        &group->kept[kept_index(work->call.elems, work->dtype, work->op)];
     struct wring_work *none = NULL, *kept;
 
     if (atomic_load_explicit(slot, memory_order_relaxed) != NULL)
@@ -49,8 +49,8 @@ void wring_immediate_free_kept(struct wring_group *group)
 /* ---- immediate select ---- */
 
 /** Calls leave the scheme open: WRING_SCHEME is for buckets. */
-static struct wring_operation operation_of(const struct wring_group *group,
-                                           const struct wring_work *work)
+static struct wring_operation call_operation(const struct wring_group *group,
+                                             const struct wring_work *work)
 {
     return (struct wring_operation){
         .kind = work->call.kind,
@@ -65,7 +65,7 @@ static struct wring_operation operation_of(const struct wring_group *group,
 }
 
 /** Where a call's data lies only its own member knows, so nobody else puts into it or reads it. */
-static struct wring_reach reach_of(const struct wring_group *group, const struct wring_work *work)
+static struct wring_reach call_reach(const struct wring_group *group, const struct wring_work *work)
 {
     const struct wring_session *session = group->session;
     const struct wring_fabric *fabric = session->fabric;
@@ -88,7 +88,7 @@ static struct wring_reach reach_of(const struct wring_group *group, const struct
  * and which members call otherwise shows in the channels of their whole group only. Who wants legs
  * registers a bucket, or makes the three calls in groups of its own. That is told once.
  */
-static void tell_flat(struct wring_group *group)
+static void say_calls_go_flat(struct wring_group *group)
 {
     struct wring_session *session = group->session;
 
@@ -102,11 +102,11 @@ static void tell_flat(struct wring_group *group)
 
 void wring_immediate_select(struct wring_group *group, struct wring_work *work)
 {
-    struct wring_operation operation = operation_of(group, work);
-    struct wring_reach reach = reach_of(group, work);
+    struct wring_operation operation = call_operation(group, work);
+    struct wring_reach reach = call_reach(group, work);
 
     if (group->flat_untold && operation.kind == WRING_CALL_ALLREDUCE &&
         operation.elems * operation.elem_bytes > wring_algorithm_eager_limit(&operation, &reach))
-        tell_flat(group);
+        say_calls_go_flat(group);
     wring_work_set_algorithm(work, wring_algorithm_select(&operation, &reach));
 }

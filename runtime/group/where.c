@@ -22,8 +22,8 @@ static bool is_answered(const void *arg)
     return (more && ours) || wring_session_check(question->session) != WRING_OK;
 }
 
-static enum wring_status ask(struct wring_session *session, uint64_t group, uint64_t timeout_ns,
-                             char *text, size_t bytes)
+static enum wring_status ask_group(struct wring_session *session, uint64_t group,
+                                   uint64_t timeout_ns, char *text, size_t bytes)
 {
     struct question question = {.session = session, .group = group};
     struct wring_flight *flight = &session->engine->flight;
@@ -46,8 +46,8 @@ static enum wring_status ask(struct wring_session *session, uint64_t group, uint
     return WRING_OK;
 }
 
-static enum wring_status find(struct wring_group *group, uint64_t timeout_ns, char *text,
-                              size_t bytes)
+static enum wring_status find_who_is_behind(struct wring_group *group, uint64_t timeout_ns,
+                                            char *text, size_t bytes)
 {
     struct wring_session *session = group->session;
 
@@ -56,7 +56,7 @@ static enum wring_status find(struct wring_group *group, uint64_t timeout_ns, ch
     enum wring_status failed = wring_session_check(session);
     if (failed != WRING_OK)
         return failed;
-    return ask(session, wring_flight_group(&group->pairs), timeout_ns, text, bytes);
+    return ask_group(session, wring_flight_group(&group->pairs), timeout_ns, text, bytes);
 }
 
 enum wring_status wring_group_where(struct wring_group *group, uint64_t timeout_ns, char *text,
@@ -66,5 +66,5 @@ enum wring_status wring_group_where(struct wring_group *group, uint64_t timeout_
     enum wring_status entered = wring_session_enter(session);
     if (entered != WRING_OK)
         return entered;
-    return wring_session_leave(session, find(group, timeout_ns, text, bytes));
+    return wring_session_leave(session, find_who_is_behind(group, timeout_ns, text, bytes));
 }

@@ -26,8 +26,9 @@ static bool is_contiguous(struct wring_bucket *const *members, uint32_t n)
 }
 
 /** The fused bucket's memory: the members' own, or a buffer. */
-static enum wring_status find_room(struct wring_session *session,
-                                   struct wring_bucket_fusion *fusion, uint64_t elems, void **out)
+static enum wring_status make_fused_memory(struct wring_session *session,
+                                           struct wring_bucket_fusion *fusion, uint64_t elems,
+                                           void **out)
 {
     fusion->in_place = is_contiguous(fusion->members, fusion->n);
     if (fusion->in_place) {
@@ -41,7 +42,7 @@ static enum wring_status find_room(struct wring_session *session,
 }
 
 /** Take a bucket out of the session's list. */
-static void unlist(struct wring_session *session, const struct wring_bucket *bucket)
+static void unlist_bucket(struct wring_session *session, const struct wring_bucket *bucket)
 {
     struct wring_bucket **at = &session->buckets;
 
@@ -50,7 +51,7 @@ static void unlist(struct wring_session *session, const struct wring_bucket *buc
     *at = bucket->next;
 }
 
-static void append(struct wring_bucket **list, struct wring_bucket *bucket)
+static void append_bucket(struct wring_bucket **list, struct wring_bucket *bucket)
 {
     while (*list != NULL)
         list = &(*list)->next;
@@ -83,9 +84,9 @@ static enum wring_status make_room_for_residuals(const struct wring_bucket_fusio
     return fused->residual != NULL ? WRING_OK : WRING_ERR_NO_MEMORY;
 }
 
-static void settle(struct wring_completion *completion);
+static void settle_member(struct wring_completion *completion);
 
-static void take_members(struct wring_session *session, struct wring_bucket_fusion *fusion)
+static void move_members_in(struct wring_session *session, struct wring_bucket_fusion *fusion)
 {
     uint64_t at = 0;
 
@@ -93,12 +94,12 @@ static void take_members(struct wring_session *session, struct wring_bucket_fusi
     fusion->fused->loose = true;
     for (uint32_t i = 0; i < fusion->n; i++) {
         struct wring_bucket *member = fusion->members[i];
-        unlist(session, member);
-        append(&session->fused, member);
+        unlist_bucket(session, member);
+        append_bucket(&session->fused, member);
         member->fusion = fusion;
         member->posted_as = fusion->fused;
         member->ops = &wring_bucket_fusion_ops;
-        wring_completion_settle_by(&session->completions, &member->completion, settle);
+        wring_completion_settle_by(&session->completions, &member->completion, settle_member);
         member->fusion_at = at;
         member->fusion_step = 0;
         at += member->elems;
@@ -147,7 +148,7 @@ static enum wring_status make_fused(struct wring_session *session,
     }
     for (uint32_t i = 0; i < fusion->n; i++)
         params.elems += fusion->members[i]->elems;
-    enum wring_status status = find_room(session, fusion, params.elems, &params.data);
+    enum wring_status status = make_fused_memory(session, fusion, params.elems, &params.data);
     if (status != WRING_OK)
         return status;
     status = wring_bucket_make(session, &params, &fusion->fused);
@@ -193,8 +194,8 @@ enum wring_status wring_bucket_fusion_make(struct wring_session *session,
         return status;
     }
     fusion->fused->fuses = fusion;
-    take_members(session, fusion);
-    append(&session->buckets, fusion->fused);
+    move_members_in(session, fusion);
+    append_bucket(&session->buckets, fusion->fused);
     return WRING_OK;
 }
 
@@ -218,7 +219,7 @@ static enum wring_status return_residual(const struct wring_bucket *fused,
 }
 
 /** All members are without the fused bucket from then on, which is gone. */
-static enum wring_status part(struct wring_session *session, struct wring_bucket *fused)
+static enum wring_status part_fused(struct wring_session *session, struct wring_bucket *fused)
 {
     struct wring_bucket_fusion *fusion = fused->fuses;
     enum wring_status status = WRING_OK;
@@ -234,7 +235,7 @@ static enum wring_status part(struct wring_session *session, struct wring_bucket
         member->ops = &wring_bucket_alone;
         member->fusion_at = 0;
     }
-    unlist(session, fused);
+    unlist_bucket(session, fused);
     if (fusion->owns_data)
         wring_buffer_free(session, fused->data);
     wring_bucket_free(fused); /* and `fusion` with it */
@@ -249,13 +250,13 @@ enum wring_status wring_bucket_fusion_part_all(struct wring_session *session)
         next = at->next;
         if (at->fuses == NULL)
             continue;
-        enum wring_status parted = part(session, at);
+        enum wring_status parted = part_fused(session, at);
         status = status == WRING_OK ? parted : status;
     }
     while (session->fused != NULL) {
         struct wring_bucket *member = session->fused;
         session->fused = member->next;
-        append(&session->buckets, member);
+        append_bucket(&session->buckets, member);
     }
     return status;
 }
@@ -263,18 +264,18 @@ enum wring_status wring_bucket_fusion_part_all(struct wring_session *session)
 /* ---- members ---- */
 
 /** Its elements in the fused bucket. */
-static void *part_of(const struct wring_bucket *bucket)
+static void *data_in_fused(const struct wring_bucket *bucket)
 {
     return (uint8_t *)bucket->fusion->fused->data +
            bucket->fusion_at * wring_dtype_bytes(bucket->dtype);
 }
 
-static void set_status(struct wring_bucket *bucket, enum wring_status status)
+static void set_member_status(struct wring_bucket *bucket, enum wring_status status)
 {
     atomic_store_explicit(&bucket->collective.status, status, memory_order_release);
 }
 
-static enum wring_status status_of(const struct wring_bucket *bucket)
+static enum wring_status member_status(const struct wring_bucket *bucket)
 {
     return (enum wring_status)atomic_load_explicit(&bucket->collective.status,
                                                    memory_order_acquire);
@@ -288,16 +289,16 @@ static enum wring_status check_unsent(const struct wring_bucket *bucket)
 }
 
 /** It has ended as that says. @return how */
-static enum wring_status end_unsent(struct wring_bucket *bucket)
+static enum wring_status end_if_ceased(struct wring_bucket *bucket)
 {
     enum wring_status failed = check_unsent(bucket);
     if (failed == WRING_ERR_CANCELLED && wring_bucket_is_ceased(bucket))
-        set_status(bucket, failed);
+        set_member_status(bucket, failed);
     return failed;
 }
 
 /** Is its step under way as far as its fellows have been posted? */
-static bool is_sent(const struct wring_bucket *bucket)
+static bool is_fused_posted(const struct wring_bucket *bucket)
 {
     return atomic_load_explicit(&bucket->fusion->step, memory_order_acquire) == bucket->fusion_step;
 }
@@ -305,7 +306,7 @@ static bool is_sent(const struct wring_bucket *bucket)
 /** Are all members posted? Then the thread of the last one has posted the fused bucket, or is about
  * to.
  */
-static bool is_complete(const struct wring_bucket *bucket)
+static bool are_all_posted(const struct wring_bucket *bucket)
 {
     const struct wring_bucket_fusion *fusion = bucket->fusion;
     return atomic_load_explicit(&fusion->posted, memory_order_acquire) >=
@@ -313,7 +314,7 @@ static bool is_complete(const struct wring_bucket *bucket)
 }
 
 /** Those that were posted before it hear that nothing comes of that. */
-static void end_others(const struct wring_bucket *bucket, enum wring_status status)
+static void end_fellows(const struct wring_bucket *bucket, enum wring_status status)
 {
     const struct wring_bucket_fusion *fusion = bucket->fusion;
     for (uint32_t i = 0; i < fusion->n; i++)
@@ -323,35 +324,35 @@ static void end_others(const struct wring_bucket *bucket, enum wring_status stat
 
 /** Each member is posted once before the next step begins, so that whose post makes it n of them is
  *  the last. */
-static enum wring_status post(struct wring_bucket *bucket)
+static enum wring_status post_member(struct wring_bucket *bucket)
 {
     struct wring_bucket_fusion *fusion = bucket->fusion;
 
-    if (status_of(bucket) == WRING_ERR_AGAIN)
+    if (member_status(bucket) == WRING_ERR_AGAIN)
         return WRING_ERR_BUSY;
     if (!fusion->in_place || bucket->source != NULL)
-        wring_bucket_bring(bucket, fusion->in_place ? bucket->data : part_of(bucket));
+        wring_bucket_bring(bucket, fusion->in_place ? bucket->data : data_in_fused(bucket));
     uint64_t step = atomic_load_explicit(&fusion->step, memory_order_acquire) + 1;
     bucket->fusion_step = step;
-    set_status(bucket, WRING_ERR_AGAIN);
+    set_member_status(bucket, WRING_ERR_AGAIN);
     if (atomic_fetch_add(&fusion->posted, 1) + 1 < step * fusion->n)
         return WRING_OK;
     enum wring_status refused = wring_bucket_post_inside(fusion->fused);
     atomic_store_explicit(&fusion->refused, refused, memory_order_relaxed);
     atomic_store_explicit(&fusion->step, step, memory_order_release);
     if (refused != WRING_OK)
-        end_others(bucket, refused);
+        end_fellows(bucket, refused);
     return refused;
 }
 
 /** A step that goes past the engine takes one thread at a time, and members may have several. */
-static bool take_turn(struct wring_bucket_fusion *fusion)
+static bool lock_fused(struct wring_bucket_fusion *fusion)
 {
     return fusion->fused->collective.shm_flags == NULL ||
            !atomic_exchange_explicit(&fusion->turn, true, memory_order_acquire);
 }
 
-static void end_turn(struct wring_bucket_fusion *fusion)
+static void unlock_fused(struct wring_bucket_fusion *fusion)
 {
     atomic_store_explicit(&fusion->turn, false, memory_order_release);
 }
@@ -359,19 +360,19 @@ static void end_turn(struct wring_bucket_fusion *fusion)
 /** The fused bucket's, while it is not another thread's to see to. */
 static bool fused_is_left(struct wring_bucket_fusion *fusion)
 {
-    if (!take_turn(fusion))
+    if (!lock_fused(fusion))
         return wring_bucket_under_way(fusion->fused);
     bool left = fusion->fused->ops->is_left(fusion->fused);
-    end_turn(fusion);
+    unlock_fused(fusion);
     return left;
 }
 
 static enum wring_status test_fused(struct wring_bucket_fusion *fusion)
 {
-    if (!take_turn(fusion))
+    if (!lock_fused(fusion))
         return WRING_ERR_AGAIN;
     enum wring_status status = wring_bucket_test_inside(fusion->fused);
-    end_turn(fusion);
+    unlock_fused(fusion);
     return status;
 }
 
@@ -381,7 +382,7 @@ static bool wait_for_fused(struct wring_bucket_fusion *fusion, uint64_t deadline
 {
     const struct timespec pause = {0, wring_wait_policy.pause_ns};
 
-    while (!take_turn(fusion)) {
+    while (!lock_fused(fusion)) {
         if (wring_now_ns() >= deadline_ns) {
             *status = WRING_ERR_TIMEOUT;
             return false;
@@ -392,82 +393,83 @@ static bool wait_for_fused(struct wring_bucket_fusion *fusion, uint64_t deadline
     uint64_t left_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
     *status = wring_bucket_wait_inside(fusion->fused,
                                        deadline_ns == WRING_NEVER ? WRING_FOREVER : left_ns);
-    end_turn(fusion);
+    unlock_fused(fusion);
     return !wring_bucket_under_way(fusion->fused);
 }
 
-static bool is_left(struct wring_bucket *bucket)
+static bool is_member_step_left(struct wring_bucket *bucket)
 {
-    if (status_of(bucket) != WRING_ERR_AGAIN)
+    if (member_status(bucket) != WRING_ERR_AGAIN)
         return false;
-    return is_sent(bucket) ? fused_is_left(bucket->fusion) : check_unsent(bucket) == WRING_OK;
+    return is_fused_posted(bucket) ? fused_is_left(bucket->fusion)
+                                   : check_unsent(bucket) == WRING_OK;
 }
 
-static bool is_unsent(const struct wring_bucket *bucket)
+static bool lacks_fellow_posts(const struct wring_bucket *bucket)
 {
-    return status_of(bucket) == WRING_ERR_AGAIN && !is_complete(bucket);
+    return member_status(bucket) == WRING_ERR_AGAIN && !are_all_posted(bucket);
 }
 
 /** The fused bucket is done. */
-static void take_part(struct wring_bucket *bucket)
+static void copy_from_fused(struct wring_bucket *bucket)
 {
     const struct wring_bucket_fusion *fusion = bucket->fusion;
     enum wring_status status =
         (enum wring_status)atomic_load_explicit(&fusion->refused, memory_order_relaxed);
     if (status == WRING_OK)
-        status = status_of(bucket->posted_as);
+        status = member_status(bucket->posted_as);
     if (status == WRING_OK && !fusion->in_place && bucket->elems > 0)
-        memcpy(bucket->data, part_of(bucket), wring_bucket_bytes(bucket));
-    set_status(bucket, status);
+        memcpy(bucket->data, data_in_fused(bucket), wring_bucket_bytes(bucket));
+    set_member_status(bucket, status);
 }
 
 /** Take its part of a fused bucket that is done; one that was never sent has failed with the
  * session. The thread that calls back may do so at the same time. */
-static enum wring_status take(struct wring_bucket *bucket)
+static enum wring_status end_member_step(struct wring_bucket *bucket)
 {
-    if (status_of(bucket) == WRING_ERR_AGAIN && !is_sent(bucket))
-        return end_unsent(bucket);
-    while (status_of(bucket) == WRING_ERR_AGAIN) {
+    if (member_status(bucket) == WRING_ERR_AGAIN && !is_fused_posted(bucket))
+        return end_if_ceased(bucket);
+    while (member_status(bucket) == WRING_ERR_AGAIN) {
         if (atomic_exchange_explicit(&bucket->taking, true, memory_order_acquire)) {
             sched_yield();
             continue;
         }
-        if (status_of(bucket) == WRING_ERR_AGAIN)
-            take_part(bucket);
+        if (member_status(bucket) == WRING_ERR_AGAIN)
+            copy_from_fused(bucket);
         atomic_store_explicit(&bucket->taking, false, memory_order_release);
     }
-    return status_of(bucket);
+    return member_status(bucket);
 }
 
-static enum wring_status test(struct wring_bucket *bucket)
+static enum wring_status test_member(struct wring_bucket *bucket)
 {
-    if (status_of(bucket) != WRING_ERR_AGAIN)
-        return status_of(bucket);
+    if (member_status(bucket) != WRING_ERR_AGAIN)
+        return member_status(bucket);
     enum wring_status failed =
-        is_sent(bucket) ? wring_session_check(bucket->session) : end_unsent(bucket);
+        is_fused_posted(bucket) ? wring_session_check(bucket->session) : end_if_ceased(bucket);
     if (failed != WRING_OK)
         return failed;
-    if (!is_sent(bucket) || test_fused(bucket->fusion) == WRING_ERR_AGAIN)
+    if (!is_fused_posted(bucket) || test_fused(bucket->fusion) == WRING_ERR_AGAIN)
         return WRING_ERR_AGAIN;
-    return take(bucket);
+    return end_member_step(bucket);
 }
 
 /** One of those that a bucket waits for. */
-static const struct wring_bucket *find_missing(const struct wring_bucket *bucket)
+static const struct wring_bucket *find_unposted_fellow(const struct wring_bucket *bucket)
 {
     const struct wring_bucket_fusion *fusion = bucket->fusion;
     uint32_t i = 0;
 
-    while (i + 1 < fusion->n && status_of(fusion->members[i]) == WRING_ERR_AGAIN &&
-           !is_sent(fusion->members[i]))
+    while (i + 1 < fusion->n && member_status(fusion->members[i]) == WRING_ERR_AGAIN &&
+           !is_fused_posted(fusion->members[i]))
         i++;
     return fusion->members[i];
 }
 
 /** Wait while another thread posts the last member; that thread waits for no other. */
-static bool await_post(const struct wring_bucket *bucket, uint64_t deadline_ns)
+static bool await_fused_post(const struct wring_bucket *bucket, uint64_t deadline_ns)
 {
-    while (!is_sent(bucket)) {
+    while (!is_fused_posted(bucket)) {
         if (wring_now_ns() >= deadline_ns)
             return false;
         sched_yield();
@@ -475,35 +477,35 @@ static bool await_post(const struct wring_bucket *bucket, uint64_t deadline_ns)
     return true;
 }
 
-static enum wring_status wait(struct wring_bucket *bucket, uint64_t timeout_ns)
+static enum wring_status wait_for_member(struct wring_bucket *bucket, uint64_t timeout_ns)
 {
-    if (status_of(bucket) != WRING_ERR_AGAIN)
-        return status_of(bucket);
+    if (member_status(bucket) != WRING_ERR_AGAIN)
+        return member_status(bucket);
     enum wring_status failed =
-        is_sent(bucket) ? wring_session_check(bucket->session) : end_unsent(bucket);
+        is_fused_posted(bucket) ? wring_session_check(bucket->session) : end_if_ceased(bucket);
     if (failed != WRING_OK)
         return failed;
-    if (is_unsent(bucket)) {
+    if (lacks_fellow_posts(bucket)) {
         wring_error(&bucket->session->log,
                     "bucket '%s' is waited for, and travels with '%s', which is not posted yet: "
                     "post both before waiting, or plan without merging them",
-                    bucket->name, find_missing(bucket)->name);
+                    bucket->name, find_unposted_fellow(bucket)->name);
         return WRING_ERR_INVALID;
     }
     uint64_t deadline_ns = wring_deadline_in(timeout_ns);
-    if (!await_post(bucket, deadline_ns))
+    if (!await_fused_post(bucket, deadline_ns))
         return WRING_ERR_TIMEOUT;
     enum wring_status status;
-    return wait_for_fused(bucket->fusion, deadline_ns, &status) ? take(bucket) : status;
+    return wait_for_fused(bucket->fusion, deadline_ns, &status) ? end_member_step(bucket) : status;
 }
 
 /** Before its callback: bring its part of the fused bucket to where it belongs. */
-static void settle(struct wring_completion *completion)
+static void settle_member(struct wring_completion *completion)
 {
     struct wring_bucket *bucket = wring_bucket_of(completion);
-    while (bucket->fusion != NULL && status_of(bucket) == WRING_ERR_AGAIN) {
-        if (is_sent(bucket))
-            take(bucket);
+    while (bucket->fusion != NULL && member_status(bucket) == WRING_ERR_AGAIN) {
+        if (is_fused_posted(bucket))
+            end_member_step(bucket);
         else
             sched_yield(); /* the last post has ended and returns just now */
     }
@@ -512,17 +514,17 @@ static void settle(struct wring_completion *completion)
 void wring_bucket_fusion_end_unsent(struct wring_session *session)
 {
     for (struct wring_bucket *at = session->fused; at != NULL; at = at->next)
-        if (is_unsent(at)) {
-            set_status(at, WRING_ERR_CLOSED);
+        if (lacks_fellow_posts(at)) {
+            set_member_status(at, WRING_ERR_CLOSED);
             wring_bucket_end(at, WRING_ERR_CLOSED);
         }
 }
 
 const struct wring_bucket_ops wring_bucket_fusion_ops = {
-    .post = post,
-    .test = test,
-    .wait = wait,
-    .is_left = is_left,
-    .is_unsent = is_unsent,
-    .take = take,
+    .post = post_member,
+    .test = test_member,
+    .wait = wait_for_member,
+    .is_left = is_member_step_left,
+    .is_unsent = lacks_fellow_posts,
+    .take = end_member_step,
 };

@@ -35,7 +35,7 @@ static void add_case(struct wring_collective_bench *bench, uint32_t codec, enum 
 }
 
 /** Are there nodes that hierarchical schemes are made for, and is that wanted? */
-static bool has_nodes(const struct wring_collective_bench *bench)
+static bool has_nodes_to_measure(const struct wring_collective_bench *bench)
 {
     struct wring_group_nodes nodes = wring_group_count_nodes(bench->session->world);
     return !bench->params->flat && wring_group_nodes_fit(&nodes);
@@ -45,7 +45,7 @@ static bool has_nodes(const struct wring_collective_bench *bench)
 static void add_schemes(struct wring_collective_bench *bench, uint32_t codec, bool divisible,
                         bool indivisible)
 {
-    uint32_t hierarchical = has_nodes(bench) ? WRING_SCHEME_HIERARCHICAL : 0;
+    uint32_t hierarchical = has_nodes_to_measure(bench) ? WRING_SCHEME_HIERARCHICAL : 0;
 
     for (uint32_t base = 0; base <= hierarchical; base += WRING_SCHEME_HIERARCHICAL) {
         if (divisible)
@@ -64,7 +64,7 @@ static void add_raw(struct wring_collective_bench *bench, uint32_t codec)
     } else {
         add_case(bench, codec, WRING_SCHEME_AUTO);
     }
-    if (has_nodes(bench))
+    if (has_nodes_to_measure(bench))
         add_case(bench, codec, WRING_SCHEME_HIERARCHICAL);
 }
 
@@ -141,7 +141,7 @@ static enum wring_status agree_on_limits(struct wring_collective_bench *bench)
 /* ---- memory and buckets ---- */
 
 /** Bell-shaped, as gradients are: the sum of four dice. */
-static void fill(float *data, uint64_t elems, uint32_t rank)
+static void fill_like_gradients(float *data, uint64_t elems, uint32_t rank)
 {
     uint64_t random = rank + 1;
 
@@ -173,14 +173,14 @@ static enum wring_status make_memory(struct wring_collective_bench *bench)
     bench->cold = calloc(bench->cold_words, sizeof(*bench->cold));
     if (bench->source == NULL || bench->cold == NULL)
         return WRING_ERR_NO_MEMORY;
-    fill(bench->source, elems, bench->session->rank);
+    fill_like_gradients(bench->source, elems, bench->session->rank);
     if (bench->params->placed)
         return wring_buffer_alloc(bench->session, all * sizeof(float), (void **)&bench->data);
     bench->data = malloc(all * sizeof(float));
     return bench->data != NULL ? WRING_OK : WRING_ERR_NO_MEMORY;
 }
 
-static enum wring_status register_numbers(struct wring_collective_bench *bench)
+static enum wring_status register_shared_numbers(struct wring_collective_bench *bench)
 {
     struct wring_bucket_params params = {.name = "measure.slowest",
                                          .data = bench->words,
@@ -228,7 +228,7 @@ static enum wring_status register_case(struct wring_collective_bench *bench,
 }
 
 /** Buckets that are asked what "auto" is of them. */
-static enum wring_status register_asked(struct wring_collective_bench *bench, uint32_t codec)
+static enum wring_status register_auto_buckets(struct wring_collective_bench *bench, uint32_t codec)
 {
     enum wring_status status = WRING_OK;
 
@@ -238,7 +238,7 @@ static enum wring_status register_asked(struct wring_collective_bench *bench, ui
     return status;
 }
 
-static enum wring_status ask(struct wring_collective_bench *bench)
+static enum wring_status ask_auto_schemes(struct wring_collective_bench *bench)
 {
     enum wring_status status = WRING_OK;
 
@@ -259,11 +259,11 @@ static enum wring_status register_all(struct wring_collective_bench *bench)
     enum wring_status status = make_memory(bench);
 
     if (status == WRING_OK)
-        status = register_numbers(bench);
+        status = register_shared_numbers(bench);
     for (uint32_t i = 0; i < params->codecs.n && status == WRING_OK; i++) {
         status = add_cases(bench, i);
         if (status == WRING_OK && params->every_scheme)
-            status = register_asked(bench, i);
+            status = register_auto_buckets(bench, i);
     }
     for (uint32_t w = 0; w < bench->n && status == WRING_OK; w++)
         status = register_case(bench, &bench->collectives[w]);
@@ -278,7 +278,7 @@ static enum wring_status measure_prepare(struct wring_collective_bench *bench)
     enum wring_status status = agree_on_limits(bench);
     if (status == WRING_OK) /* each of it on all ranks or on none */
         status = wring_commit_passing(bench->session, register_all(bench));
-    return status == WRING_OK && bench->params->every_scheme ? ask(bench) : status;
+    return status == WRING_OK && bench->params->every_scheme ? ask_auto_schemes(bench) : status;
 }
 
 /** The session is as it was before. NULL members are fine. */
@@ -307,7 +307,7 @@ struct taken {
     double us, cpu_us; /* of all the process's threads: those of wring, and this one, which waits */
 };
 
-static enum wring_status step(struct wring_bucket *bucket)
+static enum wring_status run_step(struct wring_bucket *bucket)
 {
     enum wring_status status = wring_bucket_post_inside(bucket);
 
@@ -316,7 +316,7 @@ static enum wring_status step(struct wring_bucket *bucket)
 
 /** The first k at once. Where one cannot be posted, those before it end all the same: their memory
  *  is the bench's. */
-static enum wring_status step_all(struct wring_bucket *const *buckets, uint32_t k)
+static enum wring_status run_steps_at_once(struct wring_bucket *const *buckets, uint32_t k)
 {
     enum wring_status status = WRING_OK;
     uint32_t posted = 0;
@@ -343,7 +343,7 @@ static void cool_down(const struct wring_collective_bench *bench)
 
 /** Before each collective as much is written as a last cache holds, or less where a turn has no
  * time for that. Once limit_us is known. */
-static void measure_fit_cold(struct wring_collective_bench *bench)
+static void fit_cold_bytes(struct wring_collective_bench *bench)
 {
     double samples = SAMPLES * bench->n * (double)(bench->sizes - bench->first);
 
@@ -369,27 +369,28 @@ static enum wring_status run_sample(struct wring_collective_bench *bench,
         wring_streaming_copy(bench->data + i * wring_collective_bench_size(size), bench->source,
                              wring_collective_bench_size(size) * sizeof(float));
     cool_down(bench);
-    enum wring_status status = step(bench->mean_bucket); /* a barrier */
+    enum wring_status status = run_step(bench->mean_bucket); /* a barrier */
     uint64_t cpu = wring_clock_ns(CLOCK_PROCESS_CPUTIME_ID), began = wring_now_ns();
     if (status == WRING_OK)
-        status = step_all(collective->buckets[size], k);
+        status = run_steps_at_once(collective->buckets[size], k);
     out->us = (double)(wring_now_ns() - began) / 1e3;
     out->cpu_us = (double)(wring_clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu) / 1e3;
     /* ranks that share a core write nothing while another one is still measured */
-    return status == WRING_OK ? step(bench->mean_bucket) : status;
+    return status == WRING_OK ? run_step(bench->mean_bucket) : status;
 }
 
 /** The largest of all ranks' words, and the mean of their means. */
-static enum wring_status tell(struct wring_collective_bench *bench, const struct taken *solo,
-                              const struct taken *all, double cpu_us)
+static enum wring_status agree_on_sample(struct wring_collective_bench *bench,
+                                         const struct taken *solo, const struct taken *all,
+                                         double cpu_us)
 {
     bench->words[WRING_COLLECTIVE_BENCH_WORD_SOLO] = solo->us;
     bench->words[WRING_COLLECTIVE_BENCH_WORD_ALL] = all->us;
     bench->words[WRING_COLLECTIVE_BENCH_WORD_ELAPSED] =
         (double)(wring_now_ns() - bench->began_ns) / 1e3;
     bench->mean = cpu_us;
-    enum wring_status status = step(bench->words_bucket);
-    return status == WRING_OK ? step(bench->mean_bucket) : status;
+    enum wring_status status = run_step(bench->words_bucket);
+    return status == WRING_OK ? run_step(bench->mean_bucket) : status;
 }
 
 /** One sample of each kind: times of the slowest rank, processor time as the mean of all.
@@ -405,7 +406,7 @@ static enum wring_status measure_sample(struct wring_collective_bench *bench,
     if (status == WRING_OK && k > 1)
         status = run_sample(bench, collective, size, k, &all);
     if (status == WRING_OK)
-        status = tell(bench, &solo, &all, (k > 1 ? all.cpu_us : solo.cpu_us) / k);
+        status = agree_on_sample(bench, &solo, &all, (k > 1 ? all.cpu_us : solo.cpu_us) / k);
     if (status != WRING_OK)
         return status;
     double solo_us = bench->words[WRING_COLLECTIVE_BENCH_WORD_SOLO];
@@ -423,10 +424,11 @@ static enum wring_status measure_sample(struct wring_collective_bench *bench,
 }
 
 /** @param value  ours. @param out  the mean of all ranks' */
-static enum wring_status find_mean(struct wring_collective_bench *bench, double value, double *out)
+static enum wring_status agree_on_mean(struct wring_collective_bench *bench, double value,
+                                       double *out)
 {
     bench->mean = value;
-    enum wring_status status = step(bench->mean_bucket);
+    enum wring_status status = run_step(bench->mean_bucket);
     *out = bench->mean;
     return status;
 }
@@ -444,19 +446,19 @@ static enum wring_status measure_count(struct wring_collective_bench *bench)
             status = wring_bucket_stats(collective->buckets[size][0], &stats);
             double steps = stats.steps > 0 ? (double)stats.steps : 1;
             if (status == WRING_OK)
-                status = find_mean(bench, (double)stats.wire_bytes_sent / steps,
-                                   &collective->wire_bytes[size]);
+                status = agree_on_mean(bench, (double)stats.wire_bytes_sent / steps,
+                                       &collective->wire_bytes[size]);
             if (status == WRING_OK)
-                status = find_mean(bench, (double)stats.codec_ns / steps / 1e3,
-                                   &collective->codec_us[size]);
+                status = agree_on_mean(bench, (double)stats.codec_ns / steps / 1e3,
+                                       &collective->codec_us[size]);
         }
     return status;
 }
 
 /** Whether the codec's other scheme is so much faster, alone and in a backlog, that more samples of
  *  this one would say nothing more; the same on all ranks. Sorts samples. */
-static bool measure_is_beaten(struct wring_collective_bench *bench,
-                              struct wring_collective_bench_case *collective, uint32_t size)
+static bool is_beaten(struct wring_collective_bench *bench,
+                      struct wring_collective_bench_case *collective, uint32_t size)
 {
     bool beaten = false;
 
@@ -489,7 +491,7 @@ static bool is_in_doubt(struct wring_collective_bench_case *collective, uint32_t
 /** Count the points that are not beaten, and those whose median is in doubt. Mark points to be
  *  measured again: those that are in doubt in any kind, beaten ones as well, and those that are
  *  noisy. Sorts samples. */
-static struct wring_collective_bench_noise measure_look(struct wring_collective_bench *bench)
+static struct wring_collective_bench_noise look_for_noise(struct wring_collective_bench *bench)
 {
     struct wring_collective_bench_noise noise = {0};
 
@@ -527,7 +529,8 @@ double wring_collective_bench_limit_us(uint64_t budget_ns)
 
 /** How many of a size its share of a turn is enough for: a backlog of two says what a further
  *  bucket adds, too, and where a link takes that long it is by the bytes. */
-static uint32_t fit_batch(const struct wring_collective_bench *bench, uint32_t size, double solo_us)
+static uint32_t fit_backlog(const struct wring_collective_bench *bench, uint32_t size,
+                            double solo_us)
 {
     uint32_t most = wring_collective_bench_batch(size);
     double share = bench->limit_us / 4 / solo_us;
@@ -548,8 +551,8 @@ static double turn_limit_us(const struct wring_collective_bench *bench, uint32_t
 
 /** May a collective have its next size? Time goes on by the bytes, and turns must be short enough.
  */
-static bool may_grow(const struct wring_collective_bench *bench,
-                     const struct wring_collective_bench_case *collective, uint32_t size)
+static bool may_have_next_size(const struct wring_collective_bench *bench,
+                               const struct wring_collective_bench_case *collective, uint32_t size)
 {
     if (size < bench->first + 2)
         return true;
@@ -571,7 +574,7 @@ static enum wring_status begin_size(struct wring_collective_bench *bench,
     enum wring_status status = measure_sample(bench, collective, size, &solo_us);
     if (status != WRING_OK)
         return status;
-    collective->batch[size] = fit_batch(bench, size, solo_us);
+    collective->batch[size] = fit_backlog(bench, size, solo_us);
     status = measure_sample(bench, collective, size, &collective->took_us[size]);
     collective->samples[size] = 0;
     collective->n++;
@@ -586,7 +589,7 @@ static enum wring_status warm_up(struct wring_collective_bench *bench)
 
     for (uint32_t size = bench->first; size < bench->sizes; size++)
         for (uint32_t w = 0; w < bench->n && status == WRING_OK; w++)
-            if (may_grow(bench, &bench->collectives[w], size))
+            if (may_have_next_size(bench, &bench->collectives[w], size))
                 status = begin_size(bench, &bench->collectives[w], size);
     return status;
 }
@@ -607,7 +610,7 @@ static enum wring_status run_size(struct wring_collective_bench *bench, uint32_t
         status = measure_sample(bench, collective, size, &us);
         *took_us += us;
         if (collective->samples[size] == SHOWN)
-            collective->beaten[size] = measure_is_beaten(bench, collective, size);
+            collective->beaten[size] = is_beaten(bench, collective, size);
     }
     return status;
 }
@@ -651,7 +654,7 @@ static enum wring_status run_turns(struct wring_collective_bench *bench, uint32_
     return status;
 }
 
-static bool any_again(const struct wring_collective_bench *bench)
+static bool is_any_measured_again(const struct wring_collective_bench *bench)
 {
     bool any = false;
 
@@ -662,7 +665,7 @@ static bool any_again(const struct wring_collective_bench *bench)
 }
 
 /** Nothing but raw collectives is measured again. */
-static void leave_coded(struct wring_collective_bench *bench)
+static void skip_coded_points(struct wring_collective_bench *bench)
 {
     for (uint32_t w = 0; w < bench->n; w++)
         if (!wring_collective_bench_is_raw(bench, &bench->collectives[w]))
@@ -671,52 +674,53 @@ static void leave_coded(struct wring_collective_bench *bench)
 
 /** Measure points that are noisy or in doubt again, until none are or the time is over. A profile
  *  needs its raw collectives, so these have some more time. */
-static enum wring_status run_again(struct wring_collective_bench *bench,
-                                   struct wring_collective_bench_noise *noise)
+static enum wring_status measure_noisy_again(struct wring_collective_bench *bench,
+                                             struct wring_collective_bench_noise *noise)
 {
     const struct wring_collective_bench_params *params = bench->params;
     enum wring_status status = WRING_OK;
 
-    for (uint32_t turn = 0; turn < WRING_COLLECTIVE_BENCH_AGAIN_MAX && any_again(bench); turn++) {
+    for (uint32_t turn = 0; turn < WRING_COLLECTIVE_BENCH_AGAIN_MAX && is_any_measured_again(bench);
+         turn++) {
         double spent = bench->elapsed_us * 1e3 / (double)bench->budget_ns;
         if (turn > 0 && spent >= 1)
-            leave_coded(bench);
-        if (spent >= RAW_SPENT || !any_again(bench))
+            skip_coded_points(bench);
+        if (spent >= RAW_SPENT || !is_any_measured_again(bench))
             break;
         if (params->tell != NULL)
             params->tell(params->arg, turn, true);
         status = run_turn(bench, turn, false);
         if (status != WRING_OK)
             break;
-        *noise = measure_look(bench);
+        *noise = look_for_noise(bench);
     }
     return status;
 }
 
-static enum wring_status measure(struct wring_collective_bench *bench,
-                                 struct wring_collective_bench_noise *noise)
+static enum wring_status measure_all(struct wring_collective_bench *bench,
+                                     struct wring_collective_bench_noise *noise)
 {
     enum wring_status status = measure_prepare(bench);
 
     if (status != WRING_OK)
         return status;
     bench->limit_us = wring_collective_bench_limit_us(bench->budget_ns);
-    measure_fit_cold(bench);
+    fit_cold_bytes(bench);
     status = warm_up(bench);
     if (status == WRING_OK)
         status = run_turns(bench, bench->params->turns_min, WRING_COLLECTIVE_BENCH_TURNS_MAX,
                            1 - NOISY_SHARE);
     if (status != WRING_OK)
         return status;
-    *noise = measure_look(bench);
-    status = run_again(bench, noise);
+    *noise = look_for_noise(bench);
+    status = measure_noisy_again(bench, noise);
     return status == WRING_OK ? measure_count(bench) : status;
 }
 
 /** The session's own buckets are put aside. Collective. */
-static enum wring_status begin(struct wring_session *session,
-                               const struct wring_collective_bench_params *params,
-                               struct wring_collective_bench **out)
+static enum wring_status begin_bench(struct wring_session *session,
+                                     const struct wring_collective_bench_params *params,
+                                     struct wring_collective_bench **out)
 {
     struct wring_collective_bench *bench = calloc(1, sizeof(*bench));
     enum wring_status status =
@@ -743,11 +747,11 @@ enum wring_status wring_collective_bench_run(struct wring_session *session,
 {
     struct wring_collective_bench *bench;
     struct wring_collective_bench_noise unused;
-    enum wring_status status = begin(session, params, &bench);
+    enum wring_status status = begin_bench(session, params, &bench);
 
     if (status != WRING_OK)
         return status;
-    status = measure(bench, noise != NULL ? noise : &unused);
+    status = measure_all(bench, noise != NULL ? noise : &unused);
     measure_clear(bench);
     wring_debug(&session->log, "%u collectives were measured in %.1f ms", bench->n,
                 (double)(wring_now_ns() - bench->began_ns) / 1e6);
@@ -757,7 +761,7 @@ enum wring_status wring_collective_bench_run(struct wring_session *session,
     return wring_session_agree(session, status, "");
 }
 
-static enum wring_status probe(struct wring_collective_bench *bench)
+static enum wring_status run_probe(struct wring_collective_bench *bench)
 {
     enum wring_status status = measure_prepare(bench);
 
@@ -775,14 +779,14 @@ enum wring_status wring_collective_bench_probe(struct wring_session *session,
 
     few.codecs = (struct wring_collective_bench_codecs){.n = 1, .specs = {"none"}};
     few.every_scheme = false;
-    enum wring_status status = begin(session, &few, &bench);
+    enum wring_status status = begin_bench(session, &few, &bench);
     if (status != WRING_OK)
         return status;
     bench->alone = true;
     bench->first =
         params->max_elems >= wring_collective_bench_size(PROBE_FIRST + 1) ? PROBE_FIRST : 0;
     few.max_elems = wring_collective_bench_size(bench->first + 1);
-    status = probe(bench);
+    status = run_probe(bench);
     measure_clear(bench);
     status = wring_session_agree(session, status, "");
     if (status == WRING_OK) {

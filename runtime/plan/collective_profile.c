@@ -85,7 +85,7 @@ static double sustained_us(struct wring_collective_bench *bench,
 }
 
 /** The link that all bytes pass: that of one rank per node. NULL: there is none */
-static const struct wring_profile_link *find_link(const struct wring_profile *profile)
+static const struct wring_profile_link *find_slowest_link(const struct wring_profile *profile)
 {
     const struct wring_profile_link *link = &profile->links[WRING_LEVEL_INTER];
 
@@ -97,9 +97,10 @@ static const struct wring_profile_link *find_link(const struct wring_profile *pr
  * left. In a long backlog a bucket takes at least the time of its bytes on the link, as measured
  * with the largest buckets.
  */
-static void sustain(struct wring_collective_bench *bench, const struct wring_profile *profile)
+static void raise_to_link_time(struct wring_collective_bench *bench,
+                               const struct wring_profile *profile)
 {
-    const struct wring_profile_link *link = find_link(profile);
+    const struct wring_profile_link *link = find_slowest_link(profile);
 
     if (link == NULL)
         return;
@@ -119,8 +120,8 @@ static void sustain(struct wring_collective_bench *bench, const struct wring_pro
  * of them together take longer than any rank sees, by as much in a short backlog as in a long one.
  * A further bucket takes at least its processor time over a rank's share of the processor.
  */
-static void take_turns(struct wring_collective_bench *bench, double share,
-                       struct wring_collective_bench_case *collective)
+static void raise_to_core_share(struct wring_collective_bench *bench, double share,
+                                struct wring_collective_bench_case *collective)
 {
     if (share <= 0 || share > SHARED)
         return;
@@ -141,8 +142,8 @@ static void take_turns(struct wring_collective_bench *bench, double share,
  * backlog and a single bucket, of which there are few samples, and the largest size is what larger
  * ones are told by.
  */
-static void steady(struct wring_collective_bench *bench,
-                   struct wring_collective_bench_case *collective)
+static void take_off_chain_time(struct wring_collective_bench *bench,
+                                struct wring_collective_bench_case *collective)
 {
     uint64_t pieces = 0;
     double once_us = 0;
@@ -173,11 +174,11 @@ static void steady(struct wring_collective_bench *bench,
  * link. The times of small buckets include how their backlogs begin and end, which this leaves out.
  * @param fitted  in and out: its curves of solo and busy get that slope
  */
-static void measured_go_on(struct wring_collective_bench *bench,
-                           const struct wring_profile *profile,
-                           struct wring_measured_collective *fitted)
+static void extrapolate_by_link(struct wring_collective_bench *bench,
+                                const struct wring_profile *profile,
+                                struct wring_measured_collective *fitted)
 {
-    const struct wring_profile_link *link = find_link(profile);
+    const struct wring_profile_link *link = find_slowest_link(profile);
 
     if (link == NULL ||
         fitted->max_elems >= wring_collective_bench_size(WRING_COLLECTIVE_BENCH_SIZES - 1))
@@ -190,22 +191,22 @@ static void measured_go_on(struct wring_collective_bench *bench,
 }
 
 /** What further buckets take, as far as backlogs tell. */
-static void measured_backlogs(struct wring_collective_bench *bench)
+static void correct_backlogs(struct wring_collective_bench *bench)
 {
     for (uint32_t w = 0; w < bench->n; w++)
-        steady(bench, &bench->collectives[w]);
+        take_off_chain_time(bench, &bench->collectives[w]);
 }
 
 /** The same in backlogs longer than any measured one, by the profile's link and by each rank's
  * share of a processor. */
-static void measured_for_long(struct wring_collective_bench *bench,
-                              const struct wring_profile *profile)
+static void correct_long_backlogs(struct wring_collective_bench *bench,
+                                  const struct wring_profile *profile)
 {
-    sustain(bench, profile);
+    raise_to_link_time(bench, profile);
     if (!profile->computing.present)
         return;
     for (uint32_t w = 0; w < bench->n; w++)
-        take_turns(bench, profile->computing.core_share, &bench->collectives[w]);
+        raise_to_core_share(bench, profile->computing.core_share, &bench->collectives[w]);
 }
 
 /* ---- measured profile ---- */
@@ -248,9 +249,9 @@ static void add_links(const struct wring_collective_bench *bench,
 /* ---- collectives ---- */
 
 /** Whose samples are those of a collective's codec in a scheme, at a size. */
-static struct wring_collective_bench_case *pick(struct wring_collective_bench *bench,
-                                                struct wring_collective_bench_case *collective,
-                                                enum wring_scheme scheme, uint32_t size)
+static struct wring_collective_bench_case *pick_collective(
+    struct wring_collective_bench *bench, struct wring_collective_bench_case *collective,
+    enum wring_scheme scheme, uint32_t size)
 {
     if (scheme == collective->scheme)
         return collective;
@@ -332,14 +333,15 @@ static enum wring_status fit_case(struct wring_collective_bench *bench,
     uint32_t end = bench->first;
 
     *fitted = (struct wring_measured_collective){.max_elems = 0};
-    while (end < bench->sizes && end < pick(bench, collective, scheme, end)->n) {
-        bytes[end] = pick(bench, collective, scheme, end)->wire_bytes[end];
+    while (end < bench->sizes && end < pick_collective(bench, collective, scheme, end)->n) {
+        bytes[end] = pick_collective(bench, collective, scheme, end)->wire_bytes[end];
         end++;
     }
     struct wring_profile_curve *curves[] = {&fitted->solo, &fitted->busy, &fitted->cpu};
     for (int kind = 0; kind < WRING_COLLECTIVE_BENCH_KINDS && status == WRING_OK; kind++) {
         for (uint32_t size = bench->first; size < end; size++) {
-            struct wring_collective_bench_case *from = pick(bench, collective, scheme, size);
+            struct wring_collective_bench_case *from =
+                pick_collective(bench, collective, scheme, size);
             points[size - bench->first] =
                 (struct wring_fit_point){(double)wring_collective_bench_size(size),
                                          from->us[kind][size], from->samples[size]};
@@ -360,7 +362,7 @@ static enum wring_status put_case(struct wring_collective_bench *bench,
 
     if (status != WRING_OK)
         return status;
-    measured_go_on(bench, profile, &fitted);
+    extrapolate_by_link(bench, profile, &fitted);
     if (kept == NULL)
         return put_new_case(bench, collective, scheme, &fitted, profile);
     while (wring_collective_bench_size(bench->first + common) <=
@@ -408,12 +410,12 @@ enum wring_status wring_collective_profile_put(struct wring_collective_bench *be
 {
     enum wring_status status = WRING_OK;
 
-    measured_backlogs(bench);
+    correct_backlogs(bench);
     for (uint32_t w = 0; w < bench->n; w++)
         if (wring_collective_bench_is_raw(bench, &bench->collectives[w]) &&
             wring_collective_bench_is_flat(&bench->collectives[w]))
             add_links(bench, &bench->collectives[w], profile);
-    measured_for_long(bench, profile);
+    correct_long_backlogs(bench, profile);
     for (uint32_t w = 0; w < bench->n && status == WRING_OK; w++) {
         struct wring_collective_bench_case *collective = &bench->collectives[w];
         bool first = w == 0 || bench->collectives[w - 1].codec != collective->codec;

@@ -51,7 +51,7 @@ static const struct wring_bucket_watch watch = {
 
 /** Only what is of one kind can travel as one: the first bucket's. What was registered to go
  *  hierarchically keeps the order of its sums, and so its scheme; and an executor that is named. */
-static bool takes_part(const struct wring_bucket *bucket, const struct wring_bucket *first)
+static bool may_travel_as_one(const struct wring_bucket *bucket, const struct wring_bucket *first)
 {
     return bucket->dtype == WRING_F32 && bucket->elems > 0 &&
            (bucket->op == WRING_SUM || bucket->op == WRING_AVG) &&
@@ -71,7 +71,7 @@ enum wring_status wring_iterations_list(struct wring_iterations *iterations)
     if (iterations->tensors == NULL)
         return WRING_ERR_NO_MEMORY;
     for (struct wring_bucket *at = iterations->session->buckets; at != NULL; at = at->next) {
-        if (!takes_part(at, first))
+        if (!may_travel_as_one(at, first))
             continue;
         first = first == NULL ? at : first;
         at->tensor = &iterations->tensors[iterations->n++];
@@ -98,7 +98,7 @@ void wring_iterations_restart(struct wring_iterations *iterations, uint64_t due)
 }
 
 /** Where an iteration's times go: those after warming up, the last ones. */
-static uint32_t slot_of(const struct wring_iterations *iterations)
+static uint32_t iteration_slot(const struct wring_iterations *iterations)
 {
     uint64_t warm = iterations->iteration < WRING_ITERATIONS_WARM ? 0 : WRING_ITERATIONS_WARM;
 
@@ -106,14 +106,15 @@ static uint32_t slot_of(const struct wring_iterations *iterations)
 }
 
 /** An iteration is complete; the next one begins where it ended. */
-static enum wring_status turn(struct wring_iterations *iterations)
+static enum wring_status begin_next_iteration(struct wring_iterations *iterations)
 {
     uint64_t ended_ns = iterations->ended_ns;
 
     for (uint32_t i = 0; i < iterations->n; i++)
         if (iterations->tensors[i].pending) /* nobody has looked whether it ended */
             ended_ns = wring_now_ns();
-    iterations->took_us[slot_of(iterations)] = (double)(ended_ns - iterations->began_ns) / 1e3;
+    iterations->took_us[iteration_slot(iterations)] =
+        (double)(ended_ns - iterations->began_ns) / 1e3;
     iterations->iteration++;
     iterations->began_ns = ended_ns;
     iterations->waited_ns = 0;
@@ -129,7 +130,7 @@ static enum wring_status arrive(struct wring_bucket *bucket)
 
     pthread_mutex_lock(&iterations->mutex);
     if (iterations->left == 0 && !iterations->off)
-        status = turn(iterations);
+        status = begin_next_iteration(iterations);
     pthread_mutex_unlock(&iterations->mutex);
     return status;
 }
@@ -140,7 +141,7 @@ enum wring_status wring_iterations_end(struct wring_iterations *iterations)
 
     pthread_mutex_lock(&iterations->mutex);
     if (iterations->left == 0 && iterations->n > 0 && !iterations->off)
-        status = turn(iterations);
+        status = begin_next_iteration(iterations);
     pthread_mutex_unlock(&iterations->mutex);
     return status;
 }
@@ -155,8 +156,8 @@ static void posted(struct wring_bucket *bucket, uint64_t at_ns)
     tensor->pending = true;
     if (tensor->posts++ == iterations->iteration) {
         iterations->left--;
-        tensor->ready_us[slot_of(iterations)] = computed_us;
-        iterations->compute_us[slot_of(iterations)] = computed_us;
+        tensor->ready_us[iteration_slot(iterations)] = computed_us;
+        iterations->compute_us[iteration_slot(iterations)] = computed_us;
     }
     iterations->waited_ns += wring_now_ns() - at_ns;
     pthread_mutex_unlock(&iterations->mutex);

@@ -34,7 +34,7 @@ static enum wring_status read_locations(struct wring_session *session,
     return WRING_OK;
 }
 
-static uint32_t count_alike(const struct location *locations, uint32_t n, uint32_t rank)
+static uint32_t count_on_same_host(const struct location *locations, uint32_t n, uint32_t rank)
 {
     uint32_t alike = 0;
 
@@ -43,7 +43,7 @@ static uint32_t count_alike(const struct location *locations, uint32_t n, uint32
     return alike;
 }
 
-static void find_first(const struct location *locations, uint32_t n, uint32_t *first)
+static void find_first_on_host(const struct location *locations, uint32_t n, uint32_t *first)
 {
     for (uint32_t i = 0; i < n; i++) {
         first[i] = 0;
@@ -53,14 +53,14 @@ static void find_first(const struct location *locations, uint32_t n, uint32_t *f
 }
 
 /** Nodes of equal size, or each rank as if it were one. */
-static void find_nodes(const struct location *locations, uint32_t n, struct wring_job_machine *out)
+static void set_nodes(const struct location *locations, uint32_t n, struct wring_job_machine *out)
 {
-    uint32_t each = count_alike(locations, n, 0);
+    uint32_t each = count_on_same_host(locations, n, 0);
     cpu_set_t cpus;
 
     out->even = true;
     for (uint32_t i = 0; i < n; i++)
-        out->even = out->even && locations[i].known && count_alike(locations, n, i) == each;
+        out->even = out->even && locations[i].known && count_on_same_host(locations, n, i) == each;
     each = out->even ? each : 1;
     out->ranks_per_node = each;
     out->nodes = n / each;
@@ -73,7 +73,7 @@ static void find_nodes(const struct location *locations, uint32_t n, struct wrin
 }
 
 /** None where anybody else of its host may use one of them. */
-static uint32_t count_own(const struct location *locations, uint32_t n, uint32_t rank)
+static uint32_t count_own_cores(const struct location *locations, uint32_t n, uint32_t rank)
 {
     cpu_set_t both;
 
@@ -86,16 +86,17 @@ static uint32_t count_own(const struct location *locations, uint32_t n, uint32_t
     return (uint32_t)CPU_COUNT(&locations[rank].cpus);
 }
 
-static void find_own(const struct location *locations, uint32_t n, struct wring_job_machine *out)
+static void set_own_cores(const struct location *locations, uint32_t n,
+                          struct wring_job_machine *out)
 {
-    out->own_cores = count_own(locations, n, 0);
+    out->own_cores = count_own_cores(locations, n, 0);
     for (uint32_t i = 1; i < n; i++) {
-        uint32_t own = count_own(locations, n, i);
+        uint32_t own = count_own_cores(locations, n, i);
         out->own_cores = own < out->own_cores ? own : out->own_cores;
     }
 }
 
-static void describe(const struct wring_session *session, struct wring_job_machine *out)
+static void describe_machine(const struct wring_session *session, struct wring_job_machine *out)
 {
     char provider[48];
     const struct wring_machine_params params = {
@@ -129,11 +130,11 @@ enum wring_status wring_job_machine_find(struct wring_session *session,
     status = read_locations(session, &blobs, locations);
     wring_blobs_finish(&blobs);
     if (status == WRING_OK) {
-        find_nodes(locations, session->size, out);
-        find_own(locations, session->size, out);
+        set_nodes(locations, session->size, out);
+        set_own_cores(locations, session->size, out);
         if (first != NULL)
-            find_first(locations, session->size, first);
-        describe(session, out);
+            find_first_on_host(locations, session->size, first);
+        describe_machine(session, out);
     }
 free_locations:
     free(locations);

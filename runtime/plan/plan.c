@@ -28,7 +28,7 @@ static bool has_codec(const struct wring_session *session, const struct wring_pl
 }
 
 /** What a group asks for that the runtime has not. */
-static const char *lacking(const struct wring_plan_group *group)
+static const char *name_lacking_feature(const struct wring_plan_group *group)
 {
     const char *within = group->scheme;
 
@@ -55,8 +55,8 @@ static enum wring_status check_runnable(const struct wring_session *session,
             wring_error(&session->log,
                         "WRING_PLAN=%s: group %" PRIu32
                         " ('%s') cannot be run here, as %s: %s by '%s', %s; plan with --runnable",
-                        session->config.plan, g, group->tensors[0], lacking(group), group->codec,
-                        group->where, group->scheme);
+                        session->config.plan, g, group->tensors[0], name_lacking_feature(group),
+                        group->codec, group->where, group->scheme);
             return WRING_ERR_UNSUPPORTED;
         }
         if (!has_codec(session, group, why, sizeof(why))) {
@@ -225,9 +225,9 @@ static enum wring_status find_members(const struct wring_session *session, uint3
 }
 
 /** Only what is of one kind can travel as one. */
-static enum wring_status check_kinds(const struct wring_session *session,
-                                     struct wring_bucket *const *members,
-                                     const struct wring_plan_group *group)
+static enum wring_status check_members_alike(const struct wring_session *session,
+                                             struct wring_bucket *const *members,
+                                             const struct wring_plan_group *group)
 {
     const struct wring_bucket *first = members[0];
     char first_name[WRING_TEXT_SHORT], name[WRING_TEXT_SHORT];
@@ -254,7 +254,7 @@ static enum wring_status check_kinds(const struct wring_session *session,
 }
 
 /** A bucket by itself keeps its name; the number makes that of several unique. */
-static void name_group(const struct wring_plan_group *group, uint32_t number, char *name)
+static void name_fused_bucket(const struct wring_plan_group *group, uint32_t number, char *name)
 {
     if (group->n == 1)
         snprintf(name, WRING_NAME_MAX, "%s", group->tensors[0]);
@@ -263,7 +263,7 @@ static void name_group(const struct wring_plan_group *group, uint32_t number, ch
                  group->n - 1, number);
 }
 
-static enum wring_status join_group(struct wring_session *session, uint32_t number,
+static enum wring_status fuse_group(struct wring_session *session, uint32_t number,
                                     struct wring_bucket **members)
 {
     const struct wring_plan_group *group = &session->plan->groups[number];
@@ -277,15 +277,15 @@ static enum wring_status join_group(struct wring_session *session, uint32_t numb
 
     enum wring_status status = find_members(session, number, members);
     if (status == WRING_OK)
-        status = check_kinds(session, members, group);
+        status = check_members_alike(session, members, group);
     if (status != WRING_OK)
         return status;
-    name_group(group, number, name);
+    name_fused_bucket(group, number, name);
     return wring_bucket_fusion_make(session, members, group->n, &how);
 }
 
 /** Every bucket is in a group. */
-static enum wring_status check_all(const struct wring_session *session)
+static enum wring_status check_all_grouped(const struct wring_session *session)
 {
     for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
         if (at->fuses == NULL) {
@@ -310,9 +310,9 @@ enum wring_status wring_plan_apply(struct wring_session *session)
 
     enum wring_status status = WRING_OK;
     for (uint32_t g = 0; g < session->plan->n_groups && status == WRING_OK; g++)
-        status = join_group(session, g, members);
+        status = fuse_group(session, g, members);
     free(members);
     if (status == WRING_OK && session->autotune == NULL)
-        status = check_all(session);
+        status = check_all_grouped(session);
     return status;
 }

@@ -39,7 +39,8 @@ struct window {
 };
 
 /** Is that call as the one a period before? */
-static bool repeats(const struct wring_recorded_calls *calls, uint32_t at, uint32_t period)
+static bool repeats_call_before(const struct wring_recorded_calls *calls, uint32_t at,
+                                uint32_t period)
 {
     return calls->list[at].signature == calls->list[at - period].signature;
 }
@@ -49,7 +50,8 @@ static struct window last_window(const struct wring_recorded_calls *calls, uint3
                                  uint32_t wanted)
 {
     uint32_t at = calls->n;
-    while (at > period && calls->n - at + period < wanted && repeats(calls, at - 1, period))
+    while (at > period && calls->n - at + period < wanted &&
+           repeats_call_before(calls, at - 1, period))
         at--;
     return (struct window){at - period, calls->n};
 }
@@ -61,7 +63,7 @@ static struct window longest_window(const struct wring_recorded_calls *calls, ui
     uint32_t begin = 0;
 
     for (uint32_t at = period; at < calls->n; at++) {
-        if (!repeats(calls, at, period))
+        if (!repeats_call_before(calls, at, period))
             begin = at - period + 1;
         if (at + 1 - begin > best.end - best.begin)
             best = (struct window){begin, at + 1};
@@ -69,8 +71,8 @@ static struct window longest_window(const struct wring_recorded_calls *calls, ui
     return best;
 }
 
-static bool has_tensor(const struct wring_recorded_calls *calls, struct window window,
-                       uint32_t period)
+static bool has_tensor_call(const struct wring_recorded_calls *calls, struct window window,
+                            uint32_t period)
 {
     for (uint32_t i = window.end - period; i < window.end; i++)
         if (calls->list[i].elems > 0)
@@ -89,7 +91,7 @@ static bool find_window(const struct wring_recorded_calls *calls, uint32_t perio
     if (least > calls->n)
         return false;
     *out = ends ? longest_window(calls, period) : last_window(calls, period, least);
-    return out->end - out->begin >= least && has_tensor(calls, *out, period);
+    return out->end - out->begin >= least && has_tensor_call(calls, *out, period);
 }
 
 /* ---- where an iteration begins ---- */
@@ -134,7 +136,7 @@ struct rows {
     uint32_t end, row, n;
 };
 
-static uint32_t call_at(const struct rows *rows, uint32_t i, uint32_t column)
+static uint32_t recorded_call(const struct rows *rows, uint32_t i, uint32_t column)
 {
     return rows->end - (i + 1) * rows->row + column;
 }
@@ -147,8 +149,8 @@ static uint32_t find_leader(const struct rows *rows, uint32_t *counts)
     for (uint32_t i = 0; i < rows->n; i++) {
         uint32_t longest = 0;
         for (uint32_t column = 1; column < rows->row; column++)
-            if (gap_us(rows->calls, call_at(rows, i, column)) >
-                gap_us(rows->calls, call_at(rows, i, longest)))
+            if (gap_us(rows->calls, recorded_call(rows, i, column)) >
+                gap_us(rows->calls, recorded_call(rows, i, longest)))
                 longest = column;
         counts[longest]++;
     }
@@ -158,7 +160,7 @@ static uint32_t find_leader(const struct rows *rows, uint32_t *counts)
     return column;
 }
 
-static int rising(const void *a, const void *b)
+static int compare_rising(const void *a, const void *b)
 {
     const double *left = a, *right = b;
     return (*left > *right) - (*left < *right);
@@ -168,8 +170,8 @@ static int rising(const void *a, const void *b)
 static double median_gap_us(const struct rows *rows, uint32_t column, double *us)
 {
     for (uint32_t i = 0; i < rows->n; i++)
-        us[i] = gap_us(rows->calls, call_at(rows, i, column));
-    qsort(us, rows->n, sizeof(*us), rising);
+        us[i] = gap_us(rows->calls, recorded_call(rows, i, column));
+    qsort(us, rows->n, sizeof(*us), compare_rising);
     return us[rows->n / 2];
 }
 
@@ -184,8 +186,8 @@ static bool stands_out(const struct rows *rows, uint32_t leader, double *us)
 }
 
 /** Take several repetitions as one iteration, if one call of it stands out then. */
-static void join_alike(const struct wring_recorded_calls *calls, struct window window,
-                       struct wring_recorded_period *period)
+static void join_repetitions(const struct wring_recorded_calls *calls, struct window window,
+                             struct wring_recorded_period *period)
 {
     uint32_t n = window.end - window.begin - 1, step = period->calls;
     uint32_t *counts = malloc(n * sizeof(*counts));
@@ -196,7 +198,7 @@ static void join_alike(const struct wring_recorded_calls *calls, struct window w
         uint32_t leader = counts != NULL && us != NULL ? find_leader(&rows, counts) : row;
         if (leader == row || !stands_out(&rows, leader, us))
             continue;
-        *period = (struct wring_recorded_period){row, call_at(&rows, leader > 0, leader)};
+        *period = (struct wring_recorded_period){row, recorded_call(&rows, leader > 0, leader)};
         break;
     }
     free(us);
@@ -211,7 +213,7 @@ bool wring_recorded_calls_find(const struct wring_recorded_calls *calls, bool en
     for (uint32_t period = 1; period <= calls->n / WRING_CALLS_REPEATS; period++)
         if (find_window(calls, period, ends, &window)) {
             *out = (struct wring_recorded_period){period, find_begin(calls, window, period)};
-            join_alike(calls, window, out);
+            join_repetitions(calls, window, out);
             return true;
         }
     return false;
@@ -252,7 +254,7 @@ static enum wring_status add_tensors(const struct wring_recorded_calls *calls,
     return WRING_OK;
 }
 
-static char *describe(const struct wring_recorded_period *period, uint32_t tensors)
+static char *describe_period(const struct wring_recorded_period *period, uint32_t tensors)
 {
     char text[256];
 
@@ -279,7 +281,7 @@ enum wring_status wring_recorded_calls_trace(const struct wring_recorded_calls *
     enum wring_status status = trace->model != NULL && trace->tensors != NULL
                                    ? add_tensors(calls, period, trace)
                                    : WRING_ERR_NO_MEMORY;
-    trace->source = describe(period, trace->n);
+    trace->source = describe_period(period, trace->n);
     if (status == WRING_OK && trace->source != NULL)
         status = wring_tensor_trace_rehash(trace);
     if (status != WRING_OK || trace->source == NULL) {
@@ -309,8 +311,8 @@ struct wring_recorder {
 
 /* ---- the file ---- */
 
-static bool write_file(const struct wring_tensor_trace *trace, const char *path,
-                       enum wring_status *status)
+static bool write_trace_file(const struct wring_tensor_trace *trace, const char *path,
+                             enum wring_status *status)
 {
     struct wring_atomic_file draft;
 
@@ -336,7 +338,7 @@ void wring_recorder_write(struct wring_recorder *recorder, const struct wring_te
 
     if (atomic_exchange(&recorder->over, true))
         return;
-    if (write_file(trace, session->config.record, &status))
+    if (write_trace_file(trace, session->config.record, &status))
         wring_info(&session->log, "WRING_RECORD=%s: the trace is written, %" PRIu32 " tensors: %s",
                    session->config.record, trace->n, trace->source);
     else if (status == WRING_ERR_NO_MEMORY)
@@ -349,7 +351,7 @@ void wring_recorder_write(struct wring_recorder *recorder, const struct wring_te
 }
 
 /** Before the job has run for hours. @return false: nothing can be written there */
-static bool may_write(const struct wring_session *session)
+static bool try_to_write(const struct wring_session *session)
 {
     const char *path = session->config.record;
     struct wring_atomic_file draft;
@@ -364,7 +366,7 @@ static bool may_write(const struct wring_session *session)
 
 /* ---- committed buckets ---- */
 
-static enum wring_status write_buckets(struct wring_recorder *recorder)
+static enum wring_status write_trace_of_buckets(struct wring_recorder *recorder)
 {
     struct wring_iterations *buckets = &recorder->buckets;
     double *ready_us = calloc(buckets->n, sizeof(*ready_us));
@@ -385,12 +387,12 @@ static enum wring_status write_buckets(struct wring_recorder *recorder)
 }
 
 /** Enough iterations are complete. */
-static enum wring_status reached(struct wring_iterations *iterations)
+static enum wring_status on_iterations_complete(struct wring_iterations *iterations)
 {
     struct wring_recorder *recorder = iterations->session->recorder;
 
     iterations->off = true;
-    if (write_buckets(recorder) != WRING_OK)
+    if (write_trace_of_buckets(recorder) != WRING_OK)
         wring_warn(&recorder->session->log, "WRING_RECORD=%s: no trace is written: out of memory",
                    recorder->session->config.record);
     atomic_store(&recorder->over, true);
@@ -418,7 +420,7 @@ enum wring_status wring_recorder_begin(struct wring_session *session)
 
 /* ---- immediate calls ---- */
 
-static bool records(const struct wring_recorder *recorder, const struct wring_group *group)
+static bool is_recording(const struct wring_recorder *recorder, const struct wring_group *group)
 {
     return !atomic_load_explicit(&recorder->over, memory_order_relaxed) &&
            atomic_load_explicit(&recorder->by_calls, memory_order_relaxed) &&
@@ -448,7 +450,7 @@ static struct wring_recorded_call describe_call(const struct wring_op_check *cal
 }
 
 /** @param ends  no more calls follow. @return false: there are no iterations in them so far */
-static bool write_calls(struct wring_recorder *recorder, bool ends)
+static bool write_trace_of_calls(struct wring_recorder *recorder, bool ends)
 {
     struct wring_recorded_period period;
     struct wring_tensor_trace *trace;
@@ -481,7 +483,7 @@ static void note_call(struct wring_recorder *recorder, const struct wring_op_che
     bool full = !wring_recorded_calls_add(&recorder->calls, &call);
     bool look = recorder->calls.n >= WRING_CALLS_SURE && recorder->calls.n % LOOK_CALLS == 0;
 
-    bool written = (full || look) && write_calls(recorder, full);
+    bool written = (full || look) && write_trace_of_calls(recorder, full);
     if (full && !written)
         say_no_iterations(recorder);
     if (full || written)
@@ -491,7 +493,7 @@ static void note_call(struct wring_recorder *recorder, const struct wring_op_che
 bool wring_recorder_call(struct wring_recorder *recorder, const struct wring_group *group,
                          const struct wring_work *work)
 {
-    if (!records(recorder, group))
+    if (!is_recording(recorder, group))
         return false;
     pthread_mutex_lock(&recorder->mutex);
     stop_clock(recorder);
@@ -503,7 +505,7 @@ bool wring_recorder_call(struct wring_recorder *recorder, const struct wring_gro
 
 bool wring_recorder_wait(struct wring_recorder *recorder, const struct wring_group *group)
 {
-    if (!records(recorder, group))
+    if (!is_recording(recorder, group))
         return false;
     pthread_mutex_lock(&recorder->mutex);
     stop_clock(recorder);
@@ -523,7 +525,7 @@ void wring_recorder_leave(struct wring_recorder *recorder)
 
 enum wring_status wring_recorder_open(struct wring_session *session)
 {
-    if (session->rank != 0 || session->config.record[0] == '\0' || !may_write(session))
+    if (session->rank != 0 || session->config.record[0] == '\0' || !try_to_write(session))
         return WRING_OK;
     struct wring_recorder *recorder = calloc(1, sizeof(*recorder));
     if (recorder == NULL)
@@ -533,12 +535,12 @@ enum wring_status wring_recorder_open(struct wring_session *session)
     atomic_init(&recorder->by_calls, true);
     atomic_init(&recorder->over, false);
     pthread_mutex_init(&recorder->mutex, NULL);
-    wring_iterations_init(&recorder->buckets, session, reached);
+    wring_iterations_init(&recorder->buckets, session, on_iterations_complete);
     session->recorder = recorder;
     return WRING_OK;
 }
 
-static void end_buckets(struct wring_recorder *recorder)
+static void end_bucket_record(struct wring_recorder *recorder)
 {
     wring_iterations_end(&recorder->buckets); /* which may write the trace */
     if (atomic_load(&recorder->over))
@@ -551,7 +553,7 @@ static void end_buckets(struct wring_recorder *recorder)
         recorder->session->config.record, recorder->buckets.iteration, WRING_CALLS_REPEATS);
 }
 
-static void end(struct wring_recorder *recorder)
+static void end_recorder(struct wring_recorder *recorder)
 {
     if (atomic_load(&recorder->over))
         return;
@@ -561,8 +563,8 @@ static void end(struct wring_recorder *recorder)
                    "planner: run more iterations",
                    recorder->session->config.record);
     else if (!atomic_load(&recorder->by_calls))
-        end_buckets(recorder);
-    else if (!write_calls(recorder, true))
+        end_bucket_record(recorder);
+    else if (!write_trace_of_calls(recorder, true))
         say_no_iterations(recorder);
 }
 
@@ -572,7 +574,7 @@ void wring_recorder_close(struct wring_session *session)
 
     if (recorder == NULL)
         return;
-    end(recorder);
+    end_recorder(recorder);
     wring_iterations_finish(&recorder->buckets);
     wring_recorded_calls_finish(&recorder->calls);
     pthread_mutex_destroy(&recorder->mutex);

@@ -11,7 +11,7 @@
 #define WRING_MODULE "progress"
 #define POLLS_MAX 256 /* of polling in one call: an event loop has other things to do, too */
 
-static enum wring_status refuse(const struct wring_progress *progress, const char *call)
+static enum wring_status refuse_event_loop(const struct wring_progress *progress, const char *call)
 {
     wring_error(progress->engine->log, "no descriptor for an event loop: %s", WRING_REFUSED(call));
     return WRING_ERR_SYSTEM;
@@ -24,13 +24,13 @@ static enum wring_status make_bell(struct wring_progress *progress)
         return WRING_OK;
     int fd = WRING_DESCRIPTOR(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
     if (fd < 0)
-        return refuse(progress, "eventfd");
+        return refuse_event_loop(progress, "eventfd");
     atomic_store(&progress->completions->bell, fd);
     return WRING_OK;
 }
 
 /** Without a thread of ours the loop sees to the providers, too: a set of their descriptors. */
-static enum wring_status make_set(struct wring_progress *progress)
+static enum wring_status make_epoll_set(struct wring_progress *progress)
 {
     struct epoll_event bell = {.events = EPOLLIN};
 
@@ -38,9 +38,9 @@ static enum wring_status make_set(struct wring_progress *progress)
         return WRING_OK;
     int fd = WRING_DESCRIPTOR(epoll_create1(EPOLL_CLOEXEC));
     if (fd < 0)
-        return refuse(progress, "epoll_create1");
+        return refuse_event_loop(progress, "epoll_create1");
     if (epoll_ctl(fd, EPOLL_CTL_ADD, atomic_load(&progress->completions->bell), &bell) != 0) {
-        enum wring_status status = refuse(progress, "epoll_ctl");
+        enum wring_status status = refuse_event_loop(progress, "epoll_ctl");
         wring_descriptor_close(fd);
         return status;
     }
@@ -54,14 +54,14 @@ enum wring_status wring_progress_watch(struct wring_progress *progress, int *fd)
 {
     enum wring_status status = make_bell(progress);
     if (status == WRING_OK)
-        status = make_set(progress);
+        status = make_epoll_set(progress);
     if (status == WRING_OK)
         *fd = progress->threaded ? atomic_load(&progress->completions->bell)
                                  : atomic_load(&progress->outside_fd);
     return status;
 }
 
-static bool is_watched(const struct wring_wait_set *set, int fd)
+static bool has_descriptor(const struct wring_wait_set *set, int fd)
 {
     unsigned i = 0;
     while (i < set->n && set->fds[i].fd != fd)
@@ -70,7 +70,7 @@ static bool is_watched(const struct wring_wait_set *set, int fd)
 }
 
 /** A descriptor that was closed has left the set by itself, and its number may be another's now. */
-static bool watch(int set, const struct pollfd *one)
+static bool watch_descriptor(int set, const struct pollfd *one)
 {
     struct epoll_event event = {.events = (uint32_t)one->events};
     return epoll_ctl(set, EPOLL_CTL_MOD, one->fd, &event) == 0 ||
@@ -78,27 +78,27 @@ static bool watch(int set, const struct pollfd *one)
 }
 
 /** @return false: the system does not let us watch all of them */
-static bool watch_all(struct wring_progress *progress, const struct wring_wait_set *now)
+static bool watch_whole_set(struct wring_progress *progress, const struct wring_wait_set *now)
 {
     int fd = atomic_load(&progress->outside_fd);
     bool all = true;
 
     for (unsigned i = 0; i < progress->outside.n; i++)
-        if (!is_watched(now, progress->outside.fds[i].fd))
+        if (!has_descriptor(now, progress->outside.fds[i].fd))
             epoll_ctl(fd, EPOLL_CTL_DEL, progress->outside.fds[i].fd, NULL); /* or it is closed */
     for (unsigned i = 0; i < now->n; i++)
-        all &= watch(fd, &now->fds[i]);
+        all &= watch_descriptor(fd, &now->fds[i]);
     progress->outside = *now;
     return all;
 }
 
 /** Nothing moves: what would change that is watched from now on. Under the driver lock. */
-static void arm(struct wring_progress *progress)
+static void arm_event_loop(struct wring_progress *progress)
 {
     struct wring_wait_set set = {.deadline_ns = WRING_NEVER};
 
     wring_engine_arm(progress->engine, &set);
-    bool all = watch_all(progress, &set);
+    bool all = watch_whole_set(progress, &set);
     bool moved = wring_engine_poll(progress->engine);
     atomic_store(&progress->outside_ns, set.deadline_ns);
     if (!all || set.busy || moved || wring_engine_has_posted(progress->engine))
@@ -113,7 +113,7 @@ void wring_progress_serve(struct wring_progress *progress)
         unsigned polls = 0;
         while (polls++ < POLLS_MAX && wring_engine_poll(progress->engine)) {
         }
-        arm(progress);
+        arm_event_loop(progress);
         pthread_mutex_unlock(&progress->driver);
         wring_wake_onlookers(progress);
     }
@@ -147,7 +147,7 @@ static void note_wait(struct wring_progress *progress)
 }
 
 /** Tell an event loop, and deliver completions, after a nudge. */
-__attribute__((noinline)) static void look_after(struct wring_progress *progress)
+__attribute__((noinline)) static void ring_and_deliver(struct wring_progress *progress)
 {
     wring_disturb_loop(progress);
     if (wring_completions_wait(progress->completions))
@@ -162,13 +162,13 @@ void wring_progress_nudge(struct wring_progress *progress)
     bool idle = wring_engine_idle(progress->engine);
     pthread_mutex_unlock(&progress->driver);
     if (atomic_load_explicit(&progress->completions->heeded, memory_order_relaxed))
-        look_after(progress);
+        ring_and_deliver(progress);
     if (!idle && atomic_load(&progress->own.asleep))
         wring_wake_thread(progress);
 }
 
 /** Somebody wants the engine still for a moment, and would wait for as long as we drive. */
-static bool is_claimed(struct wring_progress *progress)
+static bool is_engine_claimed(struct wring_progress *progress)
 {
     return atomic_load_explicit(&progress->lockers, memory_order_relaxed) > 0;
 }
@@ -184,7 +184,7 @@ static void begin_visits(struct wring_progress *progress)
 }
 
 /** @return whether callers come often */
-static bool count_visit(struct wring_progress *progress)
+static bool note_visit(struct wring_progress *progress)
 {
     unsigned visits = atomic_load_explicit(&progress->visits, memory_order_relaxed) + 1;
 
@@ -199,18 +199,18 @@ static bool count_visit(struct wring_progress *progress)
 
 void wring_progress_visit(struct wring_progress *progress)
 {
-    if (!progress->visitable || !count_visit(progress)) {
+    if (!progress->visitable || !note_visit(progress)) {
         wring_progress_nudge(progress);
         return;
     }
-    if (wring_is_stopped(progress) || is_claimed(progress) ||
+    if (wring_is_stopped(progress) || is_engine_claimed(progress) ||
         pthread_mutex_trylock(&progress->driver) != 0)
         return;
     wring_engine_poll(progress->engine);
     wring_let_go(progress);
 }
 
-static bool reached(const struct wring_goal *goal)
+static bool is_goal_reached(const struct wring_goal *goal)
 {
     return goal->reached(goal->arg);
 }
@@ -223,8 +223,8 @@ static bool drive_as_caller(struct wring_progress *progress, const struct wring_
 {
     const struct wring_fabric *fabric = progress->engine->fabric;
     progress->beside_ns = 0;
-    while (!reached(goal)) {
-        if (wring_is_stopped(progress) || is_claimed(progress) ||
+    while (!is_goal_reached(goal)) {
+        if (wring_is_stopped(progress) || is_engine_claimed(progress) ||
             wring_completions_wait(progress->completions))
             return false;
         if (wring_engine_poll(progress->engine)) {
@@ -244,7 +244,7 @@ static bool drive_as_caller(struct wring_progress *progress, const struct wring_
             continue;
         struct wring_wait_set set = {.deadline_ns = deadline_ns};
         if (wring_sleep_prepare(progress, &set, &progress->caller)) {
-            if (!reached(goal))
+            if (!is_goal_reached(goal))
                 wring_wait_set_sleep(&set);
             wring_sleep_end(&progress->caller);
         }
@@ -254,7 +254,7 @@ static bool drive_as_caller(struct wring_progress *progress, const struct wring_
     return true;
 }
 
-static bool is_driven(struct wring_progress *progress)
+static bool is_driver_locked(struct wring_progress *progress)
 {
     if (pthread_mutex_trylock(&progress->driver) != 0)
         return true;
@@ -266,11 +266,11 @@ static bool is_driven(struct wring_progress *progress)
  * Another thread drives: wait until it lets go or something finishes. A driver that lets go after
  * the last look sees an onlooker, and cannot wake it before it waits.
  */
-static void look_on(struct wring_progress *progress, const struct wring_goal *goal)
+static void sleep_as_onlooker(struct wring_progress *progress, const struct wring_goal *goal)
 {
     pthread_mutex_lock(&progress->park_mutex);
     atomic_fetch_add(&progress->onlookers, 1);
-    if (!reached(goal) && is_driven(progress))
+    if (!is_goal_reached(goal) && is_driver_locked(progress))
         wring_sleep_on(progress, &progress->changed);
     pthread_mutex_unlock(&progress->park_mutex);
     atomic_fetch_sub(&progress->onlookers, 1);
@@ -306,7 +306,8 @@ static uint64_t aside_until(const struct wring_progress *progress, const struct 
 }
 
 /** Without the driver lock. @return whether it was due */
-static bool aside_do(const struct wring_progress *progress, struct aside *aside, uint64_t now)
+static bool aside_do_if_due(const struct wring_progress *progress, struct aside *aside,
+                            uint64_t now)
 {
     if (progress->aside.fn == NULL || now < aside->due_ns)
         return false;
@@ -317,13 +318,13 @@ static bool aside_do(const struct wring_progress *progress, struct aside *aside,
 }
 
 /** Drive, or see another do so, until the goal is reached or the deadline has come. */
-static void take_over(struct wring_progress *progress, const struct wring_goal *goal,
-                      uint64_t deadline_ns)
+static void drive_or_look_on(struct wring_progress *progress, const struct wring_goal *goal,
+                             uint64_t deadline_ns)
 {
     uint64_t since = 0, idle_since = 0;
     struct aside aside = aside_begin(progress);
-    while (!reached(goal) && !wring_is_stopped(progress)) {
-        if (!is_claimed(progress) && pthread_mutex_trylock(&progress->driver) == 0) {
+    while (!is_goal_reached(goal) && !wring_is_stopped(progress)) {
+        if (!is_engine_claimed(progress) && pthread_mutex_trylock(&progress->driver) == 0) {
             unsigned taken = atomic_load_explicit(&progress->taken, memory_order_relaxed);
             atomic_store_explicit(&progress->taken, taken + 1, memory_order_relaxed);
             bool done = drive_as_caller(progress, goal, aside_until(progress, &aside, deadline_ns),
@@ -335,12 +336,12 @@ static void take_over(struct wring_progress *progress, const struct wring_goal *
         uint64_t now = wring_now_ns();
         if (now >= deadline_ns)
             return;
-        if (aside_do(progress, &aside, now))
+        if (aside_do_if_due(progress, &aside, now))
             continue;
         since = since == 0 ? now : since;
         wring_wake_driver(progress);
         if (!wring_spin(progress, now - since))
-            look_on(progress, goal);
+            sleep_as_onlooker(progress, goal);
     }
 }
 
@@ -368,13 +369,13 @@ void wring_meter_end(struct wring_progress *progress, uint64_t began_ns)
 bool wring_progress_drive(struct wring_progress *progress, struct wring_goal goal,
                           uint64_t deadline_ns)
 {
-    if (reached(&goal))
+    if (is_goal_reached(&goal))
         return true;
 
     note_wait(progress);
     uint64_t began_ns = wring_meter_begin(progress);
     atomic_fetch_add(&progress->takers, 1);
-    take_over(progress, &goal, deadline_ns);
+    drive_or_look_on(progress, &goal, deadline_ns);
     if (wring_is_stopped(progress)) /* the caller's memory is in use until jobs have ended */
         wring_progress_drop(progress);
     /* Other work in flight goes on without us. A thread that posts after we have left sees that no
@@ -384,10 +385,10 @@ bool wring_progress_drive(struct wring_progress *progress, struct wring_goal goa
         (atomic_load(&progress->engine->n_active) > 0 || wring_engine_has_posted(progress->engine)))
         wring_hand_over(progress);
     wring_meter_end(progress, began_ns);
-    return reached(&goal);
+    return is_goal_reached(&goal);
 }
 
-static bool is_done(const void *arg)
+static bool has_status_ended(const void *arg)
 {
     const atomic_int *status = arg;
     return atomic_load_explicit(status, memory_order_acquire) != WRING_ERR_AGAIN;
@@ -396,7 +397,8 @@ static bool is_done(const void *arg)
 enum wring_status wring_progress_wait(struct wring_progress *progress, const atomic_int *status,
                                       uint64_t deadline_ns)
 {
-    wring_progress_drive(progress, (struct wring_goal){is_done, (const void *)status}, deadline_ns);
+    wring_progress_drive(progress, (struct wring_goal){has_status_ended, (const void *)status},
+                         deadline_ns);
     bool stopped = wring_is_stopped(progress);
     int ended = atomic_load_explicit(status, memory_order_acquire);
     return stopped && ended == WRING_ERR_AGAIN ? WRING_ERR_CLOSED : (enum wring_status)ended;

@@ -50,7 +50,7 @@ void wring_completions_loop(struct wring_completions *all)
 }
 
 /** Under the mutex. */
-static void queue(struct wring_completions *all, struct wring_completion *completion)
+static void queue_callback(struct wring_completions *all, struct wring_completion *completion)
 {
     if (completion->owed++ > 0)
         return;
@@ -68,7 +68,7 @@ void wring_completion_end(struct wring_completions *all, struct wring_completion
 
     if (called) { /* whoever sees the status may release it, and waits for us */
         pthread_mutex_lock(&all->mutex);
-        queue(all, completion);
+        queue_callback(all, completion);
     }
     completion->result = *result;
     if (status != NULL)
@@ -109,7 +109,7 @@ struct call {
 };
 
 /** Of one that ended again since: it was posted again, so it had succeeded. */
-static struct wring_result earlier(const struct wring_completion *completion)
+static struct wring_result earlier_step_result(const struct wring_completion *completion)
 {
     struct wring_result result = completion->result;
     if (result.status != WRING_OK)
@@ -120,7 +120,7 @@ static struct wring_result earlier(const struct wring_completion *completion)
 }
 
 /** Take the next call off the queue. @return false: there is none */
-static bool take(struct wring_completions *all, struct call *call)
+static bool take_callback(struct wring_completions *all, struct call *call)
 {
     void (*settle)(struct wring_completion *) = NULL, (*forget)(struct wring_completion *) = NULL;
 
@@ -130,7 +130,7 @@ static bool take(struct wring_completions *all, struct call *call)
         bool last = completion->owed == 1;
         settle = last ? completion->settle : NULL;
         *call = (struct call){completion->done, completion->done_arg,
-                              last ? completion->result : earlier(completion)};
+                              last ? completion->result : earlier_step_result(completion)};
         if (--completion->owed == 0) {
             all->first = completion->next;
             if (all->first == NULL)
@@ -148,7 +148,7 @@ static bool take(struct wring_completions *all, struct call *call)
     return completion != NULL;
 }
 
-static uint64_t count(struct wring_completions *all)
+static uint64_t count_callbacks(struct wring_completions *all)
 {
     uint64_t n = 0;
     pthread_mutex_lock(&all->mutex);
@@ -166,7 +166,7 @@ void wring_completions_deliver(struct wring_completions *all)
         return;
     atomic_store(&all->deliverer, (unsigned long)pthread_self());
     /* what callbacks bring about is for another pass: our caller may wait for something else */
-    for (uint64_t left = count(all); left > 0 && take(all, &call); left--)
+    for (uint64_t left = count_callbacks(all); left > 0 && take_callback(all, &call); left--)
         call.done(call.arg, &call.result);
     atomic_store(&all->deliverer, 0);
     atomic_store(&all->taken, false);

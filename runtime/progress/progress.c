@@ -16,17 +16,17 @@
 
 #define WRING_MODULE "progress"
 
-static bool is_wanted(struct wring_progress *progress)
+static bool may_thread_drive(struct wring_progress *progress)
 {
     return !atomic_load(&progress->stop) && atomic_load(&progress->takers) == 0;
 }
 
 /** Hold the driver lock as the thread; false where a caller wants it, or it is time to stop. A
  *  blocking wait comes last: whoever lets go would have to wake us. */
-static bool take_driver(struct wring_progress *progress)
+static bool lock_driver_as_thread(struct wring_progress *progress)
 {
     uint64_t since = wring_now_ns();
-    while (is_wanted(progress)) {
+    while (may_thread_drive(progress)) {
         if (pthread_mutex_trylock(&progress->driver) == 0)
             return true;
         if (wring_spin(progress, wring_now_ns() - since))
@@ -38,7 +38,7 @@ static bool take_driver(struct wring_progress *progress)
 }
 
 /** Sleep without the driver lock, so that whoever waits may drive meanwhile. */
-static void sleep_outside(struct wring_progress *progress, struct wring_wait_set *set)
+static void sleep_unlocked(struct wring_progress *progress, struct wring_wait_set *set)
 {
     wring_let_go(progress);
     if (atomic_load(&progress->takers) == 0)
@@ -48,10 +48,10 @@ static void sleep_outside(struct wring_progress *progress, struct wring_wait_set
 
 /** Drive until nothing moves for long, a caller wants to, or it is time to stop. Holds the driver
  *  lock, and lets go of it. */
-static void drive(struct wring_progress *progress)
+static void drive_as_thread(struct wring_progress *progress)
 {
     uint64_t idle_since = 0;
-    while (is_wanted(progress) && !wring_completions_wait(progress->completions)) {
+    while (may_thread_drive(progress) && !wring_completions_wait(progress->completions)) {
         if (wring_engine_poll(progress->engine)) {
             idle_since = 0;
             wring_wake_onlookers(progress);
@@ -64,7 +64,7 @@ static void drive(struct wring_progress *progress)
         struct wring_wait_set set = {.deadline_ns = WRING_NEVER};
         if (!wring_sleep_prepare(progress, &set, &progress->own))
             continue;
-        sleep_outside(progress, &set);
+        sleep_unlocked(progress, &set);
         return;
     }
     wring_let_go(progress);
@@ -112,7 +112,7 @@ static void end_visits(struct wring_progress *progress, uint64_t now)
 }
 
 /** Stand back while callers drive, and a little longer: they tend to come again. */
-static void park(struct wring_progress *progress)
+static void stand_back_for_callers(struct wring_progress *progress)
 {
     unsigned seen = atomic_load(&progress->taken);
     uint64_t began = wring_now_ns(), since = began;
@@ -140,10 +140,10 @@ static void *thread_main(void *arg)
     pthread_setname_np(pthread_self(), "wring-progress");
     prctl(PR_SET_TIMERSLACK, 1000ul); /* an emulated link counts on exact wake-ups; in ns */
     while (!atomic_load(&progress->stop)) {
-        if (take_driver(progress))
-            drive(progress);
+        if (lock_driver_as_thread(progress))
+            drive_as_thread(progress);
         else
-            park(progress);
+            stand_back_for_callers(progress);
     }
     return NULL;
 }
@@ -172,7 +172,7 @@ static void thread_stop(struct wring_progress *progress)
 
 /* ---- progress ---- */
 
-static bool maps_all(const struct wring_fabric *fabric)
+static bool maps_all_peers(const struct wring_fabric *fabric)
 {
     for (uint32_t i = 0; i < fabric->size; i++)
         if (i != fabric->rank && !fabric->devices[fabric->peers[i].device].caps.remote_map)
@@ -190,7 +190,7 @@ enum wring_status wring_progress_create(struct wring_engine *engine, bool thread
     progress->engine = engine;
     progress->completions = completions;
     progress->spin_ns = spin_ns;
-    progress->visitable = threaded && maps_all(engine->fabric);
+    progress->visitable = threaded && maps_all_peers(engine->fabric);
     progress->caller.fd = progress->own.fd = -1;
     atomic_init(&progress->outside_fd, -1);
     pthread_mutex_init(&progress->driver, NULL);
@@ -294,7 +294,7 @@ static bool is_urgent(const struct wring_progress *progress,
 }
 
 /** Something was posted: somebody is to see to it. */
-static void have_it_driven(struct wring_progress *progress)
+static void wake_a_driver(struct wring_progress *progress)
 {
     if (atomic_load(&progress->takers) > 0)
         wring_wake_driver(progress); /* the caller that drives may be asleep */
@@ -306,7 +306,7 @@ static void have_it_driven(struct wring_progress *progress)
 void wring_progress_hand_in(struct wring_progress *progress, struct wring_collective *collective)
 {
     if (!begin_here(progress, collective))
-        have_it_driven(progress);
+        wake_a_driver(progress);
 }
 
 void wring_progress_post(struct wring_progress *progress, struct wring_collective *collective)
@@ -316,7 +316,7 @@ void wring_progress_post(struct wring_progress *progress, struct wring_collectiv
         return;
     }
     wring_engine_post(progress->engine, collective);
-    have_it_driven(progress);
+    wake_a_driver(progress);
 }
 
 void wring_progress_cpu(struct wring_progress *progress, uint64_t *thread_ns, uint64_t *waiter_ns)
@@ -347,7 +347,7 @@ void wring_progress_attend(struct wring_progress *progress, struct wring_collect
 }
 
 /** Ranks that share a core must leave it to each other. */
-static unsigned looks_alone(const struct wring_progress *progress)
+static unsigned count_looks_alone(const struct wring_progress *progress)
 {
     uint64_t most = progress->spin_ns / wring_wait_policy.look_ns;
     if (progress->engine->fabric->crowded)
@@ -360,7 +360,7 @@ static bool wait_alone(struct wring_progress *progress, struct wring_collective 
     if (collective->shm_flags->by_engine)
         return false;
     uint64_t began_ns = wring_meter_begin(progress);
-    bool ended = wring_shm_flags_wait(collective, looks_alone(progress));
+    bool ended = wring_shm_flags_wait(collective, count_looks_alone(progress));
     wring_meter_end(progress, began_ns);
     return ended;
 }
@@ -409,18 +409,18 @@ bool wring_progress_run_message(struct wring_progress *progress, struct wring_me
     if (!wring_progress_hold(progress)) {
         wring_message_post(messenger, message);
         if (!waits)
-            have_it_driven(progress);
+            wake_a_driver(progress);
         return false;
     }
     bool ended = wring_message_begin(messenger, message);
     if (!ended && waits)
-        ended = wring_message_look(messenger, message, looks_alone(progress));
+        ended = wring_message_look(messenger, message, count_looks_alone(progress));
     bool called = wring_completions_wait(progress->completions);
     bool idle = wring_engine_idle(progress->engine) && !called;
     pthread_mutex_unlock(&progress->driver);
     wring_wake_onlookers(progress);
     if (!ended && !waits)
-        have_it_driven(progress);
+        wake_a_driver(progress);
     else if (!idle && (ended || called))
         wring_hand_over(progress);
     return ended;

@@ -38,7 +38,7 @@ void wring_sleep_finish(struct wring_progress *progress)
     pthread_mutex_destroy(&progress->park_mutex);
 }
 
-static void end_sleep(const struct wring_sleeper *sleeper)
+static void signal_sleeper(const struct wring_sleeper *sleeper)
 {
     uint64_t one = 1;
     ssize_t ignored = write(sleeper->fd, &one, sizeof(one));
@@ -46,23 +46,23 @@ static void end_sleep(const struct wring_sleeper *sleeper)
 }
 
 /** Lower a sleeper's flag. @return whether it was up */
-static bool lower(atomic_bool *flag)
+static bool lower_flag(atomic_bool *flag)
 {
     return atomic_load(flag) && atomic_exchange(flag, false);
 }
 
-static bool wake(struct wring_sleeper *sleeper)
+static bool wake_sleeper(struct wring_sleeper *sleeper)
 {
-    if (!lower(&sleeper->asleep))
+    if (!lower_flag(&sleeper->asleep))
         return false;
-    end_sleep(sleeper);
+    signal_sleeper(sleeper);
     return true;
 }
 
 void wring_wake_driver(struct wring_progress *progress)
 {
-    wake(&progress->caller);
-    wake(&progress->own);
+    wake_sleeper(&progress->caller);
+    wake_sleeper(&progress->own);
 }
 
 void wring_wake_onlookers(struct wring_progress *progress)
@@ -78,10 +78,10 @@ void wring_wake_thread(struct wring_progress *progress)
 {
     if (!progress->threaded)
         return;
-    if (wake(&progress->own))
+    if (wake_sleeper(&progress->own))
         return;
     atomic_store(&progress->resumed, true);
-    if (!lower(&progress->parked))
+    if (!lower_flag(&progress->parked))
         return;
     pthread_mutex_lock(&progress->park_mutex);
     pthread_cond_signal(&progress->resume);
@@ -129,7 +129,7 @@ void wring_sleep_end(struct wring_sleeper *sleeper)
 }
 
 /** May a rank on another core send next? Then keep the core for a while, and look for its data. */
-static bool looks_beside(struct wring_progress *progress)
+static bool may_look_beside(struct wring_progress *progress)
 {
     if (!wring_engine_waits_beside(progress->engine))
         return false;
@@ -142,7 +142,7 @@ static bool looks_beside(struct wring_progress *progress)
 void wring_yield_core(struct wring_progress *progress)
 {
     if (!progress->engine->fabric->crowded || wring_engine_works_long(progress->engine) ||
-        looks_beside(progress))
+        may_look_beside(progress))
         return;
     progress->beside_ns = 0;
     sched_yield();
@@ -153,7 +153,7 @@ void wring_yield_core(struct wring_progress *progress)
  * doubles encode time. So a caller goes on looking for as long as pieces take that are encoded in
  * one go.
  */
-static bool look_longer(const struct wring_progress *progress, uint64_t idle_ns)
+static bool may_look_longer(const struct wring_progress *progress, uint64_t idle_ns)
 {
     if (idle_ns >= progress->spin_ns * wring_wait_policy.caller_spins)
         return false;
@@ -164,7 +164,7 @@ static bool look_longer(const struct wring_progress *progress, uint64_t idle_ns)
 bool wring_spin_as_driver(struct wring_progress *progress, uint64_t idle_ns)
 {
     if (!progress->engine->fabric->crowded)
-        return wring_spin(progress, idle_ns) || look_longer(progress, idle_ns);
+        return wring_spin(progress, idle_ns) || may_look_longer(progress, idle_ns);
     if (idle_ns >= progress->spin_ns * wring_wait_policy.crowded_spins)
         return false;
     wring_yield_core(progress);

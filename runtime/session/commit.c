@@ -15,7 +15,7 @@
 
 /** What travels as one, in which legs, and where it lies. Collective: it goes on where all ranks
  * could. */
-static enum wring_status arrange(struct wring_session *session)
+static enum wring_status arrange_buckets(struct wring_session *session)
 {
     enum wring_status status = wring_commit_check_groups(session);
     if (status == WRING_OK)
@@ -31,9 +31,9 @@ static enum wring_status arrange(struct wring_session *session)
 }
 
 /** All that follows the last commit's end. */
-static enum wring_status commit(struct wring_session *session)
+static enum wring_status commit_buckets(struct wring_session *session)
 {
-    enum wring_status status = arrange(session);
+    enum wring_status status = arrange_buckets(session);
     if (status == WRING_OK)
         status = wring_commit_compare(session);
     if (status == WRING_OK)
@@ -52,7 +52,7 @@ static enum wring_status commit(struct wring_session *session)
     return status;
 }
 
-static enum wring_status take_back(struct wring_session *session)
+static enum wring_status take_back_commit(struct wring_session *session)
 {
     enum wring_status status = wring_commit_take_back(session);
     if (status == WRING_OK)
@@ -71,13 +71,13 @@ enum wring_status wring_session_commit(struct wring_session *session)
                                    ? WRING_ERR_INVALID
                                    : wring_session_check(session);
     if (status == WRING_OK)
-        status = take_back(session);
+        status = take_back_commit(session);
     if (status == WRING_OK)
         status = wring_autotune_begin(session);
     if (status == WRING_OK)
         status = wring_recorder_begin(session);
     if (status == WRING_OK)
-        status = commit(session);
+        status = commit_buckets(session);
     return wring_session_leave(session, status);
 }
 
@@ -85,6 +85,6 @@ enum wring_status wring_session_recommit(struct wring_session *session)
 {
     enum wring_status status = wring_session_check(session);
     if (status == WRING_OK)
-        status = take_back(session);
-    return status == WRING_OK ? commit(session) : status;
+        status = take_back_commit(session);
+    return status == WRING_OK ? commit_buckets(session) : status;
 }

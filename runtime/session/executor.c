@@ -19,8 +19,8 @@ bool wring_executor_count_cores(const char *executor, uint32_t *out)
 }
 
 /** @param asked  who names it, for a log line: "WRING_EXECUTOR" */
-static enum wring_status create(const struct wring_session *session, const char *asked,
-                                const char *text, struct wring_executor **out)
+static enum wring_status create_executor(const struct wring_session *session, const char *asked,
+                                         const char *text, struct wring_executor **out)
 {
     if (strcmp(text, "inline") == 0)
         return wring_executor_inline_create(out);
@@ -34,7 +34,7 @@ static enum wring_status create(const struct wring_session *session, const char 
 
 enum wring_status wring_session_make_executor(struct wring_session *session)
 {
-    return create(session, "WRING_EXECUTOR", session->config.executor, &session->executor);
+    return create_executor(session, "WRING_EXECUTOR", session->config.executor, &session->executor);
 }
 
 enum wring_status wring_session_reserve(struct wring_session *session, uint64_t elems)
@@ -79,7 +79,7 @@ static enum wring_status make_queue(struct wring_session *session, const char *b
                         : "a session has at most 16 executors: let buckets share some");
         return WRING_ERR_INVALID;
     }
-    enum wring_status status = create(session, asked, text, &executor);
+    enum wring_status status = create_executor(session, asked, text, &executor);
     if (status != WRING_OK)
         return status;
     status = executor->ops->reserve(executor, session->reserved_elems);
@@ -130,7 +130,7 @@ uint64_t wring_session_executor_cpu_ns(struct wring_session *session)
 }
 
 /** The engine is locked and idle: the one that it had is gone. */
-static void replace(struct wring_session *session, struct wring_executor *executor)
+static void replace_executor(struct wring_session *session, struct wring_executor *executor)
 {
     struct wring_executor *before = session->executor;
 
@@ -142,13 +142,13 @@ static void replace(struct wring_session *session, struct wring_executor *execut
 }
 
 /** @param executor  the new one; NULL: it stays */
-static enum wring_status settle(struct wring_session *session, struct wring_executor *executor,
-                                uint64_t chunk_bytes)
+static enum wring_status apply_tuning(struct wring_session *session,
+                                      struct wring_executor *executor, uint64_t chunk_bytes)
 {
     if (!wring_engine_idle(session->engine) || session->engine->jobs_under_way > 0)
         return WRING_ERR_BUSY;
     if (executor != NULL)
-        replace(session, executor);
+        replace_executor(session, executor);
     if (chunk_bytes != session->config.chunk_bytes) {
         session->config.chunk_bytes = chunk_bytes;
         wring_fabric_renew_windows(session->fabric);
@@ -163,13 +163,13 @@ enum wring_status wring_session_settle(struct wring_session *session, const char
     enum wring_status status = WRING_OK;
 
     if (strcmp(executor, session->config.executor) != 0) {
-        status = create(session, "WRING_EXECUTOR", executor, &made);
+        status = create_executor(session, "WRING_EXECUTOR", executor, &made);
         if (status == WRING_OK)
             status = made->ops->reserve(made, session->reserved_elems);
     }
     if (status == WRING_OK) {
         wring_progress_lock(session->progress);
-        status = settle(session, made, chunk_bytes);
+        status = apply_tuning(session, made, chunk_bytes);
         wring_progress_unlock(session->progress);
     }
     if (status != WRING_OK) {

@@ -74,7 +74,7 @@ struct wring_reader wring_blobs_reader(const struct wring_blobs *blobs, uint32_t
 
 /** What one rank said of itself. @return its status; logged, unless `quiet`, where it is no success
  */
-static enum wring_status hear_verdict(struct wring_session *session, uint32_t rank,
+static enum wring_status read_verdict(struct wring_session *session, uint32_t rank,
                                       struct wring_reader reader, bool quiet)
 {
     char line[WRING_TEXT_MAX] = "";
@@ -112,7 +112,7 @@ enum wring_status wring_session_agree(struct wring_session *session, enum wring_
     enum wring_status result = WRING_OK;
     bool quiet = text == NULL && status != WRING_OK; /* ours is in the log already: one is enough */
     for (uint32_t i = 0; i < session->size && result == WRING_OK; i++) {
-        result = hear_verdict(session, i, wring_blobs_reader(&blobs, i), quiet);
+        result = read_verdict(session, i, wring_blobs_reader(&blobs, i), quiet);
         if (result != WRING_OK && session->progress == NULL) /* there will be no session */
             session->bootstrap->at_fault = (int32_t)i;
     }
@@ -134,7 +134,7 @@ struct reaching {
     unsigned seen; /* of the fabric's changes */
 };
 
-static bool has_changed(const void *arg)
+static bool has_fabric_changed(const void *arg)
 {
     const struct reaching *reaching = arg;
     const struct wring_fabric *fabric = reaching->session->fabric;
@@ -142,20 +142,20 @@ static bool has_changed(const void *arg)
            wring_fabric_status(fabric) != WRING_OK;
 }
 
-static void lock(struct wring_session *session)
+static void lock_engine(struct wring_session *session)
 {
     if (session->progress != NULL) /* not yet while the session opens */
         wring_progress_lock(session->progress);
 }
 
-static void unlock(struct wring_session *session)
+static void unlock_engine(struct wring_session *session)
 {
     if (session->progress != NULL)
         wring_progress_unlock(session->progress);
 }
 
-static void refuse(struct wring_fabric *fabric, const struct wring_peer *peer,
-                   enum wring_status status)
+static void fail_for_peer(struct wring_fabric *fabric, const struct wring_peer *peer,
+                          enum wring_status status)
 {
     if (status == WRING_ERR_CLOSED)
         wring_fabric_fail(fabric, WRING_ERR_PEER, (int32_t)peer->rank,
@@ -169,8 +169,8 @@ static void refuse(struct wring_fabric *fabric, const struct wring_peer *peer,
 
 /** The higher rank dials, as both come here; both do if one comes late. @return the first member
  * whose connection does not stand; NULL: all do */
-static struct wring_peer *dial_all(struct wring_fabric *fabric, const struct wring_members *members,
-                                   bool late)
+static struct wring_peer *dial_members(struct wring_fabric *fabric,
+                                       const struct wring_members *members, bool late)
 {
     struct wring_peer *missing = NULL;
     for (uint32_t i = 0; i < members->n; i++) {
@@ -182,13 +182,13 @@ static struct wring_peer *dial_all(struct wring_fabric *fabric, const struct wri
         if (peer->rank < fabric->rank || peer->left || late)
             status = wring_fabric_reach(fabric, peer);
         if (status != WRING_ERR_AGAIN)
-            refuse(fabric, peer, status);
+            fail_for_peer(fabric, peer, status);
     }
     return missing;
 }
 
 /** Nobody else drives while the session opens. */
-static void drive_alone(struct wring_fabric *fabric)
+static void drive_while_opening(struct wring_fabric *fabric)
 {
     struct wring_wait_set set = {.deadline_ns = wring_deadline_in(REST_NS)};
     if (wring_fabric_poll(fabric))
@@ -213,16 +213,16 @@ static void await_blame(struct wring_session *session)
 }
 
 /** Who goes on without them would hang. */
-static enum wring_status fail_missing(struct wring_session *session, uint32_t missing)
+static enum wring_status fail_missing_rank(struct wring_session *session, uint32_t missing)
 {
-    lock(session);
+    lock_engine(session);
     wring_fabric_fail(session->fabric, WRING_ERR_PEER, (int32_t)missing,
                       "rank %" PRIu32 " did not connect in time (WRING_JOIN_TIMEOUT)", missing);
-    unlock(session);
+    unlock_engine(session);
     return wring_fabric_status(session->fabric);
 }
 
-static uint64_t earlier(uint64_t one_ns, uint64_t other_ns)
+static uint64_t earlier_deadline(uint64_t one_ns, uint64_t other_ns)
 {
     return one_ns < other_ns ? one_ns : other_ns;
 }
@@ -236,10 +236,10 @@ enum wring_status wring_session_reach_by(struct wring_session *session,
     uint64_t late_ns = wring_deadline_in(LATE_NS);
 
     for (;;) {
-        lock(session);
+        lock_engine(session);
         reaching.seen = atomic_load_explicit(&fabric->changes, memory_order_relaxed);
-        const struct wring_peer *missing = dial_all(fabric, members, wring_now_ns() >= late_ns);
-        unlock(session);
+        const struct wring_peer *missing = dial_members(fabric, members, wring_now_ns() >= late_ns);
+        unlock_engine(session);
         enum wring_status status = wring_fabric_status(fabric);
         if (status != WRING_OK && session->progress == NULL)
             await_blame(session);
@@ -252,11 +252,11 @@ enum wring_status wring_session_reach_by(struct wring_session *session,
             return WRING_ERR_TIMEOUT;
         }
         if (session->progress == NULL)
-            drive_alone(fabric);
+            drive_while_opening(fabric);
         else
-            wring_progress_drive(session->progress, (struct wring_goal){has_changed, &reaching},
-                                 wring_now_ns() < late_ns ? earlier(late_ns, deadline_ns)
-                                                          : deadline_ns);
+            wring_progress_drive(
+                session->progress, (struct wring_goal){has_fabric_changed, &reaching},
+                wring_now_ns() < late_ns ? earlier_deadline(late_ns, deadline_ns) : deadline_ns);
     }
 }
 
@@ -266,21 +266,21 @@ enum wring_status wring_session_reach(struct wring_session *session,
     uint64_t deadline_ns = wring_deadline_in(session->config.join_timeout_ns);
     uint32_t missing;
     enum wring_status status = wring_session_reach_by(session, members, deadline_ns, &missing);
-    return status == WRING_ERR_TIMEOUT ? fail_missing(session, missing) : status;
+    return status == WRING_ERR_TIMEOUT ? fail_missing_rank(session, missing) : status;
 }
 
 /* ---- join ---- */
 
 #define JOB_BYTES 16
 
-static void set_root(struct wring_session *session, int fd)
+static void replace_root_fd(struct wring_session *session, int fd)
 {
     wring_descriptor_close(session->root_fd);
     session->root_fd = fd;
 }
 
-static enum wring_status meet(struct wring_session *session,
-                              const struct wring_session_params *params)
+static enum wring_status open_bootstrap(struct wring_session *session,
+                                        const struct wring_session_params *params)
 {
     struct wring_config *config = &session->config;
     if (params->bootstrap != NULL) {
@@ -297,7 +297,7 @@ static enum wring_status meet(struct wring_session *session,
     if (status != WRING_OK)
         return status;
     if (!meeting.root_fd_is_given)
-        set_root(session, meeting.root_fd);
+        replace_root_fd(session, meeting.root_fd);
     memcpy(config->key, meeting.key, sizeof(config->key)); /* connections prove it, too */
     struct wring_rendezvous_params rendezvous = {
         .log = &session->log,
@@ -317,8 +317,8 @@ static enum wring_status meet(struct wring_session *session,
 enum wring_status wring_session_meet(struct wring_session *session,
                                      const struct wring_session_params *params)
 {
-    enum wring_status status = meet(session, params);
-    set_root(session, -1);
+    enum wring_status status = open_bootstrap(session, params);
+    replace_root_fd(session, -1);
     return status;
 }
 
@@ -348,7 +348,8 @@ static enum wring_status read_introductions(struct wring_session *session,
 }
 
 /** Agree on the job's random name, and derive from it and the key what connections prove. */
-static enum wring_status name_job(struct wring_session *session, uint8_t *job, uint8_t *secret)
+static enum wring_status agree_on_job_name(struct wring_session *session, uint8_t *job,
+                                           uint8_t *secret)
 {
     struct introduction own = {.traces = session->trace != NULL}, root;
     struct wring_blobs blobs;
@@ -385,7 +386,7 @@ enum wring_status wring_session_connect(struct wring_session *session)
         .bind = session->config.bind,
         .handler = wring_engine_handler(session->engine),
     };
-    enum wring_status status = name_job(session, params.job, params.secret);
+    enum wring_status status = agree_on_job_name(session, params.job, params.secret);
     if (status != WRING_OK)
         return status;
     if (params.bind[0] == '\0' && session->config.key[0] != '\0')

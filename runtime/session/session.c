@@ -161,7 +161,7 @@ uint64_t wring_session_next_ns(struct wring_session *session)
 
 /* All that a session has under way ends now, on every rank, whoever waits for it. */
 
-static enum wring_status abort_all(struct wring_session *session)
+static enum wring_status abort_all_groups(struct wring_session *session)
 {
     struct wring_engine *engine = session->engine;
 
@@ -180,7 +180,7 @@ enum wring_status wring_session_abort(struct wring_session *session)
     enum wring_status entered = wring_session_enter(session);
     if (entered != WRING_OK)
         return entered;
-    return wring_session_leave(session, abort_all(session));
+    return wring_session_leave(session, abort_all_groups(session));
 }
 
 /* ---- session ---- */
@@ -231,7 +231,7 @@ static enum wring_status open_session(struct wring_session *session,
 }
 
 /** A session that failed while it opened has nobody else to tell its peers why. */
-static void tell_peers(struct wring_session *session)
+static void drive_failing_fabric(struct wring_session *session)
 {
     struct wring_fabric *fabric = session->fabric;
     while (fabric != NULL && fabric->state == WRING_FABRIC_FAILING) { /* half a second at most */
@@ -273,7 +273,7 @@ enum wring_status wring_session_open(const struct wring_session_params *params,
              : wring_versioned_struct_refuse(&params_sized, params, &session->log);
     if (status != WRING_OK) {
         if (session->progress == NULL)
-            tell_peers(session);
+            drive_failing_fabric(session);
         wring_session_close(session);
         return status;
     }
@@ -281,19 +281,20 @@ enum wring_status wring_session_open(const struct wring_session_params *params,
     return WRING_OK;
 }
 
-static void await(struct wring_session *session, bool (*left)(const struct wring_session *))
+static void await_callers_left(struct wring_session *session,
+                               bool (*left)(const struct wring_session *))
 {
     const struct timespec pause = {0, wring_wait_policy.pause_ns};
     while (!left(session))
         nanosleep(&pause, NULL);
 }
 
-static bool all_counted_left(const struct wring_session *session)
+static bool have_counted_left(const struct wring_session *session)
 {
     return atomic_load_explicit(&session->callers.n, memory_order_acquire) == 0;
 }
 
-static bool all_marked_left(const struct wring_session *session)
+static bool have_marked_left(const struct wring_session *session)
 {
     const struct wring_bucket *const lists[] = {session->fused, session->buckets};
     for (size_t i = 0; i < 2; i++)
@@ -315,16 +316,16 @@ static void end_marks(struct wring_session *session)
 
 /** Calls in other threads return, and no job touches the application's memory. They free memory
  * that peers may still put into, so the good-bye goes before. */
-static void turn_out(struct wring_session *session)
+static void turn_out_callers(struct wring_session *session)
 {
     wring_progress_lock(session->progress);
     wring_fabric_turn_deaf(session->fabric);
     wring_callers_close(&session->callers);
     wring_progress_stop(session->progress);
     wring_progress_unlock(session->progress);
-    await(session, all_counted_left);
+    await_callers_left(session, have_counted_left);
     end_marks(session);
-    await(session, all_marked_left);
+    await_callers_left(session, have_marked_left);
     wring_progress_drop(session->progress);
 }
 
@@ -354,7 +355,7 @@ void wring_session_close(struct wring_session *session)
         wring_session_refuses_to_wait(session, "wring_session_close"))
         return;
     if (session->progress != NULL) {
-        turn_out(session);
+        turn_out_callers(session);
         wring_progress_destroy(session->progress);
         wring_bucket_fusion_end_unsent(session);
         wring_completions_drain(&session->completions);

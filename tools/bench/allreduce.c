@@ -76,7 +76,7 @@ static json_t *allreduce_json(const char *provider, uint32_t ranks,
     return object;
 }
 
-static double number(json_t *object, const char *key)
+static double get_number(json_t *object, const char *key)
 {
     return json_number_value(json_object_get(object, key));
 }
@@ -111,18 +111,18 @@ static void allreduce_show(json_t *results)
     {
         json_t *time = json_object_get(result, "time_us");
         char bytes[32];
-        wring_value_show_bytes((uint64_t)number(result, "bytes"), bytes, sizeof(bytes));
+        wring_value_show_bytes((uint64_t)get_number(result, "bytes"), bytes, sizeof(bytes));
         show_codec(table, result);
         wring_table_cell(table, "%s", bytes);
-        wring_table_cell(table, "%.1f", number(time, "min"));
-        wring_table_cell(table, "%.1f", number(time, "median"));
-        wring_table_cell(table, "%.1f", number(time, "p99"));
-        wring_table_cell(table, "%.2f", number(result, "algbw_gb_per_s"));
-        wring_table_cell(table, "%.2f", number(result, "busbw_gb_per_s"));
-        wring_table_cell(table, "%.0f", number(result, "wire_bytes"));
-        wring_table_cell(table, "%.0f", number(result, "wrong"));
+        wring_table_cell(table, "%.1f", get_number(time, "min"));
+        wring_table_cell(table, "%.1f", get_number(time, "median"));
+        wring_table_cell(table, "%.1f", get_number(time, "p99"));
+        wring_table_cell(table, "%.2f", get_number(result, "algbw_gb_per_s"));
+        wring_table_cell(table, "%.2f", get_number(result, "busbw_gb_per_s"));
+        wring_table_cell(table, "%.0f", get_number(result, "wire_bytes"));
+        wring_table_cell(table, "%.0f", get_number(result, "wrong"));
         if (json_is_real(json_object_get(result, "nmse")))
-            wring_table_cell(table, "%.3g", number(result, "nmse"));
+            wring_table_cell(table, "%.3g", get_number(result, "nmse"));
         else
             wring_table_cell(table, "nan");
     }
@@ -185,7 +185,7 @@ static unsigned parse_word(const char *option, const char *words, const char *ar
     return 0;
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct command *command = state->input;
     struct wring_allreduce_params *params = &command->params;
@@ -245,7 +245,7 @@ static const struct argp_child children[] = {{&wring_bench_argp, 0, NULL, 0}, {0
 
 static const struct argp allreduce_argp = {
     .options = options,
-    .parser = parse,
+    .parser = parse_option,
     .children = children,
     .doc =
         "Measure allreduces of float32, and check every result."
@@ -317,7 +317,7 @@ static bool is_sensible(const struct wring_allreduce_params *params)
 }
 
 /** As one rank of a job, or as the one who starts the ranks. */
-static int measure(struct command *command, int argc, char **argv)
+static int run_ranks(struct command *command, int argc, char **argv)
 {
     struct wring_allreduce_params *params = &command->params;
     static const char *const words[] = {"bench", "allreduce", NULL};
@@ -356,7 +356,7 @@ int wring_bench_allreduce(int argc, char **argv)
     if (given == NULL || command.results == NULL)
         code = wring_fail(argv[0], "out of memory");
     else
-        code = measure(&command, argc, given);
+        code = run_ranks(&command, argc, given);
     json_decref(command.results);
     wring_arguments_free(argc, given);
     return code;

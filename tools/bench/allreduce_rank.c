@@ -11,7 +11,7 @@
 #include <wring/codec.h>
 
 /** What element i of the last call's result should be: exact, by the choice of the inputs. */
-static double expected(const struct wring_allreduce_bench *bench, uint64_t i)
+static double expected_element(const struct wring_allreduce_bench *bench, uint64_t i)
 {
     double sum = 0;
 
@@ -25,7 +25,7 @@ static void compare_with_exact(const struct wring_allreduce_bench *bench,
                                struct wring_allreduce_findings *findings)
 {
     for (uint64_t i = 0; i < this->elems; i++) {
-        double want = expected(bench, i), error = (double)bench->data[i] - want;
+        double want = expected_element(bench, i), error = (double)bench->data[i] - want;
         findings->error += error * error;
         findings->power += want * want;
         if (this->raw && bench->data[i] != (float)want)
@@ -44,7 +44,7 @@ static uint64_t count_different(const float *a, const float *b, size_t n)
 }
 
 /** One number for so many bits, the same where these are and hardly ever elsewhere. */
-static uint64_t digest(const float *data, uint64_t n)
+static uint64_t digest_bits(const float *data, uint64_t n)
 {
     uint64_t all = n;
 
@@ -61,7 +61,7 @@ static uint64_t digest(const float *data, uint64_t n)
 static enum wring_status ask_all_same(struct wring_allreduce_bench *bench,
                                       const struct wring_allreduce_case *this, bool *same)
 {
-    uint64_t mine = digest(bench->data, this->elems), first = mine;
+    uint64_t mine = digest_bits(bench->data, this->elems), first = mine;
     enum wring_status status = wring_broadcast(bench->world, &first, sizeof(first), 0, NULL, NULL);
     int64_t differs = mine != first;
 
@@ -140,8 +140,8 @@ static void write_input(struct wring_allreduce_bench *bench, uint64_t elems)
     memcpy(bench->data, bench->source + wring_allreduce_shift(bench->calls), elems * sizeof(float));
 }
 
-static enum wring_status call(struct wring_allreduce_bench *bench,
-                              const struct wring_allreduce_case *this)
+static enum wring_status call_allreduce(struct wring_allreduce_bench *bench,
+                                        const struct wring_allreduce_case *this)
 {
     if (this->bucket == NULL)
         return wring_allreduce(bench->world, bench->data, bench->data, this->elems, WRING_F32,
@@ -159,7 +159,7 @@ static enum wring_status timed_call(struct wring_allreduce_bench *bench,
     if (status != WRING_OK)
         return status;
     uint64_t begin = wring_now_ns();
-    status = call(bench, this);
+    status = call_allreduce(bench, this);
     *us = (double)(wring_now_ns() - begin) / 1e3;
     return status;
 }
@@ -196,8 +196,8 @@ static enum wring_status time_calls(struct wring_allreduce_bench *bench,
 }
 
 /** The time of each call is that of its slowest rank. */
-static enum wring_status sum_up(struct wring_allreduce_bench *bench,
-                                struct wring_allreduce_case *this)
+static enum wring_status sum_up_times(struct wring_allreduce_bench *bench,
+                                      struct wring_allreduce_case *this)
 {
     struct wring_allreduce_result *result = &this->result;
     enum wring_status status = wring_allreduce(bench->world, this->times, this->times, this->timed,
@@ -214,9 +214,9 @@ static enum wring_status sum_up(struct wring_allreduce_bench *bench,
     return status;
 }
 
-static enum wring_status combine(struct wring_allreduce_bench *bench,
-                                 const struct wring_allreduce_findings *own,
-                                 struct wring_allreduce_result *result)
+static enum wring_status combine_findings(struct wring_allreduce_bench *bench,
+                                          const struct wring_allreduce_findings *own,
+                                          struct wring_allreduce_result *result)
 {
     struct wring_allreduce_findings all[WRING_PATTERN_RANKS_MAX];
     enum wring_status status = wring_allgather(bench->world, own, all, sizeof(*own) / 8, WRING_I64,
@@ -308,11 +308,11 @@ static enum wring_status allreduce_take_turn(struct wring_allreduce_bench *bench
 static enum wring_status allreduce_finish_case(struct wring_allreduce_bench *bench,
                                                struct wring_allreduce_case *this)
 {
-    enum wring_status status = sum_up(bench, this);
+    enum wring_status status = sum_up_times(bench, this);
 
     if (status == WRING_OK)
         status = ask_bucket(this, &this->findings, &this->result);
-    return status == WRING_OK ? combine(bench, &this->findings, &this->result) : status;
+    return status == WRING_OK ? combine_findings(bench, &this->findings, &this->result) : status;
 }
 
 /* ---- allreduce rank ---- */
@@ -338,7 +338,7 @@ static enum wring_status run_together(struct wring_allreduce_bench *bench,
 }
 
 /** Raw codecs send the floats themselves, and must give the exact sum. */
-static enum wring_status is_raw(const char *spec, bool *raw)
+static enum wring_status find_if_raw(const char *spec, bool *raw)
 {
     struct wring_codec *codec;
     enum wring_status status = wring_codec_create(spec, NULL, NULL, NULL, 0, &codec);
@@ -365,7 +365,7 @@ static enum wring_status make_case(const struct wring_allreduce_bench *bench, si
                    .error = NAN,
                    .error_back = NAN},
     };
-    return is_raw(this->codec, &this->raw);
+    return find_if_raw(this->codec, &this->raw);
 }
 
 /** Case `at`: by size and then codec where codecs take turns, else the other way round. */
@@ -379,8 +379,8 @@ static enum wring_status make_case_at(const struct wring_allreduce_bench *bench,
 }
 
 /** Cases first to first + n. */
-static int run_some(struct wring_allreduce_bench *bench, size_t first, size_t n,
-                    wring_allreduce_report_fn report, void *arg)
+static int run_case_range(struct wring_allreduce_bench *bench, size_t first, size_t n,
+                          wring_allreduce_report_fn report, void *arg)
 {
     struct wring_allreduce_case *cases = calloc(n, sizeof(*cases)), *last = cases;
     enum wring_status status = cases != NULL ? WRING_OK : WRING_ERR_NO_MEMORY;
@@ -413,7 +413,7 @@ static int run_cases(struct wring_allreduce_bench *bench, wring_allreduce_report
 
     for (size_t i = 0; i < params->n_codecs * params->n_bytes && code == WRING_EXIT_OK;
          i += together)
-        code = run_some(bench, i, together, report, arg);
+        code = run_case_range(bench, i, together, report, arg);
     return code;
 }
 
@@ -457,7 +457,7 @@ static enum wring_status make_memory(struct wring_allreduce_bench *bench)
     return bench->data != NULL ? WRING_OK : WRING_ERR_NO_MEMORY;
 }
 
-static int prepare(struct wring_allreduce_bench *bench)
+static int prepare_rank(struct wring_allreduce_bench *bench)
 {
     struct wring_session_params params = WRING_SESSION_PARAMS_INIT;
     char bypass[32];
@@ -490,7 +490,7 @@ int wring_allreduce_rank(const struct wring_allreduce_params *params,
                          wring_allreduce_report_fn report, void *arg)
 {
     struct wring_allreduce_bench bench = {.params = params, .faults.command = params->name};
-    int code = prepare(&bench);
+    int code = prepare_rank(&bench);
 
     if (code == WRING_EXIT_OK)
         code = run_cases(&bench, report, arg);

@@ -14,7 +14,7 @@ static const struct wring_command benches[] = {
     {NULL, NULL, NULL},
 };
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t parse_argument(int key, char *arg, struct argp_state *state)
 {
     int *first = state->input;
     (void)arg;
@@ -41,7 +41,7 @@ static char *help_text(int key, const char *text, void *input)
 }
 
 static const struct argp bench_argp = {
-    .parser = parse,
+    .parser = parse_argument,
     .args_doc = "WHAT [ARGUMENT...]",
     .doc = "Measure, and check the results.\v",
     .help_filter = help_text,

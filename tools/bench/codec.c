@@ -18,7 +18,7 @@
 #include "tools/output.h"
 #include "tools/values.h"
 
-static const char *stores(bool stream)
+static const char *name_stores(bool stream)
 {
     return stream ? "streaming" : "plain";
 }
@@ -29,18 +29,19 @@ static json_t *codec_speed_json(const char *spec, const char *tier, uint64_t ele
 {
     double bytes = (double)elems * sizeof(float);
 
-    return json_pack(
-        "{s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:f, s:f, s:s, s:s, s:i}", "codec",
-        spec, "tier", tier, "elements", (json_int_t)elems, "encode_gb_per_s", speed->encode,
-        "decode_gb_per_s", speed->decode, "decode_add_gb_per_s", speed->decode_add,
-        "encode_limit_gb_per_s", speed->encode_limit, "decode_add_limit_gb_per_s",
-        speed->decode_add_limit, "memcpy_gb_per_s", speed->copy, "encoded_bytes",
-        (json_int_t)speed->encoded_bytes, "ratio", (double)speed->encoded_bytes / bytes, "nmse",
-        speed->nmse, "encode_limit_stores", stores(speed->encode_streams),
-        "decode_add_limit_stores", stores(speed->decode_add_streams), "rounds", (int)speed->turns);
+    return json_pack("{s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:f, s:f, s:s, s:s, s:i}",
+                     "codec", spec, "tier", tier, "elements", (json_int_t)elems, "encode_gb_per_s",
+                     speed->encode, "decode_gb_per_s", speed->decode, "decode_add_gb_per_s",
+                     speed->decode_add, "encode_limit_gb_per_s", speed->encode_limit,
+                     "decode_add_limit_gb_per_s", speed->decode_add_limit, "memcpy_gb_per_s",
+                     speed->copy, "encoded_bytes", (json_int_t)speed->encoded_bytes, "ratio",
+                     (double)speed->encoded_bytes / bytes, "nmse", speed->nmse,
+                     "encode_limit_stores", name_stores(speed->encode_streams),
+                     "decode_add_limit_stores", name_stores(speed->decode_add_streams), "rounds",
+                     (int)speed->turns);
 }
 
-static double number(json_t *object, const char *key)
+static double get_number(json_t *object, const char *key)
 {
     return json_number_value(json_object_get(object, key));
 }
@@ -66,18 +67,18 @@ static void codec_speed_show(FILE *file, json_t *results)
 
     json_array_foreach(results, i, result)
     {
-        double encode = number(result, "encode_gb_per_s");
-        double add = number(result, "decode_add_gb_per_s");
+        double encode = get_number(result, "encode_gb_per_s");
+        double add = get_number(result, "decode_add_gb_per_s");
         wring_table_cell(table, "%s", json_string_value(json_object_get(result, "codec")));
         wring_table_cell(table, "%s", json_string_value(json_object_get(result, "tier")));
         wring_table_cell(table, "%.2f", encode);
-        add_share(table, encode, number(result, "encode_limit_gb_per_s"));
-        wring_table_cell(table, "%.2f", number(result, "decode_gb_per_s"));
+        add_share(table, encode, get_number(result, "encode_limit_gb_per_s"));
+        wring_table_cell(table, "%.2f", get_number(result, "decode_gb_per_s"));
         wring_table_cell(table, "%.2f", add);
-        add_share(table, add, number(result, "decode_add_limit_gb_per_s"));
-        wring_table_cell(table, "%.2f", number(result, "memcpy_gb_per_s"));
-        wring_table_cell(table, "%.4f", number(result, "ratio"));
-        wring_table_cell(table, "%.3g", number(result, "nmse"));
+        add_share(table, add, get_number(result, "decode_add_limit_gb_per_s"));
+        wring_table_cell(table, "%.2f", get_number(result, "memcpy_gb_per_s"));
+        wring_table_cell(table, "%.4f", get_number(result, "ratio"));
+        wring_table_cell(table, "%.3g", get_number(result, "nmse"));
     }
     wring_table_finish(table, file);
 }
@@ -125,7 +126,7 @@ static void parse_tier(struct command *command, const char *arg, struct argp_sta
     command->tier = arg;
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct command *command = state->input;
 
@@ -157,7 +158,7 @@ static const struct argp_child children[] = {{&wring_bench_argp, 0, NULL, 0}, {0
 
 static const struct argp codec_argp = {
     .options = options,
-    .parser = parse,
+    .parser = parse_option,
     .children = children,
     .doc = "Measure codecs on cores of this machine, next to what their memory traffic costs."
            "\v"
@@ -174,7 +175,7 @@ static const struct argp codec_argp = {
 };
 
 /** A codec with its kernels, or NULL after saying why not. */
-static struct wring_codec *create(const struct command *command, const char *spec)
+static struct wring_codec *create_codec(const struct command *command, const char *spec)
 {
     struct wring_codec *codec;
     char why[256];
@@ -195,7 +196,7 @@ static struct wring_codec *create(const struct command *command, const char *spe
 }
 
 /** What the results need more memory for than the machine has; said. */
-static bool fits_memory(const struct command *command, const struct wring_codec *codec)
+static bool check_memory(const struct command *command, const struct wring_codec *codec)
 {
     const struct wring_codec_bench *bench = &command->bench;
     uint64_t needed = bench->threads * wring_codec_measure_bytes(codec, bench->elems);
@@ -214,10 +215,10 @@ static bool fits_memory(const struct command *command, const struct wring_codec 
 static int check_codecs(const struct command *command)
 {
     for (size_t i = 0; i < command->n_specs; i++) {
-        struct wring_codec *codec = create(command, command->specs[i]);
+        struct wring_codec *codec = create_codec(command, command->specs[i]);
         if (codec == NULL)
             return WRING_EXIT_USAGE;
-        bool fits = fits_memory(command, codec);
+        bool fits = check_memory(command, codec);
         wring_codec_destroy(codec);
         if (!fits)
             return WRING_EXIT_FAILURE;
@@ -282,7 +283,7 @@ static void clear_progress(void)
 static int measure_one(struct command *command, size_t index)
 {
     struct wring_codec_speed speed;
-    struct wring_codec *codec = create(command, command->specs[index]);
+    struct wring_codec *codec = create_codec(command, command->specs[index]);
 
     if (codec == NULL)
         return WRING_EXIT_FAILURE;
@@ -317,7 +318,7 @@ static int print_results(const struct command *command)
     return wring_json_print(stdout, all) == WRING_OK ? WRING_EXIT_OK : wring_output_failed();
 }
 
-static int measure(struct command *command)
+static int measure_codecs(struct command *command)
 {
     struct wring_log log = {.level = WRING_LOG_WARN};
     struct wring_config config;
@@ -347,7 +348,7 @@ int wring_bench_codec(int argc, char **argv)
     command.results = json_array();
     if (command.results == NULL)
         return wring_fail(argv[0], "out of memory");
-    int code = measure(&command);
+    int code = measure_codecs(&command);
     json_decref(command.results);
     return code;
 }

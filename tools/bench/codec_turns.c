@@ -63,7 +63,7 @@ static size_t codec_tasks(const struct wring_codec *codec, struct wring_codec_ta
     return n;
 }
 
-static enum wring_status allocate(struct wring_codec_work *work)
+static enum wring_status allocate_work(struct wring_codec_work *work)
 {
     size_t bytes = work->elems * sizeof(float);
     enum wring_status status = wring_memory_alloc(bytes, &work->src);
@@ -78,7 +78,7 @@ static enum wring_status allocate(struct wring_codec_work *work)
 }
 
 /** Bell-shaped numbers of 24 bits or so, other ones in each thread; zeros elsewhere. */
-static void fill(struct wring_codec_work *work, uint32_t index)
+static void fill_work(struct wring_codec_work *work, uint32_t index)
 {
     float *src = work->src.base;
 
@@ -132,14 +132,14 @@ static void plan_twins(struct wring_codec_work *work)
     work->decode_add_twin.update.lines = count_lines(work->dst.base, work->elems);
 }
 
-static void encode(struct wring_codec_work *work)
+static void encode_work(struct wring_codec_work *work)
 {
     work->code_bytes = wring_codec_encode(work->codec, &work->context, work->src.base, work->elems,
                                           work->residual.base, work->code.base);
     work->context.step++;
 }
 
-static void decode(struct wring_codec_work *work, bool add)
+static void decode_work(struct wring_codec_work *work, bool add)
 {
     enum wring_status status =
         wring_codec_decode(work->codec, &work->context, work->code.base, work->code_bytes,
@@ -154,13 +154,13 @@ enum wring_status wring_codec_work_init(struct wring_codec_work *work,
 {
     *work = (struct wring_codec_work){
         .codec = codec, .elems = elems, .context = {.seed = 1, .rank = index, .ranks = 2}};
-    enum wring_status status = allocate(work);
+    enum wring_status status = allocate_work(work);
     if (status != WRING_OK)
         return status;
-    fill(work, index);
-    encode(work);
+    fill_work(work, index);
+    encode_work(work);
     work->first_bytes = work->code_bytes;
-    decode(work, false);
+    decode_work(work, false);
     work->nmse = measure_nmse(work);
     plan_twins(work);
     return work->status;
@@ -181,19 +181,19 @@ static void run_once(struct wring_codec_work *work, const struct wring_codec_tas
         work->seen |= wring_twin_run(work->twin, &work->encode_twin, task->store);
         return;
     case WRING_TASK_ENCODE:
-        encode(work);
+        encode_work(work);
         return;
     case WRING_TASK_COPY:
         memcpy(work->dst.base, work->src.base, work->elems * sizeof(float));
         return;
     case WRING_TASK_DECODE:
-        decode(work, false);
+        decode_work(work, false);
         return;
     case WRING_TASK_TWIN_DECODE_ADD:
         work->seen |= wring_twin_run(work->twin, &work->decode_add_twin, task->store);
         return;
     case WRING_TASK_DECODE_ADD:
-        decode(work, true);
+        decode_work(work, true);
         return;
     }
 }
@@ -244,7 +244,7 @@ struct run {
     struct member members[WRING_BENCH_THREADS_MAX];
 };
 
-static void pass(struct run *run)
+static void pass_gate(struct run *run)
 {
     unsigned opened = atomic_load(&run->gate.opened), spins = 0;
 
@@ -258,7 +258,7 @@ static void pass(struct run *run)
             sched_yield();
 }
 
-static bool pin(unsigned core)
+static bool pin_thread(unsigned core)
 {
     size_t bytes = CPU_ALLOC_SIZE(core + 1);
     cpu_set_t *set = CPU_ALLOC(core + 1);
@@ -273,7 +273,7 @@ static bool pin(unsigned core)
 }
 
 /** From the first thread's start to the last one's end, in ns. */
-static double elapsed(const struct run *run)
+static double elapsed_ns(const struct run *run)
 {
     uint64_t begin = run->members[0].begin_ns, end = run->members[0].end_ns;
 
@@ -307,25 +307,25 @@ static void time_task(struct member *member, size_t task)
     struct run *run = member->run;
     const struct wring_codec_task *what = &run->tasks[task];
 
-    pass(run);
+    pass_gate(run);
     uint64_t times = run->times[task];
     wring_codec_work_run(&member->work, what, settle_passes(run->bench));
-    pass(run);
+    pass_gate(run);
     member->begin_ns = wring_now_ns();
     wring_codec_work_run(&member->work, what, times);
     member->end_ns = wring_now_ns();
-    pass(run);
+    pass_gate(run);
 }
 
 /** How often each task must be repeated to be timed well. */
-static void calibrate(struct member *member)
+static void calibrate_repeats(struct member *member)
 {
     struct run *run = member->run;
 
     for (size_t task = 0; task < run->n_tasks; task++) {
         time_task(member, task);
         if (member->index == 0)
-            run->times[task] = (uint64_t)ceil(SAMPLE_NS / elapsed(run));
+            run->times[task] = (uint64_t)ceil(SAMPLE_NS / elapsed_ns(run));
     }
 }
 
@@ -343,25 +343,25 @@ static void play_turn(struct member *member)
         size_t task = run->turns % 2 == 0 ? i : run->n_tasks - 1 - i;
         time_task(member, task);
         if (member->index == 0)
-            run->speeds[task][run->turns] = bytes * (double)run->times[task] / elapsed(run);
+            run->speeds[task][run->turns] = bytes * (double)run->times[task] / elapsed_ns(run);
     }
 }
 
 /** Member 0 decides; the others learn it behind the gate. */
-static bool goes_on(struct member *member)
+static bool agree_to_go_on(struct member *member)
 {
     struct run *run = member->run;
 
     if (member->index == 0)
         run->stop = run->turns == TURNS_MAX ||
                     (run->turns >= TURNS_MIN && wring_now_ns() >= run->deadline_ns);
-    pass(run);
+    pass_gate(run);
     return !run->stop;
 }
 
-static bool all_are_ready(struct run *run)
+static bool agree_all_ready(struct run *run)
 {
-    pass(run);
+    pass_gate(run);
     if (atomic_load(&run->gate.abandoned))
         return false;
     for (uint32_t i = 0; i < run->bench->threads; i++)
@@ -377,14 +377,14 @@ static void *member_main(void *arg)
     uint64_t mode = wring_fp_enter();
 
     member->status = WRING_ERR_SYSTEM;
-    if (pin(run->bench->cores[member->index]))
+    if (pin_thread(run->bench->cores[member->index]))
         member->status =
             wring_codec_work_init(&member->work, run->codec, run->bench->elems, member->index);
-    if (all_are_ready(run)) {
-        calibrate(member);
+    if (agree_all_ready(run)) {
+        calibrate_repeats(member);
         if (member->index == 0)
             run->deadline_ns = wring_deadline_in((uint64_t)(run->bench->seconds * 1e9));
-        while (goes_on(member)) {
+        while (agree_to_go_on(member)) {
             play_turn(member);
             if (member->index == 0)
                 run->turns++;
@@ -429,7 +429,7 @@ static enum wring_status run_threads(struct run *run)
     return status;
 }
 
-static double median(struct run *run, size_t task)
+static double median_speed(struct run *run, size_t task)
 {
     return wring_spread_of(run->speeds[task], run->turns).median;
 }
@@ -443,12 +443,12 @@ static void take_limit(double speed, unsigned store, double *limit, bool *stream
     *streams = (store & WRING_TWIN_STREAMS) != 0;
 }
 
-static void summarise(struct run *run, struct wring_codec_speed *out)
+static void summarise_speeds(struct run *run, struct wring_codec_speed *out)
 {
     *out = (struct wring_codec_speed){.turns = run->turns, .nmse = run->members[0].work.nmse};
     out->encoded_bytes = run->members[0].work.first_bytes;
     for (size_t task = 0; task < run->n_tasks; task++) {
-        double speed = median(run, task);
+        double speed = median_speed(run, task);
         unsigned store = run->tasks[task].store;
         switch (run->tasks[task].kind) {
         case WRING_TASK_TWIN_ENCODE:
@@ -473,7 +473,8 @@ static void summarise(struct run *run, struct wring_codec_speed *out)
     }
 }
 
-static struct run *create(const struct wring_codec_bench *bench, const struct wring_codec *codec)
+static struct run *create_run(const struct wring_codec_bench *bench,
+                              const struct wring_codec *codec)
 {
     struct run *run = calloc(1, sizeof(*run));
     double *speeds = calloc((size_t)WRING_CODEC_TASKS_MAX * TURNS_MAX, sizeof(*speeds));
@@ -493,7 +494,7 @@ static struct run *create(const struct wring_codec_bench *bench, const struct wr
     return run;
 }
 
-static void destroy(struct run *run)
+static void destroy_run(struct run *run)
 {
     for (uint32_t i = 0; i < run->bench->threads; i++)
         wring_codec_work_finish(&run->members[i].work);
@@ -505,14 +506,14 @@ int wring_codec_measure(const struct wring_codec_bench *bench, const struct wrin
                         struct wring_codec_speed *out)
 {
     const char *spec = wring_codec_info(codec)->spec;
-    struct run *run = create(bench, codec);
+    struct run *run = create_run(bench, codec);
 
     if (run == NULL)
         return wring_fail(bench->name, "out of memory");
     enum wring_status status = run_threads(run);
     if (status == WRING_OK)
-        summarise(run, out);
-    destroy(run);
+        summarise_speeds(run, out);
+    destroy_run(run);
     if (status != WRING_OK)
         return wring_fail(bench->name, "%s: %s", spec, wring_status_text(status));
     return WRING_EXIT_OK;

@@ -3,7 +3,7 @@
 
 #include "tools/bench/bench.h"
 
-static int compare(const void *a, const void *b)
+static int compare_doubles(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -11,7 +11,7 @@ static int compare(const void *a, const void *b)
 
 struct wring_spread wring_spread_of(double *times, size_t n)
 {
-    qsort(times, n, sizeof(*times), compare);
+    qsort(times, n, sizeof(*times), compare_doubles);
     size_t p99 = (n * 99 + 99) / 100; /* nearest rank, counted from 1 */
     double middle = n % 2 == 1 ? times[n / 2] : (times[n / 2 - 1] + times[n / 2]) / 2;
     return (struct wring_spread){times[0], middle, times[p99 - 1]};
@@ -27,7 +27,7 @@ uint64_t wring_bench_fit(double ns, double each_ns, uint64_t min, uint64_t max)
 }
 
 /** Spreads the bits of x all over the word: the finaliser of SplitMix64. */
-static uint64_t mix(uint64_t x)
+static uint64_t mix_bits(uint64_t x)
 {
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
     x = (x ^ x >> 27) * 0x94D049BB133111EBu;
@@ -36,7 +36,7 @@ static uint64_t mix(uint64_t x)
 
 float wring_pattern(uint32_t rank, uint64_t i)
 {
-    uint64_t bits = mix(i + 0x9E3779B97F4A7C15u * ((uint64_t)rank + 1));
+    uint64_t bits = mix_bits(i + 0x9E3779B97F4A7C15u * ((uint64_t)rank + 1));
     int32_t sum = 0;
 
     for (unsigned part = 0; part < 4; part++) /* four dice of 14 bits make a bell */

@@ -16,7 +16,7 @@ void wring_latency_progress(uint64_t bytes, double median_us, double gb_per_s)
                 gb_per_s);
 }
 
-static double number(json_t *object, const char *key)
+static double get_number(json_t *object, const char *key)
 {
     return json_number_value(json_object_get(object, key));
 }
@@ -43,14 +43,14 @@ static void show_results(json_t *results)
     {
         json_t *latency = json_object_get(result, "latency_us");
         char bytes[32];
-        wring_value_show_bytes((uint64_t)number(result, "bytes"), bytes, sizeof(bytes));
+        wring_value_show_bytes((uint64_t)get_number(result, "bytes"), bytes, sizeof(bytes));
         wring_table_cell(table, "%s", bytes);
-        wring_table_cell(table, "%.2f", number(latency, "min"));
-        wring_table_cell(table, "%.2f", number(latency, "median"));
-        wring_table_cell(table, "%.2f", number(latency, "p99"));
+        wring_table_cell(table, "%.2f", get_number(latency, "min"));
+        wring_table_cell(table, "%.2f", get_number(latency, "median"));
+        wring_table_cell(table, "%.2f", get_number(latency, "p99"));
         if (rate)
-            wring_table_cell(table, "%.0f", number(result, "messages_per_s"));
-        wring_table_cell(table, "%.3f", number(result, "bandwidth_gb_per_s"));
+            wring_table_cell(table, "%.0f", get_number(result, "messages_per_s"));
+        wring_table_cell(table, "%.3f", get_number(result, "bandwidth_gb_per_s"));
     }
     wring_table_finish(table, stdout);
 }

@@ -51,20 +51,20 @@ static size_t slot_offset(const struct wring_p2p *p2p, uint64_t i)
     return WRING_P2P_SLOTS_AT + i % p2p->window * p2p->stride;
 }
 
-static uint8_t *slot(const struct wring_p2p *p2p, uint64_t i)
+static uint8_t *slot_address(const struct wring_p2p *p2p, uint64_t i)
 {
     return (uint8_t *)p2p->pair.memory.base + slot_offset(p2p, i);
 }
 
 static uint8_t *received_slot(const struct wring_p2p *p2p, uint64_t i)
 {
-    return slot(p2p, i) + p2p_half_bytes(p2p->params);
+    return slot_address(p2p, i) + p2p_half_bytes(p2p->params);
 }
 
 /** Put the payload that slot i holds, its end stamped with the number of the put. */
 static enum wring_status send_slot(struct wring_p2p *p2p, uint64_t i)
 {
-    wring_payload_stamp(slot(p2p, i), p2p->bytes, p2p->pair.sent);
+    wring_payload_stamp(slot_address(p2p, i), p2p->bytes, p2p->pair.sent);
     return wring_bench_pair_put(&p2p->pair, slot_offset(p2p, i),
                                 p2p_half_bytes(p2p->params) + slot_offset(p2p, i), p2p->bytes);
 }
@@ -216,7 +216,7 @@ static void p2p_prepare(struct wring_p2p *p2p, size_t bytes)
     p2p->stride = stride_of(bytes);
     p2p->window = window_of(bytes, p2p->pair.caps.put_depth);
     for (uint32_t i = 0; i < p2p->window; i++) {
-        wring_payload_fill(slot(p2p, i), bytes, p2p->pair.rank);
+        wring_payload_fill(slot_address(p2p, i), bytes, p2p->pair.rank);
         wring_payload_spoil(received_slot(p2p, i), bytes, 1 - p2p->pair.rank);
     }
 }
@@ -231,7 +231,7 @@ static void p2p_prepare(struct wring_p2p *p2p, size_t bytes)
 #define PUTS_MAX (1u << 20) /* of a turn */
 
 /** Half of the time of a size, from now on. */
-static uint64_t half_time(const struct wring_p2p *p2p)
+static uint64_t half_deadline(const struct wring_p2p *p2p)
 {
     return wring_deadline_in((uint64_t)(p2p->params->seconds * 1e9 / 2));
 }
@@ -239,7 +239,7 @@ static uint64_t half_time(const struct wring_p2p *p2p)
 /** Round trips until the time is over: rank 0 says how many are next, and in the end none. */
 static enum wring_status time_latency(struct wring_p2p *p2p, double trip_ns, uint64_t *total)
 {
-    uint64_t deadline = half_time(p2p), n = TRIPS_MIN;
+    uint64_t deadline = half_deadline(p2p), n = TRIPS_MIN;
     enum wring_status status = WRING_OK;
 
     for (*total = 0; status == WRING_OK; *total += n) {
@@ -278,7 +278,7 @@ static enum wring_status measure_latency(struct wring_p2p *p2p, struct wring_p2p
 static enum wring_status time_bandwidth(struct wring_p2p *p2p, double put_ns,
                                         struct wring_p2p_result *result)
 {
-    uint64_t deadline = half_time(p2p);
+    uint64_t deadline = half_deadline(p2p);
     uint64_t planned = wring_bench_fit(p2p->params->seconds * 1e9 / 2 / WRING_P2P_TURNS_MAX, put_ns,
                                        p2p->window, PUTS_MAX);
     enum wring_status status = WRING_OK;
@@ -333,7 +333,7 @@ static enum wring_status measure_size(struct wring_p2p *p2p, size_t bytes,
     return status;
 }
 
-static int fail(const struct wring_p2p *p2p, enum wring_status status)
+static int fail_unless_said(const struct wring_p2p *p2p, enum wring_status status)
 {
     if (p2p->pair.status == WRING_OK) /* else it was said where it was found */
         wring_fail(p2p->params->name, "%s", wring_status_text(status));
@@ -348,16 +348,16 @@ static int measure_all(struct wring_p2p *p2p, wring_p2p_report_fn report, void *
         struct wring_p2p_result result;
         enum wring_status status = measure_size(p2p, p2p->params->bytes[i], &result);
         if (status != WRING_OK)
-            return fail(p2p, status);
+            return fail_unless_said(p2p, status);
         if (p2p->pair.rank == 0)
             report(arg, &result);
     }
     /* who leaves first must not look lost to the other */
     enum wring_status status = wring_barrier(wring_session_world(p2p->pair.session), NULL, NULL);
-    return status == WRING_OK ? WRING_EXIT_OK : fail(p2p, status);
+    return status == WRING_OK ? WRING_EXIT_OK : fail_unless_said(p2p, status);
 }
 
-static bool fits_provider(const struct wring_p2p *p2p)
+static bool check_sizes(const struct wring_p2p *p2p)
 {
     for (size_t i = 0; i < p2p->params->n_bytes && p2p->pair.rank != WRING_PAIR_LOOKS_ON; i++)
         if (p2p->params->bytes[i] > p2p->pair.caps.put_max_bytes) {
@@ -382,7 +382,7 @@ int wring_p2p_rank(const struct wring_p2p_params *params, wring_p2p_report_fn re
 
     if (p2p.times == NULL)
         return wring_fail(params->name, "out of memory");
-    if (wring_bench_pair_open(&p2p.pair, &pair) == WRING_OK && fits_provider(&p2p))
+    if (wring_bench_pair_open(&p2p.pair, &pair) == WRING_OK && check_sizes(&p2p))
         code = measure_all(&p2p, report, arg);
     wring_bench_pair_finish(&p2p.pair);
     free(p2p.times);
@@ -408,7 +408,7 @@ struct command {
 
 static const struct wring_bench_sizes sizes = {1, 1u << 30, 1, "a size from 1 to 1g"};
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct command *command = state->input;
 
@@ -432,7 +432,7 @@ static const struct argp_child children[] = {{&wring_bench_argp, 0, NULL, 0}, {0
 
 static const struct argp p2p_argp = {
     .options = options,
-    .parser = parse,
+    .parser = parse_option,
     .children = children,
     .doc = "Measure a provider as it is, between two ranks: puts into each other's memory."
            "\v"
@@ -444,7 +444,7 @@ static const struct argp p2p_argp = {
 };
 
 /** The provider asked for, or the best that works here; NULL after saying why not. */
-static const struct wring_provider_ops *choose(const struct command *command)
+static const struct wring_provider_ops *choose_provider(const struct command *command)
 {
     const char *name = command->provider != NULL ? command->provider : command->config.provider;
     bool automatic = strcmp(name, "auto") == 0;
@@ -522,7 +522,7 @@ static int run_ranks(struct command *command, int argc, char **argv)
         return WRING_EXIT_USAGE;
     if (wring_config_load(&command->config, &log) != WRING_OK)
         return WRING_EXIT_FAILURE; /* the log line said why */
-    command->params.provider = choose(command);
+    command->params.provider = choose_provider(command);
     if (command->params.provider == NULL)
         return WRING_EXIT_FAILURE;
     if (wring_command_launched(&command->config, &launched) != WRING_EXIT_OK)

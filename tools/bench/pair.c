@@ -23,8 +23,8 @@
 #define YIELD_NS 200000   /* without sleep, after WRING_SPIN: links at hand answer sooner */
 #define SLEEP_NS 50000000 /* at most, between looks at the session */
 
-static enum wring_status give_up(struct wring_bench_pair *pair, enum wring_status status,
-                                 const char *text)
+static enum wring_status fail_pair(struct wring_bench_pair *pair, enum wring_status status,
+                                   const char *text)
 {
     if (pair->status == WRING_OK) {
         wring_fail(pair->name, "rank %u: %s", pair->rank, text);
@@ -36,9 +36,9 @@ static enum wring_status give_up(struct wring_bench_pair *pair, enum wring_statu
 static void on_arrived(struct wring_bench_pair *pair, const struct wring_event *event)
 {
     if (event->imm != (uint32_t)pair->arrived)
-        give_up(pair, WRING_ERR_FRAME, "a put was lost, or came out of order");
+        fail_pair(pair, WRING_ERR_FRAME, "a put was lost, or came out of order");
     if (pair->arrived - pair->taken == WRING_PAIR_AHEAD)
-        give_up(pair, WRING_ERR_FRAME, "the other rank sent more than was asked for");
+        fail_pair(pair, WRING_ERR_FRAME, "the other rank sent more than was asked for");
     pair->arrived_bytes[pair->arrived++ % WRING_PAIR_AHEAD] = event->bytes;
 }
 
@@ -62,24 +62,24 @@ static void on_event(struct wring_bench_pair *pair, const struct wring_event *ev
         return; /* nobody sends one */
     case WRING_EVENT_CLOSED:
         if (event->conn == pair->conn)
-            give_up(pair, event->status, event->text != NULL ? event->text : "connection closed");
+            fail_pair(pair, event->status, event->text != NULL ? event->text : "connection closed");
         return;
     }
 }
 
 /** Nothing came: has the other rank died, or was this step to be over by now? */
-static void look_around(struct wring_bench_pair *pair)
+static void check_peer_and_deadline(struct wring_bench_pair *pair)
 {
     struct wring_error_detail detail = WRING_ERROR_DETAIL_INIT;
     enum wring_status status = wring_session_error(pair->session, &detail);
 
     if (status != WRING_OK)
-        give_up(pair, status, detail.text);
+        fail_pair(pair, status, detail.text);
     if (wring_now_ns() >= pair->deadline_ns)
-        give_up(pair, WRING_ERR_TIMEOUT, "nothing came within WRING_TIMEOUT");
+        fail_pair(pair, WRING_ERR_TIMEOUT, "nothing came within WRING_TIMEOUT");
 }
 
-static size_t take_events(struct wring_bench_pair *pair)
+static size_t poll_events(struct wring_bench_pair *pair)
 {
     struct wring_event events[EVENTS_PER_POLL];
     size_t n = pair->provider->ops->poll(pair->provider, events, EVENTS_PER_POLL);
@@ -100,13 +100,13 @@ static void sleep_a_while(struct wring_bench_pair *pair)
     struct wring_wait_set set = {.deadline_ns = wring_deadline_in(SLEEP_NS)};
 
     pair->provider->ops->arm(pair->provider, &set);
-    if (take_events(pair) == 0)
+    if (poll_events(pair) == 0)
         wring_wait_set_sleep(&set);
-    look_around(pair);
+    check_peer_and_deadline(pair);
 }
 
 /** Nothing came: poll again at once, then offer the core to others, then sleep. */
-static void rest(struct wring_bench_pair *pair)
+static void back_off_polling(struct wring_bench_pair *pair)
 {
     uint64_t now = wring_now_ns();
 
@@ -121,8 +121,8 @@ static void rest(struct wring_bench_pair *pair)
 /** See what has come; rests a little when that was nothing for a while. */
 static enum wring_status bench_pair_poll(struct wring_bench_pair *pair)
 {
-    if (take_events(pair) == 0)
-        rest(pair);
+    if (poll_events(pair) == 0)
+        back_off_polling(pair);
     return pair->status;
 }
 
@@ -140,7 +140,7 @@ enum wring_status wring_bench_pair_put(struct wring_bench_pair *pair, size_t off
             return WRING_OK;
         }
         if (status != WRING_ERR_AGAIN && status != WRING_ERR_CLOSED)
-            return give_up(pair, status, wring_status_text(status));
+            return fail_pair(pair, status, wring_status_text(status));
         status = bench_pair_poll(pair); /* makes room, or tells why the connection is closed */
         if (status != WRING_OK)
             return status;
@@ -154,7 +154,7 @@ enum wring_status wring_bench_pair_take(struct wring_bench_pair *pair, size_t by
     if (pair->status != WRING_OK)
         return pair->status;
     if (pair->arrived_bytes[pair->taken++ % WRING_PAIR_AHEAD] != bytes)
-        return give_up(pair, WRING_ERR_FRAME, "a put came with another length than it left with");
+        return fail_pair(pair, WRING_ERR_FRAME, "a put came with another length than it left with");
     return WRING_OK;
 }
 
@@ -171,25 +171,25 @@ enum wring_status wring_bench_pair_drain(struct wring_bench_pair *pair, uint64_t
 
 #define NONCE_BYTES 32
 
-static bool looks_on(const struct wring_bench_pair *pair)
+static bool is_looking_on(const struct wring_bench_pair *pair)
 {
     return pair->rank == WRING_PAIR_LOOKS_ON;
 }
 
 /** Short bytes of ours for the other rank's; who looks on gives and gets none.
  *  @param theirs out, [max] @param bytes out */
-static enum wring_status swap(struct wring_bench_pair *pair, const void *own, size_t own_bytes,
-                              void *theirs, size_t max, size_t *bytes)
+static enum wring_status exchange_bytes(struct wring_bench_pair *pair, const void *own,
+                                        size_t own_bytes, void *theirs, size_t max, size_t *bytes)
 {
     struct wring_blobs blobs;
     enum wring_status status =
-        wring_session_exchange(pair->session, own, looks_on(pair) ? 0 : own_bytes, &blobs);
+        wring_session_exchange(pair->session, own, is_looking_on(pair) ? 0 : own_bytes, &blobs);
 
     *bytes = 0;
     if (status != WRING_OK)
         return status;
     struct wring_reader reader = wring_blobs_reader(&blobs, pair->peer);
-    if (looks_on(pair))
+    if (is_looking_on(pair))
         reader.bytes = 0;
     if (reader.bytes > max)
         status = WRING_ERR_FRAME;
@@ -200,8 +200,8 @@ static enum wring_status swap(struct wring_bench_pair *pair, const void *own, si
 }
 
 /** Could both do it? Each failure is said once by each rank. @param what "listen" */
-static enum wring_status agree(struct wring_bench_pair *pair, enum wring_status status,
-                               const char *what)
+static enum wring_status agree_on_status(struct wring_bench_pair *pair, enum wring_status status,
+                                         const char *what)
 {
     char text[WRING_TEXT_MAX];
 
@@ -211,7 +211,7 @@ static enum wring_status agree(struct wring_bench_pair *pair, enum wring_status 
 }
 
 /** A session of its own. */
-static enum wring_status join(struct wring_bench_pair *pair)
+static enum wring_status open_own_session(struct wring_bench_pair *pair)
 {
     static const char *const settings[] = {"WRING_FAULT=", "WRING_PROGRESS=thread",
                                            "WRING_EXECUTOR=inline", NULL};
@@ -232,7 +232,8 @@ static enum wring_status join(struct wring_bench_pair *pair)
 }
 
 /** That of a job. */
-static void borrow(struct wring_bench_pair *pair, const struct wring_bench_pair_params *params)
+static void borrow_session(struct wring_bench_pair *pair,
+                           const struct wring_bench_pair_params *params)
 {
     uint32_t own = wring_session_rank(params->session);
 
@@ -253,10 +254,11 @@ static enum wring_status make_secret(struct wring_bench_pair *pair, uint8_t *sec
         wring_fail(pair->name, "no random numbers: %s", WRING_REFUSED("getrandom"));
         return WRING_ERR_SYSTEM;
     }
-    enum wring_status status = swap(pair, own, sizeof(own), theirs, sizeof(theirs), &bytes);
-    if (status == WRING_OK && bytes != NONCE_BYTES && !looks_on(pair))
+    enum wring_status status =
+        exchange_bytes(pair, own, sizeof(own), theirs, sizeof(theirs), &bytes);
+    if (status == WRING_OK && bytes != NONCE_BYTES && !is_looking_on(pair))
         status = WRING_ERR_FRAME;
-    if (status != WRING_OK || looks_on(pair))
+    if (status != WRING_OK || is_looking_on(pair))
         return status;
     return wring_secret_derive(key, strlen(key), "wring bench p2p", pair->rank == 0 ? own : theirs,
                                NONCE_BYTES, secret);
@@ -282,8 +284,8 @@ static enum wring_status choose_bind(const struct wring_bench_pair *pair, char *
     return wring_interface_find(&pair->log, session->config.iface, address, found);
 }
 
-static enum wring_status wrap(struct wring_bench_pair *pair,
-                              const struct wring_provider_params *params)
+static enum wring_status wrap_in_faults(struct wring_bench_pair *pair,
+                                        const struct wring_provider_params *params)
 {
     struct wring_provider *inner = pair->provider;
 
@@ -300,14 +302,14 @@ static enum wring_status open_provider(struct wring_bench_pair *pair,
     char address[WRING_INTERFACE_ADDRESS];
     enum wring_status status = make_secret(pair, params.secret);
 
-    if (looks_on(pair))
+    if (is_looking_on(pair))
         return status;
     if (status == WRING_OK)
         status = choose_bind(pair, address, &params.bind);
     if (status == WRING_OK)
         status = ops->open(&params, &pair->provider);
     if (status == WRING_OK)
-        status = wrap(pair, &params);
+        status = wrap_in_faults(pair, &params);
     if (status == WRING_OK)
         status = wring_memory_alloc(memory_bytes, &pair->memory);
     if (status != WRING_OK)
@@ -325,8 +327,9 @@ static enum wring_status check_hosts(struct wring_bench_pair *pair)
     size_t bytes;
 
     wring_host_of_rank(pair->config->node, wring_session_rank(pair->session), own, sizeof(own));
-    enum wring_status status = swap(pair, own, strlen(own), theirs, sizeof(theirs), &bytes);
-    if (looks_on(pair))
+    enum wring_status status =
+        exchange_bytes(pair, own, strlen(own), theirs, sizeof(theirs), &bytes);
+    if (is_looking_on(pair))
         return status;
     bool same = status == WRING_OK && bytes == strlen(own) && memcmp(own, theirs, bytes) == 0;
     if (status != WRING_OK || same || !pair->caps.same_host_only)
@@ -363,17 +366,17 @@ static enum wring_status connect_pair(struct wring_bench_pair *pair)
     size_t own_bytes = 0, bytes;
     enum wring_status status = WRING_OK;
 
-    if (!looks_on(pair))
+    if (!is_looking_on(pair))
         status = pair->provider->ops->listen(pair->provider, own, &own_bytes);
-    status = agree(pair, status, "listen");
+    status = agree_on_status(pair, status, "listen");
     if (status != WRING_OK)
         return status;
-    status = swap(pair, own, own_bytes, theirs, sizeof(theirs), &bytes);
+    status = exchange_bytes(pair, own, own_bytes, theirs, sizeof(theirs), &bytes);
     if (status != WRING_OK)
         return status;
-    if (!looks_on(pair))
+    if (!is_looking_on(pair))
         status = wait_connected(pair, theirs, bytes);
-    return agree(pair, status, "connect");
+    return agree_on_status(pair, status, "connect");
 }
 
 static enum wring_status import_memory(struct wring_bench_pair *pair)
@@ -381,12 +384,12 @@ static enum wring_status import_memory(struct wring_bench_pair *pair)
     uint8_t own[WRING_REGION_KEY_MAX], theirs[WRING_REGION_KEY_MAX];
     size_t own_bytes = 0, bytes;
 
-    if (!looks_on(pair))
+    if (!is_looking_on(pair))
         own_bytes = pair->provider->ops->region_export(pair->region, own);
-    enum wring_status status = swap(pair, own, own_bytes, theirs, sizeof(theirs), &bytes);
-    if (status == WRING_OK && !looks_on(pair))
+    enum wring_status status = exchange_bytes(pair, own, own_bytes, theirs, sizeof(theirs), &bytes);
+    if (status == WRING_OK && !is_looking_on(pair))
         status = pair->provider->ops->remote_import(pair->conn, theirs, bytes, &pair->remote);
-    return agree(pair, status, "use the other's memory");
+    return agree_on_status(pair, status, "use the other's memory");
 }
 
 enum wring_status wring_bench_pair_open(struct wring_bench_pair *pair,
@@ -401,15 +404,15 @@ enum wring_status wring_bench_pair_open(struct wring_bench_pair *pair,
     };
     enum wring_status status = WRING_OK;
     if (params->session != NULL)
-        borrow(pair, params);
+        borrow_session(pair, params);
     else
-        status = join(pair);
+        status = open_own_session(pair);
     if (status != WRING_OK)
         return status; /* said */
-    status = agree(pair, open_provider(pair, params->provider, params->memory_bytes),
-                   "open the provider");
+    status = agree_on_status(pair, open_provider(pair, params->provider, params->memory_bytes),
+                             "open the provider");
     if (status == WRING_OK)
-        status = agree(pair, check_hosts(pair), "reach the other rank");
+        status = agree_on_status(pair, check_hosts(pair), "reach the other rank");
     if (status == WRING_OK)
         status = connect_pair(pair);
     if (status == WRING_OK)

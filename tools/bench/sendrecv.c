@@ -63,17 +63,17 @@ static uint32_t window_of(uint64_t bytes)
     return fit < 2 ? 2 : (uint32_t)fit;
 }
 
-static uint8_t *slot(const struct bench *bench, uint64_t i)
+static uint8_t *slot_address(const struct bench *bench, uint64_t i)
 {
     return bench->memory + i % bench->window * bench->stride;
 }
 
 static uint8_t *received_slot(const struct bench *bench, uint64_t i)
 {
-    return slot(bench, i) + bench->half_bytes;
+    return slot_address(bench, i) + bench->half_bytes;
 }
 
-static enum wring_status complain(struct bench *bench, const char *what)
+static enum wring_status complain_of_message(struct bench *bench, const char *what)
 {
     wring_fail(bench->params->name, "rank %u: a message of %llu bytes over %s came with %s",
                bench->rank, (unsigned long long)bench->bytes, bench->params->provider, what);
@@ -84,9 +84,9 @@ static enum wring_status complain(struct bench *bench, const char *what)
 /** Begin to send the payload of slot i, its end stamped. @param request  NULL: wait for its end */
 static enum wring_status send_slot(struct bench *bench, uint64_t i, struct wring_request **request)
 {
-    wring_payload_stamp(slot(bench, i), bench->bytes, bench->sent++);
-    return wring_send(bench->world, slot(bench, i), bench->bytes, 1 - bench->rank, TAG_PAYLOAD,
-                      NULL, request);
+    wring_payload_stamp(slot_address(bench, i), bench->bytes, bench->sent++);
+    return wring_send(bench->world, slot_address(bench, i), bench->bytes, 1 - bench->rank,
+                      TAG_PAYLOAD, NULL, request);
 }
 
 static enum wring_status receive_slot(struct bench *bench, uint64_t i,
@@ -97,19 +97,19 @@ static enum wring_status receive_slot(struct bench *bench, uint64_t i,
 }
 
 /** Check the last bytes of the message in slot i. */
-static enum wring_status look_at_slot(struct bench *bench, uint64_t i)
+static enum wring_status check_slot(struct bench *bench, uint64_t i)
 {
     if (!wring_payload_has_stamp(received_slot(bench, i), bench->bytes, bench->taken++))
-        return complain(bench, "wrong last bytes");
+        return complain_of_message(bench, "wrong last bytes");
     return WRING_OK;
 }
 
 /** Look at all bytes of the first n slots, but for their ends. */
-static enum wring_status look_at_all(struct bench *bench, uint64_t n)
+static enum wring_status check_all_slots(struct bench *bench, uint64_t n)
 {
     for (uint64_t i = 0; i < n && i < bench->window; i++)
         if (!wring_payload_is_right(received_slot(bench, i), bench->bytes, 1 - bench->rank))
-            return complain(bench, "wrong bytes");
+            return complain_of_message(bench, "wrong bytes");
     return WRING_OK;
 }
 
@@ -121,7 +121,7 @@ static enum wring_status round_trip(struct bench *bench, uint64_t i)
     if (status == WRING_OK)
         status = receive_slot(bench, i, NULL);
     if (status == WRING_OK)
-        status = look_at_slot(bench, i);
+        status = check_slot(bench, i);
     if (status == WRING_OK && bench->rank != 0)
         status = send_slot(bench, i, NULL);
     return status;
@@ -153,7 +153,7 @@ static enum wring_status end_message(struct bench *bench, uint64_t i)
     enum wring_status status =
         wring_request_wait(bench->under_way[i % bench->window], WRING_FOREVER, NULL);
 
-    return status == WRING_OK && bench->rank == 1 ? look_at_slot(bench, i) : status;
+    return status == WRING_OK && bench->rank == 1 ? check_slot(bench, i) : status;
 }
 
 /** n messages, a window of them under way, until the receiver has the last. @param ns  out */
@@ -178,13 +178,13 @@ static enum wring_status time_stream(struct bench *bench, uint64_t n, double *ns
 }
 
 /** Rank 0's number becomes rank 1's. */
-static enum wring_status agree(struct bench *bench, uint64_t *number)
+static enum wring_status broadcast_number(struct bench *bench, uint64_t *number)
 {
     return wring_broadcast(bench->world, number, sizeof(*number), 0, NULL, NULL);
 }
 
 /** Half of the time of a size, from now on. */
-static uint64_t half_time(const struct bench *bench)
+static uint64_t half_deadline(const struct bench *bench)
 {
     return wring_deadline_in((uint64_t)(bench->params->seconds * 1e9 / 2));
 }
@@ -192,7 +192,7 @@ static uint64_t half_time(const struct bench *bench)
 /** Round trips until the time is over: rank 0 says how many are next, and in the end none. */
 static enum wring_status time_latency(struct bench *bench, double trip_ns, uint64_t *total)
 {
-    uint64_t deadline = half_time(bench), n = TRIPS_MIN;
+    uint64_t deadline = half_deadline(bench), n = TRIPS_MIN;
     enum wring_status status = WRING_OK;
 
     for (*total = 0; status == WRING_OK; *total += n) {
@@ -200,11 +200,11 @@ static enum wring_status time_latency(struct bench *bench, double trip_ns, uint6
         if (*total >= TRIPS_MIN)
             n = room > 0 && wring_now_ns() < deadline ? wring_bench_fit(BATCH_NS, trip_ns, 1, room)
                                                       : 0;
-        status = agree(bench, &n);
+        status = broadcast_number(bench, &n);
         if (n == 0)
             return status;
         if (status == WRING_OK && n > room)
-            return complain(bench, "a number out of range");
+            return complain_of_message(bench, "a number out of range");
         if (status == WRING_OK)
             status = time_trips(bench, n, bench->times + *total);
     }
@@ -216,7 +216,7 @@ static enum wring_status measure_latency(struct bench *bench, struct wring_sendr
     enum wring_status status = time_trips(bench, WARM_TRIPS, bench->times);
 
     if (status == WRING_OK)
-        status = look_at_all(bench, WARM_TRIPS);
+        status = check_all_slots(bench, WARM_TRIPS);
     if (status != WRING_OK)
         return status;
     double trip_ns = wring_spread_of(bench->times, WARM_TRIPS).median * 2e3;
@@ -230,7 +230,7 @@ static enum wring_status measure_latency(struct bench *bench, struct wring_sendr
 static enum wring_status time_turns(struct bench *bench, double message_ns, double *us,
                                     unsigned *turns, struct wring_sendrecv_result *result)
 {
-    uint64_t deadline = half_time(bench);
+    uint64_t deadline = half_deadline(bench);
     uint64_t planned = wring_bench_fit(bench->params->seconds * 1e9 / 2 / WRING_SENDRECV_TURNS_MAX,
                                        message_ns, bench->window, STREAM_MAX);
     enum wring_status status = WRING_OK;
@@ -238,7 +238,7 @@ static enum wring_status time_turns(struct bench *bench, double message_ns, doub
     for (*turns = 0; *turns < WRING_SENDRECV_TURNS_MAX && status == WRING_OK; ++*turns) {
         uint64_t n = *turns < TURNS_MIN || wring_now_ns() < deadline ? planned : 0;
         double ns = 0;
-        status = agree(bench, &n);
+        status = broadcast_number(bench, &n);
         if (n == 0 || status != WRING_OK)
             return status;
         result->in_a_stream = n;
@@ -257,7 +257,7 @@ static enum wring_status measure_bandwidth(struct bench *bench,
     enum wring_status status = time_stream(bench, warm, &ns);
 
     if (status == WRING_OK && bench->rank == 1)
-        status = look_at_all(bench, warm);
+        status = check_all_slots(bench, warm);
     if (status == WRING_OK)
         status = time_turns(bench, ns / (double)warm, us, &turns, result);
     if (status == WRING_OK)
@@ -265,15 +265,15 @@ static enum wring_status measure_bandwidth(struct bench *bench,
     return status;
 }
 
-static enum wring_status measure(struct bench *bench, uint64_t bytes,
-                                 struct wring_sendrecv_result *result)
+static enum wring_status measure_size(struct bench *bench, uint64_t bytes,
+                                      struct wring_sendrecv_result *result)
 {
     bench->bytes = bytes;
     bench->stride = stride_of(bytes);
     bench->window = window_of(bytes);
     *result = (struct wring_sendrecv_result){.bytes = bytes, .window = bench->window};
     for (uint32_t i = 0; i < bench->window; i++) {
-        wring_payload_fill(slot(bench, i), bytes, bench->rank);
+        wring_payload_fill(slot_address(bench, i), bytes, bench->rank);
         wring_payload_spoil(received_slot(bench, i), bytes, 1 - bench->rank);
     }
     enum wring_status status = wring_barrier(bench->world, NULL, NULL);
@@ -290,7 +290,7 @@ static int measure_all(struct bench *bench, wring_sendrecv_report_fn report, voi
 
     for (size_t i = 0; i < bench->params->n_bytes && status == WRING_OK; i++) {
         struct wring_sendrecv_result result;
-        status = measure(bench, bench->params->bytes[i], &result);
+        status = measure_size(bench, bench->params->bytes[i], &result);
         if (status == WRING_OK && bench->rank == 0)
             report(arg, &result);
     }
@@ -324,7 +324,7 @@ static int make_memory(struct bench *bench)
                               : wring_rank_say(&bench->faults, "cannot prepare", status);
 }
 
-static int prepare(struct bench *bench)
+static int prepare_rank(struct bench *bench)
 {
     struct wring_session_params params = WRING_SESSION_PARAMS_INIT;
 
@@ -345,7 +345,7 @@ static int sendrecv_rank(const struct wring_sendrecv_params *params,
                          wring_sendrecv_report_fn report, void *arg)
 {
     struct bench bench = {.params = params, .faults.command = params->name};
-    int code = prepare(&bench);
+    int code = prepare_rank(&bench);
 
     if (code == WRING_EXIT_OK)
         code = measure_all(&bench, report, arg);
@@ -378,7 +378,7 @@ struct command {
 
 static const struct wring_bench_sizes sizes = {0, 1u << 30, 1, "a size from 0 to 1g"};
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct command *command = state->input;
 
@@ -405,7 +405,7 @@ static const struct argp_child children[] = {{&wring_bench_argp, 0, NULL, 0}, {0
 
 static const struct argp sendrecv_argp = {
     .options = options,
-    .parser = parse,
+    .parser = parse_option,
     .children = children,
     .doc = "Measure messages between two ranks, by wring_send() and wring_recv()."
            "\v"
@@ -417,7 +417,7 @@ static const struct argp sendrecv_argp = {
            "ranks are started on this host.",
 };
 
-static double bandwidth(const struct wring_sendrecv_result *result)
+static double compute_bandwidth(const struct wring_sendrecv_result *result)
 {
     return (double)result->bytes / 1e3 / result->message_us;
 }
@@ -429,12 +429,12 @@ static void add_result(void *arg, const struct wring_sendrecv_result *result)
         "{s:s, s:I, s:{s:f, s:f, s:f}, s:f, s:f, s:I, s:I, s:i}", "provider",
         command->params.provider, "bytes", (json_int_t)result->bytes, "latency_us", "min",
         result->latency_us.min, "median", result->latency_us.median, "p99", result->latency_us.p99,
-        "bandwidth_gb_per_s", bandwidth(result), "messages_per_s", 1e6 / result->message_us,
+        "bandwidth_gb_per_s", compute_bandwidth(result), "messages_per_s", 1e6 / result->message_us,
         "round_trips", (json_int_t)result->round_trips, "messages_per_round",
         (json_int_t)result->in_a_stream, "window", (int)result->window);
 
     json_array_append_new(command->results, row);
-    wring_latency_progress(result->bytes, result->latency_us.median, bandwidth(result));
+    wring_latency_progress(result->bytes, result->latency_us.median, compute_bandwidth(result));
 }
 
 static int print_results(const struct command *command)

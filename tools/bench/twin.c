@@ -124,7 +124,7 @@ static uint64_t count_blocks(const struct wring_twin_work *work)
     return (longest + lines - 1) / lines;
 }
 
-static void fetch(const char *from, size_t lines)
+static void prefetch_lines(const char *from, size_t lines)
 {
     for (size_t i = 0; i < lines; i++)
         __builtin_prefetch(from + i * WRING_TWIN_LINE);
@@ -152,7 +152,7 @@ uint64_t wring_twin_run(const struct wring_twin_tier *tier, const struct wring_t
         block.update = walk_next(&update, &block.n_update);
         block.write = walk_next(&write, &block.n_write);
         if (store & WRING_TWIN_FETCH_UPDATES)
-            fetch(block.update, block.n_update);
+            prefetch_lines(block.update, block.n_update);
         seen |= tier->run(&block, store, key);
     }
     if (store & WRING_TWIN_STREAMS)

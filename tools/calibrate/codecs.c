@@ -47,7 +47,7 @@ struct bench {
     struct wring_collective_bench_noise *noise;
 };
 
-static double run(struct bench *bench, enum task task, uint32_t size, uint64_t times)
+static double time_task(struct bench *bench, enum task task, uint32_t size, uint64_t times)
 {
     struct wring_codec_task what = {kinds[task], 0};
     uint64_t began = wring_now_ns();
@@ -61,7 +61,7 @@ static uint32_t tasks_of(const struct bench *bench)
     return bench->copies ? TASKS : TASK_COPY;
 }
 
-static enum wring_status prepare(struct bench *bench)
+static enum wring_status prepare_works(struct bench *bench)
 {
     enum wring_status status = WRING_OK;
 
@@ -74,7 +74,7 @@ static enum wring_status prepare(struct bench *bench)
     for (uint32_t size = 0; size < bench->n && status == WRING_OK; size++)
         for (uint32_t task = 0; task < tasks_of(bench); task++)
             bench->times[task][size] =
-                (uint64_t)ceil(SAMPLE_NS / fmax(run(bench, (enum task)task, size, 1), 1));
+                (uint64_t)ceil(SAMPLE_NS / fmax(time_task(bench, (enum task)task, size, 1), 1));
     return status;
 }
 
@@ -89,7 +89,7 @@ static bool is_in_doubt(struct bench *bench)
 }
 
 /** Measure past the deadline, until late_ns, while a median is in doubt. */
-static bool goes_on(struct bench *bench)
+static bool needs_more_turns(struct bench *bench)
 {
     uint64_t now = wring_now_ns();
 
@@ -101,13 +101,14 @@ static enum wring_status run_turns(struct bench *bench)
 {
     enum wring_status status = WRING_OK;
 
-    while (status == WRING_OK && goes_on(bench)) {
+    while (status == WRING_OK && needs_more_turns(bench)) {
         for (uint32_t size = 0; size < bench->n; size++)
             for (uint32_t task = 0; task < tasks_of(bench); task++) {
                 uint64_t times = bench->times[task][size];
-                run(bench, (enum task)task, size, 1); /* finds what it left in the caches itself */
+                time_task(bench, (enum task)task, size,
+                          1); /* finds what it left in the caches itself */
                 bench->samples[task][size][bench->turns] =
-                    run(bench, (enum task)task, size, times) / 1e3;
+                    time_task(bench, (enum task)task, size, times) / 1e3;
             }
         bench->turns++;
         for (uint32_t size = 0; size < bench->n && status == WRING_OK; size++)
@@ -116,8 +117,8 @@ static enum wring_status run_turns(struct bench *bench)
     return status;
 }
 
-static enum wring_status fit(struct bench *bench, enum task task, double per_element,
-                             struct wring_cost *out, struct wring_profile_trust *trust)
+static enum wring_status fit_task(struct bench *bench, enum task task, double per_element,
+                                  struct wring_cost *out, struct wring_profile_trust *trust)
 {
     struct wring_fit_point points[SIZES];
     struct wring_profile_curve curve;
@@ -153,7 +154,8 @@ static enum wring_status fit_bytes(struct bench *bench, struct wring_cost *out)
     return status;
 }
 
-static enum wring_status put(struct bench *bench, const char *spec, struct wring_profile *profile)
+static enum wring_status put_into_profile(struct bench *bench, const char *spec,
+                                          struct wring_profile *profile)
 {
     const struct wring_codec_info *info = wring_codec_info(bench->codec);
     enum wring_status status = WRING_OK;
@@ -171,21 +173,21 @@ static enum wring_status put(struct bench *bench, const char *spec, struct wring
         if (status == WRING_OK)
             status = wring_calibrate_coders(bench->job, bench->seconds, codec, bench->noise);
         if (status == WRING_OK)
-            status = fit(bench, TASK_ENCODE, 1, &coding->encode_us, &coding->encode_trust);
+            status = fit_task(bench, TASK_ENCODE, 1, &coding->encode_us, &coding->encode_trust);
         if (status == WRING_OK)
-            status = fit(bench, TASK_DECODE, 1, &coding->decode_us, &coding->decode_trust);
+            status = fit_task(bench, TASK_DECODE, 1, &coding->decode_us, &coding->decode_trust);
         if (status == WRING_OK)
-            status =
-                fit(bench, TASK_DECODE_ADD, 1, &coding->decode_add_us, &coding->decode_add_trust);
+            status = fit_task(bench, TASK_DECODE_ADD, 1, &coding->decode_add_us,
+                              &coding->decode_add_trust);
     }
     if (status == WRING_OK && bench->copies)
-        status = fit(bench, TASK_COPY, sizeof(float), &profile->copy_us, &profile->copy_trust);
+        status = fit_task(bench, TASK_COPY, sizeof(float), &profile->copy_us, &profile->copy_trust);
     return status;
 }
 
-static enum wring_status measure(const struct wring_calibration *job, const char *spec, bool copies,
-                                 double seconds, struct wring_profile *profile,
-                                 struct wring_collective_bench_noise *noise)
+static enum wring_status measure_codec(const struct wring_calibration *job, const char *spec,
+                                       bool copies, double seconds, struct wring_profile *profile,
+                                       struct wring_collective_bench_noise *noise)
 {
     struct bench *bench = calloc(1, sizeof(*bench));
     struct wring_codec *codec = NULL;
@@ -202,11 +204,11 @@ static enum wring_status measure(const struct wring_calibration *job, const char
                             .seconds = seconds / 2,
                             .deadline_ns = wring_deadline_in((uint64_t)(seconds / 2 * 1e9))};
     if (status == WRING_OK)
-        status = prepare(bench);
+        status = prepare_works(bench);
     if (status == WRING_OK)
         status = run_turns(bench);
     if (status == WRING_OK)
-        status = put(bench, spec, profile);
+        status = put_into_profile(bench, spec, profile);
     for (uint32_t i = 0; i < SIZES; i++)
         wring_codec_work_finish(&bench->work[i]);
     wring_codec_destroy(codec);
@@ -225,9 +227,9 @@ static enum wring_status measure_all(const struct wring_calibration *job, double
     double each = seconds / (wants->coded.n + wants->copies);
 
     if (wants->copies)
-        status = measure(job, "none", true, each, profile, noise);
+        status = measure_codec(job, "none", true, each, profile, noise);
     for (uint32_t i = 0; i < wants->coded.n && status == WRING_OK; i++)
-        status = measure(job, wants->coded.specs[i], false, each, profile, noise);
+        status = measure_codec(job, wants->coded.specs[i], false, each, profile, noise);
     return status;
 }
 

@@ -115,7 +115,7 @@ static size_t make_jobs(struct bench *bench, uint64_t elems, enum task task)
     return n;
 }
 
-static double time_one(struct bench *bench, uint64_t elems, enum task task, uint32_t times)
+static double time_task(struct bench *bench, uint64_t elems, enum task task, uint32_t times)
 {
     uint64_t took = 0;
 
@@ -133,7 +133,7 @@ static void run_turn(struct bench *bench, uint32_t n_sizes, uint32_t (*times)[TA
     for (uint32_t size = 0; size < n_sizes; size++)
         for (int task = 0; task < TASKS; task++)
             bench->samples[task][size][bench->turns] =
-                time_one(bench, sizes[size], (enum task)task, times[size][task]) / 1e3;
+                time_task(bench, sizes[size], (enum task)task, times[size][task]) / 1e3;
     bench->turns++;
 }
 
@@ -154,8 +154,8 @@ static void run_turns(struct bench *bench, uint32_t n_sizes, uint64_t deadline_n
 
     for (uint32_t size = 0; size < n_sizes; size++)
         for (int task = 0; task < TASKS; task++) {
-            time_one(bench, sizes[size], (enum task)task, 1);
-            double ns = fmax(time_one(bench, sizes[size], (enum task)task, 1), 1);
+            time_task(bench, sizes[size], (enum task)task, 1);
+            double ns = fmax(time_task(bench, sizes[size], (enum task)task, 1), 1);
             times[size][task] = (uint32_t)fmin(ceil(SAMPLE_NS / ns), 1000);
         }
     while (bench->turns < TURNS_MAX && bench->status == WRING_OK &&
@@ -164,9 +164,9 @@ static void run_turns(struct bench *bench, uint32_t n_sizes, uint64_t deadline_n
         run_turn(bench, n_sizes, times);
 }
 
-static enum wring_status fit(struct bench *bench, uint32_t n_sizes, enum task task,
-                             struct wring_profile_curve *out,
-                             struct wring_collective_bench_noise *noise)
+static enum wring_status fit_task(struct bench *bench, uint32_t n_sizes, enum task task,
+                                  struct wring_profile_curve *out,
+                                  struct wring_collective_bench_noise *noise)
 {
     struct wring_fit_point points[SIZES];
 
@@ -212,7 +212,7 @@ static enum wring_status create_executor(uint32_t cores, struct wring_executor *
     return wring_executor_pool_create(&params, out);
 }
 
-static void finish(struct bench *bench)
+static void destroy_bench(struct bench *bench)
 {
     if (bench->executor != NULL)
         bench->executor->ops->destroy(bench->executor);
@@ -224,10 +224,10 @@ static void finish(struct bench *bench)
     free(bench);
 }
 
-static enum wring_status measure(const struct wring_calibration *job, const char *spec,
-                                 const struct variant *variant, double seconds,
-                                 struct wring_profile_coder *out,
-                                 struct wring_collective_bench_noise *noise)
+static enum wring_status measure_variant(const struct wring_calibration *job, const char *spec,
+                                         const struct variant *variant, double seconds,
+                                         struct wring_profile_coder *out,
+                                         struct wring_collective_bench_noise *noise)
 {
     struct bench *bench = calloc(1, sizeof(*bench));
     uint32_t n_sizes = 2;
@@ -247,16 +247,16 @@ static enum wring_status measure(const struct wring_calibration *job, const char
         status = bench->status;
     }
     if (status == WRING_OK)
-        status = fit(bench, n_sizes, ENCODE, &out->encode, noise);
+        status = fit_task(bench, n_sizes, ENCODE, &out->encode, noise);
     if (status == WRING_OK)
-        status = fit(bench, n_sizes, DECODE, &out->decode, noise);
+        status = fit_task(bench, n_sizes, DECODE, &out->decode, noise);
     if (status == WRING_OK)
-        status = fit(bench, n_sizes, DECODE_ADD, &out->decode_add, noise);
+        status = fit_task(bench, n_sizes, DECODE_ADD, &out->decode_add, noise);
     if (status == WRING_OK) {
         out->cores = variant->cores;
         snprintf(out->tier, sizeof(out->tier), "%s", wring_codec_info(bench->codec)->tier);
     }
-    finish(bench);
+    destroy_bench(bench);
     return status;
 }
 
@@ -315,8 +315,8 @@ enum wring_status wring_calibrate_coders(const struct wring_calibration *job, do
 
     codec->n_coders = 0;
     for (uint32_t i = 0; i < n && status == WRING_OK; i++) {
-        status = measure(job, codec->spec, &variants[i], seconds / n,
-                         &codec->coders[codec->n_coders], noise);
+        status = measure_variant(job, codec->spec, &variants[i], seconds / n,
+                                 &codec->coders[codec->n_coders], noise);
         codec->n_coders += status == WRING_OK;
     }
     return status;

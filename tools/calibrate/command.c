@@ -110,7 +110,7 @@ static void check_output(const struct command *command, struct argp_state *state
         argp_error(state, "--into adds to a file, --fresh begins anew: one of them");
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct command *command = state->input;
     struct wring_calibrate_params *params = &command->params;
@@ -180,7 +180,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static const struct argp calibrate_argp = {
     .options = options,
-    .parser = parse,
+    .parser = parse_option,
     .doc =
         "Measure what puts, links, codecs and whole collectives take here, for wring plan."
         "\v"
@@ -212,7 +212,7 @@ static bool are_codecs(const struct wring_calibrate_params *params)
 }
 
 /** In rank 0. */
-static int give(const struct command *command, const struct wring_profile *profile)
+static int give_profile(const struct command *command, const struct wring_profile *profile)
 {
     int code = WRING_EXIT_OK;
 
@@ -228,7 +228,7 @@ static int give(const struct command *command, const struct wring_profile *profi
 }
 
 /** Ranks for each tuning, one after the other. @param argv  [argc], as given */
-static int start(const struct wring_calibrate_params *params, int argc, char **argv)
+static int start_ranks(const struct wring_calibrate_params *params, int argc, char **argv)
 {
     static const char *const words[] = {"calibrate", NULL};
     uint32_t ranks = params->ranks > 0 ? params->ranks : 2;
@@ -248,7 +248,7 @@ static int start(const struct wring_calibrate_params *params, int argc, char **a
 }
 
 /** The ranks of one tuning: their share of the time, and the file as the ones before left it. */
-static int take_part(struct command *command)
+static int prepare_part(struct command *command)
 {
     struct wring_calibrate_params *params = &command->params;
 
@@ -266,7 +266,7 @@ static int take_part(struct command *command)
 }
 
 /** As one rank of a job, or as the one who starts the ranks. */
-static int calibrate(struct command *command, int argc, char **argv)
+static int run_ranks(struct command *command, int argc, char **argv)
 {
     struct wring_log log = {.level = WRING_LOG_WARN};
     struct wring_profile *profile = NULL;
@@ -279,12 +279,12 @@ static int calibrate(struct command *command, int argc, char **argv)
     if (wring_command_launched(&config, &launched) != WRING_EXIT_OK)
         return WRING_EXIT_FAILURE;
     if (launched.name == NULL)
-        return start(&command->params, argc, argv);
-    int code = take_part(command);
+        return start_ranks(&command->params, argc, argv);
+    int code = prepare_part(command);
     if (code == WRING_EXIT_OK)
         code = wring_calibrate_rank(&command->params, &profile);
     if (code == WRING_EXIT_OK && profile != NULL)
-        code = give(command, profile);
+        code = give_profile(command, profile);
     wring_profile_destroy(profile);
     return code;
 }
@@ -309,7 +309,7 @@ int wring_cmd_calibrate(int argc, char **argv)
         wring_value_list(coded, command.params.coded, WRING_CALIBRATE_CODECS_MAX);
     error_t error = argp_parse(&calibrate_argp, argc, argv, 0, NULL, &command);
     int code =
-        error == 0 ? calibrate(&command, argc, given) : wring_fail(argv[0], "%s", strerror(error));
+        error == 0 ? run_ranks(&command, argc, given) : wring_fail(argv[0], "%s", strerror(error));
     wring_arguments_free(argc, given);
     return code;
 }

@@ -110,9 +110,9 @@ static enum wring_status run_window(struct wring_calibration *job, struct worker
 
 /** Add this turn's samples: the computing time that one wake-up costs, as all ranks' mean, and the
  *  core share. The share is a rank's processor time beside the others, over rank 0's alone. */
-static enum wring_status take(struct wring_calibration *job, const struct window *alone,
-                              const struct window *asleep, const struct window *woken,
-                              struct samples *out)
+static enum wring_status add_samples(struct wring_calibration *job, const struct window *alone,
+                                     const struct window *asleep, const struct window *woken,
+                                     struct samples *out)
 {
     double lost = asleep->spins_per_ns > 0 ? 1 - woken->spins_per_ns / asleep->spins_per_ns : 0;
     double all = alone->processors * job->ranks;
@@ -133,7 +133,7 @@ static enum wring_status wake_turn(struct wring_calibration *job, struct worker 
     for (uint32_t i = 0; i < 2 && status == WRING_OK; i++)
         status = (i == 0) == first ? run_window(job, worker, true, WINDOW_NS, &asleep)
                                    : run_window(job, worker, true, EVERY_NS, &woken);
-    return status == WRING_OK ? take(job, &alone, &asleep, &woken, out) : status;
+    return status == WRING_OK ? add_samples(job, &alone, &asleep, &woken, out) : status;
 }
 
 static enum wring_status wake_turns(struct wring_calibration *job, struct worker *worker,
@@ -154,7 +154,7 @@ static enum wring_status wake_turns(struct wring_calibration *job, struct worker
 }
 
 /** A rank without a worker would leave the others' windows unlike. Collective. */
-static enum wring_status start(struct wring_calibration *job, struct worker **out)
+static enum wring_status start_worker(struct wring_calibration *job, struct worker **out)
 {
     struct worker *worker = calloc(1, sizeof(*worker));
     double failed = worker == NULL || sem_init(&worker->go, 0, 0) != 0;
@@ -175,7 +175,7 @@ static enum wring_status start(struct wring_calibration *job, struct worker **ou
     return status;
 }
 
-static void finish(struct worker *worker)
+static void stop_worker(struct worker *worker)
 {
     if (worker == NULL)
         return;
@@ -203,10 +203,10 @@ enum wring_status wring_calibrate_waking(struct wring_calibration *job, double s
     struct worker *worker = NULL;
 
     prctl(PR_SET_TIMERSLACK, 1ul); /* sleeps end as soon as the system can */
-    enum wring_status status = start(job, &worker);
+    enum wring_status status = start_worker(job, &worker);
     if (status == WRING_OK)
         status = wake_turns(job, worker, job->params->seconds * share, &samples);
-    finish(worker);
+    stop_worker(worker);
     if (status == WRING_OK && profile != NULL)
         put_waking(&samples, &profile->computing);
     return status;
@@ -290,7 +290,7 @@ static enum wring_status register_buckets(struct bench *bench, uint32_t n)
     return status;
 }
 
-static enum wring_status prepare(struct bench *bench, const struct wring_profile *profile)
+static enum wring_status prepare_bench(struct bench *bench, const struct wring_profile *profile)
 {
     struct wring_session *session = bench->job->session;
     enum wring_status status = choose_codec(bench->job, profile, bench->subjects[1].spec);
@@ -390,7 +390,7 @@ static enum wring_status run_turns(struct bench *bench, double seconds)
 }
 
 /** What was known of raw collectives stays; that of codecs may come later. */
-static void put(struct bench *bench, struct wring_profile_computing *out)
+static void put_computing(struct bench *bench, struct wring_profile_computing *out)
 {
     if (!out->present) {
         *out = (struct wring_profile_computing){.present = true, .samples = bench->turns};
@@ -413,13 +413,13 @@ enum wring_status wring_calibrate_computing(struct wring_calibration *job, doubl
         return WRING_ERR_NO_MEMORY;
     prctl(PR_SET_TIMERSLACK, 1ul); /* sleeps end as soon as the system can */
     bench->job = job;
-    enum wring_status status = prepare(bench, profile);
+    enum wring_status status = prepare_bench(bench, profile);
     for (uint32_t n = 0; n < bench->n && status == WRING_OK; n++)
         status = choose_size(bench, &bench->subjects[n]);
     if (status == WRING_OK)
         status = run_turns(bench, job->params->seconds * share);
     if (status == WRING_OK && profile != NULL)
-        put(bench, &profile->computing);
+        put_computing(bench, &profile->computing);
     free(bench->source);
     free(bench);
     return status;

@@ -37,7 +37,7 @@ struct bench {
     double bytes, expected_bytes;      /* of all codes of long samples */
 };
 
-static void add(struct sums *to, const struct sums *sums)
+static void add_sums(struct sums *to, const struct sums *sums)
 {
     to->lost += sums->lost;
     to->power += sums->power;
@@ -109,20 +109,21 @@ static enum wring_status code_tensor(struct bench *bench, uint32_t tensor, struc
 }
 
 /** A share, within what a file may have: of nothing, anything is too much. */
-static double share(double part, double whole)
+static double error_share(double part, double whole)
 {
     double is = part > 0 ? part / whole : 0;
     return is <= ERROR_MAX ? is : ERROR_MAX;
 }
 
 /** What two ways lose adds up. */
-static void put(const struct bench *bench, const struct sums *sums, struct wring_profile_loss *out)
+static void add_loss(const struct bench *bench, const struct sums *sums,
+                     struct wring_profile_loss *out)
 {
-    double nmse = share(sums->lost, sums->power);
+    double nmse = error_share(sums->lost, sums->power);
 
     out->nmse = fmin(out->nmse + nmse, ERROR_MAX);
-    out->fed =
-        fmin(out->fed + (bench->feedback ? share(sums->missing, sums->total) : nmse), ERROR_MAX);
+    out->fed = fmin(out->fed + (bench->feedback ? error_share(sums->missing, sums->total) : nmse),
+                    ERROR_MAX);
 }
 
 static enum wring_status measure_way(struct bench *bench, struct wring_profile_losses *out)
@@ -134,14 +135,14 @@ static enum wring_status measure_way(struct bench *bench, struct wring_profile_l
          tensor++) {
         struct sums sums = {0};
         status = code_tensor(bench, tensor, &sums);
-        put(bench, &sums, &out->each[tensor]);
-        add(&all, &sums);
+        add_loss(bench, &sums, &out->each[tensor]);
+        add_sums(&all, &sums);
     }
-    put(bench, &all, &out->all);
+    add_loss(bench, &all, &out->all);
     return status;
 }
 
-static void finish(struct bench *bench)
+static void finish_bench(struct bench *bench)
 {
     free(bench->input);
     free(bench->residual);
@@ -151,8 +152,8 @@ static void finish(struct bench *bench)
     free(bench->code);
 }
 
-static enum wring_status init(struct bench *bench, const struct wring_gradients *gradients,
-                              const struct wring_codec *way, uint32_t phase)
+static enum wring_status init_bench(struct bench *bench, const struct wring_gradients *gradients,
+                                    const struct wring_codec *way, uint32_t phase)
 {
     uint32_t most = 1;
 
@@ -171,7 +172,7 @@ static enum wring_status init(struct bench *bench, const struct wring_gradients 
     if (bench->input != NULL && bench->residual != NULL && bench->output != NULL &&
         bench->missing != NULL && bench->total != NULL && bench->code != NULL)
         return WRING_OK;
-    finish(bench);
+    finish_bench(bench);
     return WRING_ERR_NO_MEMORY;
 }
 
@@ -197,14 +198,14 @@ static enum wring_status measure_codec(const struct wring_gradients *gradients,
 
     for (uint32_t phase = 0; phase < ways && status == WRING_OK; phase++) {
         struct bench bench;
-        status = init(&bench, gradients, wring_codec_way(codec, phase), phase);
+        status = init_bench(&bench, gradients, wring_codec_way(codec, phase), phase);
         if (status != WRING_OK)
             return status;
         bench.expected = wire_bytes;
         status = measure_way(&bench, out);
         if (ways == 1)
             put_bytes(&bench, wire_bytes);
-        finish(&bench);
+        finish_bench(&bench);
     }
     return status;
 }

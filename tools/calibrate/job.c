@@ -14,14 +14,15 @@
 #include "tools/commands.h"
 #include "tools/output.h"
 
-static void say(void *arg, enum wring_log_level level, const char *module, const char *text)
+static void say_log_line(void *arg, enum wring_log_level level, const char *module,
+                         const char *text)
 {
     (void)level;
     (void)module;
     wring_fail(arg, "%s", text);
 }
 
-static struct wring_profile *begin(const struct wring_calibration *job)
+static struct wring_profile *create_profile(const struct wring_calibration *job)
 {
     struct wring_profile *profile = calloc(1, sizeof(*profile));
 
@@ -36,7 +37,7 @@ static struct wring_profile *begin(const struct wring_calibration *job)
     return profile;
 }
 
-static void add(struct wring_collective_bench_codecs *codecs, const char *spec)
+static void add_codec(struct wring_collective_bench_codecs *codecs, const char *spec)
 {
     snprintf(codecs->specs[codecs->n++], WRING_CODEC_SPEC_MAX, "%s", spec);
 }
@@ -52,7 +53,7 @@ static void find_coded(const struct wring_calibration *job, const struct wring_p
     for (size_t i = 0; i < params->n_coded; i++)
         if (strcmp(params->coded[i], "none") != 0 &&
             (again || !wring_collective_profile_has_coding(profile, params->coded[i])))
-            add(out, params->coded[i]);
+            add_codec(out, params->coded[i]);
 }
 
 /** All of each link: puts, and every step by itself. */
@@ -87,14 +88,14 @@ static void find_wants(const struct wring_calibration *job, const struct wring_p
     for (size_t i = 0; i < job->params->n_codecs; i++)
         if (job->params->codecs_given ||
             wring_collective_profile_lacks(profile, job->params->codecs[i], job->ranks, true))
-            add(&wants->codecs, job->params->codecs[i]);
+            add_codec(&wants->codecs, job->params->codecs[i]);
     find_coded(job, profile, &wants->coded);
 }
 
 /** The file's profile, if it was measured here. NULL: said */
 static struct wring_profile *read_file(const struct wring_calibration *job)
 {
-    struct wring_log log = {say, (char *)(uintptr_t)job->params->name, WRING_LOG_WARN};
+    struct wring_log log = {say_log_line, (char *)(uintptr_t)job->params->name, WRING_LOG_WARN};
     struct wring_profile *profile = NULL;
 
     if (wring_profile_load(job->params->into, &log, &profile) != WRING_OK)
@@ -114,7 +115,7 @@ struct wring_profile *wring_calibrate_open(const struct wring_calibration *job,
     const char *into = job->params->into;
     bool old =
         into != NULL && !job->params->fresh && (job->params->must_exist || access(into, F_OK) == 0);
-    struct wring_profile *profile = old ? read_file(job) : begin(job);
+    struct wring_profile *profile = old ? read_file(job) : create_profile(job);
 
     *wants = (struct wring_calibrate_wants){.code = WRING_EXIT_OK};
     if (profile != NULL && wring_profile_set_aside(profile, &job->tuning, job->aside) != WRING_OK) {
@@ -132,7 +133,7 @@ struct wring_profile *wring_calibrate_open(const struct wring_calibration *job,
     return profile;
 }
 
-static bool save(FILE *file, void *arg)
+static bool save_profile(FILE *file, void *arg)
 {
     return wring_profile_save(arg, file) == WRING_OK;
 }
@@ -140,7 +141,7 @@ static bool save(FILE *file, void *arg)
 int wring_calibrate_write(const struct wring_calibrate_params *params,
                           const struct wring_profile *profile)
 {
-    return wring_output_file(params->name, params->into, save, (void *)(uintptr_t)profile);
+    return wring_output_file(params->name, params->into, save_profile, (void *)(uintptr_t)profile);
 }
 
 /* ---- job ---- */

@@ -40,8 +40,8 @@ static double link_bytes(const struct wring_link_bench *bench, uint32_t size)
 }
 
 /** @param elems  that a member gives to an allgather: whatever the step, as many bytes pass */
-static enum wring_status run(const struct wring_link_bench *bench, enum wring_link_step step,
-                             uint64_t elems)
+static enum wring_status run_step(const struct wring_link_bench *bench, enum wring_link_step step,
+                                  uint64_t elems)
 {
     float *own = bench->data + bench->me * elems;
     uint64_t half = elems > 1 ? elems / 2 : 1;
@@ -66,14 +66,14 @@ static enum wring_status run(const struct wring_link_bench *bench, enum wring_li
 }
 
 /** One of them, the slowest rank's time. */
-static enum wring_status time_one(struct wring_link_bench *bench, enum wring_link_step step,
-                                  uint32_t size, double *us)
+static enum wring_status time_step(struct wring_link_bench *bench, enum wring_link_step step,
+                                   uint32_t size, double *us)
 {
     enum wring_status status = wring_barrier(bench->job->world, NULL, NULL);
     uint64_t began = wring_now_ns();
 
     if (status == WRING_OK && bench->group != NULL)
-        status = run(bench, step, link_elems(bench, size));
+        status = run_step(bench, step, link_elems(bench, size));
     *us = (double)(wring_now_ns() - began) / 1e3;
     if (bench->group == NULL)
         *us = 0;
@@ -95,9 +95,9 @@ static enum wring_status warm_up(struct wring_link_bench *bench)
     bench->n = 0;
     while (bench->n < sizes && status == WRING_OK &&
            (bench->n == 0 || us[bench->n - 1] * 4e3 < (double)SLOW_NS)) {
-        status = time_one(bench, WRING_LINK_ALLGATHER, bench->n, &us[bench->n]);
+        status = time_step(bench, WRING_LINK_ALLGATHER, bench->n, &us[bench->n]);
         if (status == WRING_OK)
-            status = time_one(bench, WRING_LINK_ALLGATHER, bench->n, &us[bench->n]);
+            status = time_step(bench, WRING_LINK_ALLGATHER, bench->n, &us[bench->n]);
         bench->n++;
     }
     for (uint32_t i = 0; i < bench->n; i++) {
@@ -105,7 +105,7 @@ static enum wring_status warm_up(struct wring_link_bench *bench)
         bench->repeats[i] = fit < 1 ? 1 : fit > REPEATS_MAX ? REPEATS_MAX : (uint32_t)fit;
     }
     for (int step = WRING_LINK_ALLREDUCE; step < WRING_LINK_STEPS && status == WRING_OK; step++)
-        status = time_one(bench, (enum wring_link_step)step, bench->n - 1, &us[0]);
+        status = time_step(bench, (enum wring_link_step)step, bench->n - 1, &us[0]);
     return status;
 }
 
@@ -125,15 +125,15 @@ static bool is_any_in_doubt(struct wring_link_bench *bench)
     return false;
 }
 
-static enum wring_status time_some(struct wring_link_bench *bench, enum wring_link_step step,
-                                   uint32_t size)
+static enum wring_status time_repeats(struct wring_link_bench *bench, enum wring_link_step step,
+                                      uint32_t size)
 {
     uint32_t *n = &bench->samples_n[step][size];
     enum wring_status status = WRING_OK;
 
     for (uint32_t i = 0;
          i < bench->repeats[size] && *n < WRING_LINK_SAMPLES_MAX && status == WRING_OK; i++) {
-        status = time_one(bench, step, size, &bench->samples[step][size][*n]);
+        status = time_step(bench, step, size, &bench->samples[step][size][*n]);
         *n += status == WRING_OK;
     }
     return status;
@@ -148,7 +148,7 @@ static enum wring_status run_turn(struct wring_link_bench *bench, bool doubtful)
         for (int step = 0; step < WRING_LINK_STEPS && status == WRING_OK; step++)
             if (link_has_size((enum wring_link_step)step, size) &&
                 (!doubtful || is_in_doubt(bench, (enum wring_link_step)step, size)))
-                status = time_some(bench, (enum wring_link_step)step, size);
+                status = time_repeats(bench, (enum wring_link_step)step, size);
     bench->turns++;
     return status;
 }
@@ -289,7 +289,7 @@ static const char *const names[WRING_LINK_STEPS] = {"allgather", "allreduce", "r
                                                     "alltoall", "broadcast"};
 
 /** What is over the latency; begins with nothing. */
-static struct wring_cost without(const struct wring_cost *cost, double latency_us)
+static struct wring_cost subtract_latency(const struct wring_cost *cost, double latency_us)
 {
     struct wring_cost rest = {.n = 1, .slope = cost->slope, .corners = {{0, 0}}};
     double y = 0;
@@ -327,13 +327,13 @@ static enum wring_status fit_step(struct wring_link_bench *bench, enum wring_lin
     snprintf(out->name, sizeof(out->name), "%s", names[step]);
     out->latency_us = least.us.corners[0].y;
     out->latency_trust = least.trust;
-    out->us = without(&curve.us, out->latency_us);
+    out->us = subtract_latency(&curve.us, out->latency_us);
     out->trust = curve.trust;
     return WRING_OK;
 }
 
-static enum wring_status fit(struct wring_link_bench *bench, struct wring_profile_link *link,
-                             struct wring_collective_bench_noise *noise)
+static enum wring_status fit_link(struct wring_link_bench *bench, struct wring_profile_link *link,
+                                  struct wring_collective_bench_noise *noise)
 {
     struct wring_profile_routine gathering = {0};
 
@@ -382,7 +382,7 @@ static enum wring_status measure_level(struct wring_calibration *job, enum wring
     if (status == WRING_OK)
         status = link_turns(bench);
     if (status == WRING_OK)
-        status = fit(bench, link, &found);
+        status = fit_link(bench, link, &found);
     noise->shaky += found.shaky;
     noise->points += found.points;
     wring_buffer_free(job->session, bench->data);
@@ -419,7 +419,7 @@ enum wring_status wring_calibrate_links(struct wring_calibration *job, double sh
 
 #define COLLECTIVE_TURNS_MIN 9
 
-static void tell(void *arg, uint32_t turn, bool noisy)
+static void tell_turn(void *arg, uint32_t turn, bool noisy)
 {
     wring_calibration_tell(arg, "collectives: turn %u%s", turn + 1,
                            noisy ? " of what is noisy" : "");
@@ -447,7 +447,7 @@ enum wring_status wring_calibrate_collectives(struct wring_calibration *job, dou
         .budget_ns = budget_of(job, share),
         .turns_min = COLLECTIVE_TURNS_MIN,
         .placed = true,
-        .tell = tell,
+        .tell = tell_turn,
         .arg = job,
     };
 

@@ -56,7 +56,7 @@ static enum wring_status make_groups(struct wring_calibration *job, const uint32
     return status;
 }
 
-static enum wring_status find_nodes(struct wring_calibration *job, const char **what)
+static enum wring_status set_up_levels(struct wring_calibration *job, const char **what)
 {
     uint32_t n = job->ranks, *first = calloc(3 * (size_t)n, sizeof(*first));
     enum wring_status status =
@@ -103,8 +103,8 @@ static int check_cores(const struct wring_calibrate_params *params, uint32_t cor
  * @param out  chunk_bytes 0: the job's pool has cores by their names, which is no number of them
  * @return an exit status: cores that this rank may not use are refused, and said
  */
-static int set(const struct wring_calibrate_params *params, struct setting_texts *texts,
-               struct wring_tuning *out)
+static int set_tuning(const struct wring_calibrate_params *params, struct setting_texts *texts,
+                      struct wring_tuning *out)
 {
     const struct wring_tunings_wanted *wanted = &params->tunings;
     struct wring_log log = {.level = WRING_LOG_WARN};
@@ -147,7 +147,7 @@ static int calibration_join(struct wring_calibration *job)
     struct setting_texts texts;
     struct wring_session_params params = WRING_SESSION_PARAMS_INIT;
     const char *what = "cannot prepare";
-    int code = set(job->params, &texts, &job->tuning);
+    int code = set_tuning(job->params, &texts, &job->tuning);
     const char *settings[] = {"WRING_BYPASS=never", "WRING_PLAN=", "WRING_SCHEME=auto",
                               texts.list[0],        texts.list[1], NULL};
 
@@ -166,7 +166,7 @@ static int calibration_join(struct wring_calibration *job)
     job->ranks = wring_session_size(job->session);
     if (job->ranks < 2)
         return wring_fail(job->params->name, "needs two ranks at least, as one has no links");
-    enum wring_status status = find_nodes(job, &what);
+    enum wring_status status = set_up_levels(job, &what);
     if (status != WRING_OK)
         return wring_rank_fail(&job->faults, what, status);
     return WRING_EXIT_OK;
@@ -186,7 +186,8 @@ static void calibration_leave(struct wring_calibration *job)
 #define CODECS_SHARE 0.2
 #define COMPUTING_SHARE 0.16
 
-static void say(void *arg, enum wring_log_level level, const char *module, const char *text)
+static void say_log_line(void *arg, enum wring_log_level level, const char *module,
+                         const char *text)
 {
     (void)level;
     (void)module;
@@ -196,7 +197,7 @@ static void say(void *arg, enum wring_log_level level, const char *module, const
 /** In rank 0, before anything is measured. @return an exit status; said */
 static int load_gradients(struct wring_calibration *job)
 {
-    struct wring_log log = {say, (char *)(uintptr_t)job->params->name, WRING_LOG_WARN};
+    struct wring_log log = {say_log_line, (char *)(uintptr_t)job->params->name, WRING_LOG_WARN};
 
     if (job->params->gradients == NULL)
         return WRING_EXIT_OK;
@@ -239,8 +240,8 @@ static bool is_noise(const struct wring_calibration *job,
     return noise->shaky > job->params->doubtful_max * noise->points;
 }
 
-static int refuse(const struct wring_calibration *job, const char *what,
-                  const struct wring_collective_bench_noise *noise)
+static int refuse_noise(const struct wring_calibration *job, const char *what,
+                        const struct wring_collective_bench_noise *noise)
 {
     return wring_fail(job->params->name,
                       "this is noise, no measurement: of %s, at %u of %u points not even the "
@@ -250,23 +251,23 @@ static int refuse(const struct wring_calibration *job, const char *what,
 }
 
 /** In rank 0: all of it together, then curve by curve. @return an exit status; said */
-static int sift(const struct wring_calibration *job, const struct parts *parts,
-                struct wring_profile *profile)
+static int sift_parts(const struct wring_calibration *job, const struct parts *parts,
+                      struct wring_profile *profile)
 {
     if (is_noise(job, &parts->links))
-        return refuse(job, "links", &parts->links);
+        return refuse_noise(job, "links", &parts->links);
     if (is_noise(job, &parts->codecs))
-        return refuse(job, "copies and codecs", &parts->codecs);
+        return refuse_noise(job, "copies and codecs", &parts->codecs);
     if (is_noise(job, &parts->collectives))
-        return refuse(job, "collectives", &parts->collectives);
+        return refuse_noise(job, "collectives", &parts->collectives);
     return wring_calibrate_sift(job, profile);
 }
 
 /** Rank 0 knows, as only it has codecs. @return an exit status; said */
-static int judge(struct wring_calibration *job, const struct parts *parts,
-                 struct wring_profile *profile)
+static int judge_parts(struct wring_calibration *job, const struct parts *parts,
+                       struct wring_profile *profile)
 {
-    int code = job->rank == 0 ? sift(job, parts, profile) : WRING_EXIT_OK;
+    int code = job->rank == 0 ? sift_parts(job, parts, profile) : WRING_EXIT_OK;
     bool well = code == WRING_EXIT_OK;
     enum wring_status status = wring_calibration_agree(job, &well);
 
@@ -296,7 +297,7 @@ static enum wring_status measure_parts(struct wring_calibration *job, struct wri
     return status;
 }
 
-static int measure(struct wring_calibration *job, struct wring_profile *profile)
+static int measure_profile(struct wring_calibration *job, struct wring_profile *profile)
 {
     struct parts parts = {0};
     enum wring_status status = measure_parts(job, profile, &parts);
@@ -305,7 +306,7 @@ static int measure(struct wring_calibration *job, struct wring_profile *profile)
         fputs("\r\033[K", stderr);
     if (status != WRING_OK)
         return wring_rank_fail(&job->faults, "cannot go on", status);
-    int code = judge(job, &parts, profile);
+    int code = judge_parts(job, &parts, profile);
     if (code != WRING_EXIT_OK)
         return code;
     return profile == NULL ||
@@ -325,7 +326,7 @@ int wring_calibrate_rank(const struct wring_calibrate_params *params, struct wri
     if (code == WRING_EXIT_OK)
         code = agree_on_wants(&job, &profile);
     if (code == WRING_EXIT_OK)
-        code = measure(&job, profile);
+        code = measure_profile(&job, profile);
     calibration_leave(&job);
     wring_gradients_destroy(job.gradients);
     free(aside.collectives);

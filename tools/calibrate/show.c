@@ -300,8 +300,8 @@ static void choose_look(const struct chart *chart, struct wring_svg_curve *curve
 }
 
 /** @param codec  borrowed */
-static void add(struct chart *chart, const struct wring_cost *cost, const char *codec,
-                const char *tuning, const char *what)
+static void add_curve(struct chart *chart, const struct wring_cost *cost, const char *codec,
+                      const char *tuning, const char *what)
 {
     uint32_t i = chart->svg->n;
 
@@ -346,8 +346,8 @@ static void collect_collectives(const struct wring_profile *profile, struct char
         if (strcmp(collective->run_as, "auto") != 0)
             continue;
         name_tuning(collective, tuning, sizeof(tuning));
-        add(chart, &collective->solo.us, collective->codec, tuning, "");
-        add(chart, &collective->busy.us, collective->codec, tuning, ", busy");
+        add_curve(chart, &collective->solo.us, collective->codec, tuning, "");
+        add_curve(chart, &collective->busy.us, collective->codec, tuning, ", busy");
     }
 }
 
@@ -359,8 +359,8 @@ static void collect_coding(const struct wring_profile *profile, struct chart *ch
             const struct wring_profile_codec *codec = &profile->codecs[i];
             if (!codec->at[site].present)
                 continue;
-            add(chart, &codec->at[site].encode_us, codec->spec, "", ", encode");
-            add(chart, &codec->at[site].decode_us, codec->spec, "", ", decode");
+            add_curve(chart, &codec->at[site].encode_us, codec->spec, "", ", encode");
+            add_curve(chart, &codec->at[site].decode_us, codec->spec, "", ", decode");
         }
 }
 
@@ -376,14 +376,14 @@ static void collect_links(const struct wring_profile *profile, struct chart *lin
         const struct wring_profile_link *link = &profile->links[level];
         const char *name = wring_level_name((enum wring_level)level);
         if (link->put.latency.us.n > 0) {
-            add(links, &link->put.each.us, name, ", put", "");
-            add(links, &link->put.latency.us, name, ", put", ", alone");
+            add_curve(links, &link->put.each.us, name, ", put", "");
+            add_curve(links, &link->put.latency.us, name, ", put", ", alone");
         }
         if (link->present)
-            add(links, &link->us, name, ", allgather", "");
+            add_curve(links, &link->us, name, ", allgather", "");
         for (uint32_t i = 0; i < link->n_routines; i++) {
             snprintf(what, sizeof(what), ", %s", link->routines[i].name);
-            add(links, &link->routines[i].us, name, what, "");
+            add_curve(links, &link->routines[i].us, name, what, "");
         }
     }
 }
@@ -401,7 +401,7 @@ static void collect_coders(const struct wring_profile *profile, struct chart *co
                 snprintf(what, sizeof(what), ", %u pinned, %s", coder->cores, coder->tier);
             else
                 snprintf(what, sizeof(what), ", inline, %s", coder->tier);
-            add(coders, &coder->encode.us, profile->codecs[i].spec, "", what);
+            add_curve(coders, &coder->encode.us, profile->codecs[i].spec, "", what);
         }
 }
 
@@ -427,7 +427,7 @@ static void fill_chart(const struct wring_profile *profile, size_t i, struct wri
     collects[i](profile, &chart);
 }
 
-static bool draw(FILE *file, void *arg)
+static bool draw_profile(FILE *file, void *arg)
 {
     const struct wring_profile *profile = arg;
     struct wring_svg_chart *chart = malloc(sizeof(*chart));
@@ -453,7 +453,8 @@ static bool draw(FILE *file, void *arg)
     return ferror(file) == 0;
 }
 
-static void say(void *arg, enum wring_log_level level, const char *module, const char *text)
+static void say_log_line(void *arg, enum wring_log_level level, const char *module,
+                         const char *text)
 {
     (void)level;
     (void)module;
@@ -462,14 +463,14 @@ static void say(void *arg, enum wring_log_level level, const char *module, const
 
 int wring_profile_info(const char *name, const char *path, const char *svg, int json)
 {
-    struct wring_log log = {say, (char *)(uintptr_t)name, WRING_LOG_WARN};
+    struct wring_log log = {say_log_line, (char *)(uintptr_t)name, WRING_LOG_WARN};
     struct wring_profile *profile;
     int code = WRING_EXIT_OK;
 
     if (wring_profile_load(path, &log, &profile) != WRING_OK)
         return WRING_EXIT_FAILURE; /* which was said */
     if (svg != NULL)
-        code = wring_output_file(name, svg, draw, profile);
+        code = wring_output_file(name, svg, draw_profile, profile);
     if (code == WRING_EXIT_OK && json)
         code =
             wring_profile_save(profile, stdout) == WRING_OK ? WRING_EXIT_OK : wring_output_failed();

@@ -18,7 +18,7 @@ struct sieve {
     const struct wring_profile_trust *worst;
 };
 
-static bool is_noise(struct sieve *sieve, const struct wring_profile_trust *trust)
+static bool note_noise(struct sieve *sieve, const struct wring_profile_trust *trust)
 {
     bool noise = wring_profile_is_noise(trust, sieve->job->params->doubtful_max);
 
@@ -27,7 +27,7 @@ static bool is_noise(struct sieve *sieve, const struct wring_profile_trust *trus
     return noise;
 }
 
-static void say(const struct sieve *sieve, const char *spec, const char *what)
+static void say_left_out(const struct sieve *sieve, const char *spec, const char *what)
 {
     fprintf(stderr,
             "%s: %s%s is left out: at %u of %u points not even the median is known to %.0f %%; "
@@ -36,7 +36,7 @@ static void say(const struct sieve *sieve, const char *spec, const char *what)
             WRING_PROFILE_NOISE * 100);
 }
 
-static int refuse(const struct sieve *sieve, const char *what)
+static int refuse_noise(const struct sieve *sieve, const char *what)
 {
     return wring_fail(sieve->job->params->name,
                       "this is noise, no measurement: of %s, at %u of %u points not even the "
@@ -46,7 +46,7 @@ static int refuse(const struct sieve *sieve, const char *what)
                       WRING_PROFILE_NOISE * 100);
 }
 
-static bool was_coded(const struct wring_calibration *job, const char *spec)
+static bool was_coding_measured(const struct wring_calibration *job, const char *spec)
 {
     for (uint32_t i = 0; i < job->wants.coded.n; i++)
         if (strcmp(job->wants.coded.specs[i], spec) == 0)
@@ -62,16 +62,16 @@ static void sift_link(struct sieve *sieve, enum wring_level level)
     struct wring_profile_link *link = &sieve->profile->links[level];
     uint32_t left = 0;
 
-    if (is_noise(sieve, &link->put.latency.trust) || is_noise(sieve, &link->put.each.trust)) {
-        say(sieve, wring_level_name(level), "-node put");
+    if (note_noise(sieve, &link->put.latency.trust) || note_noise(sieve, &link->put.each.trust)) {
+        say_left_out(sieve, wring_level_name(level), "-node put");
         link->put = (struct wring_profile_put){0};
     }
     for (uint32_t i = 0; i < link->n_routines; i++) {
         const struct wring_profile_routine *routine = &link->routines[i];
         char what[32];
         snprintf(what, sizeof(what), "-node %.15s", routine->name);
-        if (is_noise(sieve, &routine->latency_trust) || is_noise(sieve, &routine->trust))
-            say(sieve, wring_level_name(level), what);
+        if (note_noise(sieve, &routine->latency_trust) || note_noise(sieve, &routine->trust))
+            say_left_out(sieve, wring_level_name(level), what);
         else
             link->routines[left++] = *routine;
     }
@@ -82,8 +82,8 @@ static int sift_links(struct sieve *sieve)
 {
     for (int level = 0; level < WRING_LEVELS; level++) {
         const struct wring_profile_link *link = &sieve->profile->links[level];
-        if (is_noise(sieve, &link->latency_trust) || is_noise(sieve, &link->trust))
-            return refuse(sieve, "links");
+        if (note_noise(sieve, &link->latency_trust) || note_noise(sieve, &link->trust))
+            return refuse_noise(sieve, "links");
         sift_link(sieve, (enum wring_level)level);
     }
     return WRING_EXIT_OK;
@@ -91,10 +91,10 @@ static int sift_links(struct sieve *sieve)
 
 /* ---- codecs ---- */
 
-static bool is_coding_noise(struct sieve *sieve, const struct wring_profile_coding *coding)
+static bool note_coding_noise(struct sieve *sieve, const struct wring_profile_coding *coding)
 {
-    return is_noise(sieve, &coding->encode_trust) || is_noise(sieve, &coding->decode_trust) ||
-           is_noise(sieve, &coding->decode_add_trust);
+    return note_noise(sieve, &coding->encode_trust) || note_noise(sieve, &coding->decode_trust) ||
+           note_noise(sieve, &coding->decode_add_trust);
 }
 
 static void sift_coders(struct sieve *sieve, struct wring_profile_codec *codec)
@@ -108,9 +108,9 @@ static void sift_coders(struct sieve *sieve, struct wring_profile_codec *codec)
             snprintf(what, sizeof(what), " on %u pinned cores", coder->cores);
         else
             snprintf(what, sizeof(what), " inline, with %.15s kernels,", coder->tier);
-        if (is_noise(sieve, &coder->encode.trust) || is_noise(sieve, &coder->decode.trust) ||
-            is_noise(sieve, &coder->decode_add.trust))
-            say(sieve, codec->spec, what);
+        if (note_noise(sieve, &coder->encode.trust) || note_noise(sieve, &coder->decode.trust) ||
+            note_noise(sieve, &coder->decode_add.trust))
+            say_left_out(sieve, codec->spec, what);
         else
             codec->coders[left++] = *coder;
     }
@@ -124,9 +124,9 @@ static void sift_codecs(struct sieve *sieve)
 
     for (uint32_t i = 0; i < profile->n_codecs; i++) {
         struct wring_profile_codec *codec = &profile->codecs[i];
-        bool now = was_coded(sieve->job, codec->spec);
-        if (now && is_coding_noise(sieve, &codec->at[WRING_SITE_CPU])) {
-            say(sieve, codec->spec, ", coded by one core,");
+        bool now = was_coding_measured(sieve->job, codec->spec);
+        if (now && note_coding_noise(sieve, &codec->at[WRING_SITE_CPU])) {
+            say_left_out(sieve, codec->spec, ", coded by one core,");
             continue;
         }
         if (now)
@@ -140,18 +140,18 @@ static void sift_codecs(struct sieve *sieve)
 
 /* ---- collectives ---- */
 
-static bool is_collective_noise(struct sieve *sieve,
-                                const struct wring_measured_collective *collective)
+static bool note_collective_noise(struct sieve *sieve,
+                                  const struct wring_measured_collective *collective)
 {
-    return is_noise(sieve, &collective->solo.trust) || is_noise(sieve, &collective->busy.trust) ||
-           is_noise(sieve, &collective->cpu.trust);
+    return note_noise(sieve, &collective->solo.trust) ||
+           note_noise(sieve, &collective->busy.trust) || note_noise(sieve, &collective->cpu.trust);
 }
 
-static bool has_noise(struct sieve *sieve, const char *spec)
+static bool note_codec_noise(struct sieve *sieve, const char *spec)
 {
     for (uint32_t i = 0; i < sieve->profile->n_collectives; i++)
         if (strcmp(sieve->profile->collectives[i].codec, spec) == 0 &&
-            is_collective_noise(sieve, &sieve->profile->collectives[i]))
+            note_collective_noise(sieve, &sieve->profile->collectives[i]))
             return true;
     return false;
 }
@@ -174,15 +174,15 @@ static int sift_collectives(struct sieve *sieve)
     uint32_t dropped = 0;
 
     for (uint32_t i = 0; i < codecs->n; i++) {
-        if (!has_noise(sieve, codecs->specs[i]))
+        if (!note_codec_noise(sieve, codecs->specs[i]))
             continue;
         if (strcmp(codecs->specs[i], "none") == 0)
-            return refuse(sieve, "raw collectives");
-        say(sieve, codecs->specs[i], "'s collective");
+            return refuse_noise(sieve, "raw collectives");
+        say_left_out(sieve, codecs->specs[i], "'s collective");
         drop_collectives(sieve->profile, codecs->specs[i]);
         dropped++;
     }
-    return dropped > 0 && dropped == codecs->n ? refuse(sieve, "collectives") : WRING_EXIT_OK;
+    return dropped > 0 && dropped == codecs->n ? refuse_noise(sieve, "collectives") : WRING_EXIT_OK;
 }
 
 /* ---- all of it ---- */
@@ -192,8 +192,8 @@ int wring_calibrate_sift(const struct wring_calibration *job, struct wring_profi
     struct sieve sieve = {.job = job, .profile = profile};
     int code = job->wants.links ? sift_links(&sieve) : WRING_EXIT_OK;
 
-    if (code == WRING_EXIT_OK && job->wants.copies && is_noise(&sieve, &profile->copy_trust))
-        return refuse(&sieve, "copies");
+    if (code == WRING_EXIT_OK && job->wants.copies && note_noise(&sieve, &profile->copy_trust))
+        return refuse_noise(&sieve, "copies");
     if (code == WRING_EXIT_OK)
         code = sift_collectives(&sieve);
     if (code == WRING_EXIT_OK)

@@ -183,7 +183,7 @@ static int by_order(const void *a, const void *b)
     return (x->order > y->order) - (x->order < y->order);
 }
 
-static int split(struct texts *texts, uint64_t seed, struct demo_corpus *out)
+static int split_texts(struct texts *texts, uint64_t seed, struct demo_corpus *out)
 {
     for (uint32_t i = 0; i < texts->n; i++) {
         uint64_t key;
@@ -221,7 +221,7 @@ static int complain_short(const struct texts *texts, uint32_t ranks)
     return -1;
 }
 
-static int gather(struct texts *texts, const char *const *paths, uint32_t n)
+static int gather_texts(struct texts *texts, const char *const *paths, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         if (add_user_file(texts, paths[i]) != 0)
@@ -241,11 +241,11 @@ int demo_corpus_load(const char *const *paths, uint32_t n, uint64_t seed, uint32
                      struct demo_corpus *out)
 {
     struct texts texts = {0};
-    int failed = gather(&texts, paths, n);
+    int failed = gather_texts(&texts, paths, n);
     if (!failed && (texts.n < 2 || texts.bytes < MIN_BYTES))
         failed = complain_short(&texts, ranks);
     if (!failed)
-        failed = split(&texts, seed, out);
+        failed = split_texts(&texts, seed, out);
     if (!failed && !is_enough(out, ranks)) {
         demo_corpus_free(out);
         failed = complain_short(&texts, ranks);

@@ -80,8 +80,8 @@ static void show_progress(void *arg, uint32_t step, uint32_t steps)
 }
 
 /** Mean over all ranks of some numbers, and whether all of them have the same hash. */
-static enum wring_status combine(struct wring_session *session, struct demo_run_result *result,
-                                 uint64_t hash, bool *same)
+static enum wring_status combine_results(struct wring_session *session,
+                                         struct demo_run_result *result, uint64_t hash, bool *same)
 {
     float numbers[4] = {(float)result->step_us, (float)result->wire_bytes, (float)result->cpu_per_s,
                         0};
@@ -107,9 +107,9 @@ struct measuring {
     struct show show;
 };
 
-static int run(struct measuring *m, const struct demo_config *config, const char *link,
-               uint32_t steps, bool evaluate, bool *same, struct demo_recording *recording,
-               struct demo_run_result *result)
+static int run_training(struct measuring *m, const struct demo_config *config, const char *link,
+                        uint32_t steps, bool evaluate, bool *same, struct demo_recording *recording,
+                        struct demo_run_result *result)
 {
     struct demo_run run = {
         .options = m->options,
@@ -136,7 +136,7 @@ static int run(struct measuring *m, const struct demo_config *config, const char
     if (status == WRING_OK && demo_train(&run, result) != 0)
         return 1;
     if (status == WRING_OK)
-        status = combine(m->control, result, result->hash, same);
+        status = combine_results(m->control, result, result->hash, same);
     return status == WRING_OK ? 0 : demo_fail(m->control, m->rank, "between runs", status);
 }
 
@@ -147,7 +147,8 @@ static int measure_losses(struct measuring *m, const struct demo_config *config,
 {
     struct demo_run_result loss;
     *out = (struct demo_measure){.config = config, .same_bits = true, .time_to_target_s = NAN};
-    if (run(m, config, NULL, m->options->steps, true, &out->same_bits, recording, &loss) != 0)
+    if (run_training(m, config, NULL, m->options->steps, true, &out->same_bits, recording, &loss) !=
+        0)
         return 1;
     memcpy(out->losses, loss.losses, sizeof(out->losses));
     *hash = loss.hash;
@@ -176,12 +177,12 @@ static int measure_times(struct measuring *m, struct demo_results *out, const ui
     if (steps < HASH_STEP)
         steps = HASH_STEP;
     for (uint32_t r = 0; r < TURNS; r++) {
-        if (run(m, NULL, NULL, 3 * steps, false, &same, NULL, &compute[r]) != 0)
+        if (run_training(m, NULL, NULL, 3 * steps, false, &same, NULL, &compute[r]) != 0)
             return 1;
         for (uint32_t i = 0; i < out->n; i++) {
             struct demo_measure *measure = &out->measures[i];
-            if (run(m, measure->config, m->options->link, steps, false, &measure->same_bits, NULL,
-                    &link[i][r]) != 0)
+            if (run_training(m, measure->config, m->options->link, steps, false,
+                             &measure->same_bits, NULL, &link[i][r]) != 0)
                 return 1;
             measure->same_bits &= link[i][r].hash == hashes[i];
         }
@@ -200,7 +201,7 @@ static int measure_times(struct measuring *m, struct demo_results *out, const ui
     return 0;
 }
 
-static void conclude(struct demo_results *results)
+static void conclude_results(struct demo_results *results)
 {
     uint32_t steps = results->options->steps;
     const struct demo_measure *bf16 = demo_measure_find(results, "bf16");
@@ -243,7 +244,7 @@ static int measure_wanted(struct measuring *m, struct demo_results *out)
     }
     if (!m->options->losses_only && measure_times(m, out, hashes) != 0)
         return 1;
-    conclude(out);
+    conclude_results(out);
     return 0;
 }
 
@@ -350,7 +351,7 @@ static void check_link(const char *arg, struct argp_state *state)
         argp_error(state, "--link needs a rate from 1kbit to 10000gbit, such as 1gbit");
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct demo_options *o = state->input;
     uint32_t seed;
@@ -364,7 +365,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case ARGP_KEY_ARG: /* --text A B C */
         if (o->n_texts == 0)
             return ARGP_ERR_UNKNOWN;
-        return parse(OPTION_TEXT, arg, state);
+        return parse_option(OPTION_TEXT, arg, state);
     case 'n':
         parse_count("ranks", arg, 2, 64, &o->ranks, state);
         return 0;
@@ -418,7 +419,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static const struct argp demo_argp = {
     .options = options,
-    .parser = parse,
+    .parser = parse_option,
     .args_doc = "",
     .doc =
         "Train a small language model on this host over an emulated slow link, with and without "
@@ -459,7 +460,7 @@ static int start_ranks(const struct demo_options *o, int argc, char **argv)
 }
 
 /** Results that depend on the link or differ between ranks are wrong, however fast they came. */
-static int judge(const struct demo_results *results)
+static int judge_results(const struct demo_results *results)
 {
     for (uint32_t i = 0; i < results->n; i++)
         if (!results->measures[i].same_bits)
@@ -470,7 +471,7 @@ static int judge(const struct demo_results *results)
     return WRING_EXIT_OK;
 }
 
-static int show(const struct demo_results *results)
+static int show_results(const struct demo_results *results)
 {
     const struct demo_options *o = results->options;
     bool report = o->report[0] != '\0' && !o->losses_only;
@@ -489,7 +490,7 @@ static int show(const struct demo_results *results)
         if (o->record_gradients[0] != '\0')
             printf("\ngradients for calibration: %s\n", o->record_gradients);
     }
-    return judge(results);
+    return judge_results(results);
 }
 
 int wring_cmd_demo(int argc, char **argv)
@@ -525,7 +526,7 @@ int wring_cmd_demo(int argc, char **argv)
     o.ranks = launched.size;
     int code = demo_measure_all(&o, &results) == 0 ? WRING_EXIT_OK : WRING_EXIT_FAILURE;
     demo_blas_unload(&blas);
-    return code == WRING_EXIT_OK && launched.rank == 0 ? show(&results) : code;
+    return code == WRING_EXIT_OK && launched.rank == 0 ? show_results(&results) : code;
 }
 
 /* ---- demo session ---- */

@@ -11,8 +11,8 @@
 
 #define LIBRARY "libopenblas.so.0"
 
-static bool find(const struct demo_blas *blas, const char *name, void *member, char *reason,
-                 size_t bytes)
+static bool find_symbol(const struct demo_blas *blas, const char *name, void *member, char *reason,
+                        size_t bytes)
 {
     void *symbol = dlsym(blas->handle, name);
 
@@ -33,9 +33,9 @@ bool demo_blas_load(struct demo_blas *blas, char *reason, size_t bytes)
         snprintf(reason, bytes, LIBRARY " not found (Debian: libopenblas0)");
         return false;
     }
-    if (find(blas, "cblas_sgemm", &blas->sgemm, reason, bytes) &&
-        find(blas, "cblas_saxpy", &blas->saxpy, reason, bytes) &&
-        find(blas, "cblas_sscal", &blas->sscal, reason, bytes))
+    if (find_symbol(blas, "cblas_sgemm", &blas->sgemm, reason, bytes) &&
+        find_symbol(blas, "cblas_saxpy", &blas->saxpy, reason, bytes) &&
+        find_symbol(blas, "cblas_sscal", &blas->sscal, reason, bytes))
         return true;
     demo_blas_unload(blas);
     return false;
@@ -55,7 +55,7 @@ const char *const demo_tensor_names[DEMO_TENSORS] = {
     "hidden1.bias", "hidden1.weight", "embedding.weight",
 };
 
-static float *zeros(uint64_t n)
+static float *allocate_zeros(uint64_t n)
 {
     float *data = aligned_alloc(64, (n * sizeof(float) + 63) / 64 * 64);
     if (data != NULL)
@@ -64,7 +64,7 @@ static float *zeros(uint64_t n)
 }
 
 /** Uniform in ±limit. */
-static void fill(float *data, uint64_t n, double limit, uint64_t key)
+static void fill_uniform(float *data, uint64_t n, double limit, uint64_t key)
 {
     for (uint64_t i = 0; i < n; i++)
         data[i] = (float)((2 * demo_uniform(key, i) - 1) * limit);
@@ -92,20 +92,20 @@ int demo_model_init(struct demo_model *model, const struct demo_blas *blas, uint
     set_sizes(model);
     bool failed = false;
     for (int t = 0; t < DEMO_TENSORS; t++) {
-        model->weights[t] = zeros(model->elems[t]);
-        model->momentum[t] = zeros(model->elems[t]);
+        model->weights[t] = allocate_zeros(model->elems[t]);
+        model->momentum[t] = allocate_zeros(model->elems[t]);
         failed |= model->weights[t] == NULL || model->momentum[t] == NULL;
     }
     uint64_t b = batch;
     model->context = calloc(b, DEMO_CONTEXT);
     model->next = calloc(b, 1);
-    model->input = zeros(b * DEMO_INPUT);
-    model->hidden1 = zeros(b * hidden);
-    model->hidden2 = zeros(b * hidden);
-    model->output = zeros(b * DEMO_BYTES);
-    model->d_input = zeros(b * DEMO_INPUT);
-    model->d_hidden1 = zeros(b * hidden);
-    model->d_hidden2 = zeros(b * hidden);
+    model->input = allocate_zeros(b * DEMO_INPUT);
+    model->hidden1 = allocate_zeros(b * hidden);
+    model->hidden2 = allocate_zeros(b * hidden);
+    model->output = allocate_zeros(b * DEMO_BYTES);
+    model->d_input = allocate_zeros(b * DEMO_INPUT);
+    model->d_hidden1 = allocate_zeros(b * hidden);
+    model->d_hidden2 = allocate_zeros(b * hidden);
     failed |= !model->context || !model->next || !model->input || !model->hidden1 ||
               !model->hidden2 || !model->output || !model->d_input || !model->d_hidden1 ||
               !model->d_hidden2;
@@ -114,10 +114,13 @@ int demo_model_init(struct demo_model *model, const struct demo_blas *blas, uint
         return -1;
     }
     uint64_t key = demo_random(seed, 0x6D6F64656C);
-    fill(model->weights[DEMO_EMBEDDING], model->elems[DEMO_EMBEDDING], 0.5, key + 1);
-    fill(model->weights[DEMO_HIDDEN1], model->elems[DEMO_HIDDEN1], sqrt(3.0 / DEMO_INPUT), key + 2);
-    fill(model->weights[DEMO_HIDDEN2], model->elems[DEMO_HIDDEN2], sqrt(3.0 / hidden), key + 3);
-    fill(model->weights[DEMO_OUTPUT], model->elems[DEMO_OUTPUT], sqrt(1.0 / hidden) * 0.5, key + 4);
+    fill_uniform(model->weights[DEMO_EMBEDDING], model->elems[DEMO_EMBEDDING], 0.5, key + 1);
+    fill_uniform(model->weights[DEMO_HIDDEN1], model->elems[DEMO_HIDDEN1], sqrt(3.0 / DEMO_INPUT),
+                 key + 2);
+    fill_uniform(model->weights[DEMO_HIDDEN2], model->elems[DEMO_HIDDEN2], sqrt(3.0 / hidden),
+                 key + 3);
+    fill_uniform(model->weights[DEMO_OUTPUT], model->elems[DEMO_OUTPUT], sqrt(1.0 / hidden) * 0.5,
+                 key + 4);
     return 0;
 }
 
@@ -140,8 +143,8 @@ void demo_model_finish(struct demo_model *model)
 }
 
 /** y[n][out] = x[n][in] w[in][out] + bias, squashed by tanh or not. */
-static void layer(const struct demo_blas *blas, float *y, const float *x, const float *w,
-                  const float *bias, uint32_t n, uint32_t in, uint32_t out, bool squash)
+static void layer_forward(const struct demo_blas *blas, float *y, const float *x, const float *w,
+                          const float *bias, uint32_t n, uint32_t in, uint32_t out, bool squash)
 {
     for (uint32_t i = 0; i < n; i++)
         memcpy(y + (size_t)i * out, bias, out * sizeof(float));
@@ -176,12 +179,12 @@ double demo_model_forward(struct demo_model *model, uint32_t n)
         memcpy(model->input + (size_t)i * DEMO_EMBED,
                w[DEMO_EMBEDDING] + (size_t)model->context[i] * DEMO_EMBED,
                DEMO_EMBED * sizeof(float));
-    layer(model->blas, model->hidden1, model->input, w[DEMO_HIDDEN1], w[DEMO_HIDDEN1_BIAS], n,
-          DEMO_INPUT, h, true);
-    layer(model->blas, model->hidden2, model->hidden1, w[DEMO_HIDDEN2], w[DEMO_HIDDEN2_BIAS], n, h,
-          h, true);
-    layer(model->blas, model->output, model->hidden2, w[DEMO_OUTPUT], w[DEMO_OUTPUT_BIAS], n, h,
-          DEMO_BYTES, false);
+    layer_forward(model->blas, model->hidden1, model->input, w[DEMO_HIDDEN1], w[DEMO_HIDDEN1_BIAS],
+                  n, DEMO_INPUT, h, true);
+    layer_forward(model->blas, model->hidden2, model->hidden1, w[DEMO_HIDDEN2],
+                  w[DEMO_HIDDEN2_BIAS], n, h, h, true);
+    layer_forward(model->blas, model->output, model->hidden2, w[DEMO_OUTPUT], w[DEMO_OUTPUT_BIAS],
+                  n, h, DEMO_BYTES, false);
     for (uint32_t i = 0; i < n; i++)
         loss += softmax(model->output + (size_t)i * DEMO_BYTES, model->next[i]);
     return loss / n;

@@ -25,7 +25,7 @@ static double step_of(const struct demo_results *results, const char *name)
     return measure != NULL ? measure->step_us : NAN;
 }
 
-static void cell(struct wring_table *table, double value, const char *format)
+static void add_table_cell(struct wring_table *table, double value, const char *format)
 {
     if (isfinite(value)) {
         char text[32];
@@ -40,15 +40,15 @@ static void print_row(struct wring_table *table, const struct demo_results *resu
                       const struct demo_measure *m)
 {
     wring_table_cell(table, "%s", m->config->name);
-    cell(table, m->compute_us / 1e3, "%.2f");
-    cell(table, m->step_us / 1e3, "%.2f");
-    cell(table, (m->step_us - m->compute_us) / 1e3, "%.2f");
-    cell(table, m->wire_bytes / 1e3, "%.1f");
-    cell(table, step_of(results, "fp32") / m->step_us, "%.2f");
-    cell(table, step_of(results, "bf16") / m->step_us, "%.2f");
-    cell(table, m->cores, "%.2f");
-    cell(table, m->losses[DEMO_EVALS], "%.3f");
-    cell(table, m->time_to_target_s, "%.1f");
+    add_table_cell(table, m->compute_us / 1e3, "%.2f");
+    add_table_cell(table, m->step_us / 1e3, "%.2f");
+    add_table_cell(table, (m->step_us - m->compute_us) / 1e3, "%.2f");
+    add_table_cell(table, m->wire_bytes / 1e3, "%.1f");
+    add_table_cell(table, step_of(results, "fp32") / m->step_us, "%.2f");
+    add_table_cell(table, step_of(results, "bf16") / m->step_us, "%.2f");
+    add_table_cell(table, m->cores, "%.2f");
+    add_table_cell(table, m->losses[DEMO_EVALS], "%.3f");
+    add_table_cell(table, m->time_to_target_s, "%.1f");
     wring_table_cell(table, "%s", m->same_bits ? "yes" : "NO");
 }
 
@@ -111,7 +111,7 @@ static json_t *real_or_null(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
-static json_t *curve(const double *losses)
+static json_t *losses_json(const double *losses)
 {
     json_t *array = json_array();
     for (int i = 0; i <= DEMO_EVALS; i++)
@@ -135,7 +135,7 @@ static json_t *run_object(const struct demo_results *results, const struct demo_
         real_or_null(timed ? m->bf16_loss_then : NAN), "speedup_fp32",
         real_or_null(timed ? fp32 : NAN), "speedup_bf16", real_or_null(timed ? bf16 : NAN), "cores",
         real_or_null(timed ? m->cores : NAN), "same_bits", m->same_bits, "losses",
-        curve(m->losses));
+        losses_json(m->losses));
 }
 
 int demo_print_json(const struct demo_results *results)
@@ -168,7 +168,7 @@ static const char style[] =
     "border-radius:.6rem;margin:.6rem 0}.scroll{overflow-x:auto}";
 
 /** The fastest of those that keep a residual. */
-static const struct demo_measure *best(const struct demo_results *results)
+static const struct demo_measure *find_fastest_feedback(const struct demo_results *results)
 {
     const struct demo_measure *found = NULL;
     for (uint32_t i = 0; i < results->n; i++) {
@@ -180,7 +180,7 @@ static const struct demo_measure *best(const struct demo_results *results)
     return found;
 }
 
-static void number(FILE *file, double value, const char *format)
+static void put_html_cell(FILE *file, double value, const char *format)
 {
     fputs("<td>", file);
     if (isfinite(value))
@@ -202,18 +202,18 @@ static void write_table(FILE *file, const struct demo_results *results)
         const struct demo_measure *m = &results->measures[i];
         fprintf(file, "<tr><td>%s<br><span class='dim'>%s</span></td>", m->config->label,
                 m->config->note);
-        number(file, m->step_us / 1e3, "%.2f");
-        number(file, m->compute_us / 1e3, "%.2f");
-        number(file, (m->step_us - m->compute_us) / 1e3, "%.2f");
-        number(file, m->wire_bytes / 1e3, "%.1f");
-        number(file, fp32 != NULL ? fp32->step_us / m->step_us : NAN, "%.2f");
-        number(file, bf16 != NULL ? bf16->step_us / m->step_us : NAN, "%.2f");
-        number(file, m->cores, "%.2f");
-        number(file, m->losses[DEMO_EVALS], "%.3f");
-        number(file, fp32 != NULL ? m->losses[DEMO_EVALS] - fp32->losses[DEMO_EVALS] : NAN,
-               "%+.3f");
-        number(file, m->time_to_target_s, "%.1f");
-        number(file, m->bf16_loss_then, "%.3f");
+        put_html_cell(file, m->step_us / 1e3, "%.2f");
+        put_html_cell(file, m->compute_us / 1e3, "%.2f");
+        put_html_cell(file, (m->step_us - m->compute_us) / 1e3, "%.2f");
+        put_html_cell(file, m->wire_bytes / 1e3, "%.1f");
+        put_html_cell(file, fp32 != NULL ? fp32->step_us / m->step_us : NAN, "%.2f");
+        put_html_cell(file, bf16 != NULL ? bf16->step_us / m->step_us : NAN, "%.2f");
+        put_html_cell(file, m->cores, "%.2f");
+        put_html_cell(file, m->losses[DEMO_EVALS], "%.3f");
+        put_html_cell(file, fp32 != NULL ? m->losses[DEMO_EVALS] - fp32->losses[DEMO_EVALS] : NAN,
+                      "%+.3f");
+        put_html_cell(file, m->time_to_target_s, "%.1f");
+        put_html_cell(file, m->bf16_loss_then, "%.3f");
         fputs("</tr>\n", file);
     }
     fputs("</table></div>\n", file);
@@ -223,7 +223,7 @@ static void write_cards(FILE *file, const struct demo_results *results)
 {
     const struct demo_measure *fp32 = demo_measure_find(results, "fp32"),
                               *bf16 = demo_measure_find(results, "bf16");
-    const struct demo_measure *winner = best(results);
+    const struct demo_measure *winner = find_fastest_feedback(results);
     if (fp32 == NULL || bf16 == NULL || winner == NULL)
         return;
     fprintf(
@@ -369,7 +369,8 @@ static void write_notes(FILE *file, const struct demo_results *results)
 static bool write_report(FILE *file, void *arg)
 {
     const struct demo_results *results = arg;
-    const struct demo_measure *bf16 = demo_measure_find(results, "bf16"), *winner = best(results);
+    const struct demo_measure *bf16 = demo_measure_find(results, "bf16"),
+                              *winner = find_fastest_feedback(results);
     double longest_us = 0;
     write_intro(file, results);
     write_cards(file, results);

@@ -154,7 +154,7 @@ static void describe_trace(const struct demo_results *results, char *text, size_
 }
 
 /** To the nanosecond, which is what was measured. */
-static double rounded(double us)
+static double round_to_ns(double us)
 {
     return round(us * 1e3) / 1e3;
 }
@@ -165,16 +165,16 @@ static enum wring_status write_trace(const struct demo_results *results, FILE *f
     char names[DEMO_TENSORS][32], model[] = "wring demo", source[256];
     struct wring_tensor_trace trace = {.model = model,
                                        .source = source,
-                                       .forward_us = rounded(results->times.forward_us),
-                                       .optimizer_us = rounded(results->times.optimizer_us),
+                                       .forward_us = round_to_ns(results->times.forward_us),
+                                       .optimizer_us = round_to_ns(results->times.optimizer_us),
                                        .n = DEMO_TENSORS,
                                        .tensors = tensors};
 
     describe_trace(results, source, sizeof(source));
     for (int t = 0; t < DEMO_TENSORS; t++) {
         snprintf(names[t], sizeof(names[t]), "%s", demo_tensor_names[t]);
-        tensors[t] =
-            (struct wring_tensor){names[t], results->elems[t], rounded(results->times.ready_us[t])};
+        tensors[t] = (struct wring_tensor){names[t], results->elems[t],
+                                           round_to_ns(results->times.ready_us[t])};
     }
     return wring_tensor_trace_save(&trace, file);
 }
@@ -291,7 +291,7 @@ static double us_since(uint64_t ns)
     return (double)(wring_now_ns() - ns) / 1e3;
 }
 
-static int fail(const struct trainer *trainer, const char *what, enum wring_status status)
+static int fail_training(const struct trainer *trainer, const char *what, enum wring_status status)
 {
     return demo_fail(trainer->session, trainer->run->rank, what, status);
 }
@@ -306,7 +306,7 @@ static int make_buckets(struct trainer *trainer)
         enum wring_status status =
             wring_buffer_alloc(trainer->session, elems * sizeof(float), &data);
         if (status != WRING_OK)
-            return fail(trainer, "buffer", status);
+            return fail_training(trainer, "buffer", status);
         demo_bucket_aim(bucket, &trainer->model, data);
         struct wring_bucket_params params = {
             .name = bucket->name,
@@ -319,23 +319,23 @@ static int make_buckets(struct trainer *trainer)
         };
         status = wring_bucket_register(trainer->session, &params, &trainer->buckets[b]);
         if (status != WRING_OK)
-            return fail(trainer, "bucket", status);
+            return fail_training(trainer, "bucket", status);
     }
     enum wring_status status = wring_session_commit(trainer->session);
     if (status != WRING_OK)
-        return fail(trainer, "commit", status);
+        return fail_training(trainer, "commit", status);
     atomic_store(&trainer->settled, true);
     return 0;
 }
 
-static int begin(struct trainer *trainer)
+static int begin_training(struct trainer *trainer)
 {
     const struct demo_run *run = trainer->run;
     const struct demo_options *options = run->options;
 
     if (demo_model_init(&trainer->model, options->blas, options->batch, options->hidden,
                         options->seed) != 0)
-        return fail(trainer, "model", WRING_ERR_NO_MEMORY);
+        return fail_training(trainer, "model", WRING_ERR_NO_MEMORY);
     if (run->config != NULL) {
         trainer->session =
             demo_session_open(run->link != NULL ? "tcp" : "shm", run->link, &trainer->settled);
@@ -345,13 +345,13 @@ static int begin(struct trainer *trainer)
         uint64_t elems = demo_bucket_elems(&demo_buckets[b], &trainer->model);
         float *data = trainer->own_gradients[b] = calloc(elems, sizeof(*data));
         if (data == NULL)
-            return fail(trainer, "gradients", WRING_ERR_NO_MEMORY);
+            return fail_training(trainer, "gradients", WRING_ERR_NO_MEMORY);
         demo_bucket_aim(&demo_buckets[b], &trainer->model, data);
     }
     return 0;
 }
 
-static void end(struct trainer *trainer)
+static void end_training(struct trainer *trainer)
 {
     for (int b = 0; b < DEMO_BUCKETS; b++)
         free(trainer->own_gradients[b]);
@@ -360,7 +360,7 @@ static void end(struct trainer *trainer)
 }
 
 /** Held-out loss over all ranks; each takes its share of the same positions in every run. */
-static double evaluate(struct trainer *trainer)
+static double evaluate_held_out(struct trainer *trainer)
 {
     const struct demo_run *run = trainer->run;
     struct demo_model *model = &trainer->model;
@@ -420,7 +420,7 @@ static int run_step(struct trainer *trainer, uint32_t step)
         if (trainer->session != NULL) {
             enum wring_status status = wring_bucket_wait(trainer->buckets[b], WRING_FOREVER, NULL);
             if (status != WRING_OK || trainer->failed)
-                return fail(trainer, "allreduce", status);
+                return fail_training(trainer, "allreduce", status);
         }
         now->buckets[b].done_us = us_since(trainer->step_began_ns);
         for (uint32_t i = 0; i < demo_buckets[b].n; i++)
@@ -466,7 +466,7 @@ static int run_steps(struct trainer *trainer, double *step_us, struct demo_run_r
 
     for (uint32_t step = 0; step < run->steps; step++) {
         if (run->evaluate && step == (uint64_t)evals * run->steps / DEMO_EVALS)
-            out->losses[evals++] = evaluate(trainer);
+            out->losses[evals++] = evaluate_held_out(trainer);
         if (step == run->warm_steps) {
             if (trainer->session != NULL)
                 wring_session_stats(trainer->session, &before);
@@ -488,7 +488,7 @@ static int run_steps(struct trainer *trainer, double *step_us, struct demo_run_r
     if (trainer->session != NULL)
         wring_session_stats(trainer->session, &after);
     if (run->evaluate)
-        out->losses[DEMO_EVALS] = evaluate(trainer);
+        out->losses[DEMO_EVALS] = evaluate_held_out(trainer);
     out->step_us = median_of_blocks(step_us, timed);
     out->wire_bytes = (double)(after.wire_bytes_sent - before.wire_bytes_sent) / timed;
     out->cpu_per_s = (double)(cpu_of(&after) - cpu_of(&before)) / wall_ns;
@@ -501,14 +501,14 @@ static int run_steps(struct trainer *trainer, double *step_us, struct demo_run_r
         return 0;
     struct wring_error_detail detail = {.status = WRING_ERR_CLOSED};
     wring_session_error(trainer->session, &detail);
-    return fail(trainer, "held-out loss", detail.status);
+    return fail_training(trainer, "held-out loss", detail.status);
 }
 
 /**
  * A rank that has all of the last step may still have parts of it to send. So no rank closes the
  * run's session before all are through.
  */
-static int all_done(const struct trainer *trainer)
+static int wait_for_all(const struct trainer *trainer)
 {
     const struct demo_run *run = trainer->run;
     enum wring_status status = wring_barrier(wring_session_world(run->control), NULL, NULL);
@@ -526,8 +526,9 @@ int demo_train(const struct demo_run *run, struct demo_run_result *out)
         trainer->times = calloc(run->steps, sizeof(*trainer->times));
     if (trainer != NULL && trainer->times != NULL && step_us != NULL) {
         trainer->run = run;
-        failed = begin(trainer) || run_steps(trainer, step_us, out) || all_done(trainer);
-        end(trainer);
+        failed =
+            begin_training(trainer) || run_steps(trainer, step_us, out) || wait_for_all(trainer);
+        end_training(trainer);
     }
     free(step_us);
     if (trainer != NULL)

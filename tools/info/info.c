@@ -291,7 +291,7 @@ struct info {
     const char *profile, *svg;
 };
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct info *info = state->input;
 
@@ -337,7 +337,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static const struct argp info_argp = {
     .options = options,
-    .parser = parse,
+    .parser = parse_option,
     .doc = "Show what this build and this machine can do, and how wring is set.",
 };
 
@@ -473,7 +473,7 @@ static json_t *list_config(const struct wring_config *config)
 /* ---- all of it ---- */
 
 /** @return a new reference; NULL where a part could not be gathered */
-static json_t *gather(const struct wring_config *config, unsigned parts)
+static json_t *gather_parts(const struct wring_config *config, unsigned parts)
 {
     json_t *all = json_object();
     int failed = 0;
@@ -502,7 +502,7 @@ static json_t *gather(const struct wring_config *config, unsigned parts)
     return NULL;
 }
 
-static void show(FILE *file, json_t *all)
+static void show_parts(FILE *file, json_t *all)
 {
     static const struct {
         const char *key;
@@ -532,13 +532,13 @@ int wring_cmd_info(int argc, char **argv)
         return wring_profile_info(argv[0], info.profile, info.svg, info.json);
     if (wring_config_load(&config, &log) != WRING_OK)
         return WRING_EXIT_FAILURE; /* the log line said why */
-    json_t *all = gather(&config, info.parts != 0 ? info.parts : PART_ALL);
+    json_t *all = gather_parts(&config, info.parts != 0 ? info.parts : PART_ALL);
     if (all == NULL)
         return wring_fail(argv[0], "this machine cannot be described: out of memory, or hwloc "
                                    "does not understand it");
     if (info.json)
         return wring_json_print(stdout, all) == WRING_OK ? WRING_EXIT_OK : wring_output_failed();
-    show(stdout, all);
+    show_parts(stdout, all);
     json_decref(all);
     return WRING_EXIT_OK;
 }

@@ -35,7 +35,7 @@ static void keep_line(void *arg, enum wring_log_level level, const char *module,
         snprintf(choice->reason, sizeof(choice->reason), "%s", text);
 }
 
-static struct choice choose(hwloc_topology_t topology, const char *executor, int own)
+static struct choice choose_cores(hwloc_topology_t topology, const char *executor, int own)
 {
     struct choice choice = {.text = ""};
     struct wring_log log = {keep_line, &choice, WRING_LOG_ERROR};
@@ -63,7 +63,7 @@ static hwloc_obj_t core_of(hwloc_topology_t topology, unsigned processor)
     return NULL;
 }
 
-static bool chosen_before(const struct choice *choice, size_t index)
+static bool was_chosen_before(const struct choice *choice, size_t index)
 {
     for (size_t i = 0; i < index; i++)
         if (choice->cores[i] == choice->cores[index])
@@ -71,15 +71,15 @@ static bool chosen_before(const struct choice *choice, size_t index)
     return false;
 }
 
-static const char *why(hwloc_topology_t topology, const struct choice *choice, size_t index,
-                       int own)
+static const char *explain_core(hwloc_topology_t topology, const struct choice *choice,
+                                size_t index, int own)
 {
     unsigned processor = choice->cores[index];
     hwloc_obj_t core = core_of(topology, processor);
 
     if (strncmp(choice->text, "cores=", 6) == 0)
         return "WRING_EXECUTOR names it";
-    if (chosen_before(choice, index))
+    if (was_chosen_before(choice, index))
         return "shared once more: there are more threads than cores to take";
     if (core != NULL && own >= 0 && hwloc_bitmap_isset(core->cpuset, (unsigned)own))
         return "the application's own core: no other is left";
@@ -97,13 +97,13 @@ static json_t *describe_core(hwloc_topology_t topology, const struct choice *cho
     if (core != NULL && core->nodeset != NULL && hwloc_bitmap_weight(core->nodeset) == 1)
         numa = json_integer(hwloc_bitmap_first(core->nodeset));
     return json_pack("{s:i, s:o, s:s}", "core", (int)choice->cores[index], "numa", numa, "why",
-                     why(topology, choice, index, own));
+                     explain_core(topology, choice, index, own));
 }
 
 static json_t *describe_all(hwloc_topology_t topology, const struct wring_config *config)
 {
     int own = sched_getcpu();
-    struct choice choice = choose(topology, config->executor, own);
+    struct choice choice = choose_cores(topology, config->executor, own);
     json_t *numbers = json_array(), *cores = json_array();
 
     for (size_t i = 0; i < choice.n; i++) {

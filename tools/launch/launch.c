@@ -84,7 +84,7 @@ static void binding_apply(const struct wring_launch_params *params, hwloc_topolo
  */
 
 /** In the guard: hold nothing of the launcher's, so that nobody waits for us to let go. */
-static void let_go(int launcher)
+static void release_descriptors(int launcher)
 {
     int none = open("/dev/null", O_RDWR | O_CLOEXEC);
     for (int fd = STDIN_FILENO; none >= 0 && fd <= STDERR_FILENO; fd++)
@@ -104,7 +104,7 @@ __attribute__((noreturn)) static void stand_guard(struct wring_local_job *job, i
     sigprocmask(SIG_BLOCK, &all, NULL);
     setpgid(0, 0);
     prctl(PR_SET_NAME, "wring-guard");
-    let_go(launcher);
+    release_descriptors(launcher);
     while (read(launcher, &byte, 1) < 0)
         if (errno != EINTR)
             _exit(1);
@@ -366,7 +366,7 @@ static void kill_orphans(void)
 }
 
 /** All that is left dies and is reaped, ranks and what they started. */
-static void clear_away(struct wring_local_job *job)
+static void kill_all_left(struct wring_local_job *job)
 {
     if (job->guard > 0)
         kill(job->guard, SIGKILL); /* before numbers of ranks are given to others */
@@ -383,7 +383,7 @@ static void clear_away(struct wring_local_job *job)
     wring_fail(job->params->name, "some processes of the job cannot be killed");
 }
 
-static void finish(struct wring_local_job *job)
+static void finish_job(struct wring_local_job *job)
 {
     for (uint32_t rank = 0; rank < job->params->ranks; rank++)
         for (int i = 0; i < 2; i++)
@@ -414,7 +414,7 @@ int wring_launch(const struct wring_launch_params *params)
     int code = local_job_start(&job);
     if (code == 0)
         code = wring_local_job_watch(&job);
-    clear_away(&job);
-    finish(&job);
+    kill_all_left(&job);
+    finish_job(&job);
     return code;
 }

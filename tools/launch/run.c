@@ -25,7 +25,7 @@ struct run {
     const char *provider;
 };
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct run *run = state->input;
     double grace_s;
@@ -65,7 +65,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static const struct argp run_argp = {
     .options = options,
-    .parser = parse,
+    .parser = parse_option,
     .args_doc = "[--] PROGRAM [ARGUMENT...]",
     .doc =
         "Start the ranks of a job on this host, and see them through to their end."

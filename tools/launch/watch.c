@@ -36,7 +36,7 @@ static const char *name_of(int to)
 }
 
 /** An output that is gone is not the ranks' affair: what they write is dropped from here on. */
-static void give_up(struct wring_outputs *outputs, int to, int why)
+static void drop_output(struct wring_outputs *outputs, int to, int why)
 {
     struct wring_output_end *end = &outputs->ends[to - STDOUT_FILENO];
 
@@ -69,7 +69,7 @@ static void write_parts(struct wring_outputs *outputs, int to, struct iovec *par
             continue;
         }
         if (written < 0) {
-            give_up(outputs, to, errno);
+            drop_output(outputs, to, errno);
             return;
         }
         while (n > 0 && (size_t)written >= parts->iov_len) {
@@ -165,13 +165,13 @@ void wring_local_job_signal(struct wring_local_job *job, int number)
             kill(-job->ranks[rank].pid, number);
 }
 
-static void enter(struct watch *watch, enum stage stage, uint64_t grace_ns)
+static void enter_stage(struct watch *watch, enum stage stage, uint64_t grace_ns)
 {
     watch->stage = stage;
     watch->deadline_ns = wring_deadline_in(grace_ns);
 }
 
-static double seconds(uint64_t ns)
+static double to_seconds(uint64_t ns)
 {
     return (double)ns / 1e9;
 }
@@ -196,13 +196,13 @@ static void report_failure(struct watch *watch, uint32_t rank)
         wring_fail(job->params->name, "rank %u %s", rank, end);
     else
         wring_fail(job->params->name, "rank %u %s; %u other%s %g s to end", rank, end, job->running,
-                   job->running == 1 ? " has" : "s have", seconds(job->params->grace_ns));
+                   job->running == 1 ? " has" : "s have", to_seconds(job->params->grace_ns));
     if (watch->stage == STAGE_RUNNING)
-        enter(watch, STAGE_GRACE, job->params->grace_ns);
+        enter_stage(watch, STAGE_GRACE, job->params->grace_ns);
 }
 
 /** True if the rank has ended just now. It stays a zombie, so that its number is not reused. */
-static bool has_ended(struct wring_rank_process *process)
+static bool check_for_end(struct wring_rank_process *process)
 {
     siginfo_t info = {0};
 
@@ -221,7 +221,7 @@ static bool has_ended(struct wring_rank_process *process)
  * seen, so a peer may give up and end first: a rank that was killed then explains that one. It was
  * not this launcher that killed it, which sends no signal before the grace is over.
  */
-static bool explains(const struct watch *watch, uint32_t rank)
+static bool explains_failure(const struct watch *watch, uint32_t rank)
 {
     const struct wring_rank_process *ranks = watch->job->ranks;
 
@@ -242,18 +242,18 @@ static void note_ends(struct watch *watch)
 
     for (uint32_t rank = 0; rank < job->params->ranks; rank++) {
         struct wring_rank_process *process = &job->ranks[rank];
-        if (!has_ended(process))
+        if (!check_for_end(process))
             continue;
         job->running--;
         if (process->code != 0 &&
             (failed == NOBODY || (process->signal != 0 && job->ranks[failed].signal == 0)))
             failed = rank;
     }
-    if (failed != NOBODY && explains(watch, failed))
+    if (failed != NOBODY && explains_failure(watch, failed))
         report_failure(watch, failed);
 }
 
-static void pass_on(struct watch *watch, int number)
+static void pass_signal_on(struct watch *watch, int number)
 {
     bool again = watch->passed_on != 0;
 
@@ -261,9 +261,9 @@ static void pass_on(struct watch *watch, int number)
     wring_local_job_signal(watch->job, again ? SIGKILL : number);
     wring_local_job_signal(watch->job, SIGCONT); /* a stopped rank takes no other */
     if (again)
-        enter(watch, STAGE_KILLED, WRING_NEVER);
+        enter_stage(watch, STAGE_KILLED, WRING_NEVER);
     else if (watch->stage == STAGE_RUNNING)
-        enter(watch, STAGE_GRACE, watch->job->params->grace_ns);
+        enter_stage(watch, STAGE_GRACE, watch->job->params->grace_ns);
 }
 
 static void read_signals(struct watch *watch)
@@ -272,7 +272,7 @@ static void read_signals(struct watch *watch)
 
     while (read(watch->job->signal_fd, &info, sizeof(info)) == sizeof(info))
         if (info.ssi_signo != SIGCHLD)
-            pass_on(watch, (int)info.ssi_signo);
+            pass_signal_on(watch, (int)info.ssi_signo);
 }
 
 static void say_who_is_left(struct watch *watch, const char *what)
@@ -295,7 +295,7 @@ static void say_who_is_left(struct watch *watch, const char *what)
 }
 
 /** The others had their time: ask, then insist. */
-static void advance(struct watch *watch)
+static void advance_stage(struct watch *watch)
 {
     if (watch->job->running == 0 || wring_now_ns() < watch->deadline_ns)
         return;
@@ -304,12 +304,12 @@ static void advance(struct watch *watch)
         say_who_is_left(watch, "SIGTERM");
         wring_local_job_signal(watch->job, SIGTERM);
         wring_local_job_signal(watch->job, SIGCONT);
-        enter(watch, STAGE_TERMINATED, TERM_GRACE_NS);
+        enter_stage(watch, STAGE_TERMINATED, TERM_GRACE_NS);
         return;
     case STAGE_TERMINATED:
         say_who_is_left(watch, "SIGKILL");
         wring_local_job_signal(watch->job, SIGKILL);
-        enter(watch, STAGE_KILLED, WRING_NEVER);
+        enter_stage(watch, STAGE_KILLED, WRING_NEVER);
         return;
     case STAGE_RUNNING:
     case STAGE_KILLED:
@@ -318,28 +318,28 @@ static void advance(struct watch *watch)
 }
 
 /** The n-th output stream of the job. */
-static struct wring_lines *stream(struct watch *watch, size_t n)
+static struct wring_lines *output_stream(struct watch *watch, size_t n)
 {
     return &watch->job->ranks[n / 2].lines[n % 2];
 }
 
-static bool any_open(struct watch *watch)
+static bool is_any_open(struct watch *watch)
 {
     for (size_t i = 0; i < 2 * (size_t)watch->job->params->ranks; i++)
-        if (stream(watch, i)->from >= 0)
+        if (output_stream(watch, i)->from >= 0)
             return true;
     return false;
 }
 
 /** Sleep until a signal, output of a rank, or the deadline. Passes the ranks' output on. */
-static void pump(struct watch *watch, uint64_t deadline_ns)
+static void pump_outputs(struct watch *watch, uint64_t deadline_ns)
 {
     size_t streams = 2 * (size_t)watch->job->params->ranks;
     struct timespec timeout, *limit = NULL;
 
     watch->fds[0] = (struct pollfd){.fd = watch->job->signal_fd, .events = POLLIN};
     for (size_t i = 0; i < streams; i++)
-        watch->fds[1 + i] = (struct pollfd){.fd = stream(watch, i)->from, .events = POLLIN};
+        watch->fds[1 + i] = (struct pollfd){.fd = output_stream(watch, i)->from, .events = POLLIN};
     if (deadline_ns != WRING_NEVER) {
         uint64_t now = wring_now_ns(), left = deadline_ns > now ? deadline_ns - now : 0;
         timeout.tv_sec = (time_t)(left / WRING_NS_PER_S);
@@ -350,22 +350,22 @@ static void pump(struct watch *watch, uint64_t deadline_ns)
         return;
     for (size_t i = 0; i < streams; i++)
         if (watch->fds[1 + i].revents != 0)
-            lines_pump(stream(watch, i));
+            lines_pump(output_stream(watch, i));
 }
 
 /** What the dead wrote last; a process of theirs that keeps a pipe open does not hold us up. */
-static void drain(struct watch *watch)
+static void drain_outputs(struct watch *watch)
 {
     uint64_t deadline_ns = wring_deadline_in(DRAIN_NS);
 
     wring_local_job_signal(watch->job, SIGKILL);
-    while (any_open(watch) && wring_now_ns() < deadline_ns) {
+    while (is_any_open(watch) && wring_now_ns() < deadline_ns) {
         read_signals(watch);
-        pump(watch, deadline_ns);
+        pump_outputs(watch, deadline_ns);
     }
 }
 
-static int verdict(const struct watch *watch)
+static int decide_exit_status(const struct watch *watch)
 {
     const struct wring_local_job *job = watch->job;
 
@@ -385,12 +385,12 @@ int wring_local_job_watch(struct wring_local_job *job)
     if (watch.fds == NULL)
         return wring_fail(job->params->name, "no memory for %u ranks", job->params->ranks);
     while (job->running > 0) {
-        pump(&watch, watch.deadline_ns);
+        pump_outputs(&watch, watch.deadline_ns);
         read_signals(&watch);
         note_ends(&watch);
-        advance(&watch);
+        advance_stage(&watch);
     }
-    drain(&watch);
+    drain_outputs(&watch);
     free(watch.fds);
-    return verdict(&watch);
+    return decide_exit_status(&watch);
 }

@@ -281,7 +281,7 @@ static void parse_bound(struct command *command, const char *arg, struct argp_st
     command->planning.no_bound = command->planning.bound_ns == 0;
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct command *command = state->input;
 
@@ -326,7 +326,7 @@ static const struct argp_child children[] = {{&wring_planning_argp, 0, NULL, 0},
 
 static const struct argp plan_argp = {
     .options = options,
-    .parser = parse,
+    .parser = parse_option,
     .children = children,
     .doc =
         "Choose for each gradient of a model whether to compress it, with which codec, who codes "
@@ -366,8 +366,8 @@ static bool draw_timeline(FILE *file, void *arg)
 }
 
 /** Draw a timeline into a file. @return exit status, said */
-static int draw(const struct command *command, const struct wring_planned *planned,
-                const char *path, draw_fn write)
+static int draw_into_file(const struct command *command, const struct wring_planned *planned,
+                          const char *path, draw_fn write)
 {
     struct drawing drawing = {planned, write};
     return wring_output_file(command->planning.log.arg, path, draw_timeline, &drawing);
@@ -378,14 +378,14 @@ static bool save_plan(FILE *file, void *arg)
     return wring_plan_save(arg, file) == WRING_OK;
 }
 
-static int save(const struct command *command, const struct wring_plan *plan)
+static int save_into_file(const struct command *command, const struct wring_plan *plan)
 {
     return wring_output_file(command->planning.log.arg, command->output, save_plan,
                              (void *)(uintptr_t)plan);
 }
 
 /** What was found beside the plan itself. */
-static void complete(const struct wring_planned *planned, struct wring_plan *plan)
+static void complete_plan(const struct wring_planned *planned, struct wring_plan *plan)
 {
     plan->iteration_us = planned->found.time_us;
     plan->last_ready_us = planned->last_ready_us;
@@ -400,17 +400,17 @@ static void complete(const struct wring_planned *planned, struct wring_plan *pla
     plan->bound_time_us = (double)planned->bound.took_ns / 1e3;
 }
 
-static int give(const struct command *command, const struct wring_planned *planned,
-                const struct wring_plan *plan)
+static int give_plan(const struct command *command, const struct wring_planned *planned,
+                     const struct wring_plan *plan)
 {
     int exit = WRING_EXIT_OK;
 
     if (command->output != NULL)
-        exit = save(command, plan);
+        exit = save_into_file(command, plan);
     if (exit == WRING_EXIT_OK && command->svg != NULL)
-        exit = draw(command, planned, command->svg, wring_timeline_write_svg);
+        exit = draw_into_file(command, planned, command->svg, wring_timeline_write_svg);
     if (exit == WRING_EXIT_OK && command->perfetto != NULL)
-        exit = draw(command, planned, command->perfetto, wring_timeline_write_perfetto);
+        exit = draw_into_file(command, planned, command->perfetto, wring_timeline_write_perfetto);
     if (exit != WRING_EXIT_OK)
         return exit;
     if (!command->json)
@@ -420,7 +420,7 @@ static int give(const struct command *command, const struct wring_planned *plann
     return WRING_EXIT_OK;
 }
 
-static int answer(struct command *command)
+static int answer_with_plan(struct command *command)
 {
     const char *name = command->planning.log.arg;
     struct wring_planned_want want = {.espresso = true, .bound = !command->planning.no_bound};
@@ -437,8 +437,8 @@ static int answer(struct command *command)
         wring_plan_create(planned.model, command->planning.trace, command->planning.profile,
                           &planned.found.grouping, &plan);
     if (status == WRING_OK) {
-        complete(&planned, plan);
-        exit = give(command, &planned, plan);
+        complete_plan(&planned, plan);
+        exit = give_plan(command, &planned, plan);
         wring_plan_destroy(plan);
     } else {
         wring_fail(name, "%s", wring_status_text(status));
@@ -447,7 +447,7 @@ static int answer(struct command *command)
     return exit;
 }
 
-static int list(struct command *command)
+static int list_range(struct command *command)
 {
     if (wring_planning_load(&command->planning) != WRING_OK)
         return WRING_EXIT_FAILURE; /* which was said */
@@ -464,7 +464,7 @@ int wring_cmd_plan(int argc, char **argv)
         return wring_fail(argv[0], "%s", strerror(error));
     if (command.list && command.planning.trace_path == NULL)
         return plan_list_options(argv[0], command.planning.sites, command.json);
-    int exit = command.list ? list(&command) : answer(&command);
+    int exit = command.list ? list_range(&command) : answer_with_plan(&command);
     wring_planning_finish(&command.planning);
     return exit;
 }

@@ -61,7 +61,7 @@ static bool is_allowed(const struct range *range, uint32_t option)
             is_listed(range->planning, range->all->codecs[range->all->options[option].codec].spec));
 }
 
-static bool same(const struct wring_cost_option *a, const struct wring_cost_option *b)
+static bool is_same_option(const struct wring_cost_option *a, const struct wring_cost_option *b)
 {
     char ours[WRING_OPTION_TEXT_MAX], theirs[WRING_OPTION_TEXT_MAX];
 
@@ -75,7 +75,7 @@ static bool same(const struct wring_cost_option *a, const struct wring_cost_opti
 static bool is_kept(const struct range *range, const struct wring_cost_option *option)
 {
     for (uint32_t i = 0; i < range->pruned->problem.n_options; i++)
-        if (same(&range->pruned->options[i], option))
+        if (is_same_option(&range->pruned->options[i], option))
             return true;
     return false;
 }
@@ -99,7 +99,7 @@ static void add_choice(struct range *range, uint32_t option)
     count->kept += choice->kept;
 }
 
-static enum wring_status look_at(struct range *range)
+static enum wring_status fill_range(struct range *range)
 {
     const struct wring_planning *planning = range->planning;
     const struct wring_planned_want want = {0};
@@ -163,7 +163,7 @@ static void show_counts(const struct range *range)
     wring_table_finish(table, stdout);
 }
 
-static enum wring_status show(const struct range *range)
+static enum wring_status show_range(const struct range *range)
 {
     const struct wring_cost_model *model = range->all;
     char text[WRING_OPTION_TEXT_MAX];
@@ -254,10 +254,10 @@ static enum wring_status print_json(const struct range *range)
 int wring_plan_list_range(const struct wring_planning *planning, bool json)
 {
     struct range range = {.planning = planning};
-    enum wring_status status = look_at(&range);
+    enum wring_status status = fill_range(&range);
     int exit = status == WRING_OK ? WRING_EXIT_OK : WRING_EXIT_FAILURE; /* which was said */
 
-    if (status == WRING_OK && (json ? print_json(&range) : show(&range)) != WRING_OK)
+    if (status == WRING_OK && (json ? print_json(&range) : show_range(&range)) != WRING_OK)
         exit = wring_output_failed();
     wring_cost_model_destroy(range.all);
     wring_cost_model_destroy(range.pruned);
@@ -268,7 +268,7 @@ int wring_plan_list_range(const struct wring_planning *planning, bool json)
 
 /* ---- planned ---- */
 
-static bool all_may(const struct wring_problem *problem, uint32_t option)
+static bool may_all_take(const struct wring_problem *problem, uint32_t option)
 {
     uint32_t words = wring_problem_words(problem);
 
@@ -295,7 +295,7 @@ static enum wring_status planned_layers(const struct wring_problem *problem,
     if (status != WRING_OK)
         return status;
     for (uint32_t option = 0; option < problem->n_options; option++) {
-        if (!all_may(problem, option))
+        if (!may_all_take(problem, option))
             continue;
         wring_planned_apart(problem->n_tensors, option, &found.grouping);
         double time_us = wring_problem_time(problem, &found.grouping);
@@ -320,8 +320,9 @@ static enum wring_status planned_layers(const struct wring_problem *problem,
 
 /* Plans in which every tensor takes a codec that was asked for: a part of the model's options. */
 
-static void choose(const struct wring_planning *planning, const struct wring_cost_model *model,
-                   struct wring_planned_part *part)
+static void choose_part_options(const struct wring_planning *planning,
+                                const struct wring_cost_model *model,
+                                struct wring_planned_part *part)
 {
     for (uint32_t option = 0; option < model->problem.n_options; option++) {
         const struct wring_cost_option *of = &model->options[option];
@@ -332,15 +333,16 @@ static void choose(const struct wring_planning *planning, const struct wring_cos
     }
 }
 
-static bool may(const struct wring_problem *problem, uint32_t tensor, uint32_t option)
+static bool may_take(const struct wring_problem *problem, uint32_t tensor, uint32_t option)
 {
     size_t word = (size_t)tensor * wring_problem_words(problem) + option / 64;
     return problem->allowed[word] >> option % 64 & 1;
 }
 
 /** Set the options that each tensor of the part may take, by the part's numbers. */
-static enum wring_status allow(const struct wring_planning *planning,
-                               const struct wring_problem *whole, struct wring_planned_part *part)
+static enum wring_status allow_part_options(const struct wring_planning *planning,
+                                            const struct wring_problem *whole,
+                                            struct wring_planned_part *part)
 {
     uint32_t words = wring_problem_words(&part->problem);
 
@@ -352,7 +354,7 @@ static enum wring_status allow(const struct wring_planning *planning,
     for (uint32_t i = 0; i < whole->n_tensors; i++) {
         bool any = false;
         for (uint32_t option = 0; option < part->problem.n_options; option++)
-            if (may(whole, i, part->whole[option])) {
+            if (may_take(whole, i, part->whole[option])) {
                 part->allowed[(size_t)i * words + option / 64] |= UINT64_C(1) << option % 64;
                 any = true;
             }
@@ -390,14 +392,14 @@ static enum wring_status planned_part_init(const struct wring_planning *planning
         goto finish;
     part.problem.n_options = 0;
     part.problem.options = part.options;
-    choose(planning, model, &part);
+    choose_part_options(planning, model, &part);
     status = WRING_ERR_INVALID;
     if (part.problem.n_options == 0) {
         wring_error(&planning->log,
                     "there is no option in which tensors take the codecs of --codec");
         goto finish;
     }
-    status = allow(planning, &model->problem, &part);
+    status = allow_part_options(planning, &model->problem, &part);
     if (status != WRING_OK)
         goto finish;
     *out = part;
@@ -428,7 +430,7 @@ static void planned_part_finish(struct wring_planned_part *part)
 /* A plan is found by the search, by that of each codec alone, and by the proof. */
 
 /** The rest of a time; 1 if all is spent, since 0 would be no limit. */
-static uint64_t left_of(uint64_t ns, uint64_t spent_ns)
+static uint64_t time_left(uint64_t ns, uint64_t spent_ns)
 {
     return spent_ns < ns ? ns - spent_ns : 1;
 }
@@ -451,7 +453,7 @@ static enum wring_status try_each_codec(const struct wring_planning *planning,
         (planning->budget_ns == 0 && !want->bound))
         return WRING_OK;
     if (planning->budget_ns > 0)
-        deadline_ns = wring_deadline_in(left_of(planning->budget_ns, took_ns));
+        deadline_ns = wring_deadline_in(time_left(planning->budget_ns, took_ns));
     else if (planning->bound_ns > 0)
         deadline_ns = wring_deadline_in(planning->bound_ns);
     enum wring_status status = wring_each_codec_search(params, planned->model, planning->search,
@@ -476,15 +478,15 @@ static uint64_t left_to_prove(const struct wring_planning *planning,
                               const struct wring_planned *planned)
 {
     if (planning->bound_ns > 0)
-        return left_of(planning->bound_ns, planned->bound.took_ns);
-    return left_of(planning->bound_effort, EVALUATION_NS * planned->evaluations_before_proof);
+        return time_left(planning->bound_ns, planned->bound.took_ns);
+    return time_left(planning->bound_effort, EVALUATION_NS * planned->evaluations_before_proof);
 }
 
 /** Before the proof: look farther than the search did. What it takes is the proof's. */
-static enum wring_status look_farther(const struct wring_planning *planning,
-                                      struct wring_search_params params,
-                                      const struct wring_problem *problem,
-                                      struct wring_planned *planned)
+static enum wring_status search_farther(const struct wring_planning *planning,
+                                        struct wring_search_params params,
+                                        const struct wring_problem *problem,
+                                        struct wring_planned *planned)
 {
     uint64_t proof_ns = left_to_prove(planning, planned);
     struct wring_found farther;
@@ -511,10 +513,11 @@ static enum wring_status look_farther(const struct wring_planning *planning,
 
 /** Prove a bound, where one is wanted. Only the best plan is improved by it: other methods show
  * what they found. */
-static enum wring_status prove(const struct wring_planning *planning,
-                               const struct wring_planned_want *want,
-                               const struct wring_search_params *params,
-                               const struct wring_problem *problem, struct wring_planned *planned)
+static enum wring_status prove_bound(const struct wring_planning *planning,
+                                     const struct wring_planned_want *want,
+                                     const struct wring_search_params *params,
+                                     const struct wring_problem *problem,
+                                     struct wring_planned *planned)
 {
     struct wring_bound_params limits = {0};
     struct wring_found *found = &planned->found;
@@ -524,7 +527,7 @@ static enum wring_status prove(const struct wring_planning *planning,
     if (!want->bound || planning->layers)
         return WRING_OK;
     if (planning->search == WRING_SEARCH_BEST)
-        status = look_farther(planning, *params, problem, planned);
+        status = search_farther(planning, *params, problem, planned);
     if (status == WRING_OK)
         status = wring_grouping_init(&grouping, problem->n_tensors);
     if (status != WRING_OK)
@@ -551,9 +554,10 @@ static enum wring_status prove(const struct wring_planning *planning,
     return status;
 }
 
-static enum wring_status look(const struct wring_planning *planning,
-                              const struct wring_search_params *params,
-                              const struct wring_problem *problem, struct wring_planned *planned)
+static enum wring_status search_plan(const struct wring_planning *planning,
+                                     const struct wring_search_params *params,
+                                     const struct wring_problem *problem,
+                                     struct wring_planned *planned)
 {
     if (planning->layers)
         return planned_layers(problem, &planning->log, &planned->found);
@@ -561,10 +565,10 @@ static enum wring_status look(const struct wring_planning *planning,
                                wring_search_run(problem, params, &planned->found));
 }
 
-static enum wring_status find(const struct wring_planning *planning,
-                              const struct wring_planned_want *want,
-                              const struct wring_cost_model_params *model,
-                              struct wring_planned *planned)
+static enum wring_status find_and_prove(const struct wring_planning *planning,
+                                        const struct wring_planned_want *want,
+                                        const struct wring_cost_model_params *model,
+                                        struct wring_planned *planned)
 {
     struct wring_search_params params = {.method = planning->search,
                                          .budget_ns = planning->budget_ns,
@@ -573,7 +577,7 @@ static enum wring_status find(const struct wring_planning *planning,
                                          .uncompressed = planned->model->raw};
 
     const struct wring_problem *problem = &planned->model->problem;
-    enum wring_status status = look(planning, &params, problem, planned);
+    enum wring_status status = search_plan(planning, &params, problem, planned);
 
     if (status == WRING_OK)
         status = wring_planning_said(planning, "each codec alone",
@@ -581,7 +585,7 @@ static enum wring_status find(const struct wring_planning *planning,
     if (status != WRING_OK)
         return status;
     return wring_planning_said(planning, "the bound",
-                               prove(planning, want, &params, problem, planned));
+                               prove_bound(planning, want, &params, problem, planned));
 }
 
 /** Among the options of the codecs that were asked for. */
@@ -597,10 +601,10 @@ static enum wring_status find_only(const struct wring_planning *planning,
 
     if (status != WRING_OK)
         return status;
-    status = look(planning, &params, &part.problem, planned);
+    status = search_plan(planning, &params, &part.problem, planned);
     if (status == WRING_OK)
         status = wring_planning_said(planning, "the bound",
-                                     prove(planning, want, &params, &part.problem, planned));
+                                     prove_bound(planning, want, &params, &part.problem, planned));
     if (status == WRING_OK)
         planned_part_map(&part, &planned->found.grouping);
     planned_part_finish(&part);
@@ -619,7 +623,7 @@ static enum wring_status planned_find(const struct wring_planning *planning,
                                       struct wring_planned *planned)
 {
     return planning->only ? find_only(planning, want, planned)
-                          : find(planning, want, params, planned);
+                          : find_and_prove(planning, want, params, planned);
 }
 
 /* ---- planned tunings ---- */
@@ -639,7 +643,7 @@ struct course {
 };
 
 /** An equal part of the remaining time. A time of 0 means no limit or no bound, and stays 0. */
-static uint64_t share(uint64_t all_ns, uint64_t spent_ns, uint32_t left)
+static uint64_t share_time(uint64_t all_ns, uint64_t spent_ns, uint32_t left)
 {
     if (all_ns == 0)
         return 0;
@@ -654,8 +658,8 @@ static enum wring_status plan_one(struct course *course, uint32_t done, uint32_t
     enum wring_status status;
 
     *out = (struct wring_planned){.espresso_us = NAN, .bound.time_us = NAN};
-    planning.budget_ns = share(planning.budget_ns, course->took_ns, left);
-    planning.bound_ns = share(planning.bound_ns, course->bound_ns, left);
+    planning.budget_ns = share_time(planning.budget_ns, course->took_ns, left);
+    planning.bound_ns = share_time(planning.bound_ns, course->bound_ns, left);
     if (planning.bound_effort > 0)
         planning.bound_effort = planning.bound_effort / (done + left) + 1;
     if (done > 0)
@@ -666,7 +670,7 @@ static enum wring_status plan_one(struct course *course, uint32_t done, uint32_t
     return planned_find(&planning, course->want, &course->params, out);
 }
 
-static void count(struct course *course, const struct wring_planned *one)
+static void add_to_course(struct course *course, const struct wring_planned *one)
 {
     course->took_ns += one->found.took_ns;
     course->evaluations += one->found.evaluations;
@@ -689,7 +693,7 @@ static void keep_better(struct wring_planned *best, struct wring_planned *one)
     wring_planned_finish(&worse);
 }
 
-static void complete(const struct course *course, struct wring_planned *planned)
+static void complete_from_course(const struct course *course, struct wring_planned *planned)
 {
     planned->found.took_ns = course->took_ns;
     planned->found.evaluations = course->evaluations;
@@ -712,10 +716,10 @@ static enum wring_status plan_all(struct course *course, const struct wring_tuni
             wring_planned_finish(&one);
             return status;
         }
-        count(course, &one);
+        add_to_course(course, &one);
         keep_better(planned, &one);
     }
-    complete(course, planned);
+    complete_from_course(course, planned);
     planned->n_tunings = tunings->n;
     return WRING_OK;
 }

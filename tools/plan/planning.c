@@ -59,7 +59,8 @@ enum wring_status wring_planning_load(struct wring_planning *planning)
     return status;
 }
 
-static void say(void *arg, enum wring_log_level level, const char *module, const char *text)
+static void say_log_line(void *arg, enum wring_log_level level, const char *module,
+                         const char *text)
 {
     (void)level;
     (void)module;
@@ -68,7 +69,7 @@ static void say(void *arg, enum wring_log_level level, const char *module, const
 
 struct wring_log wring_planning_log(char *name)
 {
-    return (struct wring_log){say, name, WRING_LOG_WARN};
+    return (struct wring_log){say_log_line, name, WRING_LOG_WARN};
 }
 
 void wring_planning_finish(struct wring_planning *planning)
@@ -108,9 +109,9 @@ void wring_planned_apart(uint32_t n_tensors, uint32_t option, struct wring_group
 }
 
 /** Let the search merge, where all take one option. */
-static enum wring_status merge(const struct wring_planning *planning,
-                               const struct wring_problem *problem, uint32_t option,
-                               struct wring_found *found)
+static enum wring_status merge_with_option(const struct wring_planning *planning,
+                                           const struct wring_problem *problem, uint32_t option,
+                                           struct wring_found *found)
 {
     struct wring_problem alone = *problem;
     struct wring_search_params params = {.budget_ns = planning->budget_ns, .uncompressed = 0};
@@ -139,7 +140,7 @@ static enum wring_status baseline_init(const struct wring_planning *planning,
         return status;
     wring_planned_apart(problem->n_tensors, option, &baseline.grouping);
     baseline.apart_us = wring_problem_time(problem, &baseline.grouping);
-    status = merge(planning, problem, option, &found);
+    status = merge_with_option(planning, problem, option, &found);
     if (status != WRING_OK) {
         wring_grouping_finish(&baseline.grouping);
         return status;
@@ -230,8 +231,8 @@ void wring_planning_say_lacking(const struct wring_planning *planning,
     }
 }
 
-static enum wring_status compare(const struct wring_planning *planning,
-                                 struct wring_planned *planned)
+static enum wring_status compare_baselines(const struct wring_planning *planning,
+                                           struct wring_planned *planned)
 {
     const struct wring_cost_model *model = planned->model;
 
@@ -253,7 +254,8 @@ enum wring_status wring_planned_init(const struct wring_planning *planning,
     enum wring_status status = wring_planned_tunings(planning, want, &params, &planned);
 
     if (status == WRING_OK)
-        status = wring_planning_said(planning, "the baselines", compare(planning, &planned));
+        status =
+            wring_planning_said(planning, "the baselines", compare_baselines(planning, &planned));
     if (status == WRING_OK && want->espresso)
         status = wring_planning_said(planning, "Espresso's greedy",
                                      compare_espresso(planning, &planned));
@@ -480,7 +482,7 @@ static void parse_budget(struct wring_planning *planning, const char *arg, struc
     planning->budget_ns = (uint64_t)(ms * 1e6);
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct wring_planning *planning = state->input;
 
@@ -552,4 +554,4 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     }
 }
 
-const struct argp wring_planning_argp = {.options = options, .parser = parse};
+const struct argp wring_planning_argp = {.options = options, .parser = parse_option};

@@ -189,7 +189,7 @@ static void parse_beside(struct command *command, char *arg, struct argp_state *
     command->params.n_beside = (uint32_t)n;
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct command *command = state->input;
 
@@ -239,7 +239,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static const struct argp replay_argp = {
     .options = options,
-    .parser = parse,
+    .parser = parse_option,
     .doc =
         "Run a model's iterations: its computing is slept or spun away, and its gradients are "
         "exchanged for real, as the plan says."
@@ -252,7 +252,7 @@ static const struct argp replay_argp = {
 };
 
 /** In one rank. @param predicted_us  NaN where there is no plan */
-static int run(struct command *command, double predicted_us)
+static int replay_as_rank(struct command *command, double predicted_us)
 {
     struct wring_replay_result result;
     int code = wring_replay_rank(&command->params, &result);
@@ -291,7 +291,7 @@ static enum wring_status read_plan(const struct command *command, uint32_t ranks
 }
 
 /** As one rank of a job, or as the one who starts the ranks. */
-static int replay(struct command *command, int argc, char **argv)
+static int run_ranks(struct command *command, int argc, char **argv)
 {
     static const char *const words[] = {"replay", NULL};
     uint32_t ranks = command->params.ranks > 0 ? command->params.ranks : 2;
@@ -309,7 +309,7 @@ static int replay(struct command *command, int argc, char **argv)
         return WRING_EXIT_FAILURE;
     if (launched.name == NULL)
         return wring_start_ranks(command->params.name, words, ranks, argc, argv);
-    return run(command, predicted_us);
+    return replay_as_rank(command, predicted_us);
 }
 
 int wring_cmd_replay(int argc, char **argv)
@@ -323,7 +323,7 @@ int wring_cmd_replay(int argc, char **argv)
     command.planning.log = wring_planning_log(argv[0]);
     error_t error = argp_parse(&replay_argp, argc, argv, 0, NULL, &command);
     int code =
-        error == 0 ? replay(&command, argc, given) : wring_fail(argv[0], "%s", strerror(error));
+        error == 0 ? run_ranks(&command, argc, given) : wring_fail(argv[0], "%s", strerror(error));
     wring_planning_finish(&command.planning);
     wring_arguments_free(argc, given);
     return code;

@@ -15,7 +15,7 @@
 
 #define NUMBERS (1u << 20) /* that there are */
 
-static uint64_t mix(uint64_t bits)
+static uint64_t mix_bits(uint64_t bits)
 {
     bits *= 0x9e3779b97f4a7c15;
     bits = (bits ^ bits >> 32) * 0xd6e8feb86659fd93;
@@ -34,7 +34,7 @@ static float *replay_numbers(void)
     float *numbers = malloc(NUMBERS * sizeof(*numbers));
 
     for (uint32_t i = 0; numbers != NULL && i < NUMBERS; i++) {
-        uint64_t bits = mix(i + 1);
+        uint64_t bits = mix_bits(i + 1);
         uint64_t dice =
             (bits & 0xfff) + (bits >> 12 & 0xfff) + (bits >> 24 & 0xfff) + (bits >> 36 & 0xfff);
         numbers[i] = (float)((int)dice - 2 * 0xfff);
@@ -45,7 +45,7 @@ static float *replay_numbers(void)
 /** Where a rank begins in an iteration. */
 static uint32_t first_of(uint32_t rank, uint64_t iteration)
 {
-    return (uint32_t)mix(((uint64_t)rank << 44) + (iteration << 1) + 1) % NUMBERS;
+    return (uint32_t)mix_bits(((uint64_t)rank << 44) + (iteration << 1) + 1) % NUMBERS;
 }
 
 /** One tensor's gradient, of a rank in an iteration. Past the caches: of a model's gradients they
@@ -213,7 +213,7 @@ static enum wring_status replay_side_check(struct wring_replay_side *side, uint6
     return status;
 }
 
-static int join(struct wring_replay_side *side)
+static int open_side_session(struct wring_replay_side *side)
 {
     struct wring_session_params params = WRING_SESSION_PARAMS_INIT;
     char plan[WRING_CONFIG_TEXT + 16], codecs[WRING_CONFIG_TEXT + 32];
@@ -246,7 +246,7 @@ static int replay_side_open(struct wring_replay_side *side)
     side->times_us = calloc(side->params->iterations, sizeof(*side->times_us));
     if (side->data == NULL || side->buckets == NULL || side->times_us == NULL)
         return wring_fail(side->params->name, "out of memory");
-    return join(side);
+    return open_side_session(side);
 }
 
 /**
@@ -280,7 +280,7 @@ struct replay {
     double *ratios; /* [iterations] */
 };
 
-static enum wring_status run_some(struct wring_replay_side *side, uint32_t iterations)
+static enum wring_status run_iterations(struct wring_replay_side *side, uint32_t iterations)
 {
     enum wring_status status = WRING_OK;
     double unused;
@@ -297,10 +297,10 @@ static enum wring_status let_settle(struct wring_replay_side *side,
     enum wring_status status = WRING_OK;
 
     for (uint32_t i = 0; i < SETTLE_MAX && status == WRING_OK && !report->settled; i++) {
-        status = run_some(side, 1);
+        status = run_iterations(side, 1);
         wring_autotune_tell(side->session, report);
     }
-    return status == WRING_OK ? run_some(side, WARM_UP) : status;
+    return status == WRING_OK ? run_iterations(side, WARM_UP) : status;
 }
 
 static double sent_by(const struct wring_replay_side *side)
@@ -317,7 +317,7 @@ static enum wring_status warm_up(struct replay *replay, struct wring_replay_resu
     enum wring_status status = WRING_OK;
 
     for (uint32_t i = 0; i < replay->n && status == WRING_OK; i++)
-        status = run_some(&replay->sides[i], WARM_UP);
+        status = run_iterations(&replay->sides[i], WARM_UP);
     if (replay->params->automatic && status == WRING_OK)
         status = let_settle(replay->sides, &out->automatic);
     for (uint32_t i = 0; i < replay->n; i++) {
@@ -343,7 +343,7 @@ static enum wring_status take_turns(struct replay *replay)
 }
 
 /** An iteration takes as long as on its slowest rank. */
-static enum wring_status gather(struct replay *replay)
+static enum wring_status gather_slowest(struct replay *replay)
 {
     enum wring_status status = WRING_OK;
 
@@ -368,7 +368,7 @@ static struct wring_replay_beside compare_with(struct replay *replay,
     return beside;
 }
 
-static void sum_up(struct replay *replay, struct wring_replay_result *out)
+static void sum_up_times(struct replay *replay, struct wring_replay_result *out)
 {
     uint32_t n = replay->params->iterations;
     double *times_us = replay->sides->times_us;
@@ -382,7 +382,7 @@ static void sum_up(struct replay *replay, struct wring_replay_result *out)
     out->p90_us = wring_fit_quantile(times_us, n, 0.9);
 }
 
-static enum wring_status measure(struct replay *replay, struct wring_replay_result *out)
+static enum wring_status measure_sides(struct replay *replay, struct wring_replay_result *out)
 {
     const struct wring_replay_side *first = replay->sides;
     double n = replay->params->iterations;
@@ -391,7 +391,7 @@ static enum wring_status measure(struct replay *replay, struct wring_replay_resu
     if (status == WRING_OK)
         status = take_turns(replay);
     if (status == WRING_OK)
-        status = gather(replay);
+        status = gather_slowest(replay);
     double means[2] = {first->wire_bytes / n, first->cpu_us / n}; /* of an iteration */
     if (status == WRING_OK)
         status = wring_allreduce(first->world, means, means, 2, WRING_F64, WRING_AVG, NULL, NULL);
@@ -399,7 +399,7 @@ static enum wring_status measure(struct replay *replay, struct wring_replay_resu
         status = replay_side_check(&replay->sides[i], &out->wrong);
     if (status != WRING_OK)
         return status;
-    sum_up(replay, out);
+    sum_up_times(replay, out);
     out->wire_bytes = means[0];
     out->cpu_us = means[1];
     return WRING_OK;
@@ -439,7 +439,7 @@ static int open_sides(struct replay *replay, const float *numbers)
 }
 
 /** The library may have said why, of any side. */
-static int fail(const struct replay *replay, enum wring_status status)
+static int fail_replay(const struct replay *replay, enum wring_status status)
 {
     struct wring_error_detail detail = WRING_ERROR_DETAIL_INIT;
     const struct wring_replay_side *side = replay->sides;
@@ -471,15 +471,15 @@ static char *hold_parameters(const struct wring_replay_params *params)
     return held;
 }
 
-static int run(struct replay *replay, const float *numbers, struct wring_replay_result *out)
+static int run_replay(struct replay *replay, const float *numbers, struct wring_replay_result *out)
 {
     int code = open_sides(replay, numbers);
 
     if (code != WRING_EXIT_OK)
         return code;
     *out = (struct wring_replay_result){.rank = replay->sides->rank, .ranks = replay->sides->ranks};
-    enum wring_status status = measure(replay, out);
-    return status == WRING_OK ? WRING_EXIT_OK : fail(replay, status);
+    enum wring_status status = measure_sides(replay, out);
+    return status == WRING_OK ? WRING_EXIT_OK : fail_replay(replay, status);
 }
 
 int wring_replay_rank(const struct wring_replay_params *params, struct wring_replay_result *out)
@@ -494,7 +494,7 @@ int wring_replay_rank(const struct wring_replay_params *params, struct wring_rep
     if (numbers == NULL || replay.ratios == NULL || parameters == NULL)
         wring_fail(params->name, "out of memory");
     else
-        code = run(&replay, numbers, out);
+        code = run_replay(&replay, numbers, out);
     while (replay.n > 0) /* the first one's bootstrap serves the others */
         replay_side_close(&replay.sides[--replay.n]);
     free(replay.ratios);

@@ -390,7 +390,7 @@ static void check_link_options(const struct wring_sweep *sweep, struct argp_stat
                           "--link-straggler are about");
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct simulate *command = state->input;
     struct wring_sweep *sweep = &command->sweep;
@@ -463,7 +463,7 @@ static const struct argp_child children[] = {{&wring_planning_argp, 0, NULL, 0},
 
 static const struct argp command_line = {
     .options = options,
-    .parser = parse,
+    .parser = parse_option,
     .children = children,
     .doc =
         "Plan a model's collective for many clusters, and say how it scales."
@@ -480,7 +480,7 @@ static const struct argp command_line = {
 
 /* ---- command ---- */
 
-static bool jitters(const struct wring_sweep *sweep)
+static bool has_link_jitter(const struct wring_sweep *sweep)
 {
     for (uint32_t i = 0; i < sweep->n_link_jitters; i++)
         if (sweep->link_jitter[i] > 0)
@@ -501,7 +501,7 @@ static void set_defaults(struct simulate *command)
         sweep->local_steps[sweep->n_local_steps++] = 1;
     if (sweep->n_link_jitters == 0)
         sweep->link_jitter[sweep->n_link_jitters++] = 0;
-    sweep->iterations = sweep->jitter > 0 || jitters(sweep) ? 101 : 1;
+    sweep->iterations = sweep->jitter > 0 || has_link_jitter(sweep) ? 101 : 1;
     if (command->iterations > 0)
         sweep->iterations = command->iterations;
 }
@@ -521,7 +521,7 @@ static bool check_links(const struct simulate *command)
     return false;
 }
 
-static bool keep(void *arg, const struct wring_point *point)
+static bool keep_point(void *arg, const struct wring_point *point)
 {
     struct simulate *command = arg;
 
@@ -555,7 +555,7 @@ static int write_file(const struct simulate *command, const char *path, give_fn 
     return wring_output_file(command->sweep.planning.log.arg, path, give_points, &giving);
 }
 
-static int give(const struct simulate *command)
+static int write_all_outputs(const struct simulate *command)
 {
     int exit = WRING_EXIT_OK;
 
@@ -571,7 +571,7 @@ static int give(const struct simulate *command)
     return WRING_EXIT_OK;
 }
 
-static int run(struct simulate *command)
+static int run_simulation(struct simulate *command)
 {
     const char *name = command->sweep.planning.log.arg;
 
@@ -584,12 +584,12 @@ static int run(struct simulate *command)
     command->points = calloc(command->capacity, sizeof(*command->points));
     if (command->points == NULL)
         return wring_fail(name, "no memory for %zu points", command->capacity);
-    enum wring_status status = wring_sweep_run(&command->sweep, keep, command);
+    enum wring_status status = wring_sweep_run(&command->sweep, keep_point, command);
     if (command->progress)
         fprintf(stderr, "\r\033[K");
     if (status == WRING_ERR_NO_MEMORY)
         return wring_fail(name, "%s", wring_status_text(status));
-    return status == WRING_OK ? give(command) : WRING_EXIT_FAILURE;
+    return status == WRING_OK ? write_all_outputs(command) : WRING_EXIT_FAILURE;
 }
 
 int wring_cmd_simulate(int argc, char **argv)
@@ -605,7 +605,7 @@ int wring_cmd_simulate(int argc, char **argv)
     error_t error = argp_parse(&command_line, argc, argv, 0, NULL, &command);
     if (error != 0)
         return wring_fail(argv[0], "%s", strerror(error));
-    int exit = run(&command);
+    int exit = run_simulation(&command);
     free(command.points);
     wring_planning_finish(&command.sweep.planning);
     return exit;

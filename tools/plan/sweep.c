@@ -53,7 +53,8 @@ static struct links links_of(const struct wring_cost_model *model, uint32_t lane
 }
 
 /** Scale a group's times on its links by how slow these are in that collective. */
-static void slow_down(const struct sweep_timing *timing, uint64_t key, double *once, double *each)
+static void slow_links_down(const struct sweep_timing *timing, uint64_t key, double *once,
+                            double *each)
 {
     for (uint32_t lane = 0; lane < timing->model->problem.n_lanes; lane++) {
         struct links links = links_of(timing->model, lane);
@@ -81,7 +82,7 @@ static double time_collectives(const struct sweep_timing *timing,
     for (uint32_t group = 0; group < grouping->n; begin = grouping->end[group++]) {
         uint64_t chunks = wring_problem_group(&slowed, begin, grouping->end[group],
                                               grouping->option[group], once, each);
-        slow_down(timing, wring_draw_key(key, begin), once, each);
+        slow_links_down(timing, wring_draw_key(key, begin), once, each);
         wring_problem_advance(&slowed, chunks, once, each, ends);
     }
     return ends[slowed.n_lanes - 1];
@@ -163,7 +164,7 @@ static double time_baseline(const struct sweep_timing *timing,
     return sweep_time(timing, &baseline->grouping, &p90_us);
 }
 
-static void compare(const struct sweep_timing *timing, struct wring_point *point)
+static void compute_speedups(const struct sweep_timing *timing, struct wring_point *point)
 {
     double alone = timing->forward_us + timing->last_ready_us;
     double takes = timing->forward_us + point->iteration_us;
@@ -194,7 +195,7 @@ static void fill_point(struct sweep_timing *timing, const struct wring_planned *
     point->iteration_us = sweep_time(timing, &planned->found.grouping, &point->p90_us);
     point->fp32_us = time_baseline(timing, &planned->fp32);
     point->fp16_us = time_baseline(timing, &planned->fp16);
-    compare(timing, point);
+    compute_speedups(timing, point);
 }
 
 uint64_t wring_sweep_count(const struct wring_sweep *sweep)

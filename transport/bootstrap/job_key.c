@@ -33,22 +33,22 @@ static enum wring_status set_key(const struct wring_log *log, const uint8_t *byt
     return WRING_OK;
 }
 
-static enum wring_status refuse(const struct wring_log *log, const char *path, const char *why)
+static enum wring_status refuse_file(const struct wring_log *log, const char *path, const char *why)
 {
     wring_error(log, "WRING_KEY_FILE=%s: %s", path, why);
     return WRING_ERR_INVALID;
 }
 
-static enum wring_status check_file(const struct wring_log *log, const char *path, int fd)
+static enum wring_status check_key_file(const struct wring_log *log, const char *path, int fd)
 {
     struct stat status;
 
     if (fstat(fd, &status) != 0)
-        return refuse(log, path, strerror(errno));
+        return refuse_file(log, path, strerror(errno));
     if (!S_ISREG(status.st_mode))
-        return refuse(log, path, "is no regular file");
+        return refuse_file(log, path, "is no regular file");
     if ((status.st_mode & 077) != 0)
-        return refuse(log, path, "others than its owner may use it: chmod 600");
+        return refuse_file(log, path, "others than its owner may use it: chmod 600");
     return WRING_OK;
 }
 
@@ -61,12 +61,12 @@ static enum wring_status read_file(const struct wring_log *log, const char *path
     ssize_t got = 1;
 
     if (fd < 0)
-        return refuse(log, path, strerror(errno));
-    enum wring_status status = check_file(log, path, fd);
+        return refuse_file(log, path, strerror(errno));
+    enum wring_status status = check_key_file(log, path, fd);
     for (*n = 0; status == WRING_OK && got != 0 && *n <= WRING_KEY_FILE_BYTES_MAX;) {
         got = read(fd, bytes + *n, WRING_KEY_FILE_BYTES_MAX + 1 - *n);
         if (got < 0 && errno != EINTR)
-            status = refuse(log, path, strerror(errno));
+            status = refuse_file(log, path, strerror(errno));
         *n += got > 0 ? (size_t)got : 0;
     }
     close(fd);
@@ -83,15 +83,15 @@ static enum wring_status read_key_file(const struct wring_log *log, struct wring
         return WRING_ERR_NO_MEMORY;
     enum wring_status status = read_file(log, path, bytes, &n);
     if (status == WRING_OK && n > WRING_KEY_FILE_BYTES_MAX)
-        status = refuse(log, path, "is longer than 64 KiB, which no key is");
+        status = refuse_file(log, path, "is longer than 64 KiB, which no key is");
     while (status == WRING_OK && n > 0 && (bytes[n - 1] == '\n' || bytes[n - 1] == '\r'))
         n--;
     if (status == WRING_OK && n == 0)
-        status = refuse(log, path, "is empty");
+        status = refuse_file(log, path, "is empty");
     if (status == WRING_OK && n < WRING_KEY_FILE_BYTES_MIN)
-        status = refuse(log, path,
-                        "has fewer than 16 bytes, which can be guessed: "
-                        "head -c 32 /dev/urandom | base64 makes a key");
+        status = refuse_file(log, path,
+                             "has fewer than 16 bytes, which can be guessed: "
+                             "head -c 32 /dev/urandom | base64 makes a key");
     if (status == WRING_OK)
         status = set_key(log, bytes, n, config);
     free(bytes);

@@ -60,7 +60,7 @@ static size_t write_root(char *text, size_t bytes, const char *host, uint16_t po
     return n > 0 && (size_t)n < bytes ? (size_t)n : 0;
 }
 
-static uint16_t port_of(const struct sockaddr_storage *address)
+static uint16_t address_port(const struct sockaddr_storage *address)
 {
     return ntohs(address->ss_family == AF_INET ? ((const struct sockaddr_in *)address)->sin_port
                                                : ((const struct sockaddr_in6 *)address)->sin6_port);
@@ -84,7 +84,7 @@ static enum wring_status parse_address(const struct wring_log *log, const char *
 }
 
 /** Not all addresses of a host, nor several hosts': the others cannot dial such. */
-static bool is_one(const struct sockaddr_storage *address)
+static bool is_single_address(const struct sockaddr_storage *address)
 {
     in_addr_t v4 = ((const struct sockaddr_in *)address)->sin_addr.s_addr;
     const struct in6_addr *v6 = &((const struct sockaddr_in6 *)address)->sin6_addr;
@@ -101,7 +101,7 @@ static enum wring_status check_bind(const struct wring_log *log, const char *tex
     struct sockaddr_storage address;
     socklen_t bytes;
     enum wring_status status = parse_address(log, text, &address, &bytes);
-    if (status != WRING_OK || is_one(&address))
+    if (status != WRING_OK || is_single_address(&address))
         return status;
     wring_error(log,
                 "WRING_BIND=%s: cannot listen there: peers need one address of this host that they "
@@ -148,12 +148,12 @@ static enum wring_status listen_at(const struct wring_log *log, const char *text
                     text[0] != '\0' ? text : "any address", *fd < 0 ? why : strerror(errno));
         return WRING_ERR_ADDRESS;
     }
-    *port = port_of(&address);
+    *port = address_port(&address);
     return WRING_OK;
 }
 
 /** Bridges of containers and virtual machines rarely lead to another host: they come last. */
-static bool is_virtual(const char *name)
+static bool is_virtual_interface(const char *name)
 {
     return wring_interface_match("docker,br-,virbr,veth,cni,flannel,cali,lxc,podman", name) >= 0;
 }
@@ -169,7 +169,7 @@ static void list_addresses(const struct ifaddrs *all, int family, bool virtual, 
         size_t used = strlen(root);
         if (at->ifa_addr == NULL || at->ifa_addr->sa_family != family ||
             (at->ifa_flags & IFF_UP) == 0 || (at->ifa_flags & IFF_RUNNING) == 0 ||
-            (at->ifa_flags & IFF_LOOPBACK) != 0 || is_virtual(at->ifa_name) != virtual)
+            (at->ifa_flags & IFF_LOOPBACK) != 0 || is_virtual_interface(at->ifa_name) != virtual)
             continue;
         const struct in6_addr *v6 = &((const struct sockaddr_in6 *)at->ifa_addr)->sin6_addr;
         if (family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(v6))
@@ -251,9 +251,10 @@ static enum wring_status take_given_root(const struct wring_config *config,
 }
 
 /** Rank 0: listen, and make what is to be told. */
-static enum wring_status prepare(const struct wring_config *config, const struct wring_log *log,
-                                 const struct wring_launched *launched,
-                                 struct wring_launcher_meeting *out, char *told)
+static enum wring_status prepare_root(const struct wring_config *config,
+                                      const struct wring_log *log,
+                                      const struct wring_launched *launched,
+                                      struct wring_launcher_meeting *out, char *told)
 {
     char address[WRING_INTERFACE_ADDRESS], key[2 * SECRET_BYTES + 1] = KEY_OWN;
     char root[ROOT_BYTES];
@@ -303,9 +304,10 @@ static bool take_field(const char **at, char *out, size_t bytes)
 }
 
 /** The other ranks: take rank 0's text. */
-static enum wring_status take_over(const struct wring_config *config, const struct wring_log *log,
-                                   const struct wring_launched *launched, const char *told,
-                                   struct wring_launcher_meeting *out)
+static enum wring_status take_told_text(const struct wring_config *config,
+                                        const struct wring_log *log,
+                                        const struct wring_launched *launched, const char *told,
+                                        struct wring_launcher_meeting *out)
 {
     char magic[16];
     const char *at = told;
@@ -350,13 +352,14 @@ static enum wring_status meet_by_exchange(const struct wring_config *config,
 {
     bool is_root = launched->rank == 0;
     char told[WRING_LAUNCHER_TEXT] = "wring1|" TOLD_FAILED;
-    enum wring_status prepared = is_root ? prepare(config, log, launched, out, told) : WRING_OK;
+    enum wring_status prepared =
+        is_root ? prepare_root(config, log, launched, out, told) : WRING_OK;
 
     /* a root that fails tells so, that nobody waits for it */
     enum wring_status status = launched->exchange->broadcast(log, is_root, deadline_ns, told);
     if (prepared != WRING_OK || status != WRING_OK || is_root)
         return prepared != WRING_OK ? prepared : status;
-    return take_over(config, log, launched, told, out);
+    return take_told_text(config, log, launched, told, out);
 }
 
 /* ---- without one ---- */
@@ -469,16 +472,16 @@ enum wring_status wring_launcher_meet(const struct wring_config *config,
 
 #define RANKS_MAX 65536
 
-static const char *variable(const char *name)
+static const char *read_variable(const char *name)
 {
     const char *text = wring_config_foreign(name);
     return text != NULL && *text != '\0' ? text : NULL;
 }
 
 /** Decimal digits only, at most `max`. @return false where the variable is anything else */
-static bool number(const char *name, uint32_t max, uint32_t *out)
+static bool read_number(const char *name, uint32_t max, uint32_t *out)
 {
-    const char *text = variable(name);
+    const char *text = read_variable(name);
     uint64_t value = 0;
 
     if (text == NULL)
@@ -494,10 +497,10 @@ static bool number(const char *name, uint32_t max, uint32_t *out)
     return true;
 }
 
-static int32_t number_or_unknown(const char *name)
+static int32_t read_number_or_unknown(const char *name)
 {
     uint32_t value;
-    return number(name, RANKS_MAX, &value) ? (int32_t)value : -1;
+    return read_number(name, RANKS_MAX, &value) ? (int32_t)value : -1;
 }
 
 /** Rank and size from two variables; either may be missing or wrong. */
@@ -508,8 +511,8 @@ static enum wring_status read_pair(const struct wring_log *log, const char *rank
     uint32_t *const values[] = {&out->rank, &out->size};
 
     for (int i = 0; i < 2; i++)
-        if (!number(names[i], RANKS_MAX, values[i])) {
-            const char *text = variable(names[i]);
+        if (!read_number(names[i], RANKS_MAX, values[i])) {
+            const char *text = read_variable(names[i]);
             wring_error(log,
                         "started by %s, but %s%s%s: set WRING_RANK, WRING_SIZE and WRING_ROOT "
                         "instead, or WRING_RANK=0 WRING_SIZE=1 for a job of one",
@@ -526,7 +529,7 @@ static enum wring_status read_pair(const struct wring_log *log, const char *rank
 }
 
 /** A job of two or more needs the exchange: is it there? */
-static enum wring_status need_exchange(const struct wring_log *log, struct wring_launched *out)
+static enum wring_status check_exchange(const struct wring_log *log, struct wring_launched *out)
 {
     char why[256];
 
@@ -544,21 +547,21 @@ static enum wring_status need_exchange(const struct wring_log *log, struct wring
 
 static bool torchrun_seen(void)
 {
-    return variable("TORCHELASTIC_RUN_ID") != NULL;
+    return read_variable("TORCHELASTIC_RUN_ID") != NULL;
 }
 
 /** Restarted workers have the same rank and port; the count tells them from their predecessors. */
 static enum wring_status read_torch(const struct wring_log *log, struct wring_launched *out)
 {
-    const char *host = variable("MASTER_ADDR"), *port = variable("MASTER_PORT");
-    const char *run = variable("TORCHELASTIC_RUN_ID");
-    const char *restarts = variable("TORCHELASTIC_RESTART_COUNT");
+    const char *host = read_variable("MASTER_ADDR"), *port = read_variable("MASTER_PORT");
+    const char *run = read_variable("TORCHELASTIC_RUN_ID");
+    const char *restarts = read_variable("TORCHELASTIC_RESTART_COUNT");
 
     enum wring_status status = read_pair(log, "RANK", "WORLD_SIZE", out);
     if (status != WRING_OK)
         return status;
-    out->local_rank = number_or_unknown("LOCAL_RANK");
-    out->local_size = number_or_unknown("LOCAL_WORLD_SIZE");
+    out->local_rank = read_number_or_unknown("LOCAL_RANK");
+    out->local_size = read_number_or_unknown("LOCAL_WORLD_SIZE");
     if (out->size > 1 && (host == NULL || strlen(host) >= sizeof(out->host))) {
         wring_error(log, "started by %s, but MASTER_ADDR is not set: it says where rank 0 runs",
                     out->name);
@@ -572,14 +575,15 @@ static enum wring_status read_torch(const struct wring_log *log, struct wring_la
 
 static bool torch_variables_seen(void)
 {
-    return variable("RANK") != NULL && variable("WORLD_SIZE") != NULL;
+    return read_variable("RANK") != NULL && read_variable("WORLD_SIZE") != NULL;
 }
 
 /* ---- Open MPI, PRRTE and others that speak PMIx ---- */
 
 static bool open_mpi_seen(void)
 {
-    return variable("OMPI_COMM_WORLD_RANK") != NULL || variable("OMPI_COMM_WORLD_SIZE") != NULL;
+    return read_variable("OMPI_COMM_WORLD_RANK") != NULL ||
+           read_variable("OMPI_COMM_WORLD_SIZE") != NULL;
 }
 
 static enum wring_status read_open_mpi(const struct wring_log *log, struct wring_launched *out)
@@ -587,22 +591,23 @@ static enum wring_status read_open_mpi(const struct wring_log *log, struct wring
     enum wring_status status = read_pair(log, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", out);
     if (status != WRING_OK)
         return status;
-    out->local_rank = number_or_unknown("OMPI_COMM_WORLD_LOCAL_RANK");
-    out->local_size = number_or_unknown("OMPI_COMM_WORLD_LOCAL_SIZE");
+    out->local_rank = read_number_or_unknown("OMPI_COMM_WORLD_LOCAL_RANK");
+    out->local_size = read_number_or_unknown("OMPI_COMM_WORLD_LOCAL_SIZE");
     out->exchange = &wring_exchange_pmix;
-    return need_exchange(log, out);
+    return check_exchange(log, out);
 }
 
 static bool pmix_seen(void)
 {
-    return variable("PMIX_RANK") != NULL || variable("PMIX_NAMESPACE") != NULL;
+    return read_variable("PMIX_RANK") != NULL || read_variable("PMIX_NAMESPACE") != NULL;
 }
 
 /** A step on one node has all its ranks there. */
 static int32_t slurm_local_size(uint32_t size)
 {
     uint32_t nodes;
-    return number("SLURM_STEP_NUM_NODES", RANKS_MAX, &nodes) && nodes == 1 ? (int32_t)size : -1;
+    return read_number("SLURM_STEP_NUM_NODES", RANKS_MAX, &nodes) && nodes == 1 ? (int32_t)size
+                                                                                : -1;
 }
 
 /** No variable of PMIx has the size; Slurm's has. */
@@ -611,15 +616,16 @@ static enum wring_status read_pmix(const struct wring_log *log, struct wring_lau
     char why[256];
 
     out->exchange = &wring_exchange_pmix;
-    if (variable("SLURM_STEP_ID") != NULL) {
+    if (read_variable("SLURM_STEP_ID") != NULL) {
         out->name = "Slurm (PMIx)";
         enum wring_status status = read_pair(log, "PMIX_RANK", "SLURM_STEP_NUM_TASKS", out);
-        out->local_rank = number_or_unknown("SLURM_LOCALID");
+        out->local_rank = read_number_or_unknown("SLURM_LOCALID");
         out->local_size = slurm_local_size(out->size);
-        return status == WRING_OK ? need_exchange(log, out) : status;
+        return status == WRING_OK ? check_exchange(log, out) : status;
     }
-    if (!number("PMIX_RANK", RANKS_MAX, &out->rank) || !out->exchange->usable(why, sizeof(why))) {
-        if (variable("PMIX_RANK") == NULL)
+    if (!read_number("PMIX_RANK", RANKS_MAX, &out->rank) ||
+        !out->exchange->usable(why, sizeof(why))) {
+        if (read_variable("PMIX_RANK") == NULL)
             snprintf(why, sizeof(why), "PMIX_RANK is not set");
         wring_error(log,
                     "started by a launcher that speaks PMIx, which cannot be used: %s; or set "
@@ -635,21 +641,21 @@ static enum wring_status read_pmix(const struct wring_log *log, struct wring_lau
 /** Slurm's step managers, not Hydra's, which may run within a step. */
 static bool slurm_speaks_pmi(void)
 {
-    return variable("SLURM_STEP_ID") != NULL && variable("HYDI_CONTROL_FD") == NULL &&
-           variable("HYDRA_PROXY_ID") == NULL && variable("MPI_LOCALNRANKS") == NULL;
+    return read_variable("SLURM_STEP_ID") != NULL && read_variable("HYDI_CONTROL_FD") == NULL &&
+           read_variable("HYDRA_PROXY_ID") == NULL && read_variable("MPI_LOCALNRANKS") == NULL;
 }
 
 /** Slurm ends a step in which two clients begin on one descriptor: an MPI library has it alone. */
-static bool mpi_needs_it(void)
+static bool must_leave_to_mpi(void)
 {
     return slurm_speaks_pmi() && dlsym(RTLD_DEFAULT, "MPI_Init") != NULL;
 }
 
 static bool pmi_seen(void)
 {
-    bool seen =
-        variable("PMI_RANK") != NULL || variable("PMI_FD") != NULL || variable("PMI_PORT") != NULL;
-    return seen && !mpi_needs_it();
+    bool seen = read_variable("PMI_RANK") != NULL || read_variable("PMI_FD") != NULL ||
+                read_variable("PMI_PORT") != NULL;
+    return seen && !must_leave_to_mpi();
 }
 
 static enum wring_status read_pmi(const struct wring_log *log, struct wring_launched *out)
@@ -661,9 +667,10 @@ static enum wring_status read_pmi(const struct wring_log *log, struct wring_laun
     enum wring_status status = read_pair(log, "PMI_RANK", "PMI_SIZE", out);
     if (status != WRING_OK)
         return status;
-    out->local_rank = number_or_unknown(slurm ? "SLURM_LOCALID" : "MPI_LOCALRANKID");
-    out->local_size = slurm ? slurm_local_size(out->size) : number_or_unknown("MPI_LOCALNRANKS");
-    return need_exchange(log, out);
+    out->local_rank = read_number_or_unknown(slurm ? "SLURM_LOCALID" : "MPI_LOCALRANKID");
+    out->local_size =
+        slurm ? slurm_local_size(out->size) : read_number_or_unknown("MPI_LOCALNRANKS");
+    return check_exchange(log, out);
 }
 
 /* ---- Slurm without an exchange ---- */
@@ -671,18 +678,19 @@ static enum wring_status read_pmi(const struct wring_log *log, struct wring_laun
 /** The batch script itself has SLURM_PROCID=0, too, but is no step. */
 static bool slurm_seen(void)
 {
-    return variable("SLURM_STEP_ID") != NULL;
+    return read_variable("SLURM_STEP_ID") != NULL;
 }
 
 static enum wring_status read_slurm(const struct wring_log *log, struct wring_launched *out)
 {
-    const char *nodes = variable("SLURM_STEP_NODELIST");
-    const char *job = variable("SLURM_JOB_ID"), *restarts = variable("SLURM_RESTART_COUNT");
+    const char *nodes = read_variable("SLURM_STEP_NODELIST");
+    const char *job = read_variable("SLURM_JOB_ID"),
+               *restarts = read_variable("SLURM_RESTART_COUNT");
 
     enum wring_status status = read_pair(log, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", out);
     if (status != WRING_OK || out->size == 1)
         return status;
-    out->local_rank = number_or_unknown("SLURM_LOCALID");
+    out->local_rank = read_number_or_unknown("SLURM_LOCALID");
     out->local_size = slurm_local_size(out->size);
     if (nodes == NULL || !wring_slurm_first_host(nodes, out->host, sizeof(out->host))) {
         wring_error(
@@ -693,7 +701,7 @@ static enum wring_status read_slurm(const struct wring_log *log, struct wring_la
         return WRING_ERR_INVALID;
     }
     snprintf(out->job, sizeof(out->job), "slurm %.60s.%.60s %.20s", job != NULL ? job : "",
-             variable("SLURM_STEP_ID"), restarts != NULL ? restarts : "0");
+             read_variable("SLURM_STEP_ID"), restarts != NULL ? restarts : "0");
     return WRING_OK;
 }
 
@@ -749,7 +757,7 @@ static enum wring_status read_own(const struct wring_config *config, const struc
 static enum wring_status read_alone(const struct wring_config *config, const struct wring_log *log)
 {
     for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++)
-        if (variable(unknown[i].variable) != NULL) {
+        if (read_variable(unknown[i].variable) != NULL) {
             wring_error(log,
                         "started by %s (%s is set), which wring cannot ask: set WRING_RANK, "
                         "WRING_SIZE, WRING_ROOT and WRING_KEY, or WRING_RANK=0 WRING_SIZE=1 for a "

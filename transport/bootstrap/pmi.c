@@ -53,7 +53,7 @@ static struct {
     size_t input_bytes;
 } channel = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-static int descriptor(void)
+static int read_descriptor(void)
 {
     const char *text = wring_config_foreign("PMI_FD");
     char *end;
@@ -61,9 +61,9 @@ static int descriptor(void)
     return fd >= 0 && fd <= INT32_MAX && *end == '\0' ? (int)fd : -1;
 }
 
-static bool usable(char *why, size_t bytes)
+static bool is_usable(char *why, size_t bytes)
 {
-    int fd = descriptor();
+    int fd = read_descriptor();
 
     if (wring_config_foreign("PMI_FD") == NULL)
         snprintf(why, bytes, "PMI_FD is not set: %s",
@@ -82,19 +82,20 @@ static bool usable(char *why, size_t bytes)
 
 /* ---- messages ---- */
 
-static enum wring_status lost(const struct wring_log *log, const char *what)
+static enum wring_status fail_exchange(const struct wring_log *log, const char *what)
 {
     wring_error(log, "the launcher's %s exchange failed: %s", channel.dialect->name, what);
     return WRING_ERR_SYSTEM;
 }
 
-static enum wring_status await(const struct wring_log *log, short events, uint64_t deadline_ns)
+static enum wring_status await_socket(const struct wring_log *log, short events,
+                                      uint64_t deadline_ns)
 {
     struct pollfd pollfd = {channel.fd, events, 0};
     for (;;) {
         uint64_t now = wring_now_ns();
         if (now >= deadline_ns && !channel.begun)
-            return lost(log, "the launcher does not answer");
+            return fail_exchange(log, "the launcher does not answer");
         if (now >= deadline_ns) {
             wring_error(log,
                         "not all ranks came to the launcher's %s exchange in time "
@@ -107,7 +108,7 @@ static enum wring_status await(const struct wring_log *log, short events, uint64
         if (ready > 0)
             return WRING_OK;
         if (ready < 0 && errno != EINTR)
-            return lost(log, strerror(errno));
+            return fail_exchange(log, strerror(errno));
     }
 }
 
@@ -122,11 +123,11 @@ static enum wring_status send_all(const struct wring_log *log, const char *text,
             text += n;
             bytes -= (size_t)n;
         } else if (n < 0 && errno == EAGAIN) {
-            enum wring_status status = await(log, POLLOUT, deadline_ns);
+            enum wring_status status = await_socket(log, POLLOUT, deadline_ns);
             if (status != WRING_OK)
                 return status;
         } else if (n < 0 && errno != EINTR) {
-            return lost(log, strerror(errno));
+            return fail_exchange(log, strerror(errno));
         }
     }
     return WRING_OK;
@@ -134,7 +135,7 @@ static enum wring_status send_all(const struct wring_log *log, const char *text,
 
 /** How many bytes the first whole answer takes, MESSAGE_BYTES at most; 0: it is not whole yet, or
  *  is none. @param head out: before it */
-static size_t whole_answer(bool framed, size_t *head)
+static size_t whole_answer_bytes(bool framed, size_t *head)
 {
     *head = framed ? FRAME_DIGITS : 0;
     if (!framed) {
@@ -153,22 +154,22 @@ static size_t whole_answer(bool framed, size_t *head)
 }
 
 /** @param answer out, [MESSAGE_BYTES] */
-static enum wring_status receive(const struct wring_log *log, bool framed, uint64_t deadline_ns,
-                                 char *answer)
+static enum wring_status receive_answer(const struct wring_log *log, bool framed,
+                                        uint64_t deadline_ns, char *answer)
 {
     size_t bytes, head;
-    while ((bytes = whole_answer(framed, &head)) == 0) {
+    while ((bytes = whole_answer_bytes(framed, &head)) == 0) {
         if (channel.input_bytes >= MESSAGE_BYTES)
-            return lost(log, "it answered with something else");
-        enum wring_status status = await(log, POLLIN, deadline_ns);
+            return fail_exchange(log, "it answered with something else");
+        enum wring_status status = await_socket(log, POLLIN, deadline_ns);
         if (status != WRING_OK)
             return status;
         ssize_t n = read(channel.fd, channel.input + channel.input_bytes,
                          sizeof(channel.input) - channel.input_bytes);
         if (n == 0)
-            return lost(log, "the launcher closed it");
+            return fail_exchange(log, "the launcher closed it");
         if (n < 0 && errno != EINTR && errno != EAGAIN)
-            return lost(log, strerror(errno));
+            return fail_exchange(log, strerror(errno));
         channel.input_bytes += n > 0 ? (size_t)n : 0;
     }
     memcpy(answer, channel.input + head, bytes - head);
@@ -201,8 +202,8 @@ static bool find_value(const char *answer, const char *key, char *out, size_t by
 }
 
 /** Send a request, read its answer. @param framed  as PMI-2 has it, after its init */
-static enum wring_status ask(const struct wring_log *log, bool framed, const char *request,
-                             const char *expected, uint64_t deadline_ns, char *answer)
+static enum wring_status ask_launcher(const struct wring_log *log, bool framed, const char *request,
+                                      const char *expected, uint64_t deadline_ns, char *answer)
 {
     char text[MESSAGE_BYTES + FRAME_DIGITS + 2], word[64];
     int bytes = framed ? snprintf(text, sizeof(text), "%6zu%s", strlen(request), request)
@@ -210,20 +211,20 @@ static enum wring_status ask(const struct wring_log *log, bool framed, const cha
 
     enum wring_status status = send_all(log, text, (size_t)bytes, deadline_ns);
     if (status == WRING_OK)
-        status = receive(log, framed, deadline_ns, answer);
+        status = receive_answer(log, framed, deadline_ns, answer);
     if (status != WRING_OK)
         return status;
     if (!find_value(answer, "cmd", word, sizeof(word)) || strcmp(word, expected) != 0)
-        return lost(log, "it answered out of turn");
+        return fail_exchange(log, "it answered out of turn");
     if (find_value(answer, "rc", word, sizeof(word)) && strcmp(word, "0") != 0)
-        return lost(log, "the launcher refused");
+        return fail_exchange(log, "the launcher refused");
     return WRING_OK;
 }
 
 /* ---- init and finalize ---- */
 
 /** An MPI library of this process that was started finalizes itself. */
-static bool mpi_ends_it(void)
+static bool does_mpi_finalize(void)
 {
     int started = 0;
     int (*initialized)(int *started);
@@ -233,21 +234,22 @@ static bool mpi_ends_it(void)
     return symbol != NULL && initialized(&started) == 0 && started != 0;
 }
 
-static void finalize(void)
+static void finalize_pmi(void)
 {
     char answer[MESSAGE_BYTES];
     bool framed = channel.dialect->version == 2;
 
     if (!wring_launcher_own(&channel.owner) || pthread_mutex_trylock(&channel.mutex) != 0)
         return; /* a thread that still waits there has it */
-    if (!channel.broken && !mpi_ends_it())
-        ask(NULL, framed, framed ? "cmd=finalize;" : "cmd=finalize",
-            framed ? "finalize-response" : "finalize_ack", wring_deadline_in(ANSWER_NS), answer);
+    if (!channel.broken && !does_mpi_finalize())
+        ask_launcher(NULL, framed, framed ? "cmd=finalize;" : "cmd=finalize",
+                     framed ? "finalize-response" : "finalize_ack", wring_deadline_in(ANSWER_NS),
+                     answer);
     pthread_mutex_unlock(&channel.mutex);
 }
 
-static enum wring_status begin(const struct wring_log *log, const struct dialect *dialect,
-                               uint64_t deadline)
+static enum wring_status begin_pmi(const struct wring_log *log, const struct dialect *dialect,
+                                   uint64_t deadline)
 {
     char request[256], answer[MESSAGE_BYTES];
     const char *job = wring_config_foreign("PMI_JOBID"), *rank = wring_config_foreign("PMI_RANK");
@@ -255,11 +257,12 @@ static enum wring_status begin(const struct wring_log *log, const struct dialect
 
     channel.dialect = dialect;
     channel.separator = ' ';
-    channel.fd = descriptor();
+    channel.fd = read_descriptor();
     channel.input_bytes = 0;
     snprintf(request, sizeof(request), "cmd=init pmi_version=%d pmi_subversion=%d",
              dialect->version, framed ? 0 : 1);
-    enum wring_status status = ask(log, false, request, "response_to_init", deadline, answer);
+    enum wring_status status =
+        ask_launcher(log, false, request, "response_to_init", deadline, answer);
     if (status != WRING_OK)
         return status;
     if (framed) {
@@ -268,36 +271,36 @@ static enum wring_status begin(const struct wring_log *log, const struct dialect
         snprintf(request, sizeof(request), "cmd=fullinit;%s%.64s%spmirank=%.16s;threaded=FALSE;",
                  job != NULL ? "pmijobid=" : "", job != NULL ? job : "", job != NULL ? ";" : "",
                  rank != NULL ? rank : "");
-        return ask(log, true, request, "fullinit-response", deadline, answer);
+        return ask_launcher(log, true, request, "fullinit-response", deadline, answer);
     }
-    status = ask(log, false, "cmd=get_my_kvsname", "my_kvsname", deadline, answer);
+    status = ask_launcher(log, false, "cmd=get_my_kvsname", "my_kvsname", deadline, answer);
     if (status == WRING_OK && !find_value(answer, "kvsname", channel.space, sizeof(channel.space)))
-        status = lost(log, "it does not name the job's keys");
+        status = fail_exchange(log, "it does not name the job's keys");
     return status;
 }
 
 /** Once in a process. */
-static enum wring_status begin_once(const struct wring_log *log, const struct dialect *dialect,
-                                    uint64_t deadline_ns)
+static enum wring_status begin_pmi_once(const struct wring_log *log, const struct dialect *dialect,
+                                        uint64_t deadline_ns)
 {
     uint64_t answer_ns = wring_deadline_in(ANSWER_NS);
 
     if (channel.dialect != NULL)
-        return channel.broken ? lost(log, "it failed before") : WRING_OK;
+        return channel.broken ? fail_exchange(log, "it failed before") : WRING_OK;
     enum wring_status status =
-        begin(log, dialect, answer_ns < deadline_ns ? answer_ns : deadline_ns);
+        begin_pmi(log, dialect, answer_ns < deadline_ns ? answer_ns : deadline_ns);
     channel.begun = status == WRING_OK;
     channel.broken = !channel.begun;
     if (!channel.begun)
         return status;
-    atexit(finalize);
+    atexit(finalize_pmi);
     return WRING_OK;
 }
 
 /* ---- the exchange ---- */
 
-static enum wring_status publish(const struct wring_log *log, const char *key, const char *text,
-                                 uint64_t deadline_ns)
+static enum wring_status publish_text(const struct wring_log *log, const char *key,
+                                      const char *text, uint64_t deadline_ns)
 {
     char request[MESSAGE_BYTES], answer[MESSAGE_BYTES];
     bool framed = channel.dialect->version == 2;
@@ -307,17 +310,17 @@ static enum wring_status publish(const struct wring_log *log, const char *key, c
     else
         snprintf(request, sizeof(request), "cmd=put kvsname=%s key=%s value=%s", channel.space, key,
                  text);
-    return ask(log, framed, request, framed ? "kvs-put-response" : "put_result", deadline_ns,
-               answer);
+    return ask_launcher(log, framed, request, framed ? "kvs-put-response" : "put_result",
+                        deadline_ns, answer);
 }
 
-static enum wring_status fence(const struct wring_log *log, uint64_t deadline_ns)
+static enum wring_status fence_exchange(const struct wring_log *log, uint64_t deadline_ns)
 {
     char answer[MESSAGE_BYTES];
     bool framed = channel.dialect->version == 2;
 
-    return ask(log, framed, framed ? "cmd=kvs-fence;" : "cmd=barrier_in",
-               framed ? "kvs-fence-response" : "barrier_out", deadline_ns, answer);
+    return ask_launcher(log, framed, framed ? "cmd=kvs-fence;" : "cmd=barrier_in",
+                        framed ? "kvs-fence-response" : "barrier_out", deadline_ns, answer);
 }
 
 static enum wring_status look_up(const struct wring_log *log, const char *key, char *text,
@@ -330,30 +333,30 @@ static enum wring_status look_up(const struct wring_log *log, const char *key, c
         snprintf(request, sizeof(request), "cmd=kvs-get;key=%s;", key);
     else
         snprintf(request, sizeof(request), "cmd=get kvsname=%s key=%s", channel.space, key);
-    enum wring_status status =
-        ask(log, framed, request, framed ? "kvs-get-response" : "get_result", deadline_ns, answer);
+    enum wring_status status = ask_launcher(
+        log, framed, request, framed ? "kvs-get-response" : "get_result", deadline_ns, answer);
     if (status == WRING_OK && !find_value(answer, "value", text, WRING_LAUNCHER_TEXT))
-        status = lost(log, "it lost what rank 0 told");
+        status = fail_exchange(log, "it lost what rank 0 told");
     return status;
 }
 
-static enum wring_status broadcast(const struct wring_log *log, const struct dialect *dialect,
-                                   bool is_root, uint64_t deadline_ns, char *text)
+static enum wring_status broadcast_text(const struct wring_log *log, const struct dialect *dialect,
+                                        bool is_root, uint64_t deadline_ns, char *text)
 {
     char key[32];
 
     if (!wring_launcher_own(&channel.owner))
         return wring_launcher_refuse_child(log);
     pthread_mutex_lock(&channel.mutex);
-    enum wring_status status = begin_once(log, dialect, deadline_ns);
+    enum wring_status status = begin_pmi_once(log, dialect, deadline_ns);
     bool begun = status == WRING_OK;
     snprintf(key, sizeof(key), "wring-%u", channel.sequence);
     if (status == WRING_OK)
         channel.sequence++; /* a key is written once */
     if (status == WRING_OK && is_root)
-        status = publish(log, key, text, deadline_ns);
+        status = publish_text(log, key, text, deadline_ns);
     if (status == WRING_OK)
-        status = fence(log, deadline_ns);
+        status = fence_exchange(log, deadline_ns);
     if (status == WRING_OK && !is_root)
         status = look_up(log, key, text, deadline_ns);
     channel.broken |= begun && status != WRING_OK;
@@ -361,17 +364,17 @@ static enum wring_status broadcast(const struct wring_log *log, const struct dia
     return status;
 }
 
-static enum wring_status broadcast_1(const struct wring_log *log, bool is_root,
-                                     uint64_t deadline_ns, char *text)
+static enum wring_status broadcast_by_pmi1(const struct wring_log *log, bool is_root,
+                                           uint64_t deadline_ns, char *text)
 {
-    return broadcast(log, &dialects[0], is_root, deadline_ns, text);
+    return broadcast_text(log, &dialects[0], is_root, deadline_ns, text);
 }
 
-static enum wring_status broadcast_2(const struct wring_log *log, bool is_root,
-                                     uint64_t deadline_ns, char *text)
+static enum wring_status broadcast_by_pmi2(const struct wring_log *log, bool is_root,
+                                           uint64_t deadline_ns, char *text)
 {
-    return broadcast(log, &dialects[1], is_root, deadline_ns, text);
+    return broadcast_text(log, &dialects[1], is_root, deadline_ns, text);
 }
 
-const struct wring_launcher_exchange wring_exchange_pmi1 = {"PMI-1", usable, broadcast_1};
-const struct wring_launcher_exchange wring_exchange_pmi2 = {"PMI-2", usable, broadcast_2};
+const struct wring_launcher_exchange wring_exchange_pmi1 = {"PMI-1", is_usable, broadcast_by_pmi1};
+const struct wring_launcher_exchange wring_exchange_pmi2 = {"PMI-2", is_usable, broadcast_by_pmi2};

@@ -84,7 +84,7 @@ static struct {
     unsigned sequence;
 } client = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-static void *open_below(const char *variable, const char *folder)
+static void *open_library_below(const char *variable, const char *folder)
 {
     const char *prefix = wring_config_foreign(variable);
     char path[1024];
@@ -107,12 +107,12 @@ static void *open_library(void)
     void *library = dlopen("libpmix.so.2", RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
 
     for (size_t i = 0; library == NULL && i < sizeof(folders) / sizeof(folders[0]); i++)
-        library = open_below(folders[i].variable, folders[i].folder);
+        library = open_library_below(folders[i].variable, folders[i].folder);
     return library != NULL ? library : dlopen("libpmix.so.2", RTLD_NOW | RTLD_GLOBAL);
 }
 
 /** dlsym() gives objects; ISO C has no other way to make a function of one. */
-static bool load(const char *name, void *to)
+static bool load_symbol(const char *name, void *to)
 {
     void *symbol = dlsym(client.library, name);
     memcpy(to, &symbol, sizeof(symbol));
@@ -120,26 +120,28 @@ static bool load(const char *name, void *to)
 }
 
 /** Under the mutex. */
-static bool load_once(void)
+static bool load_client(void)
 {
     struct pmix_calls *calls = &client.calls;
 
     if (client.library == NULL)
         client.library = open_library();
-    return client.library != NULL && load("PMIx_Init", &calls->init) &&
-           load("PMIx_Finalize", &calls->finalize) && load("PMIx_Put", &calls->put) &&
-           load("PMIx_Commit", &calls->commit) && load("PMIx_Fence_nb", &calls->fence_nb) &&
-           load("PMIx_Get_nb", &calls->get_nb) && load("PMIx_Error_string", &calls->error_string);
+    return client.library != NULL && load_symbol("PMIx_Init", &calls->init) &&
+           load_symbol("PMIx_Finalize", &calls->finalize) && load_symbol("PMIx_Put", &calls->put) &&
+           load_symbol("PMIx_Commit", &calls->commit) &&
+           load_symbol("PMIx_Fence_nb", &calls->fence_nb) &&
+           load_symbol("PMIx_Get_nb", &calls->get_nb) &&
+           load_symbol("PMIx_Error_string", &calls->error_string);
 }
 
-static bool usable(char *why, size_t bytes)
+static bool is_usable(char *why, size_t bytes)
 {
     if (!wring_launcher_own(&client.owner)) {
         snprintf(why, bytes, "it belongs to the process that forked this one");
         return false;
     }
     pthread_mutex_lock(&client.mutex);
-    bool loaded = load_once();
+    bool loaded = load_client();
     pthread_mutex_unlock(&client.mutex);
 
     const char *space = wring_config_foreign("PMIX_NAMESPACE");
@@ -155,25 +157,25 @@ static bool usable(char *why, size_t bytes)
     return loaded && space != NULL && rank != NULL;
 }
 
-static enum wring_status failed(const struct wring_log *log, const char *what, int status)
+static enum wring_status fail_exchange(const struct wring_log *log, const char *what, int status)
 {
     wring_error(log, "the launcher's PMIx exchange failed: %s: %s", what,
                 client.calls.error_string(status));
     return WRING_ERR_SYSTEM;
 }
 
-static void finalize(void)
+static void finalize_pmix(void)
 {
     if (wring_launcher_own(&client.owner))
         client.calls.finalize(NULL, 0);
 }
 
 /** Once in a process; under the mutex. */
-static enum wring_status begin_once(const struct wring_log *log)
+static enum wring_status begin_pmix_once(const struct wring_log *log)
 {
     if (client.begun)
         return WRING_OK;
-    if (!load_once()) {
+    if (!load_client()) {
         wring_error(log, "libpmix.so.2 lacks calls that wring needs");
         return WRING_ERR_UNSUPPORTED;
     }
@@ -187,7 +189,7 @@ static enum wring_status begin_once(const struct wring_log *log)
         return WRING_ERR_SYSTEM;
     }
     client.begun = true;
-    atexit(finalize);
+    atexit(finalize_pmix);
     return WRING_OK;
 }
 
@@ -257,12 +259,12 @@ static void on_done(int status, void *arg)
 
 /** @param begun  what the call that answers returned: where it has succeeded already, it does not
  *  call back */
-static enum wring_status await(const struct wring_log *log, struct answer *answer, const char *what,
-                               int begun, uint64_t deadline_ns)
+static enum wring_status await_answer(const struct wring_log *log, struct answer *answer,
+                                      const char *what, int begun, uint64_t deadline_ns)
 {
     if (begun != PMIX_SUCCESS) {
         answer_release(answer); /* nobody will answer */
-        return begun == PMIX_OPERATION_SUCCEEDED ? WRING_OK : failed(log, what, begun);
+        return begun == PMIX_OPERATION_SUCCEEDED ? WRING_OK : fail_exchange(log, what, begun);
     }
     struct timespec until = {(time_t)(deadline_ns / WRING_NS_PER_S),
                              (long)(deadline_ns % WRING_NS_PER_S)};
@@ -274,7 +276,7 @@ static enum wring_status await(const struct wring_log *log, struct answer *answe
     int status = answer->status;
     pthread_mutex_unlock(&answer->mutex);
     if (done)
-        return status == PMIX_SUCCESS ? WRING_OK : failed(log, what, status);
+        return status == PMIX_SUCCESS ? WRING_OK : fail_exchange(log, what, status);
     wring_error(log, "not all ranks came to the launcher's PMIx exchange in time "
                      "(WRING_JOIN_TIMEOUT)");
     return WRING_ERR_PEER;
@@ -282,19 +284,19 @@ static enum wring_status await(const struct wring_log *log, struct answer *answe
 
 /* ---- the exchange ---- */
 
-static enum wring_status publish(const struct wring_log *log, const char *key, char *text)
+static enum wring_status publish_text(const struct wring_log *log, const char *key, char *text)
 {
     struct pmix_value value = {.type = PMIX_STRING, .data.string = text};
     int status = client.calls.put(PMIX_GLOBAL, key, &value);
     if (status != PMIX_SUCCESS)
-        return failed(log, "PMIx_Put", status);
+        return fail_exchange(log, "PMIx_Put", status);
     status = client.calls.commit();
-    return status == PMIX_SUCCESS ? WRING_OK : failed(log, "PMIx_Commit", status);
+    return status == PMIX_SUCCESS ? WRING_OK : fail_exchange(log, "PMIx_Commit", status);
 }
 
 /** All come, and have what was put. Left to fetch it when they ask, servers of other hosts fetch
  *  what a rank has put once, and never see what it puts later. */
-static enum wring_status fence(const struct wring_log *log, uint64_t deadline_ns)
+static enum wring_status fence_exchange(const struct wring_log *log, uint64_t deadline_ns)
 {
     static const struct pmix_info collect = {.key = PMIX_COLLECT_DATA,
                                              .value = {.type = PMIX_BOOL, .data.flag = true}};
@@ -302,7 +304,7 @@ static enum wring_status fence(const struct wring_log *log, uint64_t deadline_ns
     if (answer == NULL)
         return WRING_ERR_NO_MEMORY;
     int begun = client.calls.fence_nb(NULL, 0, &collect, 1, on_done, answer);
-    enum wring_status status = await(log, answer, "PMIx_Fence", begun, deadline_ns);
+    enum wring_status status = await_answer(log, answer, "PMIx_Fence", begun, deadline_ns);
     answer_release(answer);
     return status;
 }
@@ -317,9 +319,9 @@ static enum wring_status look_up(const struct wring_log *log, uint32_t rank, con
         return WRING_ERR_NO_MEMORY;
     proc.rank = rank;
     int begun = client.calls.get_nb(&proc, key, NULL, 0, on_value, answer);
-    enum wring_status status = await(log, answer, "PMIx_Get", begun, deadline_ns);
+    enum wring_status status = await_answer(log, answer, "PMIx_Get", begun, deadline_ns);
     if (status == WRING_OK && !answer->done)
-        status = failed(log, "PMIx_Get", begun); /* without a value */
+        status = fail_exchange(log, "PMIx_Get", begun); /* without a value */
     if (status == WRING_OK && text != NULL)
         memcpy(text, answer->text, WRING_LAUNCHER_TEXT);
     if (status == WRING_OK && number != NULL)
@@ -328,22 +330,22 @@ static enum wring_status look_up(const struct wring_log *log, uint32_t rank, con
     return status;
 }
 
-static enum wring_status broadcast(const struct wring_log *log, bool is_root, uint64_t deadline_ns,
-                                   char *text)
+static enum wring_status broadcast_text(const struct wring_log *log, bool is_root,
+                                        uint64_t deadline_ns, char *text)
 {
     char key[32];
 
     if (!wring_launcher_own(&client.owner))
         return wring_launcher_refuse_child(log);
     pthread_mutex_lock(&client.mutex);
-    enum wring_status status = begin_once(log);
+    enum wring_status status = begin_pmix_once(log);
     snprintf(key, sizeof(key), "wring-%u", client.sequence);
     if (status == WRING_OK)
         client.sequence++; /* a key is written once */
     if (status == WRING_OK && is_root)
-        status = publish(log, key, text);
+        status = publish_text(log, key, text);
     if (status == WRING_OK)
-        status = fence(log, deadline_ns);
+        status = fence_exchange(log, deadline_ns);
     if (status == WRING_OK && !is_root)
         status = look_up(log, 0, key, deadline_ns, text, NULL);
     pthread_mutex_unlock(&client.mutex);
@@ -357,7 +359,7 @@ enum wring_status wring_pmix_job_size(const struct wring_log *log, uint32_t *siz
     if (!wring_launcher_own(&client.owner))
         return wring_launcher_refuse_child(log);
     pthread_mutex_lock(&client.mutex);
-    enum wring_status status = begin_once(log);
+    enum wring_status status = begin_pmix_once(log);
     if (status == WRING_OK)
         status = look_up(log, PMIX_RANK_WILDCARD, PMIX_JOB_SIZE,
                          wring_deadline_in(10 * WRING_NS_PER_S), NULL, &number);
@@ -371,4 +373,4 @@ enum wring_status wring_pmix_job_size(const struct wring_log *log, uint32_t *siz
     return status;
 }
 
-const struct wring_launcher_exchange wring_exchange_pmix = {"PMIx", usable, broadcast};
+const struct wring_launcher_exchange wring_exchange_pmix = {"PMIx", is_usable, broadcast_text};

@@ -111,7 +111,7 @@ static const struct sockaddr_in6 *as_v6(const struct sockaddr *address)
     return (const struct sockaddr_in6 *)address;
 }
 
-static const uint8_t *bytes_of(const struct sockaddr *address, size_t *n)
+static const uint8_t *raw_address_bytes(const struct sockaddr *address, size_t *n)
 {
     if (address->sa_family == AF_INET) {
         *n = sizeof(struct in_addr);
@@ -122,7 +122,7 @@ static const uint8_t *bytes_of(const struct sockaddr *address, size_t *n)
 }
 
 /** Is an address on the network of one of this host's interfaces? */
-static bool is_on(const struct sockaddr *address, const struct ifaddrs *at)
+static bool is_on_network(const struct sockaddr *address, const struct ifaddrs *at)
 {
     if (at->ifa_addr == NULL || at->ifa_netmask == NULL || (at->ifa_flags & IFF_UP) == 0 ||
         at->ifa_addr->sa_family != address->sa_family)
@@ -131,16 +131,17 @@ static bool is_on(const struct sockaddr *address, const struct ifaddrs *at)
         as_v6(address)->sin6_scope_id != if_nametoindex(at->ifa_name))
         return false;
     size_t n;
-    const uint8_t *theirs = bytes_of(address, &n), *ours = bytes_of(at->ifa_addr, &n);
-    const uint8_t *mask = bytes_of(at->ifa_netmask, &n);
+    const uint8_t *theirs = raw_address_bytes(address, &n),
+                  *ours = raw_address_bytes(at->ifa_addr, &n);
+    const uint8_t *mask = raw_address_bytes(at->ifa_netmask, &n);
     for (size_t i = 0; i < n; i++)
         if (((theirs[i] ^ ours[i]) & mask[i]) != 0)
             return false;
     return true;
 }
 
-static void add(struct wring_rendezvous_endpoints *endpoints, const struct ifaddrs *all,
-                const struct sockaddr *address, socklen_t bytes)
+static void add_endpoint(struct wring_rendezvous_endpoints *endpoints, const struct ifaddrs *all,
+                         const struct sockaddr *address, socklen_t bytes)
 {
     if (endpoints->n == WRING_RENDEZVOUS_ENDPOINTS)
         return;
@@ -148,12 +149,12 @@ static void add(struct wring_rendezvous_endpoints *endpoints, const struct ifadd
     *endpoint = (struct wring_rendezvous_endpoint){.bytes = bytes};
     memcpy(&endpoint->address, address, bytes);
     for (; all != NULL && !endpoint->near; all = all->ifa_next)
-        endpoint->near = is_on(address, all);
+        endpoint->near = is_on_network(address, all);
 }
 
 /** A zone names an interface of the host that wrote it: here the link may be any of ours. */
-static void add_links(struct wring_rendezvous_endpoints *endpoints, const struct ifaddrs *all,
-                      const struct sockaddr_in6 *address)
+static void add_link_endpoints(struct wring_rendezvous_endpoints *endpoints,
+                               const struct ifaddrs *all, const struct sockaddr_in6 *address)
 {
     for (const struct ifaddrs *at = all; at != NULL; at = at->ifa_next) {
         struct sockaddr_in6 link = *address;
@@ -163,7 +164,7 @@ static void add_links(struct wring_rendezvous_endpoints *endpoints, const struct
             continue;
         link.sin6_scope_id = if_nametoindex(at->ifa_name);
         if (link.sin6_scope_id != 0 && link.sin6_scope_id != address->sin6_scope_id)
-            add(endpoints, all, (const struct sockaddr *)&link, sizeof(link));
+            add_endpoint(endpoints, all, (const struct sockaddr *)&link, sizeof(link));
     }
 }
 
@@ -200,16 +201,16 @@ static enum wring_status add_entry(struct wring_rendezvous_endpoints *endpoints,
     for (const struct addrinfo *at = found; at != NULL; at = at->ai_next) {
         struct sockaddr_in6 link;
         if (at->ai_family != AF_INET6 || !IN6_IS_ADDR_LINKLOCAL(&as_v6(at->ai_addr)->sin6_addr)) {
-            add(endpoints, all, at->ai_addr, at->ai_addrlen);
+            add_endpoint(endpoints, all, at->ai_addr, at->ai_addrlen);
             continue;
         }
         link = *as_v6(at->ai_addr);
         if (link.sin6_scope_id == 0)
             link.sin6_scope_id = scope;
         if (link.sin6_scope_id != 0)
-            add(endpoints, all, (const struct sockaddr *)&link, sizeof(link));
+            add_endpoint(endpoints, all, (const struct sockaddr *)&link, sizeof(link));
         if (link.sin6_scope_id == 0 || endpoints->several)
-            add_links(endpoints, all, &link);
+            add_link_endpoints(endpoints, all, &link);
     }
     freeaddrinfo(found);
     return WRING_OK;
@@ -350,8 +351,8 @@ void wring_rendezvous_tell_failure(struct wring_rendezvous *rendezvous, enum wri
             wring_rendezvous_send_failure(rendezvous->fds[i], status, rank, text);
 }
 
-static enum wring_status fail(struct wring_rendezvous *rendezvous, enum wring_status status,
-                              uint32_t rank, const char *what)
+static enum wring_status fail_for_rank(struct wring_rendezvous *rendezvous,
+                                       enum wring_status status, uint32_t rank, const char *what)
 {
     char text[WRING_RENDEZVOUS_TEXT];
     snprintf(text, sizeof(text), "rank %" PRIu32 " %s", rank, what);
@@ -360,19 +361,20 @@ static enum wring_status fail(struct wring_rendezvous *rendezvous, enum wring_st
     return status;
 }
 
-static enum wring_status rendezvous_find_lost(struct wring_rendezvous *rendezvous)
+static enum wring_status fail_for_lost_rank(struct wring_rendezvous *rendezvous)
 {
     for (uint32_t i = 1; i < rendezvous->base.size; i++) {
         struct pollfd pollfd = {rendezvous->fds[i], POLLRDHUP, 0};
         if (poll(&pollfd, 1, 0) > 0 && (pollfd.revents & WRING_RENDEZVOUS_GONE) != 0)
-            return fail(rendezvous, WRING_ERR_PEER, i, "ended while ranks connected to each other");
+            return fail_for_rank(rendezvous, WRING_ERR_PEER, i,
+                                 "ended while ranks connected to each other");
     }
     return WRING_OK;
 }
 
 /** Read what there is. Errors: PEER (closed), FRAME, NO_MEMORY. */
-static enum wring_status read_some(struct wring_rendezvous *rendezvous, int fd,
-                                   struct contribution *from)
+static enum wring_status read_contribution(struct wring_rendezvous *rendezvous, int fd,
+                                           struct contribution *from)
 {
     while (!from->complete) {
         bool in_head = from->got < sizeof(from->head);
@@ -423,24 +425,25 @@ static enum wring_status collect_from(struct wring_rendezvous *rendezvous, uint3
                                       struct contribution *from, struct pollfd *pollfd,
                                       const struct wring_patience *patience)
 {
-    enum wring_status status = read_some(rendezvous, rendezvous->fds[i], from);
+    enum wring_status status = read_contribution(rendezvous, rendezvous->fds[i], from);
     bool left = from->complete && (pollfd->revents & WRING_RENDEZVOUS_GONE) != 0;
     left |= status == WRING_ERR_PEER;
     if (left && wring_stream_called_off(patience))
         return WRING_ERR_CLOSED;
     if (left)
-        return fail(rendezvous, WRING_ERR_PEER, i,
-                    "ended, or closed its session, while the others "
-                    "were opening, committing or making a group");
+        return fail_for_rank(rendezvous, WRING_ERR_PEER, i,
+                             "ended, or closed its session, while the others "
+                             "were opening, committing or making a group");
     if (status != WRING_OK)
-        return fail(rendezvous, status, i, "sent malformed bytes to the rendezvous");
+        return fail_for_rank(rendezvous, status, i, "sent malformed bytes to the rendezvous");
     *pollfd = (struct pollfd){rendezvous->fds[i], from->complete ? POLLRDHUP : POLLIN, 0};
     return WRING_OK;
 }
 
 /** @param fds  [size], for waiting */
-static enum wring_status collect(struct wring_rendezvous *rendezvous, struct contribution *from,
-                                 struct pollfd *fds, const struct wring_patience *patience)
+static enum wring_status collect_contributions(struct wring_rendezvous *rendezvous,
+                                               struct contribution *from, struct pollfd *fds,
+                                               const struct wring_patience *patience)
 {
     uint32_t size = rendezvous->base.size;
     for (;;) {
@@ -462,9 +465,10 @@ static enum wring_status collect(struct wring_rendezvous *rendezvous, struct con
 }
 
 /** All blobs in rank order, both as the result frame and as our own copy. */
-static enum wring_status hand_out(struct wring_rendezvous *rendezvous,
-                                  const struct contribution *from, const void *blob, size_t bytes,
-                                  const struct wring_patience *patience, struct wring_blobs *out)
+static enum wring_status hand_out_blobs(struct wring_rendezvous *rendezvous,
+                                        const struct contribution *from, const void *blob,
+                                        size_t bytes, const struct wring_patience *patience,
+                                        struct wring_blobs *out)
 {
     uint32_t size = rendezvous->base.size;
     struct wring_writer message = {0};
@@ -498,7 +502,8 @@ static enum wring_status hand_out(struct wring_rendezvous *rendezvous,
         if (status == WRING_ERR_PEER && wring_stream_called_off(patience))
             status = WRING_ERR_CLOSED;
         else if (status == WRING_ERR_PEER || status == WRING_ERR_TIMEOUT)
-            status = fail(rendezvous, WRING_ERR_PEER, i, "stopped listening to the rendezvous");
+            status =
+                fail_for_rank(rendezvous, WRING_ERR_PEER, i, "stopped listening to the rendezvous");
     }
     free(message.data);
     if (status != WRING_OK)
@@ -518,9 +523,9 @@ enum wring_status wring_rendezvous_gather(struct wring_rendezvous *rendezvous, c
     enum wring_status status = WRING_ERR_NO_MEMORY;
 
     if (from != NULL && fds != NULL)
-        status = collect(rendezvous, from, fds, patience);
+        status = collect_contributions(rendezvous, from, fds, patience);
     if (status == WRING_OK)
-        status = hand_out(rendezvous, from, blob, bytes, patience, out);
+        status = hand_out_blobs(rendezvous, from, blob, bytes, patience, out);
     for (uint32_t i = 0; from != NULL && i < size; i++)
         free(from[i].body);
     free(from);
@@ -554,7 +559,7 @@ static enum wring_status rendezvous_exchange(struct wring_bootstrap *bootstrap, 
 static enum wring_status rendezvous_check(struct wring_bootstrap *bootstrap)
 {
     struct wring_rendezvous *rendezvous = (struct wring_rendezvous *)bootstrap;
-    return bootstrap->rank == 0 ? rendezvous_find_lost(rendezvous)
+    return bootstrap->rank == 0 ? fail_for_lost_rank(rendezvous)
                                 : wring_rendezvous_hear(rendezvous);
 }
 

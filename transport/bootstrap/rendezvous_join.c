@@ -49,7 +49,7 @@ struct reach {
     struct attempt at[WRING_RENDEZVOUS_ENDPOINTS];
 };
 
-static void drop(struct attempt *attempt)
+static void drop_attempt(struct attempt *attempt)
 {
     if (attempt->fd >= 0)
         wring_descriptor_close(attempt->fd);
@@ -58,25 +58,25 @@ static void drop(struct attempt *attempt)
 }
 
 /** It came to nothing for now; the next endpoint need not wait. */
-static void fail(struct reach *reach, struct attempt *attempt, int error)
+static void fail_attempt(struct reach *reach, struct attempt *attempt, int error)
 {
-    drop(attempt);
+    drop_attempt(attempt);
     attempt->refused = WRING_OK;
     wring_door_shortage(error, 0, attempt->state, sizeof(attempt->state));
     reach->next_ns = wring_now_ns();
     attempt->not_before_ns = reach->next_ns + RETRY_NS;
 }
 
-static void refuse(struct reach *reach, struct attempt *attempt)
+static void end_refused_attempt(struct reach *reach, struct attempt *attempt)
 {
     enum wring_status status = wring_auth_status(&attempt->auth);
-    fail(reach, attempt, 0);
+    fail_attempt(reach, attempt, 0);
     attempt->refused = status;
     attempt->not_before_ns = reach->next_ns + STRANGER_NS;
     wring_auth_describe(&attempt->auth, attempt->state, sizeof(attempt->state));
 }
 
-static void begin(struct reach *reach, struct attempt *attempt)
+static void begin_attempt(struct reach *reach, struct attempt *attempt)
 {
     const struct wring_rendezvous_endpoint *endpoint = attempt->endpoint;
     const struct wring_bootstrap *base = &reach->rendezvous->base;
@@ -90,14 +90,14 @@ static void begin(struct reach *reach, struct attempt *attempt)
     attempt->lacking = attempt->fd < 0;
     if (attempt->lacking) {
         int error = errno;
-        fail(reach, attempt, error);
+        fail_attempt(reach, attempt, error);
         wring_refusal(attempt->state, sizeof(attempt->state), "socket", error);
         return;
     }
     setsockopt(attempt->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     if (connect(attempt->fd, (const struct sockaddr *)&endpoint->address, endpoint->bytes) != 0 &&
         errno != EINPROGRESS) {
-        fail(reach, attempt, errno);
+        fail_attempt(reach, attempt, errno);
         return;
     }
     wring_put_u32(hello, base->rank);
@@ -107,7 +107,7 @@ static void begin(struct reach *reach, struct attempt *attempt)
 }
 
 /** Begin where it is time; one at a time, unless the last has come to nothing. */
-static void begin_next(struct reach *reach)
+static void begin_due_attempts(struct reach *reach)
 {
     for (unsigned i = 0; i < reach->n; i++) {
         uint64_t now = wring_now_ns();
@@ -115,14 +115,14 @@ static void begin_next(struct reach *reach)
         bool stuck =
             attempt->fd >= 0 && !attempt->connected && now - attempt->since_ns > CONNECT_NS;
         if (stuck)
-            fail(reach, attempt, ETIMEDOUT);
+            fail_attempt(reach, attempt, ETIMEDOUT);
         if (attempt->fd < 0 && now >= attempt->not_before_ns && now >= reach->next_ns)
-            begin(reach, attempt);
+            begin_attempt(reach, attempt);
     }
 }
 
 /** Is it connected by now? Where that has failed, the attempt ends. */
-static bool has_connected(struct reach *reach, struct attempt *attempt)
+static bool finish_connect(struct reach *reach, struct attempt *attempt)
 {
     int error = 0;
     socklen_t bytes = sizeof(error);
@@ -131,30 +131,30 @@ static bool has_connected(struct reach *reach, struct attempt *attempt)
     if (getsockopt(attempt->fd, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0)
         error = errno;
     if (error != 0)
-        fail(reach, attempt, error);
+        fail_attempt(reach, attempt, error);
     attempt->connected = error == 0;
     return attempt->connected;
 }
 
 /** @return true when this one is the root */
-static bool advance(struct reach *reach, struct attempt *attempt)
+static bool advance_attempt(struct reach *reach, struct attempt *attempt)
 {
-    if (!has_connected(reach, attempt))
+    if (!finish_connect(reach, attempt))
         return false;
     bool alive = wring_stream_auth(attempt->fd, &attempt->auth);
     enum wring_status status = wring_auth_status(&attempt->auth);
     if (wring_auth_is_proven(&attempt->auth))
         return true;
     if (status != WRING_ERR_AGAIN)
-        refuse(reach, attempt);
+        end_refused_attempt(reach, attempt);
     else if (!alive)
-        fail(reach, attempt, ECONNRESET); /* the root may be restarting, or full */
+        fail_attempt(reach, attempt, ECONNRESET); /* the root may be restarting, or full */
     return false;
 }
 
 /** Wait a little for anything. @return the root; NULL: not yet; *status: that of the wait */
-static struct attempt *look(struct reach *reach, const struct wring_patience *patience,
-                            enum wring_status *status)
+static struct attempt *poll_attempts(struct reach *reach, const struct wring_patience *patience,
+                                     enum wring_status *status)
 {
     struct pollfd fds[WRING_RENDEZVOUS_ENDPOINTS];
     struct attempt *who[WRING_RENDEZVOUS_ENDPOINTS];
@@ -175,7 +175,7 @@ static struct attempt *look(struct reach *reach, const struct wring_patience *pa
         brief.deadline_ns = until_ns;
     *status = wring_stream_poll(fds, n, &brief);
     for (unsigned i = 0; i < n && *status == WRING_OK; i++)
-        if (fds[i].revents != 0 && advance(reach, who[i]))
+        if (fds[i].revents != 0 && advance_attempt(reach, who[i]))
             return who[i];
     return NULL;
 }
@@ -220,7 +220,7 @@ static const struct attempt *find_refusal(const struct reach *reach)
     return found;
 }
 
-static const char *state_of(const struct attempt *attempt)
+static const char *attempt_state(const struct attempt *attempt)
 {
     if (attempt->fd >= 0)
         return attempt->connected ? "who is there does not answer" : strerrordesc_np(ETIMEDOUT);
@@ -236,12 +236,12 @@ static void list_states(const struct reach *reach, char *list, size_t bytes)
     for (unsigned i = 0; i < reach->n && at < bytes; i++) {
         wring_rendezvous_endpoint_text(reach->at[i].endpoint, endpoint);
         at += (size_t)snprintf(list + at, bytes - at, "%s%s: %s", i > 0 ? "; " : "", endpoint,
-                               state_of(&reach->at[i]));
+                               attempt_state(&reach->at[i]));
     }
 }
 
 /** Nobody has taken us: why? */
-static enum wring_status report(const struct reach *reach)
+static enum wring_status report_failure(const struct reach *reach)
 {
     const struct wring_log *log = reach->params->log;
     uint32_t rank = reach->params->rank;
@@ -258,7 +258,7 @@ static enum wring_status report(const struct reach *reach)
     if (reach->n == 1) {
         bool lacking = reach->at[0].lacking;
         wring_error(log, "rank %" PRIu32 " could not reach rank 0 at %s: %s%s", rank,
-                    reach->params->root, state_of(&reach->at[0]),
+                    reach->params->root, attempt_state(&reach->at[0]),
                     lacking ? "" : "; is it running, and is the port open?");
         return lacking ? WRING_ERR_SYSTEM : WRING_ERR_PEER;
     }
@@ -269,12 +269,12 @@ static enum wring_status report(const struct reach *reach)
 }
 
 /** The root is found: let it take us. @return WRING_ERR_AGAIN: it has closed, look again */
-static enum wring_status settle(struct reach *reach, struct attempt *root,
-                                const struct wring_patience *patience)
+static enum wring_status join_root(struct reach *reach, struct attempt *root,
+                                   const struct wring_patience *patience)
 {
     for (unsigned i = 0; i < reach->n; i++)
         if (&reach->at[i] != root)
-            drop(&reach->at[i]);
+            drop_attempt(&reach->at[i]);
     enum wring_status status = finish_handshake(root, patience);
     bool is_through = status == WRING_OK;
     if (is_through)
@@ -284,14 +284,14 @@ static enum wring_status settle(struct reach *reach, struct attempt *root,
         return WRING_OK;
     }
     if (status == WRING_ERR_AGAIN || status == WRING_ERR_TIMEOUT) {
-        fail(reach, root, status == WRING_ERR_AGAIN ? ECONNRESET : ETIMEDOUT);
+        fail_attempt(reach, root, status == WRING_ERR_AGAIN ? ECONNRESET : ETIMEDOUT);
         return WRING_ERR_AGAIN;
     }
     if (is_through || status == WRING_ERR_CLOSED) {
-        drop(root);
+        drop_attempt(root);
         return status;
     }
-    refuse(reach, root);
+    end_refused_attempt(reach, root);
     return WRING_ERR_AGAIN;
 }
 
@@ -299,17 +299,17 @@ static enum wring_status reach_any(struct reach *reach, const struct wring_patie
 {
     for (;;) {
         enum wring_status status;
-        begin_next(reach);
-        struct attempt *root = look(reach, patience, &status);
+        begin_due_attempts(reach);
+        struct attempt *root = poll_attempts(reach, patience, &status);
         if (status == WRING_ERR_CLOSED)
             return status;
         if (root != NULL) {
-            status = settle(reach, root, patience);
+            status = join_root(reach, root, patience);
             if (status != WRING_ERR_AGAIN)
                 return status;
         }
         if (is_hopeless(reach) || wring_now_ns() >= patience->deadline_ns)
-            return report(reach);
+            return report_failure(reach);
     }
 }
 
@@ -342,7 +342,7 @@ static enum wring_status rendezvous_reach(struct wring_rendezvous *rendezvous,
 
     enum wring_status status = reach_any(reach, &patience);
     for (unsigned i = 0; i < reach->n && status != WRING_OK; i++)
-        drop(&reach->at[i]);
+        drop_attempt(&reach->at[i]);
     explicit_bzero(reach, sizeof(*reach)); /* what is proven with a secret */
     free(reach);
     return status;
@@ -350,8 +350,9 @@ static enum wring_status rendezvous_reach(struct wring_rendezvous *rendezvous,
 
 /* ---- join ---- */
 
-static enum wring_status lost_root(struct wring_rendezvous *rendezvous, enum wring_status status,
-                                   const struct wring_patience *patience)
+static enum wring_status fail_lost_root(struct wring_rendezvous *rendezvous,
+                                        enum wring_status status,
+                                        const struct wring_patience *patience)
 {
     if (wring_stream_called_off(patience))
         return WRING_ERR_CLOSED;
@@ -363,7 +364,7 @@ static enum wring_status lost_root(struct wring_rendezvous *rendezvous, enum wri
     return status == WRING_ERR_TIMEOUT ? WRING_ERR_PEER : status;
 }
 
-static enum wring_status malformed(struct wring_rendezvous *rendezvous)
+static enum wring_status fail_malformed(struct wring_rendezvous *rendezvous)
 {
     wring_error(rendezvous->log, "rank 0 sent malformed bytes to the rendezvous");
     rendezvous->base.at_fault = 0;
@@ -377,10 +378,10 @@ static enum wring_status rendezvous_read_failure(struct wring_rendezvous *rendez
 {
     char text[WRING_RENDEZVOUS_TEXT] = "";
     if (frame->bytes >= sizeof(text))
-        return malformed(rendezvous);
+        return fail_malformed(rendezvous);
     enum wring_status status = wring_stream_read(fd, text, frame->bytes, patience);
     if (status != WRING_OK)
-        return lost_root(rendezvous, status, patience);
+        return fail_lost_root(rendezvous, status, patience);
     wring_rendezvous_make_printable(text, frame->bytes);
     status = wring_rendezvous_failure_status(frame);
     wring_error(rendezvous->log, "%s", text[0] != '\0' ? text : wring_status_text(status));
@@ -403,7 +404,7 @@ static enum wring_status await_verdict(struct wring_rendezvous *rendezvous, int 
         return rendezvous_read_failure(rendezvous, fd, &frame, patience);
     if (wring_rendezvous_parse(head, &frame) && frame.kind == WRING_RENDEZVOUS_ADMITTED)
         return WRING_OK;
-    return malformed(rendezvous);
+    return fail_malformed(rendezvous);
 }
 
 enum wring_status wring_rendezvous_join(struct wring_rendezvous *rendezvous,
@@ -432,9 +433,9 @@ enum wring_status wring_rendezvous_hear(struct wring_rendezvous *rendezvous)
         return WRING_OK;
     enum wring_status status = wring_stream_read(pollfd.fd, head, sizeof(head), &patience);
     if (status != WRING_OK)
-        return lost_root(rendezvous, status, &patience);
+        return fail_lost_root(rendezvous, status, &patience);
     if (!wring_rendezvous_parse(head, &frame) || frame.kind != WRING_RENDEZVOUS_FAILURE)
-        return malformed(rendezvous);
+        return fail_malformed(rendezvous);
     return rendezvous_read_failure(rendezvous, pollfd.fd, &frame, &patience);
 }
 
@@ -454,24 +455,24 @@ enum wring_status wring_rendezvous_contribute(struct wring_rendezvous *rendezvou
     /* even if writing failed, the root may have said why before it closed */
     enum wring_status read_status = wring_stream_read(fd, head, sizeof(head), patience);
     if (read_status != WRING_OK)
-        return lost_root(rendezvous, read_status, patience);
+        return fail_lost_root(rendezvous, read_status, patience);
     if (!wring_rendezvous_parse(head, &frame) ||
         frame.bytes > (uint64_t)rendezvous->base.size * (WRING_BLOB_MAX + sizeof(uint64_t)))
-        return malformed(rendezvous);
+        return fail_malformed(rendezvous);
     if (frame.kind == WRING_RENDEZVOUS_FAILURE)
         return rendezvous_read_failure(rendezvous, fd, &frame, patience);
     if (frame.kind != WRING_RENDEZVOUS_RESULT || frame.sequence != rendezvous->sequence)
-        return malformed(rendezvous);
+        return fail_malformed(rendezvous);
 
     uint8_t *body = malloc(frame.bytes + 1);
     if (body == NULL)
         return WRING_ERR_NO_MEMORY;
     status = wring_stream_read(fd, body, frame.bytes, patience);
     if (status != WRING_OK)
-        status = lost_root(rendezvous, status, patience);
+        status = fail_lost_root(rendezvous, status, patience);
     else
         status = wring_rendezvous_unpack_result(rendezvous->base.size, body, frame.bytes, out);
     if (status != WRING_OK)
         free(body);
-    return status == WRING_ERR_FRAME ? malformed(rendezvous) : status;
+    return status == WRING_ERR_FRAME ? fail_malformed(rendezvous) : status;
 }

@@ -46,7 +46,7 @@ const char *wring_rendezvous_named(struct wring_rendezvous_names *names)
 }
 
 /** An IPv4 peer of a socket for both families looks like ::ffff:10.0.0.1: make it plain. */
-static void unmap(struct sockaddr_storage *address, socklen_t *bytes)
+static void make_plain_address(struct sockaddr_storage *address, socklen_t *bytes)
 {
     const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)address;
     if (address->ss_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr))
@@ -66,8 +66,8 @@ bool wring_rendezvous_local(int fd, char *text)
     if (getsockname(fd, (struct sockaddr *)&address, &bytes) != 0 ||
         getpeername(fd, (struct sockaddr *)&peer, &peer_bytes) != 0)
         return false;
-    unmap(&address, &bytes);
-    unmap(&peer, &peer_bytes);
+    make_plain_address(&address, &bytes);
+    make_plain_address(&peer, &peer_bytes);
     if (getnameinfo((struct sockaddr *)&address, bytes, text, WRING_RENDEZVOUS_ADDRESS, NULL, 0,
                     NI_NUMERICHOST) != 0)
         text[0] = '\0';
@@ -78,14 +78,14 @@ bool wring_rendezvous_local(int fd, char *text)
 }
 
 /** The address of the other end, for a message. @param text out, [WRING_RENDEZVOUS_ADDRESS] */
-static void rendezvous_peer(int fd, char *text)
+static void write_peer_address(int fd, char *text)
 {
     struct sockaddr_storage address;
     socklen_t bytes = sizeof(address);
     snprintf(text, WRING_RENDEZVOUS_ADDRESS, "an unknown address");
     if (getpeername(fd, (struct sockaddr *)&address, &bytes) != 0)
         return;
-    unmap(&address, &bytes);
+    make_plain_address(&address, &bytes);
     getnameinfo((struct sockaddr *)&address, bytes, text, WRING_RENDEZVOUS_ADDRESS, NULL, 0,
                 NI_NUMERICHOST);
 }
@@ -99,7 +99,7 @@ static void rendezvous_peer(int fd, char *text)
 
 /* Close a connection. Its pending input is read first, as an unread byte would make the system
  * reset the connection and could take our last word with it. */
-static void rendezvous_drop(struct wring_rendezvous_pending *pending)
+static void close_pending(struct wring_rendezvous_pending *pending)
 {
     char rest[512];
     shutdown(pending->fd, SHUT_WR);
@@ -109,8 +109,8 @@ static void rendezvous_drop(struct wring_rendezvous_pending *pending)
     pending->fd = -1;
 }
 
-static void rendezvous_refuse(struct wring_rendezvous_host *host,
-                              struct wring_rendezvous_pending *pending);
+static void refuse_pending(struct wring_rendezvous_host *host,
+                           struct wring_rendezvous_pending *pending);
 
 /** Close one so that another may come. @return its place; NULL: all of them may yet be ranks */
 static struct wring_rendezvous_pending *make_room(struct wring_rendezvous_host *host)
@@ -135,12 +135,12 @@ static struct wring_rendezvous_pending *make_room(struct wring_rendezvous_host *
             who[chosen]->has_spoken = true; /* since we last looked */
             continue;
         }
-        rendezvous_refuse(host, who[chosen]);
+        refuse_pending(host, who[chosen]);
         return who[chosen];
     }
 }
 
-static struct wring_rendezvous_pending *find_free(struct wring_rendezvous_host *host)
+static struct wring_rendezvous_pending *take_free_place(struct wring_rendezvous_host *host)
 {
     struct pollfd waiting = {host->listen_fd, POLLIN, 0};
     for (unsigned i = 0; i < WRING_RENDEZVOUS_PENDING; i++)
@@ -193,18 +193,18 @@ static bool accept_one(struct wring_rendezvous_host *host, struct wring_rendezvo
     pending->since_ns = wring_now_ns();
     pending->origin = wring_door_origin(&from);
     pending->has_spoken = false;
-    rendezvous_peer(pending->fd, pending->from);
+    write_peer_address(pending->fd, pending->from);
     wring_auth_init(&pending->auth, false, WRING_AUTH_RENDEZVOUS, host->secret, NULL, 0);
     return true;
 }
 
 /** Take all who wait, as far as there are places; those that say nothing make room for others. */
-static void rendezvous_accept(struct wring_rendezvous_host *host)
+static void accept_all_waiting(struct wring_rendezvous_host *host)
 {
     struct wring_rendezvous_pending *pending;
     if (!wring_door_is_open(&host->door, wring_now_ns()))
         return;
-    while ((pending = find_free(host)) != NULL)
+    while ((pending = take_free_place(host)) != NULL)
         if (!accept_one(host, pending))
             return;
 }
@@ -225,8 +225,8 @@ static unsigned rendezvous_count_silent(const struct wring_rendezvous_host *host
     return n;
 }
 
-static struct wring_rendezvous_refusals *kind_of(struct wring_rendezvous_host *host,
-                                                 const struct wring_rendezvous_pending *pending)
+static struct wring_rendezvous_refusals *refusal_kind(
+    struct wring_rendezvous_host *host, const struct wring_rendezvous_pending *pending)
 {
     switch (wring_auth_status(&pending->auth)) {
     case WRING_ERR_AUTH:
@@ -240,12 +240,12 @@ static struct wring_rendezvous_refusals *kind_of(struct wring_rendezvous_host *h
     }
 }
 
-static const char *rendezvous_missing(const struct wring_rendezvous_host *host,
+static const char *name_missing_ranks(const struct wring_rendezvous_host *host,
                                       struct wring_rendezvous_names *out);
 
-static void complain(struct wring_rendezvous_host *host,
-                     const struct wring_rendezvous_pending *pending,
-                     struct wring_rendezvous_refusals *kind)
+static void warn_of_refusal(struct wring_rendezvous_host *host,
+                            const struct wring_rendezvous_pending *pending,
+                            struct wring_rendezvous_refusals *kind)
 {
     struct wring_rendezvous_names absent = {0};
     char text[WRING_RENDEZVOUS_TEXT], others[48] = "";
@@ -261,12 +261,12 @@ static void complain(struct wring_rendezvous_host *host,
         wring_warn(host->rendezvous->log,
                    "closed a connection from %s that said nothing%s; %s "
                    "yet to come",
-                   pending->from, others, rendezvous_missing(host, &absent));
+                   pending->from, others, name_missing_ranks(host, &absent));
     else {
         wring_auth_describe(&pending->auth, text, sizeof(text));
         wring_warn(host->rendezvous->log,
                    "refused someone from %s who wanted to join: %s%s; %s yet to come",
-                   pending->from, text, others, rendezvous_missing(host, &absent));
+                   pending->from, text, others, name_missing_ranks(host, &absent));
     }
     kind->unsaid = 0;
     kind->silent_until_ns = now + COMPLAINT_NS;
@@ -274,14 +274,14 @@ static void complain(struct wring_rendezvous_host *host,
 
 /** Someone who proves nothing, or has had its time to, goes; that never ends the job. The log has
  *  the first at once, then a few. */
-static void rendezvous_refuse(struct wring_rendezvous_host *host,
-                              struct wring_rendezvous_pending *pending)
+static void refuse_pending(struct wring_rendezvous_host *host,
+                           struct wring_rendezvous_pending *pending)
 {
-    struct wring_rendezvous_refusals *kind = kind_of(host, pending);
+    struct wring_rendezvous_refusals *kind = refusal_kind(host, pending);
     kind->n++;
     memcpy(kind->from, pending->from, sizeof(kind->from));
-    complain(host, pending, kind);
-    rendezvous_drop(pending);
+    warn_of_refusal(host, pending, kind);
+    close_pending(pending);
 }
 
 /* ---- verdict ---- */
@@ -291,8 +291,8 @@ static void rendezvous_refuse(struct wring_rendezvous_host *host,
 #define HINT_BYTES (WRING_RENDEZVOUS_ADDRESS + 64)
 
 /** The job ends so. */
-static void rendezvous_end(struct wring_rendezvous_verdict *verdict, enum wring_status status,
-                           uint32_t rank, const char *format, ...)
+static void end_joining(struct wring_rendezvous_verdict *verdict, enum wring_status status,
+                        uint32_t rank, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -314,28 +314,28 @@ void wring_rendezvous_judge(const struct wring_rendezvous_claim *claim, uint32_t
                             struct wring_rendezvous_verdict *out)
 {
     if (claim->size != size)
-        rendezvous_end(out, WRING_ERR_MISMATCH, claim->rank,
-                       "rank %" PRIu32 " (%s) says that the job has %" PRIu32
-                       " ranks, rank 0 says %" PRIu32 ": set WRING_SIZE alike on all ranks",
-                       claim->rank, claim->from, claim->size, size);
+        end_joining(out, WRING_ERR_MISMATCH, claim->rank,
+                    "rank %" PRIu32 " (%s) says that the job has %" PRIu32
+                    " ranks, rank 0 says %" PRIu32 ": set WRING_SIZE alike on all ranks",
+                    claim->rank, claim->from, claim->size, size);
     else if (claim->rank == 0)
-        rendezvous_end(out, WRING_ERR_MISMATCH, 0,
-                       "two processes joined as rank 0, here and from %s: give each its own "
-                       "WRING_RANK",
-                       claim->from);
+        end_joining(out, WRING_ERR_MISMATCH, 0,
+                    "two processes joined as rank 0, here and from %s: give each its own "
+                    "WRING_RANK",
+                    claim->from);
     else if (claim->rank >= size)
-        rendezvous_end(out, WRING_ERR_MISMATCH, claim->rank,
-                       "a process joined as rank %" PRIu32 " of %" PRIu32 ", from %s (WRING_RANK)",
-                       claim->rank, size, claim->from);
+        end_joining(out, WRING_ERR_MISMATCH, claim->rank,
+                    "a process joined as rank %" PRIu32 " of %" PRIu32 ", from %s (WRING_RANK)",
+                    claim->rank, size, claim->from);
     else if (claim->holder[0] != '\0')
-        rendezvous_end(out, WRING_ERR_MISMATCH, claim->rank,
-                       "two processes joined as rank %" PRIu32
-                       ", from %s and from %s: give each its own WRING_RANK",
-                       claim->rank, claim->holder, claim->from);
+        end_joining(out, WRING_ERR_MISMATCH, claim->rank,
+                    "two processes joined as rank %" PRIu32
+                    ", from %s and from %s: give each its own WRING_RANK",
+                    claim->rank, claim->holder, claim->from);
 }
 
 /** The ranks that have not joined. @param out out, {0} before @return borrowed from out */
-static const char *rendezvous_missing(const struct wring_rendezvous_host *host,
+static const char *name_missing_ranks(const struct wring_rendezvous_host *host,
                                       struct wring_rendezvous_names *out)
 {
     const struct wring_rendezvous *rendezvous = host->rendezvous;
@@ -347,10 +347,10 @@ static const char *rendezvous_missing(const struct wring_rendezvous_host *host,
 
 /** The time is over: end the job, and say which ranks are missing and which connections came to
  *  nothing. */
-static void rendezvous_give_up(struct wring_rendezvous_host *host)
+static void end_joining_late(struct wring_rendezvous_host *host)
 {
     struct wring_rendezvous_names absent = {0};
-    const char *names = rendezvous_missing(host, &absent);
+    const char *names = name_missing_ranks(host, &absent);
     char wrong_key[HINT_BYTES] = "", version[HINT_BYTES] = "", silence[HINT_BYTES] = "";
     char shortage[160], lacks[HINT_BYTES + 64] = "";
     const char *from;
@@ -368,7 +368,7 @@ static void rendezvous_give_up(struct wring_rendezvous_host *host)
     if (silent > 0)
         snprintf(silence, sizeof(silence), "; %u connections said nothing, the last from %s",
                  silent, from);
-    rendezvous_end(
+    end_joining(
         &host->verdict, WRING_ERR_PEER, absent.first,
         "%s did not join in time (WRING_JOIN_TIMEOUT): %" PRIu32 " of %" PRIu32 " are here%s%s%s%s",
         names, host->joined + 1, host->rendezvous->base.size, lacks, wrong_key, version, silence);
@@ -399,7 +399,7 @@ static bool is_port(const char *text)
 }
 
 /** Cut "host:port" or "[v6]:port" in two. */
-static bool split(const char *root, char *host, size_t host_bytes, const char **port)
+static bool split_root(const char *root, char *host, size_t host_bytes, const char **port)
 {
     const char *colon = strrchr(root, ':');
     if (colon == NULL || colon == root || !is_port(colon + 1))
@@ -436,7 +436,7 @@ enum wring_status wring_rendezvous_resolve(const struct wring_log *log, const ch
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
                              .ai_flags = AI_NUMERICSERV | AI_NUMERICHOST};
 
-    if (!split(root, host, sizeof(host), &port)) {
+    if (!split_root(root, host, sizeof(host), &port)) {
         wring_error(log, "WRING_ROOT=%s: needs host:port, for example 10.0.0.1:5555 or [::1]:5555",
                     root);
         return WRING_ERR_INVALID;
@@ -472,7 +472,7 @@ static int listen_on(const struct sockaddr *address, socklen_t bytes)
     return -1;
 }
 
-static in_port_t port_of(const struct sockaddr_storage *address)
+static in_port_t address_port(const struct sockaddr_storage *address)
 {
     return address->ss_family == AF_INET ? ((const struct sockaddr_in *)address)->sin_port
                                          : ((const struct sockaddr_in6 *)address)->sin6_port;
@@ -482,7 +482,7 @@ static in_port_t port_of(const struct sockaddr_storage *address)
  *  or of IPv4 where this host has no IPv6. */
 static int listen_everywhere(const struct sockaddr *like)
 {
-    in_port_t port = port_of((const struct sockaddr_storage *)like);
+    in_port_t port = address_port((const struct sockaddr_storage *)like);
     struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = port, .sin6_addr = in6addr_any};
     struct sockaddr_in v4 = {
         .sin_family = AF_INET, .sin_port = port, .sin_addr.s_addr = htonl(INADDR_ANY)};
@@ -512,7 +512,7 @@ static enum wring_status check_key(const struct wring_rendezvous_params *params,
     return WRING_ERR_AUTH;
 }
 
-static enum wring_status take_given(const struct wring_rendezvous_params *params, int *out)
+static enum wring_status take_given_socket(const struct wring_rendezvous_params *params, int *out)
 {
     struct sockaddr_storage address;
     socklen_t bytes = sizeof(address);
@@ -556,7 +556,8 @@ static int listen_at(const struct wring_rendezvous_params *params, const struct 
 }
 
 /** @param fd of which a negative one, with errno, is an error that is logged */
-static enum wring_status hand_out(const struct wring_rendezvous_params *params, int fd, int *out)
+static enum wring_status hand_out_socket(const struct wring_rendezvous_params *params, int fd,
+                                         int *out)
 {
     if (fd < 0) {
         wring_error(params->log, "cannot listen on %s: %s", params->root,
@@ -576,16 +577,16 @@ static enum wring_status listen_for_several(const struct wring_rendezvous_params
         return status;
     const struct wring_rendezvous_endpoint *first = &endpoints.at[0];
     for (unsigned i = 1; i < endpoints.n; i++)
-        if (port_of(&endpoints.at[i].address) != port_of(&first->address)) {
+        if (address_port(&endpoints.at[i].address) != address_port(&first->address)) {
             wring_error(params->log,
                         "WRING_ROOT=%s: rank 0 listens on one port: give all of these the same",
                         params->root);
             return WRING_ERR_INVALID;
         }
     const struct sockaddr *address = (const struct sockaddr *)&first->address;
-    return hand_out(params,
-                    has_key(params) ? listen_everywhere(address) : listen_on(address, first->bytes),
-                    out);
+    return hand_out_socket(
+        params, has_key(params) ? listen_everywhere(address) : listen_on(address, first->bytes),
+        out);
 }
 
 enum wring_status wring_rendezvous_listen(const struct wring_rendezvous_params *params, int *out)
@@ -594,7 +595,7 @@ enum wring_status wring_rendezvous_listen(const struct wring_rendezvous_params *
     bool is_name;
 
     if (params->root_fd >= 0)
-        return take_given(params, out);
+        return take_given_socket(params, out);
     if (strchr(params->root, ',') != NULL)
         return listen_for_several(params, out);
     enum wring_status status =
@@ -605,7 +606,7 @@ enum wring_status wring_rendezvous_listen(const struct wring_rendezvous_params *
     if (status == WRING_OK && lacks_zone(found->ai_addr))
         status = wring_rendezvous_refuse_zone(params->log, params->root);
     if (status == WRING_OK)
-        status = hand_out(params, listen_at(params, found, is_name), out);
+        status = hand_out_socket(params, listen_at(params, found, is_name), out);
     freeaddrinfo(found);
     return status;
 }
@@ -620,9 +621,9 @@ enum wring_status wring_rendezvous_listen(const struct wring_rendezvous_params *
 #define FAREWELL_NS (3 * WRING_NS_PER_S)        /* for late ranks to hear why the job has ended */
 
 /** It knows the key: is it a rank that we miss? Two that cannot both be right end the job. */
-static void read_and_judge(struct wring_rendezvous_host *host,
-                           const struct wring_rendezvous_pending *pending,
-                           struct wring_rendezvous_claim *out)
+static void judge_claim(struct wring_rendezvous_host *host,
+                        const struct wring_rendezvous_pending *pending,
+                        struct wring_rendezvous_claim *out)
 {
     const struct wring_rendezvous *rendezvous = host->rendezvous;
     size_t bytes;
@@ -631,21 +632,22 @@ static void read_and_judge(struct wring_rendezvous_host *host,
     out->from = pending->from;
     wring_rendezvous_read_claim(hello, bytes, out);
     if (out->rank < rendezvous->base.size && rendezvous->fds[out->rank] >= 0)
-        rendezvous_peer(rendezvous->fds[out->rank], out->holder);
+        write_peer_address(rendezvous->fds[out->rank], out->holder);
     if (host->verdict.status == WRING_OK)
         wring_rendezvous_judge(out, rendezvous->base.size, &host->verdict);
 }
 
-static void admit(struct wring_rendezvous_host *host, struct wring_rendezvous_pending *pending)
+static void admit_or_refuse(struct wring_rendezvous_host *host,
+                            struct wring_rendezvous_pending *pending)
 {
     struct wring_rendezvous *rendezvous = host->rendezvous;
     const struct wring_rendezvous_verdict *verdict = &host->verdict;
     struct wring_rendezvous_claim claim = {0};
 
-    read_and_judge(host, pending, &claim);
+    judge_claim(host, pending, &claim);
     if (verdict->status != WRING_OK) {
         wring_rendezvous_send_failure(pending->fd, verdict->status, verdict->rank, verdict->text);
-        rendezvous_drop(pending);
+        close_pending(pending);
         host->told++;
         return;
     }
@@ -657,23 +659,24 @@ static void admit(struct wring_rendezvous_host *host, struct wring_rendezvous_pe
                 claim.rank, pending->from, host->joined + 1, claim.size);
 }
 
-static void advance(struct wring_rendezvous_host *host, struct wring_rendezvous_pending *pending)
+static void advance_pending(struct wring_rendezvous_host *host,
+                            struct wring_rendezvous_pending *pending)
 {
     bool alive = wring_stream_auth(pending->fd, &pending->auth);
     enum wring_status status = wring_auth_status(&pending->auth);
 
     if (status == WRING_OK) {
-        admit(host, pending);
+        admit_or_refuse(host, pending);
     } else if (status != WRING_ERR_AGAIN ||
                (alive && wring_now_ns() > pending->since_ns + HANDSHAKE_NS)) {
-        rendezvous_refuse(host, pending);
+        refuse_pending(host, pending);
     } else if (!alive) {
-        rendezvous_drop(pending);
+        close_pending(pending);
     }
 }
 
 /** Everybody who is in, so that one who leaves is seen at once. @return how many descriptors */
-static unsigned watch(struct wring_rendezvous_host *host)
+static unsigned list_watched(struct wring_rendezvous_host *host)
 {
     const struct wring_rendezvous *rendezvous = host->rendezvous;
     unsigned n = 1;
@@ -695,24 +698,24 @@ static unsigned watch(struct wring_rendezvous_host *host)
 }
 
 /** A rank that has joined and closes again will not come back. */
-static void find_departed(struct wring_rendezvous_host *host, unsigned watched)
+static void end_if_departed(struct wring_rendezvous_host *host, unsigned watched)
 {
     const struct wring_rendezvous *rendezvous = host->rendezvous;
     const struct pollfd *at = host->fds + watched - host->joined; /* in order of rank */
     for (uint32_t i = 1; i < rendezvous->base.size; i++) {
         if (rendezvous->fds[i] < 0 || ((at++)->revents & WRING_RENDEZVOUS_GONE) == 0)
             continue;
-        rendezvous_end(&host->verdict, WRING_ERR_PEER, i,
-                       "rank %" PRIu32 " ended while the others were joining", i);
+        end_joining(&host->verdict, WRING_ERR_PEER, i,
+                    "rank %" PRIu32 " ended while the others were joining", i);
         return;
     }
 }
 
 /** Wait a little for anything to happen on any socket, and deal with it. Errors: CLOSED. */
-static enum wring_status serve(struct wring_rendezvous_host *host,
-                               const struct wring_patience *patience)
+static enum wring_status serve_once(struct wring_rendezvous_host *host,
+                                    const struct wring_patience *patience)
 {
-    unsigned watched = watch(host);
+    unsigned watched = list_watched(host);
     bool crowded = host->fds[0].fd < 0;
     uint64_t slice = wring_now_ns() + (crowded ? CROWDED_SLICE_NS : SLICE_NS);
     struct wring_patience brief = {slice < patience->deadline_ns ? slice : patience->deadline_ns,
@@ -722,11 +725,11 @@ static enum wring_status serve(struct wring_rendezvous_host *host,
     if (status == WRING_ERR_CLOSED)
         return status;
     if (status == WRING_OK && host->verdict.status == WRING_OK)
-        find_departed(host, watched);
-    rendezvous_accept(host);
+        end_if_departed(host, watched);
+    accept_all_waiting(host);
     for (unsigned i = 0; i < WRING_RENDEZVOUS_PENDING; i++)
         if (host->pending[i].fd >= 0)
-            advance(host, &host->pending[i]);
+            advance_pending(host, &host->pending[i]);
     return WRING_OK;
 }
 
@@ -742,7 +745,7 @@ static void spread_verdict(struct wring_rendezvous_host *host,
     wring_rendezvous_tell_failure(rendezvous, verdict->status, verdict->rank, verdict->text);
     while (linger && host->joined + host->told + 1 < rendezvous->base.size &&
            wring_now_ns() < farewell.deadline_ns)
-        if (serve(host, &farewell) != WRING_OK)
+        if (serve_once(host, &farewell) != WRING_OK)
             return;
 }
 
@@ -755,10 +758,10 @@ static enum wring_status admit_all(struct wring_rendezvous_host *host,
     while (host->verdict.status == WRING_OK && host->joined + 1 < host->rendezvous->base.size) {
         late = wring_now_ns() >= params->deadline_ns;
         if (late) {
-            rendezvous_give_up(host);
+            end_joining_late(host);
             break;
         }
-        enum wring_status status = serve(host, &patience);
+        enum wring_status status = serve_once(host, &patience);
         if (status != WRING_OK)
             return status;
     }
@@ -792,7 +795,7 @@ enum wring_status wring_rendezvous_host(struct wring_rendezvous *rendezvous,
     }
     for (unsigned i = 0; i < WRING_RENDEZVOUS_PENDING; i++)
         if (host->pending[i].fd >= 0)
-            rendezvous_drop(&host->pending[i]);
+            close_pending(&host->pending[i]);
 free_host:
     free(fds);
     free(host);

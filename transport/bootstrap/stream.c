@@ -31,7 +31,8 @@ bool wring_stream_called_off(const struct wring_patience *patience)
     return patience->cancel != NULL && wring_stream_poll(NULL, 0, &brief) == WRING_ERR_CLOSED;
 }
 
-static enum wring_status wait_for(int fd, short events, const struct wring_patience *patience)
+static enum wring_status wait_for_socket(int fd, short events,
+                                         const struct wring_patience *patience)
 {
     struct pollfd pollfd = {fd, events, 0};
     return wring_stream_poll(&pollfd, 1, patience);
@@ -50,7 +51,7 @@ enum wring_status wring_stream_write(int fd, const void *data, size_t bytes,
         }
         if (sent < 0 && errno != EAGAIN && errno != EINTR)
             return WRING_ERR_PEER;
-        enum wring_status status = wait_for(fd, POLLOUT, patience);
+        enum wring_status status = wait_for_socket(fd, POLLOUT, patience);
         if (status != WRING_OK)
             return status;
     }
@@ -70,7 +71,7 @@ enum wring_status wring_stream_read(int fd, void *data, size_t bytes,
         }
         if (got == 0 || (errno != EAGAIN && errno != EINTR))
             return WRING_ERR_PEER;
-        enum wring_status status = wait_for(fd, POLLIN, patience);
+        enum wring_status status = wait_for_socket(fd, POLLIN, patience);
         if (status != WRING_OK)
             return status;
     }

@@ -86,7 +86,7 @@ bool wring_algorithm_encodes_sums(const struct wring_operation *operation)
     return code->flags & WRING_CODEC_TWO_WAYS || (operation->members > 2 && code->unit != 0);
 }
 
-static uint64_t bytes_of(const struct wring_operation *operation)
+static uint64_t operation_bytes(const struct wring_operation *operation)
 {
     return operation->elems * operation->elem_bytes;
 }
@@ -118,7 +118,7 @@ static enum wring_algorithm select_eager(const struct wring_operation *operation
 {
     if (!reach->boards || operation->members == 1)
         return WRING_ALLREDUCE_EAGER;
-    return reach->placeable && reach->mappable && bytes_of(operation) > SHOWN_BYTES
+    return reach->placeable && reach->mappable && operation_bytes(operation) > SHOWN_BYTES
                ? WRING_ALLREDUCE_EAGER_IN_PLACE
                : WRING_ALLREDUCE_EAGER_BOARD;
 }
@@ -136,7 +136,7 @@ static enum wring_algorithm select_raw(const struct wring_operation *operation,
                                        const struct wring_reach *reach)
 {
     enum wring_scheme scheme = wring_scheme_across(operation->scheme);
-    bool small = bytes_of(operation) <= wring_algorithm_eager_limit(operation, reach);
+    bool small = operation_bytes(operation) <= wring_algorithm_eager_limit(operation, reach);
     bool fits = operation->elems <= reach->piece_elems && operation->members <= EAGER_MEMBERS_MAX;
 
     if (scheme == WRING_SCHEME_DIVISIBLE || (scheme == WRING_SCHEME_AUTO && !small))
@@ -159,7 +159,7 @@ static enum wring_algorithm select_allreduce(const struct wring_operation *opera
 static enum wring_algorithm select_reduce(const struct wring_operation *operation,
                                           const struct wring_reach *reach)
 {
-    bool small = bytes_of(operation) <= wring_algorithm_eager_limit(operation, reach);
+    bool small = operation_bytes(operation) <= wring_algorithm_eager_limit(operation, reach);
     bool whole = operation->code == NULL ? small : !wring_algorithm_encodes_sums(operation);
 
     return whole ? WRING_REDUCE_ONE_SHOT : WRING_REDUCE_TWO_SHOT;

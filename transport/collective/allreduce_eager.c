@@ -6,17 +6,17 @@
  */
 #include "transport/collective/collective.h"
 
-static struct wring_span whole(const struct wring_collective *collective)
+static struct wring_span whole_span(const struct wring_collective *collective)
 {
     return (struct wring_span){0, collective->work.partition.elems};
 }
 
-static uint64_t pieces_of(const struct wring_collective *collective)
+static uint64_t count_pieces(const struct wring_collective *collective)
 {
     return collective->work.partition.elems > 0 || collective->work.sync;
 }
 
-static uint64_t sent(const struct wring_collective *collective)
+static uint64_t count_sent(const struct wring_collective *collective)
 {
     return collective->sent[collective->members.me];
 }
@@ -29,8 +29,8 @@ static void eager_start(struct wring_collective *collective)
 
 static void send_own(struct wring_collective *collective)
 {
-    struct wring_task *own = wring_collective_send_next(collective, WRING_EVERYBODY,
-                                                        whole(collective), pieces_of(collective));
+    struct wring_task *own = wring_collective_send_next(
+        collective, WRING_EVERYBODY, whole_span(collective), count_pieces(collective));
     if (own != NULL)
         own->held = true;
     if (collective->busy > 0)
@@ -41,11 +41,11 @@ static void send_own(struct wring_collective *collective)
 static bool can_reduce(const struct wring_collective *collective)
 {
     const struct wring_task *own = &collective->tasks[0];
-    return sent(collective) > collective->reduced && own->puts_left == 0 &&
+    return count_sent(collective) > collective->reduced && own->puts_left == 0 &&
            own->puts_under_way == 0 && wring_collective_all_arrived(collective, collective->gather);
 }
 
-static bool reduce(struct wring_collective *collective)
+static bool reduce_pieces(struct wring_collective *collective)
 {
     struct wring_task *own = &collective->tasks[0];
     struct wring_task *task = wring_collective_task(collective, WRING_TASK_REDUCE);
@@ -63,10 +63,10 @@ static bool reduce(struct wring_collective *collective)
 
 static void eager_advance(struct wring_collective *collective)
 {
-    uint64_t pieces = pieces_of(collective);
+    uint64_t pieces = count_pieces(collective);
     if (collective->reduced < pieces)
         send_own(collective);
-    if (can_reduce(collective) && !reduce(collective))
+    if (can_reduce(collective) && !reduce_pieces(collective))
         return;
     if (collective->reduced == pieces)
         wring_engine_finish(collective->engine, collective, WRING_OK);
@@ -81,13 +81,13 @@ static void eager_job_done(struct wring_collective *collective, struct wring_tas
 static bool eager_owes(const struct wring_collective *collective, uint32_t member)
 {
     (void)member; /* all get the same */
-    return sent(collective) < pieces_of(collective);
+    return count_sent(collective) < count_pieces(collective);
 }
 
 static bool eager_awaits(const struct wring_collective *collective, uint32_t member)
 {
     size_t bytes;
-    return collective->reduced < pieces_of(collective) &&
+    return collective->reduced < count_pieces(collective) &&
            wring_channel_peek(collective->gather, member, &bytes) == NULL;
 }
 

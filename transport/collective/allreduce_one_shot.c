@@ -5,48 +5,48 @@
  */
 #include "transport/collective/collective.h"
 
-static struct wring_span whole(const struct wring_collective *collective)
+static struct wring_span whole_span(const struct wring_collective *collective)
 {
     return (struct wring_span){0, collective->work.partition.elems};
 }
 
-static uint64_t chunks_of(const struct wring_collective *collective)
+static uint64_t count_chunks(const struct wring_collective *collective)
 {
-    return wring_partition_chunks(&collective->work.partition, whole(collective));
+    return wring_partition_chunks(&collective->work.partition, whole_span(collective));
 }
 
 /** The member that our pieces go to; a root's go nowhere, and it gets itself. */
-static uint32_t target_of(const struct wring_collective *collective)
+static uint32_t target_member(const struct wring_collective *collective)
 {
     return collective->work.to_root ? collective->work.root : WRING_EVERYBODY;
 }
 
-static struct wring_channel *channel_of(const struct wring_collective *collective)
+static struct wring_channel *pieces_channel(const struct wring_collective *collective)
 {
     return collective->work.to_root ? collective->scatter : collective->gather;
 }
 
-static uint64_t *sent_of(const struct wring_collective *collective)
+static uint64_t *sent_counter(const struct wring_collective *collective)
 {
-    uint32_t target = target_of(collective);
+    uint32_t target = target_member(collective);
     return &collective->sent[target == WRING_EVERYBODY ? collective->members.me : target];
 }
 
-static uint64_t sent(const struct wring_collective *collective)
+static uint64_t count_sent(const struct wring_collective *collective)
 {
-    return *sent_of(collective);
+    return *sent_counter(collective);
 }
 
 static void one_shot_start(struct wring_collective *collective)
 {
-    *sent_of(collective) = 0;
-    collective->reduced = wring_collective_ends_here(collective) ? 0 : chunks_of(collective);
+    *sent_counter(collective) = 0;
+    collective->reduced = wring_collective_ends_here(collective) ? 0 : count_chunks(collective);
 }
 
 static bool send_next(struct wring_collective *collective)
 {
-    struct wring_task *task = wring_collective_send_next(collective, target_of(collective),
-                                                         whole(collective), chunks_of(collective));
+    struct wring_task *task = wring_collective_send_next(
+        collective, target_member(collective), whole_span(collective), count_chunks(collective));
     if (task == NULL)
         return false;
     task->held = wring_collective_ends_here(collective);
@@ -55,7 +55,7 @@ static bool send_next(struct wring_collective *collective)
 
 /** Our own piece of a chunk, once it can be reduced: a raw one, which the sum will overwrite,
  *  only after it has been sent. */
-static struct wring_task *own_piece(struct wring_collective *collective, uint64_t chunk)
+static struct wring_task *find_own_piece(struct wring_collective *collective, uint64_t chunk)
 {
     for (uint32_t i = 0; i < collective->send_tasks; i++) {
         struct wring_task *task = &collective->tasks[i];
@@ -69,10 +69,10 @@ static struct wring_task *own_piece(struct wring_collective *collective, uint64_
 
 static bool reduce_next(struct wring_collective *collective)
 {
-    if (collective->reduced == chunks_of(collective) ||
-        !wring_collective_all_arrived(collective, channel_of(collective)))
+    if (collective->reduced == count_chunks(collective) ||
+        !wring_collective_all_arrived(collective, pieces_channel(collective)))
         return false;
-    struct wring_task *own = own_piece(collective, collective->reduced);
+    struct wring_task *own = find_own_piece(collective, collective->reduced);
     struct wring_task *task =
         own != NULL ? wring_collective_task(collective, WRING_TASK_REDUCE) : NULL;
     if (task == NULL)
@@ -80,7 +80,7 @@ static bool reduce_next(struct wring_collective *collective)
 
     task->chunk = collective->reduced++;
     struct wring_source source = wring_collective_piece(own, collective->work.codec);
-    wring_collective_reduce(task, channel_of(collective), own->span, source, false);
+    wring_collective_reduce(task, pieces_channel(collective), own->span, source, false);
     return true;
 }
 
@@ -93,8 +93,8 @@ static void one_shot_advance(struct wring_collective *collective)
         any |= wring_collective_send(collective);
     }
     collective->runnable |= any;
-    uint64_t chunks = chunks_of(collective);
-    if (collective->busy == 0 && sent(collective) == chunks && collective->reduced == chunks)
+    uint64_t chunks = count_chunks(collective);
+    if (collective->busy == 0 && count_sent(collective) == chunks && collective->reduced == chunks)
         wring_engine_finish(collective->engine, collective, WRING_OK);
 }
 
@@ -116,23 +116,23 @@ static void one_shot_job_done(struct wring_collective *collective, struct wring_
         wring_collective_ready(task, task->slot, task->job.result.code_bytes);
         return;
     }
-    wring_collective_release_all(task, channel_of(collective));
+    wring_collective_release_all(task, pieces_channel(collective));
     let_go_of_own(collective, task->chunk);
     wring_collective_free_task(task);
 }
 
 static bool one_shot_owes(const struct wring_collective *collective, uint32_t member)
 {
-    uint32_t target = target_of(collective); /* or all get the same */
+    uint32_t target = target_member(collective); /* or all get the same */
     return (target == WRING_EVERYBODY || target == member) &&
-           sent(collective) < chunks_of(collective);
+           count_sent(collective) < count_chunks(collective);
 }
 
 static bool one_shot_awaits(const struct wring_collective *collective, uint32_t member)
 {
     size_t bytes;
-    return collective->reduced < chunks_of(collective) &&
-           wring_channel_peek(channel_of(collective), member, &bytes) == NULL;
+    return collective->reduced < count_chunks(collective) &&
+           wring_channel_peek(pieces_channel(collective), member, &bytes) == NULL;
 }
 
 /** Of a round: the step's own pieces follow. */

@@ -12,7 +12,7 @@ static bool is_direct(const struct wring_collective *collective)
     return wring_algorithm_is_direct(collective->work.algorithm);
 }
 
-static bool keeps(const struct wring_collective *collective)
+static bool keeps_sums(const struct wring_collective *collective)
 {
     return wring_algorithm_keeps_sums(collective->work.algorithm);
 }
@@ -27,33 +27,34 @@ static struct wring_span shard_of(const struct wring_collective *collective, uin
     return wring_partition_shard(&collective->work.partition, member);
 }
 
-static uint64_t chunks_of(const struct wring_collective *collective, uint32_t member)
+static uint64_t count_chunks(const struct wring_collective *collective, uint32_t member)
 {
     return wring_partition_chunks(&collective->work.partition, shard_of(collective, member));
 }
 
 /** How many pieces of ours go to a member. */
-static uint64_t pieces_for(const struct wring_collective *collective, uint32_t member)
+static uint64_t count_pieces_for(const struct wring_collective *collective, uint32_t member)
 {
-    uint64_t chunks = chunks_of(collective, member);
+    uint64_t chunks = count_chunks(collective, member);
     return is_direct(collective) && chunks > 1 ? 1 : chunks;
 }
 
 /** Do sums come in pieces that are decoded or copied into place? */
-static bool takes_sums(const struct wring_collective *collective)
+static bool expects_sums(const struct wring_collective *collective)
 {
-    return !keeps(collective) && !is_placed(collective) && wring_collective_ends_here(collective);
+    return !keeps_sums(collective) && !is_placed(collective) &&
+           wring_collective_ends_here(collective);
 }
 
 /** Do our own sums go to somebody? */
 static bool sends_sums(const struct wring_collective *collective)
 {
     const struct wring_work *work = &collective->work;
-    return !keeps(collective) && (!work->to_root || work->root != collective->members.me);
+    return !keeps_sums(collective) && (!work->to_root || work->root != collective->members.me);
 }
 
 /** The channel of sums: what goes to the root alone follows our contributions to it. */
-static struct wring_channel *sums_of(const struct wring_collective *collective)
+static struct wring_channel *sums_channel(const struct wring_collective *collective)
 {
     return collective->work.to_root ? collective->scatter : collective->gather;
 }
@@ -65,8 +66,8 @@ static void two_shot_start(struct wring_collective *collective)
     for (uint32_t i = 0; i < collective->members.n; i++) {
         collective->sent[i] = 0;
         collective->decoded[i] = 0;
-        if (is_placed(collective) && !keeps(collective) && i != collective->members.me)
-            collective->arrivals[i] += (uint32_t)chunks_of(collective, i);
+        if (is_placed(collective) && !keeps_sums(collective) && i != collective->members.me)
+            collective->arrivals[i] += (uint32_t)count_chunks(collective, i);
     }
 }
 
@@ -78,8 +79,8 @@ static bool send_shards(struct wring_collective *collective)
         uint32_t member = (collective->members.me + d) % collective->members.n;
         if (!is_direct(collective))
             any |= wring_collective_send_next(collective, member, shard_of(collective, member),
-                                              chunks_of(collective, member)) != NULL;
-        else if (pieces_for(collective, member) > 0)
+                                              count_chunks(collective, member)) != NULL;
+        else if (count_pieces_for(collective, member) > 0)
             any |= wring_collective_send_word(collective, member);
     }
     return any;
@@ -98,7 +99,7 @@ static bool hear_words(struct wring_collective *collective)
 }
 
 /** The next chunk of everyone's contribution can be reduced. */
-static bool contributions_are_there(struct wring_collective *collective)
+static bool hear_contributions(struct wring_collective *collective)
 {
     return is_direct(collective) ? hear_words(collective)
                                  : wring_collective_all_arrived(collective, collective->scatter);
@@ -111,7 +112,7 @@ static bool can_send_sum(const struct wring_collective *collective)
     uint32_t root = collective->work.root;
     if (!collective->work.to_root)
         return wring_channel_has_credits(collective->gather);
-    return collective->sent[root] == pieces_for(collective, root) &&
+    return collective->sent[root] == count_pieces_for(collective, root) &&
            wring_channel_has_credit(collective->scatter, root);
 }
 
@@ -119,7 +120,7 @@ static void reserve_sum(struct wring_collective *collective, struct wring_task *
 {
     for (uint32_t i = 0; i < collective->members.n; i++)
         if (i != collective->members.me && (!collective->work.to_root || i == task->member))
-            task->sequence = wring_channel_reserve(sums_of(collective), i);
+            task->sequence = wring_channel_reserve(sums_channel(collective), i);
 }
 
 static bool reduce_next(struct wring_collective *collective)
@@ -128,7 +129,7 @@ static bool reduce_next(struct wring_collective *collective)
     uint32_t me = collective->members.me;
     bool slots = sends_sums(collective) && !is_placed(collective);
 
-    if (collective->reduced == chunks_of(collective, me) || !contributions_are_there(collective) ||
+    if (collective->reduced == count_chunks(collective, me) || !hear_contributions(collective) ||
         (slots && !can_send_sum(collective)))
         return false;
     struct wring_task *task = wring_collective_task(collective, WRING_TASK_REDUCE);
@@ -142,7 +143,7 @@ static bool reduce_next(struct wring_collective *collective)
         reserve_sum(collective, task);
     struct wring_source own = wring_collective_own(collective, span);
     wring_collective_reduce(task, collective->scatter, span, own,
-                            collective->work.codec != NULL && !keeps(collective));
+                            collective->work.codec != NULL && !keeps_sums(collective));
     return true;
 }
 
@@ -150,11 +151,11 @@ static bool take_sums(struct wring_collective *collective)
 {
     bool any = false;
     if (collective->work.to_root &&
-        collective->reduced < chunks_of(collective, collective->members.me))
+        collective->reduced < count_chunks(collective, collective->members.me))
         return false; /* contributions come first */
-    for (uint32_t i = 0; takes_sums(collective) && i < collective->members.n; i++)
+    for (uint32_t i = 0; expects_sums(collective) && i < collective->members.n; i++)
         if (i != collective->members.me)
-            any |= wring_collective_take_next(collective, sums_of(collective), i,
+            any |= wring_collective_take_next(collective, sums_channel(collective), i,
                                               shard_of(collective, i), shard_of(collective, i), 1);
     return any;
 }
@@ -162,21 +163,21 @@ static bool take_sums(struct wring_collective *collective)
 /** The sums of a member's shard are not all here. */
 static bool lacks_sums(const struct wring_collective *collective, uint32_t member)
 {
-    if (keeps(collective) || !wring_collective_ends_here(collective))
+    if (keeps_sums(collective) || !wring_collective_ends_here(collective))
         return false;
     if (is_placed(collective))
         return collective->gather->in[member].arrivals != collective->arrivals[member];
-    return collective->decoded[member] < chunks_of(collective, member);
+    return collective->decoded[member] < count_chunks(collective, member);
 }
 
-static bool complete(const struct wring_collective *collective)
+static bool is_complete(const struct wring_collective *collective)
 {
     uint32_t me = collective->members.me;
-    if (collective->busy > 0 || collective->reduced < chunks_of(collective, me))
+    if (collective->busy > 0 || collective->reduced < count_chunks(collective, me))
         return false;
     for (uint32_t i = 0; i < collective->members.n; i++)
         if (i != me &&
-            (collective->sent[i] < pieces_for(collective, i) || lacks_sums(collective, i)))
+            (collective->sent[i] < count_pieces_for(collective, i) || lacks_sums(collective, i)))
             return false;
     return true;
 }
@@ -191,11 +192,11 @@ static void two_shot_advance(struct wring_collective *collective)
         any |= wring_collective_send(collective);
     }
     collective->runnable |= any;
-    if (complete(collective))
+    if (is_complete(collective))
         wring_engine_finish(collective->engine, collective, WRING_OK);
 }
 
-static void reduced(struct wring_collective *collective, struct wring_task *task)
+static void on_reduced(struct wring_collective *collective, struct wring_task *task)
 {
     const struct wring_job *job = &task->job;
 
@@ -218,10 +219,10 @@ static void two_shot_job_done(struct wring_collective *collective, struct wring_
         return;
     case WRING_TASK_REDUCE:
         if (!wring_collective_reduce_on(task))
-            reduced(collective, task);
+            on_reduced(collective, task);
         return;
     case WRING_TASK_DECODE:
-        wring_channel_release(sums_of(collective), task->member, task->taken[task->member]);
+        wring_channel_release(sums_channel(collective), task->member, task->taken[task->member]);
         wring_collective_free_task(task);
         return;
     }
@@ -230,10 +231,10 @@ static void two_shot_job_done(struct wring_collective *collective, struct wring_
 /** To a root sums, too, once their contributions are there. */
 static bool two_shot_owes(const struct wring_collective *collective, uint32_t member)
 {
-    if (collective->sent[member] < pieces_for(collective, member))
+    if (collective->sent[member] < count_pieces_for(collective, member))
         return true;
     return collective->work.to_root && collective->work.root == member &&
-           collective->reduced < chunks_of(collective, collective->members.me) &&
+           collective->reduced < count_chunks(collective, collective->members.me) &&
            wring_collective_missing(collective) == collective->members.n;
 }
 
@@ -241,12 +242,12 @@ static bool two_shot_owes(const struct wring_collective *collective, uint32_t me
 static bool two_shot_awaits(const struct wring_collective *collective, uint32_t member)
 {
     size_t bytes;
-    if (collective->reduced < chunks_of(collective, collective->members.me))
+    if (collective->reduced < count_chunks(collective, collective->members.me))
         return !collective->all_ready &&
                wring_channel_peek(collective->scatter, member, &bytes) == NULL;
     return lacks_sums(collective, member) &&
            (is_placed(collective) ||
-            wring_channel_peek(sums_of(collective), member, &bytes) == NULL);
+            wring_channel_peek(sums_channel(collective), member, &bytes) == NULL);
 }
 
 const struct wring_collective_ops wring_allreduce_two_shot = {

@@ -5,8 +5,8 @@
 
 /** Of runs of any lengths elements count from the beginning of each, and there is no more than it.
  */
-static void enter_run(const struct wring_collective *collective, struct wring_span run,
-                      struct wring_span span, struct wring_codec_context *context)
+static void set_run_context(const struct wring_collective *collective, struct wring_span run,
+                            struct wring_span span, struct wring_codec_context *context)
 {
     if (collective->work.partition.begins == NULL)
         return;
@@ -35,13 +35,13 @@ struct wring_codec_context wring_collective_context(const struct wring_collectiv
         .states = collective->states,
     };
     if (partition->begins != NULL) /* it is our own run, unless the caller enters another */
-        enter_run(collective, wring_partition_shard(partition, collective->members.me), span,
-                  &context);
+        set_run_context(collective, wring_partition_shard(partition, collective->members.me), span,
+                        &context);
     return context;
 }
 
 /** The divisor of a sum of everyone's pieces. */
-static float divisor_of(const struct wring_collective *collective)
+static float sum_divisor(const struct wring_collective *collective)
 {
     const struct wring_work *work = &collective->work;
     if (work->op != WRING_AVG)
@@ -61,7 +61,7 @@ static struct wring_job *new_job(struct wring_task *task, enum wring_job_kind ki
         .tier = task->collective->engine->config->cpu,
         .elems = span.end - span.begin,
         .context = context,
-        .divisor = divisor_of(task->collective),
+        .divisor = sum_divisor(task->collective),
         .priority = task->collective->priority,
         .cookie = task,
     };
@@ -96,7 +96,7 @@ struct wring_source wring_collective_piece(const struct wring_task *task,
 }
 
 /** Have a job make the code of one way, with its part of the residual if that way has feedback. */
-static void encode_by(struct wring_job *job, const struct wring_task *task, uint32_t phase)
+static void add_encoding(struct wring_job *job, const struct wring_task *task, uint32_t phase)
 {
     struct wring_codec_error_stats *error_stats =
         &wring_collective_whole(task->collective)->error_stats;
@@ -125,22 +125,22 @@ void *wring_collective_out(const struct wring_collective *collective, struct wri
 }
 
 /** Encode a span of a shard of our contribution. */
-static void encode(struct wring_task *task, struct wring_span shard, struct wring_span span,
-                   void *code)
+static void encode_span(struct wring_task *task, struct wring_span shard, struct wring_span span,
+                        void *code)
 {
     struct wring_collective *collective = task->collective;
     struct wring_job *job =
         new_job(task, WRING_JOB_ENCODE, span, wring_collective_context(collective, span, 0));
 
-    enter_run(collective, shard, span, &job->context);
+    set_run_context(collective, shard, span, &job->context);
     job->src = wring_collective_in(collective, span);
     job->places.src = collective->work.place;
-    encode_by(job, task, 0);
+    add_encoding(job, task, 0);
     job->code = code;
     wring_engine_submit(collective->engine, job);
 }
 
-static void reserve(struct wring_task *task, struct wring_channel *channel)
+static void reserve_slots(struct wring_task *task, struct wring_channel *channel)
 {
     for (uint32_t i = 0; i < channel->members.n; i++)
         if (i != channel->members.me && (task->member == i || task->member == WRING_EVERYBODY))
@@ -165,9 +165,9 @@ struct wring_task *wring_collective_send_next(struct wring_collective *collectiv
     task->member = member;
     task->chunk = (*sent)++;
     task->span = wring_partition_chunk(&collective->work.partition, shard, task->chunk);
-    reserve(task, channel);
+    reserve_slots(task, channel);
     if (collective->work.codec != NULL)
-        encode(task, shard, task->span, task->slot);
+        encode_span(task, shard, task->span, task->slot);
     else
         wring_collective_ready(task, wring_collective_in(collective, task->span),
                                wring_partition_bytes(&collective->work.partition, task->span));
@@ -184,7 +184,7 @@ bool wring_collective_send_word(struct wring_collective *collective, uint32_t me
     task->member = member;
     task->chunk = collective->sent[member]++;
     task->span = (struct wring_span){0, 0};
-    reserve(task, collective->scatter);
+    reserve_slots(task, collective->scatter);
     wring_collective_ready(task, NULL, 0);
     return true;
 }
@@ -230,7 +230,7 @@ bool wring_collective_take_next(struct wring_collective *collective, struct wrin
     struct wring_codec_context context =
         wring_collective_context(collective, wring_partition_chunk(partition, from, chunk), phase);
     context.rank = member;
-    enter_run(collective, from, wring_partition_chunk(partition, from, chunk), &context);
+    set_run_context(collective, from, wring_partition_chunk(partition, from, chunk), &context);
     struct wring_source source = {piece, bytes, collective_way(collective, phase), slots};
     wring_collective_take(task, wring_partition_chunk(partition, shard, chunk), source, context);
     return true;
@@ -255,7 +255,7 @@ static void *mapped_at(const struct wring_task *task, uint32_t member)
 }
 
 /** Direct: the sum goes to its places as it is made, while their lines are near. */
-static void copy_to_all(struct wring_task *task)
+static void add_copies_to_all(struct wring_task *task)
 {
     const struct wring_members *members = &task->collective->members;
     task->job.copies = task->copies;
@@ -309,7 +309,8 @@ static void set_sum(struct wring_job *job, const struct wring_task *task, struct
 }
 
 /** The reduction of the task's sources, which are taken already. */
-static struct wring_job *reduction(struct wring_task *task, struct wring_span span, bool encoded)
+static struct wring_job *make_reduction(struct wring_task *task, struct wring_span span,
+                                        bool encoded)
 {
     struct wring_collective *collective = task->collective;
     struct wring_job *job =
@@ -320,7 +321,7 @@ static struct wring_job *reduction(struct wring_task *task, struct wring_span sp
     set_sum(job, task, span);
     if (wring_algorithm_is_direct(collective->work.algorithm) &&
         !wring_algorithm_keeps_sums(collective->work.algorithm))
-        copy_to_all(task);
+        add_copies_to_all(task);
     if (wring_codec_adds_codes(collective->work.codec)) {
         job->sum_codes = true;
         job->context.rank = 0;
@@ -328,7 +329,7 @@ static struct wring_job *reduction(struct wring_task *task, struct wring_span sp
         job->code = task->slot;
         job->places.code = slots;
     } else if (encoded) {
-        encode_by(job, task, 1);
+        add_encoding(job, task, 1);
     }
     return job;
 }
@@ -338,7 +339,7 @@ void wring_collective_reduction(struct wring_task *task, struct wring_channel *c
 {
     task->span = span;
     take_sources(task, channel, own);
-    reduction(task, span, encoded);
+    make_reduction(task, span, encoded);
 }
 
 /** Where the code of our own piece lies. */
@@ -358,7 +359,8 @@ void wring_collective_reduce(struct wring_task *task, struct wring_channel *chan
     task->encoded = encoded;
     if (own.codec == NULL && wring_codec_encodes_own(collective->work.codec)) {
         uint32_t me = collective->members.me;
-        encode(task, wring_partition_shard(&collective->work.partition, me), span, own_code(task));
+        encode_span(task, wring_partition_shard(&collective->work.partition, me), span,
+                    own_code(task));
         return;
     }
     wring_engine_submit(collective->engine, &task->job);
@@ -375,7 +377,7 @@ bool wring_collective_reduce_on(struct wring_task *task)
     own->bytes = task->job.result.code_bytes;
     own->codec = collective_way(collective, 0);
     own->place = (struct wring_memory_place){WRING_MEMORY_HOST, 0};
-    wring_engine_submit(collective->engine, reduction(task, task->span, task->encoded));
+    wring_engine_submit(collective->engine, make_reduction(task, task->span, task->encoded));
     return true;
 }
 

@@ -37,8 +37,8 @@ static const struct wring_codec_round *round_of(const struct wring_codec *codec,
     return &wring_codec_way(codec, 0)->ops->rounds[round];
 }
 
-static uint64_t count_of(const struct wring_codec *codec, uint32_t round,
-                         const struct wring_codec_context *context)
+static uint64_t count_statistics(const struct wring_codec *codec, uint32_t round,
+                                 const struct wring_codec_context *context)
 {
     return round_of(codec, round)->count(wring_codec_way(codec, 0), context);
 }
@@ -48,7 +48,8 @@ size_t wring_coding_piece_bytes(const struct wring_codec *codec,
 {
     size_t most = 0;
     for (uint32_t i = 0; i < wring_codec_rounds(codec); i++) {
-        size_t bytes = count_of(codec, i, context) * wring_dtype_bytes(round_of(codec, i)->dtype);
+        size_t bytes =
+            count_statistics(codec, i, context) * wring_dtype_bytes(round_of(codec, i)->dtype);
         most = bytes > most ? bytes : most;
     }
     return most < PIECE_MAX ? most : PIECE_MAX;
@@ -80,7 +81,7 @@ static enum wring_status make_statistics(const struct wring_collective *collecti
 
     for (uint32_t i = 0; i < coding->n_rounds; i++) {
         size_t elem_bytes = wring_dtype_bytes(round_of(work->codec, i)->dtype);
-        coding->counts[i] = count_of(work->codec, i, &context);
+        coding->counts[i] = count_statistics(work->codec, i, &context);
         if (coding->counts[i] > SIZE_MAX / 64)
             return WRING_ERR_NO_MEMORY;
         coding->statistics[i] = aligned_alloc(ALIGN, align(coding->counts[i] * elem_bytes + 1));
@@ -90,8 +91,8 @@ static enum wring_status make_statistics(const struct wring_collective *collecti
     return WRING_OK;
 }
 
-static enum wring_status make_own(const struct wring_collective *collective,
-                                  struct wring_coding *coding)
+static enum wring_status make_own_codes(const struct wring_collective *collective,
+                                        struct wring_coding *coding)
 {
     coding->own_stride = align(collective->slot_bytes);
     coding->own = aligned_alloc(ALIGN, align(collective->reduce_tasks * coding->own_stride + 1));
@@ -114,7 +115,7 @@ enum wring_status wring_coding_create(const struct wring_collective *collective,
     coding->n_rounds = coding->round = n_rounds;
     status = make_statistics(collective, work, coding);
     if (status == WRING_OK && own)
-        status = make_own(collective, coding);
+        status = make_own_codes(collective, coding);
     if (status != WRING_OK)
         wring_coding_destroy(coding);
     else
@@ -142,14 +143,14 @@ void *wring_coding_own(const struct wring_coding *coding, uint32_t index)
     return coding->own + index * coding->own_stride;
 }
 
-static bool in_round(const struct wring_coding *coding)
+static bool is_in_round(const struct wring_coding *coding)
 {
     return coding != NULL && coding->round < coding->n_rounds;
 }
 
 /** The step's own work, driven by a stage of the round. */
-static void enter(struct wring_collective *collective, enum stage stage,
-                  const struct wring_collective_ops *ops)
+static void enter_stage(struct wring_collective *collective, enum stage stage,
+                        const struct wring_collective_ops *ops)
 {
     struct wring_coding *coding = collective->work.coding;
 
@@ -162,7 +163,7 @@ static void enter(struct wring_collective *collective, enum stage stage,
 }
 
 /** An allreduce of the statistics. Pieces are copied into slots, from which every device sends. */
-static void gather(struct wring_collective *collective)
+static void gather_statistics(struct wring_collective *collective)
 {
     struct wring_coding *coding = collective->work.coding;
     const struct wring_codec_round *round = round_of(coding->payload.codec, coding->round);
@@ -189,14 +190,14 @@ static void gather(struct wring_collective *collective)
     wring_round_gathered.start(collective);
 }
 
-static void go_on(struct wring_collective *collective)
+static void begin_next_stage(struct wring_collective *collective)
 {
     struct wring_coding *coding = collective->work.coding;
 
     if (++coding->round < coding->n_rounds)
-        enter(collective, BEGINNING, &wring_round_job);
+        enter_stage(collective, BEGINNING, &wring_round_job);
     else
-        enter(collective, ENDING, coding->payload.ops);
+        enter_stage(collective, ENDING, coding->payload.ops);
 }
 
 static void job_start(struct wring_collective *collective)
@@ -242,9 +243,9 @@ static void job_done(struct wring_collective *collective, struct wring_task *tas
 
     wring_collective_free_task(task);
     if (coding->stage == BEGINNING)
-        gather(collective);
+        gather_statistics(collective);
     else
-        go_on(collective);
+        begin_next_stage(collective);
 }
 
 /** Pieces follow in any case. */
@@ -279,19 +280,19 @@ void wring_coding_start(struct wring_collective *collective)
     }
     coding->payload = collective->work;
     coding->round = 0;
-    enter(collective, BEGINNING, &wring_round_job);
+    enter_stage(collective, BEGINNING, &wring_round_job);
 }
 
 bool wring_coding_goes_on(struct wring_collective *collective)
 {
     struct wring_coding *coding = collective->work.coding;
 
-    if (!in_round(coding))
+    if (!is_in_round(coding))
         return false;
     if (round_of(coding->payload.codec, coding->round)->end != NULL)
-        enter(collective, ENDING, &wring_round_job);
+        enter_stage(collective, ENDING, &wring_round_job);
     else
-        go_on(collective);
+        begin_next_stage(collective);
     return true;
 }
 
@@ -299,7 +300,7 @@ void wring_coding_stop(struct wring_collective *collective)
 {
     struct wring_coding *coding = collective->work.coding;
 
-    if (!in_round(coding))
+    if (!is_in_round(coding))
         return;
     collective->work = coding->payload;
     coding->round = coding->n_rounds;

@@ -18,8 +18,8 @@
  * few bits a message does not cost more than its payload. At most GATHER_UP times chunk_bytes are
  * coded into one, so that something is left to overlap.
  */
-static uint64_t chunk_of(const struct wring_codec *codec, uint64_t grain, uint32_t elem_bytes,
-                         size_t chunk_bytes)
+static uint64_t choose_chunk_elems(const struct wring_codec *codec, uint64_t grain,
+                                   uint32_t elem_bytes, size_t chunk_bytes)
 {
     uint64_t chunk = chunk_bytes / elem_bytes;
     if (codec != NULL) {
@@ -52,7 +52,7 @@ struct wring_partition wring_partition_make(uint64_t elems, uint32_t elem_bytes,
     return (struct wring_partition){
         .elems = elems,
         .grain = grain,
-        .chunk_elems = chunk_of(codec, grain, elem_bytes, chunk_bytes),
+        .chunk_elems = choose_chunk_elems(codec, grain, elem_bytes, chunk_bytes),
         .shards = shards,
         .elem_bytes = elem_bytes,
     };
@@ -63,7 +63,7 @@ uint64_t wring_partition_most(size_t chunk_bytes)
     return chunk_bytes / sizeof(float) * GATHER_UP;
 }
 
-static uint64_t grains_of(const struct wring_partition *partition)
+static uint64_t count_grains(const struct wring_partition *partition)
 {
     return (partition->elems + partition->grain - 1) / partition->grain;
 }
@@ -74,7 +74,7 @@ struct wring_span wring_partition_shard(const struct wring_partition *partition,
         return (struct wring_span){partition->begins[shard], partition->begins[shard + 1]};
     if (partition->each)
         return (struct wring_span){partition->elems * shard, partition->elems * (shard + 1)};
-    uint64_t grains = grains_of(partition);
+    uint64_t grains = count_grains(partition);
     uint64_t whole = grains / partition->shards, rest = grains % partition->shards;
     /* the first `rest` shards have one grain more */
     uint64_t first = whole * shard + (shard < rest ? shard : rest);
@@ -117,13 +117,13 @@ uint64_t wring_partition_element(const struct wring_partition *partition, uint64
     if (!partition->each || partition->elems == 0)
         return element;
     uint64_t shard = element / partition->elems;
-    return shard * grains_of(partition) * partition->grain + element % partition->elems;
+    return shard * count_grains(partition) * partition->grain + element % partition->elems;
 }
 
 /* ---- collectives ---- */
 
 /** Members on each core. @return false: nobody can tell */
-static bool count_members(const uint32_t *cores, uint32_t n, uint32_t load[CPU_SETSIZE])
+static bool count_per_core(const uint32_t *cores, uint32_t n, uint32_t load[CPU_SETSIZE])
 {
     for (uint32_t i = 0; i < n; i++) {
         if (cores[i] == 0 || cores[i] > CPU_SETSIZE)
@@ -134,7 +134,7 @@ static bool count_members(const uint32_t *cores, uint32_t n, uint32_t load[CPU_S
 }
 
 /** Is it the last member on its core? Only one may move at a time. */
-static bool is_last_there(const uint32_t *cores, uint32_t n, uint32_t me)
+static bool is_last_on_core(const uint32_t *cores, uint32_t n, uint32_t me)
 {
     for (uint32_t i = me + 1; i < n; i++)
         if (cores[i] == cores[me])
@@ -142,7 +142,7 @@ static bool is_last_there(const uint32_t *cores, uint32_t n, uint32_t me)
     return true;
 }
 
-static int emptiest(const uint32_t load[CPU_SETSIZE], const cpu_set_t *usable)
+static int find_emptiest_core(const uint32_t load[CPU_SETSIZE], const cpu_set_t *usable)
 {
     int best = -1;
     for (int core = 0; core < CPU_SETSIZE; core++)
@@ -156,9 +156,9 @@ int wring_core_balance_choose(const uint32_t *cores, uint32_t n, uint32_t me,
 {
     uint32_t load[CPU_SETSIZE] = {0};
 
-    if (!is_last_there(cores, n, me) || !count_members(cores, n, load))
+    if (!is_last_on_core(cores, n, me) || !count_per_core(cores, n, load))
         return -1;
-    int core = emptiest(load, usable);
+    int core = find_emptiest_core(load, usable);
     return core >= 0 && load[core] + 2 <= load[cores[me] - 1] ? core : -1;
 }
 
@@ -174,7 +174,8 @@ void wring_core_balance_move(int core, const cpu_set_t *usable)
 
 /* ---- for the session's trace ---- */
 
-static void add(const struct wring_collective *collective, struct wring_trace_event event)
+static void add_trace_event(const struct wring_collective *collective,
+                            struct wring_trace_event event)
 {
     event.label = collective->label;
     wring_trace_add(collective->engine->trace, &event);
@@ -183,11 +184,11 @@ static void add(const struct wring_collective *collective, struct wring_trace_ev
 static void collective_trace_step(const struct wring_collective *collective, uint64_t took_ns)
 {
     if (collective->engine->trace != NULL)
-        add(collective, (struct wring_trace_event){.kind = WRING_TRACE_STEP,
-                                                   .begin_ns = collective->started_ns,
-                                                   .took_ns = took_ns,
-                                                   .peer = -1,
-                                                   .number = collective->step});
+        add_trace_event(collective, (struct wring_trace_event){.kind = WRING_TRACE_STEP,
+                                                               .begin_ns = collective->started_ns,
+                                                               .took_ns = took_ns,
+                                                               .peer = -1,
+                                                               .number = collective->step});
 }
 
 void wring_collective_trace_job(const struct wring_task *task)
@@ -198,43 +199,45 @@ void wring_collective_trace_job(const struct wring_task *task)
         [WRING_JOB_ROUND_BEGIN] = WRING_TRACE_ENCODE, [WRING_JOB_ROUND_END] = WRING_TRACE_DECODE,
     };
     if (task->collective->engine->trace != NULL)
-        add(task->collective, (struct wring_trace_event){.kind = kinds[task->job.kind],
-                                                         .begin_ns = task->job.result.began_ns,
-                                                         .took_ns = task->job.result.took_ns,
-                                                         .peer = -1,
-                                                         .number = task->chunk});
+        add_trace_event(task->collective,
+                        (struct wring_trace_event){.kind = kinds[task->job.kind],
+                                                   .begin_ns = task->job.result.began_ns,
+                                                   .took_ns = task->job.result.took_ns,
+                                                   .peer = -1,
+                                                   .number = task->chunk});
 }
 
 void wring_collective_trace_wait(const struct wring_collective *collective, uint64_t began_ns)
 {
     if (collective->engine->trace != NULL)
-        add(collective, (struct wring_trace_event){.kind = WRING_TRACE_WAIT,
-                                                   .begin_ns = began_ns,
-                                                   .took_ns = wring_now_ns() - began_ns,
-                                                   .peer = -1,
-                                                   .number = collective->step});
+        add_trace_event(collective, (struct wring_trace_event){.kind = WRING_TRACE_WAIT,
+                                                               .begin_ns = began_ns,
+                                                               .took_ns = wring_now_ns() - began_ns,
+                                                               .peer = -1,
+                                                               .number = collective->step});
 }
 
 void wring_collective_trace_sent(const struct wring_task *task)
 {
     if (task->collective->engine->trace != NULL)
-        add(task->collective, (struct wring_trace_event){.kind = WRING_TRACE_SEND,
-                                                         .begin_ns = task->ready_ns,
-                                                         .took_ns = wring_now_ns() - task->ready_ns,
-                                                         .bytes = task->piece_bytes,
-                                                         .peer = -1,
-                                                         .number = task->chunk});
+        add_trace_event(task->collective,
+                        (struct wring_trace_event){.kind = WRING_TRACE_SEND,
+                                                   .begin_ns = task->ready_ns,
+                                                   .took_ns = wring_now_ns() - task->ready_ns,
+                                                   .bytes = task->piece_bytes,
+                                                   .peer = -1,
+                                                   .number = task->chunk});
 }
 
 void wring_collective_trace_arrived(const struct wring_collective *collective, uint32_t rank,
                                     size_t bytes)
 {
     if (collective->engine->trace != NULL)
-        add(collective, (struct wring_trace_event){.kind = WRING_TRACE_ARRIVE,
-                                                   .begin_ns = wring_now_ns(),
-                                                   .bytes = bytes,
-                                                   .peer = (int32_t)rank,
-                                                   .number = collective->step});
+        add_trace_event(collective, (struct wring_trace_event){.kind = WRING_TRACE_ARRIVE,
+                                                               .begin_ns = wring_now_ns(),
+                                                               .bytes = bytes,
+                                                               .peer = (int32_t)rank,
+                                                               .number = collective->step});
 }
 
 /* ---- collective ---- */
@@ -246,7 +249,7 @@ static size_t slot_stride(const struct wring_collective *collective)
     return (collective->slot_bytes + SLOT_ALIGN - 1) / SLOT_ALIGN * SLOT_ALIGN;
 }
 
-static uint32_t task_count(const struct wring_collective *collective)
+static uint32_t count_tasks(const struct wring_collective *collective)
 {
     return collective->send_tasks + collective->reduce_tasks + collective->decode_tasks;
 }
@@ -286,7 +289,7 @@ static enum wring_status prepare_task(struct wring_collective *collective, uint3
 }
 
 /** It can be asked where it is: a bucket's, or that of a group's calls. */
-static void list(struct wring_collective *collective)
+static void list_collective(struct wring_collective *collective)
 {
     if (collective->engine == NULL || collective->link != NULL)
         return;
@@ -297,7 +300,7 @@ static void list(struct wring_collective *collective)
     collective->engine->listed = collective;
 }
 
-static void unlist(struct wring_collective *collective)
+static void unlist_collective(struct wring_collective *collective)
 {
     if (collective->link == NULL)
         return;
@@ -312,7 +315,7 @@ enum wring_status wring_collective_prepare(struct wring_collective *collective)
 {
     uint32_t n = collective->members.n;
 
-    collective->tasks = calloc(task_count(collective) + 1, sizeof(*collective->tasks));
+    collective->tasks = calloc(count_tasks(collective) + 1, sizeof(*collective->tasks));
     collective->sent = calloc(n, sizeof(*collective->sent));
     collective->decoded = calloc(n, sizeof(*collective->decoded));
     collective->arrivals = calloc(n, sizeof(*collective->arrivals));
@@ -324,24 +327,24 @@ enum wring_status wring_collective_prepare(struct wring_collective *collective)
         collective->sent == NULL || collective->decoded == NULL || collective->arrivals == NULL ||
         collective->standstill.others == NULL)
         status = WRING_ERR_NO_MEMORY;
-    for (uint32_t i = 0; status == WRING_OK && i < task_count(collective); i++)
+    for (uint32_t i = 0; status == WRING_OK && i < count_tasks(collective); i++)
         status = prepare_task(collective, i);
     if (status != WRING_OK)
         wring_collective_finish(collective);
     else
-        list(collective);
+        list_collective(collective);
     return status;
 }
 
 void wring_collective_finish(struct wring_collective *collective)
 {
-    for (uint32_t i = 0; collective->tasks != NULL && i < task_count(collective); i++) {
+    for (uint32_t i = 0; collective->tasks != NULL && i < count_tasks(collective); i++) {
         free(collective->tasks[i].sources);
         free(collective->tasks[i].copies);
         free(collective->tasks[i].put_to);
         free(collective->tasks[i].taken);
     }
-    unlist(collective);
+    unlist_collective(collective);
     wring_shm_flags_destroy(collective->shm_flags);
     free(collective->standstill.others);
     free(collective->tasks);
@@ -385,7 +388,7 @@ void wring_collective_lay_out(struct wring_collective *collective)
 struct wring_task *wring_collective_task(struct wring_collective *collective,
                                          enum wring_task_kind kind)
 {
-    for (uint32_t i = 0; i < task_count(collective); i++) {
+    for (uint32_t i = 0; i < count_tasks(collective); i++) {
         struct wring_task *task = &collective->tasks[i];
         if (task->kind == kind && task->state == WRING_TASK_FREE) {
             task->state = WRING_TASK_WORKING;
@@ -424,7 +427,8 @@ void wring_collective_ready(struct wring_task *task, const void *piece, size_t b
 }
 
 /** Memory that is sent from, as the member's device knows it. */
-static struct wring_region *region_for(const struct wring_task *task, const struct wring_peer *peer)
+static struct wring_region *source_region(const struct wring_task *task,
+                                          const struct wring_peer *peer)
 {
     const struct wring_collective *collective = task->collective;
     const struct wring_work *work = &collective->work;
@@ -435,12 +439,12 @@ static struct wring_region *region_for(const struct wring_task *task, const stru
     return block != NULL ? block->regions[peer->device] : NULL;
 }
 
-static enum wring_status put(struct wring_task *task, uint32_t member)
+static enum wring_status put_piece(struct wring_task *task, uint32_t member)
 {
     struct wring_collective *collective = task->collective;
     bool all = task->member == WRING_EVERYBODY;
     struct wring_channel *channel = all ? collective->gather : collective->scatter;
-    struct wring_region *region = region_for(task, channel->out[member].peer);
+    struct wring_region *region = source_region(task, channel->out[member].peer);
     uint64_t cookie = (uintptr_t)task;
 
     if (channel->placed) {
@@ -477,7 +481,7 @@ static bool send_task(struct wring_task *task)
         uint32_t member = (collective->members.me + d) % n;
         if (!goes_to(task, member))
             continue;
-        enum wring_status status = put(task, member);
+        enum wring_status status = put_piece(task, member);
         if (status == WRING_ERR_AGAIN) {
             collective->blocked = true;
             continue;
@@ -495,12 +499,12 @@ static bool send_task(struct wring_task *task)
     return any;
 }
 
-static bool is_sent(const struct wring_task *task)
+static bool is_task_sent(const struct wring_task *task)
 {
     return task->puts_left == 0 && task->puts_under_way == 0;
 }
 
-static void sent(struct wring_task *task)
+static void end_sent_task(struct wring_task *task)
 {
     wring_collective_trace_sent(task);
     if (!task->held)
@@ -515,8 +519,8 @@ bool wring_collective_send(struct wring_collective *collective)
         if (task->state != WRING_TASK_SENDING || task->puts_left == 0 || !send_task(task))
             continue;
         any = true;
-        if (is_sent(task)) /* else its puts' completion will tell */
-            sent(task);
+        if (is_task_sent(task)) /* else its puts' completion will tell */
+            end_sent_task(task);
     }
     return any;
 }
@@ -524,7 +528,7 @@ bool wring_collective_send(struct wring_collective *collective)
 void wring_collective_let_go(struct wring_task *task)
 {
     task->held = false;
-    if (is_sent(task))
+    if (is_task_sent(task))
         wring_collective_free_task(task);
 }
 
@@ -532,8 +536,8 @@ void wring_collective_put_done(struct wring_task *task)
 {
     task->puts_under_way--;
     task->collective->runnable = true;
-    if (is_sent(task))
-        sent(task);
+    if (is_task_sent(task))
+        end_sent_task(task);
 }
 
 bool wring_collective_is_quiet(const struct wring_collective *collective)

@@ -8,15 +8,15 @@ void wring_leg_finished(struct wring_collective *leg, enum wring_status status)
     leg->whole->runnable = true;
 }
 
-static bool is_under_way(const struct wring_collective *leg)
+static bool is_leg_under_way(const struct wring_collective *leg)
 {
     return atomic_load_explicit(&leg->status, memory_order_relaxed) == WRING_ERR_AGAIN;
 }
 
 /** How many legs of a slice have ended in this step. */
-static uint32_t ended(const struct wring_slice *slice)
+static uint32_t count_ended_legs(const struct wring_slice *slice)
 {
-    return slice->begun - (slice->begun > 0 && is_under_way(slice->legs[slice->begun - 1]));
+    return slice->begun - (slice->begun > 0 && is_leg_under_way(slice->legs[slice->begun - 1]));
 }
 
 static void begin_leg(struct wring_collective *collective, struct wring_slice *slice)
@@ -28,15 +28,15 @@ static void begin_leg(struct wring_collective *collective, struct wring_slice *s
 }
 
 /** A slice's first leg waits for that of the slice before; each other one for the leg before it. */
-static void go_on(struct wring_collective *collective)
+static void begin_next_legs(struct wring_collective *collective)
 {
     struct wring_levels *levels = collective->levels;
 
     for (uint32_t i = 0; i < levels->n; i++) {
         struct wring_slice *slice = &levels->slices[i];
-        if (slice->begun == 0 && i > 0 && ended(slice - 1) == 0)
+        if (slice->begun == 0 && i > 0 && count_ended_legs(slice - 1) == 0)
             break;
-        if (slice->begun < WRING_LEGS && ended(slice) == slice->begun)
+        if (slice->begun < WRING_LEGS && count_ended_legs(slice) == slice->begun)
             begin_leg(collective, slice);
     }
 }
@@ -51,9 +51,9 @@ static void hierarchical_advance(struct wring_collective *collective)
 {
     const struct wring_levels *levels = collective->levels;
 
-    go_on(collective);
+    begin_next_legs(collective);
     for (uint32_t i = 0; i < levels->n; i++)
-        if (ended(&levels->slices[i]) < WRING_LEGS)
+        if (count_ended_legs(&levels->slices[i]) < WRING_LEGS)
             return;
     wring_engine_finish(collective->engine, collective, WRING_OK);
 }
@@ -75,7 +75,7 @@ static bool hierarchical_owes(const struct wring_collective *collective, uint32_
 static bool leg_awaits(const struct wring_collective *leg, uint32_t rank)
 {
     uint32_t member = wring_members_find(&leg->members, rank);
-    return is_under_way(leg) && member != leg->members.n && leg->work.ops->awaits(leg, member);
+    return is_leg_under_way(leg) && member != leg->members.n && leg->work.ops->awaits(leg, member);
 }
 
 static bool hierarchical_awaits(const struct wring_collective *collective, uint32_t member)

@@ -103,7 +103,7 @@ void wring_call_describe(const struct wring_op_check *call, char text[WRING_CALL
 }
 
 /** A number of its own for each kind, and for each type and operation that matters to it. */
-static uint32_t sort_of(const struct wring_op_check *call)
+static uint32_t call_sort(const struct wring_op_check *call)
 {
     static const uint8_t positions[] = {
         /* among those that reduce */
@@ -134,7 +134,7 @@ static uint32_t sort_of(const struct wring_op_check *call)
  */
 static uint32_t add_call(struct wring_op_history *calls, const struct wring_op_check *call)
 {
-    uint32_t sort = sort_of(call);
+    uint32_t sort = call_sort(call);
     uint64_t hash = wring_fold(wring_fold(calls->history, call->root), call->elems);
     if (call->runs != 0)
         hash = wring_fold(hash, call->runs);
@@ -175,7 +175,7 @@ static void write_statement(const struct wring_op_history *calls, uint32_t numbe
 }
 
 /** Tell a member which our latest call is. @return false if there was no room to */
-static bool state_to(const struct wring_collective *collective, uint32_t member)
+static bool send_statement(const struct wring_collective *collective, uint32_t member)
 {
     const struct wring_channel_out *out = &collective->scatter->out[member];
     struct wring_pairs *pairs = collective->scatter->pairs;
@@ -189,12 +189,12 @@ static bool state_to(const struct wring_collective *collective, uint32_t member)
     return wring_control_send(out->peer, &control) != WRING_ERR_AGAIN;
 }
 
-static bool state_to_all(const struct wring_collective *collective)
+static bool send_statements(const struct wring_collective *collective)
 {
     bool all = true;
     for (uint32_t i = 0; i < collective->members.n; i++)
         if (i != collective->members.me)
-            all &= state_to(collective, i);
+            all &= send_statement(collective, i);
     return all;
 }
 
@@ -233,15 +233,15 @@ void wring_op_check_look(struct wring_collective *collective, uint64_t now_ns)
         return;
     }
     calls->look_ns = now_ns + pause_ns / LOOKS;
-    if ((strange || now_ns - collective->started_ns >= pause_ns) && state_to_all(collective)) {
+    if ((strange || now_ns - collective->started_ns >= pause_ns) && send_statements(collective)) {
         calls->stated++;
         calls->look_ns = now_ns + pause_ns;
     }
 }
 
 /** Another one than ours; both are statements about the same number. */
-static void disagree(const struct wring_collective *collective, uint32_t theirs, const char *other,
-                     const char *own)
+static void fail_mismatch(const struct wring_collective *collective, uint32_t theirs,
+                          const char *other, const char *own)
 {
     struct wring_fabric *fabric = collective->engine->fabric;
     const char *their_call = strchr(other, '|'), *own_call = strchr(own, '|');
@@ -261,13 +261,13 @@ static void disagree(const struct wring_collective *collective, uint32_t theirs,
                           theirs, fabric->rank, own_call + 1);
 }
 
-static void compare(const struct wring_collective *collective, uint32_t theirs, uint32_t number,
-                    const char *text)
+static void check_statement(const struct wring_collective *collective, uint32_t theirs,
+                            uint32_t number, const char *text)
 {
     char own[STATEMENT_TEXT];
     write_statement(collective->calls, number, own);
     if (strcmp(own, text) != 0)
-        disagree(collective, theirs, text, own);
+        fail_mismatch(collective, theirs, text, own);
 }
 
 void wring_op_check_heard(struct wring_collective *collective, uint32_t member, uint32_t number,
@@ -277,7 +277,7 @@ void wring_op_check_heard(struct wring_collective *collective, uint32_t member, 
     uint32_t back = (uint32_t)calls->begun - number; /* 1: our latest one */
 
     if (back >= 1 && back <= WRING_OP_HISTORY_KEPT && back <= calls->begun)
-        compare(collective, collective->members.ranks[member], number, text);
+        check_statement(collective, collective->members.ranks[member], number, text);
     else if ((int32_t)back <= 0 && calls->begun > 0)
-        state_to(collective, member);
+        send_statement(collective, member);
 }

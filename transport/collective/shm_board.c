@@ -12,43 +12,43 @@
 
 /** A contribution that fits comes in the number's line; all others begin with a line of their
  *  own. */
-static size_t head_of(size_t room)
+static size_t slot_head_bytes(size_t room)
 {
     return room <= LINE - sizeof(struct wring_shm_flags_slot) ? sizeof(struct wring_shm_flags_slot)
                                                               : LINE;
 }
 
-static size_t stride_of(size_t room)
+static size_t slot_stride(size_t room)
 {
-    size_t all = head_of(room) + room;
+    size_t all = slot_head_bytes(room) + room;
     return (all + WRING_BOARD_ALIGN - 1) / WRING_BOARD_ALIGN * WRING_BOARD_ALIGN;
 }
 
 size_t wring_shm_flags_memory(size_t room)
 {
-    return sizeof(struct wring_board) + 2 * stride_of(room);
+    return sizeof(struct wring_board) + 2 * slot_stride(room);
 }
 
 /** Where a slot lies behind its board. @param odd  0 or 1, as the epoch */
-static uint8_t *slot_of(const struct wring_board *board, size_t room, unsigned odd)
+static uint8_t *board_slot(const struct wring_board *board, size_t room, unsigned odd)
 {
-    return (uint8_t *)(board + 1) + odd * stride_of(room);
+    return (uint8_t *)(board + 1) + odd * slot_stride(room);
 }
 
 static void set_turns(struct wring_shm_flags *flags)
 {
     for (unsigned odd = 0; odd < 2; odd++) {
-        uint8_t *slot = slot_of(flags->own, flags->room, odd);
+        uint8_t *slot = board_slot(flags->own, flags->room, odd);
         flags->turns[odd] = (struct wring_shm_flags_turn){
             .slot = (struct wring_shm_flags_slot *)slot,
-            .contribution = slot + head_of(flags->room),
+            .contribution = slot + slot_head_bytes(flags->room),
             .run = flags->runs + odd * flags->members.n,
         };
     }
     wring_shm_flags_enter(flags, 0);
 }
 
-static bool allocate(struct wring_shm_flags *flags)
+static bool alloc_arrays(struct wring_shm_flags *flags)
 {
     uint32_t n = flags->members.n;
 
@@ -80,7 +80,7 @@ enum wring_status wring_shm_flags_create(struct wring_members members, size_t ro
     flags->room = room;
     flags->op = WRING_OPS; /* no reduction has been chosen */
     flags->own = (struct wring_board *)memory;
-    if (!allocate(flags)) {
+    if (!alloc_arrays(flags)) {
         wring_shm_flags_destroy(flags);
         return WRING_ERR_NO_MEMORY;
     }
@@ -132,9 +132,9 @@ enum wring_status wring_shm_flags_connect(struct wring_shm_flags *flags, uint32_
     other->member = member;
     shard_of(flags, member)->board = board;
     for (unsigned odd = 0; odd < 2; odd++) {
-        const uint8_t *slot = slot_of(board, flags->room, odd);
+        const uint8_t *slot = board_slot(board, flags->room, odd);
         other->slots[odd] = (const struct wring_shm_flags_slot *)slot;
-        flags->turns[odd].run[member] = slot + head_of(flags->room);
+        flags->turns[odd].run[member] = slot + slot_head_bytes(flags->room);
     }
     flags->fenced |= atomic_load(&board->fenced) != 0;
     return WRING_OK;

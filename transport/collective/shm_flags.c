@@ -16,7 +16,7 @@
 #define LOOKS 100 /* for about as long as a line and its reader take */
 
 /** In place: cut what there is into shards. */
-static void cut(struct wring_shm_flags *flags, const struct wring_partition *partition)
+static void cut_shards(struct wring_shm_flags *flags, const struct wring_partition *partition)
 {
     uint32_t n = flags->members.n, me = flags->members.me;
 
@@ -43,7 +43,7 @@ static uint64_t open_state(const struct wring_shm_flags *flags)
 }
 
 /** Everybody has said that its data is ready, and nobody has come for this shard. */
-static bool is_open(const struct wring_shm_flags_shard *shard, uint64_t open)
+static bool is_shard_open(const struct wring_shm_flags_shard *shard, uint64_t open)
 {
     return shard->bytes > 0 &&
            atomic_load_explicit(&shard->board->shard, memory_order_relaxed) == open;
@@ -52,7 +52,8 @@ static bool is_open(const struct wring_shm_flags_shard *shard, uint64_t open)
 static void shm_flags_reduce(struct wring_collective *collective,
                              const struct wring_shm_flags_sum *sum);
 
-static void sum_up(struct wring_collective *collective, const struct wring_shm_flags_shard *shard)
+static void sum_claimed_shard(struct wring_collective *collective,
+                              const struct wring_shm_flags_shard *shard)
 {
     const struct wring_shm_flags *flags = collective->shm_flags;
     struct wring_shm_flags_sum sum = {.runs = flags->parts,
@@ -72,7 +73,7 @@ static void sum_up(struct wring_collective *collective, const struct wring_shm_f
 
 /** Nobody else is about to sum it: it is ours, or its member last showed the core that we run
  *  on, so that it cannot run now. */
-static bool is_near(const struct wring_shm_flags *flags, uint32_t i)
+static bool is_shard_near(const struct wring_shm_flags *flags, uint32_t i)
 {
     const struct wring_board *board = flags->shards[i].board;
     return i == 0 ||
@@ -82,8 +83,8 @@ static bool is_near(const struct wring_shm_flags *flags, uint32_t i)
 
 /** Sum a shard, unless somebody else comes first, or the group's steps have ended. The thread
  *  that ends them waits until we have written. @return whether we have */
-static bool sum_one(struct wring_collective *collective, const struct wring_shm_flags_shard *shard,
-                    uint64_t open)
+static bool claim_and_sum_shard(struct wring_collective *collective,
+                                const struct wring_shm_flags_shard *shard, uint64_t open)
 {
     struct wring_cease *cease = collective->cease;
     uint64_t ours = open + collective->shm_flags->members.me + 1;
@@ -95,14 +96,14 @@ static bool sum_one(struct wring_collective *collective, const struct wring_shm_
         atomic_compare_exchange_strong_explicit(&shard->board->shard, &open, ours,
                                                 memory_order_acq_rel, memory_order_relaxed);
     if (claimed)
-        sum_up(collective, shard);
+        sum_claimed_shard(collective, shard);
     if (cease != NULL)
         atomic_fetch_sub_explicit(&cease->writing, 1, memory_order_release);
     return claimed;
 }
 
 /** @param near  none but these @return whether there was one */
-static bool sum_open(struct wring_collective *collective, bool near)
+static bool sum_open_shards(struct wring_collective *collective, bool near)
 {
     const struct wring_shm_flags *flags = collective->shm_flags;
     uint64_t open = open_state(flags);
@@ -110,16 +111,16 @@ static bool sum_open(struct wring_collective *collective, bool near)
 
     for (uint32_t i = 0; i < flags->members.n; i++) {
         const struct wring_shm_flags_shard *shard = &flags->shards[i];
-        if ((!near || is_near(flags, i)) && is_open(shard, open))
-            any |= sum_one(collective, shard, open);
+        if ((!near || is_shard_near(flags, i)) && is_shard_open(shard, open))
+            any |= claim_and_sum_shard(collective, shard, open);
     }
     return any;
 }
 
-static bool any_is_open(const struct wring_shm_flags *flags, uint64_t open)
+static bool is_any_shard_open(const struct wring_shm_flags *flags, uint64_t open)
 {
     for (uint32_t i = 1; i < flags->members.n; i++)
-        if (is_open(&flags->shards[i], open))
+        if (is_shard_open(&flags->shards[i], open))
             return true;
     return false;
 }
@@ -132,7 +133,7 @@ static bool await_owners(const struct wring_shm_flags *flags)
     uint64_t open = open_state(flags);
     bool any;
 
-    while ((any = any_is_open(flags, open)) && look++ < LOOKS)
+    while ((any = is_any_shard_open(flags, open)) && look++ < LOOKS)
         wring_spin_pause();
     return any;
 }
@@ -141,13 +142,13 @@ static bool await_owners(const struct wring_shm_flags *flags)
  *  wring_fp_leave(). @return whether there was anything */
 static bool sum_shards(struct wring_collective *collective)
 {
-    bool any = sum_open(collective, true);
-    return (await_owners(collective->shm_flags) && sum_open(collective, false)) || any;
+    bool any = sum_open_shards(collective, true);
+    return (await_owners(collective->shm_flags) && sum_open_shards(collective, false)) || any;
 }
 
 /** That member sums the shard now, as its state says. */
-static bool is_its(const struct wring_shm_flags *flags, const struct wring_shm_flags_shard *shard,
-                   uint32_t member)
+static bool is_summed_by(const struct wring_shm_flags *flags,
+                         const struct wring_shm_flags_shard *shard, uint32_t member)
 {
     uint64_t its = flags->epoch << WRING_SHARD_BITS | (member + 1);
     return shard->bytes > 0 &&
@@ -155,12 +156,12 @@ static bool is_its(const struct wring_shm_flags *flags, const struct wring_shm_f
 }
 
 /** Does the step wait for another one, by its index? */
-static bool lacks(const struct wring_shm_flags *flags, uint32_t other)
+static bool is_awaited(const struct wring_shm_flags *flags, uint32_t other)
 {
     if (!flags->claimed)
         return wring_shm_flags_number(flags, other) != flags->number;
     for (uint32_t i = 0; i < flags->members.n; i++)
-        if (is_its(flags, &flags->shards[i], flags->others[other].member))
+        if (is_summed_by(flags, &flags->shards[i], flags->others[other].member))
             return true;
     return false;
 }
@@ -199,22 +200,22 @@ static struct wring_peer *peer_of(const struct wring_collective *collective, uin
 
 /** Any message wakes: one that says that we live is at hand. @return false: there is no room for
  *  one; then others lie there, which the peer takes before it sleeps, and looks once more */
-static bool wake(struct wring_peer *peer)
+static bool wake_peer(struct wring_peer *peer)
 {
     const struct wring_control life = {.kind = WRING_CONTROL_HEARTBEAT};
     return wring_control_send(peer, &life) != WRING_ERR_AGAIN;
 }
 
 /** Wake all members that sleep: each waits for our data, or for another one's. Once is enough. */
-static void wake_all(struct wring_collective *collective)
+static void wake_sleepers(struct wring_collective *collective)
 {
     struct wring_shm_flags *flags = collective->shm_flags;
     for (uint32_t i = 0; i < flags->n_others; i++)
         if (!flags->woken[i] && wring_shm_flags_sleeps(flags, i))
-            flags->woken[i] = wake(peer_of(collective, i));
+            flags->woken[i] = wake_peer(peer_of(collective, i));
 }
 
-static void suspect(struct wring_collective *collective)
+static void suspect_foreign_calls(struct wring_collective *collective)
 {
     for (uint32_t i = 0; i < collective->shm_flags->n_others; i++)
         if (wring_shm_flags_other_is_foreign(collective->shm_flags, i))
@@ -231,7 +232,7 @@ static void trace_arrived(const struct wring_collective *collective)
 static bool wring_shm_flags_advance(struct wring_collective *collective, bool *summed);
 
 /** Go on, as all data is there that the step waits for. */
-static void go_on(struct wring_collective *collective)
+static void continue_step(struct wring_collective *collective)
 {
     struct wring_shm_flags *flags = collective->shm_flags;
     bool summed;
@@ -252,11 +253,11 @@ static void go_on(struct wring_collective *collective)
 
 static void shm_flags_advance(struct wring_collective *collective)
 {
-    wake_all(collective);
+    wake_sleepers(collective);
     if (wring_shm_flags_all_there(collective->shm_flags))
-        go_on(collective);
+        continue_step(collective);
     else if (collective->calls != NULL)
-        suspect(collective);
+        suspect_foreign_calls(collective);
 }
 
 /** No job of ours goes to an executor. */
@@ -275,7 +276,8 @@ static bool shm_flags_owes(const struct wring_collective *collective, uint32_t m
 static bool shm_flags_awaits(const struct wring_collective *collective, uint32_t member)
 {
     const struct wring_shm_flags *flags = collective->shm_flags;
-    return member != flags->members.me && lacks(flags, wring_shm_flags_other_of(flags, member));
+    return member != flags->members.me &&
+           is_awaited(flags, wring_shm_flags_other_of(flags, member));
 }
 
 void wring_shm_flags_sleep(struct wring_collective *collective)
@@ -322,7 +324,7 @@ static void set_span(struct wring_shm_flags *flags, const struct wring_work *wor
     for (unsigned odd = 0; odd < 2; odd++)
         flags->turns[odd].run[flags->members.me] = flags->in;
     if (flags->in_place)
-        cut(flags, partition);
+        cut_shards(flags, partition);
 }
 
 void wring_shm_flags_prepare(struct wring_collective *collective)
@@ -363,7 +365,7 @@ static inline void copy_contribution(void *to, const void *from, size_t bytes)
 
 /** Enter an epoch: a member that finds its number in the slot finds our contribution behind it.
  *  Calls are counted, too. */
-static inline void show(struct wring_collective *collective)
+static inline void show_contribution(struct wring_collective *collective)
 {
     struct wring_shm_flags *flags = collective->shm_flags;
     uint64_t number = flags->ready.number;
@@ -380,8 +382,9 @@ static inline void show(struct wring_collective *collective)
     wring_shm_flags_enter(flags, flags->epoch + 1);
 }
 
-/** After show(). @return whether a member is to be woken, which has seen our board otherwise */
-static inline bool missed(const struct wring_shm_flags *flags)
+/** After show_contribution(). @return whether a member is to be woken, which has seen our board
+ * otherwise */
+static inline bool has_missed_us(const struct wring_shm_flags *flags)
 {
     if (flags->fenced)
         wring_fence_full();
@@ -410,8 +413,8 @@ bool wring_shm_flags_begin(struct wring_collective *collective)
 
     atomic_store_explicit(&collective->status, WRING_ERR_AGAIN, memory_order_relaxed);
     start_clock(collective);
-    show(collective);
-    flags->by_engine = missed(flags) || flags->watched;
+    show_contribution(collective);
+    flags->by_engine = has_missed_us(flags) || flags->watched;
     flags->looks = 0;
     flags->claimed = false;
     collective->cost.wire_bytes += flags->all_bytes;
@@ -496,7 +499,7 @@ __attribute__((noinline)) static bool sum_in_place(struct wring_collective *coll
     return wring_shm_flags_all_summed(flags);
 }
 
-static inline bool advance(struct wring_collective *collective, bool *summed)
+static inline bool advance_step(struct wring_collective *collective, bool *summed)
 {
     struct wring_shm_flags *flags = collective->shm_flags;
 
@@ -515,7 +518,7 @@ static inline bool advance(struct wring_collective *collective, bool *summed)
  *  @return whether that is all of the step */
 static bool wring_shm_flags_advance(struct wring_collective *collective, bool *summed)
 {
-    return advance(collective, summed);
+    return advance_step(collective, summed);
 }
 
 /** Everybody has shown all there is in this step. */
@@ -540,8 +543,8 @@ static void shm_flags_yield(struct wring_collective *collective)
  *  wring_fp_leave(). */
 static void shm_flags_go_on(struct wring_collective *collective)
 {
-    bool summed, ended = advance(collective, &summed);
-    if (summed && missed(collective->shm_flags))
+    bool summed, ended = advance_step(collective, &summed);
+    if (summed && has_missed_us(collective->shm_flags))
         shm_flags_yield(collective);
     else if (ended)
         end_step(collective);
@@ -590,7 +593,7 @@ static bool is_beside(const struct wring_shm_flags *flags, uint32_t other, uint3
 static bool all_come_from_beside(const struct wring_shm_flags *flags, uint32_t core)
 {
     for (uint32_t i = 0; i < flags->n_others; i++)
-        if (lacks(flags, i) && !is_beside(flags, i, core))
+        if (is_awaited(flags, i) && !is_beside(flags, i, core))
             return false;
     return true;
 }
@@ -629,7 +632,7 @@ static void give_core_away(struct wring_shm_flags *flags)
  * then ends this step, shows what it has in the next one, and gives the core back: once in each
  * step. @return false: the engine has the step
  */
-static bool look_crowded(struct wring_collective *collective, unsigned looks)
+static bool look_for_others_crowded(struct wring_collective *collective, unsigned looks)
 {
     struct wring_shm_flags *flags = collective->shm_flags;
     uint64_t limit_ns = 0; /* known when it is first needed */
@@ -655,7 +658,7 @@ static bool look_crowded(struct wring_collective *collective, unsigned looks)
 }
 
 /** @return false: the engine has the step */
-static bool look(struct wring_collective *collective, unsigned looks)
+static bool look_for_others(struct wring_collective *collective, unsigned looks)
 {
     while (!wring_shm_flags_all_there(collective->shm_flags)) {
         if (wring_shm_flags_give(collective, looks)) {
@@ -678,7 +681,8 @@ bool wring_shm_flags_wait(struct wring_collective *collective, unsigned looks)
         return false;
     uint64_t mode = wring_fp_enter(); /* here rather than after the wait, for which others wait */
     while (ours && wring_shm_flags_under_way(collective)) {
-        ours = flags->crowded ? look_crowded(collective, looks) : look(collective, looks);
+        ours = flags->crowded ? look_for_others_crowded(collective, looks)
+                              : look_for_others(collective, looks);
         if (ours)
             shm_flags_go_on(collective);
         ours = ours && !flags->by_engine;

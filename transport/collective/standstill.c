@@ -13,7 +13,7 @@
 #define FIELDS 11
 #define LINE_BYTES 512
 
-static uint32_t step_of(const struct wring_collective *collective)
+static uint32_t step_number(const struct wring_collective *collective)
 {
     return collective->calls != NULL ? (uint32_t)collective->calls->begun : collective->begun;
 }
@@ -39,9 +39,9 @@ static uint64_t fold_channel(uint64_t hash, const struct wring_channel *channel)
 }
 
 /** Changes whenever it does something, or something comes. */
-static uint64_t sign_of(const struct wring_collective *collective)
+static uint64_t hash_progress(const struct wring_collective *collective)
 {
-    uint64_t hash = wring_fold(step_of(collective), collective->reduced);
+    uint64_t hash = wring_fold(step_number(collective), collective->reduced);
     for (uint32_t i = 0; i < collective->members.n; i++)
         hash = wring_fold(hash, collective->sent[i] << 32 ^ collective->decoded[i]);
     for (int which = 0; which < WRING_STANDSTILL_CHANNELS; which++)
@@ -131,7 +131,7 @@ static struct wring_statement make_statement(const struct wring_collective *coll
 {
     const struct wring_standstill *standstill = &collective->standstill;
     struct wring_statement statement = {
-        .step = step_of(collective),
+        .step = step_number(collective),
         .active = collective->running,
         .epoch = standstill->epoch,
         .echo = standstill->others[member].said.epoch,
@@ -172,7 +172,7 @@ static bool read_statement(const char *text, struct wring_statement *s)
 }
 
 /** Where there is no room, the next one will tell. */
-static void state_to(const struct wring_collective *collective, uint32_t member)
+static void send_statement(const struct wring_collective *collective, uint32_t member)
 {
     const struct wring_channel *channel =
         collective->scatter != NULL ? collective->scatter : collective->gather;
@@ -224,7 +224,7 @@ static bool stands_still(const struct wring_collective *collective, uint32_t mem
 }
 
 /** All others have said where they stand since we last found what is to be found. */
-static bool all_heard(const struct wring_collective *collective)
+static bool have_all_stated(const struct wring_collective *collective)
 {
     for (uint32_t i = 0; i < collective->members.n; i++)
         if (i != collective->members.me && !collective->standstill.others[i].heard)
@@ -233,7 +233,7 @@ static bool all_heard(const struct wring_collective *collective)
 }
 
 /** Count how often in a row nobody moved. */
-static void find(struct wring_collective *collective)
+static void note_if_all_still(struct wring_collective *collective)
 {
     struct wring_standstill *standstill = &collective->standstill;
     bool all = true;
@@ -241,7 +241,7 @@ static void find(struct wring_collective *collective)
     for (uint32_t i = 0; i < collective->members.n; i++)
         if (i != collective->members.me && standstill->others[i].heard)
             all &= stands_still(collective, i);
-    if (all && !all_heard(collective))
+    if (all && !have_all_stated(collective))
         return;
     standstill->found = all ? standstill->found + 1 : 0;
     for (uint32_t i = 0; i < collective->members.n; i++)
@@ -249,7 +249,7 @@ static void find(struct wring_collective *collective)
 }
 
 /** Do all find the same? */
-static bool all_found(const struct wring_collective *collective)
+static bool have_all_found(const struct wring_collective *collective)
 {
     const struct wring_standstill *standstill = &collective->standstill;
 
@@ -306,7 +306,7 @@ static void name_step(const struct wring_collective *collective, char *line)
     }
 }
 
-static void fail(const struct wring_collective *collective)
+static void fail_standstill(const struct wring_collective *collective)
 {
     char line[LINE_BYTES];
 
@@ -335,24 +335,24 @@ static bool can_stand_still(const struct wring_collective *collective)
 void wring_standstill_look(struct wring_collective *collective, uint64_t now_ns)
 {
     struct wring_standstill *standstill = &collective->standstill;
-    uint32_t step = step_of(collective);
+    uint32_t step = step_number(collective);
 
     if (!can_stand_still(collective) || (step == standstill->step && now_ns < standstill->look_ns))
         return;
     standstill->look_ns = now_ns + collective->engine->config->heartbeat_ns;
-    uint64_t sign = sign_of(collective);
+    uint64_t sign = hash_progress(collective);
     if (step != standstill->step || sign != standstill->sign || is_at_work(collective)) {
         begin_anew(standstill, step, sign);
         return;
     }
-    find(collective);
-    if (all_found(collective)) {
-        fail(collective);
+    note_if_all_still(collective);
+    if (have_all_found(collective)) {
+        fail_standstill(collective);
         return;
     }
     for (uint32_t i = 0; i < collective->members.n; i++)
         if (i != collective->members.me)
-            state_to(collective, i);
+            send_statement(collective, i);
 }
 
 void wring_standstill_heard(struct wring_collective *collective, uint32_t member, uint32_t step,
@@ -371,5 +371,5 @@ void wring_standstill_heard(struct wring_collective *collective, uint32_t member
     other->heard = true;
     own = make_statement(collective, member);
     if (said.active && is_past(&own, step))
-        state_to(collective, member);
+        send_statement(collective, member);
 }

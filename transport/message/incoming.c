@@ -55,7 +55,8 @@ static bool tags_fit(uint64_t wanted, uint64_t tag)
 }
 
 /** A source's first message that fits, or NULL. */
-static struct wring_match_arrival *first_fit(const struct wring_match_source *source, uint64_t tag)
+static struct wring_match_arrival *first_fitting_arrival(const struct wring_match_source *source,
+                                                         uint64_t tag)
 {
     for (struct wring_match_link *at = source->arrived.next; at != &source->arrived;
          at = at->next) {
@@ -66,13 +67,13 @@ static struct wring_match_arrival *first_fit(const struct wring_match_source *so
     return NULL;
 }
 
-static void serve(struct wring_match *match, uint32_t source)
+static void note_served(struct wring_match *match, uint32_t source)
 {
     match->source[source].served = ++match->services;
 }
 
 /** Of the sources that have a message which fits, the one served least recently. */
-static struct wring_match_arrival *fairest_fit(struct wring_match *match, uint64_t tag)
+static struct wring_match_arrival *pick_fairest_arrival(struct wring_match *match, uint64_t tag)
 {
     struct wring_match_arrival *best = NULL;
     for (uint32_t i = 0; i < match->sources; i++) {
@@ -80,28 +81,28 @@ static struct wring_match_arrival *fairest_fit(struct wring_match *match, uint64
         if (source->arrived.next == &source->arrived ||
             (best != NULL && source->served >= match->source[best->source].served))
             continue;
-        struct wring_match_arrival *fit = first_fit(source, tag);
+        struct wring_match_arrival *fit = first_fitting_arrival(source, tag);
         best = fit != NULL ? fit : best;
     }
     if (best != NULL)
-        serve(match, best->source);
+        note_served(match, best->source);
     return best;
 }
 
-static struct wring_match_arrival *take_matched(struct wring_match *match,
-                                                const struct wring_match_receive *receive)
+static struct wring_match_arrival *unlink_matched(struct wring_match *match,
+                                                  const struct wring_match_receive *receive)
 {
     struct wring_match_arrival *arrival =
         receive->source == WRING_MATCH_ANY_SOURCE
-            ? fairest_fit(match, receive->tag)
-            : first_fit(&match->source[receive->source], receive->tag);
+            ? pick_fairest_arrival(match, receive->tag)
+            : first_fitting_arrival(&match->source[receive->source], receive->tag);
     if (arrival != NULL)
         wring_match_remove(&arrival->link);
     return arrival;
 }
 
-static struct wring_match_link *list_of(struct wring_match *match,
-                                        const struct wring_match_receive *receive)
+static struct wring_match_link *receive_list(struct wring_match *match,
+                                             const struct wring_match_receive *receive)
 {
     return receive->source == WRING_MATCH_ANY_SOURCE ? &match->any
                                                      : &match->source[receive->source].posted;
@@ -111,26 +112,27 @@ struct wring_match_arrival *wring_match_post(struct wring_match *match,
                                              struct wring_match_receive *receive)
 {
     receive->order = match->orders++;
-    struct wring_match_arrival *arrival = take_matched(match, receive);
+    struct wring_match_arrival *arrival = unlink_matched(match, receive);
     if (arrival == NULL)
-        insert_before(list_of(match, receive), &receive->link);
+        insert_before(receive_list(match, receive), &receive->link);
     return arrival;
 }
 
 struct wring_match_arrival *wring_match_post_again(struct wring_match *match,
                                                    struct wring_match_receive *receive)
 {
-    struct wring_match_arrival *arrival = take_matched(match, receive);
+    struct wring_match_arrival *arrival = unlink_matched(match, receive);
     if (arrival != NULL)
         return arrival;
-    struct wring_match_link *list = list_of(match, receive), *at = list->next;
+    struct wring_match_link *list = receive_list(match, receive), *at = list->next;
     while (at != list && ((struct wring_match_receive *)at)->order < receive->order)
         at = at->next;
     insert_before(at, &receive->link);
     return NULL;
 }
 
-static struct wring_match_receive *first_wanting(struct wring_match_link *list, uint64_t tag)
+static struct wring_match_receive *first_fitting_receive(struct wring_match_link *list,
+                                                         uint64_t tag)
 {
     for (struct wring_match_link *at = list->next; at != list; at = at->next) {
         struct wring_match_receive *receive = (struct wring_match_receive *)at;
@@ -143,14 +145,14 @@ static struct wring_match_receive *first_wanting(struct wring_match_link *list, 
 struct wring_match_receive *wring_match_find(struct wring_match *match, uint32_t source,
                                              uint64_t tag)
 {
-    struct wring_match_receive *own = first_wanting(&match->source[source].posted, tag);
-    struct wring_match_receive *any = first_wanting(&match->any, tag);
+    struct wring_match_receive *own = first_fitting_receive(&match->source[source].posted, tag);
+    struct wring_match_receive *any = first_fitting_receive(&match->any, tag);
     struct wring_match_receive *first =
         own == NULL || (any != NULL && any->order < own->order) ? any : own;
     if (first == NULL)
         return NULL;
     if (first == any)
-        serve(match, source);
+        note_served(match, source);
     wring_match_remove(&first->link);
     return first;
 }
@@ -176,7 +178,7 @@ static struct wring_match_arrival *match_first_arrival(const struct wring_match 
 /* ---- messages that wait for a receive ---- */
 
 /** Room in steps: those of doubled sizes up to 1 KiB, then whole KiB. */
-static unsigned class_of(size_t bytes)
+static unsigned room_class(size_t bytes)
 {
     unsigned class = 0;
     if (bytes > 1024)
@@ -186,7 +188,7 @@ static unsigned class_of(size_t bytes)
     return bytes > 0 ? class + 1 : 0;
 }
 
-static size_t room_of(unsigned class)
+static size_t class_bytes(unsigned class)
 {
     if (class > 6)
         return (size_t)(class - 5) * 1024;
@@ -195,14 +197,14 @@ static size_t room_of(unsigned class)
 
 static struct wring_message_arrival *new_arrival(struct wring_messenger *messenger, size_t bytes)
 {
-    unsigned class = class_of(bytes);
+    unsigned class = room_class(bytes);
     struct wring_message_arrival *arrival = messenger->free_arrivals[class];
 
     if (arrival != NULL) {
         messenger->free_arrivals[class] = arrival->next;
-        messenger->free_bytes -= sizeof(*arrival) + room_of(class);
+        messenger->free_bytes -= sizeof(*arrival) + class_bytes(class);
     } else {
-        arrival = malloc(sizeof(*arrival) + room_of(class));
+        arrival = malloc(sizeof(*arrival) + class_bytes(class));
     }
     if (arrival == NULL) {
         wring_message_no_memory(messenger);
@@ -213,11 +215,12 @@ static struct wring_message_arrival *new_arrival(struct wring_messenger *messeng
 }
 
 /** No receive takes it any more, or one has: its room is its sender's again. */
-static void release(struct wring_messenger *messenger, struct wring_message_arrival *arrival)
+static void release_arrival(struct wring_messenger *messenger,
+                            struct wring_message_arrival *arrival)
 {
     struct wring_message_peer *peer = arrival->peer;
-    unsigned class = class_of(arrival->room);
-    size_t bytes = sizeof(*arrival) + room_of(class);
+    unsigned class = room_class(arrival->room);
+    size_t bytes = sizeof(*arrival) + class_bytes(class);
 
     if (arrival->offered)
         peer->offers_gone++;
@@ -234,7 +237,7 @@ static void release(struct wring_messenger *messenger, struct wring_message_arri
 }
 
 /** List it, where its group is made already. */
-static void keep(struct wring_message_arrival *arrival)
+static void keep_arrival(struct wring_message_arrival *arrival)
 {
     struct wring_message_context *context = arrival->context;
     if (context->ranks != NULL) {
@@ -248,15 +251,16 @@ static void keep(struct wring_message_arrival *arrival)
 
 /* ---- receives ---- */
 
-static void note(struct wring_message *receive, uint32_t member, uint64_t tag, uint64_t bytes)
+static void note_message_end(struct wring_message *receive, uint32_t member, uint64_t tag,
+                             uint64_t bytes)
 {
     receive->end = (struct wring_message_end){member, tag, bytes};
     receive->length = bytes < receive->bytes ? bytes : receive->bytes;
 }
 
 /** Its message is here: copy it, and end it. */
-static void copy_to(struct wring_messenger *messenger, struct wring_message *receive,
-                    const void *data)
+static void copy_and_finish(struct wring_messenger *messenger, struct wring_message *receive,
+                            const void *data)
 {
     if (receive->length > 0 && wring_message_is_on_device(receive)) {
         wring_error(messenger->engine->log,
@@ -282,21 +286,21 @@ static bool begin_offered(struct wring_messenger *messenger, struct wring_messag
 }
 
 /** A receive has taken a message that waited. @return whether it has ended */
-static bool take(struct wring_messenger *messenger, struct wring_message *receive,
-                 struct wring_message_arrival *arrival)
+static bool deliver_arrival(struct wring_messenger *messenger, struct wring_message *receive,
+                            struct wring_message_arrival *arrival)
 {
     struct wring_message *own = arrival->own;
 
-    note(receive, arrival->match.source, arrival->match.tag, arrival->bytes);
+    note_message_end(receive, arrival->match.source, arrival->match.tag, arrival->bytes);
     if (arrival->offered) {
         struct wring_message_peer *peer = arrival->peer;
         uint32_t id = arrival->id;
         uint64_t address = arrival->address;
-        release(messenger, arrival);
+        release_arrival(messenger, arrival);
         return begin_offered(messenger, receive, peer, id, address);
     }
-    copy_to(messenger, receive, own != NULL ? own->buf : arrival->data);
-    release(messenger, arrival);
+    copy_and_finish(messenger, receive, own != NULL ? own->buf : arrival->data);
+    release_arrival(messenger, arrival);
     if (own != NULL)
         wring_message_finish(messenger, own, WRING_OK);
     return true;
@@ -313,7 +317,8 @@ bool wring_incoming_receive(struct wring_messenger *messenger, struct wring_mess
         wring_message_peer_find(messenger, context->ranks[receive->member]) == NULL)
         wring_message_no_memory(messenger);
     struct wring_match_arrival *arrival = wring_match_post(&context->match, &receive->receive);
-    return arrival != NULL && take(messenger, receive, (struct wring_message_arrival *)arrival);
+    return arrival != NULL &&
+           deliver_arrival(messenger, receive, (struct wring_message_arrival *)arrival);
 }
 
 bool wring_incoming_send_own(struct wring_messenger *messenger, struct wring_message *send)
@@ -323,8 +328,8 @@ bool wring_incoming_send_own(struct wring_messenger *messenger, struct wring_mes
 
     if (match != NULL) {
         struct wring_message *receive = wring_message_of(match);
-        note(receive, context->me, send->tag, send->bytes);
-        copy_to(messenger, receive, send->buf);
+        note_message_end(receive, context->me, send->tag, send->bytes);
+        copy_and_finish(messenger, receive, send->buf);
         wring_message_finish(messenger, send, WRING_OK);
         return true;
     }
@@ -349,7 +354,7 @@ bool wring_incoming_send_own(struct wring_messenger *messenger, struct wring_mes
     self->held += copied ? cost : 0;
     if (copied && send->bytes > 0)
         memcpy(arrival->data, send->buf, (size_t)send->bytes);
-    keep(arrival);
+    keep_arrival(arrival);
     if (copied)
         wring_message_finish(messenger, send, WRING_OK);
     return copied;
@@ -364,7 +369,7 @@ void wring_incoming_withdraw_own(struct wring_messenger *messenger,
         if (arrival->own != send)
             continue;
         wring_match_remove(at);
-        release(messenger, arrival);
+        release_arrival(messenger, arrival);
         return;
     }
 }
@@ -378,7 +383,7 @@ void wring_incoming_receive_again(struct wring_messenger *messenger, struct wrin
     struct wring_match_arrival *arrival =
         wring_match_post_again(&receive->context->match, &receive->receive);
     if (arrival != NULL)
-        take(messenger, receive, (struct wring_message_arrival *)arrival);
+        deliver_arrival(messenger, receive, (struct wring_message_arrival *)arrival);
 }
 
 static bool is_offer_of(const struct wring_message_arrival *arrival,
@@ -388,8 +393,9 @@ static bool is_offer_of(const struct wring_message_arrival *arrival,
 }
 
 /** Of a group that is not made here yet. */
-static struct wring_message_arrival *take_early(struct wring_message_context *context,
-                                                const struct wring_message_peer *peer, uint32_t id)
+static struct wring_message_arrival *unlink_early_offer(struct wring_message_context *context,
+                                                        const struct wring_message_peer *peer,
+                                                        uint32_t id)
 {
     struct wring_message_arrival **at = &context->early;
     while (*at != NULL && !is_offer_of(*at, peer, id))
@@ -403,8 +409,9 @@ static struct wring_message_arrival *take_early(struct wring_message_context *co
     return found;
 }
 
-static struct wring_message_arrival *take_listed(struct wring_message_context *context,
-                                                 const struct wring_message_peer *peer, uint32_t id)
+static struct wring_message_arrival *unlink_listed_offer(struct wring_message_context *context,
+                                                         const struct wring_message_peer *peer,
+                                                         uint32_t id)
 {
     for (uint32_t i = 0; i < context->match.sources; i++) {
         struct wring_match_link *list = &context->match.source[i].arrived;
@@ -427,11 +434,11 @@ bool wring_incoming_withdrawn(struct wring_message_peer *peer, uint64_t id_of_co
     struct wring_message_arrival *found = NULL;
 
     if (context != NULL)
-        found =
-            context->ranks == NULL ? take_early(context, peer, id) : take_listed(context, peer, id);
+        found = context->ranks == NULL ? unlink_early_offer(context, peer, id)
+                                       : unlink_listed_offer(context, peer, id);
     if (found == NULL)
         return false;
-    release(peer->messenger, found);
+    release_arrival(peer->messenger, found);
     return true;
 }
 
@@ -446,7 +453,8 @@ struct head {
 };
 
 /** The group that it is for. NULL: it was destroyed, or there is no memory. */
-static struct wring_message_context *context_of(struct wring_messenger *messenger, uint64_t id)
+static struct wring_message_context *find_or_expect_context(struct wring_messenger *messenger,
+                                                            uint64_t id)
 {
     struct wring_message_context *context = wring_message_context_find(messenger, id);
     if (context != NULL || wring_message_context_is_gone(messenger, id))
@@ -465,8 +473,8 @@ static bool is_member(const struct wring_message_context *context,
 
 /** The receive that takes what a member of a group has sent, if there is one. @return false: the
  *  sender is no such member */
-static bool match(struct wring_message_peer *peer, struct wring_message_context *context,
-                  uint32_t member, uint64_t tag, struct wring_message **receive)
+static bool match_or_refuse(struct wring_message_peer *peer, struct wring_message_context *context,
+                            uint32_t member, uint64_t tag, struct wring_message **receive)
 {
     *receive = NULL;
     if (context->ranks == NULL)
@@ -481,9 +489,9 @@ static bool match(struct wring_message_peer *peer, struct wring_message_context 
     return true;
 }
 
-static struct wring_message_arrival *wait_for_receive(struct wring_message_peer *peer,
-                                                      struct wring_message_context *context,
-                                                      uint32_t member, uint64_t tag, size_t room)
+static struct wring_message_arrival *new_waiting_arrival(struct wring_message_peer *peer,
+                                                         struct wring_message_context *context,
+                                                         uint32_t member, uint64_t tag, size_t room)
 {
     struct wring_message_arrival *arrival = new_arrival(peer->messenger, room);
     if (arrival == NULL)
@@ -508,22 +516,22 @@ static void take_eager(struct wring_message_peer *peer, const struct head *head,
     }
     if (peer->in_mapped)
         wring_count(&wring_messenger_fabric(messenger)->bytes_received, head->small);
-    struct wring_message_context *context = context_of(messenger, head->context);
-    if (context == NULL || !match(peer, context, head->id, head->tag, &receive))
+    struct wring_message_context *context = find_or_expect_context(messenger, head->context);
+    if (context == NULL || !match_or_refuse(peer, context, head->id, head->tag, &receive))
         return;
     if (receive != NULL) {
-        note(receive, head->id, head->tag, head->small);
-        copy_to(messenger, receive, data);
+        note_message_end(receive, head->id, head->tag, head->small);
+        copy_and_finish(messenger, receive, data);
         return;
     }
     struct wring_message_arrival *arrival =
-        wait_for_receive(peer, context, head->id, head->tag, head->small);
+        new_waiting_arrival(peer, context, head->id, head->tag, head->small);
     if (arrival == NULL)
         return;
     arrival->bytes = head->small;
     memcpy(arrival->data, data, head->small);
     peer->held += cost;
-    keep(arrival);
+    keep_arrival(arrival);
 }
 
 static void say_done(struct wring_message_peer *peer, uint32_t id, enum wring_status status)
@@ -542,29 +550,29 @@ static void take_offer(struct wring_message_peer *peer, const struct head *head,
         wring_message_refuse(peer, "more offers of messages than it may");
         return;
     }
-    struct wring_message_context *context = context_of(messenger, head->context);
+    struct wring_message_context *context = find_or_expect_context(messenger, head->context);
     if (context == NULL) {
         peer->offers_gone++;
         say_done(peer, head->id, WRING_ERR_CLOSED);
         return;
     }
-    if (!match(peer, context, offer->member, head->tag, &receive))
+    if (!match_or_refuse(peer, context, offer->member, head->tag, &receive))
         return;
     if (receive != NULL) {
         peer->offers_gone++;
-        note(receive, offer->member, head->tag, offer->bytes);
+        note_message_end(receive, offer->member, head->tag, offer->bytes);
         begin_offered(messenger, receive, peer, head->id, offer->address);
         return;
     }
     struct wring_message_arrival *arrival =
-        wait_for_receive(peer, context, offer->member, head->tag, 0);
+        new_waiting_arrival(peer, context, offer->member, head->tag, 0);
     if (arrival == NULL)
         return;
     arrival->offered = true;
     arrival->id = head->id;
     arrival->bytes = offer->bytes;
     arrival->address = offer->address;
-    keep(arrival);
+    keep_arrival(arrival);
 }
 
 /** Bytes that follow a head; SIZE_MAX: there is no such record. */
@@ -623,7 +631,8 @@ static void take_record(struct wring_message_peer *peer, const struct head *head
 }
 
 /** Is there a record? */
-static bool has_come(const struct wring_message_peer *peer, const struct wring_record *record)
+static bool has_record_come(const struct wring_message_peer *peer,
+                            const struct wring_record *record)
 {
     if (!peer->in_mapped && peer->announced == 0)
         return false;
@@ -632,13 +641,13 @@ static bool has_come(const struct wring_message_peer *peer, const struct wring_r
 }
 
 /** @return false: there was none */
-static bool take_next(struct wring_message_peer *peer)
+static bool take_next_record(struct wring_message_peer *peer)
 {
     uint64_t at = peer->in_at % WRING_RING_LINES;
     const uint8_t *line = peer->in_lines + at * WRING_RING_LINE;
     struct head head;
 
-    if (!has_come(peer, (const struct wring_record *)line)) {
+    if (!has_record_come(peer, (const struct wring_record *)line)) {
         if (!peer->in_mapped && peer->announced > 0)
             wring_message_refuse(peer, "a record of messages without its mark");
         return false;
@@ -659,7 +668,7 @@ static bool take_next(struct wring_message_peer *peer)
 
 bool wring_incoming_take(struct wring_message_peer *peer)
 {
-    bool any = take_next(peer);
+    bool any = take_next_record(peer);
     if (any || peer->owes_credit)
         wring_message_peer_credit(peer);
     return any;
@@ -675,34 +684,34 @@ void wring_incoming_adopt(struct wring_messenger *messenger, struct wring_messag
     while (early != NULL) {
         struct wring_message_arrival *next = early->next;
         if (is_member(context, early->peer, early->match.source)) {
-            keep(early);
+            keep_arrival(early);
         } else {
             wring_message_refuse(early->peer, "a message in a group that it is not in");
-            release(messenger, early);
+            release_arrival(messenger, early);
         }
         early = next;
     }
 }
 
-static void drop(struct wring_messenger *messenger, struct wring_message_arrival *arrival)
+static void drop_arrival(struct wring_messenger *messenger, struct wring_message_arrival *arrival)
 {
     if (arrival->own != NULL)
         wring_message_finish(messenger, arrival->own, WRING_ERR_CLOSED);
     else if (arrival->offered)
         say_done(arrival->peer, arrival->id, WRING_ERR_CLOSED);
-    release(messenger, arrival);
+    release_arrival(messenger, arrival);
 }
 
 void wring_incoming_forget(struct wring_messenger *messenger, struct wring_message_context *context)
 {
     while (context->early != NULL) {
         struct wring_message_arrival *next = context->early->next;
-        drop(messenger, context->early);
+        drop_arrival(messenger, context->early);
         context->early = next;
     }
     for (struct wring_match_arrival *at;
          context->match.source != NULL && (at = match_first_arrival(&context->match)) != NULL;) {
         wring_match_remove(&at->link);
-        drop(messenger, (struct wring_message_arrival *)at);
+        drop_arrival(messenger, (struct wring_message_arrival *)at);
     }
 }

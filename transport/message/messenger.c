@@ -102,7 +102,7 @@ void wring_message_no_memory(struct wring_messenger *messenger)
 
 /* ---- contexts ---- */
 
-static struct wring_message_context **chain_of(struct wring_messenger *messenger, uint64_t id)
+static struct wring_message_context **context_chain(struct wring_messenger *messenger, uint64_t id)
 {
     return &messenger->contexts[id % WRING_CONTEXT_CHAINS];
 }
@@ -110,7 +110,7 @@ static struct wring_message_context **chain_of(struct wring_messenger *messenger
 struct wring_message_context *wring_message_context_find(struct wring_messenger *messenger,
                                                          uint64_t id)
 {
-    struct wring_message_context *context = *chain_of(messenger, id);
+    struct wring_message_context *context = *context_chain(messenger, id);
     while (context != NULL && context->id != id)
         context = context->next;
     return context;
@@ -130,7 +130,7 @@ struct wring_message_context *wring_message_context_expect(struct wring_messenge
     struct wring_message_context *context = calloc(1, sizeof(*context));
     if (context == NULL)
         return NULL;
-    struct wring_message_context **chain = chain_of(messenger, id);
+    struct wring_message_context **chain = context_chain(messenger, id);
     context->id = id;
     context->last_early = &context->early;
     context->next = *chain;
@@ -162,7 +162,7 @@ void wring_message_context_destroy(struct wring_messenger *messenger,
 {
     if (context == NULL)
         return;
-    struct wring_message_context **at = chain_of(messenger, context->id);
+    struct wring_message_context **at = context_chain(messenger, context->id);
     while (*at != context)
         at = &(*at)->next;
     *at = context->next;
@@ -175,7 +175,7 @@ void wring_message_context_destroy(struct wring_messenger *messenger,
 
 /* ---- messages ---- */
 
-static void count(struct wring_messenger *messenger, struct wring_message *message)
+static void link_message(struct wring_messenger *messenger, struct wring_message *message)
 {
     message->counted = true;
     message->newer = NULL;
@@ -186,7 +186,7 @@ static void count(struct wring_messenger *messenger, struct wring_message *messa
     messenger->engine->n_active++;
 }
 
-static void uncount(struct wring_messenger *messenger, struct wring_message *message)
+static void unlink_message(struct wring_messenger *messenger, struct wring_message *message)
 {
     if (message->newer != NULL)
         message->newer->older = message->older;
@@ -204,7 +204,7 @@ void wring_message_finish(struct wring_messenger *messenger, struct wring_messag
     void (*ended)(struct wring_message *) = message->ended;
 
     if (message->counted)
-        uncount(messenger, message);
+        unlink_message(messenger, message);
     message->state = WRING_MESSAGE_ENDED;
     if (ended == NULL) {
         atomic_store_explicit(&message->status, (int)status, memory_order_release);
@@ -230,7 +230,7 @@ void wring_message_post(struct wring_messenger *messenger, struct wring_message 
     } while (!atomic_compare_exchange_weak(&messenger->posted, &head, message));
 }
 
-static bool begin(struct wring_messenger *messenger, struct wring_message *message)
+static bool begin_message(struct wring_messenger *messenger, struct wring_message *message)
 {
     const struct wring_message_context *context = message->context;
     bool ended = false;
@@ -256,7 +256,7 @@ static bool begin(struct wring_messenger *messenger, struct wring_message *messa
             wring_message_no_memory(messenger); /* it ends with all others */
     }
     if (!ended)
-        count(messenger, message);
+        link_message(messenger, message);
     return ended;
 }
 
@@ -281,7 +281,7 @@ static bool begin_posted(struct wring_messenger *messenger)
     struct wring_message *oldest = take_posted(messenger);
     while (oldest != NULL) {
         struct wring_message *next = oldest->next;
-        begin(messenger, oldest);
+        begin_message(messenger, oldest);
         oldest = next;
     }
     return true;
@@ -292,7 +292,7 @@ bool wring_message_begin(struct wring_messenger *messenger, struct wring_message
     begin_posted(messenger);
     atomic_store_explicit(&messenger->engine->talks, true, memory_order_relaxed);
     atomic_store_explicit(&message->status, WRING_ERR_AGAIN, memory_order_relaxed);
-    return begin(messenger, message);
+    return begin_message(messenger, message);
 }
 
 /* ---- what is given up ---- */
@@ -333,8 +333,8 @@ enum wring_status wring_message_abandon(struct wring_messenger *messenger,
     if (!exposed)
         ghost->buf = NULL;
     wring_transfer_hand_on(messenger, message, ghost);
-    uncount(messenger, message);
-    count(messenger, ghost);
+    unlink_message(messenger, message);
+    link_message(messenger, ghost);
     wring_message_finish(messenger, message, WRING_ERR_CANCELLED);
     return exposed ? WRING_ERR_BUSY : WRING_OK;
 }
@@ -342,7 +342,7 @@ enum wring_status wring_message_abandon(struct wring_messenger *messenger,
 /* ---- progress ---- */
 
 /** Something moves, so we do not sleep: nobody need wake us. */
-static void disarm(struct wring_messenger *messenger)
+static void disarm_messenger(struct wring_messenger *messenger)
 {
     messenger->armed = false;
     for (uint32_t i = 0; i < messenger->n_open; i++)
@@ -386,13 +386,14 @@ bool wring_messenger_poll(struct wring_messenger *messenger)
     if (messenger->reading != NULL || messenger->wanting != NULL)
         any |= wring_transfer_receive(messenger);
     if (any && messenger->armed)
-        disarm(messenger);
+        disarm_messenger(messenger);
     return any;
 }
 
 /** Does the peer that it waits for write into our rings itself? Only the engine sees records
  *  that providers bring. */
-static bool sees(const struct wring_messenger *messenger, const struct wring_message *message)
+static bool comes_by_mapped_ring(const struct wring_messenger *messenger,
+                                 const struct wring_message *message)
 {
     const struct wring_message_context *context = message->context;
     const struct wring_message_peer *peer = message->peer;
@@ -411,7 +412,7 @@ static bool sees(const struct wring_messenger *messenger, const struct wring_mes
 bool wring_message_look(struct wring_messenger *messenger, const struct wring_message *message,
                         unsigned looks)
 {
-    if (!sees(messenger, message))
+    if (!comes_by_mapped_ring(messenger, message))
         return false;
     for (unsigned i = 0; i < looks; i++) {
         bool any = take_one_each(messenger);
@@ -454,19 +455,19 @@ void wring_messenger_arm(struct wring_messenger *messenger)
 }
 
 /** Nothing comes from it any more, and nothing gets there. */
-static bool is_gone(const struct wring_peer *peer)
+static bool is_peer_gone(const struct wring_peer *peer)
 {
     return peer->state == WRING_PEER_GONE || (peer->state == WRING_PEER_NONE && peer->left);
 }
 
 /** Have all others of a group left? @return the last of them */
-static struct wring_peer *all_left(const struct wring_messenger *messenger,
-                                   const struct wring_message_context *context)
+static struct wring_peer *last_if_all_left(const struct wring_messenger *messenger,
+                                           const struct wring_message_context *context)
 {
     struct wring_peer *last = NULL;
     for (uint32_t i = 0; i < context->match.sources; i++) {
         struct wring_peer *peer = &wring_messenger_fabric(messenger)->peers[context->ranks[i]];
-        if (i != context->me && !is_gone(peer))
+        if (i != context->me && !is_peer_gone(peer))
             return NULL;
         last = i != context->me ? peer : last;
     }
@@ -474,17 +475,17 @@ static struct wring_peer *all_left(const struct wring_messenger *messenger,
 }
 
 /** The peer that is gone, and without which the message cannot end; or NULL. */
-static struct wring_peer *missing_of(const struct wring_messenger *messenger,
-                                     const struct wring_message *message)
+static struct wring_peer *find_missing_peer(const struct wring_messenger *messenger,
+                                            const struct wring_message *message)
 {
     const struct wring_message_context *context = message->context;
     if (message->ghost)
         return NULL;
     if (message->peer == NULL && message->member == WRING_MATCH_ANY_SOURCE)
-        return all_left(messenger, context);
+        return last_if_all_left(messenger, context);
     uint32_t rank = message->peer != NULL ? message->peer->rank : context->ranks[message->member];
     struct wring_peer *peer = &wring_messenger_fabric(messenger)->peers[rank];
-    return rank != wring_messenger_fabric(messenger)->rank && is_gone(peer) ? peer : NULL;
+    return rank != wring_messenger_fabric(messenger)->rank && is_peer_gone(peer) ? peer : NULL;
 }
 
 /** End messages that were given up and whose peer is gone: it does not answer any more. */
@@ -492,7 +493,7 @@ static void end_ghosts(struct wring_messenger *messenger)
 {
     for (struct wring_message *at = messenger->newest, *older; at != NULL; at = older) {
         older = at->older;
-        if (!at->ghost || !is_gone(at->peer->peer))
+        if (!at->ghost || !is_peer_gone(at->peer->peer))
             continue;
         wring_transfer_drop(messenger, at);
         wring_message_finish(messenger, at, WRING_ERR_CLOSED);
@@ -507,11 +508,11 @@ void wring_messenger_check(struct wring_messenger *messenger)
     if (messenger->newest == NULL)
         return;
     for (uint32_t i = 0; i < fabric->size; i++)
-        gone |= is_gone(&fabric->peers[i]);
+        gone |= is_peer_gone(&fabric->peers[i]);
     if (gone)
         end_ghosts(messenger);
     for (struct wring_message *at = messenger->newest; gone && at != NULL; at = at->older) {
-        struct wring_peer *peer = missing_of(messenger, at);
+        struct wring_peer *peer = find_missing_peer(messenger, at);
         if (peer == NULL)
             continue;
         wring_fabric_put_failed(peer, WRING_ERR_PEER);

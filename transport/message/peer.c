@@ -24,7 +24,7 @@
 /* ---- our ring ---- */
 
 /** @return the block that the next ring comes from; NULL: no memory */
-static struct wring_block *ring_block(struct wring_messenger *messenger)
+static struct wring_block *ensure_ring_block(struct wring_messenger *messenger)
 {
     struct wring_fabric *fabric = wring_messenger_fabric(messenger);
     uint32_t n = messenger->n_ring_blocks, per = fabric->size < 4 ? fabric->size : 4u << n / 4;
@@ -48,7 +48,7 @@ static struct wring_block *ring_block(struct wring_messenger *messenger)
 static bool make_ring(struct wring_message_peer *peer)
 {
     struct wring_messenger *messenger = peer->messenger;
-    const struct wring_block *block = ring_block(messenger);
+    const struct wring_block *block = ensure_ring_block(messenger);
     uint64_t secret;
 
     if (block == NULL || getrandom(&secret, sizeof(secret), 0) != sizeof(secret))
@@ -67,7 +67,7 @@ static bool make_ring(struct wring_message_peer *peer)
     return true;
 }
 
-static struct wring_message_peer *create(struct wring_messenger *messenger, uint32_t rank)
+static struct wring_message_peer *create_peer(struct wring_messenger *messenger, uint32_t rank)
 {
     struct wring_fabric *fabric = wring_messenger_fabric(messenger);
     struct wring_message_peer *peer = calloc(1, sizeof(*peer));
@@ -91,7 +91,7 @@ struct wring_message_peer *wring_message_peer_find(struct wring_messenger *messe
     struct wring_message_peer *peer = messenger->peers[rank];
     if (peer != NULL)
         return peer;
-    peer = create(messenger, rank);
+    peer = create_peer(messenger, rank);
     if (peer == NULL)
         return NULL;
     messenger->peers[rank] = peer;
@@ -129,7 +129,7 @@ static enum wring_status send_raw(struct wring_message_peer *peer, const void *d
     return status;
 }
 
-static void tell(struct wring_message_peer *peer)
+static void send_opening(struct wring_message_peer *peer)
 {
     struct wring_messenger *messenger = peer->messenger;
     const struct wring_block *block = NULL;
@@ -173,7 +173,8 @@ static void heard_opening(struct wring_message_peer *peer, const void *data, siz
 }
 
 /** May we read it? Ask the kernel for a number that the peer has told. */
-static bool can_read(const struct wring_message_peer *peer, uint64_t address, uint64_t number)
+static bool can_read_peer_memory(const struct wring_message_peer *peer, uint64_t address,
+                                 uint64_t number)
 {
     uint64_t found = 0;
     struct iovec local = {&found, sizeof(found)},
@@ -204,7 +205,7 @@ static enum wring_status map_ring(struct wring_message_peer *peer, bool wants_ma
 }
 
 /** @return WRING_ERR_AGAIN: not yet */
-static enum wring_status import(struct wring_message_peer *peer)
+static enum wring_status import_ring(struct wring_message_peer *peer)
 {
     const uint8_t *message = peer->opening;
     uint32_t key_bytes = wring_get_u32(message + 48);
@@ -227,7 +228,8 @@ static enum wring_status import(struct wring_message_peer *peer)
         return WRING_ERR_FRAME;
     peer->remote_at = offset;
     peer->pid = (int32_t)wring_get_u32(message + 8);
-    peer->readable = can_read(peer, wring_get_u64(message + 16), wring_get_u64(message + 24));
+    peer->readable =
+        can_read_peer_memory(peer, wring_get_u64(message + 16), wring_get_u64(message + 24));
     return map_ring(peer, mapped);
 }
 
@@ -239,11 +241,11 @@ bool wring_message_peer_open(struct wring_message_peer *peer)
     if (peer->peer->state != WRING_PEER_READY)
         return false;
     if (!peer->told) {
-        tell(peer);
+        send_opening(peer);
         any |= peer->told;
     }
     if (peer->opening_bytes > 0 && !peer->heard) {
-        enum wring_status status = import(peer);
+        enum wring_status status = import_ring(peer);
         if (status == WRING_OK) {
             peer->heard = any = true;
             peer->opening_bytes = 0;
@@ -257,7 +259,7 @@ bool wring_message_peer_open(struct wring_message_peer *peer)
 /* ---- writing records ---- */
 
 /** It sleeps, and has something to find: wake it. */
-static void wake(struct wring_message_peer *peer)
+static void wake_peer(struct wring_message_peer *peer)
 {
     if (peer->fenced)
         wring_fence_full();
@@ -399,7 +401,7 @@ static bool start_draft(struct wring_message_peer *peer, uint32_t lines, struct 
     return true;
 }
 
-static bool show(struct wring_message_peer *peer, const struct draft *draft)
+static bool show_record(struct wring_message_peer *peer, const struct draft *draft)
 {
     uint64_t mark = wring_record_mark(peer->out_secret, peer->out_at);
     atomic_store_explicit(&draft->record->mark, mark, memory_order_release);
@@ -409,7 +411,7 @@ static bool show(struct wring_message_peer *peer, const struct draft *draft)
     return true;
 }
 
-static void fill(struct wring_record *record, enum wring_record_kind kind, uint32_t id)
+static void fill_record_head(struct wring_record *record, enum wring_record_kind kind, uint32_t id)
 {
     record->kind = (uint8_t)kind;
     record->zero = 0;
@@ -426,8 +428,8 @@ static bool begin_record(struct wring_message_peer *peer, uint32_t lines, struct
     if (!has_room(peer, left + lines) || !start_draft(peer, 1, draft))
         return false;
     uint64_t front = peer->out_at + left;
-    fill(draft->record, WRING_RECORD_SKIP, 0);
-    if (!show(peer, draft))
+    fill_record_head(draft->record, WRING_RECORD_SKIP, 0);
+    if (!show_record(peer, draft))
         return false;
     peer->out_at = front;
     return start_draft(peer, lines, draft);
@@ -439,12 +441,12 @@ static bool write_say(struct wring_message_peer *peer, const struct wring_messag
     struct draft draft;
     if (!begin_record(peer, wring_record_lines(grant ? sizeof(say->grant) : 0), &draft))
         return false;
-    fill(draft.record, say->kind, say->id);
+    fill_record_head(draft.record, say->kind, say->id);
     draft.record->context = say->context;
     draft.record->tag = say->tag;
     if (grant)
         memcpy((uint8_t *)draft.record + WRING_RECORD_HEAD, &say->grant, sizeof(say->grant));
-    return show(peer, &draft);
+    return show_record(peer, &draft);
 }
 
 static bool write_eager(struct wring_message_peer *peer, const struct wring_message *send)
@@ -452,13 +454,13 @@ static bool write_eager(struct wring_message_peer *peer, const struct wring_mess
     struct draft draft;
     if (!begin_record(peer, wring_record_lines(send->bytes), &draft))
         return false;
-    fill(draft.record, WRING_RECORD_EAGER, send->context->me);
+    fill_record_head(draft.record, WRING_RECORD_EAGER, send->context->me);
     draft.record->small = (uint16_t)send->bytes;
     draft.record->context = send->context->id;
     draft.record->tag = send->tag;
     if (send->bytes > 0)
         memcpy((uint8_t *)draft.record + WRING_RECORD_HEAD, send->buf, send->bytes);
-    return show(peer, &draft);
+    return show_record(peer, &draft);
 }
 
 static bool write_offer(struct wring_message_peer *peer, const struct wring_message *send)
@@ -468,11 +470,11 @@ static bool write_offer(struct wring_message_peer *peer, const struct wring_mess
     struct draft draft;
     if (!begin_record(peer, 1, &draft))
         return false;
-    fill(draft.record, WRING_RECORD_OFFER, send->id);
+    fill_record_head(draft.record, WRING_RECORD_OFFER, send->id);
     draft.record->context = send->context->id;
     draft.record->tag = send->tag;
     memcpy((uint8_t *)draft.record + WRING_RECORD_HEAD, &offer, sizeof(offer));
-    return show(peer, &draft);
+    return show_record(peer, &draft);
 }
 
 /** Read from the peer's ring how much it lets us send. */
@@ -556,7 +558,7 @@ static bool push_says(struct wring_message_peer *peer)
 }
 
 /** The send's record has been written. @return whether it has ended with that */
-static bool sent(struct wring_message_peer *peer, struct wring_message *send)
+static bool finish_written_send(struct wring_message_peer *peer, struct wring_message *send)
 {
     struct wring_messenger *messenger = peer->messenger;
     if (send->state != WRING_MESSAGE_QUEUED)
@@ -577,11 +579,11 @@ bool wring_message_peer_push(struct wring_message_peer *peer)
         peer->sends = send->next;
         if (peer->sends == NULL)
             peer->last_send = &peer->sends;
-        sent(peer, send);
+        finish_written_send(peer, send);
         any = true;
     }
     if (peer->out != NULL && (any || peer->owes_wake))
-        wake(peer);
+        wake_peer(peer);
     peer->rang = peer->rang && !any;
     if (!any && (peer->says != NULL || peer->sends != NULL))
         ring_bell(peer);
@@ -626,8 +628,8 @@ bool wring_message_peer_send(struct wring_message_peer *peer, struct wring_messa
     if (peer->heard && peer->says == NULL && peer->sends == NULL && push_send(peer, message)) {
         peer->rang = false;
         if (peer->out != NULL)
-            wake(peer);
-        return sent(peer, message);
+            wake_peer(peer);
+        return finish_written_send(peer, message);
     }
     *peer->last_send = message;
     peer->last_send = &message->next;
@@ -647,7 +649,7 @@ static void show_credit(struct wring_message_peer *peer)
     atomic_store_explicit(&head->stopped, peer->stopped, memory_order_release);
     atomic_store_explicit(&head->taken, peer->in_at, memory_order_release);
     if (peer->out != NULL)
-        wake(peer); /* it may sleep until there is room */
+        wake_peer(peer); /* it may sleep until there is room */
 }
 
 static bool send_credit(struct wring_message_peer *peer)
@@ -682,7 +684,7 @@ static void renew_limit(struct wring_message_peer *peer)
     peer->stopped = peer->eager_limit - peer->eager_come < most;
 }
 
-static bool is_due(const struct wring_message_peer *peer)
+static bool is_credit_due(const struct wring_message_peer *peer)
 {
     uint64_t few = 2 * wring_message_cost(WRING_MESSAGE_EAGER_MAX);
     uint64_t eager = peer->eager_limit - peer->eager_told;
@@ -699,7 +701,7 @@ bool wring_message_peer_credit(struct wring_message_peer *peer)
     if (peer->rank == wring_messenger_fabric(peer->messenger)->rank)
         return false;
     renew_limit(peer);
-    if (!peer->told || !is_due(peer))
+    if (!peer->told || !is_credit_due(peer))
         return false;
     if (peer->in_mapped)
         show_credit(peer);

@@ -18,7 +18,7 @@
 #define IMPORT_NS (10 * WRING_NS_PER_S) /* a region may be told of a little later than its key */
 
 /** Into a list by priority, behind its equals. */
-static void insert(struct wring_message **list, struct wring_message *message)
+static void insert_by_priority(struct wring_message **list, struct wring_message *message)
 {
     while (*list != NULL && (*list)->priority <= message->priority)
         list = &(*list)->next;
@@ -26,7 +26,7 @@ static void insert(struct wring_message **list, struct wring_message *message)
     *list = message;
 }
 
-static void remove_from(struct wring_message **list, const struct wring_message *message)
+static void remove_from_list(struct wring_message **list, const struct wring_message *message)
 {
     while (*list != NULL && *list != message)
         list = &(*list)->next;
@@ -57,18 +57,18 @@ static bool grow_offers(struct wring_messenger *messenger)
     return true;
 }
 
-static struct wring_message **entry_of(const struct wring_messenger *messenger, uint32_t id)
+static struct wring_message **offer_entry(const struct wring_messenger *messenger, uint32_t id)
 {
     return &messenger->offers[(id & (OFFERS_STEP - 1)) - 1];
 }
 
 /** Our offer of that id, which a peer has said; NULL: there is none. */
-static struct wring_message *offer_of(const struct wring_message_peer *peer, uint32_t id)
+static struct wring_message *find_own_offer(const struct wring_message_peer *peer, uint32_t id)
 {
     const struct wring_messenger *messenger = peer->messenger;
     uint32_t at = id & (OFFERS_STEP - 1);
     struct wring_message *message =
-        at > 0 && at <= messenger->n_offers ? *entry_of(messenger, id) : NULL;
+        at > 0 && at <= messenger->n_offers ? *offer_entry(messenger, id) : NULL;
     return message != NULL && message->id == id && message->peer == peer ? message : NULL;
 }
 
@@ -77,7 +77,7 @@ uint32_t wring_transfer_offer(struct wring_messenger *messenger, struct wring_me
     if (messenger->n_free_offers == 0 && !grow_offers(messenger))
         return 0;
     message->id = messenger->free_offers[--messenger->n_free_offers];
-    *entry_of(messenger, message->id) = message;
+    *offer_entry(messenger, message->id) = message;
     return message->id;
 }
 
@@ -85,16 +85,16 @@ void wring_transfer_withdraw(struct wring_messenger *messenger, struct wring_mes
 {
     if (message->id == 0)
         return;
-    *entry_of(messenger, message->id) = NULL;
+    *offer_entry(messenger, message->id) = NULL;
     /* what is still said of this one must not be taken for the next one's */
     messenger->free_offers[messenger->n_free_offers++] = message->id + OFFERS_STEP;
     message->id = 0;
 }
 
 /** Our offer that a peer names. NULL, and the peer is refused: there is none. */
-static struct wring_message *find_offer(struct wring_message_peer *peer, uint32_t id)
+static struct wring_message *find_offer_or_refuse(struct wring_message_peer *peer, uint32_t id)
 {
-    struct wring_message *message = offer_of(peer, id);
+    struct wring_message *message = find_own_offer(peer, id);
     if (message != NULL && message->state >= WRING_MESSAGE_OFFERED)
         return message;
     wring_message_refuse(peer, "word of a message that it was not offered");
@@ -211,7 +211,7 @@ static bool grant_for_once(struct wring_message *receive)
 static void begin_wanting(struct wring_messenger *messenger, struct wring_message *receive)
 {
     receive->state = WRING_MESSAGE_WANTING;
-    insert(&messenger->wanting, receive);
+    insert_by_priority(&messenger->wanting, receive);
 }
 
 static void end_read(struct wring_messenger *messenger, struct wring_message *receive)
@@ -224,7 +224,7 @@ static void end_read(struct wring_messenger *messenger, struct wring_message *re
  * Read a share of it where its sender has it.
  * @return bytes read; -1: we may not, or no longer
  */
-static int64_t read_some(struct wring_message *receive)
+static int64_t read_share(struct wring_message *receive)
 {
     uint64_t left = receive->length - receive->granted,
              most = left < READ_BYTES ? left : READ_BYTES;
@@ -239,17 +239,17 @@ static int64_t read_some(struct wring_message *receive)
 }
 
 /** @return whether it has ended */
-static bool read_on(struct wring_messenger *messenger, struct wring_message *receive)
+static bool read_next_share(struct wring_messenger *messenger, struct wring_message *receive)
 {
-    if (read_some(receive) < 0) { /* what has come so far is put once more */
-        remove_from(&messenger->reading, receive);
+    if (read_share(receive) < 0) { /* what has come so far is put once more */
+        remove_from_list(&messenger->reading, receive);
         receive->granted = 0;
         begin_wanting(messenger, receive);
         return false;
     }
     if (receive->granted < receive->length)
         return false;
-    remove_from(&messenger->reading, receive);
+    remove_from_list(&messenger->reading, receive);
     end_read(messenger, receive);
     return true;
 }
@@ -269,8 +269,8 @@ bool wring_transfer_begin(struct wring_messenger *messenger, struct wring_messag
         return false;
     if (receive->peer->readable) {
         receive->state = WRING_MESSAGE_READING;
-        insert(&messenger->reading, receive);
-        return receive->length <= READ_BYTES && read_on(messenger, receive);
+        insert_by_priority(&messenger->reading, receive);
+        return receive->length <= READ_BYTES && read_next_share(messenger, receive);
     }
     begin_wanting(messenger, receive);
     return false;
@@ -318,7 +318,7 @@ static bool grant_slot(struct wring_messenger *messenger, struct wring_message *
     grant->bytes = left < messenger->slot_bytes ? left : messenger->slot_bytes;
     receive->granted += grant->bytes;
     if (receive->granted == receive->length) {
-        remove_from(&messenger->wanting, receive);
+        remove_from_list(&messenger->wanting, receive);
         receive->state = WRING_MESSAGE_FILLING;
     }
     say_grant(receive, grant, messenger->pool.regions[receive->peer->peer->device], grant->slot);
@@ -333,7 +333,7 @@ bool wring_transfer_receive(struct wring_messenger *messenger)
     for (struct wring_message *at = messenger->reading, *next; at != NULL && n < READS_MAX;
          at = next, n++) {
         next = at->next;
-        read_on(messenger, at);
+        read_next_share(messenger, at);
     }
     if (messenger->wanting != NULL && messenger->pool.fabric == NULL && !make_pool(messenger)) {
         wring_message_no_memory(messenger);
@@ -353,7 +353,7 @@ static void drop_grants_of(struct wring_messenger *messenger, const struct wring
 
 /** One that was given up, here or there, ends once all that its sender has put is here. NULL is
  *  fine. */
-static void settle(struct wring_messenger *messenger, struct wring_message *receive)
+static void settle_receive(struct wring_messenger *messenger, struct wring_message *receive)
 {
     if (receive == NULL || receive->state != WRING_MESSAGE_ENDING ||
         receive->moved != receive->limit)
@@ -380,7 +380,7 @@ void wring_transfer_arrived(struct wring_message_peer *peer, uint32_t number, si
     if (receive != NULL)
         receive->moved += bytes;
     if (grant->come < grant->bytes) {
-        settle(messenger, receive);
+        settle_receive(messenger, receive);
         return;
     }
     if (receive != NULL) {
@@ -392,7 +392,7 @@ void wring_transfer_arrived(struct wring_message_peer *peer, uint32_t number, si
     if (receive != NULL && receive->finished == receive->length)
         wring_message_finish_receive(messenger, receive);
     else
-        settle(messenger, receive);
+        settle_receive(messenger, receive);
 }
 
 /* ---- the sender ---- */
@@ -403,14 +403,14 @@ static void settle_send(struct wring_message *message);
 static void end_send(struct wring_message_peer *peer, struct wring_message *message,
                      enum wring_status status)
 {
-    remove_from(&peer->granted, message);
+    remove_from_list(&peer->granted, message);
     wring_transfer_withdraw(peer->messenger, message);
     wring_message_finish(peer->messenger, message, status);
 }
 
 void wring_transfer_heard_done(struct wring_message_peer *peer, uint32_t id, uint64_t status)
 {
-    struct wring_message *message = find_offer(peer, id);
+    struct wring_message *message = find_offer_or_refuse(peer, id);
     if (message == NULL)
         return;
     if (message->state == WRING_MESSAGE_LEFT && !message->confirmed) {
@@ -430,7 +430,7 @@ void wring_transfer_heard_done(struct wring_message_peer *peer, uint32_t id, uin
     end_send(peer, message, given_up ? (enum wring_status)status : WRING_ERR_PEER);
 }
 
-static bool grant_is_sound(const struct wring_message *message,
+static bool is_grant_sound(const struct wring_message *message,
                            const struct wring_record_grant *grant)
 {
     bool first = message->state == WRING_MESSAGE_OFFERED;
@@ -464,12 +464,12 @@ static struct wring_message_grant *keep_grant(struct wring_messenger *messenger,
 void wring_transfer_heard_grant(struct wring_message_peer *peer, uint32_t id,
                                 const struct wring_record_grant *record)
 {
-    struct wring_message *message = find_offer(peer, id);
+    struct wring_message *message = find_offer_or_refuse(peer, id);
     if (message == NULL)
         return;
     if (message->state == WRING_MESSAGE_LEFT)
         return; /* the receiver has not heard of that yet */
-    if (message->state == WRING_MESSAGE_STOPPED || !grant_is_sound(message, record)) {
+    if (message->state == WRING_MESSAGE_STOPPED || !is_grant_sound(message, record)) {
         wring_message_refuse(peer, "a malformed grant for a message");
         return;
     }
@@ -480,7 +480,7 @@ void wring_transfer_heard_grant(struct wring_message_peer *peer, uint32_t id,
         message->state = WRING_MESSAGE_GRANTED;
         message->length = record->total;
         message->last_grant = &message->grants;
-        insert(&peer->granted, message);
+        insert_by_priority(&peer->granted, message);
     }
     message->told += record->bytes;
     *message->last_grant = grant;
@@ -488,7 +488,8 @@ void wring_transfer_heard_grant(struct wring_message_peer *peer, uint32_t id,
 }
 
 /** The region that it names. @return WRING_ERR_AGAIN: not yet */
-static enum wring_status import(struct wring_message_peer *peer, struct wring_message_grant *grant)
+static enum wring_status import_grant(struct wring_message_peer *peer,
+                                      struct wring_message_grant *grant)
 {
     struct wring_remote **remote = grant->record.pool ? &peer->pool : &grant->remote;
     if (*remote != NULL)
@@ -573,9 +574,10 @@ static enum wring_status put_piece(struct wring_message_peer *peer, struct wring
     return WRING_OK;
 }
 
-static enum wring_status put_next(struct wring_message_peer *peer, struct wring_message *message)
+static enum wring_status put_next_piece(struct wring_message_peer *peer,
+                                        struct wring_message *message)
 {
-    enum wring_status status = import(peer, message->grants);
+    enum wring_status status = import_grant(peer, message->grants);
     if (status == WRING_ERR_FRAME) {
         wring_message_refuse(peer, "a grant that leads nowhere");
         return WRING_ERR_AGAIN;
@@ -594,7 +596,7 @@ bool wring_transfer_send(struct wring_message_peer *peer)
             bool last = at->told == at->length && at->grants->next == NULL &&
                         at->grants->record.bytes - at->grants->put <=
                             peer->messenger->engine->config->chunk_bytes;
-            enum wring_status status = put_next(peer, at);
+            enum wring_status status = put_next_piece(peer, at);
             if (status == WRING_ERR_AGAIN)
                 return any;
             if (status != WRING_OK) {
@@ -615,7 +617,7 @@ static void stop_puts(struct wring_message *message)
 {
     struct wring_message_peer *peer = message->peer;
 
-    remove_from(&peer->granted, message);
+    remove_from_list(&peer->granted, message);
     while (message->grants != NULL) {
         struct wring_message_grant *grant = message->grants;
         message->grants = grant->next;
@@ -649,14 +651,14 @@ static void cancel_send(struct wring_message *message)
 
 /** The sender is to put no more into granted memory. @param limit  bytes that it has put;
  *  UINT64_MAX: the sender is yet to say */
-static void end_receive(struct wring_messenger *messenger, struct wring_message *receive,
-                        uint64_t limit)
+static void stop_receive(struct wring_messenger *messenger, struct wring_message *receive,
+                         uint64_t limit)
 {
-    remove_from(&messenger->reading, receive);
-    remove_from(&messenger->wanting, receive);
+    remove_from_list(&messenger->reading, receive);
+    remove_from_list(&messenger->wanting, receive);
     receive->state = WRING_MESSAGE_ENDING;
     receive->limit = limit;
-    settle(messenger, receive);
+    settle_receive(messenger, receive);
 }
 
 static void cancel_receive(struct wring_messenger *messenger, struct wring_message *receive)
@@ -672,11 +674,11 @@ static void cancel_receive(struct wring_messenger *messenger, struct wring_messa
         wring_message_peer_say(
             receive->peer,
             &(struct wring_message_say){.kind = WRING_RECORD_RECALL, .id = receive->remote});
-        end_receive(messenger, receive, UINT64_MAX);
+        stop_receive(messenger, receive, UINT64_MAX);
         return;
     }
     say_done(receive->peer, receive->remote, WRING_ERR_CANCELLED);
-    end_receive(messenger, receive, 0);
+    stop_receive(messenger, receive, 0);
 }
 
 void wring_transfer_cancel(struct wring_messenger *messenger, struct wring_message *message)
@@ -718,12 +720,12 @@ void wring_transfer_heard_withdraw(struct wring_message_peer *peer, uint64_t con
     say_done(peer, id, WRING_ERR_CANCELLED);
     receive->remote = 0; /* which may name another one from now on */
     receive->again = !ending;
-    end_receive(messenger, receive, put);
+    stop_receive(messenger, receive, put);
 }
 
 void wring_transfer_heard_recall(struct wring_message_peer *peer, uint32_t id)
 {
-    struct wring_message *message = offer_of(peer, id);
+    struct wring_message *message = find_own_offer(peer, id);
 
     if (message == NULL || message->state != WRING_MESSAGE_GRANTED ||
         message->moved == message->length)
@@ -747,7 +749,7 @@ void wring_transfer_heard_stopped(struct wring_message_peer *peer, uint32_t id, 
     }
     receive->remote = 0;
     receive->limit = put;
-    settle(peer->messenger, receive);
+    settle_receive(peer->messenger, receive);
 }
 
 /** Does a peer put straight into its memory? */
@@ -802,7 +804,7 @@ void wring_transfer_hand_on(struct wring_messenger *messenger, struct wring_mess
     if (from->grants == NULL)
         to->last_grant = &to->grants;
     if (from->is_send && from->id > 0)
-        *entry_of(messenger, from->id) = to;
+        *offer_entry(messenger, from->id) = to;
     replace_in(&from->peer->granted, from, to);
     for (struct wring_message_put *at = messenger->all_puts; at != NULL; at = at->next_all)
         if (at->message == from)

@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 
 /** One send or recv. @return bytes moved, 0 when it would block, -1 when the stream ended. */
-static ssize_t carry_once(struct wring_auth *auth, int fd)
+static ssize_t move_bytes_once(struct wring_auth *auth, int fd)
 {
     uint8_t buffer[WRING_AUTH_TRANSCRIPT_BYTES];
     const void *data;
@@ -36,7 +36,7 @@ static ssize_t carry_once(struct wring_auth *auth, int fd)
 enum wring_status wring_handshake_step(struct wring_auth *auth, int fd, char *why, size_t bytes)
 {
     ssize_t n;
-    while ((n = carry_once(auth, fd)) > 0) /* four short messages at most */
+    while ((n = move_bytes_once(auth, fd)) > 0) /* four short messages at most */
         ;
     enum wring_status status = wring_auth_status(auth);
     if (status == WRING_ERR_AGAIN && n < 0) {

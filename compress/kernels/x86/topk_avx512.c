@@ -60,7 +60,7 @@ static uint32_t rank_few(const float *src, const float *residual, uint64_t n, ui
     return reached;
 }
 
-static uint32_t rank(const float *src, const float *residual, uint64_t n, uint64_t k)
+static uint32_t rank_magnitudes(const float *src, const float *residual, uint64_t n, uint64_t k)
 {
     return n <= (uint64_t)LANES * FEW ? rank_few(src, residual, n, k)
                                       : rank_bits(src, residual, n, k);
@@ -81,8 +81,8 @@ INLINE unsigned gather_16(char *value, char *index, const float *src, const floa
     return count;
 }
 
-static void gather(void *values, void *indices, const uint64_t *map, const float *src,
-                   const float *residual, uint64_t n)
+static void gather_entries(void *values, void *indices, const uint64_t *map, const float *src,
+                           const float *residual, uint64_t n)
 {
     char *value = values, *index = indices;
 
@@ -102,7 +102,7 @@ INLINE __m512i indices_of(const struct wring_topk_list *list, uint32_t entry)
     return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)&list->indices[entry]));
 }
 
-static uint32_t sampled(float *out, const struct wring_topk_list *list, uint64_t n)
+static uint32_t pick_sampled(float *out, const struct wring_topk_list *list, uint64_t n)
 {
     __m512i samples = _mm512_set1_epi32((int)(n / WRING_TOPK_STRIDE));
     uint32_t count = 0;
@@ -122,7 +122,7 @@ static uint32_t sampled(float *out, const struct wring_topk_list *list, uint64_t
     return count;
 }
 
-static void sift(struct wring_topk_list *list, uint32_t threshold)
+static void sift_list(struct wring_topk_list *list, uint32_t threshold)
 {
     __m512i limit = _mm512_set1_epi32((int)threshold);
     uint32_t count = 0;
@@ -228,13 +228,13 @@ static void give_back(const struct wring_topk_undo *undo, const float *src, floa
 }
 
 /** Leave `enough` entries in the list, and their equals. @return the threshold that all reach */
-static uint32_t tighten(struct wring_topk_list *list, uint32_t threshold, uint64_t enough)
+static uint32_t tighten_list(struct wring_topk_list *list, uint32_t threshold, uint64_t enough)
 {
     if (enough == 0 || list->count <= enough)
         return threshold;
-    threshold = rank(list->values, NULL, list->count, enough);
+    threshold = rank_magnitudes(list->values, NULL, list->count, enough);
     threshold = threshold < WRING_INF_BITS ? threshold : WRING_INF_BITS;
-    sift(list, threshold);
+    sift_list(list, threshold);
     return threshold;
 }
 
@@ -242,8 +242,8 @@ static uint32_t tighten(struct wring_topk_list *list, uint32_t threshold, uint64
  * Page by page, the residual's read first: it is what the page's stores have to wait for. While it
  * comes, the values of the page before are taken.
  */
-static bool take(struct wring_topk_list *list, struct wring_topk_undo *undo, const float *src,
-                 float *residual, uint64_t n, uint32_t *threshold, uint64_t enough)
+static bool take_block(struct wring_topk_list *list, struct wring_topk_undo *undo, const float *src,
+                       float *residual, uint64_t n, uint32_t *threshold, uint64_t enough)
 {
     words limit = limit_of(*threshold);
     uint16_t *out = list->indices;
@@ -256,7 +256,7 @@ static bool take(struct wring_topk_list *list, struct wring_topk_undo *undo, con
         wring_streaming_read(residual + undo->n, WRING_PAGE * sizeof(*residual));
         take_values(list, valued, residual, NULL);
         if (undo->n == LOOK) {
-            *threshold = tighten(list, *threshold, enough * LOOK / n);
+            *threshold = tighten_list(list, *threshold, enough * LOOK / n);
             limit = limit_of(*threshold);
             out = list->indices + list->count;
         }
@@ -276,14 +276,14 @@ static bool take(struct wring_topk_list *list, struct wring_topk_undo *undo, con
 }
 
 const struct wring_topk_kernels wring_topk_avx512 = {
-    .rank = rank,
+    .rank = rank_magnitudes,
     .mark = mark,
-    .gather = gather,
+    .gather = gather_entries,
     .retain = retain,
     .find = find,
-    .sampled = sampled,
-    .sift = sift,
-    .take = take,
+    .sampled = pick_sampled,
+    .sift = sift_list,
+    .take = take_block,
     .give_back = give_back,
     .leave = leave,
 };

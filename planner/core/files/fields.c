@@ -395,7 +395,7 @@ static json_t *field_json(const struct wring_field *field, const void *owner)
 }
 
 /** Is it more of the field before it, as trust is of a cost? */
-static bool adds(const struct wring_record *record, size_t i)
+static bool extends_field_before(const struct wring_record *record, size_t i)
 {
     return i > 0 && strcmp(record->fields[i - 1].name, record->fields[i].name) == 0;
 }
@@ -404,9 +404,10 @@ bool wring_record_put(json_t *object, const struct wring_record *record, const v
 {
     for (size_t i = 0; i < record->n; i++) {
         const struct wring_field *field = &record->fields[i];
-        json_t *there = adds(record, i) ? json_object_get(object, field->name) : NULL;
+        json_t *there =
+            extends_field_before(record, i) ? json_object_get(object, field->name) : NULL;
         bool skipped = field->need == WRING_FIELD_SPARSE &&
-                       (!is_set(field, from) || (adds(record, i) && there == NULL));
+                       (!is_set(field, from) || (extends_field_before(record, i) && there == NULL));
         if (skipped)
             continue;
         bool put = there != NULL

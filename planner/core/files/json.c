@@ -29,7 +29,7 @@ struct walk {
     unsigned depth; /* may be more than DEPTH */
 };
 
-static struct level *inner(struct walk *walk)
+static struct level *innermost_level(struct walk *walk)
 {
     return walk->depth > 0 && walk->depth <= DEPTH ? &walk->levels[walk->depth - 1] : NULL;
 }
@@ -37,8 +37,8 @@ static struct level *inner(struct walk *walk)
 static void open_level(struct walk *walk, bool list)
 {
     walk->depth++;
-    if (inner(walk) != NULL)
-        *inner(walk) = (struct level){.list = list, .wants_key = !list};
+    if (innermost_level(walk) != NULL)
+        *innermost_level(walk) = (struct level){.list = list, .wants_key = !list};
 }
 
 static void next_element(struct level *level)
@@ -54,7 +54,7 @@ static void next_element(struct level *level)
 static size_t skip_string(struct walk *walk, const char *text, size_t at, size_t position)
 {
     size_t begin = ++at;
-    struct level *level = inner(walk);
+    struct level *level = innermost_level(walk);
 
     while (at < position && text[at] != '"')
         at += text[at] == '\\' ? 2 : 1;
@@ -68,7 +68,7 @@ static size_t skip_string(struct walk *walk, const char *text, size_t at, size_t
     return at < position ? at + 1 : position;
 }
 
-static void show(const struct walk *walk, char *path, size_t bytes)
+static void write_path(const struct walk *walk, char *path, size_t bytes)
 {
     size_t used = 0;
 
@@ -105,10 +105,10 @@ static void json_path_at(const char *text, size_t position, char *path, size_t b
         else if ((c == '}' || c == ']') && walk.depth > 0)
             walk.depth--;
         else if (c == ',')
-            next_element(inner(&walk));
+            next_element(innermost_level(&walk));
         at++;
     }
-    show(&walk, path, bytes);
+    write_path(&walk, path, bytes);
 }
 
 /* ---- faults, and where they are ---- */
@@ -130,7 +130,7 @@ void wring_reading_fault(struct wring_reading *reading, enum wring_status status
 }
 
 /** Names come from files: what does not fit is cut, which the line shows well enough. */
-static void append(struct wring_reading *reading, const char *text)
+static void append_to_path(struct wring_reading *reading, const char *text)
 {
     size_t used = strlen(reading->path);
 
@@ -142,7 +142,7 @@ static void append(struct wring_reading *reading, const char *text)
 
 void wring_reading_enter(struct wring_reading *reading, const char *name)
 {
-    append(reading, name);
+    append_to_path(reading, name);
 }
 
 void wring_reading_enter_index(struct wring_reading *reading, size_t index)
@@ -150,7 +150,7 @@ void wring_reading_enter_index(struct wring_reading *reading, size_t index)
     char text[32];
 
     snprintf(text, sizeof(text), "[%zu]", index);
-    append(reading, text);
+    append_to_path(reading, text);
 }
 
 void wring_reading_leave(struct wring_reading *reading)
@@ -222,7 +222,7 @@ static char *read_all(struct wring_reading *reading, FILE *file, size_t *bytes)
     return text;
 }
 
-static json_t *parse(struct wring_reading *reading, const char *text, size_t bytes)
+static json_t *parse_text(struct wring_reading *reading, const char *text, size_t bytes)
 {
     json_error_t error;
     /* as reals, 2^63 and beyond are numbers too, which the check of their field refuses by name */
@@ -252,15 +252,15 @@ static json_t *read_file(struct wring_reading *reading)
     }
     char *text = read_all(reading, file, &bytes);
     fclose(file);
-    json_t *value = reading->status == WRING_OK ? parse(reading, text, bytes) : NULL;
+    json_t *value = reading->status == WRING_OK ? parse_text(reading, text, bytes) : NULL;
     free(text);
     return value;
 }
 
 static json_t *read_object(struct wring_reading *reading)
 {
-    json_t *value =
-        reading->text != NULL ? parse(reading, reading->text, reading->bytes) : read_file(reading);
+    json_t *value = reading->text != NULL ? parse_text(reading, reading->text, reading->bytes)
+                                          : read_file(reading);
 
     if (value != NULL && !json_is_object(value))
         reading_needs(reading, value, "a JSON object");
@@ -473,16 +473,16 @@ struct writer {
     bool failed;
 };
 
-static void put(struct writer *writer, const char *text)
+static void put_text(struct writer *writer, const char *text)
 {
     writer->failed |= fputs(text, writer->file) == EOF;
 }
 
 static void put_break(struct writer *writer, int depth)
 {
-    put(writer, "\n");
+    put_text(writer, "\n");
     while (depth-- > 0)
-        put(writer, " ");
+        put_text(writer, " ");
 }
 
 /** The locale may want another decimal point than JSON has. */
@@ -500,7 +500,7 @@ static void put_real(struct writer *writer, double number)
         if (wring_number_parse(text, &again, &end) && again == number)
             break;
     }
-    put(writer, text);
+    put_text(writer, text);
 }
 
 static void put_scalar(struct writer *writer, const json_t *value)
@@ -510,7 +510,7 @@ static void put_scalar(struct writer *writer, const json_t *value)
         return;
     }
     char *text = json_dumps(value, JSON_ENCODE_ANY);
-    put(writer, text != NULL ? text : "null");
+    put_text(writer, text != NULL ? text : "null");
     writer->failed |= text == NULL;
     free(text);
 }
@@ -521,7 +521,7 @@ static bool is_container(const json_t *value)
 }
 
 /** Without line breaks, about how long is it? Stops counting beyond the longest line. */
-static size_t length(const json_t *value)
+static size_t estimate_flat_length(const json_t *value)
 {
     size_t sum = 2, index;
     const char *key;
@@ -533,13 +533,13 @@ static size_t length(const json_t *value)
         return 8;
     json_array_foreach(value, index, inner)
     {
-        sum += length(inner) + 2;
+        sum += estimate_flat_length(inner) + 2;
         if (sum > FLAT_LINE)
             break;
     }
     json_object_foreach((json_t *)value, key, inner)
     {
-        sum += strlen(key) + 4 + length(inner) + 2;
+        sum += strlen(key) + 4 + estimate_flat_length(inner) + 2;
         if (sum > FLAT_LINE)
             break;
     }
@@ -551,14 +551,14 @@ static bool fits_a_line(const json_t *value)
     const char *key;
     json_t *inner;
 
-    if (length(value) <= LINE)
+    if (estimate_flat_length(value) <= LINE)
         return true;
     json_object_foreach((json_t *)value, key, inner)
     {
         if (is_container(inner))
             return false;
     }
-    return json_is_object(value) && length(value) <= FLAT_LINE;
+    return json_is_object(value) && estimate_flat_length(value) <= FLAT_LINE;
 }
 
 static void put_key(struct writer *writer, const char *key)
@@ -566,7 +566,7 @@ static void put_key(struct writer *writer, const char *key)
     json_t *text = json_string(key);
 
     put_scalar(writer, text);
-    put(writer, ": ");
+    put_text(writer, ": ");
     json_decref(text);
 }
 
@@ -577,7 +577,7 @@ static void put_element(struct writer *writer, const char *key, const json_t *va
                         int depth)
 {
     if (!first)
-        put(writer, depth < 0 ? ", " : ",");
+        put_text(writer, depth < 0 ? ", " : ",");
     if (depth >= 0)
         put_break(writer, depth);
     if (key != NULL)
@@ -598,7 +598,7 @@ static void put_value(struct writer *writer, const json_t *value, int depth)
         return;
     }
     int below = depth < 0 || (depth > 0 && fits_a_line(value)) ? -1 : depth + 1;
-    put(writer, json_is_array(value) ? "[" : "{");
+    put_text(writer, json_is_array(value) ? "[" : "{");
     json_array_foreach(value, index, inner)
     {
         put_element(writer, NULL, inner, first, below);
@@ -611,7 +611,7 @@ static void put_value(struct writer *writer, const json_t *value, int depth)
     }
     if (below >= 0 && !first)
         put_break(writer, depth);
-    put(writer, json_is_array(value) ? "]" : "}");
+    put_text(writer, json_is_array(value) ? "]" : "}");
 }
 
 enum wring_status wring_json_write(FILE *file, json_t *value)
@@ -621,7 +621,7 @@ enum wring_status wring_json_write(FILE *file, json_t *value)
     if (value == NULL)
         return WRING_ERR_NO_MEMORY;
     put_value(&writer, value, 0);
-    put(&writer, "\n");
+    put_text(&writer, "\n");
     writer.failed |= fflush(file) != 0;
     json_decref(value);
     return writer.failed ? WRING_ERR_SYSTEM : WRING_OK;

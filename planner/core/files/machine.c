@@ -9,7 +9,7 @@
 #define MODEL_BYTES 96
 
 /** The value of a line "model name\t: Xeon"; false for other lines. Cut to fit, in ASCII. */
-static bool take_model(const char *line, char *model, size_t bytes)
+static bool parse_model(const char *line, char *model, size_t bytes)
 {
     const char *colon = strchr(line, ':');
     size_t n = 0;
@@ -31,7 +31,7 @@ static void find_model(char *model, size_t bytes)
     FILE *file = fopen("/proc/cpuinfo", "r");
 
     while (file != NULL && !found && fgets(line, sizeof(line), file) != NULL)
-        found = take_model(line, model, bytes);
+        found = parse_model(line, model, bytes);
     if (file != NULL)
         fclose(file);
     if (!found)
@@ -64,7 +64,7 @@ static size_t last_comma(const char *text, size_t n)
 }
 
 /** The model may have commas of its own, so that what follows it is looked for from the end. */
-static bool take_machine(const char *text, struct machine *out)
+static bool parse_machine(const char *text, struct machine *out)
 {
     static const char begin[] = "wring ";
     size_t ranks = last_comma(text, strlen(text)), cores = last_comma(text, ranks);
@@ -82,7 +82,8 @@ static bool take_machine(const char *text, struct machine *out)
 }
 
 /** One difference more. */
-static void add(char *why, size_t bytes, const char *what, const char *there, const char *here)
+static void add_difference(char *why, size_t bytes, const char *what, const char *there,
+                           const char *here)
 {
     size_t used = strlen(why);
 
@@ -101,15 +102,15 @@ bool wring_machine_differs(const char *machine, const struct wring_machine_param
     if (machine[0] == '\0')
         return false;
     find_model(model, sizeof(model));
-    if (!take_machine(machine, &there)) {
+    if (!parse_machine(machine, &there)) {
         snprintf(why, bytes, "\"%s\", and this is wring %s on %s with %u cores", machine,
                  here->version, model, here->cores);
         return true;
     }
     snprintf(cores[0], sizeof(cores[0]), "%u", there.cores);
     snprintf(cores[1], sizeof(cores[1]), "%u", here->cores);
-    add(why, bytes, "wring", there.version, here->version);
-    add(why, bytes, "processor", there.model, model);
-    add(why, bytes, "cores", cores[0], cores[1]);
+    add_difference(why, bytes, "wring", there.version, here->version);
+    add_difference(why, bytes, "processor", there.model, model);
+    add_difference(why, bytes, "cores", cores[0], cores[1]);
     return why[0] != '\0';
 }

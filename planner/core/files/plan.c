@@ -180,7 +180,7 @@ static void copy_text(char *to, size_t bytes, const char *from)
     to[n] = '\0';
 }
 
-static bool codes_at_all(const struct wring_option *option)
+static bool has_codec_step(const struct wring_option *option)
 {
     for (uint32_t i = 0; i < option->n; i++)
         if (option->steps[i].kind != WRING_STEP_COMM)
@@ -213,7 +213,7 @@ static enum wring_status fill_group(const struct wring_cost_model *model,
     const char *codec = model->codecs[chosen->codec].spec;
 
     copy_text(out->codec, sizeof(out->codec), codec);
-    if (codes_at_all(&chosen->option))
+    if (has_codec_step(&chosen->option))
         snprintf(out->where, sizeof(out->where), "%s", wring_site_name(chosen->site));
     wring_option_text(&chosen->option, out->scheme, sizeof(out->scheme));
     out->chunk_elems = chosen->chunk_elems;
@@ -387,19 +387,19 @@ static const char *name_timeline(unsigned i)
 }
 
 /** What is left after the last gradient; rounding takes none of it below nothing. */
-static double exposed(const struct wring_plan *plan, double us)
+static double us_past_last_ready(const struct wring_plan *plan, double us)
 {
     return us > plan->last_ready_us ? us - plan->last_ready_us : 0;
 }
 
 static double exposed_us(const void *owner)
 {
-    return exposed(owner, ((const struct wring_plan *)owner)->iteration_us);
+    return us_past_last_ready(owner, ((const struct wring_plan *)owner)->iteration_us);
 }
 
 static double bound_exposed_us(const void *owner)
 {
-    return exposed(owner, ((const struct wring_plan *)owner)->bound_us);
+    return us_past_last_ready(owner, ((const struct wring_plan *)owner)->bound_us);
 }
 
 #define OWNER struct wring_plan
@@ -525,7 +525,7 @@ static void check_plan(struct wring_reading *reading, const void *record)
 
 static const struct wring_record plan_record = {RECORD_FIELDS(plan_fields), .check = check_plan};
 
-static enum wring_status load(struct wring_reading *reading, struct wring_plan **out)
+static enum wring_status load_plan(struct wring_reading *reading, struct wring_plan **out)
 {
     struct wring_plan *plan = calloc(1, sizeof(*plan));
     json_t *object;
@@ -549,7 +549,7 @@ enum wring_status wring_plan_load(const char *path, const struct wring_log *log,
 {
     struct wring_reading reading = {.file = path, .log = log};
 
-    return load(&reading, out);
+    return load_plan(&reading, out);
 }
 
 enum wring_status wring_plan_parse(const char *name, const char *text, size_t bytes,
@@ -557,7 +557,7 @@ enum wring_status wring_plan_parse(const char *name, const char *text, size_t by
 {
     struct wring_reading reading = {.file = name, .text = text, .bytes = bytes, .log = log};
 
-    return load(&reading, out);
+    return load_plan(&reading, out);
 }
 
 enum wring_status wring_plan_save(const struct wring_plan *plan, FILE *file)

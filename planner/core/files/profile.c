@@ -50,7 +50,7 @@ static void list_codecs(const struct wring_profile *profile, char *text, size_t 
 }
 
 /** The raw direction of a pair like "in>none": it takes no codec time. */
-static struct wring_profile_codec uncoded(void)
+static struct wring_profile_codec make_uncoded(void)
 {
     struct wring_profile_codec none = {
         .spec = "none", .summable = true, .wire_bytes = wring_cost_line(0, sizeof(float))};
@@ -80,7 +80,7 @@ enum wring_status wring_profile_codec(const struct wring_profile *profile, const
             return WRING_OK;
         }
     if (strcmp(spec, "none") == 0) {
-        *out = uncoded();
+        *out = make_uncoded();
         return WRING_OK;
     }
     list_codecs(profile, known, sizeof(known));
@@ -98,8 +98,8 @@ struct wring_tuning wring_profile_collective_tuning(
                                                     : WRING_TUNING_CHUNK_BYTES};
 }
 
-static bool is_at(const struct wring_measured_collective *collective,
-                  const struct wring_tuning *tuning)
+static bool was_measured_with(const struct wring_measured_collective *collective,
+                              const struct wring_tuning *tuning)
 {
     struct wring_tuning measured = wring_profile_collective_tuning(collective);
 
@@ -116,7 +116,7 @@ static const struct wring_measured_collective *find_collective(const struct wrin
         const struct wring_measured_collective *collective = &profile->collectives[i];
         if (strcmp(collective->codec, codec) == 0 && strcmp(collective->run_as, run_as) == 0 &&
             (ranks == 0 || collective->ranks == ranks) &&
-            (tuning == NULL || is_at(collective, tuning)))
+            (tuning == NULL || was_measured_with(collective, tuning)))
             return collective;
     }
     return NULL;
@@ -188,7 +188,7 @@ void wring_profile_destroy(struct wring_profile *profile)
 /* Entries of a profile that is put together in memory. */
 
 /** A list with room for one more. NULL: no memory; the list is as it was */
-static void *grow(void *list, uint32_t n, size_t bytes)
+static void *grow_list(void *list, uint32_t n, size_t bytes)
 {
     return realloc(list, (n + 1) * bytes);
 }
@@ -201,7 +201,7 @@ struct wring_profile_codec *wring_profile_put_codec(struct wring_profile *profil
         i++;
     if (i == profile->n_codecs) {
         struct wring_profile_codec *grown =
-            i < WRING_PROFILE_CODECS_MAX ? grow(profile->codecs, i, sizeof(*grown)) : NULL;
+            i < WRING_PROFILE_CODECS_MAX ? grow_list(profile->codecs, i, sizeof(*grown)) : NULL;
         if (grown == NULL)
             return NULL;
         profile->codecs = grown;
@@ -225,7 +225,7 @@ struct wring_measured_collective *wring_profile_put_collective(struct wring_prof
         i++;
     if (i == profile->n_collectives) {
         struct wring_measured_collective *grown =
-            i < WRING_PROFILE_COLLECTIVES_MAX ? grow(profile->collectives, i, sizeof(*grown))
+            i < WRING_PROFILE_COLLECTIVES_MAX ? grow_list(profile->collectives, i, sizeof(*grown))
                                               : NULL;
         if (grown == NULL)
             return NULL;
@@ -554,7 +554,7 @@ static void set_link(const struct fabric *fabric, enum wring_level level,
     out->us = wring_cost_line(0, fabric->us_per_kb[level] / 1000);
 }
 
-static const struct fabric *find(const char *name)
+static const struct fabric *find_fabric(const char *name)
 {
     for (size_t i = 0; i < FABRICS; i++)
         if (strcmp(fabrics[i].name, name) == 0)
@@ -564,7 +564,7 @@ static const struct fabric *find(const char *name)
 
 struct wring_profile *wring_profile_builtin(const char *name)
 {
-    const struct fabric *fabric = find(name);
+    const struct fabric *fabric = find_fabric(name);
     struct wring_profile *profile = fabric != NULL ? calloc(1, sizeof(*profile)) : NULL;
 
     if (profile == NULL)
@@ -597,8 +597,8 @@ const char *const *wring_profile_builtin_names(void)
 
 /* ---- tunings ---- */
 
-static bool is_said(const struct wring_measured_collective *collective,
-                    const struct wring_tuning *tuning)
+static bool names_tuning(const struct wring_measured_collective *collective,
+                         const struct wring_tuning *tuning)
 {
     return collective->coder_cores == tuning->cores &&
            collective->chunk_bytes == tuning->chunk_bytes;
@@ -632,7 +632,7 @@ enum wring_status wring_profile_set_aside(struct wring_profile *profile,
     if (aside->collectives == NULL)
         return WRING_ERR_NO_MEMORY;
     for (uint32_t i = 0; i < profile->n_collectives; i++)
-        if (is_said(&profile->collectives[i], tuning))
+        if (names_tuning(&profile->collectives[i], tuning))
             profile->collectives[left++] = profile->collectives[i];
         else
             aside->collectives[aside->n++] = profile->collectives[i];
@@ -642,9 +642,9 @@ enum wring_status wring_profile_set_aside(struct wring_profile *profile,
 
 /** List the collectives set aside that were not measured again. @param out  [aside->n] @return how
  * many */
-static uint32_t list_others(const struct wring_profile_aside *aside,
-                            const struct wring_profile *profile,
-                            struct wring_measured_collective *out)
+static uint32_t list_not_remeasured(const struct wring_profile_aside *aside,
+                                    const struct wring_profile *profile,
+                                    struct wring_measured_collective *out)
 {
     uint32_t n = 0;
 
@@ -678,7 +678,7 @@ enum wring_status wring_profile_bring_back(struct wring_profile *profile,
         profile->collectives[i].coder_cores = tuning->cores;
         profile->collectives[i].chunk_bytes = tuning->chunk_bytes;
     }
-    others = list_others(aside, profile, all);
+    others = list_not_remeasured(aside, profile, all);
     begin = is_default(tuning) ? 0 : others; /* the default's come first */
     memmove(all + (begin == 0 ? n : 0), all, others * sizeof(*all));
     if (n > 0)
@@ -702,7 +702,7 @@ void wring_profile_label_collectives(struct wring_profile *profile,
 }
 
 /** Beyond `at`, as many times what the other one takes there. */
-static void carry_on(struct wring_cost *us, const struct wring_cost *other, double at)
+static void extend_cost_like(struct wring_cost *us, const struct wring_cost *other, double at)
 {
     double there = wring_cost_at(other, at);
     double times = there > 0 ? wring_cost_at(us, at) / there : 1;
@@ -721,9 +721,9 @@ void wring_profile_carry_on(struct wring_profile *profile, const struct wring_tu
         if (known == NULL || !is_same_collective(collective, known) ||
             known->max_elems <= collective->max_elems)
             continue;
-        carry_on(&collective->solo.us, &known->solo.us, at);
-        carry_on(&collective->busy.us, &known->busy.us, at);
-        carry_on(&collective->cpu.us, &known->cpu.us, at);
+        extend_cost_like(&collective->solo.us, &known->solo.us, at);
+        extend_cost_like(&collective->busy.us, &known->busy.us, at);
+        extend_cost_like(&collective->cpu.us, &known->cpu.us, at);
         collective->wire_bytes =
             wring_cost_continue(&collective->wire_bytes, at, &known->wire_bytes);
         collective->max_elems = known->max_elems;

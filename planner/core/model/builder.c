@@ -25,7 +25,7 @@ struct error {
 };
 
 /** On the gradients of one tensor, or of all together where that was not recorded. */
-static double on_gradients(const struct error *error, const char *spec, const char *tensor)
+static double error_on_gradients(const struct error *error, const char *spec, const char *tensor)
 {
     return wring_profile_error(error->builder->params->profile, spec, tensor);
 }
@@ -41,31 +41,32 @@ static struct error find_error(const struct wring_model_builder *builder, uint32
                           .nmse_back = builder->back[codec].nmse};
     const char *two = strchr(both->spec, '>');
 
-    error.on_gradients = !isnan(on_gradients(&error, both->spec, NULL));
+    error.on_gradients = !isnan(error_on_gradients(&error, both->spec, NULL));
     if (two == NULL)
         return error;
     memcpy(error.in, both->spec, (size_t)(two - both->spec));
     error.in[two - both->spec] = '\0';
     error.back = two + 1;
-    if (error.on_gradients ? isnan(on_gradients(&error, error.in, NULL)) ||
-                                 isnan(on_gradients(&error, error.back, NULL))
+    if (error.on_gradients ? isnan(error_on_gradients(&error, error.in, NULL)) ||
+                                 isnan(error_on_gradients(&error, error.back, NULL))
                            : strcmp(builder->back[codec].spec, both->spec) == 0)
         error.in[0] = '\0'; /* measured as one */
     return error;
 }
 
 /** A tensor's error: the sum over its encodings, each with the error of one. */
-static double error_on(const struct error *error, uint32_t tensor)
+static double error_on_tensor(const struct error *error, uint32_t tensor)
 {
     const char *name = error->builder->params->trace->tensors[tensor].name;
     double in = error->encodings.in, back = error->encodings.back;
 
     if (error->in[0] != '\0')
-        return error->on_gradients ? in * on_gradients(error, error->in, name) +
-                                         back * on_gradients(error, error->back, name)
+        return error->on_gradients ? in * error_on_gradients(error, error->in, name) +
+                                         back * error_on_gradients(error, error->back, name)
                                    : in * error->nmse_in + back * error->nmse_back;
     double times = error->back != NULL ? fmax(in, back) : in + back;
-    return times * (error->on_gradients ? on_gradients(error, error->spec, name) : error->nmse_in);
+    return times *
+           (error->on_gradients ? error_on_gradients(error, error->spec, name) : error->nmse_in);
 }
 
 /** The fewest encodings that a collective has with a codec of that name. */
@@ -74,8 +75,8 @@ static struct wring_encodings model_fewest(const char *spec)
     return (struct wring_encodings){1, strchr(spec, '>') != NULL};
 }
 
-static enum wring_budget weigh(const struct wring_model_builder *builder, uint32_t codec,
-                               struct wring_encodings encodings)
+static enum wring_budget compute_budget(const struct wring_model_builder *builder, uint32_t codec,
+                                        struct wring_encodings encodings)
 {
     uint32_t n = builder->params->trace->n, within = 0;
 
@@ -85,7 +86,7 @@ static enum wring_budget weigh(const struct wring_model_builder *builder, uint32
     if (!error.on_gradients && isnan(builder->model->codecs[codec].nmse))
         return WRING_BUDGET_UNKNOWN;
     for (uint32_t i = 0; i < n; i++)
-        within += error_on(&error, i) <= builder->params->max_nmse;
+        within += error_on_tensor(&error, i) <= builder->params->max_nmse;
     if (within == n)
         return WRING_BUDGET_WITHIN;
     return within > 0 ? WRING_BUDGET_SOMEWHERE : WRING_BUDGET_BEYOND;
@@ -98,7 +99,7 @@ static void model_weigh(struct wring_model_builder *builder, uint32_t codec)
     for (uint32_t in = 0; in <= WRING_ENCODINGS_MAX; in++)
         for (uint32_t back = 0; back <= WRING_ENCODINGS_MAX; back++)
             builder->budgets[codec].of[in][back] =
-                weigh(builder, codec, (struct wring_encodings){in, back});
+                compute_budget(builder, codec, (struct wring_encodings){in, back});
 }
 
 /** The same for that many encodings, one after another. */
@@ -118,7 +119,7 @@ static void bar_option(const struct wring_model_builder *builder, uint32_t optio
     uint32_t words = wring_problem_words(&model->problem);
 
     for (uint32_t tensor = 0; tensor < model->problem.n_tensors; tensor++)
-        if (nobody || error_on(&error, tensor) > builder->params->max_nmse)
+        if (nobody || error_on_tensor(&error, tensor) > builder->params->max_nmse)
             model->allowed[(size_t)tensor * words + option / 64] &= ~(UINT64_C(1) << option % 64);
 }
 
@@ -173,12 +174,12 @@ enum {
 static const struct wring_lanes collective_lanes = {
     3, {"device", WRING_LANE_COLLECTIVE, "rest of it"}};
 
-static struct wring_step code(enum wring_step_kind kind)
+static struct wring_step make_coding_step(enum wring_step_kind kind)
 {
     return (struct wring_step){.kind = kind, .site = WRING_SITE_CPU};
 }
 
-static struct wring_step send(enum wring_routine routine, bool coded)
+static struct wring_step make_comm_step(enum wring_routine routine, bool coded)
 {
     return (struct wring_step){.kind = WRING_STEP_COMM, .routine = routine, .coded = coded};
 }
@@ -192,18 +193,20 @@ static bool is_in_nodes(const char *run_as)
 static struct wring_option collective_of(const char *spec, const char *run_as)
 {
     if (strcmp(spec, "none") == 0)
-        return (struct wring_option){1, {send(WRING_ROUTINE_ALLREDUCE, false)}};
+        return (struct wring_option){1, {make_comm_step(WRING_ROUTINE_ALLREDUCE, false)}};
     if (strcmp(run_as, "indivisible") == 0 || strcmp(run_as, "hierarchical-indivisible") == 0)
         return (struct wring_option){3,
-                                     {code(WRING_STEP_ENCODE), send(WRING_ROUTINE_ALLGATHER, true),
-                                      code(WRING_STEP_DECODE)}};
-    return (struct wring_option){6,
-                                 {code(WRING_STEP_ENCODE), send(WRING_ROUTINE_ALLTOALL, true),
-                                  code(WRING_STEP_DECODE), code(WRING_STEP_ENCODE),
-                                  send(WRING_ROUTINE_ALLGATHER, true), code(WRING_STEP_DECODE)}};
+                                     {make_coding_step(WRING_STEP_ENCODE),
+                                      make_comm_step(WRING_ROUTINE_ALLGATHER, true),
+                                      make_coding_step(WRING_STEP_DECODE)}};
+    return (struct wring_option){
+        6,
+        {make_coding_step(WRING_STEP_ENCODE), make_comm_step(WRING_ROUTINE_ALLTOALL, true),
+         make_coding_step(WRING_STEP_DECODE), make_coding_step(WRING_STEP_ENCODE),
+         make_comm_step(WRING_ROUTINE_ALLGATHER, true), make_coding_step(WRING_STEP_DECODE)}};
 }
 
-static void push(struct wring_option *option, struct wring_step step, enum wring_phase phase)
+static void append_step(struct wring_option *option, struct wring_step step, enum wring_phase phase)
 {
     step.phase = phase;
     option->steps[option->n++] = step;
@@ -218,12 +221,13 @@ static struct wring_option steps_of(const char *spec, const char *run_as)
     enum wring_phase phase = in_nodes ? WRING_PHASE_INTER : WRING_PHASE_FLAT;
 
     if (in_nodes)
-        push(&option, send(WRING_ROUTINE_REDUCE_SCATTER, false), WRING_PHASE_INTRA_IN);
+        append_step(&option, make_comm_step(WRING_ROUTINE_REDUCE_SCATTER, false),
+                    WRING_PHASE_INTRA_IN);
     for (uint32_t i = 0; i < inner.n; i++)
-        push(&option, inner.steps[i],
-             in_nodes && i > 0 && i + 1 == inner.n ? WRING_PHASE_INTRA_OUT : phase);
+        append_step(&option, inner.steps[i],
+                    in_nodes && i > 0 && i + 1 == inner.n ? WRING_PHASE_INTRA_OUT : phase);
     if (in_nodes)
-        push(&option, send(WRING_ROUTINE_ALLGATHER, false), WRING_PHASE_INTRA_OUT);
+        append_step(&option, make_comm_step(WRING_ROUTINE_ALLGATHER, false), WRING_PHASE_INTRA_OUT);
     return option;
 }
 
@@ -386,7 +390,7 @@ enum wring_status wring_model_from_measured(struct wring_model_builder *builder)
 #define CODECS_MAX 1024
 #define SPEC_BYTES sizeof(((struct wring_profile_codec *)NULL)->spec)
 
-static bool lists(const struct wring_profile *profile, const char *spec)
+static bool has_profile_codec(const struct wring_profile *profile, const char *spec)
 {
     for (uint32_t i = 0; i < profile->n_codecs; i++)
         if (strcmp(profile->codecs[i].spec, spec) == 0)
@@ -404,7 +408,7 @@ static enum wring_status find_codec(const struct wring_model_builder *builder, c
     char first[SPEC_BYTES];
     enum wring_status status;
 
-    if (two == NULL || lists(profile, spec) || strlen(spec) >= SPEC_BYTES) {
+    if (two == NULL || has_profile_codec(profile, spec) || strlen(spec) >= SPEC_BYTES) {
         status = wring_profile_codec(profile, spec, builder->log, in);
         if (status == WRING_OK)
             *back = *in;
@@ -423,7 +427,8 @@ static enum wring_status find_codec(const struct wring_model_builder *builder, c
 }
 
 /** Without whole collectives a codec costs what the cores take that code it. */
-static void settle(const struct wring_model_builder *builder, struct wring_profile_codec *codec)
+static void use_coder_times(const struct wring_model_builder *builder,
+                            struct wring_profile_codec *codec)
 {
     const struct wring_core_scaling scaling = wring_model_core_scaling(builder);
 
@@ -522,8 +527,8 @@ static enum wring_status add_codec(struct wring_model_builder *builder, const ch
     builder->nmse_in[known] = in->nmse;
     if (strcmp(back->spec, in->spec) != 0) /* else both ways were measured as one */
         in->nmse += back->nmse;
-    settle(builder, in);
-    settle(builder, back);
+    use_coder_times(builder, in);
+    use_coder_times(builder, back);
     model_weigh(builder, known);
     status = check_codec(builder, known, &budget);
     if (status == WRING_OK && budget != WRING_BUDGET_BEYOND)
@@ -544,7 +549,7 @@ static void add_fp16(struct wring_model_builder *builder)
         if (strcmp(profile->codecs[i].spec, "fp16") != 0)
             continue;
         struct wring_profile_codec codec = profile->codecs[i];
-        settle(builder, &codec);
+        use_coder_times(builder, &codec);
         uint32_t at = model->n_codecs++;
         builder->back[at] = model->codecs[at] = codec;
         builder->nmse_in[at] = codec.nmse;
@@ -645,8 +650,8 @@ static void model_tell_components(const struct wring_model_builder *builder)
 
 /** With the cores that the tuning has: each rank codes what is its own. @return false: nobody
  *  measured it so */
-static bool settle_codec(const struct wring_model_builder *builder,
-                         struct wring_profile_codec *codec)
+static bool try_coder_times(const struct wring_model_builder *builder,
+                            struct wring_profile_codec *codec)
 {
     const struct wring_tuning is_inline = {.chunk_bytes = WRING_TUNING_CHUNK_BYTES};
     struct wring_core_scaling scaling = wring_model_core_scaling(builder);
@@ -680,8 +685,8 @@ static bool model_from_components(const struct wring_model_builder *builder, uin
     struct wring_work work;
     double latency_us = 0;
 
-    if (!lacks_measured(builder, codec) || !settle_codec(builder, &in) ||
-        !settle_codec(builder, &back))
+    if (!lacks_measured(builder, codec) || !try_coder_times(builder, &in) ||
+        !try_coder_times(builder, &back))
         return false;
     wring_option_work(&params, option, &work);
     *busy = (struct wring_cost){.n = 0};

@@ -10,30 +10,30 @@
 /* sums that were added up in another order */
 #define ROUNDING 1e-12
 
-static bool not_above(double a, double b)
+static bool is_not_above(double a, double b)
 {
     return a <= b + ROUNDING * b;
 }
 
-static bool not_above_at(const struct wring_cost *a, const struct wring_cost *b,
-                         const struct wring_cost *corners)
+static bool is_not_above_at(const struct wring_cost *a, const struct wring_cost *b,
+                            const struct wring_cost *corners)
 {
     for (uint32_t i = 0; i < corners->n; i++) {
         double x = corners->corners[i].x;
-        if (!not_above(wring_cost_at(a, x), wring_cost_at(b, x)))
+        if (!is_not_above(wring_cost_at(a, x), wring_cost_at(b, x)))
             return false;
     }
     return true;
 }
 
 /** Between corners both are straight, so that the corners of both decide, and the last slopes. */
-static bool below(const struct wring_cost *a, const struct wring_cost *b)
+static bool is_cost_below(const struct wring_cost *a, const struct wring_cost *b)
 {
     if (a->n == 0)
         return true;
     if (b->n == 0)
         return wring_cost_below(a, b);
-    return not_above(a->slope, b->slope) && not_above_at(a, b, a) && not_above_at(a, b, b);
+    return is_not_above(a->slope, b->slope) && is_not_above_at(a, b, a) && is_not_above_at(a, b, b);
 }
 
 bool wring_dominates(const struct wring_option_cost *a, const struct wring_option_cost *b,
@@ -42,7 +42,8 @@ bool wring_dominates(const struct wring_option_cost *a, const struct wring_optio
     if (a->chunk_elems != b->chunk_elems)
         return false;
     for (uint32_t lane = 0; lane < n_lanes; lane++)
-        if (!below(&a->each[lane], &b->each[lane]) || !below(&a->once[lane], &b->once[lane]))
+        if (!is_cost_below(&a->each[lane], &b->each[lane]) ||
+            !is_cost_below(&a->once[lane], &b->once[lane]))
             return false;
     return true;
 }
@@ -131,7 +132,7 @@ static bool may_dominate(const struct wring_candidate_samples *a,
     return may;
 }
 
-static bool takes_place_of(const struct wring_candidate *a, const struct wring_candidate *b)
+static bool may_take_place_of(const struct wring_candidate *a, const struct wring_candidate *b)
 {
     bool may = !a->somewhere ||
                (a->option.codec == b->option.codec && a->encodings.in <= b->encodings.in &&
@@ -145,11 +146,11 @@ static bool is_dominated(struct wring_candidates *candidates,
                          const struct wring_candidate_samples *samples)
 {
     if (candidates->last < candidates->n &&
-        takes_place_of(&candidates->list[candidates->last], candidate))
+        may_take_place_of(&candidates->list[candidates->last], candidate))
         return true;
     for (uint32_t i = 0; i < candidates->n; i++)
         if (may_dominate(&candidates->samples[i], samples) &&
-            takes_place_of(&candidates->list[i], candidate)) {
+            may_take_place_of(&candidates->list[i], candidate)) {
             candidates->last = i;
             return true;
         }
@@ -166,7 +167,7 @@ static void drop_dominated(struct wring_candidates *candidates,
     for (uint32_t i = 0; i < candidates->n; i++) {
         const struct wring_candidate *old = &candidates->list[i];
         if (may_dominate(samples, &candidates->samples[i]) && !old->baseline &&
-            takes_place_of(candidate, old)) {
+            may_take_place_of(candidate, old)) {
             candidates->dominated++;
             continue;
         }
@@ -266,7 +267,7 @@ static bool may_run(const struct wring_candidates_params *params, const struct w
            wring_option_run_as(option, spec, params->work.ranks_per_node)[0] != '\0';
 }
 
-static void take(void *arg, const struct wring_option *option)
+static void take_option(void *arg, const struct wring_option *option)
 {
     struct walk *walk = arg;
     const struct wring_step *encode = first_encode(option);
@@ -314,7 +315,7 @@ enum wring_status wring_candidates_walk(struct wring_candidates *candidates,
         .summable = params->work.in != NULL && params->work.in->summable,
     };
 
-    wring_options_walk(&tree, take, &walk);
+    wring_options_walk(&tree, take_option, &walk);
     return walk.status;
 }
 

@@ -79,7 +79,7 @@ static void drop_idle_lanes(struct wring_cost_model *model, const struct wring_l
     model->problem.n_lanes = left;
 }
 
-static bool codes_on(const struct wring_option *option, enum wring_site site)
+static bool codes_only_on(const struct wring_option *option, enum wring_site site)
 {
     for (uint32_t i = 0; i < option->n; i++)
         if (option->steps[i].kind != WRING_STEP_COMM && option->steps[i].site != site)
@@ -115,14 +115,14 @@ static uint32_t find_offload(const struct wring_model_builder *builder, uint32_t
     struct wring_candidates_params params = codec_params(builder, codec);
     struct wring_option_cost moved_cost;
 
-    if (codec == 0 || !codes_on(&from->option.option, WRING_SITE_DEVICE) ||
+    if (codec == 0 || !codes_only_on(&from->option.option, WRING_SITE_DEVICE) ||
         !params.work.in->at[WRING_SITE_CPU].present || !params.work.out->at[WRING_SITE_CPU].present)
         return candidates->n;
     struct wring_option moved = moved_to(&from->option.option, WRING_SITE_CPU);
     wring_candidate_cost(&params, &moved, &moved_cost);
     for (uint32_t i = 0; i < candidates->n; i++) {
         const struct wring_candidate *to = &candidates->list[i];
-        if (to->option.codec == codec && codes_on(&to->option.option, WRING_SITE_CPU) &&
+        if (to->option.codec == codec && codes_only_on(&to->option.option, WRING_SITE_CPU) &&
             wring_dominates(&to->cost, &moved_cost, WRING_PLAN_LANES_MAX))
             return i;
     }
@@ -145,7 +145,7 @@ static enum wring_status walk_codecs(struct wring_model_builder *builder)
     return status;
 }
 
-static void fill(const struct wring_model_builder *builder)
+static void fill_from_candidates(const struct wring_model_builder *builder)
 {
     struct wring_cost_model *model = builder->model;
     uint32_t n = builder->candidates.n;
@@ -158,7 +158,7 @@ static void fill(const struct wring_model_builder *builder)
         if (model->settled && needs_cores(&candidate->option.option))
             model->options[i].cores = model->tuning.cores;
         model->offload[i] = find_offload(builder, i);
-        model->on_device[i] = codes_on(&candidate->option.option, WRING_SITE_DEVICE);
+        model->on_device[i] = codes_only_on(&candidate->option.option, WRING_SITE_DEVICE);
         if (candidate->option.codec == 0 && !candidate->barred &&
             (candidate->baseline || model->raw == n))
             model->raw = i;
@@ -190,7 +190,7 @@ static enum wring_status fill_model(const struct wring_model_builder *builder)
     if (model->costs == NULL || model->options == NULL || model->offload == NULL ||
         model->on_device == NULL)
         return WRING_ERR_NO_MEMORY;
-    fill(builder);
+    fill_from_candidates(builder);
     model->problem.n_options = n;
     model->problem.options = model->costs;
     model->problem.max_group_elems = builder->params->apart ? 1 : 0;
@@ -250,7 +250,7 @@ static bool may_code(const struct wring_model_builder *builder)
 
 /** What collectives lose, where a measured profile says that. Put together from parts, they are
  * taken to keep their processors busy. */
-static void lose_to_computing(struct wring_model_builder *builder)
+static void set_computing_loss(struct wring_model_builder *builder)
 {
     struct wring_cost_model *model = builder->model;
     const struct wring_core_scaling scaling = wring_model_core_scaling(builder);
@@ -280,7 +280,7 @@ static enum wring_status take_tensors(struct wring_model_builder *builder)
         model->compute_us[i] = trace->tensors[i].ready_us - before;
         model->elems[i + 1] = model->elems[i] + trace->tensors[i].elems;
     }
-    lose_to_computing(builder);
+    set_computing_loss(builder);
     /* an iteration begins with the optimizer's step of the one before */
     model->compute_us[0] += trace->optimizer_us;
     model->problem.n_tensors = trace->n;
@@ -376,7 +376,7 @@ static enum wring_status set_cluster(struct wring_model_builder *builder)
     return check_links(builder);
 }
 
-static enum wring_status build(struct wring_model_builder *builder)
+static enum wring_status build_model(struct wring_model_builder *builder)
 {
     enum wring_status status = set_cluster(builder);
 
@@ -402,7 +402,7 @@ enum wring_status wring_cost_model_create(const struct wring_cost_model_params *
 
     if (model == NULL)
         return WRING_ERR_NO_MEMORY;
-    enum wring_status status = build(&builder);
+    enum wring_status status = build_model(&builder);
     wring_candidates_finish(&builder.candidates);
     free(builder.back);
     free(builder.barred);

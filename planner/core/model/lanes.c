@@ -122,7 +122,7 @@ struct wring_lanes wring_lanes_of(enum wring_timeline timeline)
     return lanes;
 }
 
-static uint32_t who_works(const struct wring_work *work)
+static uint32_t find_workers(const struct wring_work *work)
 {
     uint32_t workers = 0;
 
@@ -132,8 +132,8 @@ static uint32_t who_works(const struct wring_work *work)
     return workers;
 }
 
-static void put(const struct wring_work *work, uint32_t worker, bool chunked,
-                struct wring_cost *once, struct wring_cost *each)
+static void add_worker_cost(const struct wring_work *work, uint32_t worker, bool chunked,
+                            struct wring_cost *once, struct wring_cost *each)
 {
     struct wring_cost latency = wring_cost_line(work->latency_us[worker], 0);
 
@@ -146,7 +146,7 @@ void wring_lanes_cost(enum wring_timeline timeline, const struct wring_work *wor
                       uint64_t chunk_elems, struct wring_option_cost *out)
 {
     const struct lane *table = table_of(timeline);
-    uint32_t busy = who_works(work);
+    uint32_t busy = find_workers(work);
 
     memset(out, 0, sizeof(*out));
     out->chunk_elems = chunk_elems;
@@ -154,6 +154,6 @@ void wring_lanes_cost(enum wring_timeline timeline, const struct wring_work *wor
         uint32_t workers = table[lane].if_any & busy ? table[lane].then : table[lane].workers;
         for (uint32_t worker = 0; worker < WRING_WORKERS; worker++)
             if (workers >> worker & 1)
-                put(work, worker, chunk_elems > 0, &out->once[lane], &out->each[lane]);
+                add_worker_cost(work, worker, chunk_elems > 0, &out->once[lane], &out->each[lane]);
     }
 }

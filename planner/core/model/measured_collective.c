@@ -70,7 +70,7 @@ const struct wring_profile_link *wring_measured_link(const struct wring_profile 
 /* ---- collective cost ---- */
 
 /** a − b where that is positive, and never falling. Both at the corners of a. */
-static struct wring_cost rest_of(const struct wring_cost *a, const struct wring_cost *b)
+static struct wring_cost subtract_cost(const struct wring_cost *a, const struct wring_cost *b)
 {
     struct wring_cost rest = *a;
     double least = 0;
@@ -88,7 +88,8 @@ static struct wring_cost rest_of(const struct wring_cost *a, const struct wring_
 static struct wring_measured_cost measured_cost_of(
     const struct wring_measured_collective *collective, const struct wring_cost *busy)
 {
-    return (struct wring_measured_cost){*busy, rest_of(&collective->solo.us, &collective->busy.us)};
+    return (struct wring_measured_cost){*busy,
+                                        subtract_cost(&collective->solo.us, &collective->busy.us)};
 }
 
 /** Of one size: in as it was measured, out on the other link. */
@@ -105,9 +106,9 @@ static double first_piece(const struct wring_measured_collective *collective, do
     return bytes > piece ? piece / bytes : 1;
 }
 
-static struct times relink(const struct wring_measured_collective *collective,
-                           const struct wring_measured_cost *cost, const struct wring_cost *link_us,
-                           double scale, double elems)
+static struct times relinked_times(const struct wring_measured_collective *collective,
+                                   const struct wring_measured_cost *cost,
+                                   const struct wring_cost *link_us, double scale, double elems)
 {
     double busy = wring_cost_at(&cost->busy, elems), rest = wring_cost_at(&cost->rest, elems);
     double link = fmin(wring_measured_link_us(collective, link_us, elems), busy),
@@ -130,7 +131,7 @@ static void add_corner(struct wring_cost *cost, double x, double y)
     cost->corners[cost->n++].y = fmax(y, least);
 }
 
-static void end_with(struct wring_cost *cost, double x, double y)
+static void set_end_slope(struct wring_cost *cost, double x, double y)
 {
     double least = cost->corners[cost->n - 1].y;
 
@@ -161,13 +162,13 @@ static struct wring_measured_cost measured_cost_relink(
     double elems = 1024;
 
     for (uint32_t i = 0; i < WRING_COST_CORNERS; i++, elems *= 4) {
-        times = relink(collective, cost, link_us, scale, elems);
+        times = relinked_times(collective, cost, link_us, scale, elems);
         add_corner(&out.busy, elems, times.busy_us);
         add_corner(&out.rest, elems, times.rest_us);
     }
-    times = relink(collective, cost, link_us, scale, elems);
-    end_with(&out.busy, elems, times.busy_us);
-    end_with(&out.rest, elems, times.rest_us);
+    times = relinked_times(collective, cost, link_us, scale, elems);
+    set_end_slope(&out.busy, elems, times.busy_us);
+    set_end_slope(&out.rest, elems, times.rest_us);
     return out;
 }
 
@@ -189,7 +190,7 @@ static uint32_t scaling_processors(const struct wring_profile *profile)
 }
 
 /** Threads that code on a node: pinned ones, or else the one of each rank. */
-static double threads(const struct wring_core_scaling *scaling)
+static double count_coding_threads(const struct wring_core_scaling *scaling)
 {
     uint32_t each = scaling->tuning->cores > 0 ? scaling->tuning->cores : 1;
     return (double)scaling->ranks_per_node * each;
@@ -197,7 +198,8 @@ static double threads(const struct wring_core_scaling *scaling)
 
 bool wring_core_scaling_fits(const struct wring_core_scaling *scaling)
 {
-    return scaling->tuning->cores == 0 || threads(scaling) <= scaling_processors(scaling->profile);
+    return scaling->tuning->cores == 0 ||
+           count_coding_threads(scaling) <= scaling_processors(scaling->profile);
 }
 
 bool wring_core_scaling_knows(const struct wring_core_scaling *scaling,
@@ -219,7 +221,7 @@ void wring_core_scaling_code(const struct wring_core_scaling *scaling,
     coding->present = coding->present && coder != NULL;
     if (!coding->present)
         return;
-    share = threads(scaling) / scaling_processors(scaling->profile);
+    share = count_coding_threads(scaling) / scaling_processors(scaling->profile);
     share = share > 1 ? share : 1;
     coding->encode_us = wring_cost_scale(&coder->encode.us, share, 1);
     coding->decode_us = wring_cost_scale(&coder->decode.us, share, 1);
@@ -382,7 +384,7 @@ const struct wring_measured_collective *wring_core_scaling_collective(
 /* ---- shared cores ---- */
 
 /** Of progress, what the cores that code have to do. */
-static double share_of(const struct wring_core_scaling *scaling)
+static double coders_progress_share(const struct wring_core_scaling *scaling)
 {
     double processors = scaling_processors(scaling->profile), ranks = scaling->ranks_per_node;
     uint32_t cores = scaling->tuning != NULL ? scaling->tuning->cores : 0;
@@ -399,7 +401,7 @@ bool wring_core_scaling_progress(const struct wring_core_scaling *scaling,
     double ranks = (double)profile->nodes * profile->ranks_per_node;
     const struct wring_measured_collective *collective =
         ranks > 1 ? wring_profile_find_collective(profile, "none", "auto", (uint32_t)ranks) : NULL;
-    double share = share_of(scaling);
+    double share = coders_progress_share(scaling);
 
     if (collective == NULL || share <= 0)
         return false;

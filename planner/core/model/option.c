@@ -72,35 +72,35 @@ struct walk {
     struct wring_option option;     /* so far */
 };
 
-static void arrive(struct walk *walk, uint32_t stop, bool coded);
+static void arrive_at_stop(struct walk *walk, uint32_t stop, bool coded);
 
-static void push(struct walk *walk, struct wring_step step)
+static void push_step(struct walk *walk, struct wring_step step)
 {
     assert(walk->option.n < WRING_OPTION_STEPS_MAX);
     walk->option.steps[walk->option.n++] = step;
 }
 
-static void pop(struct walk *walk)
+static void pop_step(struct walk *walk)
 {
     walk->option.n--;
 }
 
-static void leaf(struct walk *walk)
+static void report_option(struct walk *walk)
 {
     walk->leaves++;
     if (walk->each != NULL)
         walk->each(walk->arg, &walk->option);
 }
 
-static void go(struct walk *walk, uint32_t stop, enum wring_routine routine, bool coded,
-               uint32_t next)
+static void walk_comm_step(struct walk *walk, uint32_t stop, enum wring_routine routine, bool coded,
+                           uint32_t next)
 {
-    push(walk, (struct wring_step){.kind = WRING_STEP_COMM,
-                                   .phase = walk->stops[stop].phase,
-                                   .routine = routine,
-                                   .coded = coded});
-    arrive(walk, next, coded);
-    pop(walk);
+    push_step(walk, (struct wring_step){.kind = WRING_STEP_COMM,
+                                        .phase = walk->stops[stop].phase,
+                                        .routine = routine,
+                                        .coded = coded});
+    arrive_at_stop(walk, next, coded);
+    pop_step(walk);
 }
 
 static void begin_collective(struct walk *walk, uint32_t stop, bool coded)
@@ -112,20 +112,20 @@ static void begin_collective(struct walk *walk, uint32_t stop, bool coded)
         if (walk->stops[stop].divisible && !scheme->two_steps)
             continue;
         walk->chosen[walk->stops[stop].collective] = scheme;
-        go(walk, stop, coded ? scheme->coded : scheme->raw, coded, next);
+        walk_comm_step(walk, stop, coded ? scheme->coded : scheme->raw, coded, next);
         if (coded && walk->params->summable)
-            go(walk, stop, scheme->raw, coded, next);
+            walk_comm_step(walk, stop, scheme->raw, coded, next);
     }
 }
 
-static void send(struct walk *walk, uint32_t stop, bool coded)
+static void send_from_stop(struct walk *walk, uint32_t stop, bool coded)
 {
     const struct stop *at = &walk->stops[stop];
 
     if (at->first)
         begin_collective(walk, stop, coded);
     else
-        go(walk, stop, walk->chosen[at->collective]->second, coded, stop + 1);
+        walk_comm_step(walk, stop, walk->chosen[at->collective]->second, coded, stop + 1);
 }
 
 static bool may_code(const struct walk *walk, uint32_t site)
@@ -142,37 +142,37 @@ static enum wring_phase phase_of(const struct walk *walk, uint32_t stop)
 static void arrive_raw(struct walk *walk, uint32_t stop)
 {
     if (stop == walk->n_stops) {
-        leaf(walk);
+        report_option(walk);
         return;
     }
-    send(walk, stop, false);
+    send_from_stop(walk, stop, false);
     for (uint32_t site = 0; site < WRING_SITES; site++) {
         if (!may_code(walk, site))
             continue;
-        push(walk, (struct wring_step){.kind = WRING_STEP_ENCODE,
-                                       .phase = phase_of(walk, stop),
-                                       .site = (enum wring_site)site});
-        send(walk, stop, true);
-        pop(walk);
+        push_step(walk, (struct wring_step){.kind = WRING_STEP_ENCODE,
+                                            .phase = phase_of(walk, stop),
+                                            .site = (enum wring_site)site});
+        send_from_stop(walk, stop, true);
+        pop_step(walk);
     }
 }
 
-static void arrive(struct walk *walk, uint32_t stop, bool coded)
+static void arrive_at_stop(struct walk *walk, uint32_t stop, bool coded)
 {
     if (!coded) {
         arrive_raw(walk, stop);
         return;
     }
     if (stop < walk->n_stops)
-        send(walk, stop, true);
+        send_from_stop(walk, stop, true);
     for (uint32_t site = 0; site < WRING_SITES; site++) {
         if (!may_code(walk, site))
             continue;
-        push(walk, (struct wring_step){.kind = WRING_STEP_DECODE,
-                                       .phase = phase_of(walk, stop),
-                                       .site = (enum wring_site)site});
+        push_step(walk, (struct wring_step){.kind = WRING_STEP_DECODE,
+                                            .phase = phase_of(walk, stop),
+                                            .site = (enum wring_site)site});
         arrive_raw(walk, stop);
-        pop(walk);
+        pop_step(walk);
     }
 }
 
@@ -184,12 +184,12 @@ size_t wring_options_walk(const struct wring_options_params *params, wring_optio
     if (params->flat) {
         walk.stops = flat_stops;
         walk.n_stops = sizeof(flat_stops) / sizeof(flat_stops[0]);
-        arrive(&walk, 0, false);
+        arrive_at_stop(&walk, 0, false);
     }
     if (params->hierarchical) {
         walk.stops = hierarchical;
         walk.n_stops = sizeof(hierarchical) / sizeof(hierarchical[0]);
-        arrive(&walk, 0, false);
+        arrive_at_stop(&walk, 0, false);
     }
     return walk.leaves;
 }
@@ -271,7 +271,7 @@ static const struct known {
     /* clang-format on */
 };
 
-static bool same_step(const struct wring_step *a, const struct wring_step *b)
+static bool is_same_step(const struct wring_step *a, const struct wring_step *b)
 {
     if (a->kind != b->kind)
         return false;
@@ -280,7 +280,7 @@ static bool same_step(const struct wring_step *a, const struct wring_step *b)
 }
 
 /** One site codes it all. */
-static bool one_site(const struct wring_option *option)
+static bool has_one_site(const struct wring_option *option)
 {
     const struct wring_step *first = NULL;
 
@@ -295,12 +295,12 @@ static bool one_site(const struct wring_option *option)
     return true;
 }
 
-static bool same_option(const struct wring_option *a, const struct wring_option *b)
+static bool is_same_option(const struct wring_option *a, const struct wring_option *b)
 {
     if (a->n != b->n)
         return false;
     for (uint32_t i = 0; i < a->n; i++)
-        if (!same_step(&a->steps[i], &b->steps[i]))
+        if (!is_same_step(&a->steps[i], &b->steps[i]))
             return false;
     return true;
 }
@@ -308,8 +308,8 @@ static bool same_option(const struct wring_option *a, const struct wring_option 
 enum wring_known_option wring_option_known(const struct wring_option *option, bool one_level)
 {
     for (size_t i = 0; i < sizeof(knowns) / sizeof(knowns[0]); i++)
-        if (knowns[i].one_level == one_level && same_option(&knowns[i].option, option))
-            return one_site(option) ? knowns[i].name : WRING_KNOWN_NONE;
+        if (knowns[i].one_level == one_level && is_same_option(&knowns[i].option, option))
+            return has_one_site(option) ? knowns[i].name : WRING_KNOWN_NONE;
     return WRING_KNOWN_NONE;
 }
 
@@ -419,7 +419,7 @@ void wring_option_text(const struct wring_option *option, char *text, size_t byt
 /* ---- list ---- */
 
 /** One of the two parts of the tree. */
-static size_t count(const struct wring_options_params *params, bool flat)
+static size_t count_part_options(const struct wring_options_params *params, bool flat)
 {
     struct wring_options_params part = *params;
 
@@ -450,7 +450,7 @@ enum wring_status wring_options_print(const struct wring_options_params *params,
     size_t leaves = wring_options_walk(params, print_leaf, &printing);
 
     fprintf(file, "%zu options: %zu flat, %zu hierarchical (*: codes travel)\n", leaves,
-            count(params, true), count(params, false));
+            count_part_options(params, true), count_part_options(params, false));
     return fflush(file) == 0 && !ferror(file) ? WRING_OK : WRING_ERR_SYSTEM;
 }
 
@@ -509,9 +509,10 @@ enum wring_status wring_options_json(const struct wring_options_params *params, 
     size_t leaves = wring_options_walk(params, list_leaf, &listing);
     json_t *list = NULL;
     if (!listing.failed)
-        list = json_pack("{s:I, s:I, s:I, s:O}", "flat", (json_int_t)count(params, true),
-                         "hierarchical", (json_int_t)count(params, false), "leaves",
-                         (json_int_t)leaves, "options", listing.options);
+        list =
+            json_pack("{s:I, s:I, s:I, s:O}", "flat", (json_int_t)count_part_options(params, true),
+                      "hierarchical", (json_int_t)count_part_options(params, false), "leaves",
+                      (json_int_t)leaves, "options", listing.options);
     json_decref(listing.options);
     if (list == NULL)
         return WRING_ERR_NO_MEMORY;
@@ -578,15 +579,15 @@ struct collective {
     uint32_t ranks_per_node; /* of those that it is between */
 };
 
-static bool step_runs(const struct collective *collective, const struct wring_step *step,
-                      bool is_coded)
+static bool can_step_run(const struct collective *collective, const struct wring_step *step,
+                         bool is_coded)
 {
     if (step->kind == WRING_STEP_COMM)
         return is_between_all(step->phase, collective->ranks_per_node) && step->coded == is_coded;
     return step->site == WRING_SITE_CPU;
 }
 
-static bool matches(const struct collective *collective, const struct pattern *pattern)
+static bool matches_pattern(const struct collective *collective, const struct pattern *pattern)
 {
     if (collective->n != pattern->n)
         return false;
@@ -617,9 +618,10 @@ static enum wring_scheme find_scheme(const struct collective *collective, const 
     const struct pattern *patterns = is_raw ? raw : coded;
 
     for (uint32_t i = 0; i < collective->n; i++)
-        if (!step_runs(collective, &collective->steps[i], !is_raw))
+        if (!can_step_run(collective, &collective->steps[i], !is_raw))
             return WRING_SCHEMES;
-    bool first = matches(collective, &patterns[0]), second = matches(collective, &patterns[1]);
+    bool first = matches_pattern(collective, &patterns[0]),
+         second = matches_pattern(collective, &patterns[1]);
     if (first && strchr(codec, '>') != NULL)
         return WRING_SCHEMES; /* the way back, which has a codec of its own, is missing */
     if ((!first && !second) || !has_codec(codec))

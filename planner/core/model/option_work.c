@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-static double nodes(const struct wring_walk *walk)
+static double count_nodes(const struct wring_walk *walk)
 {
     return walk->params->nodes;
 }
@@ -21,8 +21,8 @@ static double ranks_per_node(const struct wring_walk *walk)
 static double ranks_of(const struct wring_walk *walk, enum wring_phase phase)
 {
     if (phase == WRING_PHASE_FLAT)
-        return nodes(walk) * ranks_per_node(walk);
-    return phase == WRING_PHASE_INTER ? nodes(walk) : ranks_per_node(walk);
+        return count_nodes(walk) * ranks_per_node(walk);
+    return phase == WRING_PHASE_INTER ? count_nodes(walk) : ranks_per_node(walk);
 }
 
 /** The data that pass a link: `pieces` codes of `part` of the tensor each. */
@@ -108,8 +108,8 @@ static struct price price_of(const struct wring_profile_link *link, enum wring_r
 }
 
 /** @param share  of the step's work that this worker has */
-static void pay(struct wring_walk *walk, const struct wring_step *step, enum wring_worker worker,
-                double share)
+static void pay_worker_share(struct wring_walk *walk, const struct wring_step *step,
+                             enum wring_worker worker, double share)
 {
     bool inter = worker == WRING_WORKER_INTER;
     const struct wring_profile_link *link =
@@ -133,12 +133,12 @@ static void pay_flat(struct wring_walk *walk, const struct wring_step *step)
 
     if (step->routine == WRING_ROUTINE_ALLREDUCE)
         in = 0.5;
-    if (nodes(walk) == 1)
+    if (count_nodes(walk) == 1)
         in = 1; /* no other path but the node's link, and no lane but that */
     if (in > 0)
-        pay(walk, step, WRING_WORKER_INTRA_IN, in);
+        pay_worker_share(walk, step, WRING_WORKER_INTRA_IN, in);
     if (in < 1)
-        pay(walk, step, WRING_WORKER_INTRA_OUT, 1 - in);
+        pay_worker_share(walk, step, WRING_WORKER_INTRA_OUT, 1 - in);
 }
 
 static void pay_comm(struct wring_walk *walk, const struct wring_step *step)
@@ -146,13 +146,13 @@ static void pay_comm(struct wring_walk *walk, const struct wring_step *step)
     bool flat = step->phase == WRING_PHASE_FLAT;
 
     if (step->phase == WRING_PHASE_INTRA_IN)
-        pay(walk, step, WRING_WORKER_INTRA_IN, 1);
+        pay_worker_share(walk, step, WRING_WORKER_INTRA_IN, 1);
     if (flat && ranks_per_node(walk) > 1)
         pay_flat(walk, step);
-    if (step->phase == WRING_PHASE_INTER || (flat && nodes(walk) > 1))
-        pay(walk, step, WRING_WORKER_INTER, 1);
+    if (step->phase == WRING_PHASE_INTER || (flat && count_nodes(walk) > 1))
+        pay_worker_share(walk, step, WRING_WORKER_INTER, 1);
     if (step->phase == WRING_PHASE_INTRA_OUT)
-        pay(walk, step, WRING_WORKER_INTRA_OUT, 1);
+        pay_worker_share(walk, step, WRING_WORKER_INTRA_OUT, 1);
 }
 
 /** Pay for the sums of raw data: n − 1 pieces, if the profile knows their time. */
@@ -177,7 +177,7 @@ static void pay_sums(struct wring_walk *walk, const struct wring_step *step)
 }
 
 /** What every rank at work holds afterwards. */
-static void move(struct wring_walk *walk, const struct wring_step *step)
+static void update_held_data(struct wring_walk *walk, const struct wring_step *step)
 {
     double n = ranks_of(walk, step->phase);
     bool second = walk->second[step->phase] || step->phase == WRING_PHASE_INTRA_OUT;
@@ -241,7 +241,7 @@ static void walk_communicate(struct wring_walk *walk, const struct wring_step *s
         else if (!step->coded)
             pay_sums(walk, step);
     }
-    move(walk, step);
+    update_held_data(walk, step);
     count_active(walk, step);
 }
 
@@ -269,7 +269,7 @@ static enum wring_worker coder_of(enum wring_site site, bool encode)
     return WRING_WORKER_NODE;
 }
 
-static void encode(struct wring_walk *walk, const struct wring_step *step)
+static void pay_encode(struct wring_walk *walk, const struct wring_step *step)
 {
     bool back = step->phase == WRING_PHASE_INTRA_OUT || walk->second[step->phase];
 
@@ -282,16 +282,16 @@ static void encode(struct wring_walk *walk, const struct wring_step *step)
 }
 
 /** Codes of the same part of the tensor are added up; others have a place each. */
-static bool adds(const struct wring_walk *walk)
+static bool are_codes_summed(const struct wring_walk *walk)
 {
     return walk->codes * walk->x > walk->f * (1 + 1e-9);
 }
 
-static void decode(struct wring_walk *walk, const struct wring_step *step)
+static void pay_decode(struct wring_walk *walk, const struct wring_step *step)
 {
     const struct wring_profile_coding *coding = &walk->codec->at[step->site];
     const struct wring_cost *one_us =
-        wring_profile_decoding(&coding->decode_us, &coding->decode_add_us, adds(walk));
+        wring_profile_decoding(&coding->decode_us, &coding->decode_add_us, are_codes_summed(walk));
 
     if (walk->whole == WRING_KNOWN_NONE)
         wring_walk_add(
@@ -355,10 +355,10 @@ static void take_step(struct wring_walk *walk, const struct wring_step *step)
         walk_communicate(walk, step);
         break;
     case WRING_STEP_ENCODE:
-        encode(walk, step);
+        pay_encode(walk, step);
         break;
     case WRING_STEP_DECODE:
-        decode(walk, step);
+        pay_decode(walk, step);
         break;
     }
 }

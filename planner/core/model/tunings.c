@@ -23,7 +23,7 @@ struct asking {
 };
 
 /** Put a number in its place, once; the largest go where there is no room. */
-static void insert(uint64_t *list, uint32_t *n, uint64_t value)
+static void insert_sorted(uint64_t *list, uint32_t *n, uint64_t value)
 {
     uint32_t at = 0;
 
@@ -47,10 +47,10 @@ static void look_at_collectives(struct asking *asking)
         if (!wring_core_scaling_is_of(&asking->scaling, &profile->collectives[i]))
             continue;
         if (strcmp(profile->collectives[i].codec, "none") == 0) {
-            insert(asking->chunks, &asking->n_chunks, tuning.chunk_bytes);
+            insert_sorted(asking->chunks, &asking->n_chunks, tuning.chunk_bytes);
             asking->collectives = true;
         }
-        insert(asking->cores, &asking->n_cores, tuning.cores);
+        insert_sorted(asking->cores, &asking->n_cores, tuning.cores);
     }
 }
 
@@ -58,10 +58,10 @@ static void look_at_coders(struct asking *asking)
 {
     const struct wring_profile *profile = asking->params->profile;
 
-    insert(asking->cores, &asking->n_cores, 0);
+    insert_sorted(asking->cores, &asking->n_cores, 0);
     for (uint32_t i = 0; i < profile->n_codecs; i++)
         for (uint32_t j = 0; j < profile->codecs[i].n_coders; j++)
-            insert(asking->cores, &asking->n_cores, profile->codecs[i].coders[j].cores);
+            insert_sorted(asking->cores, &asking->n_cores, profile->codecs[i].coders[j].cores);
 }
 
 /** Whoever plans nothing else has the default. */
@@ -74,7 +74,7 @@ static void put_default_first(struct asking *asking)
         }
 }
 
-static void look(struct asking *asking)
+static void look_at_profile(struct asking *asking)
 {
     uint32_t sites = asking->params->sites;
 
@@ -190,7 +190,7 @@ static enum wring_status take_chunks(struct asking *asking)
         return WRING_OK;
     asking->n_chunks = 0;
     for (uint32_t i = 0; i < wanted->n_chunks; i++)
-        insert(asking->chunks, &asking->n_chunks, wanted->chunk_bytes[i]);
+        insert_sorted(asking->chunks, &asking->n_chunks, wanted->chunk_bytes[i]);
     put_default_first(asking);
     return WRING_OK;
 }
@@ -230,12 +230,12 @@ static enum wring_status take_cores(struct asking *asking)
         return WRING_OK;
     asking->n_cores = 0;
     for (uint32_t i = 0; i < wanted->n_cores; i++)
-        insert(asking->cores, &asking->n_cores, wanted->cores[i]);
+        insert_sorted(asking->cores, &asking->n_cores, wanted->cores[i]);
     return WRING_OK;
 }
 
 /** Has anything been said about tunings, be it by the profile? Else all is as it comes. */
-static bool is_said(const struct asking *asking, const struct wring_tunings *tunings)
+static bool is_anything_said(const struct asking *asking, const struct wring_tunings *tunings)
 {
     const struct wring_profile *profile = asking->params->profile;
     const struct wring_tunings_wanted *wanted = asking->wanted;
@@ -276,7 +276,7 @@ enum wring_status wring_tunings_list(const struct wring_cost_model_params *param
     out->n = 0;
     if (cluster.timeline != WRING_TIMELINE_FULL)
         return refuse_timeline(&asking);
-    look(&asking);
+    look_at_profile(&asking);
     enum wring_status status = take_chunks(&asking);
     if (status == WRING_OK)
         status = take_cores(&asking);
@@ -285,7 +285,7 @@ enum wring_status wring_tunings_list(const struct wring_cost_model_params *param
             if (is_known(&asking, asking.chunks[i], asking.cores[j]))
                 out->list[out->n++] =
                     (struct wring_tuning){(uint32_t)asking.cores[j], asking.chunks[i]};
-    if (status == WRING_OK && !is_said(&asking, out))
+    if (status == WRING_OK && !is_anything_said(&asking, out))
         out->n = 0;
     return status;
 }

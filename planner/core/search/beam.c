@@ -175,8 +175,8 @@ static void beam_task_finish(struct wring_beam_task *task, uint32_t n_lanes)
     }
 }
 
-static void advance(uint32_t n_lanes, const double *took, const wring_pair *before, uint32_t stride,
-                    wring_pair *after)
+static void advance_block(uint32_t n_lanes, const double *took, const wring_pair *before,
+                          uint32_t stride, wring_pair *after)
 {
     wring_pair left[PAIRS] = {0};
 
@@ -187,8 +187,8 @@ static void advance(uint32_t n_lanes, const double *took, const wring_pair *befo
     }
 }
 
-static void retreat(uint32_t n_lanes, const double *took, const wring_pair *after, uint32_t stride,
-                    wring_pair *before)
+static void retreat_block(uint32_t n_lanes, const double *took, const wring_pair *after,
+                          uint32_t stride, wring_pair *before)
 {
     wring_pair left[PAIRS] = {0};
 
@@ -201,7 +201,7 @@ static void retreat(uint32_t n_lanes, const double *took, const wring_pair *afte
 }
 
 /** to = the later of `to` and `from` + us, lane of a block by lane. */
-static void join(wring_pair *to, const wring_pair *from, double us)
+static void raise_to_later(wring_pair *to, const wring_pair *from, double us)
 {
     wring_pair pair = {us, us};
 
@@ -213,18 +213,18 @@ static void join(wring_pair *to, const wring_pair *from, double us)
 static void advance_more(uint32_t n_lanes, const struct wring_beam_task *task, wring_pair *heads)
 {
     for (uint32_t last = n_lanes; last-- > 0;) {
-        join(heads + last * PAIRS, heads + last * PAIRS, task->longest[last][last]);
+        raise_to_later(heads + last * PAIRS, heads + last * PAIRS, task->longest[last][last]);
         for (uint32_t first = 0; first < last; first++)
-            join(heads + last * PAIRS, heads + first * PAIRS, task->longest[first][last]);
+            raise_to_later(heads + last * PAIRS, heads + first * PAIRS, task->longest[first][last]);
     }
 }
 
 static void retreat_more(uint32_t n_lanes, const struct wring_beam_task *task, wring_pair *tails)
 {
     for (uint32_t first = 0; first < n_lanes; first++) {
-        join(tails + first * PAIRS, tails + first * PAIRS, task->longest[first][first]);
+        raise_to_later(tails + first * PAIRS, tails + first * PAIRS, task->longest[first][first]);
         for (uint32_t last = first + 1; last < n_lanes; last++)
-            join(tails + first * PAIRS, tails + last * PAIRS, task->longest[first][last]);
+            raise_to_later(tails + first * PAIRS, tails + last * PAIRS, task->longest[first][last]);
     }
 }
 
@@ -235,7 +235,7 @@ static void retreat_all(uint32_t n_lanes, const struct wring_beam_task *task,
         for (uint32_t i = 0; i < PAIRS; i++)
             before[lane * PAIRS + i] = after[lane * stride + i];
     retreat_more(n_lanes, task, before);
-    retreat(n_lanes, task->task.took, before, PAIRS, before);
+    retreat_block(n_lanes, task->task.took, before, PAIRS, before);
 }
 
 /**
@@ -252,9 +252,9 @@ static void beam_block_step(uint32_t n_lanes, const struct wring_beam_task *task
     if (backward && task->task.more > 0) {
         retreat_all(n_lanes, task, from, stride, to);
     } else if (backward) {
-        retreat(n_lanes, task->task.took, from, stride, to);
+        retreat_block(n_lanes, task->task.took, from, stride, to);
     } else {
-        advance(n_lanes, task->task.took, from, stride, to);
+        advance_block(n_lanes, task->task.took, from, stride, to);
         if (task->task.more > 0)
             advance_more(n_lanes, task, to);
     }
@@ -417,7 +417,7 @@ void wring_beam_destroy(struct wring_beam *beam)
 }
 
 /** No lane serves the next group before that is computed: heads before then are all one. */
-static void lift(const struct wring_cost_tables *tables, uint32_t at, double *heads)
+static void lift_heads(const struct wring_cost_tables *tables, uint32_t at, double *heads)
 {
     if (at == tables->n_tensors)
         return;
@@ -440,14 +440,14 @@ static void keep_block(struct wring_beam *beam, const struct move *move, const d
         for (uint32_t lane = 0; lane < beam->n_lanes; lane++)
             one[lane] = lanes[lane * WRING_BEAM_BLOCK + i];
         if (!beam->backward)
-            lift(beam->params.tables, move->end, one);
+            lift_heads(beam->params.tables, move->end, one);
         struct wring_beam_origin origin = {move->from_index, first + i, option};
         beam->lost |= beam_breakpoint_keep(move->to, one, worth[i], origin);
     }
 }
 
 /** Is the best of a block not worth it? */
-static bool hopeless(const double *worth, double limit)
+static bool is_block_hopeless(const double *worth, double limit)
 {
     double best = worth[0];
 
@@ -466,7 +466,7 @@ static void move_block(struct wring_beam *beam, const struct move *move,
     beam_block_step(beam->n_lanes, task, beam->backward, (const wring_pair *)(from->lanes + first),
                     from->width / 2, lanes);
     beam_block_measure(beam->n_lanes, lanes, other->lanes + other->best, other->width, worth);
-    if (hopeless(worth, move->to->limit))
+    if (is_block_hopeless(worth, move->to->limit))
         beam->lost = true;
     else
         keep_block(beam, move, (const double *)lanes, worth, first, option);

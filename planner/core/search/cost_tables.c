@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int rising(const void *a, const void *b)
+static int by_value(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -22,7 +22,7 @@ static uint32_t collect_corners(const struct wring_cost *costs, uint32_t n, doub
         for (uint32_t corner = 0; corner < costs[i].n; corner++)
             if (costs[i].corners[corner].x > 0)
                 x[many++] = costs[i].corners[corner].x;
-    qsort(x, many, sizeof(*x), rising);
+    qsort(x, many, sizeof(*x), by_value);
     for (uint32_t i = 1; i < many; i++)
         if (x[i] > x[kept - 1])
             x[kept++] = x[i];
@@ -82,8 +82,8 @@ static void option_tables_finish(struct wring_option_tables *of_option)
     free(of_option->each.pieces);
 }
 
-static bool below_at(const struct wring_cost_table *a, const struct wring_cost_table *b, double x,
-                     uint32_t n_lanes)
+static bool is_below_at(const struct wring_cost_table *a, const struct wring_cost_table *b,
+                        double x, uint32_t n_lanes)
 {
     double us_a[WRING_PLAN_LANES_MAX], us_b[WRING_PLAN_LANES_MAX];
 
@@ -96,42 +96,43 @@ static bool below_at(const struct wring_cost_table *a, const struct wring_cost_t
 }
 
 /** At all corners of one of the tables inside the interval. */
-static bool below_at_corners(const struct wring_cost_table *a, const struct wring_cost_table *b,
-                             const struct wring_cost_table *corners, double low, double high,
-                             uint32_t n_lanes)
+static bool is_below_at_corners(const struct wring_cost_table *a, const struct wring_cost_table *b,
+                                const struct wring_cost_table *corners, double low, double high,
+                                uint32_t n_lanes)
 {
     for (uint32_t i = 0; i < corners->n; i++) {
         double x = corners->pieces[i].from;
-        if (x > low && x < high && !below_at(a, b, x, n_lanes))
+        if (x > low && x < high && !is_below_at(a, b, x, n_lanes))
             return false;
     }
     return true;
 }
 
 /** Between corners both are lines, so that corners and ends say it all. */
-static bool below(const struct wring_cost_table *a, const struct wring_cost_table *b, double low,
-                  double high, uint32_t n_lanes)
+static bool is_below_between(const struct wring_cost_table *a, const struct wring_cost_table *b,
+                             double low, double high, uint32_t n_lanes)
 {
-    return below_at(a, b, low, n_lanes) && below_at(a, b, high, n_lanes) &&
-           below_at_corners(a, b, a, low, high, n_lanes) &&
-           below_at_corners(a, b, b, low, high, n_lanes);
+    return is_below_at(a, b, low, n_lanes) && is_below_at(a, b, high, n_lanes) &&
+           is_below_at_corners(a, b, a, low, high, n_lanes) &&
+           is_below_at_corners(a, b, b, low, high, n_lanes);
 }
 
 /** Does `a` take no longer than `b`, on any lane, for any group of low to high elements? */
-static bool option_tables_below(const struct wring_option_tables *a,
-                                const struct wring_option_tables *b, double low, double high,
-                                uint32_t n_lanes)
+static bool are_tables_below(const struct wring_option_tables *a,
+                             const struct wring_option_tables *b, double low, double high,
+                             uint32_t n_lanes)
 {
     double chunk = (double)a->chunk_elems;
 
-    if (a->chunk_elems != b->chunk_elems || !below(&a->first, &b->first, low, high, n_lanes))
+    if (a->chunk_elems != b->chunk_elems ||
+        !is_below_between(&a->first, &b->first, low, high, n_lanes))
         return false;
     if (a->chunk_elems == 0)
         return true;
     /* one chunk is as large as its group; of more, each is more than half as large as they may be
      */
     double least = low < chunk / 2 ? low : chunk / 2, most = high < chunk ? high : chunk;
-    return below(&a->each, &b->each, least, most, n_lanes);
+    return is_below_between(&a->each, &b->each, least, most, n_lanes);
 }
 
 /* ---- rate choices ---- */
@@ -157,7 +158,7 @@ struct finding {
     uint32_t *who;    /* [SETS_MAX] with which option */
 };
 
-static bool may(const struct wring_problem *problem, uint32_t tensor, uint32_t option)
+static bool may_take(const struct wring_problem *problem, uint32_t tensor, uint32_t option)
 {
     uint64_t word = problem->allowed[(uint64_t)tensor * wring_problem_words(problem) + option / 64];
     return (word >> (option % 64) & 1) != 0;
@@ -175,7 +176,7 @@ static enum wring_status tables_find_barred(struct wring_cost_tables *tables)
         uint32_t *barred = tables->barred + option * stride;
         barred[tables->n_tensors] = tables->n_tensors;
         for (uint32_t i = tables->n_tensors; i-- > 0;)
-            barred[i] = may(tables->problem, i, option) ? barred[i + 1] : i;
+            barred[i] = may_take(tables->problem, i, option) ? barred[i + 1] : i;
     }
     for (uint32_t i = 0; i < tables->n_tensors; i++)
         if (!wring_cost_tables_allow_any(tables, i, i + 1))
@@ -193,7 +194,7 @@ bool wring_cost_tables_allow_any(const struct wring_cost_tables *tables, uint32_
 }
 
 /** May each tensor that may take `b` take `a` instead? */
-static bool stands_in(const struct wring_cost_tables *tables, uint32_t a, uint32_t b)
+static bool may_stand_in(const struct wring_cost_tables *tables, uint32_t a, uint32_t b)
 {
     for (uint32_t i = 0; tables->barred != NULL && i < tables->n_tensors; i++)
         if (wring_cost_tables_allow(tables, i, i + 1, b) &&
@@ -203,18 +204,19 @@ static bool stands_in(const struct wring_cost_tables *tables, uint32_t a, uint32
 }
 
 /** Is there an option that is as good at these sizes? Of those that are alike the first stays. */
-static bool beaten(const struct wring_cost_tables *tables, uint32_t option, double low, double high)
+static bool is_beaten(const struct wring_cost_tables *tables, uint32_t option, double low,
+                      double high)
 {
     const struct wring_option_tables *of_option = tables->of_option;
 
     for (uint32_t other = 0; other < tables->n_options; other++) {
         if (other == option ||
-            !option_tables_below(&of_option[other], &of_option[option], low, high, tables->n_lanes))
+            !are_tables_below(&of_option[other], &of_option[option], low, high, tables->n_lanes))
             continue;
-        bool alike = option_tables_below(&of_option[option], &of_option[other], low, high,
-                                         tables->n_lanes) &&
-                     stands_in(tables, option, other);
-        if (stands_in(tables, other, option) && (!alike || other < option))
+        bool alike =
+            are_tables_below(&of_option[option], &of_option[other], low, high, tables->n_lanes) &&
+            may_stand_in(tables, option, other);
+        if (may_stand_in(tables, other, option) && (!alike || other < option))
             return true;
     }
     return false;
@@ -274,10 +276,10 @@ static void mark_least(const struct finding *finding, uint64_t elems, enum kind 
 static void mark_unbeaten(const struct finding *finding, double low, double high)
 {
     for (uint32_t option = 0; option < finding->tables->n_options; option++)
-        finding->marked[option] = !beaten(finding->tables, option, low, high);
+        finding->marked[option] = !is_beaten(finding->tables, option, low, high);
 }
 
-static enum wring_status find_size(const struct finding *finding, int size)
+static enum wring_status find_choices_at_size(const struct finding *finding, int size)
 {
     const struct wring_cost_tables *tables = finding->tables;
     struct wring_choices *choices = &tables->choices[size];
@@ -299,7 +301,7 @@ static enum wring_status find_size(const struct finding *finding, int size)
     return WRING_OK;
 }
 
-static enum wring_status find_sizes(const struct finding *finding)
+static enum wring_status find_choices_per_size(const struct finding *finding)
 {
     uint32_t n = finding->tables->n_tensors;
     const uint64_t *elems = finding->tables->problem->elems;
@@ -310,7 +312,7 @@ static enum wring_status find_sizes(const struct finding *finding)
             least = elems[i + 1] - elems[i];
     for (int size = wring_cost_tables_size(least);
          size <= wring_cost_tables_size(elems[n] - elems[0]); size++) {
-        enum wring_status status = find_size(finding, size);
+        enum wring_status status = find_choices_at_size(finding, size);
         if (status != WRING_OK)
             return status;
     }
@@ -340,7 +342,7 @@ static enum wring_status tables_find_choices(struct wring_cost_tables *tables)
     if (finding.kinds != NULL && finding.marked != NULL) {
         for (uint32_t option = 0; option < tables->n_options; option++)
             finding.kinds[option] = kind_of(tables, option);
-        status = find_sizes(&finding);
+        status = find_choices_per_size(&finding);
     }
     free(finding.kinds);
     free(finding.marked);
@@ -364,7 +366,8 @@ void wring_cost_tables_narrow(const struct wring_cost_tables *tables, const bool
 
 /* ---- rates ---- */
 
-static enum wring_status fill(struct wring_cost_tables *tables, const struct wring_problem *problem)
+static enum wring_status fill_tables(struct wring_cost_tables *tables,
+                                     const struct wring_problem *problem)
 {
     for (uint32_t i = 0; i < tables->n_tensors; i++)
         tables->compute_us[i + 1] = tables->compute_us[i] + problem->compute_us[i];
@@ -382,7 +385,7 @@ static enum wring_status fill(struct wring_cost_tables *tables, const struct wri
     return tables_find_choices(tables);
 }
 
-static bool sound(const struct wring_problem *problem)
+static bool is_problem_sound(const struct wring_problem *problem)
 {
     if (problem->n_tensors == 0 || problem->n_options == 0 || problem->n_lanes == 0 ||
         problem->n_lanes > WRING_PLAN_LANES_MAX)
@@ -396,7 +399,7 @@ static bool sound(const struct wring_problem *problem)
 enum wring_status wring_cost_tables_init(struct wring_cost_tables *tables,
                                          const struct wring_problem *problem)
 {
-    if (!sound(problem))
+    if (!is_problem_sound(problem))
         return WRING_ERR_INVALID;
     *tables = (struct wring_cost_tables){.problem = problem,
                                          .n_lanes = problem->n_lanes,
@@ -408,7 +411,7 @@ enum wring_status wring_cost_tables_init(struct wring_cost_tables *tables,
 
     enum wring_status status = WRING_ERR_NO_MEMORY;
     if (tables->compute_us != NULL && tables->of_option != NULL && tables->choices != NULL)
-        status = fill(tables, problem);
+        status = fill_tables(tables, problem);
     if (status != WRING_OK)
         wring_cost_tables_finish(tables);
     return status;

@@ -50,8 +50,8 @@ static void find_families(struct wring_espresso *espresso)
     }
 }
 
-static void move(struct wring_espresso *espresso, struct wring_espresso_family *family,
-                 uint32_t moved)
+static void offload_prefix(struct wring_espresso *espresso, struct wring_espresso_family *family,
+                           uint32_t moved)
 {
     const uint32_t *offload = espresso->search->params->offload;
 
@@ -83,10 +83,10 @@ static bool next_combination(struct wring_espresso *espresso, uint32_t few)
     for (uint32_t i = 0; i < few; i++) {
         struct wring_espresso_family *family = &espresso->families[i];
         if (family->moved < family->n) {
-            move(espresso, family, family->moved + 1);
+            offload_prefix(espresso, family, family->moved + 1);
             return true;
         }
-        move(espresso, family, 0);
+        offload_prefix(espresso, family, 0);
     }
     return false;
 }
@@ -111,7 +111,7 @@ static void try_combinations(struct wring_espresso *espresso, uint32_t *best)
             best[i] = espresso->families[i].moved;
     }
     for (uint32_t i = 0; i < few; i++)
-        move(espresso, &espresso->families[i], best[i]);
+        offload_prefix(espresso, &espresso->families[i], best[i]);
 }
 
 /** The best prefix of one family, the others as they are. @return whether it is another one */
@@ -120,14 +120,14 @@ static bool try_prefixes(struct wring_espresso *espresso, struct wring_espresso_
     uint32_t was = family->moved, best = was;
 
     for (uint32_t moved = 0; moved <= family->n; moved++) {
-        move(espresso, family, moved);
+        offload_prefix(espresso, family, moved);
         double time = time_all(espresso);
         if (time < espresso->time_us * (1 - WRING_ESPRESSO_GAIN)) {
             espresso->time_us = time;
             best = moved;
         }
     }
-    move(espresso, family, best);
+    offload_prefix(espresso, family, best);
     return best != was;
 }
 
@@ -165,7 +165,7 @@ static bool waits_nowhere(const struct wring_espresso *espresso, uint32_t tensor
  * The timeline, and Remove(): a tensor that is sent the moment it is ready marks a bubble, and what
  * was sent uncompressed before that cannot gain by compression.
  */
-static void simulate(struct wring_espresso *espresso)
+static void simulate_timeline(struct wring_espresso *espresso)
 {
     uint32_t n = espresso->n, n_lanes = espresso->search->tables->n_lanes;
     struct wring_task task;
@@ -261,7 +261,7 @@ static void choose_options(struct wring_espresso *espresso)
         if (option == espresso->option[tensor])
             continue;
         espresso->option[tensor] = option;
-        simulate(espresso);
+        simulate_timeline(espresso);
     }
 }
 
@@ -288,7 +288,7 @@ enum wring_status wring_search_espresso(struct wring_search_state *search)
     if (status == WRING_OK && best != NULL) {
         wring_search_alone(search, search->params->uncompressed, &search->trial);
         espresso.option = search->trial.option;
-        simulate(&espresso);
+        simulate_timeline(&espresso);
         find_choosable(&espresso);
         choose_options(&espresso);
         espresso_offload(&espresso, best);

@@ -111,7 +111,7 @@ static int size_of(const struct trial *trial)
 }
 
 /** At sizes that the next groups may have. */
-static void mark(const struct trial *trial, bool *marked)
+static void mark_best_options(const struct trial *trial, bool *marked)
 {
     const struct wring_cost_tables *tables = trial->search->tables;
     int size = size_of(trial), first = size > 0 ? size - 1 : 0;
@@ -121,7 +121,7 @@ static void mark(const struct trial *trial, bool *marked)
             marked[(size_t)i * tables->n_options + trial->best[view]] = true;
 }
 
-static void step(struct trial *trial)
+static void step_over_group(struct trial *trial)
 {
     const struct wring_cost_tables *tables = trial->search->tables;
     struct wring_task task;
@@ -134,7 +134,7 @@ static void step(struct trial *trial)
 
 /** @param all  try all options, not those alone that are marked
  *  @return options changed */
-static uint32_t sweep(struct trial *trial, bool all, bool *marked)
+static uint32_t sweep_groups(struct trial *trial, bool all, bool *marked)
 {
     uint32_t changes = 0, n_options = trial->search->tables->n_options;
 
@@ -147,8 +147,8 @@ static uint32_t sweep(struct trial *trial, bool all, bool *marked)
             return 0;
         changes += try_options(trial, all ? NULL : marked + (size_t)size_of(trial) * n_options);
         trial->grouping->option[trial->group] = trial->best[0];
-        mark(trial, marked);
-        step(trial);
+        mark_best_options(trial, marked);
+        step_over_group(trial);
     }
     return changes;
 }
@@ -161,7 +161,7 @@ enum wring_status wring_search_every_option(struct wring_search_state *search, b
     if (trial.tails == NULL)
         return WRING_ERR_NO_MEMORY;
     wring_search_copy(&search->trial, &search->best);
-    for (int i = 0; i < SWEEPS_MAX && sweep(&trial, i == 0, marked) > 0; i++)
+    for (int i = 0; i < SWEEPS_MAX && sweep_groups(&trial, i == 0, marked) > 0; i++)
         wring_search_offer(search, &search->trial);
     free(trial.tails);
     return WRING_OK;

@@ -43,7 +43,7 @@ struct sweep {
 };
 
 /** The time; where that is the same, less is worth more on the other lanes too. */
-static double worth(uint32_t n_lanes, const double *heads, const double *tails)
+static double worth_of_heads(uint32_t n_lanes, const double *heads, const double *tails)
 {
     double sum = 0;
 
@@ -52,7 +52,7 @@ static double worth(uint32_t n_lanes, const double *heads, const double *tails)
     return wring_heads_meet(n_lanes, heads, tails) + tie / n_lanes * sum;
 }
 
-static bool may_be(const struct sweep *sweep, const struct change *change)
+static bool is_change_allowed(const struct sweep *sweep, const struct change *change)
 {
     const struct wring_cost_tables *tables = sweep->search->tables;
     uint32_t begin = sweep->begin;
@@ -65,7 +65,7 @@ static bool may_be(const struct sweep *sweep, const struct change *change)
 }
 
 /** Heads after a change. */
-static void put(const struct sweep *sweep, const struct change *change, double *heads)
+static void advance_by_change(const struct sweep *sweep, const struct change *change, double *heads)
 {
     const struct wring_cost_tables *tables = sweep->search->tables;
     uint32_t begin = sweep->begin;
@@ -78,52 +78,53 @@ static void put(const struct sweep *sweep, const struct change *change, double *
     }
 }
 
-static double worth_of(const struct sweep *sweep, const struct change *change)
+static double worth_of_change(const struct sweep *sweep, const struct change *change)
 {
     double heads[WRING_PLAN_LANES_MAX];
 
-    put(sweep, change, heads);
+    advance_by_change(sweep, change, heads);
     sweep->search->evaluations++;
-    return worth(sweep->search->tables->n_lanes, heads,
-                 sweep->tails[sweep->group + change->replaces]);
+    return worth_of_heads(sweep->search->tables->n_lanes, heads,
+                          sweep->tails[sweep->group + change->replaces]);
 }
 
-static double time_of(const struct sweep *sweep, const struct change *change)
+static double time_of_change(const struct sweep *sweep, const struct change *change)
 {
     double heads[WRING_PLAN_LANES_MAX];
 
-    put(sweep, change, heads);
+    advance_by_change(sweep, change, heads);
     sweep->search->evaluations++;
     return wring_heads_meet(sweep->search->tables->n_lanes, heads,
                             sweep->tails[sweep->group + change->replaces]);
 }
 
-static void consider(struct sweep *sweep, struct change change)
+static void consider_change(struct sweep *sweep, struct change change)
 {
-    if (!may_be(sweep, &change))
+    if (!is_change_allowed(sweep, &change))
         return;
-    double stays = sweep->stays[change.replaces], gain = stays - worth_of(sweep, &change);
+    double stays = sweep->stays[change.replaces], gain = stays - worth_of_change(sweep, &change);
     if (gain > sweep->gain && gain > least_gain * stays) {
         sweep->gain = gain;
         sweep->best = change;
     }
 }
 
-static const struct wring_choices *choices(const struct sweep *sweep, uint32_t begin, uint32_t end)
+static const struct wring_choices *choices_between(const struct sweep *sweep, uint32_t begin,
+                                                   uint32_t end)
 {
     return wring_cost_tables_choices(sweep->search->tables, sweep->search->choices, begin, end);
 }
 
 static void consider_split(struct sweep *sweep, uint32_t at, uint32_t end, uint32_t option)
 {
-    const struct wring_choices *first = choices(sweep, sweep->begin, at);
-    const struct wring_choices *second = choices(sweep, at, end);
+    const struct wring_choices *first = choices_between(sweep, sweep->begin, at);
+    const struct wring_choices *second = choices_between(sweep, at, end);
 
     for (uint32_t i = 0; i < second->n; i++)
-        consider(sweep, (struct change){1, 2, {at, end}, {option, second->options[i]}});
+        consider_change(sweep, (struct change){1, 2, {at, end}, {option, second->options[i]}});
     for (uint32_t i = 0; i < first->n; i++)
         if (first->options[i] != option)
-            consider(sweep, (struct change){1, 2, {at, end}, {first->options[i], option}});
+            consider_change(sweep, (struct change){1, 2, {at, end}, {first->options[i], option}});
 }
 
 /** All that one group can become. */
@@ -131,11 +132,11 @@ static void consider_one(struct sweep *sweep)
 {
     uint32_t end = sweep->old->end[sweep->group], option = sweep->old->option[sweep->group];
     uint32_t tensors = end - sweep->begin, tries = tensors - 1 < SPLITS ? tensors - 1 : SPLITS;
-    const struct wring_choices *other = choices(sweep, sweep->begin, end);
+    const struct wring_choices *other = choices_between(sweep, sweep->begin, end);
 
     for (uint32_t i = 0; i < other->n; i++)
         if (other->options[i] != option)
-            consider(sweep, (struct change){1, 1, {end}, {other->options[i]}});
+            consider_change(sweep, (struct change){1, 1, {end}, {other->options[i]}});
     for (uint32_t i = 1; i <= tries; i++)
         consider_split(sweep, sweep->begin + (uint32_t)((uint64_t)tensors * i / (tries + 1)), end,
                        option);
@@ -144,15 +145,16 @@ static void consider_one(struct sweep *sweep)
 /** Two neighbours with all pairs of options. */
 static void consider_pairs(struct sweep *sweep, const uint32_t *end)
 {
-    const struct wring_choices *first = choices(sweep, sweep->begin, end[0]);
-    const struct wring_choices *second = choices(sweep, end[0], end[1]);
+    const struct wring_choices *first = choices_between(sweep, sweep->begin, end[0]);
+    const struct wring_choices *second = choices_between(sweep, end[0], end[1]);
 
     if (first->n > PAIRS_OF_MAX || second->n > PAIRS_OF_MAX)
         return;
     for (uint32_t i = 0; i < first->n; i++)
         for (uint32_t j = 0; j < second->n; j++)
-            consider(sweep, (struct change){
-                                2, 2, {end[0], end[1]}, {first->options[i], second->options[j]}});
+            consider_change(
+                sweep,
+                (struct change){2, 2, {end[0], end[1]}, {first->options[i], second->options[j]}});
 }
 
 /** All that two neighbours can become. */
@@ -160,21 +162,23 @@ static void consider_two(struct sweep *sweep)
 {
     const uint32_t *end = sweep->old->end + sweep->group;
     const uint32_t *option = sweep->old->option + sweep->group;
-    const struct wring_choices *merged = choices(sweep, sweep->begin, end[1]);
+    const struct wring_choices *merged = choices_between(sweep, sweep->begin, end[1]);
 
     for (uint32_t i = 0; i < merged->n; i++)
-        consider(sweep, (struct change){2, 1, {end[1]}, {merged->options[i]}});
+        consider_change(sweep, (struct change){2, 1, {end[1]}, {merged->options[i]}});
     for (uint32_t by = 1; by <= FARTHEST; by *= 2) {
         if (by < end[0] - sweep->begin)
-            consider(sweep, (struct change){2, 2, {end[0] - by, end[1]}, {option[0], option[1]}});
+            consider_change(sweep,
+                            (struct change){2, 2, {end[0] - by, end[1]}, {option[0], option[1]}});
         if (by < end[1] - end[0])
-            consider(sweep, (struct change){2, 2, {end[0] + by, end[1]}, {option[0], option[1]}});
+            consider_change(sweep,
+                            (struct change){2, 2, {end[0] + by, end[1]}, {option[0], option[1]}});
     }
     consider_pairs(sweep, end);
 }
 
 /** The old group to come, or the two, as they stand. */
-static struct change standing(const struct sweep *sweep, uint32_t n)
+static struct change standing_groups(const struct sweep *sweep, uint32_t n)
 {
     struct change change = {.replaces = n, .n = n};
 
@@ -185,11 +189,11 @@ static struct change standing(const struct sweep *sweep, uint32_t n)
     return change;
 }
 
-static void make(struct sweep *sweep, const struct change *change)
+static void make_change(struct sweep *sweep, const struct change *change)
 {
     double heads[WRING_PLAN_LANES_MAX];
 
-    put(sweep, change, heads);
+    advance_by_change(sweep, change, heads);
     memcpy(sweep->heads, heads, sizeof(heads));
     for (uint32_t i = 0; i < change->n; i++) {
         sweep->new->end[sweep->new->n] = sweep->begin = change->end[i];
@@ -201,38 +205,38 @@ static void make(struct sweep *sweep, const struct change *change)
 /** Two neighbours in one group, if that costs no time. @return whether it was done */
 static bool step_merging(struct sweep *sweep)
 {
-    struct change one = standing(sweep, 1), best = {0};
+    struct change one = standing_groups(sweep, 1), best = {0};
     double least = DBL_MAX;
 
     for (uint32_t i = 0; sweep->group + 1 < sweep->old->n && i < 2; i++) {
         uint32_t at = sweep->group + 1;
         struct change merged = {
             2, 1, {sweep->old->end[at]}, {sweep->old->option[sweep->group + i]}};
-        double us = may_be(sweep, &merged) ? time_of(sweep, &merged) : DBL_MAX;
+        double us = is_change_allowed(sweep, &merged) ? time_of_change(sweep, &merged) : DBL_MAX;
         if (us < least) {
             least = us;
             best = merged;
         }
     }
     bool merges = least <= sweep->search->time_us * (1 + WRING_SEARCH_ROUNDING);
-    make(sweep, merges ? &best : &one);
+    make_change(sweep, merges ? &best : &one);
     return merges;
 }
 
 /** One step of a sweep. @return whether anything was changed */
 static bool step_improving(struct sweep *sweep)
 {
-    struct change one = standing(sweep, 1), two;
+    struct change one = standing_groups(sweep, 1), two;
 
     sweep->gain = 0;
-    sweep->stays[1] = worth_of(sweep, &one);
+    sweep->stays[1] = worth_of_change(sweep, &one);
     consider_one(sweep);
     if (sweep->group + 1 < sweep->old->n) {
-        two = standing(sweep, 2);
-        sweep->stays[2] = worth_of(sweep, &two);
+        two = standing_groups(sweep, 2);
+        sweep->stays[2] = worth_of_change(sweep, &two);
         consider_two(sweep);
     }
-    make(sweep, sweep->gain > 0 ? &sweep->best : &one);
+    make_change(sweep, sweep->gain > 0 ? &sweep->best : &one);
     return sweep->gain > 0;
 }
 
@@ -265,14 +269,14 @@ static uint32_t sweep_once(struct sweep *sweep, bool (*step)(struct sweep *),
         if (!wring_search_late(sweep->search)) {
             changes += step(sweep);
         } else {
-            struct change none = standing(sweep, 1);
-            make(sweep, &none);
+            struct change none = standing_groups(sweep, 1);
+            make_change(sweep, &none);
         }
     return changes;
 }
 
 /** Merge neighbours, in sweeps, until a sweep has changed nothing. @param old  scratch */
-static void merge(struct sweep *sweep, struct wring_grouping *old)
+static void merge_in_sweeps(struct sweep *sweep, struct wring_grouping *old)
 {
     struct wring_search_state *search = sweep->search;
 
@@ -283,7 +287,7 @@ static void merge(struct sweep *sweep, struct wring_grouping *old)
     }
 }
 
-static void improve(struct sweep *sweep, struct wring_grouping *old)
+static void improve_in_sweeps(struct sweep *sweep, struct wring_grouping *old)
 {
     struct wring_search_state *search = sweep->search;
 
@@ -293,11 +297,11 @@ static void improve(struct sweep *sweep, struct wring_grouping *old)
         wring_search_copy(old, &search->trial);
     }
     if (search->best.n > MANY)
-        merge(sweep, old);
+        merge_in_sweeps(sweep, old);
 }
 
-static enum wring_status run(struct wring_search_state *search,
-                             void (*what)(struct sweep *, struct wring_grouping *))
+static enum wring_status run_sweeps(struct wring_search_state *search,
+                                    void (*what)(struct sweep *, struct wring_grouping *))
 {
     uint32_t n_tensors = search->tables->n_tensors;
     struct sweep sweep = {.search = search};
@@ -318,10 +322,10 @@ static enum wring_status run(struct wring_search_state *search,
 
 enum wring_status wring_local_search(struct wring_search_state *search)
 {
-    return run(search, improve);
+    return run_sweeps(search, improve_in_sweeps);
 }
 
 enum wring_status wring_local_search_merge(struct wring_search_state *search)
 {
-    return run(search, merge);
+    return run_sweeps(search, merge_in_sweeps);
 }

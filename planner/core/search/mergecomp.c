@@ -20,7 +20,7 @@ struct partition {
     double time_us;
 };
 
-static void work_out(struct partition *partition)
+static void time_partition(struct partition *partition)
 {
     const struct wring_cost_tables *tables = partition->search->tables;
     uint32_t n = partition->n;
@@ -80,7 +80,7 @@ static bool cut_once(struct partition *partition, const uint32_t *breakpoints, u
             (partition->n - best_group) * sizeof(*partition->cut));
     partition->cut[best_group + 1] = best;
     partition->n++;
-    work_out(partition);
+    time_partition(partition);
     return true;
 }
 
@@ -92,7 +92,7 @@ static void partition_tensors(struct partition *partition, const uint32_t *break
     partition->n = 1;
     partition->cut[0] = 0;
     partition->cut[1] = search->tables->n_tensors;
-    work_out(partition);
+    time_partition(partition);
     while (!wring_search_late(search) && cut_once(partition, breakpoints, n))
         ;
     wring_search_uniform(search, partition->cut + 1, partition->n, partition->option,

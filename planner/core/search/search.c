@@ -26,7 +26,7 @@ struct border {
     double weight;
 };
 
-static int heaviest(const void *a, const void *b)
+static int by_weight(const void *a, const void *b)
 {
     const struct border *x = a, *y = b;
 
@@ -54,7 +54,7 @@ static enum wring_status rank_borders(struct wring_breakpoints *breakpoints)
         borders[i - 1].weight = (elems / (double)problem->elems[n] + 1e-9) *
                                 (problem->compute_us[i] / (tables->compute_us[n] + 1e-9) + 1e-9);
     }
-    qsort(borders, n - 1, sizeof(*borders), heaviest);
+    qsort(borders, n - 1, sizeof(*borders), by_weight);
     for (uint32_t i = 0; i + 1 < n; i++)
         breakpoints->rank[i] = borders[i].at;
     free(borders);
@@ -91,7 +91,7 @@ static void breakpoints_finish(struct wring_breakpoints *breakpoints)
     *breakpoints = (struct wring_breakpoints){0};
 }
 
-static void begin(struct wring_breakpoints *breakpoints)
+static void begin_choice(struct wring_breakpoints *breakpoints)
 {
     uint32_t n = breakpoints->tables->n_tensors;
 
@@ -100,7 +100,7 @@ static void begin(struct wring_breakpoints *breakpoints)
     breakpoints->n = 1;
 }
 
-static void take(struct wring_breakpoints *breakpoints, uint32_t at)
+static void take_breakpoint(struct wring_breakpoints *breakpoints, uint32_t at)
 {
     if (breakpoints->n >= breakpoints->most || breakpoints->taken[at])
         return;
@@ -109,7 +109,7 @@ static void take(struct wring_breakpoints *breakpoints, uint32_t at)
 }
 
 /** More stops where two are farther apart than one group may be. */
-static void mend(struct wring_breakpoints *breakpoints)
+static void add_needed_breakpoints(struct wring_breakpoints *breakpoints)
 {
     const struct wring_cost_tables *tables = breakpoints->tables;
     uint32_t last = 0;
@@ -124,13 +124,13 @@ static void mend(struct wring_breakpoints *breakpoints)
 }
 
 /** Fill up with the most promising breakpoints, and list them all. */
-static void end(struct wring_breakpoints *breakpoints)
+static void end_choice(struct wring_breakpoints *breakpoints)
 {
     uint32_t n = breakpoints->tables->n_tensors;
 
     for (uint32_t i = 0; i + 1 < n && breakpoints->n < breakpoints->most; i++)
-        take(breakpoints, breakpoints->rank[i]);
-    mend(breakpoints);
+        take_breakpoint(breakpoints, breakpoints->rank[i]);
+    add_needed_breakpoints(breakpoints);
     breakpoints->n = 0;
     breakpoints->at[0] = 0;
     for (uint32_t i = 1; i <= n; i++)
@@ -143,27 +143,27 @@ static void breakpoints_choose(struct wring_breakpoints *breakpoints)
 {
     uint32_t n = breakpoints->tables->n_tensors;
 
-    begin(breakpoints);
+    begin_choice(breakpoints);
     for (uint32_t i = 1; i < 4 && i < n; i++) /* whatever comes last has to be small */
-        take(breakpoints, n - i);
-    end(breakpoints);
+        take_breakpoint(breakpoints, n - i);
+    end_choice(breakpoints);
 }
 
 /** Where the groups of a grouping end, places up to `by` tensors from there, then the promising. */
 static void breakpoints_choose_near(struct wring_breakpoints *breakpoints,
                                     const struct wring_grouping *grouping, uint32_t by)
 {
-    begin(breakpoints);
+    begin_choice(breakpoints);
     for (uint32_t i = 0; i + 1 < grouping->n; i++)
-        take(breakpoints, grouping->end[i]);
+        take_breakpoint(breakpoints, grouping->end[i]);
     for (uint32_t distance = 1; distance <= by; distance++)
         for (uint32_t i = grouping->n; i-- > 0;) {
             if (grouping->end[i] > distance)
-                take(breakpoints, grouping->end[i] - distance);
+                take_breakpoint(breakpoints, grouping->end[i] - distance);
             if (grouping->end[i] + distance < breakpoints->tables->n_tensors)
-                take(breakpoints, grouping->end[i] + distance);
+                take_breakpoint(breakpoints, grouping->end[i] + distance);
         }
-    end(breakpoints);
+    end_choice(breakpoints);
 }
 
 /* ---- best ---- */
@@ -347,7 +347,7 @@ static uint32_t choose_width(const struct cycles *cycles)
     return width;
 }
 
-static bool at_floor(const struct cycles *cycles)
+static bool is_at_floor(const struct cycles *cycles)
 {
     return cycles->search->time_us <= cycles->floor_us * (1 + 1e-12);
 }
@@ -360,7 +360,7 @@ static void run_passes(struct cycles *cycles, struct wring_beam *beam)
 
     for (uint32_t i = 0; i < cycles->reach.passes && wring_beam_pass(beam, &search->trial); i++) {
         wring_search_offer(search, &search->trial);
-        if (wring_beam_complete(beam) || at_floor(cycles))
+        if (wring_beam_complete(beam) || is_at_floor(cycles))
             break;
         if (i % 2 == 0)
             continue;
@@ -396,7 +396,7 @@ static enum wring_status run_beam(struct cycles *cycles, const struct wring_grou
     return WRING_OK;
 }
 
-static void mark(struct cycles *cycles, uint32_t option)
+static void mark_option(struct cycles *cycles, uint32_t option)
 {
     const struct wring_cost_tables *tables = cycles->search->tables;
 
@@ -407,7 +407,7 @@ static void mark(struct cycles *cycles, uint32_t option)
 }
 
 /** From now on only options that are marked. */
-static void narrow(struct cycles *cycles)
+static void narrow_choices(struct cycles *cycles)
 {
     struct wring_search_state *search = cycles->search;
 
@@ -424,14 +424,14 @@ static void mark_used(struct cycles *cycles)
     uint32_t n = search->tables->n_options;
 
     for (uint32_t i = 0; i < search->best.n; i++)
-        mark(cycles, search->best.option[i]);
+        mark_option(cycles, search->best.option[i]);
     for (uint32_t i = 0; i < cycles->reach.marked; i++) {
         uint32_t most = 0;
         for (uint32_t option = 1; option < n; option++)
             if (cycles->used[option] > cycles->used[most])
                 most = option;
         if (cycles->used[most] > 0)
-            mark(cycles, most);
+            mark_option(cycles, most);
         cycles->used[most] = 0;
     }
 }
@@ -442,7 +442,7 @@ static enum wring_status try_every_option(struct cycles *cycles)
 {
     struct wring_search_state *search = cycles->search;
 
-    if (search->tables->n_options <= cycles->reach.marked || at_floor(cycles) ||
+    if (search->tables->n_options <= cycles->reach.marked || is_at_floor(cycles) ||
         (search->time_us == cycles->tried_us && search->best.n == cycles->tried_groups))
         return WRING_OK;
     cycles->tried_us = search->time_us;
@@ -451,21 +451,22 @@ static enum wring_status try_every_option(struct cycles *cycles)
 }
 
 /** Local search, with few options and with all of them in turn. */
-static enum wring_status improve(struct cycles *cycles)
+static enum wring_status improve_best(struct cycles *cycles)
 {
     struct wring_search_state *search = cycles->search;
     enum wring_status status = WRING_OK;
 
-    for (uint32_t i = 0; i < cycles->reach.turns && status == WRING_OK && !at_floor(cycles); i++) {
+    for (uint32_t i = 0; i < cycles->reach.turns && status == WRING_OK && !is_at_floor(cycles);
+         i++) {
         double before = search->time_us;
-        narrow(cycles);
+        narrow_choices(cycles);
         status = wring_local_search(search);
         if (status == WRING_OK)
             status = try_every_option(cycles);
         if (search->time_us > before * (1 - worth_another))
             break;
     }
-    narrow(cycles);
+    narrow_choices(cycles);
     return status;
 }
 
@@ -478,7 +479,7 @@ static enum wring_status first_cycle(struct cycles *cycles)
     if (status != WRING_OK)
         return status;
     mark_used(cycles);
-    return improve(cycles);
+    return improve_best(cycles);
 }
 
 static enum wring_status next_cycle(struct cycles *cycles)
@@ -486,7 +487,7 @@ static enum wring_status next_cycle(struct cycles *cycles)
     cycles->breakpoints.most = cycles->reach.breakpoints;
     breakpoints_choose_near(&cycles->breakpoints, &cycles->search->best, NEAR);
     enum wring_status status = run_beam(cycles, &cycles->search->best);
-    return status == WRING_OK ? improve(cycles) : status;
+    return status == WRING_OK ? improve_best(cycles) : status;
 }
 
 static enum wring_status run_cycles(struct cycles *cycles)
@@ -496,7 +497,7 @@ static enum wring_status run_cycles(struct cycles *cycles)
 
     for (uint32_t i = 1; i < cycles->reach.cycles && status == WRING_OK; i++) {
         double before = search->time_us;
-        if (at_floor(cycles) || search->evaluations > cycles->reach.whole ||
+        if (is_at_floor(cycles) || search->evaluations > cycles->reach.whole ||
             wring_search_late(search))
             break;
         status = next_cycle(cycles);
@@ -554,7 +555,7 @@ static enum wring_status search_mergecomp(struct wring_search_state *search)
     return status;
 }
 
-static enum wring_status search(struct wring_search_state *search)
+static enum wring_status search_by_method(struct wring_search_state *search)
 {
     switch (search->params->method) {
     case WRING_SEARCH_BEST:
@@ -567,7 +568,8 @@ static enum wring_status search(struct wring_search_state *search)
     return WRING_ERR_INVALID;
 }
 
-static bool sound(const struct wring_problem *problem, const struct wring_search_params *params)
+static bool are_params_sound(const struct wring_problem *problem,
+                             const struct wring_search_params *params)
 {
     if (params->uncompressed >= problem->n_options)
         return false;
@@ -577,7 +579,7 @@ static bool sound(const struct wring_problem *problem, const struct wring_search
     return true;
 }
 
-static enum wring_status run(struct wring_search_state *state, struct wring_found *out)
+static enum wring_status run_search(struct wring_search_state *state, struct wring_found *out)
 {
     enum wring_status status = wring_grouping_init(&state->best, state->tables->n_tensors);
     if (status != WRING_OK)
@@ -586,7 +588,7 @@ static enum wring_status run(struct wring_search_state *state, struct wring_foun
     if (status != WRING_OK)
         goto finish_best;
 
-    status = search(state);
+    status = search_by_method(state);
     wring_grouping_finish(&state->trial);
     if (status != WRING_OK)
         goto finish_best;
@@ -607,7 +609,7 @@ enum wring_status wring_search_run(const struct wring_problem *problem,
     uint64_t began_ns = wring_now_ns();
     struct wring_cost_tables tables;
 
-    if (!sound(problem, params))
+    if (!are_params_sound(problem, params))
         return WRING_ERR_INVALID;
     enum wring_status status = wring_cost_tables_init(&tables, problem);
     if (status != WRING_OK)
@@ -618,7 +620,7 @@ enum wring_status wring_search_run(const struct wring_problem *problem,
         .choices = tables.choices,
         .deadline_ns = params->budget_ns == 0 ? WRING_NEVER : wring_deadline_in(params->budget_ns),
         .time_us = DBL_MAX};
-    status = run(&state, out);
+    status = run_search(&state, out);
     wring_cost_tables_finish(&tables);
     if (status == WRING_OK)
         out->took_ns = wring_now_ns() - began_ns;

@@ -47,7 +47,8 @@ void wring_search_offer(struct wring_search_state *search, const struct wring_gr
 }
 
 /** The option, or the first that the tensor may take. */
-static uint32_t option_of(const struct wring_cost_tables *tables, uint32_t tensor, uint32_t option)
+static uint32_t option_or_first_allowed(const struct wring_cost_tables *tables, uint32_t tensor,
+                                        uint32_t option)
 {
     if (wring_cost_tables_allow(tables, tensor, tensor + 1, option))
         return option;
@@ -62,7 +63,7 @@ void wring_search_alone(const struct wring_search_state *search, uint32_t option
     out->n = search->tables->n_tensors;
     for (uint32_t i = 0; i < out->n; i++) {
         out->end[i] = i + 1;
-        out->option[i] = option_of(search->tables, i, option);
+        out->option[i] = option_or_first_allowed(search->tables, i, option);
     }
 }
 
@@ -75,7 +76,7 @@ void wring_search_uniform(const struct wring_search_state *search, const uint32_
     out->n = 0;
     for (uint32_t i = 0; i < n; i++)
         for (; end < breakpoints[i]; begin = end) {
-            uint32_t takes = option_of(tables, begin, option);
+            uint32_t takes = option_or_first_allowed(tables, begin, option);
             for (end = begin + 1; end < breakpoints[i]; end++)
                 if (takes != option || !wring_cost_tables_allow(tables, end, end + 1, option) ||
                     !wring_cost_tables_fit(tables, begin, end + 1))

@@ -72,21 +72,21 @@ static uint64_t proof_effort(const struct wring_proof *proof)
 }
 
 /** Or of effort. */
-static bool out_of_time(const struct wring_proof *proof)
+static bool is_out_of_time(const struct wring_proof *proof)
 {
     return (proof->effort != 0 && proof_effort(proof) >= proof->effort) ||
            (proof->deadline_ns != 0 && wring_now_ns() >= proof->deadline_ns);
 }
 
-static bool proof_closed(const struct wring_proof *proof);
+static bool is_proof_closed(const struct wring_proof *proof);
 
 bool wring_proof_over(const struct wring_proof *proof)
 {
-    return proof_closed(proof) || out_of_time(proof);
+    return is_proof_closed(proof) || is_out_of_time(proof);
 }
 
 /** Is the best grouping the optimum, but for rounding? */
-static bool proof_closed(const struct wring_proof *proof)
+static bool is_proof_closed(const struct wring_proof *proof)
 {
     return proof->bound_us >= proof->best_us * (1 - WRING_PROOF_MARGIN);
 }
@@ -154,7 +154,7 @@ static void branch_once(struct wring_proof *proof, uint32_t width)
 }
 
 /** Wider and wider runs, while they pay or cost little. @return whether there is a wider one */
-static bool branch(struct wring_proof *proof)
+static bool branch_wider(struct wring_proof *proof)
 {
     double bound;
 
@@ -175,7 +175,7 @@ static bool branch(struct wring_proof *proof)
 }
 
 /** Turns of both, more patient ones each time. */
-static void search(struct wring_proof *proof)
+static void search_in_turns(struct wring_proof *proof)
 {
     bool wider = true;
 
@@ -183,7 +183,7 @@ static void search(struct wring_proof *proof)
         double bound = proof->bound_us;
         wring_proof_generate(proof, patience);
         if (wider)
-            wider = branch(proof);
+            wider = branch_wider(proof);
         if (!wider && proof->bound_us <= bound)
             break;
         patience = patience < PATIENCE_MAX ? 2 * patience : patience;
@@ -191,7 +191,7 @@ static void search(struct wring_proof *proof)
 }
 
 /** All is computed on one lane, whatever the grouping. */
-static double computing(const struct wring_problem *problem)
+static double sum_computing(const struct wring_problem *problem)
 {
     double sum = 0;
 
@@ -206,7 +206,7 @@ static enum wring_status run_all(struct wring_proof *proof)
 
     if (status == WRING_OK) {
         wring_proof_start_generation(proof);
-        search(proof);
+        search_in_turns(proof);
     }
     proof_finish(proof);
     return status;
@@ -245,14 +245,14 @@ enum wring_status wring_bound_run(const struct wring_problem *problem,
         .deadline_ns = params->budget_ns == 0 ? 0 : begin_ns + params->budget_ns,
     };
 
-    proof_raise(&proof, computing(problem));
+    proof_raise(&proof, sum_computing(problem));
     enum wring_status status = run_backwards(&proof, problem);
     if (status != WRING_OK)
         return status;
     *time_us = wring_problem_time(problem, grouping);
     *out =
         (struct wring_bound){.time_us = fmin(proof.bound_us * (1 - WRING_PROOF_MARGIN), *time_us),
-                             .exact = proof_closed(&proof),
+                             .exact = is_proof_closed(&proof),
                              .nodes = proof.branch.nodes,
                              .took_ns = wring_now_ns() - begin_ns};
     return WRING_OK;

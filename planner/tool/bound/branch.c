@@ -53,7 +53,7 @@ static void learn_tails(struct wring_branch *branch, uint32_t first, const struc
 
 /** Compute the bounds again, after a further tail. Drops labels at the limit; the least bound comes
  *  first. */
-static void rebound(struct wring_branch *branch, uint32_t prefix)
+static void renew_bounds(struct wring_branch *branch, uint32_t prefix)
 {
     struct wring_label *labels = wring_branch_labels(branch, prefix);
     uint32_t kept = 0, least = 0;
@@ -98,7 +98,7 @@ static void cut_tail(struct wring_branch *branch, uint32_t prefix)
                      &branch->table->masses);
     if (wring_group_table_price(branch->table, prefix, branch->deadline_ns)) {
         learn_tails(branch, prefix, &generation->best);
-        rebound(branch, prefix);
+        renew_bounds(branch, prefix);
     }
     wring_column_generation_leave(generation);
 }
@@ -156,7 +156,7 @@ static int by_bound(const void *a, const void *b)
     return (x->bound > y->bound) - (x->bound < y->bound);
 }
 
-static bool dominates(const struct wring_label *a, const struct wring_label *b)
+static bool label_dominates(const struct wring_label *a, const struct wring_label *b)
 {
     for (uint32_t lane = 0; lane < STRIDE; lane++)
         if (a->ends[lane] > b->ends[lane])
@@ -174,8 +174,8 @@ static void branch_settle(struct wring_branch *branch, uint32_t prefix)
     for (uint32_t i = 0; i < branch->count[prefix]; i++) {
         bool dominated = false;
         for (uint32_t j = 0; j < kept && j < RIVALS && !dominated; j++)
-            dominated = dominates(&labels[j], &labels[i]) ||
-                        (j < NEIGHBOURS && dominates(&labels[kept - 1 - j], &labels[i]));
+            dominated = label_dominates(&labels[j], &labels[i]) ||
+                        (j < NEIGHBOURS && label_dominates(&labels[kept - 1 - j], &labels[i]));
         if (!dominated)
             labels[kept++] = labels[i];
     }
@@ -204,8 +204,8 @@ static const double alike = 0.25;
 static const double any_lane = 0.05;
 
 /** How much two labels lose by being merged, about. */
-static double distance(const struct wring_suffix_bound *tail, const struct wring_label *a,
-                       const struct wring_label *b)
+static double estimate_merge_loss(const struct wring_suffix_bound *tail,
+                                  const struct wring_label *a, const struct wring_label *b)
 {
     double sum = 0;
 
@@ -215,7 +215,8 @@ static double distance(const struct wring_suffix_bound *tail, const struct wring
 }
 
 /** Merge a label with the one most like it, if there is any, or no room for one more. */
-static void merge(struct wring_branch *branch, uint32_t prefix, const struct wring_label *label)
+static void merge_label(struct wring_branch *branch, uint32_t prefix,
+                        const struct wring_label *label)
 {
     const struct wring_suffix_bound *tail =
         branch->tails + (size_t)prefix * WRING_SUFFIX_BOUNDS_MAX;
@@ -224,7 +225,7 @@ static void merge(struct wring_branch *branch, uint32_t prefix, const struct wri
     double least = INFINITY;
 
     for (uint32_t i = 0; i < n; i++) {
-        double far = distance(tail, &merged[i], label);
+        double far = estimate_merge_loss(tail, &merged[i], label);
         nearest = far < least ? i : nearest;
         least = far < least ? far : least;
     }
@@ -274,10 +275,10 @@ static void branch_keep(struct wring_branch *branch, uint32_t prefix, uint32_t w
         return;
     }
     if (label->bound >= heap[0].bound) {
-        merge(branch, prefix, label);
+        merge_label(branch, prefix, label);
         return;
     }
-    merge(branch, prefix, &heap[0]);
+    merge_label(branch, prefix, &heap[0]);
     heap[0] = *label;
     sift_down(heap, width, 0);
 }
@@ -357,9 +358,9 @@ void wring_branch_finish(struct wring_branch *branch)
 }
 
 /** The ends after one group more; a lane that waits for the next one is as good as busy. */
-static inline void advance(const struct wring_problem *problem, uint64_t chunks, const double *once,
-                           const double *each, const double *before, const double *arrive,
-                           double *ends)
+static inline void advance_ends(const struct wring_problem *problem, uint64_t chunks,
+                                const double *once, const double *each, const double *before,
+                                const double *arrive, double *ends)
 {
     memcpy(ends, before, STRIDE * sizeof(*ends));
     wring_problem_advance(problem, chunks, once, each, ends);
@@ -378,7 +379,7 @@ static void expand_option(struct wring_branch *branch, uint32_t begin, uint32_t 
     struct wring_label label = {.begin = begin, .option = option};
 
     for (uint32_t i = 0; i < branch->count[begin]; i++) {
-        advance(problem, chunks, once, each, from[i].ends, arrive, label.ends);
+        advance_ends(problem, chunks, once, each, from[i].ends, arrive, label.ends);
         double limit = branch->count[end] < width || !branch->full[end]
                            ? branch->limit_us
                            : wring_branch_labels(branch, end)->bound;
@@ -392,7 +393,7 @@ static void expand_option(struct wring_branch *branch, uint32_t begin, uint32_t 
 }
 
 /** Is a no longer than b on any lane? Said of groups that are one chunk only. */
-static bool beats(const struct wring_group_cost *a, const struct wring_group_cost *b)
+static bool beats_group_cost(const struct wring_group_cost *a, const struct wring_group_cost *b)
 {
     if (a->chunked || b->chunked)
         return false;
@@ -411,7 +412,7 @@ static int by_length(const void *a, const void *b)
 
 /** The options of the group that a row has reached which are worth a try. @return how many choices
  */
-static uint32_t choose(struct wring_branch *branch, const struct wring_group_row *row)
+static uint32_t choose_options(struct wring_branch *branch, const struct wring_group_row *row)
 {
     const struct wring_group_table *table = branch->table;
     uint32_t begin = row->begin, end = row->next;
@@ -435,7 +436,7 @@ static uint32_t choose(struct wring_branch *branch, const struct wring_group_row
     for (uint32_t i = 0; i < n; i++) {
         bool beaten = false;
         for (uint32_t j = 0; j < kept && !beaten; j++)
-            beaten = beats(&branch->choices[j].group, &branch->choices[i].group);
+            beaten = beats_group_cost(&branch->choices[j].group, &branch->choices[i].group);
         if (!beaten)
             branch->choices[kept++] = branch->choices[i];
     }
@@ -443,14 +444,14 @@ static uint32_t choose(struct wring_branch *branch, const struct wring_group_row
 }
 
 /** Or of nodes. */
-static bool out_of_time(const struct wring_branch *branch)
+static bool is_out_of_time(const struct wring_branch *branch)
 {
     return (branch->nodes_max != 0 && branch->nodes >= branch->nodes_max) ||
            (branch->deadline_ns != 0 && wring_now_ns() >= branch->deadline_ns);
 }
 
 /** All labels of a prefix, with one group more. @return false: no time */
-static bool expand(struct wring_branch *branch, uint32_t begin, uint32_t width)
+static bool expand_prefix(struct wring_branch *branch, uint32_t begin, uint32_t width)
 {
     const struct wring_group_table *table = branch->table;
     const struct wring_group_pair *pairs = table->pairs + table->row[begin];
@@ -461,9 +462,9 @@ static bool expand(struct wring_branch *branch, uint32_t begin, uint32_t width)
         if (pairs[i].least >= branch->limit_us)
             continue;
         branch->tried += wring_group_row_reach(table, pairs[i].end, &row);
-        uint32_t n = choose(branch, &row);
+        uint32_t n = choose_options(branch, &row);
         for (uint32_t j = 0; j < n; j++) {
-            if (out_of_time(branch))
+            if (is_out_of_time(branch))
                 return false;
             expand_option(branch, begin, pairs[i].end, branch->choices[j].option, width);
         }
@@ -530,7 +531,7 @@ bool wring_branch_run(struct wring_branch *branch, double limit_us, uint32_t wid
         branch_settle(branch, prefix);
         branch_take_merged(branch, prefix);
         suffix_bound_learn_behind(branch, prefix);
-        if (!expand(branch, prefix, width < branch->room ? width : branch->room)) {
+        if (!expand_prefix(branch, prefix, width < branch->room ? width : branch->room)) {
             drop_open(branch, prefix);
             break;
         }

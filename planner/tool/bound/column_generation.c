@@ -38,7 +38,8 @@ void wring_columns_finish(struct wring_columns *set)
     set->memory = NULL;
 }
 
-static bool holds(const struct wring_columns *set, uint32_t begin, uint32_t end, uint32_t option)
+static bool has_column(const struct wring_columns *set, uint32_t begin, uint32_t end,
+                       uint32_t option)
 {
     for (uint32_t i = set->first[begin]; i != WRING_COLUMN_NONE; i = set->columns[i].next)
         if (set->columns[i].end == end && set->columns[i].option == option)
@@ -48,7 +49,7 @@ static bool holds(const struct wring_columns *set, uint32_t begin, uint32_t end,
 
 bool wring_columns_add(struct wring_columns *set, uint32_t begin, uint32_t end, uint32_t option)
 {
-    if (holds(set, begin, end, option))
+    if (has_column(set, begin, end, option))
         return true;
     if (set->n == set->max)
         return false;
@@ -114,7 +115,7 @@ static uint32_t columns_gather(struct wring_columns *set)
 }
 
 /** Is a group still in the table? */
-static bool alive(const struct wring_group_table *table, uint32_t begin, uint32_t end)
+static bool is_group_alive(const struct wring_group_table *table, uint32_t begin, uint32_t end)
 {
     const struct wring_group_pair *pairs = table->pairs + table->row[begin];
     uint32_t low = 0, high = table->alive[begin];
@@ -130,7 +131,7 @@ static bool alive(const struct wring_group_table *table, uint32_t begin, uint32_
 }
 
 /** Take out what is buried, and what leads to tensors that none leaves. @param left  scratch */
-static void thin(struct wring_columns *set, uint32_t *left)
+static void thin_columns(struct wring_columns *set, uint32_t *left)
 {
     uint32_t n = set->table->problem->n_tensors;
 
@@ -139,7 +140,7 @@ static void thin(struct wring_columns *set, uint32_t *left)
         for (uint32_t i = set->first[begin]; i != WRING_COLUMN_NONE; i = set->columns[i].next) {
             struct wring_column *column = &set->columns[i];
             bool leads_on = column->end == n || left[column->end] > 0;
-            if (!leads_on || !alive(set->table, begin, column->end))
+            if (!leads_on || !is_group_alive(set->table, begin, column->end))
                 column->option = WRING_COLUMN_NONE;
             else
                 left[begin]++;
@@ -152,7 +153,7 @@ void wring_columns_settle(struct wring_columns *set)
     uint32_t n = set->table->problem->n_tensors, kept = 0, *left = set->best;
     struct wring_column *sorted = set->spare;
 
-    thin(set, left);
+    thin_columns(set, left);
     for (uint32_t begin = 0; begin < n; begin++) {
         set->row[begin] = kept;
         for (uint32_t i = set->first[begin]; i != WRING_COLUMN_NONE; i = set->columns[i].next)
@@ -353,7 +354,8 @@ static void add_to_mean(struct wring_column_generation *generation)
 /** Work out the expected costs of one tensor's columns that are awake. @param best  out: the
  * cheapest
  *  @return that of the mixture */
-static double expect(struct wring_column_generation *generation, uint32_t begin, uint32_t *best)
+static double expect_costs(struct wring_column_generation *generation, uint32_t begin,
+                           uint32_t *best)
 {
     const struct wring_columns *set = generation->set;
     double mean = 0, chances = 0, least = INFINITY, mass[STRIDE];
@@ -398,7 +400,7 @@ static void lay_down(struct wring_column_generation *generation, uint32_t begin,
 static void step_tensor(struct wring_column_generation *generation, uint32_t begin)
 {
     uint32_t best = generation->set->row[begin];
-    double mean = expect(generation, begin, &best), all = 0;
+    double mean = expect_costs(generation, begin, &best), all = 0;
 
     for (uint32_t i = generation->set->row[begin]; i < generation->set->row[begin + 1]; i++) {
         double regret = generation->regret[i] + (mean - generation->cost[i]);

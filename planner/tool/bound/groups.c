@@ -88,7 +88,7 @@ enum {
 };
 
 /** All sizes above 0 at which some lane's cost bends, rising. @return how many */
-static uint32_t bends(const struct wring_problem *problem, uint32_t option, double *x)
+static uint32_t list_bends(const struct wring_problem *problem, uint32_t option, double *x)
 {
     const struct wring_option_cost *cost = &problem->options[option];
     uint32_t n = 0, kept = 0;
@@ -128,7 +128,7 @@ static void set_pieces(const struct wring_problem *problem, uint32_t option,
 {
     const struct wring_option_cost *cost = &problem->options[option];
     double x[CORNERS_MAX], from = 0;
-    uint32_t n = bends(problem, option, x);
+    uint32_t n = list_bends(problem, option, x);
 
     for (uint32_t i = 0; i <= n; i++) {
         pieces[i] = (struct wring_group_piece){.until = i < n ? x[i] : INFINITY};
@@ -173,12 +173,12 @@ static size_t count_pieces(const struct wring_problem *problem)
     size_t pieces = 0;
 
     for (uint32_t o = 0; o < problem->n_options; o++)
-        pieces += bends(problem, o, x) + 1;
+        pieces += list_bends(problem, o, x) + 1;
     return pieces;
 }
 
 /** Cut `bytes` off the memory, aligned; with NULL memory only counts. */
-static void *cut(char *memory, size_t *used, size_t bytes)
+static void *cut_memory(char *memory, size_t *used, size_t bytes)
 {
     void *part = memory == NULL ? NULL : memory + *used;
 
@@ -191,23 +191,23 @@ static size_t lay_out(struct wring_group_table *table, size_t pairs, size_t piec
     size_t n = table->problem->n_tensors, options = table->problem->n_options, used = 0;
     char *memory = table->memory;
 
-    table->computed = cut(memory, &used, (n + 1) * sizeof(double));
-    table->masses.base = cut(memory, &used, n * STRIDE * sizeof(double));
-    table->masses.sum = cut(memory, &used, (n + 1) * STRIDE * sizeof(double));
-    table->pieces = cut(memory, &used, pieces * sizeof(*table->pieces));
-    table->first_piece = cut(memory, &used, (options + 1) * sizeof(uint32_t));
-    table->pairs = cut(memory, &used, pairs * sizeof(*table->pairs));
-    table->row = cut(memory, &used, (n + 1) * sizeof(*table->row));
-    table->alive = cut(memory, &used, n * sizeof(uint32_t));
-    table->active = cut(memory, &used, options * sizeof(uint32_t));
-    table->at_piece = cut(memory, &used, options * sizeof(uint32_t));
-    table->at_least = cut(memory, &used, options * sizeof(double));
-    table->head = cut(memory, &used, (n + 1) * sizeof(double));
-    table->rest = cut(memory, &used, (n + 1) * sizeof(double));
+    table->computed = cut_memory(memory, &used, (n + 1) * sizeof(double));
+    table->masses.base = cut_memory(memory, &used, n * STRIDE * sizeof(double));
+    table->masses.sum = cut_memory(memory, &used, (n + 1) * STRIDE * sizeof(double));
+    table->pieces = cut_memory(memory, &used, pieces * sizeof(*table->pieces));
+    table->first_piece = cut_memory(memory, &used, (options + 1) * sizeof(uint32_t));
+    table->pairs = cut_memory(memory, &used, pairs * sizeof(*table->pairs));
+    table->row = cut_memory(memory, &used, (n + 1) * sizeof(*table->row));
+    table->alive = cut_memory(memory, &used, n * sizeof(uint32_t));
+    table->active = cut_memory(memory, &used, options * sizeof(uint32_t));
+    table->at_piece = cut_memory(memory, &used, options * sizeof(uint32_t));
+    table->at_least = cut_memory(memory, &used, options * sizeof(double));
+    table->head = cut_memory(memory, &used, (n + 1) * sizeof(double));
+    table->rest = cut_memory(memory, &used, (n + 1) * sizeof(double));
     return used;
 }
 
-static void fill(struct wring_group_table *table)
+static void fill_table(struct wring_group_table *table)
 {
     const struct wring_problem *problem = table->problem;
     double x[CORNERS_MAX];
@@ -215,7 +215,7 @@ static void fill(struct wring_group_table *table)
     table->first_piece[0] = 0;
     for (uint32_t o = 0; o < problem->n_options; o++) {
         set_pieces(problem, o, table->pieces + table->first_piece[o]);
-        table->first_piece[o + 1] = table->first_piece[o] + bends(problem, o, x) + 1;
+        table->first_piece[o + 1] = table->first_piece[o] + list_bends(problem, o, x) + 1;
     }
     table->computed[0] = 0;
     table->row[0] = 0;
@@ -256,7 +256,7 @@ enum wring_status wring_group_table_init(struct wring_group_table *table,
     if (table->memory == NULL)
         return WRING_ERR_NO_MEMORY;
     lay_out(table, pairs, pieces);
-    fill(table);
+    fill_table(table);
     return WRING_OK;
 }
 
@@ -358,8 +358,8 @@ struct entry {
 };
 
 /** What an option takes of a group of the row, which larger groups do not fall below. */
-static double look_at(const struct wring_group_table *table, const struct entry *entry,
-                      uint32_t option)
+static double note_option_length(const struct wring_group_table *table, const struct entry *entry,
+                                 uint32_t option)
 {
     bool may_fall = table->problem->options[option].chunk_elems != 0;
     double length =
@@ -372,15 +372,15 @@ static double look_at(const struct wring_group_table *table, const struct entry 
 /** Put those of the first n options first that take no more than `times` as long as the cheapest,
  *  or are cut into chunks and may fall. @return how many. @param least  that some option takes
  *  @param reach  out: what others take */
-static uint32_t sift(const struct wring_group_table *table, const struct entry *entry, uint32_t n,
-                     double times, double least, double *reach)
+static uint32_t sift_options(const struct wring_group_table *table, const struct entry *entry,
+                             uint32_t n, double times, double least, double *reach)
 {
     uint32_t kept = 0;
 
     for (uint32_t i = 0; i < n; i++) {
         if (table->at_least[table->active[i]] > times * least)
             continue;
-        double length = look_at(table, entry, table->active[i]);
+        double length = note_option_length(table, entry, table->active[i]);
         least = length < least ? length : least;
     }
     *reach = times * least;
@@ -396,8 +396,8 @@ static uint32_t sift(const struct wring_group_table *table, const struct entry *
 
 /** The cheapest of the options that are near; it comes first. @return its length without computing
  */
-static double call_near(const struct wring_group_table *table, const struct entry *entry,
-                        const struct contest *contest)
+static double find_cheapest_near(const struct wring_group_table *table, const struct entry *entry,
+                                 const struct contest *contest)
 {
     double least = INFINITY;
     uint32_t best = 0;
@@ -406,7 +406,7 @@ static double call_near(const struct wring_group_table *table, const struct entr
         uint32_t option = table->active[i];
         if (table->at_least[option] >= least)
             continue;
-        double length = look_at(table, entry, option);
+        double length = note_option_length(table, entry, option);
         if (length < least) {
             least = length;
             best = i;
@@ -419,18 +419,19 @@ static double call_near(const struct wring_group_table *table, const struct entr
 }
 
 /** The cheapest of all, those that have come near among them; it comes first. */
-static double call(const struct wring_group_table *table, const struct entry *entry,
-                   struct contest *contest)
+static double find_cheapest(const struct wring_group_table *table, const struct entry *entry,
+                            struct contest *contest)
 {
-    double least = call_near(table, entry, contest);
+    double least = find_cheapest_near(table, entry, contest);
 
     if (least <= contest->reach_near)
         return least;
     if (least > contest->reach_middle)
-        contest->middle = sift(table, entry, contest->n, MIDDLE, least, &contest->reach_middle);
-    contest->near = sift(table, entry, contest->middle, NEAR, least, &contest->reach_near);
+        contest->middle =
+            sift_options(table, entry, contest->n, MIDDLE, least, &contest->reach_middle);
+    contest->near = sift_options(table, entry, contest->middle, NEAR, least, &contest->reach_near);
     contest->reach_near = fmin(contest->reach_near, contest->reach_middle);
-    return call_near(table, entry, contest);
+    return find_cheapest_near(table, entry, contest);
 }
 
 static void price_pair(const struct wring_group_table *table, uint32_t begin,
@@ -443,8 +444,8 @@ static void price_pair(const struct wring_group_table *table, uint32_t begin,
                           .elems = (double)(problem->elems[pair->end] - problem->elems[begin])};
 
     wring_masses_of(&table->masses, begin, pair->end, entry.mass);
-    pair->cost =
-        call(table, &entry, contest) + computed * entry.mass[wring_problem_computes(problem)];
+    pair->cost = find_cheapest(table, &entry, contest) +
+                 computed * entry.mass[wring_problem_computes(problem)];
     pair->option = table->active[0];
 }
 

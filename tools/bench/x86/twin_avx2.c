@@ -6,17 +6,17 @@
 #define VECTOR 32u
 #define PER_LINE (WRING_TWIN_LINE / VECTOR)
 
-static __m256i load(const char *at)
+static __m256i load_vector(const char *at)
 {
     return _mm256_load_si256((const __m256i *)(const void *)at);
 }
 
-static void put(char *at, __m256i value)
+static void store_vector(char *at, __m256i value)
 {
     _mm256_store_si256((__m256i *)(void *)at, value);
 }
 
-static void stream(char *at, __m256i value)
+static void stream_vector(char *at, __m256i value)
 {
     _mm256_stream_si256((__m256i *)(void *)at, value);
 }
@@ -27,7 +27,7 @@ static __m256i read_lines(const char *at, size_t n)
 
     for (size_t i = 0; i < n; i++)
         for (unsigned v = 0; v < PER_LINE; v++, at += VECTOR)
-            seen[v] = _mm256_or_si256(seen[v], load(at));
+            seen[v] = _mm256_or_si256(seen[v], load_vector(at));
     return _mm256_or_si256(seen[0], seen[1]);
 }
 
@@ -37,10 +37,10 @@ static void update_lines(char *at, size_t n, bool streaming, __m256i key)
 
     if (streaming)
         for (; at < end; at += VECTOR)
-            stream(at, _mm256_xor_si256(load(at), key));
+            stream_vector(at, _mm256_xor_si256(load_vector(at), key));
     else
         for (; at < end; at += VECTOR)
-            put(at, _mm256_xor_si256(load(at), key));
+            store_vector(at, _mm256_xor_si256(load_vector(at), key));
 }
 
 static void write_lines(char *at, size_t n, bool streaming, __m256i value)
@@ -49,10 +49,10 @@ static void write_lines(char *at, size_t n, bool streaming, __m256i value)
 
     if (streaming)
         for (; at < end; at += VECTOR)
-            stream(at, value);
+            stream_vector(at, value);
     else
         for (; at < end; at += VECTOR)
-            put(at, value);
+            store_vector(at, value);
 }
 
 /** For each vector that is read `per` are updated, as a codec does it whose code is so short. */
@@ -64,15 +64,15 @@ static inline __m256i read_and_update(const char *from, char *at, size_t n, unsi
 
     if (streaming)
         for (; from < end; from += VECTOR) {
-            seen = _mm256_or_si256(seen, load(from));
+            seen = _mm256_or_si256(seen, load_vector(from));
             for (unsigned i = 0; i < per; i++, at += VECTOR)
-                stream(at, _mm256_xor_si256(load(at), key));
+                stream_vector(at, _mm256_xor_si256(load_vector(at), key));
         }
     else
         for (; from < end; from += VECTOR) {
-            seen = _mm256_or_si256(seen, load(from));
+            seen = _mm256_or_si256(seen, load_vector(from));
             for (unsigned i = 0; i < per; i++, at += VECTOR)
-                put(at, _mm256_xor_si256(load(at), key));
+                store_vector(at, _mm256_xor_si256(load_vector(at), key));
         }
     return seen;
 }
@@ -85,13 +85,13 @@ static __m256i read_and_write(const char *from, char *at, size_t n, bool streami
 
     if (streaming)
         for (i = 0; i < bytes; i += VECTOR) {
-            seen = load(from + i);
-            stream(at + i, seen);
+            seen = load_vector(from + i);
+            stream_vector(at + i, seen);
         }
     else
         for (i = 0; i < bytes; i += VECTOR) {
-            seen = load(from + i);
-            put(at + i, seen);
+            seen = load_vector(from + i);
+            store_vector(at + i, seen);
         }
     return seen;
 }

@@ -41,7 +41,7 @@ static void write_lines(char *at, size_t n, bool streaming, __m512i value)
             _mm512_store_si512(at, value);
 }
 
-static __m512i load(const char *at, bool half)
+static __m512i load_vector(const char *at, bool half)
 {
     if (half)
         return _mm512_zextsi256_si512(_mm256_load_si256((const __m256i *)(const void *)at));
@@ -58,12 +58,12 @@ static inline __m512i read_and_update(const char *from, char *at, size_t n, bool
 
     if (streaming)
         for (; at < end; at += WRING_TWIN_LINE, from += step) {
-            seen = _mm512_or_si512(seen, load(from, half));
+            seen = _mm512_or_si512(seen, load_vector(from, half));
             _mm512_stream_si512((void *)at, _mm512_xor_si512(_mm512_load_si512(at), key));
         }
     else
         for (; at < end; at += WRING_TWIN_LINE, from += step) {
-            seen = _mm512_or_si512(seen, load(from, half));
+            seen = _mm512_or_si512(seen, load_vector(from, half));
             _mm512_store_si512(at, _mm512_xor_si512(_mm512_load_si512(at), key));
         }
     return seen;

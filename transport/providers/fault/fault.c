@@ -26,7 +26,7 @@ static struct fault_put *put_at(const struct fault_provider *provider, struct fa
 }
 
 /** The connection whose put goes next: it took the link first, and nothing is in its way. */
-static struct fault_conn *next_conn(const struct fault_provider *provider)
+static struct fault_conn *next_sending_conn(const struct fault_provider *provider)
 {
     struct fault_conn *next = NULL;
     for (struct fault_conn *conn = provider->conns; conn != NULL; conn = conn->next) {
@@ -45,7 +45,7 @@ static enum wring_status queue_put(struct fault_provider *provider, struct fault
     if (conn->n == provider->caps.put_depth)
         return WRING_ERR_AGAIN;
     /* what waits for its time kept the link busy, however late it is looked at */
-    uint64_t begin_ns = next_conn(provider) != NULL ? 0 : wring_now_ns();
+    uint64_t begin_ns = next_sending_conn(provider) != NULL ? 0 : wring_now_ns();
     struct fault_put *last = put_at(provider, conn, conn->n++);
     *last = *put;
     last->number = provider->posted++;
@@ -71,7 +71,7 @@ static enum wring_status fault_copy_sources(struct wring_conn *base)
 
 static void remote_drop(struct fault_remote *remote);
 
-static void drop_first(const struct fault_provider *provider, struct fault_conn *conn)
+static void drop_first_put(const struct fault_provider *provider, struct fault_conn *conn)
 {
     remote_drop(put_at(provider, conn, 0)->remote);
     conn->first = (conn->first + 1) % provider->caps.put_depth;
@@ -85,7 +85,7 @@ static void release_puts(struct fault_provider *provider, uint64_t now)
 
     for (conn = provider->conns; conn != NULL; conn = conn->next)
         conn->blocked = false;
-    while ((conn = next_conn(provider)) != NULL) {
+    while ((conn = next_sending_conn(provider)) != NULL) {
         const struct fault_put *put = put_at(provider, conn, 0);
         if (put->due_ns > now)
             return;
@@ -93,20 +93,20 @@ static void release_puts(struct fault_provider *provider, uint64_t now)
             continue;
         conn->blocked = wring_fault_deliver(provider, conn, put) == WRING_ERR_AGAIN;
         if (!conn->blocked) /* it was sound: any other failure shows as the connection's end */
-            drop_first(provider, conn);
+            drop_first_put(provider, conn);
     }
 }
 
 static void forget_puts(const struct fault_provider *provider, struct fault_conn *conn)
 {
     while (conn->n > 0)
-        drop_first(provider, conn);
+        drop_first_put(provider, conn);
 }
 
 /** When the next of them leaves. */
-static uint64_t puts_due(const struct fault_provider *provider)
+static uint64_t next_put_due(const struct fault_provider *provider)
 {
-    struct fault_conn *conn = next_conn(provider);
+    struct fault_conn *conn = next_sending_conn(provider);
     /* one that is blocked goes on with the inner provider's next event */
     return conn != NULL ? put_at(provider, conn, 0)->due_ns : WRING_NEVER;
 }
@@ -114,8 +114,8 @@ static uint64_t puts_due(const struct fault_provider *provider)
 /* ---- what was seen and is not due ---- */
 
 /** When something that comes at `at_ns` is seen: not before the last one, so that order stays. */
-static uint64_t delayed(const struct fault_provider *provider, uint64_t *last_due_ns,
-                        uint64_t at_ns, uint64_t n)
+static uint64_t advance_due_time(const struct fault_provider *provider, uint64_t *last_due_ns,
+                                 uint64_t at_ns, uint64_t n)
 {
     const struct wring_fault_schedule *schedule = &provider->schedule;
     uint64_t due = at_ns + schedule->delay_ns;
@@ -131,8 +131,8 @@ static struct fault_event *event_at(struct fault_queue *queue, uint32_t i)
 }
 
 /** Keep an event behind all that are not due later, those of its connection among them. */
-static void hold(struct fault_queue *queue, struct fault_conn *conn,
-                 const struct wring_event *event, uint64_t due_ns)
+static void hold_event(struct fault_queue *queue, struct fault_conn *conn,
+                       const struct wring_event *event, uint64_t due_ns)
 {
     uint32_t at = queue->n++;
     for (; at > 0 && event_at(queue, at - 1)->due_ns > due_ns; at--)
@@ -147,23 +147,24 @@ static bool take_arrival(struct fault_provider *provider, struct fault_conn *con
     double ns = (double)event->bytes * provider->schedule.ns_per_byte;
     double through = provider->ingress_free_ns + ns;
     provider->ingress_free_ns = through > (double)now ? through : (double)now;
-    uint64_t due = delayed(provider, &conn->arrived_due_ns, (uint64_t)provider->ingress_free_ns,
-                           2 * provider->arrivals++);
+    uint64_t due = advance_due_time(provider, &conn->arrived_due_ns,
+                                    (uint64_t)provider->ingress_free_ns, 2 * provider->arrivals++);
     if (due <= now && conn->n_held == 0)
         return true;
-    hold(&provider->arrived, conn, event, due);
+    hold_event(&provider->arrived, conn, event, due);
     return false;
 }
 
 static bool take_message(struct fault_provider *provider, struct fault_conn *conn,
                          struct wring_event *event, uint64_t now)
 {
-    uint64_t due = delayed(provider, &conn->heard_due_ns, now, 2 * provider->messages_seen++ + 1);
+    uint64_t due =
+        advance_due_time(provider, &conn->heard_due_ns, now, 2 * provider->messages_seen++ + 1);
     if (due <= now && conn->n_held == 0)
         return true;
     uint32_t text = provider->free_texts[--provider->n_free_texts];
     event->data = memcpy(provider->texts[text], event->data, event->bytes);
-    hold(&provider->heard, conn, event, due);
+    hold_event(&provider->heard, conn, event, due);
     return false;
 }
 
@@ -178,13 +179,14 @@ static bool take_closed(struct fault_provider *provider, struct fault_conn *conn
         return true;
     strncpy(conn->text, event->text != NULL ? event->text : "", sizeof(conn->text) - 1);
     event->text = conn->text;
-    hold(&provider->arrived, conn, event,
-         conn->arrived_due_ns > conn->heard_due_ns ? conn->arrived_due_ns : conn->heard_due_ns);
+    hold_event(&provider->arrived, conn, event,
+               conn->arrived_due_ns > conn->heard_due_ns ? conn->arrived_due_ns
+                                                         : conn->heard_due_ns);
     return false;
 }
 
 /** No memory for a new one: nothing more is heard of it. */
-static void turn_away(struct fault_provider *provider, struct wring_event *events, size_t n)
+static void turn_away_conn(struct fault_provider *provider, struct wring_event *events, size_t n)
 {
     struct wring_conn *inner = events[0].conn;
     for (size_t i = 0; i < n; i++)
@@ -208,7 +210,7 @@ static bool take_event(struct fault_provider *provider, struct wring_event *even
     if (event->kind == WRING_EVENT_ACCEPTED)
         conn = conn_create(provider, event->conn);
     if (conn == NULL) {
-        turn_away(provider, event, n);
+        turn_away_conn(provider, event, n);
         return false;
     }
     event->conn = &conn->base;
@@ -238,8 +240,8 @@ static void free_text(struct fault_provider *provider, const struct wring_event 
     provider->free_texts[provider->n_free_texts++] = (uint32_t)at;
 }
 
-static size_t release_from(struct fault_provider *provider, struct fault_queue *queue,
-                           struct wring_event *events, size_t max, uint64_t now)
+static size_t release_queue(struct fault_provider *provider, struct fault_queue *queue,
+                            struct wring_event *events, size_t max, uint64_t now)
 {
     size_t n = 0;
     while (n < max && queue->n > 0) {
@@ -279,14 +281,14 @@ static size_t tell_cuts(struct fault_provider *provider, struct wring_event *eve
 static size_t release_events(struct fault_provider *provider, struct wring_event *events,
                              size_t max, uint64_t now)
 {
-    size_t n = release_from(provider, &provider->heard, events, max, now);
+    size_t n = release_queue(provider, &provider->heard, events, max, now);
     /* an end stands in `arrived` and must not overtake a message that is due before it */
-    n += release_from(provider, &provider->arrived, events + n, max - n, now);
+    n += release_queue(provider, &provider->arrived, events + n, max - n, now);
     return n + tell_cuts(provider, events + n, max - n);
 }
 
 /** How many events the inner provider may report now. */
-static size_t fault_room(const struct fault_provider *provider)
+static size_t event_room(const struct fault_provider *provider)
 {
     uint32_t held =
         provider->arrived.n > provider->heard.n ? provider->arrived.n : provider->heard.n;
@@ -307,7 +309,7 @@ static uint64_t queue_due(const struct fault_queue *queue)
 static uint64_t next_due(const struct fault_provider *provider)
 {
     uint64_t due = sooner(queue_due(&provider->arrived), queue_due(&provider->heard));
-    return provider->cuts_untold > 0 ? 0 : sooner(due, puts_due(provider));
+    return provider->cuts_untold > 0 ? 0 : sooner(due, next_put_due(provider));
 }
 
 static void forget_events(struct fault_queue *queue, const struct fault_conn *conn)
@@ -380,7 +382,7 @@ static enum wring_status fault_remote_import(struct wring_conn *base, const void
     return WRING_OK;
 }
 
-static void free_if_unused(struct fault_remote *remote)
+static void remote_free_if_unused(struct fault_remote *remote)
 {
     if (!remote->released || remote->waiting > 0)
         return;
@@ -392,7 +394,7 @@ static void free_if_unused(struct fault_remote *remote)
 static void remote_drop(struct fault_remote *remote)
 {
     remote->waiting--;
-    free_if_unused(remote);
+    remote_free_if_unused(remote);
 }
 
 /** The layer above forgets it; puts that were accepted before go there still. */
@@ -402,7 +404,7 @@ static void fault_remote_release(struct wring_remote *base)
     if (remote == NULL)
         return;
     remote->released = true;
-    free_if_unused(remote);
+    remote_free_if_unused(remote);
 }
 
 static bool lies_in(const struct wring_region *region, const void *local, size_t bytes)
@@ -427,10 +429,10 @@ static bool put_is_sound(const struct wring_provider_caps *caps, const struct wr
     return region != NULL ? lies_in(region, local, bytes) : caps->local_any;
 }
 
-static enum wring_status wring_fault_put(struct wring_conn *base, struct wring_region *region,
-                                         const void *local, struct wring_remote *remote,
-                                         uint64_t remote_offset, size_t bytes, uint32_t imm,
-                                         uint64_t cookie)
+static enum wring_status fault_accept_put(struct wring_conn *base, struct wring_region *region,
+                                          const void *local, struct wring_remote *remote,
+                                          uint64_t remote_offset, size_t bytes, uint32_t imm,
+                                          uint64_t cookie)
 {
     struct fault_provider *provider = fault_of(base->provider);
     struct wring_remote *inner_remote = ((struct fault_remote *)remote)->inner;
@@ -562,7 +564,7 @@ static size_t poll_link(struct fault_provider *provider, struct wring_event *eve
         return n;
 
     struct wring_event inner[BATCH];
-    size_t room = fault_room(provider);
+    size_t room = event_room(provider);
     size_t wanted = max < BATCH ? max : BATCH;
     wanted = wanted < room ? wanted : room;
     if (wanted == 0)
@@ -640,7 +642,7 @@ static const struct wring_provider_ops fault_ops = {
     .remote_import = fault_remote_import,
     .remote_release = fault_remote_release,
     .remote_map = wring_unsupported_remote_map,
-    .put = wring_fault_put,
+    .put = fault_accept_put,
     .copy_sources = fault_copy_sources,
     .send = wring_fault_send,
     .spoil = wring_unsupported_spoil,

@@ -217,8 +217,8 @@ bool wring_fault_hits(const struct wring_fault_schedule *schedule, double chance
 
 /* ---- harm ---- */
 
-static bool draw(const struct fault_provider *provider, double chance, enum wring_fault_draw kind,
-                 uint64_t n)
+static bool draw_chance(const struct fault_provider *provider, double chance,
+                        enum wring_fault_draw kind, uint64_t n)
 {
     return chance > 0 && wring_fault_hits(&provider->schedule, chance, provider->rank, kind, n);
 }
@@ -236,7 +236,8 @@ static bool reaches_count(const struct fault_provider *provider, size_t bytes)
 bool wring_fault_cut(struct fault_provider *provider, struct fault_conn *conn, size_t bytes)
 {
     bool counted = reaches_count(provider, bytes);
-    if (!counted && !draw(provider, provider->schedule.disconnect, WRING_FAULT_CUT, provider->puts))
+    if (!counted &&
+        !draw_chance(provider, provider->schedule.disconnect, WRING_FAULT_CUT, provider->puts))
         return false;
 
     snprintf(conn->text, sizeof(conn->text),
@@ -255,7 +256,7 @@ bool wring_fault_cut(struct fault_provider *provider, struct fault_conn *conn, s
 }
 
 /** Which bits flip. Never 0. */
-static uint8_t mask_of(uint64_t random)
+static uint8_t spoil_mask_of(uint64_t random)
 {
     return (uint8_t)(1 + (random >> 56) % 255);
 }
@@ -356,7 +357,7 @@ static enum wring_status put_spoiled(struct fault_provider *provider, struct fau
     const struct wring_provider_ops *ops = provider->inner->ops;
     uint64_t random = wring_fault_random(&provider->schedule, provider->rank, WRING_FAULT_POSITION,
                                          provider->puts);
-    if (ops->spoil(conn->inner, random, mask_of(random)) == WRING_OK) {
+    if (ops->spoil(conn->inner, random, spoil_mask_of(random)) == WRING_OK) {
         enum wring_status status = put_inner(conn, put, put->region, put->local);
         if (status != WRING_OK)
             ops->spoil(conn->inner, 0, 0);
@@ -367,7 +368,7 @@ static enum wring_status put_spoiled(struct fault_provider *provider, struct fau
     struct fault_copy *copy = copy_create(provider, conn, conn->left, put);
     if (copy == NULL)
         return WRING_ERR_AGAIN; /* the put was accepted: it waits until there is memory */
-    copy->data[random % put->bytes] ^= mask_of(random);
+    copy->data[random % put->bytes] ^= spoil_mask_of(random);
     enum wring_status status = put_inner(conn, put, copy->region, copy->data);
     if (status != WRING_OK) { /* it waits on, perhaps in a copy of its own */
         provider->copies = copy->next;
@@ -379,7 +380,8 @@ static enum wring_status put_spoiled(struct fault_provider *provider, struct fau
 enum wring_status wring_fault_deliver(struct fault_provider *provider, struct fault_conn *conn,
                                       const struct fault_put *put)
 {
-    bool spoil = draw(provider, provider->schedule.corrupt, WRING_FAULT_SPOIL_PUT, provider->puts);
+    bool spoil =
+        draw_chance(provider, provider->schedule.corrupt, WRING_FAULT_SPOIL_PUT, provider->puts);
     enum wring_status status =
         spoil ? put_spoiled(provider, conn, put) : put_inner(conn, put, put->region, put->local);
     if (status == WRING_ERR_AGAIN)
@@ -404,14 +406,14 @@ enum wring_status wring_fault_send(struct wring_conn *base, const void *data, si
         return WRING_ERR_CLOSED;
     if (bytes < 1 || bytes > sizeof(copy))
         return WRING_ERR_INVALID;
-    bool spoil =
-        draw(provider, provider->schedule.corrupt, WRING_FAULT_SPOIL_MESSAGE, provider->messages);
+    bool spoil = draw_chance(provider, provider->schedule.corrupt, WRING_FAULT_SPOIL_MESSAGE,
+                             provider->messages);
     uint64_t random = wring_fault_random(&provider->schedule, provider->rank, WRING_FAULT_POSITION,
                                          ~provider->messages);
-    bool below = spoil && ops->spoil(conn->inner, random, mask_of(random)) == WRING_OK;
+    bool below = spoil && ops->spoil(conn->inner, random, spoil_mask_of(random)) == WRING_OK;
     memcpy(copy, data, bytes);
     if (spoil && !below)
-        copy[random % bytes] ^= mask_of(random);
+        copy[random % bytes] ^= spoil_mask_of(random);
     enum wring_status status = ops->send(conn->inner, copy, bytes);
     if (status != WRING_OK) {
         if (below)

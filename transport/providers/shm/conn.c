@@ -244,7 +244,7 @@ void wring_shm_conn_fail(struct shm_conn *conn, enum wring_status status, const 
     ((status) == WRING_ERR_SYSTEM ? WRING_REFUSED(call) : wring_status_text(status))
 
 /** Watch the socket for input and, while output waits, for room. */
-static void watch(struct shm_conn *conn)
+static void watch_socket(struct shm_conn *conn)
 {
     bool room = conn->state == SHM_AUTH ? wring_handshake_wants_room(&conn->auth)
                                         : wring_shm_socket_wants_room(&conn->sock);
@@ -268,7 +268,7 @@ void wring_shm_conn_say(struct shm_conn *conn, const struct shm_frame *frame, in
     if (status != WRING_OK && status != WRING_ERR_PEER) /* the end of a stream shows in reading */
         wring_shm_conn_fail(conn, status, "cannot tell process %d of a region: %s", (int)conn->pid,
                             WHY(status, DUPLICATE));
-    watch(conn);
+    watch_socket(conn);
 }
 
 static void try_connect(struct shm_conn *conn)
@@ -428,11 +428,11 @@ void wring_shm_conn_service(struct shm_conn *conn)
     if (conn->state < SHM_OPEN && wring_now_ns() >= conn->deadline_ns)
         wring_shm_conn_fail(conn, WRING_ERR_TIMEOUT, "process %d did not finish connecting in time",
                             (int)conn->pid);
-    watch(conn);
+    watch_socket(conn);
 }
 
 /** Was there no room in the ring, and is there now? */
-static bool room_is_back(struct shm_conn *conn)
+static bool check_room_back(struct shm_conn *conn)
 {
     if (conn->state != SHM_OPEN || !conn->starved)
         return false;
@@ -443,7 +443,7 @@ static bool room_is_back(struct shm_conn *conn)
 bool wring_shm_conn_arm(struct shm_conn *conn, uint64_t *deadline_ns)
 {
     uint64_t deadline = WRING_NEVER;
-    bool roomy = room_is_back(conn);
+    bool roomy = check_room_back(conn);
     if (conn->state < SHM_OPEN)
         deadline = conn->deadline_ns;
     if (conn->state == SHM_CONNECTING)
@@ -463,7 +463,7 @@ bool wring_shm_conn_arm(struct shm_conn *conn, uint64_t *deadline_ns)
 /** Traffic through the rings of an open connection: puts and messages out, events in. */
 
 /** May one entry be pushed? A peer that tampers with the ring loses the connection. */
-static enum wring_status room_for_entry(struct shm_conn *conn)
+static enum wring_status check_entry_room(struct shm_conn *conn)
 {
     if (!wring_shm_conn_stands(conn))
         return conn->state <= SHM_OPEN ? WRING_ERR_AGAIN : WRING_ERR_CLOSED;
@@ -490,7 +490,7 @@ enum wring_status wring_shm_put(struct wring_conn *base, struct wring_region *re
         return WRING_ERR_INVALID; /* any local memory will do, but not what is said to be another */
     if (conn->state == SHM_OPEN)
         wring_shm_mappings_refresh(conn);
-    enum wring_status status = room_for_entry(conn);
+    enum wring_status status = check_entry_room(conn);
     if (status != WRING_OK)
         return status;
     if (cookie != WRING_NO_PUT_DONE && conn->done_head - conn->done_tail == SHM_RING_ENTRIES)
@@ -514,7 +514,7 @@ enum wring_status wring_shm_put(struct wring_conn *base, struct wring_region *re
 }
 
 /** Word of regions goes through the socket, and before each message, which may name one. */
-static enum wring_status say_regions(struct shm_conn *conn)
+static enum wring_status flush_region_words(struct shm_conn *conn)
 {
     if (!wring_shm_socket_wants_room(&conn->sock))
         return WRING_OK;
@@ -527,9 +527,9 @@ enum wring_status wring_shm_send(struct wring_conn *base, const void *data, size
     struct shm_conn *conn = (struct shm_conn *)base;
     if (bytes == 0 || bytes > WRING_SEND_MAX)
         return WRING_ERR_INVALID;
-    enum wring_status status = room_for_entry(conn);
+    enum wring_status status = check_entry_room(conn);
     if (status == WRING_OK)
-        status = say_regions(conn);
+        status = flush_region_words(conn);
     if (status != WRING_OK)
         return status;
 
@@ -540,8 +540,8 @@ enum wring_status wring_shm_send(struct wring_conn *base, const void *data, size
 }
 
 /** Turn a ring entry into an event; false if the peer may not say that. */
-static bool event_of_entry(struct shm_conn *conn, const struct shm_entry *entry,
-                           struct wring_event *event)
+static bool deliver_entry(struct shm_conn *conn, const struct shm_entry *entry,
+                          struct wring_event *event)
 {
     struct shm_provider *shm = shm_of(conn);
     *event = (struct wring_event){.conn = &conn->base, .bytes = (size_t)entry->bytes};
@@ -564,7 +564,7 @@ static bool event_of_entry(struct shm_conn *conn, const struct shm_entry *entry,
     }
 }
 
-static size_t ring_events(struct shm_conn *conn, struct wring_event *events, size_t max)
+static size_t take_ring_events(struct shm_conn *conn, struct wring_event *events, size_t max)
 {
     struct shm_provider *shm = shm_of(conn);
     struct shm_entry entry;
@@ -576,7 +576,7 @@ static size_t ring_events(struct shm_conn *conn, struct wring_event *events, siz
             wring_shm_ring_take(&conn->in, &entry, shm->messages[shm->n_messages]);
         if (status == WRING_ERR_AGAIN && conn->state == SHM_OPEN)
             break;
-        if (status != WRING_OK || !event_of_entry(conn, &entry, &events[n])) {
+        if (status != WRING_OK || !deliver_entry(conn, &entry, &events[n])) {
             wring_shm_conn_fail(conn, WRING_ERR_FRAME, SHM_NONSENSE, (int)conn->pid);
             break;
         }
@@ -585,7 +585,7 @@ static size_t ring_events(struct shm_conn *conn, struct wring_event *events, siz
     return n;
 }
 
-static struct wring_event event_of_news(struct shm_conn *conn)
+static struct wring_event take_news_event(struct shm_conn *conn)
 {
     struct wring_event event = {.kind = WRING_EVENT_CONNECTED, .conn = &conn->base};
     if (conn->accepted) {
@@ -600,7 +600,7 @@ size_t wring_shm_conn_events(struct shm_conn *conn, struct wring_event *events, 
 {
     size_t n = 0;
     if (conn->news && n < max)
-        events[n++] = event_of_news(conn);
+        events[n++] = take_news_event(conn);
     while (conn->done_head != conn->done_tail && n < max)
         events[n++] = (struct wring_event){
             .kind = WRING_EVENT_PUT_DONE,
@@ -608,7 +608,7 @@ size_t wring_shm_conn_events(struct shm_conn *conn, struct wring_event *events, 
             .cookie = conn->done[conn->done_tail++ % SHM_RING_ENTRIES],
         };
     if (conn->state == SHM_OPEN || conn->state == SHM_DRAINING)
-        n += ring_events(conn, events + n, max - n);
+        n += take_ring_events(conn, events + n, max - n);
     if (conn->state == SHM_DRAINING && conn->in.tail == conn->end)
         conn->state = SHM_DEAD;
     if (conn->state == SHM_DEAD && !conn->told_closed && n < max) {

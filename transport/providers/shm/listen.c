@@ -34,7 +34,7 @@ void wring_shm_socket_init(struct shm_socket *sock, int fd)
     *sock = (struct shm_socket){.fd = fd, .frame_fd = -1};
 }
 
-static void drop_first(struct shm_socket *sock)
+static void drop_first_frame(struct shm_socket *sock)
 {
     struct shm_queued *queued = sock->first;
     sock->first = queued->next;
@@ -47,14 +47,15 @@ static void drop_first(struct shm_socket *sock)
 void wring_shm_socket_finish(struct shm_socket *sock)
 {
     while (sock->first != NULL)
-        drop_first(sock);
+        drop_first_frame(sock);
     wring_descriptor_close(sock->frame_fd);
     wring_descriptor_close(sock->fd);
     wring_shm_socket_init(sock, -1);
 }
 
 /** A UNIX stream takes a frame whole or not at all. */
-static enum wring_status send_now(struct shm_socket *sock, const struct shm_frame *frame, int fd)
+static enum wring_status send_frame_now(struct shm_socket *sock, const struct shm_frame *frame,
+                                        int fd)
 {
     union control control = {.space = {0}};
     struct iovec piece = {(void *)frame, sizeof(*frame)};
@@ -75,7 +76,8 @@ static enum wring_status send_now(struct shm_socket *sock, const struct shm_fram
     return full ? WRING_ERR_AGAIN : WRING_ERR_PEER;
 }
 
-static enum wring_status enqueue(struct shm_socket *sock, const struct shm_frame *frame, int fd)
+static enum wring_status enqueue_frame(struct shm_socket *sock, const struct shm_frame *frame,
+                                       int fd)
 {
     struct shm_queued *queued = malloc(sizeof(*queued));
     if (queued == NULL)
@@ -98,24 +100,24 @@ enum wring_status wring_shm_socket_send(struct shm_socket *sock, const struct sh
 {
     enum wring_status status = WRING_ERR_AGAIN;
     if (sock->first == NULL)
-        status = send_now(sock, frame, fd);
-    return status == WRING_ERR_AGAIN ? enqueue(sock, frame, fd) : status;
+        status = send_frame_now(sock, frame, fd);
+    return status == WRING_ERR_AGAIN ? enqueue_frame(sock, frame, fd) : status;
 }
 
 void wring_shm_socket_wake(struct shm_socket *sock)
 {
     static const struct shm_frame wake = {.kind = SHM_FRAME_WAKE};
     if (sock->first == NULL)
-        send_now(sock, &wake, -1); /* a broken stream shows when it is read */
+        send_frame_now(sock, &wake, -1); /* a broken stream shows when it is read */
 }
 
 enum wring_status wring_shm_socket_flush(struct shm_socket *sock)
 {
     while (sock->first != NULL) {
-        enum wring_status status = send_now(sock, &sock->first->frame, sock->first->fd);
+        enum wring_status status = send_frame_now(sock, &sock->first->frame, sock->first->fd);
         if (status != WRING_OK)
             return status == WRING_ERR_AGAIN ? WRING_OK : status;
-        drop_first(sock);
+        drop_first_frame(sock);
     }
     return WRING_OK;
 }
@@ -126,7 +128,7 @@ bool wring_shm_socket_wants_room(const struct shm_socket *sock)
 }
 
 /** The descriptor that came with a message; -1: none. */
-static int fd_of(struct msghdr *message)
+static int fd_of_message(struct msghdr *message)
 {
     struct cmsghdr *header = CMSG_FIRSTHDR(message);
     int fd = -1;
@@ -136,7 +138,7 @@ static int fd_of(struct msghdr *message)
 }
 
 /** Keep the descriptor of a message. @param fd  -1: none came, or none could be had */
-static enum wring_status take_fd(struct shm_socket *sock, int fd, bool cut)
+static enum wring_status keep_frame_fd(struct shm_socket *sock, int fd, bool cut)
 {
     if (fd >= 0 && (cut || sock->frame_fd >= 0)) { /* a second one for one frame */
         wring_descriptor_close(fd);
@@ -163,7 +165,7 @@ enum wring_status wring_shm_socket_receive(struct shm_socket *sock, struct shm_f
 
     wring_forked_hold();
     ssize_t n = recvmsg(sock->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    int sent = n > 0 ? fd_of(&message) : -1;
+    int sent = n > 0 ? fd_of_message(&message) : -1;
     int kept = wring_descriptor_keep(sent);
     if (n == 0)
         return WRING_ERR_PEER;
@@ -171,7 +173,7 @@ enum wring_status wring_shm_socket_receive(struct shm_socket *sock, struct shm_f
         return errno == EAGAIN || errno == EINTR ? WRING_ERR_AGAIN : WRING_ERR_PEER;
     if (kept < 0 && sent >= 0)
         return WRING_ERR_SYSTEM;
-    enum wring_status status = take_fd(sock, kept, (message.msg_flags & MSG_CTRUNC) != 0);
+    enum wring_status status = keep_frame_fd(sock, kept, (message.msg_flags & MSG_CTRUNC) != 0);
     if (status != WRING_OK)
         return status;
     sock->got += (size_t)n;
@@ -201,13 +203,13 @@ static socklen_t fill_address(struct sockaddr_un *address, const char *name)
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + NAME_BYTES);
 }
 
-static bool is_name(const char *name, size_t bytes)
+static bool is_socket_name(const char *name, size_t bytes)
 {
     return bytes == NAME_BYTES && memcmp(name, NAME_PREFIX, sizeof(NAME_PREFIX) - 1) == 0 &&
            strspn(name + sizeof(NAME_PREFIX) - 1, "0123456789abcdef") >= 32;
 }
 
-static bool make_name(char name[NAME_BYTES + 1])
+static bool make_socket_name(char name[NAME_BYTES + 1])
 {
     uint64_t random[2];
     if (getrandom(random, sizeof(random), 0) != sizeof(random))
@@ -230,7 +232,7 @@ static enum wring_status begin_listening(struct shm_provider *shm, const char **
 {
     struct sockaddr_un address;
     *call = "getrandom";
-    if (!make_name(shm->name))
+    if (!make_socket_name(shm->name))
         return WRING_ERR_SYSTEM;
     socklen_t bytes = fill_address(&address, shm->name);
     *call = "socket";
@@ -289,7 +291,7 @@ enum wring_status wring_shm_connect(struct wring_provider *base, const void *add
         return WRING_ERR_INVALID;
     if (address_bytes <= WRING_ADDRESS_MAX)
         memcpy(name, address, address_bytes);
-    if (!is_name(name, address_bytes))
+    if (!is_socket_name(name, address_bytes))
         return WRING_ERR_FRAME;
 
     int fd = WRING_DESCRIPTOR(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -312,7 +314,7 @@ enum wring_status wring_shm_connect(struct wring_provider *base, const void *add
 }
 
 /** Of our own user? Others never get as far as the handshake. */
-static bool is_ours(struct shm_provider *shm, int fd)
+static bool is_own_user(struct shm_provider *shm, int fd)
 {
     struct ucred peer = {.uid = (uid_t)-1};
     socklen_t bytes = sizeof(peer);
@@ -322,10 +324,10 @@ static bool is_ours(struct shm_provider *shm, int fd)
     return false;
 }
 
-static void take_peer(struct shm_provider *shm, int fd)
+static void admit_peer(struct shm_provider *shm, int fd)
 {
     struct shm_conn *conn = NULL;
-    if (!is_ours(shm, fd) || (conn = wring_shm_conn_create(shm, true, fd, NULL, 0)) == NULL) {
+    if (!is_own_user(shm, fd) || (conn = wring_shm_conn_create(shm, true, fd, NULL, 0)) == NULL) {
         wring_descriptor_close(fd);
         return;
     }
@@ -334,7 +336,7 @@ static void take_peer(struct shm_provider *shm, int fd)
 }
 
 /** All that are here and have proven nothing. @return how many */
-static unsigned find_unproven(struct shm_provider *shm, struct shm_conn **out)
+static unsigned list_unproven(struct shm_provider *shm, struct shm_conn **out)
 {
     unsigned n = 0;
     for (size_t i = 0; i < shm->n_conns && n < UNPROVEN_MAX; i++)
@@ -368,7 +370,7 @@ void wring_shm_accept_peers(struct shm_provider *shm)
 {
     for (unsigned i = 0; i < ACCEPTS_AT_ONCE; i++) {
         struct shm_conn *unproven[UNPROVEN_MAX];
-        unsigned n = find_unproven(shm, unproven);
+        unsigned n = list_unproven(shm, unproven);
         int fd;
         if (n == UNPROVEN_MAX && !turn_one_away(unproven, n)) {
             wring_door_wait(&shm->door);
@@ -379,11 +381,11 @@ void wring_shm_accept_peers(struct shm_provider *shm)
         case WRING_DOOR_NOBODY:
             return;
         case WRING_DOOR_SHORT:
-            turn_one_away(unproven, find_unproven(shm, unproven));
+            turn_one_away(unproven, list_unproven(shm, unproven));
             watch_listener(shm, EPOLL_CTL_DEL);
             return;
         case WRING_DOOR_ACCEPTED:
-            take_peer(shm, fd);
+            admit_peer(shm, fd);
             break;
         }
     }

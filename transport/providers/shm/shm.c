@@ -27,7 +27,7 @@ static uint32_t slot_of(uint64_t id)
 }
 
 /** A free slot; the array grows where there is none. */
-static enum wring_status find_slot(struct shm_provider *shm, uint32_t *slot)
+static enum wring_status ensure_free_slot(struct shm_provider *shm, uint32_t *slot)
 {
     size_t i;
     for (i = 0; i < shm->n_regions; i++)
@@ -47,7 +47,7 @@ static enum wring_status find_slot(struct shm_provider *shm, uint32_t *slot)
 }
 
 /** Peers map the file: it must not shrink under them, and they refuse one that could. */
-static bool seal(int fd)
+static bool seal_against_shrink(int fd)
 {
     int seals = fcntl(fd, F_GET_SEALS);
     if (seals < 0)
@@ -63,7 +63,7 @@ static struct shm_frame region_frame(const struct shm_region *region)
                               .bytes = region->base.bytes};
 }
 
-static void tell_all(struct shm_provider *shm, const struct shm_frame *frame, int fd)
+static void tell_all_peers(struct shm_provider *shm, const struct shm_frame *frame, int fd)
 {
     for (size_t i = 0; i < shm->n_conns; i++)
         if (shm->conns[i]->state == SHM_MEETING || shm->conns[i]->state == SHM_OPEN)
@@ -79,7 +79,7 @@ static enum wring_status shm_region_create(struct wring_provider *base,
         return WRING_ERR_UNSUPPORTED;
     if (memory->bytes == 0)
         return WRING_ERR_INVALID;
-    if (!seal(memory->fd)) {
+    if (!seal_against_shrink(memory->fd)) {
         wring_error(&shm->log, "the memory's file cannot be sealed against shrinking: %s",
                     strerror(errno));
         return WRING_ERR_UNSUPPORTED;
@@ -87,7 +87,7 @@ static enum wring_status shm_region_create(struct wring_provider *base,
 
     uint32_t slot;
     struct shm_region *region = calloc(1, sizeof(*region));
-    if (region == NULL || find_slot(shm, &slot) != WRING_OK) {
+    if (region == NULL || ensure_free_slot(shm, &slot) != WRING_OK) {
         free(region);
         return WRING_ERR_NO_MEMORY;
     }
@@ -105,7 +105,7 @@ static enum wring_status shm_region_create(struct wring_provider *base,
     }
     shm->regions[slot] = region;
     struct shm_frame frame = region_frame(region);
-    tell_all(shm, &frame, region->fd);
+    tell_all_peers(shm, &frame, region->fd);
     *out = &region->base;
     return WRING_OK;
 }
@@ -117,7 +117,7 @@ static void shm_region_destroy(struct wring_region *base)
         return;
     struct shm_provider *shm = (struct shm_provider *)base->provider;
     struct shm_frame gone = {.kind = SHM_FRAME_GONE, .id = region->id};
-    tell_all(shm, &gone, -1);
+    tell_all_peers(shm, &gone, -1);
     for (size_t i = 0; i < shm->n_conns; i++)
         if (shm->conns[i]->in.inbox != NULL) /* after the frame that says which */
             atomic_fetch_add(&shm->conns[i]->in.inbox->gone, 1);
@@ -209,7 +209,7 @@ enum wring_status wring_shm_mapping_add(struct shm_conn *conn, const struct shm_
     return WRING_OK;
 }
 
-static void free_unused(struct shm_mapping *mapping)
+static void free_unused_mapping(struct shm_mapping *mapping)
 {
     if (mapping->users > 0 || mapping->known)
         return;
@@ -225,7 +225,7 @@ void wring_shm_mapping_remove(struct shm_conn *conn, uint64_t id)
             continue;
         *link = mapping->next;
         mapping->known = false;
-        free_unused(mapping);
+        free_unused_mapping(mapping);
         return;
     }
 }
@@ -246,7 +246,7 @@ void wring_shm_mappings_finish(struct shm_conn *conn)
 }
 
 /** Reading has just ended the connection, and nobody has been told so far: log why. */
-static enum wring_status say_lost(const struct shm_conn *conn)
+static enum wring_status log_lost_peer(const struct shm_conn *conn)
 {
     wring_error(&shm_of(conn)->log, "memory of process %d cannot be mapped: %s", (int)conn->pid,
                 conn->text);
@@ -271,7 +271,7 @@ enum wring_status wring_shm_remote_import(struct wring_conn *base, const void *k
         mapping = find_mapping(conn, id);
     }
     if (mapping == NULL && conn->state == SHM_DEAD)
-        return say_lost(conn);
+        return log_lost_peer(conn);
     if (mapping == NULL)
         return WRING_ERR_CLOSED; /* numbers are not used again */
     if (mapping->bytes != bytes)
@@ -292,7 +292,7 @@ void wring_shm_remote_release(struct wring_remote *base)
     if (remote == NULL)
         return;
     remote->mapping->users--;
-    free_unused(remote->mapping);
+    free_unused_mapping(remote->mapping);
     free(remote);
 }
 
@@ -417,7 +417,7 @@ static void service_meeting(struct shm_provider *shm)
     }
 }
 
-static void service(struct shm_provider *shm)
+static void service_sockets(struct shm_provider *shm)
 {
     struct epoll_event ready[EVENTS_AT_ONCE];
     uint64_t now = wring_now_ns();
@@ -435,7 +435,7 @@ static void service(struct shm_provider *shm)
 }
 
 /** Not true while the rings bring something, so that they cost no system call. */
-static bool service_is_due(struct shm_provider *shm)
+static bool check_service_due(struct shm_provider *shm)
 {
     if (shm->meeting || shm->sleep > 0)
         return true;
@@ -451,7 +451,7 @@ static bool service_is_due(struct shm_provider *shm)
 
 /** After arm, the first of two polls comes before the sleep. An event that it finds prevents the
  *  sleep. */
-static void wake_up(struct shm_provider *shm, bool found)
+static void end_sleep(struct shm_provider *shm, bool found)
 {
     if (shm->sleep == 0 || (--shm->sleep > 0 && !found))
         return;
@@ -466,8 +466,8 @@ static size_t provider_poll(struct wring_provider *base, struct wring_event *eve
     struct shm_provider *shm = (struct shm_provider *)base;
     size_t n = 0;
 
-    if (service_is_due(shm))
-        service(shm);
+    if (check_service_due(shm))
+        service_sockets(shm);
     shm->n_messages = 0;
     size_t at = ++shm->first < shm->n_conns ? shm->first : (shm->first = 0);
     for (size_t i = 0; i < shm->n_conns && n < max; i++) { /* in turn, so that none starves */
@@ -478,7 +478,7 @@ static size_t provider_poll(struct wring_provider *base, struct wring_event *eve
     }
     if (n > 0)
         shm->idle = false;
-    wake_up(shm, n > 0);
+    end_sleep(shm, n > 0);
     return n;
 }
 

@@ -179,22 +179,22 @@ bool wring_tcp_prefers_reno(const char *system, bool same_host, uint32_t rtt_us)
 }
 
 /** @return false where the kernel does not say */
-static bool get_control(int fd, char control[TCP_CONTROL_NAME_BYTES])
+static bool get_congestion(int fd, char control[TCP_CONTROL_NAME_BYTES])
 {
     socklen_t bytes = TCP_CONTROL_NAME_BYTES - 1;
     memset(control, 0, TCP_CONTROL_NAME_BYTES);
     return getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, control, &bytes) == 0;
 }
 
-static bool set_control(int fd, const char *control)
+static bool set_congestion(int fd, const char *control)
 {
     return setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, control, (socklen_t)strlen(control)) == 0;
 }
 
 void wring_tcp_begin_congestion(int fd, char system[TCP_CONTROL_NAME_BYTES])
 {
-    if (get_control(fd, system) && is_paced(system))
-        set_control(fd, reno);
+    if (get_congestion(fd, system) && is_paced(system))
+        set_congestion(fd, reno);
 }
 
 /** The shortest way there and back so far; UINT32_MAX where the kernel does not say. */
@@ -211,14 +211,14 @@ static uint32_t shortest_rtt_us(int fd)
 bool wring_tcp_choose_congestion(int fd, const char *system)
 {
     char has[TCP_CONTROL_NAME_BYTES];
-    if (!get_control(fd, has))
+    if (!get_congestion(fd, has))
         return true;
     /* left to begin by itself, it may have what its route gives, and not what others have */
     const char *due = is_paced(system) ? system : has;
     bool near = wring_tcp_prefers_reno(due, stays_on_host(fd), shortest_rtt_us(fd));
     const char *wanted = near ? reno : due;
 
-    return strcmp(has, wanted) == 0 || set_control(fd, wanted);
+    return strcmp(has, wanted) == 0 || set_congestion(fd, wanted);
 }
 
 /* ---- connections ---- */
@@ -363,7 +363,7 @@ void wring_tcp_repeat_edges(struct tcp_provider *provider)
         watch_listener(provider, EPOLL_CTL_MOD, provider->listener);
 }
 
-static enum wring_status watch(struct tcp_conn *conn)
+static enum wring_status watch_socket(struct tcp_conn *conn)
 {
     struct tcp_provider *provider = tcp_of(conn);
     int on = 1;
@@ -402,7 +402,7 @@ enum wring_status wring_tcp_connect(struct wring_provider *base, const void *add
         goto close_fd;
     }
     wring_auth_init(&conn->auth, true, WRING_AUTH_TCP, provider->secret, hello, hello_bytes);
-    status = watch(conn);
+    status = watch_socket(conn);
     if (status != WRING_OK)
         goto disconnect;
 
@@ -532,7 +532,7 @@ void wring_tcp_handshake(struct tcp_conn *conn)
 }
 
 /** A system that takes the connection is there, though its process may be busy. */
-static void expire(struct tcp_conn *conn)
+static void expire_handshake(struct tcp_conn *conn)
 {
     bool there = conn->state != TCP_CONNECTING;
     wring_tcp_fail(conn, there ? WRING_ERR_TIMEOUT : WRING_ERR_ADDRESS,
@@ -544,7 +544,7 @@ void wring_tcp_expire(struct tcp_provider *provider, uint64_t now)
 {
     for (struct tcp_conn *conn = provider->conns; conn != NULL; conn = conn->next)
         if (tcp_in_handshake(conn) && conn->deadline_ns <= now)
-            expire(conn);
+            expire_handshake(conn);
 }
 
 uint64_t wring_tcp_next_deadline(const struct tcp_provider *provider)
@@ -572,7 +572,7 @@ static int watch_listener(const struct tcp_provider *provider, int op, int liste
 }
 
 /** Make room among the unproven, if one of them may be no rank of ours. */
-static void evict(struct tcp_provider *provider, uint64_t now)
+static void evict_unproven(struct tcp_provider *provider, uint64_t now)
 {
     struct wring_door_guest guests[TCP_PENDING_MAX];
     struct tcp_conn *who[TCP_PENDING_MAX];
@@ -593,7 +593,7 @@ static void evict(struct tcp_provider *provider, uint64_t now)
 }
 
 /** @return false when there is nobody more to accept now */
-static bool accept_one(struct tcp_provider *provider, uint64_t now)
+static bool accept_one_peer(struct tcp_provider *provider, uint64_t now)
 {
     struct sockaddr_storage from = {0};
     int fd;
@@ -602,7 +602,7 @@ static bool accept_one(struct tcp_provider *provider, uint64_t now)
         provider->listener_ready = false;
         return false;
     case WRING_DOOR_SHORT:
-        evict(provider, now); /* a stranger may hold what a rank needs */
+        evict_unproven(provider, now); /* a stranger may hold what a rank needs */
         return false;
     case WRING_DOOR_ACCEPTED:
         break;
@@ -615,7 +615,7 @@ static bool accept_one(struct tcp_provider *provider, uint64_t now)
     }
     conn->origin = wring_door_origin(&from);
     wring_auth_init(&conn->auth, false, WRING_AUTH_TCP, provider->secret, NULL, 0);
-    if (watch(conn) != WRING_OK)
+    if (watch_socket(conn) != WRING_OK)
         wring_tcp_disconnect(&conn->base);
     return true;
 }
@@ -634,12 +634,12 @@ void wring_tcp_accept_some(struct tcp_provider *provider)
         return;
     for (int i = 0; i < TCP_ACCEPTS_PER_POLL; i++) {
         if (provider->pending == TCP_PENDING_MAX)
-            evict(provider, now);
+            evict_unproven(provider, now);
         if (provider->pending == TCP_PENDING_MAX) {
             wring_door_wait(&provider->door);
             return;
         }
-        if (!accept_one(provider, now))
+        if (!accept_one_peer(provider, now))
             return;
     }
 }

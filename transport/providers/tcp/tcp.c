@@ -15,7 +15,7 @@
 #include "base/log.h"
 
 /** A free slot; the table grows where there is none. */
-static enum wring_status find_slot(struct tcp_provider *provider, size_t *out)
+static enum wring_status ensure_free_slot(struct tcp_provider *provider, size_t *out)
 {
     for (size_t i = 0; i < provider->slot_count; i++)
         if (provider->slots[i].region == NULL && !provider->slots[i].revoked) {
@@ -56,7 +56,7 @@ enum wring_status wring_tcp_region_create(struct wring_provider *base,
         return WRING_ERR_NO_MEMORY;
 
     size_t index;
-    enum wring_status status = find_slot(provider, &index);
+    enum wring_status status = ensure_free_slot(provider, &index);
     if (status != WRING_OK)
         goto free_region;
 
@@ -260,7 +260,7 @@ static void tcp_capabilities(struct wring_provider *provider, struct wring_provi
     };
 }
 
-static struct tcp_conn *take_ready(struct tcp_provider *provider)
+static struct tcp_conn *take_ready_conn(struct tcp_provider *provider)
 {
     struct tcp_conn *conn = provider->ready_first;
     provider->ready_first = conn->ready_next;
@@ -294,7 +294,7 @@ static void report_closed(struct tcp_conn *conn, struct tcp_events *events)
     conn->state = TCP_CLOSED;
 }
 
-static void exchange(struct tcp_conn *conn, struct tcp_events *events)
+static void exchange_frames(struct tcp_conn *conn, struct tcp_events *events)
 {
     if (conn->writable && wring_tcp_has_unsent(conn))
         wring_tcp_flush(conn);
@@ -324,14 +324,14 @@ static bool has_work(const struct tcp_conn *conn)
     return false;
 }
 
-static void serve(struct tcp_conn *conn, struct tcp_events *events)
+static void serve_conn(struct tcp_conn *conn, struct tcp_events *events)
 {
     if (conn->state <= TCP_HANDSHAKE)
         wring_tcp_handshake(conn);
     if (conn->state == TCP_READY)
         report_open(conn, events);
     if (conn->state == TCP_OPEN)
-        exchange(conn, events);
+        exchange_frames(conn, events);
     if (conn->state == TCP_FAILED)
         report_closed(conn, events);
     if (conn->state == TCP_DROPPED)
@@ -341,12 +341,12 @@ static void serve(struct tcp_conn *conn, struct tcp_events *events)
 }
 
 /** Each ready connection has its turn once; what is left undone goes to the end of the list. */
-static void serve_ready(struct tcp_provider *provider, struct tcp_events *events)
+static void serve_ready_conns(struct tcp_provider *provider, struct tcp_events *events)
 {
     for (size_t turns = provider->ready_count; turns > 0 && events->n < events->max; turns--) {
         if (provider->ready_first == NULL)
             return;
-        serve(take_ready(provider), events);
+        serve_conn(take_ready_conn(provider), events);
     }
 }
 
@@ -375,12 +375,12 @@ static size_t tcp_poll(struct wring_provider *base, struct wring_event *out, siz
     bool armed = provider->armed;
     provider->armed = false;
     if (provider->ready_count > 0) /* what the caller has just put is not kept waiting */
-        serve_ready(provider, &events);
+        serve_ready_conns(provider, &events);
     look_for_edges(provider);
     wring_tcp_accept_some(provider);
     if (provider->handshakes > 0)
         wring_tcp_expire(provider, wring_now_ns());
-    serve_ready(provider, &events);
+    serve_ready_conns(provider, &events);
     if (armed && events.n == 0) /* it sleeps now, and edges come once */
         wring_tcp_repeat_edges(provider);
     return events.n;

@@ -70,7 +70,7 @@ static bool unused_are_zero(const uint8_t *in)
 }
 
 /** Is the frame sound, as far as can be said without knowing any region? */
-static bool is_sound(const struct tcp_frame *frame)
+static bool is_frame_sound(const struct tcp_frame *frame)
 {
     switch (frame->kind) {
     case TCP_FRAME_PUT:
@@ -101,7 +101,7 @@ const char *wring_tcp_frame_unpack(const uint8_t *in, const struct wring_crc32c 
             return "sent a frame whose header was damaged on the way (its CRC32C is wrong)";
     }
     if ((in[MAGIC_AT] | in[MAGIC_AT + 1] << 8) != TCP_FRAME_MAGIC || !unused_are_zero(in) ||
-        !is_sound(&frame))
+        !is_frame_sound(&frame))
         return "sent a malformed frame";
     if (must_check && !frame.checked)
         return "sent a frame without a checksum: set WRING_TCP_CHECKSUM=on on every rank";
@@ -119,7 +119,7 @@ struct gather {
 };
 
 /** Add bytes [at, bytes) of a piece. @return false where the gathering is full */
-static bool add(struct gather *gather, const uint8_t *data, size_t bytes, size_t at)
+static bool add_piece(struct gather *gather, const uint8_t *data, size_t bytes, size_t at)
 {
     if (at >= bytes)
         return true;
@@ -136,7 +136,7 @@ static bool add_part(struct gather *gather, const uint8_t *data, size_t bytes, s
 {
     size_t gone = *at < bytes ? *at : bytes;
     *at -= gone;
-    return add(gather, data, bytes, gone);
+    return add_piece(gather, data, bytes, gone);
 }
 
 static bool add_put(struct gather *gather, const struct tcp_put *put, size_t at)
@@ -156,7 +156,7 @@ static size_t frame_bytes(const struct tcp_put *put)
     return put->header_bytes + put->bytes + tcp_padding(put->bytes);
 }
 
-static void gather_all(struct gather *gather, const struct tcp_sender *sender)
+static void gather_frames(struct gather *gather, const struct tcp_sender *sender)
 {
     uint32_t next = sender->put_sent;
     bool more = true;
@@ -167,7 +167,7 @@ static void gather_all(struct gather *gather, const struct tcp_sender *sender)
     size_t at = sender->control_at;
     for (uint32_t i = sender->control_sent; more && i != sender->control_head; i++, at = 0) {
         const struct tcp_control *control = &sender->controls[i % TCP_CONTROL_DEPTH];
-        more = add(gather, control->frame, control->bytes, at);
+        more = add_piece(gather, control->frame, control->bytes, at);
     }
     for (; more && next != sender->put_head; next++)
         more = add_put(gather, &sender->puts[next % TCP_PUT_DEPTH], 0);
@@ -200,7 +200,7 @@ static size_t consume_control(struct tcp_sender *sender, size_t n)
     return n - left;
 }
 
-static void consume(struct tcp_sender *sender, size_t n)
+static void consume_sent(struct tcp_sender *sender, size_t n)
 {
     sender->queued_bytes -= n;
     if (n > 0 && sender->put_at > 0)
@@ -217,7 +217,7 @@ bool wring_tcp_has_unsent(const struct tcp_conn *conn)
 }
 
 /** Has that put left? Then nothing of it is read. */
-static bool is_gone(const struct tcp_sender *sender, uint32_t put)
+static bool has_put_left(const struct tcp_sender *sender, uint32_t put)
 {
     return put - sender->put_sent >= sender->put_head - sender->put_sent;
 }
@@ -227,7 +227,7 @@ __attribute__((noinline)) static void free_copies(struct tcp_sender *sender, boo
 {
     for (struct tcp_copy **at = &sender->copies; *at != NULL;) {
         struct tcp_copy *copy = *at;
-        if (!all && !is_gone(sender, copy->put)) {
+        if (!all && !has_put_left(sender, copy->put)) {
             at = &copy->next;
             continue;
         }
@@ -244,12 +244,12 @@ void wring_tcp_copies_free(struct tcp_conn *conn)
 void wring_tcp_flush(struct tcp_conn *conn)
 {
     struct gather gather = {.room = TCP_SHARE_BYTES};
-    gather_all(&gather, &conn->sender);
+    gather_frames(&gather, &conn->sender);
     struct msghdr message = {.msg_iov = gather.pieces, .msg_iovlen = gather.n};
     ssize_t n = sendmsg(conn->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 
     if (n >= 0) {
-        consume(&conn->sender, (size_t)n);
+        consume_sent(&conn->sender, (size_t)n);
         if (conn->sender.copies != NULL)
             free_copies(&conn->sender, false);
     } else if (errno == EAGAIN) {
@@ -457,7 +457,7 @@ enum wring_status wring_tcp_send(struct wring_conn *base, const void *data, size
  */
 
 /** n bytes of the payload have come, and lie at `from`. */
-static void advance(struct tcp_conn *conn, const uint8_t *from, size_t n)
+static void advance_payload(struct tcp_conn *conn, const uint8_t *from, size_t n)
 {
     struct tcp_receiver *receiver = &conn->receiver;
     if (receiver->frame.checked)
@@ -468,7 +468,7 @@ static void advance(struct tcp_conn *conn, const uint8_t *from, size_t n)
 }
 
 /** Move buffered bytes to the payload's place. */
-static void take_buffered(struct tcp_conn *conn)
+static void take_buffered_payload(struct tcp_conn *conn)
 {
     struct tcp_receiver *receiver = &conn->receiver;
     size_t have = receiver->end - receiver->at;
@@ -477,12 +477,12 @@ static void take_buffered(struct tcp_conn *conn)
         return;
     if (receiver->target != NULL)
         memcpy(receiver->target, receiver->buffer + receiver->at, take);
-    advance(conn, receiver->buffer + receiver->at, take);
+    advance_payload(conn, receiver->buffer + receiver->at, take);
     receiver->at += take;
 }
 
 /** Where the payload of a put goes. @return false: to no place of ours, and the connection ends */
-static bool find_target(struct tcp_conn *conn)
+static bool begin_put(struct tcp_conn *conn)
 {
     struct tcp_receiver *receiver = &conn->receiver;
     const struct tcp_frame *frame = &receiver->frame;
@@ -519,7 +519,7 @@ static void begin_frame(struct tcp_conn *conn)
     receiver->crc = 0;
     receiver->region = NULL;
     receiver->target = receiver->message;
-    if (frame->kind == TCP_FRAME_PUT && !find_target(conn))
+    if (frame->kind == TCP_FRAME_PUT && !begin_put(conn))
         return;
     receiver->left = frame->bytes;
     receiver->padding = tcp_padding(frame->bytes);
@@ -551,7 +551,7 @@ static bool deliver_put(struct tcp_conn *conn, struct tcp_events *events)
 }
 
 /** The payload is whole: is it what was sent? */
-static bool payload_is_right(struct tcp_conn *conn)
+static bool check_payload(struct tcp_conn *conn)
 {
     const struct tcp_receiver *receiver = &conn->receiver;
     if (!receiver->frame.checked || receiver->crc == receiver->frame.payload_crc)
@@ -564,7 +564,7 @@ static bool payload_is_right(struct tcp_conn *conn)
 }
 
 /** The frame is whole: tell. @return false where there is no room for the event now */
-static bool deliver(struct tcp_conn *conn, struct tcp_events *events)
+static bool deliver_frame(struct tcp_conn *conn, struct tcp_events *events)
 {
     bool told = conn->receiver.frame.kind == TCP_FRAME_PUT ? deliver_put(conn, events)
                                                            : deliver_message(conn, events);
@@ -580,7 +580,7 @@ static bool goes_straight(const struct tcp_receiver *receiver)
 }
 
 /** Where the next bytes go: the payload's place, then the buffer. @return pieces used */
-static int list_next(struct tcp_receiver *receiver, size_t share, struct iovec pieces[2])
+static int prepare_read(struct tcp_receiver *receiver, size_t share, struct iovec pieces[2])
 {
     size_t have = receiver->end - receiver->at;
     bool dropped = receiver->in_frame && receiver->target == NULL;
@@ -601,13 +601,13 @@ static int list_next(struct tcp_receiver *receiver, size_t share, struct iovec p
     return 1;
 }
 
-/** n bytes have come to where list_next() said. */
-static void account(struct tcp_conn *conn, size_t n)
+/** n bytes have come to where prepare_read() said. */
+static void account_for_read(struct tcp_conn *conn, size_t n)
 {
     struct tcp_receiver *receiver = &conn->receiver;
     size_t payload = n > receiver->left ? receiver->left : n;
     if (goes_straight(receiver)) {
-        advance(conn, receiver->target, payload);
+        advance_payload(conn, receiver->target, payload);
         n -= payload;
     }
     receiver->end += n;
@@ -618,12 +618,12 @@ static size_t read_more(struct tcp_conn *conn, size_t share)
 {
     struct tcp_receiver *receiver = &conn->receiver;
     struct iovec pieces[2];
-    int count = list_next(receiver, share, pieces);
+    int count = prepare_read(receiver, share, pieces);
     size_t asked = pieces[0].iov_len + (count == 2 ? pieces[1].iov_len : 0);
     ssize_t n = readv(conn->fd, pieces, count);
 
     if (n > 0) {
-        account(conn, (size_t)n);
+        account_for_read(conn, (size_t)n);
         /* less than asked for means that nothing is left, unless the end was announced */
         conn->readable = (size_t)n == asked || conn->hung_up;
         return (size_t)n;
@@ -649,7 +649,7 @@ static void skip_padding(struct tcp_receiver *receiver)
     receiver->padding -= skip;
 }
 
-static bool has_header(struct tcp_receiver *receiver)
+static bool skip_to_header(struct tcp_receiver *receiver)
 {
     skip_padding(receiver);
     size_t have = receiver->end - receiver->at;
@@ -663,13 +663,13 @@ void wring_tcp_receive(struct tcp_conn *conn, struct tcp_events *events)
 
     while (conn->state == TCP_OPEN) {
         if (receiver->in_frame) {
-            take_buffered(conn);
+            take_buffered_payload(conn);
             if (receiver->left == 0) {
-                if (!payload_is_right(conn) || !deliver(conn, events))
+                if (!check_payload(conn) || !deliver_frame(conn, events))
                     return;
                 continue;
             }
-        } else if (has_header(receiver)) {
+        } else if (skip_to_header(receiver)) {
             begin_frame(conn);
             continue;
         }

@@ -88,7 +88,7 @@ void wring_verbs_path_fatal(struct verbs_path *path, enum wring_status status, c
     wring_verbs_conn_fail(path->conn, status, "%s; peer %s, %s", why, path->conn->peer_name, text);
 }
 
-static bool oob_ended(struct verbs_conn *conn);
+static bool end_oob_if_left(struct verbs_conn *conn);
 
 void wring_verbs_path_fail(struct verbs_path *path, enum wring_status status, const char *why)
 {
@@ -102,7 +102,7 @@ void wring_verbs_path_fail(struct verbs_path *path, enum wring_status status, co
     wring_verbs_revive_plan(path);
     wring_verbs_of(conn)->counters.paths_lost++;
     bool none_left = conn->dead == wring_verbs_all_paths(conn);
-    if ((conn->state == VERBS_OPEN || conn->state == VERBS_RESYNC) && oob_ended(conn))
+    if ((conn->state == VERBS_OPEN || conn->state == VERBS_RESYNC) && end_oob_if_left(conn))
         return; /* no wonder */
     if ((conn->state != VERBS_OPEN && conn->state != VERBS_RESYNC) ||
         (none_left && wring_verbs_of(conn)->settings.recover_ns == 0)) {
@@ -217,7 +217,7 @@ static unsigned pair_rails(struct verbs_conn *conn, const struct verbs_offer *of
 }
 
 /** Settle the values that follow from both sides' settings. @return paths per pair of rails */
-static unsigned settle(struct verbs_conn *conn)
+static unsigned settle_settings(struct verbs_conn *conn)
 {
     const struct verbs_settings *settings = &wring_verbs_of(conn)->settings;
     const struct verbs_offer *offer = &conn->offer;
@@ -242,7 +242,7 @@ static void take_offer(struct verbs_conn *conn, const uint8_t *data, size_t byte
                               conn->peer_name, why);
         return;
     }
-    unsigned paths = n * settle(conn);
+    unsigned paths = n * settle_settings(conn);
     enum wring_status status =
         make_paths(conn, pairs, n, paths < VERBS_PATHS_MAX ? paths : VERBS_PATHS_MAX);
     if (status != WRING_OK) {
@@ -424,7 +424,7 @@ static void verbs_peer_name(int fd, char *text, size_t bytes)
 }
 
 /** All that are here and have proven nothing. @return how many */
-static unsigned find_unproven(struct verbs_provider *verbs, struct verbs_conn **out)
+static unsigned list_unproven(struct verbs_provider *verbs, struct verbs_conn **out)
 {
     unsigned n = 0;
     for (size_t i = 0; i < verbs->n_conns && n < UNPROVEN_MAX; i++)
@@ -453,7 +453,7 @@ static bool turn_one_away(struct verbs_conn **unproven, unsigned n)
     return true;
 }
 
-static void take_peer(struct verbs_provider *verbs, int fd, const struct sockaddr_storage *from)
+static void admit_peer(struct verbs_provider *verbs, int fd, const struct sockaddr_storage *from)
 {
     struct verbs_conn *conn = conn_create(verbs, true, fd, NULL, 0);
     if (conn == NULL) {
@@ -470,7 +470,7 @@ void wring_verbs_accept(struct verbs_provider *verbs)
     for (unsigned i = 0; i < ACCEPTS_AT_ONCE; i++) {
         struct verbs_conn *unproven[UNPROVEN_MAX];
         struct sockaddr_storage from = {0};
-        unsigned n = find_unproven(verbs, unproven);
+        unsigned n = list_unproven(verbs, unproven);
         int fd;
         if (n == UNPROVEN_MAX && !turn_one_away(unproven, n)) {
             wring_door_wait(&verbs->door);
@@ -481,11 +481,11 @@ void wring_verbs_accept(struct verbs_provider *verbs)
         case WRING_DOOR_NOBODY:
             return;
         case WRING_DOOR_SHORT:
-            turn_one_away(unproven, find_unproven(verbs, unproven));
+            turn_one_away(unproven, list_unproven(verbs, unproven));
             watch_listener(verbs, EPOLL_CTL_DEL);
             return;
         case WRING_DOOR_ACCEPTED:
-            take_peer(verbs, fd, &from);
+            admit_peer(verbs, fd, &from);
             break;
         }
     }
@@ -510,7 +510,7 @@ static void oob_close(struct verbs_conn *conn)
 }
 
 /** Have the epoll set watch the stream for input and, while output waits, for room. */
-static void watch(struct verbs_conn *conn)
+static void watch_stream(struct verbs_conn *conn)
 {
     struct verbs_oob *oob = &conn->oob;
     bool room = conn->state == VERBS_CONNECTING || oob->out_at < oob->out_end ||
@@ -531,7 +531,7 @@ static void watch(struct verbs_conn *conn)
 
 /* ---- words out ---- */
 
-static void flush(struct verbs_oob *oob)
+static void flush_stream(struct verbs_oob *oob)
 {
     if (oob->fd < 0 || oob->out_at == oob->out_end)
         return;
@@ -558,8 +558,8 @@ uint8_t *wring_verbs_oob_add(struct verbs_conn *conn, enum verbs_word word, size
 
 void wring_verbs_oob_push(struct verbs_conn *conn)
 {
-    flush(&conn->oob);
-    watch(conn);
+    flush_stream(&conn->oob);
+    watch_stream(conn);
 }
 
 /* ---- proof of the key ---- */
@@ -610,7 +610,7 @@ static void end_oob(struct verbs_conn *conn, const char *why)
 }
 
 /** Has an open connection's peer left, which may not have been noticed yet? It is now. */
-static bool oob_ended(struct verbs_conn *conn)
+static bool end_oob_if_left(struct verbs_conn *conn)
 {
     uint8_t byte;
     ssize_t n = conn->oob.fd >= 0 ? recv(conn->oob.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) : 1;
@@ -621,7 +621,7 @@ static bool oob_ended(struct verbs_conn *conn)
 }
 
 /** Read up to `bytes` in all into conn->stream.in; true when they are there. */
-static bool fill(struct verbs_conn *conn, size_t bytes)
+static bool read_stream(struct verbs_conn *conn, size_t bytes)
 {
     if (conn->oob.in_got >= bytes)
         return true;
@@ -662,14 +662,14 @@ static void take_word(struct verbs_conn *conn, unsigned word, const uint8_t *dat
 static bool read_word(struct verbs_conn *conn)
 {
     size_t bytes;
-    if (!fill(conn, VERBS_WORD_HEADER))
+    if (!read_stream(conn, VERBS_WORD_HEADER))
         return false;
     unsigned word = wring_verbs_word_unpack(conn->oob.in, &bytes);
     if (word == 0) {
         wring_verbs_conn_fail(conn, WRING_ERR_FRAME, "something that is no word");
         return false;
     }
-    if (!fill(conn, VERBS_WORD_HEADER + bytes))
+    if (!read_stream(conn, VERBS_WORD_HEADER + bytes))
         return false;
     conn->oob.in_got = 0;
     take_word(conn, word, conn->oob.in + VERBS_WORD_HEADER, bytes);
@@ -682,11 +682,11 @@ void wring_verbs_oob_service(struct verbs_conn *conn)
         finish_connect(conn);
     if (conn->state == VERBS_AUTH)
         step_auth(conn);
-    flush(&conn->oob);
+    flush_stream(&conn->oob);
     while (conn->oob.fd >= 0 && conn->state >= VERBS_OFFER && read_word(conn))
-        flush(&conn->oob);
+        flush_stream(&conn->oob);
     if (conn->state < VERBS_OPEN && wring_now_ns() >= conn->deadline_ns)
         wring_verbs_conn_fail(conn, WRING_ERR_TIMEOUT,
                               "the peer did not finish connecting in time");
-    watch(conn);
+    watch_stream(conn);
 }

@@ -76,8 +76,8 @@ static bool has_wr_calls(const struct verbs_library *library, struct ibv_pd *pd,
 }
 
 /** The inline bytes that a queue pair gets if it asks for so many; -1 where it is refused. */
-static int64_t ask_inline(const struct verbs_library *library, struct ibv_pd *pd, struct ibv_cq *cq,
-                          uint32_t bytes)
+static int64_t ask_inline_bytes(const struct verbs_library *library, struct ibv_pd *pd,
+                                struct ibv_cq *cq, uint32_t bytes)
 {
     struct ibv_qp_init_attr attr = {
         .send_cq = cq,
@@ -97,12 +97,12 @@ static int64_t ask_inline(const struct verbs_library *library, struct ibv_pd *pd
 }
 
 /** Devices refuse what is too much without saying how much is not. */
-static uint32_t try_inline(const struct verbs_library *library, struct ibv_pd *pd,
-                           struct ibv_cq *cq)
+static uint32_t find_inline_bytes(const struct verbs_library *library, struct ibv_pd *pd,
+                                  struct ibv_cq *cq)
 {
     static const uint32_t sizes[] = {TRY_INLINE, 128, 64, 32};
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-        int64_t granted = ask_inline(library, pd, cq, sizes[i]);
+        int64_t granted = ask_inline_bytes(library, pd, cq, sizes[i]);
         if (granted >= 0)
             return (uint32_t)granted;
     }
@@ -122,7 +122,7 @@ static void caps_probe(const struct verbs_library *library, struct ibv_context *
         out->dmabuf = wring_verbs_takes_dmabuf(library, pd);
     if (pd != NULL && cq != NULL) {
         out->wr_calls = has_wr_calls(library, pd, cq);
-        out->inline_bytes = try_inline(library, pd, cq);
+        out->inline_bytes = find_inline_bytes(library, pd, cq);
     }
     if (cq != NULL)
         library->destroy_cq(cq);
@@ -202,7 +202,7 @@ void wring_verbs_find_locality_in(hwloc_topology_t topology, hwloc_const_bitmap_
  * With the I/O devices, which the system's own lists have; without the plugins that open graphics
  * cards, and without libpciaccess, which reads each device's registers and never frees its names.
  */
-static bool load(hwloc_topology_t topology)
+static bool load_topology(hwloc_topology_t topology)
 {
     static const char *const unwanted[] = {"pci",       "cuda",   "nvml", "rsmi",
                                            "levelzero", "opencl", "gl"};
@@ -219,7 +219,7 @@ static bool load(hwloc_topology_t topology)
 
 /** Does any device hang off something? If not, hwloc need not look: that takes as long as all
  *  else of a start. */
-static bool hang_somewhere(const struct verbs_table *table)
+static bool is_any_device_attached(const struct verbs_table *table)
 {
     char path[PATH_MAX];
     for (size_t i = 0; i < table->n; i++) {
@@ -234,18 +234,18 @@ static bool hang_somewhere(const struct verbs_table *table)
  * Where devices hang in the machine, seen from this process: fills in place and numa of all ports.
  * Where hwloc cannot tell they stay unknown.
  */
-static void find_locality(struct verbs_table *table)
+static void fill_localities(struct verbs_table *table)
 {
     hwloc_topology_t topology;
 
-    if (!hang_somewhere(table))
+    if (!is_any_device_attached(table))
         return;
     hwloc_bitmap_t cores = hwloc_bitmap_alloc();
     if (cores == NULL || hwloc_topology_init(&topology) != 0) {
         hwloc_bitmap_free(cores);
         return;
     }
-    if (load(topology) && hwloc_get_cpubind(topology, cores, HWLOC_CPUBIND_PROCESS) == 0)
+    if (load_topology(topology) && hwloc_get_cpubind(topology, cores, HWLOC_CPUBIND_PROCESS) == 0)
         for (size_t i = 0; i < table->n; i++)
             wring_verbs_find_locality_in(topology, cores, &table->ports[i]);
     hwloc_topology_destroy(topology);
@@ -254,7 +254,7 @@ static void find_locality(struct verbs_table *table)
 
 /* ---- library ---- */
 
-static bool find(void *handle, const char *name, void *member, char *reason, size_t bytes)
+static bool find_symbol(void *handle, const char *name, void *member, char *reason, size_t bytes)
 {
     void *symbol = dlsym(handle, name);
     if (symbol == NULL) {
@@ -273,15 +273,15 @@ bool wring_verbs_library_load(struct verbs_library *library, char *reason, size_
         snprintf(reason, bytes, "libibverbs.so.1 not found (package libibverbs1)");
         return false;
     }
-#define VERBS_FIND(name) find(handle, "ibv_" #name, &library->name, reason, bytes) &&
+#define VERBS_FIND(name) find_symbol(handle, "ibv_" #name, &library->name, reason, bytes) &&
     bool complete = VERBS_FUNCTIONS(VERBS_FIND)
-        find(handle, "_ibv_query_gid_ex", &library->query_gid_ex, reason, bytes);
+        find_symbol(handle, "_ibv_query_gid_ex", &library->query_gid_ex, reason, bytes);
 #undef VERBS_FIND
     if (!complete) {
         dlclose(handle);
         return false;
     }
-#define VERBS_TRY(name) find(handle, "ibv_" #name, &library->name, why_not, sizeof(why_not));
+#define VERBS_TRY(name) find_symbol(handle, "ibv_" #name, &library->name, why_not, sizeof(why_not));
     char why_not[64];
     VERBS_OPTIONAL(VERBS_TRY)
 #undef VERBS_TRY
@@ -468,7 +468,7 @@ bool wring_verbs_table_read(const struct verbs_library *library, bool with_abili
         return false;
     }
     if (found.n > 1) /* else there is nothing to weigh */
-        find_locality(&found);
+        fill_localities(&found);
     *table = found;
     return true;
 }

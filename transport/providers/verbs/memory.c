@@ -34,7 +34,7 @@ static void link_newest(struct verbs_cache *cache, struct verbs_entry *entry)
     cache->newest = entry;
 }
 
-static void drop(struct verbs_cache *cache, struct verbs_entry *entry)
+static void drop_entry(struct verbs_cache *cache, struct verbs_entry *entry)
 {
     unlink_entry(cache, entry);
     cache->drop(cache->arg, entry);
@@ -67,7 +67,7 @@ void wring_verbs_cache_release(struct verbs_cache *cache, struct verbs_entry *en
     if (--entry->users > 0)
         return;
     if (entry->gone) {
-        drop(cache, entry);
+        drop_entry(cache, entry);
         return;
     }
     unlink_entry(cache, entry); /* letting go of it was a use */
@@ -77,10 +77,10 @@ void wring_verbs_cache_release(struct verbs_cache *cache, struct verbs_entry *en
 }
 
 /** Drop one that has no user. */
-static void drop_idle(struct verbs_cache *cache, struct verbs_entry *entry)
+static void drop_idle_entry(struct verbs_cache *cache, struct verbs_entry *entry)
 {
     cache->idle_bytes -= entry->end - entry->begin;
-    drop(cache, entry);
+    drop_entry(cache, entry);
 }
 
 void wring_verbs_cache_gone(struct verbs_cache *cache, uintptr_t begin, size_t bytes)
@@ -93,7 +93,7 @@ void wring_verbs_cache_gone(struct verbs_cache *cache, uintptr_t begin, size_t b
             continue;
         at->gone = true;
         if (at->users == 0)
-            drop_idle(cache, at);
+            drop_idle_entry(cache, at);
     }
 }
 
@@ -106,7 +106,7 @@ bool wring_verbs_cache_shrink(struct verbs_cache *cache, uint64_t bytes)
         newer = at->newer;
         if (at->users > 0)
             continue;
-        drop_idle(cache, at);
+        drop_idle_entry(cache, at);
         any = true;
     }
     return any;
@@ -150,9 +150,9 @@ static void explain_limit(const struct verbs_registrar *registrar, uint64_t need
 }
 
 /** Log why a rail's device did not take it. @return the status that stands for it */
-static enum wring_status register_refused(const struct verbs_registrar *registrar,
-                                          const struct verbs_pin *pin, unsigned rail,
-                                          const struct wring_memory *what, int error)
+static enum wring_status log_register_refusal(const struct verbs_registrar *registrar,
+                                              const struct verbs_pin *pin, unsigned rail,
+                                              const struct wring_memory *what, int error)
 {
     const struct wring_log *log = registrar->params.log;
     const char *device = registrar->params.rails[rail].device;
@@ -221,8 +221,8 @@ static bool give_up_relaxed(struct verbs_registrar *registrar, unsigned rail,
  * @param rail  out, where it failed
  * @return 0 or an errno
  */
-static int verbs_register(struct verbs_registrar *registrar, struct verbs_pin *pin,
-                          const struct wring_memory *what, enum verbs_pin_use use, unsigned *rail)
+static int register_pin(struct verbs_registrar *registrar, struct verbs_pin *pin,
+                        const struct wring_memory *what, enum verbs_pin_use use, unsigned *rail)
 {
     for (unsigned i = 0; i < registrar->params.n_rails; i++) {
         if (pin->mrs[i] != NULL)
@@ -242,7 +242,7 @@ static int verbs_register(struct verbs_registrar *registrar, struct verbs_pin *p
 }
 
 /** Take back what rails of it are registered. */
-static void deregister(struct verbs_registrar *registrar, struct verbs_pin *pin)
+static void deregister_pin(struct verbs_registrar *registrar, struct verbs_pin *pin)
 {
     for (unsigned i = 0; i < registrar->params.n_rails; i++)
         if (pin->mrs[i] != NULL) {
@@ -278,15 +278,15 @@ static struct pin *pin_of(struct verbs_entry *entry)
 }
 
 /** Take back what is registered of it, and free it. */
-static void undo(struct verbs_memory *memory, struct pin *pin)
+static void destroy_pin(struct verbs_memory *memory, struct pin *pin)
 {
-    deregister(&memory->registrar, &pin->base);
+    deregister_pin(&memory->registrar, &pin->base);
     free(pin);
 }
 
 static void drop_source(void *arg, struct verbs_entry *entry)
 {
-    undo(arg, pin_of(entry));
+    destroy_pin(arg, pin_of(entry));
 }
 
 enum wring_status wring_verbs_memory_create(const struct verbs_memory_params *params,
@@ -349,8 +349,8 @@ uint64_t wring_verbs_memory_registrations(const struct verbs_memory *memory)
 }
 
 /** A new registration; what the cache keeps goes where there is no room beside it. */
-static enum wring_status make(struct verbs_memory *memory, const struct wring_memory *what,
-                              enum verbs_pin_use use, struct pin **out)
+static enum wring_status create_pin(struct verbs_memory *memory, const struct wring_memory *what,
+                                    enum verbs_pin_use use, struct pin **out)
 {
     unsigned rail = 0;
     struct pin *pin = calloc(1, sizeof(*pin));
@@ -358,13 +358,13 @@ static enum wring_status make(struct verbs_memory *memory, const struct wring_me
         return WRING_ERR_NO_MEMORY;
     pin->base.base = what->base;
     pin->base.bytes = what->bytes;
-    int error = verbs_register(&memory->registrar, &pin->base, what, use, &rail);
+    int error = register_pin(&memory->registrar, &pin->base, what, use, &rail);
     if (error == ENOMEM && wring_verbs_cache_shrink(&memory->sources, 0))
-        error = verbs_register(&memory->registrar, &pin->base, what, use, &rail);
+        error = register_pin(&memory->registrar, &pin->base, what, use, &rail);
     if (error != 0) {
         enum wring_status status =
-            register_refused(&memory->registrar, &pin->base, rail, what, error);
-        undo(memory, pin);
+            log_register_refusal(&memory->registrar, &pin->base, rail, what, error);
+        destroy_pin(memory, pin);
         return status;
     }
     *out = pin;
@@ -394,7 +394,7 @@ static enum wring_status pin_source(struct verbs_memory *memory, const struct wr
         return WRING_OK;
     }
     const struct wring_memory pages = pages_of(memory, what);
-    enum wring_status status = make(memory, &pages, VERBS_PIN_SOURCE, out);
+    enum wring_status status = create_pin(memory, &pages, VERBS_PIN_SOURCE, out);
     if (status != WRING_OK)
         return status;
     (*out)->shared = true;
@@ -407,7 +407,7 @@ static enum wring_status pin_source(struct verbs_memory *memory, const struct wr
 static enum wring_status pin_alone(struct verbs_memory *memory, const struct wring_memory *what,
                                    enum verbs_pin_use use, struct pin **out)
 {
-    enum wring_status status = make(memory, what, use, out);
+    enum wring_status status = create_pin(memory, what, use, out);
     if (status != WRING_OK)
         return status;
     struct pin *pin = *out;
@@ -453,7 +453,7 @@ void wring_verbs_unpin(struct verbs_memory *memory, struct verbs_pin *base)
     *pin->link = pin->next;
     if (pin->next != NULL)
         pin->next->link = pin->link;
-    undo(memory, pin);
+    destroy_pin(memory, pin);
 }
 
 void wring_verbs_memory_gone(struct verbs_memory *memory, const void *base, size_t bytes)

@@ -28,7 +28,7 @@ static bool watch_fd(struct verbs_rail *rail, int fd, struct verbs_watch *watch,
            epoll_ctl(rail->provider->epoll, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-static uint32_t entries_first(const struct verbs_rail *rail)
+static uint32_t first_queue_entries(const struct verbs_rail *rail)
 {
     uint32_t peers = rail->provider->job_size > 1 ? rail->provider->job_size - 1 : 2;
     uint32_t entries = (peers < PEERS_FIRST ? peers : PEERS_FIRST) * rail->provider->settings.qps *
@@ -37,7 +37,7 @@ static uint32_t entries_first(const struct verbs_rail *rail)
 }
 
 /** Does this way of making queue pairs work here? One is made and thrown away. */
-static bool makes_qp(struct verbs_rail *rail)
+static bool can_make_qp(struct verbs_rail *rail)
 {
     struct verbs_path path = {.rail = rail};
     struct ibv_qp_init_attr init = {
@@ -51,9 +51,9 @@ static bool makes_qp(struct verbs_rail *rail)
 static bool try_api(struct verbs_rail *rail, const struct verbs_api *api)
 {
     rail->api = api;
-    if (!api->make_cq(rail, entries_first(rail)))
+    if (!api->make_cq(rail, first_queue_entries(rail)))
         return false;
-    if (makes_qp(rail)) {
+    if (can_make_qp(rail)) {
         rail->entries = (uint32_t)rail->cq->cqe;
         rail->empty_poll_ends = rail->choice.vendor == VERBS_VENDOR_SOFT;
         rail->inline_works =
@@ -179,7 +179,7 @@ void wring_verbs_rail_close(struct verbs_rail *rail)
 #define GENERATION_MASK 0xfffu
 #define TAKEN_AT_ONCE 64 /* completions per poll */
 
-static struct verbs_path *path_of(const struct verbs_rail *rail, uint64_t id)
+static struct verbs_path *path_of_request(const struct verbs_rail *rail, uint64_t id)
 {
     uint32_t slot = (uint32_t)((id & ~VERBS_RECEIVE_ID) >> SLOT_SHIFT);
     uint32_t generation = (uint32_t)(id >> GENERATION_SHIFT) & GENERATION_MASK;
@@ -259,7 +259,7 @@ void wring_verbs_rail_poll(struct verbs_rail *rail)
         n = rail->api->take(rail, found, VERBS_BATCH);
         rail->empty_look = n < VERBS_BATCH ? look : rail->empty_look;
         for (int i = 0; i < n; i++) {
-            struct verbs_path *path = path_of(rail, found[i].id);
+            struct verbs_path *path = path_of_request(rail, found[i].id);
             if (path != NULL)
                 wring_verbs_path_complete(path, &found[i]);
         }
@@ -383,7 +383,7 @@ enum wring_status wring_verbs_select(const struct verbs_library *library,
 }
 
 /** An address as a GID. @return false where the text is none, but a name or nothing */
-static bool read_bound(const char *text, uint8_t *gid)
+static bool parse_bound_gid(const char *text, uint8_t *gid)
 {
     struct sockaddr_in v4 = {.sin_family = AF_INET};
     struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
@@ -394,9 +394,9 @@ static bool read_bound(const char *text, uint8_t *gid)
 }
 
 /** The rails that would be chosen from a table that was read. @return false without memory */
-static bool choose_for_show(const struct wring_config *config, struct verbs_survey *survey)
+static bool choose_for_survey(const struct wring_config *config, struct verbs_survey *survey)
 {
-    uint8_t bound[16], *has_bound = read_bound(config->bind, bound) ? bound : NULL;
+    uint8_t bound[16], *has_bound = parse_bound_gid(config->bind, bound) ? bound : NULL;
     const struct verbs_wish wish = wish_of(config, has_bound);
     const char *fault = wring_verbs_list_fault(wish.devices);
     survey->why = calloc(survey->table.n, sizeof(*survey->why));
@@ -417,7 +417,7 @@ void wring_verbs_survey(const struct wring_config *config, struct verbs_survey *
     *out = (struct verbs_survey){0};
     if (wring_verbs_library_load(&library, out->reason, sizeof(out->reason)) &&
         wring_verbs_table_read(&library, true, &out->table, out->reason, sizeof(out->reason)) &&
-        !choose_for_show(config, out)) {
+        !choose_for_survey(config, out)) {
         wring_verbs_table_free(&out->table);
         snprintf(out->reason, sizeof(out->reason), "out of memory");
     }
@@ -425,8 +425,8 @@ void wring_verbs_survey(const struct wring_config *config, struct verbs_survey *
 }
 
 /** @return how many rails would be chosen; 0, and why, where it is none */
-static size_t choose_quietly(const struct verbs_library *library, const struct verbs_wish *wish,
-                             struct verbs_choice *rails, char *reason, size_t bytes)
+static size_t choose_without_log(const struct verbs_library *library, const struct verbs_wish *wish,
+                                 struct verbs_choice *rails, char *reason, size_t bytes)
 {
     char text[LIST_TEXT] = "out of memory";
     struct verbs_table table;
@@ -452,14 +452,14 @@ enum wring_status wring_verbs_probe(char *reason, size_t bytes)
     const struct verbs_wish wish = wish_of(NULL, NULL);
     size_t n = 0;
     if (wring_verbs_library_load(&library, reason, bytes))
-        n = choose_quietly(&library, &wish, rails, reason, bytes);
+        n = choose_without_log(&library, &wish, rails, reason, bytes);
     wring_verbs_library_unload(&library);
     return n > 0 ? WRING_OK : WRING_ERR_UNSUPPORTED;
 }
 
 /** Would auto do well with these rails? */
-static bool suit(const struct verbs_library *library, const struct verbs_wish *wish,
-                 const struct verbs_choice *rails, size_t n, char *reason, size_t bytes)
+static bool are_rails_suited(const struct verbs_library *library, const struct verbs_wish *wish,
+                             const struct verbs_choice *rails, size_t n, char *reason, size_t bytes)
 {
     bool named = wish->devices[0] != '\0' && wish->devices[0] != '^';
     for (size_t i = 0; i < n; i++) {
@@ -485,8 +485,9 @@ enum wring_status wring_verbs_suits(const struct wring_config *config, char *rea
     if (fault != NULL)
         snprintf(reason, bytes, "WRING_VERBS_DEVICES=%s: %s", wish.devices, fault);
     else if (wring_verbs_library_load(&library, reason, bytes))
-        good = suit(&library, &wish, rails, choose_quietly(&library, &wish, rails, reason, bytes),
-                    reason, bytes);
+        good = are_rails_suited(&library, &wish, rails,
+                                choose_without_log(&library, &wish, rails, reason, bytes), reason,
+                                bytes);
     wring_verbs_library_unload(&library);
     return good ? WRING_OK : WRING_ERR_UNSUPPORTED;
 }

@@ -24,7 +24,7 @@ static enum ibv_mtu mtu_code(uint32_t bytes)
     return (enum ibv_mtu)code;
 }
 
-static int to_init(struct verbs_path *path)
+static int move_qp_to_init(struct verbs_path *path)
 {
     const struct verbs_choice *choice = &path->rail->choice;
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
@@ -75,8 +75,8 @@ static bool make_qp(struct verbs_path *path)
     return made;
 }
 
-static void fill_receive(const struct verbs_path *path, uint32_t position, struct ibv_recv_wr *to,
-                         struct ibv_sge *piece)
+static void fill_receive_request(const struct verbs_path *path, uint32_t position,
+                                 struct ibv_recv_wr *to, struct ibv_sge *piece)
 {
     const struct verbs_conn *conn = path->conn;
     uint8_t *slot = conn->buffers->receives[path->index][position % VERBS_RECEIVES];
@@ -94,7 +94,7 @@ static int post_receives(struct verbs_path *path, uint32_t n)
     struct ibv_sge pieces[RECEIVES_AT_ONCE];
     struct wring_verbs_counters *counters = &path->rail->provider->counters;
     for (uint32_t i = 0; i < n; i++)
-        fill_receive(path, path->receives + i, &requests[i], &pieces[i]);
+        fill_receive_request(path, path->receives + i, &requests[i], &pieces[i]);
     requests[n - 1].next = NULL;
     int error = ibv_post_recv(path->qp, requests, &bad);
     if (error != 0)
@@ -106,7 +106,7 @@ static int post_receives(struct verbs_path *path, uint32_t n)
     return 0;
 }
 
-static int fill_receives(struct verbs_path *path, uint32_t least)
+static int top_up_receives(struct verbs_path *path, uint32_t least)
 {
     uint32_t missing = path->surfaced + VERBS_RECEIVES - path->receives;
     int error = 0;
@@ -120,17 +120,17 @@ static int fill_receives(struct verbs_path *path, uint32_t least)
 
 int wring_verbs_path_post_receives(struct verbs_path *path)
 {
-    return fill_receives(path, RECEIVE_CHAIN);
+    return top_up_receives(path, RECEIVE_CHAIN);
 }
 
-static bool make_path(struct verbs_path *path)
+static bool set_up_queue_pair(struct verbs_path *path)
 {
     int error = 0;
     if (!make_qp(path))
         return false;
-    error = to_init(path);
+    error = move_qp_to_init(path);
     if (error == 0)
-        error = fill_receives(path, 1);
+        error = top_up_receives(path, 1);
     if (error != 0)
         errno = error;
     path->again.made_ns = wring_now_ns();
@@ -138,7 +138,7 @@ static bool make_path(struct verbs_path *path)
     return error == 0;
 }
 
-static void say_no_queue_pair(const struct verbs_path *path)
+static void log_no_queue_pair(const struct verbs_path *path)
 {
     wring_error(&path->rail->provider->log, "no queue pair on %s: %s%s", path->rail->choice.device,
                 strerror(errno), errno == ENOMEM ? " (locked memory: see ulimit -l)" : "");
@@ -161,11 +161,11 @@ enum wring_status wring_verbs_path_create(struct verbs_conn *conn, unsigned inde
         return status;
     }
     conn->paths[index] = path;
-    if (make_path(path)) {
+    if (set_up_queue_pair(path)) {
         fill_card(path);
         return WRING_OK;
     }
-    say_no_queue_pair(path);
+    log_no_queue_pair(path);
     wring_verbs_path_destroy(path);
     conn->paths[index] = NULL;
     return WRING_ERR_DEVICE;
@@ -199,8 +199,8 @@ enum wring_status wring_verbs_path_renew(struct verbs_path *path)
     enum wring_status status = wring_verbs_rail_join(rail, path);
     if (status != WRING_OK)
         return status;
-    if (!make_path(path)) {
-        say_no_queue_pair(path);
+    if (!set_up_queue_pair(path)) {
+        log_no_queue_pair(path);
         return WRING_ERR_DEVICE;
     }
     fill_card(path);
@@ -216,7 +216,7 @@ void wring_verbs_path_stop(struct verbs_path *path)
     path->stopped_look = path->rail->looks;
 }
 
-static int to_rtr(struct verbs_path *path)
+static int move_qp_to_rtr(struct verbs_path *path)
 {
     const struct verbs_choice *choice = &path->rail->choice;
     const struct verbs_settings *settings = &path->rail->provider->settings;
@@ -242,7 +242,7 @@ static int to_rtr(struct verbs_path *path)
             IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 }
 
-static int to_rts(struct verbs_path *path)
+static int move_qp_to_rts(struct verbs_path *path)
 {
     const struct verbs_settings *settings = &path->rail->provider->settings;
     struct ibv_qp_attr attr = {
@@ -269,9 +269,9 @@ void wring_verbs_path_text(const struct verbs_path *path, char *text, size_t byt
 enum wring_status wring_verbs_path_connect(struct verbs_path *path, char *why, size_t bytes)
 {
     char text[VERBS_TEXT / 2];
-    int error = to_rtr(path);
+    int error = move_qp_to_rtr(path);
     if (error == 0)
-        error = to_rts(path);
+        error = move_qp_to_rts(path);
     if (error == 0)
         return WRING_OK;
     wring_verbs_path_text(path, text, sizeof(text));
@@ -289,7 +289,7 @@ static enum wring_status path_connect_self(struct verbs_path *path, char *why, s
         .qpn = path->qp->qp_num, .lid = choice->lid, .mtu = (uint8_t)mtu_code(path->mtu)};
     memcpy(path->card.gid, choice->gid.bytes, sizeof(path->card.gid));
     path->peer = path->card;
-    int error = to_init(path);
+    int error = move_qp_to_init(path);
     if (error == 0)
         return wring_verbs_path_connect(path, why, bytes);
     snprintf(why, bytes, "a queue pair on %s cannot be set up: %s", choice->device,
@@ -326,7 +326,7 @@ struct verbs_flusher {
     uint64_t *words; /* [VERBS_RAILS_MAX] a page */
 };
 
-static bool open_rail(struct verbs_flusher *flusher, unsigned index)
+static bool open_flush_rail(struct verbs_flusher *flusher, unsigned index)
 {
     const struct verbs_library *library = &flusher->verbs->library;
     struct verbs_rail *rail = &flusher->verbs->rails[index];
@@ -375,7 +375,7 @@ void wring_verbs_flusher_destroy(struct verbs_flusher *flusher)
     free(flusher);
 }
 
-static enum wring_status open_words(struct verbs_flusher *flusher)
+static enum wring_status make_flush_words(struct verbs_flusher *flusher)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
@@ -394,9 +394,9 @@ static enum wring_status flusher_create(struct verbs_provider *verbs, struct ver
     if (flusher == NULL)
         return WRING_ERR_NO_MEMORY;
     flusher->verbs = verbs;
-    enum wring_status status = open_words(flusher);
+    enum wring_status status = make_flush_words(flusher);
     for (unsigned i = 0; i < verbs->n_rails && status == WRING_OK; i++)
-        status = open_rail(flusher, i) ? WRING_OK : WRING_ERR_DEVICE;
+        status = open_flush_rail(flusher, i) ? WRING_OK : WRING_ERR_DEVICE;
     if (status != WRING_OK) {
         wring_verbs_flusher_destroy(flusher);
         return status;
@@ -406,7 +406,7 @@ static enum wring_status flusher_create(struct verbs_provider *verbs, struct ver
 }
 
 /** Log what failed, once. */
-static enum wring_status flush_failed(struct verbs_flusher *flusher, unsigned rail,
+static enum wring_status fail_flusher(struct verbs_flusher *flusher, unsigned rail,
                                       const char *what)
 {
     if (!flusher->failed)
@@ -419,7 +419,7 @@ static enum wring_status flush_failed(struct verbs_flusher *flusher, unsigned ra
     return WRING_ERR_DEVICE;
 }
 
-static enum wring_status take_ends(struct verbs_flusher *flusher, unsigned rail)
+static enum wring_status poll_rail_ends(struct verbs_flusher *flusher, unsigned rail)
 {
     struct ibv_wc wcs[16];
     int n;
@@ -428,20 +428,20 @@ static enum wring_status take_ends(struct verbs_flusher *flusher, unsigned rail)
         n = ibv_poll_cq(flusher->rails[rail].cq, 16, wcs);
         for (int i = 0; i < n; i++) {
             if (wcs[i].status != IBV_WC_SUCCESS)
-                return flush_failed(flusher, rail,
+                return fail_flusher(flusher, rail,
                                     flusher->verbs->library.wc_status_str(wcs[i].status));
             flusher->rails[rail].ended = wcs[i].wr_id;
         }
     } while (n == 16);
-    return n < 0 ? flush_failed(flusher, rail, "its completion queue failed") : WRING_OK;
+    return n < 0 ? fail_flusher(flusher, rail, "its completion queue failed") : WRING_OK;
 }
 
 /** The number of flushes that all rails have ended. */
-static enum wring_status look(struct verbs_flusher *flusher, uint64_t *ended)
+static enum wring_status poll_flush_ends(struct verbs_flusher *flusher, uint64_t *ended)
 {
     *ended = flusher->begun;
     for (unsigned i = 0; i < flusher->verbs->n_rails; i++) {
-        enum wring_status status = take_ends(flusher, i);
+        enum wring_status status = poll_rail_ends(flusher, i);
         if (status != WRING_OK)
             return status;
         if (flusher->rails[i].ended < *ended)
@@ -450,8 +450,8 @@ static enum wring_status look(struct verbs_flusher *flusher, uint64_t *ended)
     return WRING_OK;
 }
 
-static enum wring_status begin(struct verbs_flusher *flusher, const struct wring_region *region,
-                               const void *at)
+static enum wring_status begin_flush(struct verbs_flusher *flusher,
+                                     const struct wring_region *region, const void *at)
 {
     uint64_t number = ++flusher->begun;
 
@@ -469,7 +469,7 @@ static enum wring_status begin(struct verbs_flusher *flusher, const struct wring
         struct ibv_send_wr *bad;
         int error = ibv_post_send(flusher->rails[i].path->qp, &request, &bad);
         if (error != 0)
-            return flush_failed(flusher, i, strerror(error));
+            return fail_flusher(flusher, i, strerror(error));
     }
     return WRING_OK;
 }
@@ -486,14 +486,15 @@ enum wring_status wring_verbs_region_flush(struct wring_region *region, const vo
     enum wring_status status =
         verbs->flusher != NULL ? WRING_OK : flusher_create(verbs, &verbs->flusher);
     if (status == WRING_OK)
-        status = verbs->flusher->failed ? WRING_ERR_DEVICE : look(verbs->flusher, &ended);
+        status =
+            verbs->flusher->failed ? WRING_ERR_DEVICE : poll_flush_ends(verbs->flusher, &ended);
     if (status != WRING_OK)
         return status;
     if (*ticket != 0)
         return ended >= *ticket ? WRING_OK : WRING_ERR_AGAIN;
     if (verbs->flusher->begun - ended == FLUSHES)
         return WRING_ERR_AGAIN;
-    status = begin(verbs->flusher, region, at);
+    status = begin_flush(verbs->flusher, region, at);
     if (status != WRING_OK)
         return status;
     *ticket = verbs->flusher->begun;

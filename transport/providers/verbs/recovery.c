@@ -10,7 +10,7 @@
 #define RESYNC_LEAST_NS (10 * WRING_NS_PER_S) /* longer than queue pairs try again by default */
 
 /** Requests that were not posted yet are not posted: their messages come again. */
-static void unpost(struct verbs_path *path)
+static void drop_unposted(struct verbs_path *path)
 {
     for (; path->head != path->posted; path->head--)
         path->sent -= path->requests[(path->head - 1) % VERBS_REQUESTS].kind != VERBS_CREDITS;
@@ -19,7 +19,7 @@ static void unpost(struct verbs_path *path)
 }
 
 /** Failures of all paths that follow each other without a message in between count as one. */
-static void set_deadline(struct verbs_conn *conn)
+static void set_resync_deadline(struct verbs_conn *conn)
 {
     uint64_t limit = wring_verbs_of(conn)->settings.recover_ns;
     uint64_t moved = conn->done + conn->delivered;
@@ -35,7 +35,7 @@ static void forget_answers(struct verbs_resync *resync)
     resync->resumed = resync->answered = resync->connected = resync->go = false;
 }
 
-static void revive_drop(struct verbs_conn *conn);
+static void drop_trial(struct verbs_conn *conn);
 
 void wring_verbs_resync_begin(struct verbs_conn *conn)
 {
@@ -45,21 +45,21 @@ void wring_verbs_resync_begin(struct verbs_conn *conn)
         resync->heard = false;
     if (conn->state != VERBS_OPEN)
         return;
-    revive_drop(conn);
+    drop_trial(conn);
     conn->state = VERBS_RESYNC;
-    set_deadline(conn);
+    set_resync_deadline(conn);
     resync->heard = false;
     resync->in_vain = 0;
     forget_answers(resync);
     wring_verbs_of(conn)->counters.resyncs++;
     for (unsigned i = 0; i < conn->n_paths; i++) {
-        unpost(conn->paths[i]);
+        drop_unposted(conn->paths[i]);
         if (!conn->paths[i]->dead && conn->paths[i]->unsignalled > 0)
             wring_verbs_ask_completion(conn->paths[i]);
     }
 }
 
-static bool is_quiet(const struct verbs_conn *conn)
+static bool has_quiet_paths(const struct verbs_conn *conn)
 {
     for (unsigned i = 0; i < conn->n_paths; i++)
         if (!wring_verbs_is_in(conn->dead, i) && conn->paths[i]->tail != conn->paths[i]->head)
@@ -69,7 +69,7 @@ static bool is_quiet(const struct verbs_conn *conn)
 
 /** The dead paths to make anew. If no path is left, all whose port is up; else those that may
  *  work again. */
-static uint32_t can_renew(const struct verbs_conn *conn)
+static uint32_t renewable_paths(const struct verbs_conn *conn)
 {
     uint32_t mask = 0;
     if (wring_verbs_of(conn)->settings.recover_ns == 0)
@@ -81,7 +81,7 @@ static uint32_t can_renew(const struct verbs_conn *conn)
            (conn->dead == wring_verbs_all_paths(conn) ? conn->dead : conn->revived);
 }
 
-static void say_resync(struct verbs_conn *conn)
+static void send_resync_word(struct verbs_conn *conn)
 {
     uint8_t *to = wring_verbs_oob_add(conn, VERBS_WORD_RESYNC, VERBS_RESYNC_BYTES);
     if (to != NULL)
@@ -89,32 +89,32 @@ static void say_resync(struct verbs_conn *conn)
     wring_verbs_oob_push(conn);
 }
 
-static void tell(struct verbs_conn *conn)
+static void say_dead_paths(struct verbs_conn *conn)
 {
     struct verbs_resync *resync = &conn->resync;
     uint32_t number = resync->mine.number + 1;
     resync->none_left |= conn->dead == wring_verbs_all_paths(conn);
-    resync->mine =
-        (struct verbs_resync_word){.number = number, .dead = conn->dead, .renew = can_renew(conn)};
+    resync->mine = (struct verbs_resync_word){
+        .number = number, .dead = conn->dead, .renew = renewable_paths(conn)};
     for (unsigned i = 0; i < conn->n_paths; i++)
         resync->mine.used[i] = conn->paths[i]->sent;
-    say_resync(conn);
+    send_resync_word(conn);
     resync->told = true;
     forget_answers(resync);
 }
 
 /** Of the dead paths those that both said they could make anew. */
-static uint32_t resync_renewed(const struct verbs_conn *conn)
+static uint32_t paths_both_renew(const struct verbs_conn *conn)
 {
     return conn->resync.mine.renew & conn->resync.peer.renew;
 }
 
 /** Both say that the same paths are dead, and there are others or new ones. */
-static bool resync_agreed(const struct verbs_conn *conn)
+static bool is_resync_agreed(const struct verbs_conn *conn)
 {
     const struct verbs_resync *resync = &conn->resync;
     return resync->told && resync->heard && resync->mine.dead == resync->peer.dead &&
-           (resync->mine.dead & ~resync_renewed(conn)) != wring_verbs_all_paths(conn);
+           (resync->mine.dead & ~paths_both_renew(conn)) != wring_verbs_all_paths(conn);
 }
 
 /** Nothing need have failed: it may have stopped to take back what works again. */
@@ -131,8 +131,8 @@ void wring_verbs_resync_step(struct verbs_conn *conn, bool nothing_whole)
 {
     if (conn->state != VERBS_RESYNC)
         return;
-    if (is_quiet(conn) && !conn->resync.told)
-        tell(conn);
+    if (has_quiet_paths(conn) && !conn->resync.told)
+        say_dead_paths(conn);
     resume_step(conn, nothing_whole);
     if (conn->state == VERBS_RESYNC && wring_now_ns() >= conn->deadline_ns)
         resync_fail(conn, "it could not go on in time");
@@ -148,16 +148,16 @@ void wring_verbs_resync_revive(struct verbs_conn *conn, uint32_t paths)
 
 /** Make the paths anew, too, that the peer could: the port that came back may be on its side
  *  alone. */
-static void follow(struct verbs_conn *conn, uint32_t renew)
+static void follow_peer_renewals(struct verbs_conn *conn, uint32_t renew)
 {
-    uint32_t before = can_renew(conn);
+    uint32_t before = renewable_paths(conn);
     conn->revived |= renew & conn->dead;
-    if (can_renew(conn) != before)
+    if (renewable_paths(conn) != before)
         conn->resync.told = false;
 }
 
 /** Paths that the connection has, at least one of them dead, and only dead ones to be made anew. */
-static bool is_sound(const struct verbs_conn *conn, const struct verbs_resync_word *word)
+static bool is_word_sound(const struct verbs_conn *conn, const struct verbs_resync_word *word)
 {
     return ((word->dead | word->renew) & ~wring_verbs_all_paths(conn)) == 0 &&
            (word->renew & ~word->dead) == 0 && word->dead != 0;
@@ -166,7 +166,7 @@ static bool is_sound(const struct verbs_conn *conn, const struct verbs_resync_wo
 void wring_verbs_take_resync(struct verbs_conn *conn, const uint8_t *data, size_t bytes)
 {
     struct verbs_resync_word word;
-    if (!wring_verbs_resync_unpack(data, bytes, &word) || !is_sound(conn, &word)) {
+    if (!wring_verbs_resync_unpack(data, bytes, &word) || !is_word_sound(conn, &word)) {
         wring_verbs_conn_fail(conn, WRING_ERR_FRAME, "a malformed word about queue pairs");
         return;
     }
@@ -180,7 +180,7 @@ void wring_verbs_take_resync(struct verbs_conn *conn, const uint8_t *data, size_
     forget_answers(&conn->resync);
     conn->resync.peer = word;
     conn->resync.heard = true;
-    follow(conn, word.renew);
+    follow_peer_renewals(conn, word.renew);
 }
 
 /* ---- resume ---- */
@@ -194,7 +194,7 @@ void wring_verbs_take_resync(struct verbs_conn *conn, const uint8_t *data, size_
  * Is all known that came on the paths that are dead? A message that the peer's caller knows to be
  * complete may lie in our queue still, until a look that began after the stop found its end.
  */
-static bool dead_are_read(const struct verbs_conn *conn)
+static bool are_dead_paths_read(const struct verbs_conn *conn)
 {
     for (unsigned i = 0; i < conn->n_paths; i++) {
         const struct verbs_path *path = conn->paths[i];
@@ -206,7 +206,7 @@ static bool dead_are_read(const struct verbs_conn *conn)
 }
 
 /** Has all come that the peer has sent on the paths that are left? */
-static bool has_all(struct verbs_conn *conn)
+static bool check_all_came(struct verbs_conn *conn)
 {
     bool all = true;
     for (unsigned i = 0; i < conn->n_paths; i++) {
@@ -230,7 +230,7 @@ static bool has_all(struct verbs_conn *conn)
  * A new queue pair came to nothing: both sides agree once more, without it where others are left.
  * Where none is left all are made again, as it may have been an accident, but not for ever.
  */
-static void give_up(struct verbs_path *path, const char *why)
+static void give_up_path(struct verbs_path *path, const char *why)
 {
     struct verbs_conn *conn = path->conn;
     if (conn->dead == wring_verbs_all_paths(conn) && ++conn->resync.in_vain == TRIES)
@@ -240,7 +240,7 @@ static void give_up(struct verbs_path *path, const char *why)
 }
 
 /** Nothing has come in between. */
-static bool holds(const struct verbs_conn *conn)
+static bool is_resync_unbroken(const struct verbs_conn *conn)
 {
     return conn->state == VERBS_RESYNC && conn->resync.told;
 }
@@ -248,13 +248,13 @@ static bool holds(const struct verbs_conn *conn)
 /** New queue pairs in the places of dead ones. */
 static void renew_paths(struct verbs_conn *conn, uint32_t mask)
 {
-    for (unsigned i = 0; i < conn->n_paths && holds(conn); i++) {
+    for (unsigned i = 0; i < conn->n_paths && is_resync_unbroken(conn); i++) {
         if (!wring_verbs_is_in(mask, i))
             continue;
         enum wring_status status = wring_verbs_path_renew(conn->paths[i]);
         conn->paths[i]->dead = false;
         if (status != WRING_OK)
-            give_up(conn->paths[i], "no new queue pair");
+            give_up_path(conn->paths[i], "no new queue pair");
     }
 }
 
@@ -289,13 +289,13 @@ static void say_go(struct verbs_conn *conn)
 }
 
 /** Messages that were given out stay; all others are forgotten, and come over the new set. */
-static void resume(struct verbs_conn *conn)
+static void begin_resume(struct verbs_conn *conn)
 {
-    uint32_t renewed = resync_renewed(conn);
+    uint32_t renewed = paths_both_renew(conn);
     for (unsigned i = 0; i < conn->n_paths; i++)
         conn->paths[i]->surfaced = conn->paths[i]->taken;
     renew_paths(conn, renewed);
-    if (!holds(conn))
+    if (!is_resync_unbroken(conn))
         return;
     wring_verbs_set_paths(conn, conn->dead & ~renewed, &conn->in_set);
     say_resume(conn, renewed);
@@ -305,20 +305,20 @@ static void resume(struct verbs_conn *conn)
 /** Once the cards of the peer's new queue pairs are there, and ours are made. */
 static void connect_renewed(struct verbs_conn *conn)
 {
-    uint32_t renewed = resync_renewed(conn);
+    uint32_t renewed = paths_both_renew(conn);
     const uint8_t *cards = conn->resync.cards;
     char why[VERBS_TEXT / 2];
-    for (unsigned i = 0; i < conn->n_paths && holds(conn); i++) {
+    for (unsigned i = 0; i < conn->n_paths && is_resync_unbroken(conn); i++) {
         struct verbs_path *path = conn->paths[i];
         if (!wring_verbs_is_in(renewed, i))
             continue;
         if (!wring_verbs_card_unpack(cards, &path->peer))
             wring_verbs_conn_fail(conn, WRING_ERR_FRAME, "a malformed queue pair address");
         else if (wring_verbs_path_connect(path, why, sizeof(why)) != WRING_OK)
-            give_up(path, why);
+            give_up_path(path, why);
         cards += VERBS_CARD_BYTES;
     }
-    if (!holds(conn))
+    if (!is_resync_unbroken(conn))
         return;
     say_go(conn);
     conn->resync.connected = true;
@@ -328,7 +328,7 @@ static void connect_renewed(struct verbs_conn *conn)
 static void rewind_messages(struct verbs_conn *conn)
 {
     uint64_t delivered = conn->resync.delivered;
-    uint32_t renewed = resync_renewed(conn);
+    uint32_t renewed = paths_both_renew(conn);
     for (uint64_t i = conn->done; i != delivered; i++)
         conn->messages[i % VERBS_MESSAGES].parts = 0;
     for (uint64_t i = delivered; i != conn->next; i++)
@@ -351,11 +351,11 @@ static void rewind_messages(struct verbs_conn *conn)
 }
 
 /** Both have resumed: connect what is new, and once the peer has done so send. */
-static void go_on(struct verbs_conn *conn)
+static void go_on_if_resumed(struct verbs_conn *conn)
 {
     const struct verbs_resync *resync = &conn->resync;
-    if (conn->state == VERBS_RESYNC && resync_agreed(conn) && resync->resumed && resync->answered &&
-        !resync->connected)
+    if (conn->state == VERBS_RESYNC && is_resync_agreed(conn) && resync->resumed &&
+        resync->answered && !resync->connected)
         connect_renewed(conn);
     if (conn->state == VERBS_RESYNC && resync->connected && resync->go)
         rewind_messages(conn);
@@ -364,17 +364,17 @@ static void go_on(struct verbs_conn *conn)
 /** Steps 3 to 5, as far as they can be done now. */
 static void resume_step(struct verbs_conn *conn, bool nothing_whole)
 {
-    if (resync_agreed(conn) && !conn->resync.resumed && dead_are_read(conn) && has_all(conn) &&
-        nothing_whole)
-        resume(conn);
-    go_on(conn);
+    if (is_resync_agreed(conn) && !conn->resync.resumed && are_dead_paths_read(conn) &&
+        check_all_came(conn) && nothing_whole)
+        begin_resume(conn);
+    go_on_if_resumed(conn);
 }
 
 /** Does a word follow from the last RESYNC of both sides? */
-static bool is_current(const struct verbs_conn *conn, const struct verbs_resume_word *word)
+static bool is_word_current(const struct verbs_conn *conn, const struct verbs_resume_word *word)
 {
     const struct verbs_resync *resync = &conn->resync;
-    return conn->state == VERBS_RESYNC && resync_agreed(conn) &&
+    return conn->state == VERBS_RESYNC && is_resync_agreed(conn) &&
            word->my_number == resync->peer.number && word->your_number == resync->mine.number;
 }
 
@@ -385,9 +385,9 @@ void wring_verbs_take_resume(struct verbs_conn *conn, const uint8_t *data, size_
         wring_verbs_conn_fail(conn, WRING_ERR_FRAME, "a malformed word about messages");
         return;
     }
-    if (!is_current(conn, &word))
+    if (!is_word_current(conn, &word))
         return;
-    if (word.renewed != resync_renewed(conn) ||
+    if (word.renewed != paths_both_renew(conn) ||
         word.delivered - conn->done > conn->next - conn->done) {
         wring_verbs_conn_fail(conn, WRING_ERR_FRAME, "the peer resumes what cannot have been");
         return;
@@ -405,9 +405,9 @@ void wring_verbs_take_go(struct verbs_conn *conn, const uint8_t *data, size_t by
         wring_verbs_conn_fail(conn, WRING_ERR_FRAME, "a malformed word about going on");
         return;
     }
-    if (is_current(conn, &word))
+    if (is_word_current(conn, &word))
         conn->resync.go = true;
-    go_on(conn); /* at once: a RESYNC that follows begins from there */
+    go_on_if_resumed(conn); /* at once: a RESYNC that follows begins from there */
 }
 
 /* ---- revive ---- */
@@ -415,7 +415,7 @@ void wring_verbs_take_go(struct verbs_conn *conn, const uint8_t *data, size_t by
 #define TRIAL_NS (10 * WRING_NS_PER_S) /* for one try; longer than packets are sent again */
 #define PAUSE_MOST_NS (600 * WRING_NS_PER_S)
 
-static uint64_t longer(uint64_t pause_ns)
+static uint64_t lengthen_pause(uint64_t pause_ns)
 {
     if (pause_ns >= PAUSE_MOST_NS)
         return pause_ns; /* as it was asked for */
@@ -427,12 +427,13 @@ void wring_verbs_revive_plan(struct verbs_path *path)
     struct verbs_again *again = &path->again;
     uint64_t now = wring_now_ns();
     bool worked = again->pause_ns == 0 || now - again->made_ns >= again->pause_ns + TRIAL_NS;
-    again->pause_ns = worked ? path->rail->provider->settings.revive_ns : longer(again->pause_ns);
+    again->pause_ns =
+        worked ? path->rail->provider->settings.revive_ns : lengthen_pause(again->pause_ns);
     again->at_ns = now + again->pause_ns;
 }
 
 /** Dead paths on the same pair of rails, a bit each. */
-static uint32_t dead_beside(const struct verbs_path *path)
+static uint32_t dead_paths_beside(const struct verbs_path *path)
 {
     const struct verbs_conn *conn = path->conn;
     uint32_t mask = 0;
@@ -444,10 +445,10 @@ static uint32_t dead_beside(const struct verbs_path *path)
 }
 
 /** The next try of all paths of a pair of rails. */
-static void postpone(const struct verbs_path *path, uint64_t pause_ns)
+static void postpone_tries(const struct verbs_path *path, uint64_t pause_ns)
 {
     struct verbs_conn *conn = path->conn;
-    uint32_t mask = dead_beside(path);
+    uint32_t mask = dead_paths_beside(path);
     for (unsigned i = 0; i < conn->n_paths; i++)
         if (wring_verbs_is_in(mask, i)) {
             conn->paths[i]->again.pause_ns = pause_ns;
@@ -458,9 +459,9 @@ static void postpone(const struct verbs_path *path, uint64_t pause_ns)
 static void fail_try(struct verbs_path *path, const char *why)
 {
     struct verbs_conn *conn = path->conn;
-    uint64_t pause_ns = longer(path->again.pause_ns);
-    revive_drop(conn);
-    postpone(path, pause_ns);
+    uint64_t pause_ns = lengthen_pause(path->again.pause_ns);
+    drop_trial(conn);
+    postpone_tries(path, pause_ns);
     wring_info(&wring_verbs_of(conn)->log,
                "peer %s: %s port %u does not work yet: %s; tried again in %.3g s", conn->peer_name,
                path->rail->choice.device, path->rail->choice.port, why,
@@ -494,13 +495,13 @@ static void begin_try(struct verbs_path *path)
 }
 
 /** Dead, and not for its port's sake. */
-static bool waits(const struct verbs_conn *conn, unsigned path)
+static bool may_try_path(const struct verbs_conn *conn, unsigned path)
 {
     return wring_verbs_is_in(conn->dead, path) && conn->paths[path]->rail->up;
 }
 
 /** The side that dialed decides, if it may. */
-static bool decides(const struct verbs_conn *conn)
+static bool may_begin_tries(const struct verbs_conn *conn)
 {
     const struct verbs_settings *settings = &wring_verbs_of(conn)->settings;
     return conn->dead != 0 && conn->state == VERBS_OPEN && !conn->accepted &&
@@ -510,31 +511,31 @@ static bool decides(const struct verbs_conn *conn)
 void wring_verbs_revive_step(struct verbs_conn *conn)
 {
     const struct verbs_trial *trial = &conn->trial;
-    if (!decides(conn))
+    if (!may_begin_tries(conn))
         return;
     uint64_t now = wring_now_ns();
     if (trial->path != NULL && now >= trial->deadline_ns)
         fail_try(trial->path, "no answer in time");
-    for (unsigned i = 0; i < conn->n_paths && trial->path == NULL && decides(conn); i++)
-        if (waits(conn, i) && now >= conn->paths[i]->again.at_ns)
+    for (unsigned i = 0; i < conn->n_paths && trial->path == NULL && may_begin_tries(conn); i++)
+        if (may_try_path(conn, i) && now >= conn->paths[i]->again.at_ns)
             begin_try(conn->paths[i]);
 }
 
 uint64_t wring_verbs_revive_deadline(const struct verbs_conn *conn)
 {
     uint64_t next = WRING_NEVER;
-    if (!decides(conn))
+    if (!may_begin_tries(conn))
         return WRING_NEVER;
     if (conn->trial.path != NULL)
         return conn->trial.deadline_ns;
     for (unsigned i = 0; i < conn->n_paths; i++)
-        if (waits(conn, i) && conn->paths[i]->again.at_ns < next)
+        if (may_try_path(conn, i) && conn->paths[i]->again.at_ns < next)
             next = conn->paths[i]->again.at_ns;
     return next;
 }
 
 /** Something else comes in between. */
-static void revive_drop(struct verbs_conn *conn)
+static void drop_trial(struct verbs_conn *conn)
 {
     if (conn->trial.path != NULL)
         wring_verbs_path_stop(conn->trial.path);
@@ -550,13 +551,13 @@ void wring_verbs_revive_complete(struct verbs_path *path, const struct verbs_com
         fail_try(path, path->rail->provider->library.wc_status_str(completion->status));
         return;
     }
-    revive_drop(conn);
-    postpone(path, path->again.pause_ns); /* in case that the peer cannot take it back now */
-    wring_verbs_resync_revive(conn, dead_beside(path));
+    drop_trial(conn);
+    postpone_tries(path, path->again.pause_ns); /* in case that the peer cannot take it back now */
+    wring_verbs_resync_revive(conn, dead_paths_beside(path));
 }
 
 /** We are asked: with nothing said, it counts as no. */
-static void answer(struct verbs_path *path, const struct verbs_try_word *word)
+static void answer_try(struct verbs_path *path, const struct verbs_try_word *word)
 {
     char why[VERBS_TEXT];
     if (!path->rail->up || wring_verbs_path_renew(path) != WRING_OK ||
@@ -569,7 +570,7 @@ static void answer(struct verbs_path *path, const struct verbs_try_word *word)
         wring_info(&wring_verbs_of(path->conn)->log, "%s", why);
 }
 
-static void take_answer(struct verbs_path *path, const struct verbs_try_word *word)
+static void take_try_answer(struct verbs_path *path, const struct verbs_try_word *word)
 {
     char why[VERBS_TEXT];
     path->peer = word->card;
@@ -593,7 +594,7 @@ void wring_verbs_take_try(struct verbs_conn *conn, const uint8_t *data, size_t b
     if (conn->state != VERBS_OPEN || !wring_verbs_is_in(conn->dead, word.path))
         return; /* things have changed since */
     if (conn->accepted)
-        answer(path, &word);
+        answer_try(path, &word);
     else if (path == conn->trial.path && word.number == conn->trial.number)
-        take_answer(path, &word);
+        take_try_answer(path, &word);
 }

@@ -83,8 +83,8 @@ static int find_pkey(const struct verbs_port *port, uint16_t pkey)
 }
 
 /** Can it be a rail? @param why out, where it cannot */
-static bool judge(const struct verbs_port *port, const struct verbs_wish *wish,
-                  struct candidate *out, char *why)
+static bool judge_port(const struct verbs_port *port, const struct verbs_wish *wish,
+                       struct candidate *out, char *why)
 {
     out->preference = wring_verbs_match(wish->devices, port->device, port->number);
     if (out->preference < 0)
@@ -114,7 +114,8 @@ static bool judge(const struct verbs_port *port, const struct verbs_wish *wish,
 }
 
 /** The first thing in which two differ, and a word for it; NULL where they are alike. */
-static const char *compare(const struct candidate *a, const struct candidate *b, int *sign)
+static const char *compare_candidates(const struct candidate *a, const struct candidate *b,
+                                      int *sign)
 {
     const struct {
         int64_t a, b;
@@ -138,14 +139,14 @@ static int by_worth(const void *a, const void *b)
 {
     const struct candidate *left = a, *right = b;
     int sign;
-    if (compare(left, right, &sign) == NULL)
+    if (compare_candidates(left, right, &sign) == NULL)
         sign = left->row < right->row ? -1 : 1;
     return sign;
 }
 
 /** Why not together with the first one, when nobody named them? NULL: it may. */
-static const char *unlike(const struct verbs_table *table, const struct candidate *first,
-                          const struct candidate *other)
+static const char *why_unlike_first(const struct verbs_table *table, const struct candidate *first,
+                                    const struct candidate *other)
 {
     const struct verbs_port *a = &table->ports[first->row], *b = &table->ports[other->row];
     if (a->link != b->link)
@@ -179,8 +180,8 @@ static const char *gid_reason(const struct candidate *c, const struct verbs_wish
     return c->bound ? " (bound to)" : "";
 }
 
-static void explain(const struct verbs_table *table, const struct candidate *c,
-                    const struct verbs_wish *wish, const char *reason, char *why)
+static void explain_choice(const struct verbs_table *table, const struct candidate *c,
+                           const struct verbs_wish *wish, const char *reason, char *why)
 {
     const struct verbs_port *port = &table->ports[c->row];
     const struct verbs_gid *gid = &port->gids[c->gid];
@@ -217,7 +218,7 @@ static size_t list_candidates(const struct verbs_table *table, const struct verb
     size_t n = 0;
     for (size_t i = 0; i < table->n; i++) {
         out[n] = (struct candidate){.row = i};
-        n += judge(&table->ports[i], wish, &out[n], why[i]);
+        n += judge_port(&table->ports[i], wish, &out[n], why[i]);
     }
     qsort(out, n, sizeof(out[0]), by_worth);
     return n;
@@ -229,7 +230,7 @@ static const char *why_first(const struct candidate *all, size_t n)
     if (n == 1)
         return "the only one that can be used";
     for (size_t i = 1; i < n; i++) {
-        const char *word = compare(&all[0], &all[i], &sign);
+        const char *word = compare_candidates(&all[0], &all[i], &sign);
         if (word != NULL)
             return word;
     }
@@ -247,7 +248,7 @@ size_t wring_verbs_choose(const struct verbs_table *table, const struct verbs_wi
         return 0;
     size_t usable = list_candidates(table, wish, all, why);
     for (size_t i = 0; i < usable; i++) {
-        const char *against = named || i == 0 ? NULL : unlike(table, &all[0], &all[i]);
+        const char *against = named || i == 0 ? NULL : why_unlike_first(table, &all[0], &all[i]);
         const char *reason = named    ? "WRING_VERBS_DEVICES names it"
                              : i == 0 ? why_first(all, usable)
                                       : "a rail beside the first: alike";
@@ -258,7 +259,7 @@ size_t wring_verbs_choose(const struct verbs_table *table, const struct verbs_wi
                      wish->rails);
         } else {
             out[n++] = choice_of(&table->ports[all[i].row], &all[i], wish);
-            explain(table, &all[i], wish, reason, why[all[i].row]);
+            explain_choice(table, &all[i], wish, reason, why[all[i].row]);
         }
     }
     free(all);

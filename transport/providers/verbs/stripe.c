@@ -32,8 +32,8 @@ uint64_t wring_verbs_stripe(const struct verbs_stripes *stripes, uint64_t messag
 }
 
 /** All stripes of a put are as the sender has to cut it. */
-static bool fits(const struct verbs_stripes *stripes, uint64_t message,
-                 const struct verbs_arrival *const *heads, uint64_t bytes)
+static bool do_stripes_fit(const struct verbs_stripes *stripes, uint64_t message,
+                           const struct verbs_arrival *const *heads, uint64_t bytes)
 {
     const struct verbs_arrival *home = heads[wring_verbs_home(stripes, message)];
     for (unsigned path = 0; path < stripes->paths; path++) {
@@ -61,7 +61,7 @@ enum verbs_gathered wring_verbs_gather(const struct verbs_stripes *stripes, uint
             return VERBS_MORE_TO_COME;
         sum += heads[path]->bytes;
     }
-    if (!fits(stripes, message, heads, sum))
+    if (!do_stripes_fit(stripes, message, heads, sum))
         return VERBS_MISFIT;
     *bytes = sum;
     return VERBS_WHOLE;

@@ -80,7 +80,7 @@ static void post_path(struct verbs_path *path)
 }
 
 /** Post what is pending on all paths. */
-static void conn_post(struct verbs_conn *conn)
+static void post_all_paths(struct verbs_conn *conn)
 {
     for (unsigned i = 0; i < conn->n_paths && conn->state == VERBS_OPEN; i++)
         post_path(conn->paths[i]);
@@ -93,7 +93,7 @@ static struct verbs_request *add_request(struct verbs_path *path)
 
 /** Has the path a receive of the peer's left? The peer cannot have posted more than all that we
  *  used up. */
-static bool has_credit(struct verbs_path *path)
+static bool check_path_credit(struct verbs_path *path)
 {
     if (path->credits != path->sent)
         return true;
@@ -109,24 +109,24 @@ static bool has_credit(struct verbs_path *path)
 }
 
 /** For the next message that is to be spread. */
-static bool has_credits(struct verbs_conn *conn, bool striped)
+static bool check_message_credits(struct verbs_conn *conn, bool striped)
 {
     const struct verbs_set *set = &conn->out_set;
     if (!striped)
-        return has_credit(set->paths[wring_verbs_home(&set->stripes, conn->spread)]);
+        return check_path_credit(set->paths[wring_verbs_home(&set->stripes, conn->spread)]);
     for (unsigned i = 0; i < set->stripes.paths; i++)
-        if (!has_credit(set->paths[i]))
+        if (!check_path_credit(set->paths[i]))
             return false;
     return true;
 }
 
 bool wring_verbs_has_credits(struct verbs_conn *conn)
 {
-    return has_credits(conn, conn->out_set.stripes.paths > 1);
+    return check_message_credits(conn, conn->out_set.stripes.paths > 1);
 }
 
 /** May a message be posted? */
-static enum wring_status room_for(struct verbs_conn *conn, uint64_t bytes)
+static enum wring_status check_room(struct verbs_conn *conn, uint64_t bytes)
 {
     if (!wring_verbs_stands(conn) || conn->state == VERBS_RESYNC)
         return WRING_ERR_AGAIN;
@@ -134,7 +134,8 @@ static enum wring_status room_for(struct verbs_conn *conn, uint64_t bytes)
         return WRING_ERR_CLOSED;
     if (conn->next - conn->done >= VERBS_MESSAGES || conn->spread != conn->next)
         return WRING_ERR_AGAIN;
-    conn->starved = !has_credits(conn, wring_verbs_is_striped(&conn->out_set.stripes, bytes));
+    conn->starved =
+        !check_message_credits(conn, wring_verbs_is_striped(&conn->out_set.stripes, bytes));
     if (conn->state != VERBS_OPEN)
         return WRING_ERR_CLOSED;
     return conn->starved ? WRING_ERR_AGAIN : WRING_OK;
@@ -164,7 +165,7 @@ static bool is_striped(const struct verbs_conn *conn, const struct verbs_message
 }
 
 /** Put the requests of the next message into the rings of its paths. */
-static void spread_next(struct verbs_conn *conn)
+static void spread_next_message(struct verbs_conn *conn)
 {
     const struct verbs_set *set = &conn->out_set;
     uint64_t number = conn->spread++;
@@ -183,19 +184,19 @@ static void spread_next(struct verbs_conn *conn)
 }
 
 /** After a path was lost: messages that the peer has not given out, as far as there are credits. */
-static void spread_again(struct verbs_conn *conn)
+static void spread_unsent_messages(struct verbs_conn *conn)
 {
     while (conn->state == VERBS_OPEN && conn->spread != conn->next) {
         const struct verbs_message *message = &conn->messages[conn->spread % VERBS_MESSAGES];
-        conn->starved = !has_credits(conn, is_striped(conn, message));
+        conn->starved = !check_message_credits(conn, is_striped(conn, message));
         if (conn->starved || conn->state != VERBS_OPEN)
             return;
-        spread_next(conn);
+        spread_next_message(conn);
     }
 }
 
 /** A path whose batch is full does not wait for the next poll. */
-static void post_full(struct verbs_conn *conn)
+static void post_full_batches(struct verbs_conn *conn)
 {
     for (unsigned i = 0; i < conn->n_paths && conn->state == VERBS_OPEN; i++)
         if (conn->paths[i]->head - conn->paths[i]->posted >= VERBS_BATCH)
@@ -225,7 +226,7 @@ enum wring_status wring_verbs_put(struct wring_conn *base, struct wring_region *
                  bytes <= remote->bytes - remote_offset;
     if (!there || bytes > verbs->put_max_bytes || !lies_in(region, local, bytes))
         return WRING_ERR_INVALID;
-    enum wring_status status = room_for(conn, bytes);
+    enum wring_status status = check_room(conn, bytes);
     if (status != WRING_OK)
         return status;
 
@@ -242,10 +243,10 @@ enum wring_status wring_verbs_put(struct wring_conn *base, struct wring_region *
     for (unsigned i = 0; i < conn->offer.n_rails; i++)
         message->rkeys[i] = to->key.rkeys[i];
     conn->next++;
-    spread_next(conn);
+    spread_next_message(conn);
     verbs->counters.puts++;
     verbs->counters.put_bytes += bytes;
-    post_full(conn);
+    post_full_batches(conn);
     return WRING_OK;
 }
 
@@ -255,7 +256,7 @@ enum wring_status wring_verbs_send(struct wring_conn *base, const void *data, si
     struct verbs_provider *verbs = wring_verbs_of(conn);
     if (bytes == 0 || bytes > WRING_SEND_MAX)
         return WRING_ERR_INVALID;
-    enum wring_status status = room_for(conn, 0);
+    enum wring_status status = check_room(conn, 0);
     if (status != WRING_OK)
         return status;
 
@@ -266,10 +267,10 @@ enum wring_status wring_verbs_send(struct wring_conn *base, const void *data, si
     for (unsigned i = 0; i < verbs->n_rails; i++)
         message->lkeys[i] = conn->pin->mrs[i]->lkey;
     conn->next++;
-    spread_next(conn);
+    spread_next_message(conn);
     verbs->counters.sends++;
     verbs->counters.control_bytes += bytes;
-    conn_post(conn); /* the caller may leave after it */
+    post_all_paths(conn); /* the caller may leave after it */
     return WRING_OK;
 }
 
@@ -337,7 +338,7 @@ static void give_credits(struct verbs_conn *conn)
 /* From completions to events. */
 
 /** Requests complete in the order of their path: this one, and all before it. */
-static void complete_up_to(struct verbs_path *path, uint32_t end)
+static void complete_requests(struct verbs_path *path, uint32_t end)
 {
     struct verbs_conn *conn = path->conn;
     for (; path->tail != end; path->tail++) {
@@ -352,7 +353,7 @@ bool wring_verbs_path_is_owed(const struct verbs_path *path)
     return !path->dead && path->posted - path->tail > path->unsignalled;
 }
 
-static void take_receive(struct verbs_path *path, const struct verbs_completion *completion)
+static void record_arrival(struct verbs_path *path, const struct verbs_completion *completion)
 {
     path->arrivals[path->taken++ % VERBS_RECEIVES] = (struct verbs_arrival){
         .bytes = completion->bytes, .imm = completion->imm, .is_message = !completion->has_imm};
@@ -403,7 +404,7 @@ static enum wring_status status_of_wc(enum ibv_wc_status status)
 }
 
 /** Is it the path that does not work, rather than the request? */
-static bool is_lost(enum ibv_wc_status status)
+static bool is_path_lost(enum ibv_wc_status status)
 {
     switch (status) {
     case IBV_WC_RETRY_EXC_ERR:
@@ -427,7 +428,7 @@ static void fail_by_wc(struct verbs_path *path, const struct verbs_completion *c
              kind_text(path, completion->id),
              path->rail->provider->library.wc_status_str(completion->status),
              hint_of(completion->status), completion->status, completion->vendor_error);
-    if (is_lost(completion->status))
+    if (is_path_lost(completion->status))
         wring_verbs_path_fail(path, status_of_wc(completion->status), why);
     else
         wring_verbs_path_fatal(path, status_of_wc(completion->status), why);
@@ -442,15 +443,15 @@ void wring_verbs_path_complete(struct verbs_path *path, const struct verbs_compl
         if (path->dead) /* the peer says what has come */
             wring_verbs_revive_complete(path, completion);
         else
-            complete_up_to(path, good ? position + 1 : position);
+            complete_requests(path, good ? position + 1 : position);
     } else if (good) {
-        take_receive(path, completion);
+        record_arrival(path, completion);
     }
     if (!good && !path->dead)
         fail_by_wc(path, completion);
 }
 
-static struct wring_event event_of_news(struct verbs_conn *conn)
+static struct wring_event take_news_event(struct verbs_conn *conn)
 {
     struct wring_event event = {.kind = WRING_EVENT_CONNECTED, .conn = &conn->base};
     if (conn->accepted) {
@@ -462,7 +463,7 @@ static struct wring_event event_of_news(struct verbs_conn *conn)
 }
 
 /** The next message of ours that is complete, if it was a put. */
-static bool next_done(struct verbs_conn *conn, struct wring_event *event)
+static bool take_next_done(struct verbs_conn *conn, struct wring_event *event)
 {
     while (conn->done != conn->next) {
         const struct verbs_message *message = &conn->messages[conn->done % VERBS_MESSAGES];
@@ -477,17 +478,17 @@ static bool next_done(struct verbs_conn *conn, struct wring_event *event)
     return false;
 }
 
-static const struct verbs_arrival *head_of(const struct verbs_path *path)
+static const struct verbs_arrival *head_arrival(const struct verbs_path *path)
 {
     return path->taken != path->surfaced ? &path->arrivals[path->surfaced % VERBS_RECEIVES] : NULL;
 }
 
 /** The receives of a message go back to be posted; what lies in them is read until the next call */
-static struct wring_event event_of_message(struct verbs_conn *conn, bool striped, uint64_t bytes)
+static struct wring_event take_message_event(struct verbs_conn *conn, bool striped, uint64_t bytes)
 {
     const struct verbs_set *set = &conn->in_set;
     struct verbs_path *home = set->paths[wring_verbs_home(&set->stripes, conn->delivered)];
-    const struct verbs_arrival *first = head_of(home);
+    const struct verbs_arrival *first = head_arrival(home);
     struct wring_event event = {
         .kind = WRING_EVENT_ARRIVED, .conn = &conn->base, .bytes = bytes, .imm = first->imm};
     if (first->is_message) {
@@ -502,16 +503,16 @@ static struct wring_event event_of_message(struct verbs_conn *conn, bool striped
 }
 
 /** The peer's next message, if it is all there. */
-static bool next_arrived(struct verbs_conn *conn, struct wring_event *event)
+static bool take_next_arrived(struct verbs_conn *conn, struct wring_event *event)
 {
     const struct verbs_arrival *heads[VERBS_PATHS_MAX];
     const struct verbs_set *set = &conn->in_set;
     unsigned home = wring_verbs_home(&set->stripes, conn->delivered);
     uint64_t bytes;
-    if (head_of(set->paths[home]) == NULL)
+    if (head_arrival(set->paths[home]) == NULL)
         return false;
     for (unsigned i = 0; i < set->stripes.paths; i++)
-        heads[i] = head_of(set->paths[i]);
+        heads[i] = head_arrival(set->paths[i]);
     enum verbs_gathered what = wring_verbs_gather(&set->stripes, conn->delivered, heads, &bytes);
     if (what == VERBS_MISFIT)
         wring_verbs_conn_fail(conn, WRING_ERR_FRAME, "stripes that do not belong together");
@@ -519,17 +520,17 @@ static bool next_arrived(struct verbs_conn *conn, struct wring_event *event)
         return false;
     bool striped =
         !heads[home]->is_message && wring_verbs_is_striped(&set->stripes, heads[home]->bytes);
-    *event = event_of_message(conn, striped, bytes);
+    *event = take_message_event(conn, striped, bytes);
     return true;
 }
 
 /** Take turns, so that neither kind keeps the other waiting. */
-static bool next_event(struct verbs_conn *conn, struct wring_event *event)
+static bool take_next_event(struct verbs_conn *conn, struct wring_event *event)
 {
     conn->done_next = !conn->done_next;
     if (conn->done_next)
-        return next_done(conn, event) || next_arrived(conn, event);
-    return next_arrived(conn, event) || next_done(conn, event);
+        return take_next_done(conn, event) || take_next_arrived(conn, event);
+    return take_next_arrived(conn, event) || take_next_done(conn, event);
 }
 
 /** Receives whose bytes nobody reads any more are posted anew. */
@@ -556,11 +557,11 @@ void wring_verbs_conn_begin_poll(struct verbs_conn *conn)
     if (conn->state != VERBS_OPEN)
         return;
     renew_receives(conn);
-    spread_again(conn);
+    spread_unsent_messages(conn);
     if (conn->state != VERBS_OPEN) /* or requests would wait that nobody posts */
         return;
     give_credits(conn);
-    conn_post(conn);
+    post_all_paths(conn);
 }
 
 size_t wring_verbs_conn_events(struct verbs_conn *conn, struct wring_event *events, size_t max)
@@ -568,9 +569,9 @@ size_t wring_verbs_conn_events(struct verbs_conn *conn, struct wring_event *even
     size_t n = 0;
     bool more = true;
     if (conn->news && n < max)
-        events[n++] = event_of_news(conn);
+        events[n++] = take_news_event(conn);
     while (n < max && more && conn->state >= VERBS_OPEN && conn->state <= VERBS_DRAINING) {
-        more = next_event(conn, &events[n]);
+        more = take_next_event(conn, &events[n]);
         n += more;
     }
     wring_verbs_resync_step(conn, !more);

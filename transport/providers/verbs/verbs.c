@@ -76,7 +76,7 @@ static void revive_rail(struct verbs_rail *rail)
             wring_verbs_resync_revive(rail->slots[i].path->conn, 1u << rail->slots[i].path->index);
 }
 
-static void fail_queue(struct verbs_rail *rail, const struct ibv_qp *qp, const char *what)
+static void fail_queue_pair(struct verbs_rail *rail, const struct ibv_qp *qp, const char *what)
 {
     for (uint32_t i = 0; i < rail->n_slots; i++)
         if (rail->slots[i].path != NULL && rail->slots[i].path->qp == qp)
@@ -109,7 +109,7 @@ static void rail_take_async(struct verbs_rail *rail)
     case IBV_EVENT_QP_FATAL:
     case IBV_EVENT_QP_REQ_ERR:
     case IBV_EVENT_QP_ACCESS_ERR:
-        fail_queue(rail, event.element.qp, what);
+        fail_queue_pair(rail, event.element.qp, what);
         break;
     default: /* addresses and keys that change, path migration: nothing that we use */
         wring_debug(&rail->provider->log, "device %s: %s", rail->choice.device, what);
@@ -145,7 +145,7 @@ static void service_meeting(struct verbs_provider *verbs)
     }
 }
 
-static void service_one(struct verbs_provider *verbs, const struct verbs_watch *watch)
+static void service_watch(struct verbs_provider *verbs, const struct verbs_watch *watch)
 {
     switch (watch->what) {
     case VERBS_WATCH_LISTENER:
@@ -163,13 +163,13 @@ static void service_one(struct verbs_provider *verbs, const struct verbs_watch *
     }
 }
 
-static void service(struct verbs_provider *verbs)
+static void service_descriptors(struct verbs_provider *verbs)
 {
     struct epoll_event ready[EVENTS_AT_ONCE];
     wring_verbs_listen_again(verbs);
     int n = epoll_wait(verbs->epoll, ready, EVENTS_AT_ONCE, 0);
     for (int i = 0; i < n; i++)
-        service_one(verbs, ready[i].data.ptr);
+        service_watch(verbs, ready[i].data.ptr);
     if (verbs->meeting || n > 0)
         service_meeting(verbs);
     verbs->last_service_ns = wring_now_ns();
@@ -177,7 +177,7 @@ static void service(struct verbs_provider *verbs)
 }
 
 /** Completions show that a peer lives and that the ports work; its stream can wait as long. */
-static bool is_silent(struct verbs_conn *conn, uint64_t now)
+static bool note_if_silent(struct verbs_conn *conn, uint64_t now)
 {
     uint64_t looked_ns = wring_verbs_of(conn)->last_service_ns;
     bool owed = false;
@@ -193,7 +193,7 @@ static bool is_silent(struct verbs_conn *conn, uint64_t now)
 }
 
 /** All peers of the job are connected, by all their paths: nobody else is awaited. */
-static bool is_whole(const struct verbs_provider *verbs)
+static bool is_job_connected(const struct verbs_provider *verbs)
 {
     bool whole = verbs->job_size > 0 && verbs->n_conns + 1 >= verbs->job_size;
     for (size_t i = 0; i < verbs->n_conns && whole; i++)
@@ -206,7 +206,7 @@ static bool is_whole(const struct verbs_provider *verbs)
  * of by completions. Otherwise there may be news that come no other way: of peers that are new or
  * gone, of ports that are back.
  */
-static bool service_is_due(struct verbs_provider *verbs)
+static bool check_service_due(struct verbs_provider *verbs)
 {
     if (verbs->meeting || verbs->sleep > 0)
         return true;
@@ -217,10 +217,10 @@ static bool service_is_due(struct verbs_provider *verbs)
     if (verbs->completions_seen != verbs->counters.completions)
         verbs->quiet_since_ns = now;
     verbs->completions_seen = verbs->counters.completions;
-    bool due = !is_whole(verbs) && (now - verbs->quiet_since_ns >= SERVICE_NS ||
-                                    now - verbs->last_service_ns >= QUIET_NS);
+    bool due = !is_job_connected(verbs) && (now - verbs->quiet_since_ns >= SERVICE_NS ||
+                                            now - verbs->last_service_ns >= QUIET_NS);
     for (size_t i = 0; i < verbs->n_conns; i++)
-        due |= is_silent(verbs->conns[i], now);
+        due |= note_if_silent(verbs->conns[i], now);
     return due;
 }
 
@@ -238,8 +238,8 @@ static size_t verbs_poll(struct wring_provider *base, struct wring_event *events
     struct verbs_provider *verbs = (struct verbs_provider *)base;
     size_t n = 0;
 
-    if (service_is_due(verbs))
-        service(verbs);
+    if (check_service_due(verbs))
+        service_descriptors(verbs);
     for (size_t i = 0; i < verbs->n_conns; i++)
         wring_verbs_conn_begin_poll(verbs->conns[i]);
     poll_rails(verbs);
