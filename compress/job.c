@@ -27,7 +27,7 @@ struct sums {
     double lost[LANES], whole[LANES];
 };
 
-/** Add the squares of LANES inputs, and of what their codes lack, each to its lane. Written so that
+/** Add the squares of LANES inputs, and of their losses, each to its lane. Written so that
  *  compilers make vectors of it. */
 static void add_loss_of_inputs(struct sums *sums, const float *input, const float *decoded)
 {
