@@ -327,7 +327,7 @@ static struct wring_lossless_plan try_largest(const struct input *in, unsigned c
  * caches.
  * @param far  returned by packing it as the block before
  */
-static __attribute__((noinline)) struct wring_lossless_plan look_again(
+static __attribute__((noinline)) struct wring_lossless_plan replan_block(
     struct input *in, unsigned char *packed, struct wring_lossless_far far)
 {
     struct wring_lossless_beside nothing = {0};
@@ -357,12 +357,12 @@ static struct wring_lossless_plan pack_block(struct input *in, unsigned char *pa
         in->kernels->pack(packed, in->src, in->n, in->guess, top, beside);
 
     if (in->peak == 0 || 6 * few >= in->n) /* perhaps all zeros, or a short one */
-        return look_again(in, packed, far);
+        return replan_block(in, packed, far);
     if (in->guess == WRING_LOSSLESS_NARROW && far.narrow <= few)
         return (struct wring_lossless_plan){WRING_LOSSLESS_NARROW, top, far.narrow};
     if (in->guess == WRING_LOSSLESS_WIDE && far.wide <= MANY(in->n) && far.narrow > far.wide + few)
         return (struct wring_lossless_plan){WRING_LOSSLESS_WIDE, top, far.wide};
-    return look_again(in, packed, far);
+    return replan_block(in, packed, far);
 }
 
 /** Lines that went straight are not part of the code after all; the right ones leave after them. */

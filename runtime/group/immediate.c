@@ -269,7 +269,7 @@ static enum wring_status begin_allreduce(struct call *call, struct wring_work *w
 }
 
 /** Elements of the first n runs. */
-static uint64_t run_offset(const uint64_t *runs, uint32_t n)
+static uint64_t elems_of_runs(const uint64_t *runs, uint32_t n)
 {
     uint64_t elems = 0;
     for (uint32_t i = 0; i < n; i++)
@@ -289,7 +289,7 @@ static uint64_t longest_run(const uint64_t *runs, uint32_t n)
 static uint64_t own_begin(const struct call *call)
 {
     uint32_t me = call->group->members.me;
-    return call->in_runs != NULL ? run_offset(call->in_runs, me) : call->elems * me;
+    return call->in_runs != NULL ? elems_of_runs(call->in_runs, me) : call->elems * me;
 }
 
 /** A member's run in memory of all; anywhere, where counts are more than there is. */
@@ -343,7 +343,7 @@ static void describe_runs(const struct call *call, struct wring_work *work)
 {
     work->in_runs = call->in_runs;
     work->partition.each = true;
-    work->call.elems = run_offset(call->in_runs, call->group->members.n);
+    work->call.elems = elems_of_runs(call->in_runs, call->group->members.n);
     work->call.runs = wring_call_runs(call->in_runs, call->group->members.n);
 }
 
@@ -354,7 +354,7 @@ static enum wring_status begin_reduce_scatterv(struct call *call, struct wring_w
     if (status != WRING_OK)
         return status;
     call->elems = longest_run(call->in_runs, members->n);
-    call->in_elems = run_offset(call->in_runs, members->n);
+    call->in_elems = elems_of_runs(call->in_runs, members->n);
     call->out_elems = call->in_runs[members->me];
     call->alias = own_run(call, call->in) == call->out ? call->in : NULL;
     status = begin_work(call, work);
@@ -374,7 +374,7 @@ static enum wring_status begin_allgatherv(struct call *call, struct wring_work *
         return status;
     call->elems = longest_run(call->in_runs, members->n);
     call->in_elems = call->in_runs[members->me];
-    call->out_elems = run_offset(call->in_runs, members->n);
+    call->out_elems = elems_of_runs(call->in_runs, members->n);
     call->alias = own_run(call, call->out);
     status = begin_work(call, work);
     if (status != WRING_OK)
@@ -412,8 +412,8 @@ static enum wring_status begin_alltoallv(struct call *call, struct wring_work *w
         return status;
     uint64_t in = longest_run(call->in_runs, n), out = longest_run(call->out_runs, n);
     call->elems = in > out ? in : out;
-    call->in_elems = run_offset(call->in_runs, n);
-    call->out_elems = run_offset(call->out_runs, n);
+    call->in_elems = elems_of_runs(call->in_runs, n);
+    call->out_elems = elems_of_runs(call->out_runs, n);
     call->alias = n == 1 ? call->out : NULL;
     status = begin_work(call, work);
     if (status != WRING_OK)

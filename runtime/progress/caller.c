@@ -240,7 +240,8 @@ static bool drive_as_caller(struct wring_progress *progress, const struct wring_
         if (now >= deadline_ns)
             return false;
         *idle_since = *idle_since == 0 ? now : *idle_since;
-        if (wring_nap(progress, deadline_ns) || wring_spin_as_driver(progress, now - *idle_since))
+        if (wring_nap_if_crowded(progress, deadline_ns) ||
+            wring_spin_as_driver(progress, now - *idle_since))
             continue;
         struct wring_wait_set set = {.deadline_ns = deadline_ns};
         if (wring_sleep_prepare(progress, &set, &progress->caller)) {

@@ -171,7 +171,7 @@ bool wring_spin_as_driver(struct wring_progress *progress, uint64_t idle_ns)
     return true;
 }
 
-bool wring_nap(struct wring_progress *progress, uint64_t deadline_ns)
+bool wring_nap_if_crowded(struct wring_progress *progress, uint64_t deadline_ns)
 {
     if (!progress->engine->fabric->crowded || !wring_engine_works_long(progress->engine))
         return false;

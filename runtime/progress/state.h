@@ -147,7 +147,7 @@ bool wring_spin_as_driver(struct wring_progress *progress, uint64_t idle_ns);
  * would wait until the other ranks have used up a slice.
  * @return false if there is no such wait
  */
-bool wring_nap(struct wring_progress *progress, uint64_t deadline_ns);
+bool wring_nap_if_crowded(struct wring_progress *progress, uint64_t deadline_ns);
 
 /**
  * Prepare to sleep until something comes for the engine. Under the driver lock.

@@ -59,8 +59,9 @@ static void wait_for_change(struct meeting *meeting)
 }
 
 /** Wait until *counter reaches the size, or why not. */
-static enum wring_status wait_for_all(struct meeting *meeting, const uint32_t *counter,
-                                      uint64_t deadline_ns, const struct wring_cancel *cancel)
+static enum wring_status wait_or_break_meeting(struct meeting *meeting, const uint32_t *counter,
+                                               uint64_t deadline_ns,
+                                               const struct wring_cancel *cancel)
 {
     while (*counter < meeting->size) {
         bool called_off = cancel != NULL && cancel->cancelled(cancel->arg);
@@ -94,7 +95,7 @@ static enum wring_status local_exchange(struct wring_bootstrap *bootstrap, const
         meeting->left = 0;
         pthread_cond_broadcast(&meeting->changed);
     }
-    status = wait_for_all(meeting, &meeting->arrived, deadline_ns, cancel);
+    status = wait_or_break_meeting(meeting, &meeting->arrived, deadline_ns, cancel);
     if (status == WRING_OK && meeting->broken) /* likewise: somebody gave up before we woke */
         status = WRING_ERR_PEER;
     if (status == WRING_OK)
@@ -105,7 +106,7 @@ static enum wring_status local_exchange(struct wring_bootstrap *bootstrap, const
         pthread_cond_broadcast(&meeting->changed);
     }
     if (status == WRING_OK) {
-        status = wait_for_all(meeting, &meeting->left, deadline_ns, cancel);
+        status = wait_or_break_meeting(meeting, &meeting->left, deadline_ns, cancel);
         if (status != WRING_OK)
             wring_blobs_finish(out);
     }

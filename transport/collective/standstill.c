@@ -172,7 +172,7 @@ static bool read_statement(const char *text, struct wring_statement *s)
 }
 
 /** Where there is no room, the next one will tell. */
-static void send_statement(const struct wring_collective *collective, uint32_t member)
+static void try_send_statement(const struct wring_collective *collective, uint32_t member)
 {
     const struct wring_channel *channel =
         collective->scatter != NULL ? collective->scatter : collective->gather;
@@ -352,7 +352,7 @@ void wring_standstill_look(struct wring_collective *collective, uint64_t now_ns)
     }
     for (uint32_t i = 0; i < collective->members.n; i++)
         if (i != collective->members.me)
-            send_statement(collective, i);
+            try_send_statement(collective, i);
 }
 
 void wring_standstill_heard(struct wring_collective *collective, uint32_t member, uint32_t step,
@@ -371,5 +371,5 @@ void wring_standstill_heard(struct wring_collective *collective, uint32_t member
     other->heard = true;
     own = make_statement(collective, member);
     if (said.active && is_past(&own, step))
-        send_statement(collective, member);
+        try_send_statement(collective, member);
 }

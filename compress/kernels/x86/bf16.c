@@ -22,7 +22,7 @@ INLINE bool is_special(struct pair value, shorts codes)
     return any_near((words)value.low, (words)value.high, WRING_BF16_TOP);
 }
 
-INLINE floats widen_quickly(half_shorts codes)
+INLINE floats widen_unmarked(half_shorts codes)
 {
     return (floats)(widen_shorts(codes) << 16);
 }
@@ -34,7 +34,7 @@ INLINE bool is_marked(shorts codes)
 
 INLINE floats widen(half_shorts codes)
 {
-    floats value = widen_quickly(codes);
+    floats value = widen_unmarked(codes);
     return choose(finite_lanes(value), value, (floats)all_words(WRING_NAN_BITS));
 }
 

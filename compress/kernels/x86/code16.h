@@ -29,7 +29,7 @@ INLINE struct coded code_pair(struct pair value);
 INLINE bool is_special(struct pair value, shorts codes);
 
 /** What codes stand for: quickly, which is right unless is_marked() objects; and of any codes. */
-INLINE floats widen_quickly(half_shorts codes);
+INLINE floats widen_unmarked(half_shorts codes);
 INLINE bool is_marked(shorts codes);
 INLINE floats widen(half_shorts codes);
 
@@ -257,7 +257,7 @@ INLINE uint64_t add_steps(float *dst, const uint16_t *code, uint64_t n)
     uint64_t i = 0;
     for (; i + STEP <= n; i += STEP) {
         shorts codes = (shorts)load_words(code + i); /* once: it may change meanwhile */
-        struct pair value = {widen_quickly(lower_part(codes)), widen_quickly(upper_part(codes))};
+        struct pair value = {widen_unmarked(lower_part(codes)), widen_unmarked(upper_part(codes))};
         if (__builtin_expect(is_marked(codes), 0))
             value = widen_pair(codes);
         put_pair(dst + i, add_pair(load_pair(dst + i), value), false);

@@ -21,7 +21,7 @@ INLINE bool is_special(struct pair value, shorts codes)
 }
 
 /** A NaN may keep its payload. */
-INLINE floats widen_quickly(half_shorts codes)
+INLINE floats widen_unmarked(half_shorts codes)
 {
     return widen_f16(codes);
 }

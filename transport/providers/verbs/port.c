@@ -28,7 +28,7 @@ static bool watch_fd(struct verbs_rail *rail, int fd, struct verbs_watch *watch,
            epoll_ctl(rail->provider->epoll, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-static uint32_t first_queue_entries(const struct verbs_rail *rail)
+static uint32_t first_cq_entries(const struct verbs_rail *rail)
 {
     uint32_t peers = rail->provider->job_size > 1 ? rail->provider->job_size - 1 : 2;
     uint32_t entries = (peers < PEERS_FIRST ? peers : PEERS_FIRST) * rail->provider->settings.qps *
@@ -51,7 +51,7 @@ static bool can_make_qp(struct verbs_rail *rail)
 static bool try_api(struct verbs_rail *rail, const struct verbs_api *api)
 {
     rail->api = api;
-    if (!api->make_cq(rail, first_queue_entries(rail)))
+    if (!api->make_cq(rail, first_cq_entries(rail)))
         return false;
     if (can_make_qp(rail)) {
         rail->entries = (uint32_t)rail->cq->cqe;
