@@ -106,8 +106,8 @@ struct wring_bucket {
                              only while its status says that it is under way */
     atomic_bool taking;   /* a thread takes its part of a fused bucket that is done */
 
-    struct wring_bucket_levels *levels; /* it goes hierarchically, by these legs (commit/hierarchy_phases.h);
-                                           NULL: it goes flat */
+    struct wring_bucket_levels *levels; /* it goes hierarchically, by these legs
+                                           (commit/hierarchy_phases.h); NULL: it goes flat */
     struct wring_bucket *whole; /* that it is a leg of: whose codec it uses, and whose block;
                                    NULL: it is none */
     enum wring_leg leg;

@@ -3,10 +3,10 @@
  * What error feedback holds back, where a bucket's option changes: it is put into other units, or
  * goes out with the next step where nothing holds anything back any more.
  *
- * A residual is in units of the input of a codec: of a rank's own contribution, and where the rank owns
- * elements, of their sum, after the division of an average (compress/FORMAT.md). "Loose" is one
- * that is in units of contributions everywhere, so that any bucket can take it over, whoever owns
- * its elements then.
+ * A residual is in units of the input of a codec: of a rank's own contribution, and where the rank
+ * owns elements, of their sum, after the division of an average (compress/FORMAT.md). "Loose" is
+ * one that is in units of contributions everywhere, so that any bucket can take it over, whoever
+ * owns its elements then.
  */
 #ifndef WRING_RUNTIME_RESIDUAL_H
 #define WRING_RUNTIME_RESIDUAL_H

@@ -16,9 +16,9 @@ enum wring_control_kind {
     WRING_CONTROL_CALL,          /* a: channel, b: generation, c: number; then what is called */
     WRING_CONTROL_STANDSTILL,    /* a: channel, b: bucket, c: step; then where it stands */
     WRING_CONTROL_WELCOME,       /* the connection that you dialled is taken */
-    WRING_CONTROL_FORM,          /* a: a struct wring_formation_word, b: stage or rank; then what it says */
-    WRING_CONTROL_PAIR,          /* a, b: channels; then where the slots of two members lie */
-    WRING_CONTROL_CEASE,         /* a, b: halves of a generation; then the key: I aborted a group */
+    WRING_CONTROL_FORM,  /* a: a struct wring_formation_word, b: stage or rank; then what it says */
+    WRING_CONTROL_PAIR,  /* a, b: channels; then where the slots of two members lie */
+    WRING_CONTROL_CEASE, /* a, b: halves of a generation; then the key: I aborted a group */
     WRING_CONTROL_LINK = 15, /* a, b: slots, bytes of each; then where small pieces and slots lie */
     WRING_CONTROL_ASK,    /* a: channel, b: bytes, c: tag and sequence of a piece that is ready */
     WRING_CONTROL_GRANT,  /* a: channel, b: slot, c: sequence of the piece that it is for */

@@ -18,7 +18,8 @@ struct wring_group {
     struct wring_group *next;
     uint32_t *ranks;
     struct wring_members members;
-    struct wring_group *node, *across; /* its ranks on our node, and those at our position on each node; NULL: nobody has asked */
+    struct wring_group *node, *across; /* its ranks on our node, and those at our position on each
+                                          node; NULL: nobody has asked */
     bool told_flat;                    /* that its nodes are not equal was logged */
     bool flat_untold; /* WRING_SCHEME is hierarchical, and its immediate calls are not: we are to
                          say so with the first that would gain */

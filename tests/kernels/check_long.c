@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Long calls go page by page and past the caches (kernels/streaming.h): the bits stay the reference's.
+/** Long calls go page by page and past the caches (kernels/streaming.h): the bits stay the
+ * reference's.
  */
 #include <string.h>
 

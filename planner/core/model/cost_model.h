@@ -115,7 +115,7 @@ struct wring_cost_model {
     uint64_t considered, dominated; /* options before pruning, and those that it took away; both
                                        baselines stay */
     double *compute_us;             /* the problem's, whose memory is the model's */
-    double lost_us; /* that collectives lose to computing, in all; see lanes.h */
+    double lost_us;                 /* that collectives lose to computing, in all; see lanes.h */
     uint64_t *elems, *allowed;
     struct wring_option_cost *costs;
 };
