@@ -455,28 +455,17 @@ void wring_buffer_give_back(struct wring_session *session, struct wring_buffer *
 
 static enum wring_status flush_buffer(struct wring_session *session,
                                       const struct wring_buffer *buffer, const void *at,
-                                      struct wring_buffer_flush *flush)
+                                      struct wring_block_flush *flush)
 {
-    enum wring_status all = WRING_OK;
-
     wring_progress_lock(session->progress);
-    for (uint32_t i = 0; i < session->fabric->n_devices; i++) {
-        struct wring_region *region = buffer->block.regions[i];
-        if (region == NULL || flush->ended[i])
-            continue;
-        enum wring_status status =
-            region->provider->ops->region_flush(region, at, &flush->tickets[i]);
-        flush->ended[i] = status != WRING_ERR_AGAIN;
-        if (status != WRING_OK && (all == WRING_OK || all == WRING_ERR_AGAIN))
-            all = status;
-    }
+    enum wring_status status = wring_block_flush(session->fabric, &buffer->block, at, flush);
     wring_progress_unlock(session->progress);
-    return all;
+    return status;
 }
 
 enum wring_status wring_buffer_flush(struct wring_session *session,
                                      const struct wring_buffer *buffer, const void *at,
-                                     struct wring_buffer_flush *how)
+                                     struct wring_block_flush *how)
 {
     enum wring_status entered = wring_session_enter(session);
     if (entered != WRING_OK)

@@ -119,22 +119,11 @@ enum wring_status wring_buffer_borrow(struct wring_session *session,
 /** Forget such memory: no message uses it. NULL is fine. Threads: safe. */
 void wring_buffer_give_back(struct wring_session *session, struct wring_buffer *buffer);
 
-/** A flush under way; zeroed at first. */
-struct wring_buffer_flush {
-    uint64_t tickets[WRING_DEVICES_MAX];
-    bool ended[WRING_DEVICES_MAX];
-};
-
-/**
- * Let a device see what has been received in its memory: begin, and ask again until it has ended.
- * @param buffer  of wring_buffer_borrow(), in device memory
- * @param at  in it, the last byte that was received
- * @return WRING_OK: it has ended. Errors: WRING_ERR_AGAIN until then; those of
- * wring_provider_ops.region_flush. Threads: safe; a flush is used by one at a time.
- */
+/** wring_block_flush() of a buffer that is in device memory, of wring_buffer_borrow(). Threads:
+ * safe; a flush is used by one at a time. */
 enum wring_status wring_buffer_flush(struct wring_session *session,
                                      const struct wring_buffer *buffer, const void *at,
-                                     struct wring_buffer_flush *how);
+                                     struct wring_block_flush *how);
 
 /** Keep the buffer that holds that byte, if it is registered, until the session closes. Threads:
  *  safe. */

@@ -327,6 +327,22 @@ bool wring_block_sendable(const struct wring_fabric *fabric, const struct wring_
 
 void wring_block_finish(struct wring_block *block);
 
+/** A flush of device memory under way; zeroed at first. */
+struct wring_block_flush {
+    uint64_t tickets[WRING_DEVICES_MAX];
+    bool ended[WRING_DEVICES_MAX];
+};
+
+/**
+ * Let the device see what peers have put into a block: begin, and ask again until it has ended.
+ * @param at  in it, the last byte that came
+ * @return WRING_OK: it has ended. Errors: WRING_ERR_AGAIN until then; those of
+ * wring_provider_ops.region_flush.
+ */
+enum wring_status wring_block_flush(const struct wring_fabric *fabric,
+                                    const struct wring_block *block, const void *at,
+                                    struct wring_block_flush *flush);
+
 /**
  * Keys to a block's memory that can be revoked by themselves, with those devices where registration
  * costs nothing; others have none. Not of memory that a device must have registered to send from.

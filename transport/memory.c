@@ -413,6 +413,25 @@ void wring_block_finish(struct wring_block *block)
     *block = (struct wring_block){0};
 }
 
+enum wring_status wring_block_flush(const struct wring_fabric *fabric,
+                                    const struct wring_block *block, const void *at,
+                                    struct wring_block_flush *flush)
+{
+    enum wring_status all = WRING_OK;
+
+    for (uint32_t i = 0; i < fabric->n_devices; i++) {
+        struct wring_region *region = block->regions[i];
+        if (region == NULL || flush->ended[i])
+            continue;
+        enum wring_status status =
+            region->provider->ops->region_flush(region, at, &flush->tickets[i]);
+        flush->ended[i] = status != WRING_ERR_AGAIN;
+        if (status != WRING_OK && (all == WRING_OK || all == WRING_ERR_AGAIN))
+            all = status;
+    }
+    return all;
+}
+
 enum wring_status wring_block_add_keys(const struct wring_block *block, struct wring_block *out)
 {
     struct wring_block keys = {.fabric = block->fabric, .memory = block->memory};

@@ -400,7 +400,7 @@ struct wring_nccl_request {
     /* nccl_region.c: a flush has no buffers */
     const struct wring_nccl_region *flushed; /* NULL: it is no flush */
     const void *flushed_at;
-    struct wring_nccl_flush flush;
+    struct wring_block_flush flush;
 
     /* nccl_pack.c */
     uint64_t group;                    /* its irecv(), by number */

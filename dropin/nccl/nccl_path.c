@@ -509,21 +509,10 @@ bool wring_nccl_path_is_on_device(struct wring_nccl_path *path, const void *data
 
 enum wring_status wring_nccl_path_flush(struct wring_nccl_path *path,
                                         const struct wring_nccl_block *block, const void *at,
-                                        struct wring_nccl_flush *flush)
+                                        struct wring_block_flush *flush)
 {
-    enum wring_status all = WRING_OK;
-
     pthread_mutex_lock(&path->driver);
-    for (uint32_t i = 0; i < path->fabric->n_devices; i++) {
-        struct wring_region *region = block->block.regions[i];
-        if (region == NULL || flush->ended[i])
-            continue;
-        enum wring_status status =
-            region->provider->ops->region_flush(region, at, &flush->tickets[i]);
-        flush->ended[i] = status != WRING_ERR_AGAIN;
-        if (status != WRING_OK && (all == WRING_OK || all == WRING_ERR_AGAIN))
-            all = status;
-    }
+    enum wring_status status = wring_block_flush(path->fabric, &block->block, at, flush);
     pthread_mutex_unlock(&path->driver);
-    return all;
+    return status;
 }

@@ -134,17 +134,11 @@ void wring_nccl_path_forget(struct wring_nccl_path *path, struct wring_nccl_bloc
 /** Does registered device memory hold all of that? */
 bool wring_nccl_path_is_on_device(struct wring_nccl_path *path, const void *data, size_t bytes);
 
-/** A flush under way; zeroed at first. */
-struct wring_nccl_flush {
-    uint64_t tickets[WRING_DEVICES_MAX];
-    bool ended[WRING_DEVICES_MAX];
-};
-
 /** Let the device see all that was received up to a byte in a block. @return WRING_OK: it does.
  *  Errors: WRING_ERR_AGAIN until then; those of wring_provider_ops.region_flush. */
 enum wring_status wring_nccl_path_flush(struct wring_nccl_path *path,
                                         const struct wring_nccl_block *block, const void *at,
-                                        struct wring_nccl_flush *flush);
+                                        struct wring_block_flush *flush);
 
 /* ---- nccl_watch.c: the thread ---- */
 

@@ -78,7 +78,7 @@ static bool holds(const uint8_t *data, size_t bytes, uint64_t seed)
 
 static enum wring_status flush(const struct end *end, size_t at)
 {
-    struct wring_buffer_flush how = {0};
+    struct wring_block_flush how = {0};
     uint64_t deadline = wring_deadline_in(WAIT_NS);
     enum wring_status status;
     do

@@ -9,7 +9,6 @@
  * connections; roundtrip_us, the median of 8 bytes from rank 0 to rank 1 and back, while all
  * connections are there and the others sleep.
  */
-#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -26,19 +25,6 @@ struct cost { /* of a rank, on its board behind the handles */
 static struct cost *cost_of(uint32_t rank)
 {
     return (struct cost *)((unsigned char *)world_board(rank) + WORLD_BOARD - sizeof(struct cost));
-}
-
-static uint64_t count_threads(void)
-{
-    DIR *directory = opendir("/proc/self/task");
-    uint64_t n = 0;
-
-    if (directory == NULL)
-        abort();
-    for (const struct dirent *entry; (entry = readdir(directory)) != NULL;)
-        n += entry->d_name[0] != '.';
-    closedir(directory);
-    return n;
 }
 
 static uint64_t rss_kib(void)
@@ -153,7 +139,7 @@ static void measure(const struct world_rank *me, void *arg)
     rig_join(&rig, links, 0, n, &meeting);
     own->connect_ns = wring_now_ns() - began;
     world_meet();
-    own->threads = count_threads();
+    own->threads = rig_count_threads();
     if (me->rank < 2)
         roundtrip_ns = go_back_and_forth(&rig, links, times);
     own->rss_kib = rss_kib();

@@ -2,7 +2,6 @@
 #include <dirent.h>
 #include <limits.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -306,28 +305,6 @@ static unsigned count_entries(const char *path)
     return n;
 }
 
-/** Threads of this process, but for the mock adapters' own. */
-static unsigned count_threads(void)
-{
-    DIR *directory = opendir("/proc/self/task");
-    struct dirent *entry;
-    unsigned n = 0;
-
-    if (directory == NULL)
-        abort();
-    while ((entry = readdir(directory)) != NULL) {
-        char path[300], name[32] = "";
-        snprintf(path, sizeof(path), "/proc/self/task/%s/comm", entry->d_name);
-        FILE *file = fopen(path, "re");
-        if (file == NULL)
-            continue; /* it has ended, or is no thread */
-        n += fgets(name, sizeof(name), file) != NULL && strcmp(name, "mock-clock\n") != 0;
-        fclose(file);
-    }
-    closedir(directory);
-    return n;
-}
-
 static void *do_nothing(void *arg)
 {
     return arg;
@@ -345,7 +322,7 @@ static void load_again(const struct world_rank *me, void *arg)
         abort();
     pthread_join(first, NULL);
     for (int i = 0; i < 10; i++) { /* who has been joined may still be seen for a moment */
-        unsigned now = count_threads();
+        unsigned now = rig_count_threads();
         threads = now < threads ? now : threads;
         usleep(5000);
     }
@@ -355,7 +332,7 @@ static void load_again(const struct world_rank *me, void *arg)
         use_once(&rig, 0, 1, 41);
         use_once(&rig, 1, 0, 42);
         rig_end(&rig);
-        while (count_threads() > threads)
+        while (rig_count_threads() > threads)
             world_turn("threads of an unloaded plugin to end");
         if (i == 0)
             descriptors = count_entries("/proc/self/fd");

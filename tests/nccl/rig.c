@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/nccl/rig.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -296,4 +297,25 @@ size_t rig_differs(const void *data, size_t bytes, uint64_t seed)
             return at;
     }
     return bytes;
+}
+
+unsigned rig_count_threads(void)
+{
+    DIR *directory = opendir("/proc/self/task");
+    struct dirent *entry;
+    unsigned n = 0;
+
+    if (directory == NULL)
+        abort();
+    while ((entry = readdir(directory)) != NULL) {
+        char path[300], name[32] = "";
+        snprintf(path, sizeof(path), "/proc/self/task/%s/comm", entry->d_name);
+        FILE *file = fopen(path, "re");
+        if (file == NULL)
+            continue; /* it has ended, or is no thread */
+        n += fgets(name, sizeof(name), file) != NULL && strcmp(name, "mock-clock\n") != 0;
+        fclose(file);
+    }
+    closedir(directory);
+    return n;
 }

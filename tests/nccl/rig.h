@@ -93,4 +93,7 @@ void rig_fill(void *data, size_t bytes, uint64_t seed);
 /** Where the first byte differs; `bytes` where none does. */
 size_t rig_differs(const void *data, size_t bytes, uint64_t seed);
 
+/** Threads of this process, but for the mock adapters' own. */
+unsigned rig_count_threads(void);
+
 #endif

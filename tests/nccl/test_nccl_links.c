@@ -5,7 +5,6 @@
  *     test_nccl_links PLUGIN auto|v12|v11|v8 [NAME=VALUE...] [CASE...]
  */
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,19 +17,6 @@
 #include "transport/providers/handshake.h"
 
 /* ---- one thread ---- */
-
-static unsigned count_threads(void)
-{
-    DIR *directory = opendir("/proc/self/task");
-    unsigned n = 0;
-
-    if (directory == NULL)
-        abort();
-    for (const struct dirent *entry; (entry = readdir(directory)) != NULL;)
-        n += entry->d_name[0] != '.';
-    closedir(directory);
-    return n;
-}
 
 static uint32_t make_mesh(uint32_t ranks, struct rig_link *links)
 {
@@ -70,10 +56,10 @@ static void connect_all(const struct world_rank *me, void *arg)
     (void)arg;
     rig_begin(&rig, me);
     rig_connect(&rig, &pair, 1); /* whoever has none has no thread either */
-    unsigned few = count_threads();
+    unsigned few = rig_count_threads();
     uint32_t n = make_mesh(me->size, mesh);
     rig_connect(&rig, mesh, n);
-    unsigned many = count_threads();
+    unsigned many = rig_count_threads();
     CHECK(me->rank > 1 || many == few, "with 1 peer %u threads, with %u peers %u", few,
           me->size - 1, many);
     use(&rig, mesh, n);
