@@ -13,6 +13,7 @@ from rig.machine import Machine, kvm_works
 
 RIG = str(pathlib.Path(__file__).resolve().parent.parent)
 UP_SECONDS = {"kvm": 30, "tcg": 120}
+BOOTS_MAX = 2  # under emulation a kernel hangs now and then, before it can say why
 SLACK_SECONDS = 20  # for a machine to tell of a test whose time was up
 
 
@@ -68,22 +69,35 @@ class Cluster:
             machine.kill()
 
     def boot(self):
-        """@return seconds that it took. Under "auto" a KVM that does not work is no error."""
+        """
+        Under "auto" a KVM that does not work is no error.
+
+        @return seconds that it took
+        """
         begin = time.monotonic()
-        accel = self.accel
-        if accel == "auto":
-            accel = "kvm" if kvm_works() else "tcg"
-        try:
-            self._boot(accel)
-        except Broken:
-            if accel != "kvm" or self.accel != "auto":
-                raise
-            print("vm: no boot under KVM, going on in emulation", file=sys.stderr)
-            self.accel = "tcg"
-            self._boot("tcg")
+        if self.accel != "auto":
+            self._boot_again(self.accel)
+        elif not kvm_works():
+            self._boot_again("tcg")
+        else:
+            try:
+                self._boot("kvm")
+            except Broken as broken:
+                print(f"vm: no boot under KVM, going on in emulation: {broken}", file=sys.stderr)
+                self.accel = "tcg"
+                self._boot_again("tcg")
         return time.monotonic() - begin
 
-    def _boot(self, accel):
+    def _boot_again(self, accel):
+        """The last of the boots shows what the kernels say."""
+        for _ in range(1, BOOTS_MAX):
+            try:
+                return self._boot(accel)
+            except Broken as broken:
+                print(f"vm: {broken}\nvm: booting once more", file=sys.stderr)
+        return self._boot(accel, quiet=False)
+
+    def _boot(self, accel, quiet=True):
         self.kill()
         self._clear()
         self._write("settings", "".join(
@@ -91,12 +105,13 @@ class Cluster:
                 "RIG": self.shape.rig, "RELEASE": self.kernel.release,
                 "MODULES": self.kernel.modules, "MACHINES": self.shape.machines,
                 "RAILS": self.shape.rails, "LINK_MTU": self.shape.mtu}.items()))
-        self.machines = [Machine(0, self.run, self.kernel, accel, self.shape)]
+        self.machines = [Machine(0, self.run, self.kernel, accel, self.shape, quiet)]
         deadline = time.monotonic() + UP_SECONDS[accel]
         listening = network.sockets_to_listen_on(self.run, self.shape.machines, self.shape.rails)
         self._await(lambda: all(map(os.path.exists, listening)), deadline, "has no network")
         for number in range(1, self.shape.machines):
-            self.machines.append(Machine(number, self.run, self.kernel, accel, self.shape))
+            self.machines.append(
+                Machine(number, self.run, self.kernel, accel, self.shape, quiet))
         self._await(lambda: all(machine.is_up() for machine in self.machines), deadline,
                     "did not come up")
 
@@ -108,8 +123,11 @@ class Cluster:
 
     def _await(self, condition, deadline, what):
         while not condition():
-            if self._ended() or time.monotonic() > deadline:
-                raise Broken("\n".join([f"a machine {what}; the last lines:"] + self.last_lines()))
+            ended = self._ended()
+            if ended or time.monotonic() > deadline:
+                how = "ended by itself" if ended else "its time is up"
+                raise Broken("\n".join([f"a machine {what}: {how}; the last lines:"] +
+                                       self.last_lines()))
             time.sleep(0.02)
 
     def cpu_seconds(self):

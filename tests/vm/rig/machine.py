@@ -11,7 +11,7 @@ PR_SET_PDEATHSIG, SIGKILL = 1, 9
 BOARD = "q35,usb=off,sata=off,smbus=off,vmport=off"
 # the emulation of PCLMUL is slow, and the devices' checksum uses it where it is there
 EMULATED_CPU = "max,-pclmulqdq,-erms,la57=off"
-KERNEL_OPTIONS = ("console=ttyS0 quiet panic=-1 nokaslr mitigations=off random.trust_cpu=on "
+KERNEL_OPTIONS = ("console=ttyS0 panic=-1 nokaslr mitigations=off random.trust_cpu=on "
                   "tsc=reliable net.ifnames=0")
 libc = ctypes.CDLL(None)
 
@@ -32,16 +32,16 @@ def shared_folder(name, path, more=""):
 
 
 class Machine:
-    def __init__(self, number, run, kernel, accel, shape):
+    def __init__(self, number, run, kernel, accel, shape, quiet=True):
         self.number, self.run = number, run
         self.log = os.path.join(run, f"qemu.{number}")
         self.console = os.path.join(run, f"console.{number}")
         with open(self.log, "w", encoding="utf-8") as log:
             self.process = subprocess.Popen(
-                self._command(kernel, accel, shape), stdin=subprocess.DEVNULL, stdout=log,
+                self._command(kernel, accel, shape, quiet), stdin=subprocess.DEVNULL, stdout=log,
                 stderr=log, preexec_fn=die_with_parent)
 
-    def _command(self, kernel, accel, shape):
+    def _command(self, kernel, accel, shape, quiet):
         agent = os.path.join(shape.rig, "guest", "agent.sh")
         return [
             packages.find("qemu-system-x86_64"), "-M", BOARD,
@@ -50,7 +50,7 @@ class Machine:
             "-smp", str(shape.cpus), "-m", str(shape.memory),
             "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
             "-kernel", kernel.image, "-initrd", kernel.initrd,
-            "-append", f"{KERNEL_OPTIONS} wring.run={self.run} wring.agent={agent} "
+            "-append", f"{KERNEL_OPTIONS}{' quiet' if quiet else ''} wring.run={self.run} wring.agent={agent} "
                        f"wring.machine={self.number}" +
                        ("" if accel == "kvm" else f" tsc_early_khz={clock.khz()}"),
             "-serial", "file:" + self.console, "-device", "virtio-rng-pci",
