@@ -56,13 +56,9 @@ static void conn_destroy(struct verbs_conn *conn)
     free(conn);
 }
 
-void wring_verbs_conn_stop(struct verbs_conn *conn)
+void wring_verbs_conn_stop(struct verbs_conn *conn, enum verbs_event event)
 {
-    conn->state = VERBS_DEAD;
-    for (unsigned i = 0; i < conn->n_paths; i++) {
-        conn->paths[i]->dead = true;
-        wring_verbs_path_stop(conn->paths[i]);
-    }
+    wring_verbs_conn_on(conn, event);
     oob_close(conn);
 }
 
@@ -76,49 +72,7 @@ void wring_verbs_conn_fail(struct verbs_conn *conn, enum wring_status status, co
     vsnprintf(conn->text, sizeof(conn->text), format, args);
     va_end(args);
     conn->status = status;
-    wring_verbs_conn_stop(conn);
-}
-
-void wring_verbs_path_fatal(struct verbs_path *path, enum wring_status status, const char *why)
-{
-    char text[VERBS_TEXT / 2];
-    if (path->conn->state == VERBS_DRAINING)
-        return; /* the peer has left: what it said before is what counts */
-    wring_verbs_path_text(path, text, sizeof(text));
-    wring_verbs_conn_fail(path->conn, status, "%s; peer %s, %s", why, path->conn->peer_name, text);
-}
-
-static bool end_oob_if_left(struct verbs_conn *conn);
-
-void wring_verbs_path_fail(struct verbs_path *path, enum wring_status status, const char *why)
-{
-    struct verbs_conn *conn = path->conn;
-    char text[VERBS_TEXT / 2];
-    if (path->dead)
-        return;
-    path->dead = true;
-    conn->dead |= 1u << path->index;
-    conn->revived &= ~(1u << path->index);
-    wring_verbs_revive_plan(path);
-    wring_verbs_of(conn)->counters.paths_lost++;
-    bool none_left = conn->dead == wring_verbs_all_paths(conn);
-    if ((conn->state == VERBS_OPEN || conn->state == VERBS_RESYNC) && end_oob_if_left(conn))
-        return; /* no wonder */
-    if ((conn->state != VERBS_OPEN && conn->state != VERBS_RESYNC) ||
-        (none_left && wring_verbs_of(conn)->settings.recover_ns == 0)) {
-        wring_verbs_path_fatal(path, status, why);
-        return;
-    }
-    wring_verbs_path_stop(path);
-    wring_verbs_path_text(path, text, sizeof(text));
-    wring_warn(&wring_verbs_of(conn)->log, "%s; peer %s, %s; %s", why, conn->peer_name, text,
-               none_left ? "tries to connect anew" : "other queue pairs are left");
-    if (conn->first_text[0] == '\0') {
-        snprintf(conn->first_text, sizeof(conn->first_text), "%s; peer %s, %s", why,
-                 conn->peer_name, text);
-        conn->status = status;
-    }
-    wring_verbs_resync_begin(conn);
+    wring_verbs_conn_stop(conn, VERBS_ON_FAILED);
 }
 
 void wring_verbs_set_paths(const struct verbs_conn *conn, uint32_t without, struct verbs_set *set)
@@ -131,7 +85,7 @@ void wring_verbs_set_paths(const struct verbs_conn *conn, uint32_t without, stru
 
 bool wring_verbs_conn_arm(struct verbs_conn *conn, uint64_t *deadline_ns)
 {
-    if ((conn->state < VERBS_OPEN || conn->state == VERBS_RESYNC) &&
+    if ((conn->state < VERBS_OPEN || wring_verbs_is_agreeing(conn->state)) &&
         conn->deadline_ns < *deadline_ns)
         *deadline_ns = conn->deadline_ns;
     uint64_t revive = wring_verbs_revive_deadline(conn);
@@ -251,7 +205,7 @@ static void take_offer(struct verbs_conn *conn, const uint8_t *data, size_t byte
     }
     wring_verbs_set_paths(conn, 0, &conn->in_set);
     wring_verbs_set_paths(conn, 0, &conn->out_set);
-    conn->state = VERBS_CARDS;
+    wring_verbs_conn_on(conn, VERBS_ON_OFFER);
     say_cards(conn);
 }
 
@@ -273,7 +227,7 @@ static void take_cards(struct verbs_conn *conn, const uint8_t *data, size_t byte
             return;
         }
     }
-    conn->state = VERBS_READY;
+    wring_verbs_conn_on(conn, VERBS_ON_CARDS);
     wring_verbs_oob_add(conn, VERBS_WORD_READY, 0);
 }
 
@@ -285,7 +239,7 @@ static void take_ready(struct verbs_conn *conn, const uint8_t *data, size_t byte
         wring_verbs_conn_fail(conn, WRING_ERR_FRAME, "a malformed word after the set-up");
         return;
     }
-    conn->state = VERBS_OPEN;
+    wring_verbs_conn_on(conn, VERBS_ON_READY);
     conn->surfaced = conn->news = true;
 }
 
@@ -575,7 +529,7 @@ static void finish_connect(struct verbs_conn *conn)
     if (error != 0)
         wring_verbs_conn_fail(conn, WRING_ERR_ADDRESS, "connect: %s", strerror(error));
     else if (getpeername(conn->oob.fd, (struct sockaddr *)&peer, &bytes) == 0)
-        conn->state = VERBS_AUTH;
+        wring_verbs_conn_on(conn, VERBS_ON_REACHED);
 }
 
 static void step_auth(struct verbs_conn *conn)
@@ -590,7 +544,7 @@ static void step_auth(struct verbs_conn *conn)
         return;
     }
     verbs_peer_name(conn->oob.fd, conn->peer_name, sizeof(conn->peer_name));
-    conn->state = VERBS_OFFER;
+    wring_verbs_conn_on(conn, VERBS_ON_PROVED);
     say_offer(conn);
 }
 
@@ -599,18 +553,17 @@ static void step_auth(struct verbs_conn *conn)
 /** The stream ended or failed. Puts that were done are complete at the peer, and so are its here */
 static void end_oob(struct verbs_conn *conn, const char *why)
 {
-    if (conn->state != VERBS_OPEN && conn->state != VERBS_RESYNC) {
+    if (wring_verbs_next(conn->state, VERBS_ON_LEFT) == VERBS_DEAD) {
         wring_verbs_conn_fail(conn, WRING_ERR_PEER, "the peer closed while connecting: %s", why);
         return;
     }
     snprintf(conn->text, sizeof(conn->text), "peer %s left or died: %s", conn->peer_name, why);
     conn->status = WRING_ERR_PEER;
-    conn->state = VERBS_DRAINING;
+    wring_verbs_conn_on(conn, VERBS_ON_LEFT);
     oob_close(conn);
 }
 
-/** Has an open connection's peer left, which may not have been noticed yet? It is now. */
-static bool end_oob_if_left(struct verbs_conn *conn)
+bool wring_verbs_oob_end_if_left(struct verbs_conn *conn)
 {
     uint8_t byte;
     ssize_t n = conn->oob.fd >= 0 ? recv(conn->oob.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) : 1;
@@ -636,26 +589,19 @@ static bool read_stream(struct verbs_conn *conn, size_t bytes)
     return conn->oob.fd >= 0 && conn->oob.in_got == bytes;
 }
 
-/** The states in which each word has its place, and the function that takes it. */
-static const struct {
-    enum verbs_state first, last;
-    void (*take)(struct verbs_conn *conn, const uint8_t *data, size_t bytes);
-} rules[] = {
-    [VERBS_WORD_OFFER] = {VERBS_OFFER, VERBS_OFFER, take_offer},
-    [VERBS_WORD_CARDS] = {VERBS_CARDS, VERBS_CARDS, take_cards},
-    [VERBS_WORD_READY] = {VERBS_READY, VERBS_READY, take_ready},
-    [VERBS_WORD_RESYNC] = {VERBS_OPEN, VERBS_DEAD, wring_verbs_take_resync},
-    [VERBS_WORD_RESUME] = {VERBS_OPEN, VERBS_DEAD, wring_verbs_take_resume},
-    [VERBS_WORD_GO] = {VERBS_OPEN, VERBS_DEAD, wring_verbs_take_go},
-    [VERBS_WORD_TRY] = {VERBS_OPEN, VERBS_DEAD, wring_verbs_take_try},
-};
-
 static void take_word(struct verbs_conn *conn, unsigned word, const uint8_t *data, size_t bytes)
 {
-    if (conn->state >= rules[word].first && conn->state <= rules[word].last)
-        rules[word].take(conn, data, bytes);
-    else
+    static void (*const takes[])(struct verbs_conn * conn, const uint8_t *data, size_t bytes) = {
+        [VERBS_WORD_OFFER] = take_offer,
+        [VERBS_WORD_CARDS] = take_cards,
+        [VERBS_WORD_READY] = take_ready,
+    };
+    if (wring_verbs_next(conn->state, (enum verbs_event)word) == VERBS_BREACH)
         wring_verbs_conn_fail(conn, WRING_ERR_FRAME, "word %u where it has no place", word);
+    else if (word <= VERBS_WORD_READY)
+        takes[word](conn, data, bytes);
+    else
+        wring_verbs_recovery_word(conn, (enum verbs_word)word, data, bytes);
 }
 
 /** @return true if a word was taken */

@@ -11,6 +11,7 @@
 #include "transport/providers/verbs/handshake.h"
 #include "transport/providers/verbs/memory.h"
 #include "transport/providers/verbs/select.h"
+#include "transport/providers/verbs/states.h"
 #include "transport/providers/verbs/stripe.h"
 #include <wring/provider.h>
 #include <wring/status.h>
@@ -111,21 +112,12 @@ struct verbs_again {
     uint64_t at_ns;
 };
 
-/** A path has failed: set the time to try it again. */
-void wring_verbs_revive_plan(struct verbs_path *path);
-
-/** Begin a try that is due, end one that takes too long. */
-void wring_verbs_revive_step(struct verbs_conn *conn);
-
 /** When there is something to do next; WRING_NEVER where there is not. */
 uint64_t wring_verbs_revive_deadline(const struct verbs_conn *conn);
 
 /** A request on a dead path has completed: perhaps the message that was sent to try it. */
 void wring_verbs_revive_complete(struct verbs_path *path,
                                  const struct verbs_completion *completion);
-
-/** The peer's TRY; data[bytes] is hostile. */
-void wring_verbs_take_try(struct verbs_conn *conn, const uint8_t *data, size_t bytes);
 
 /* Paths: one reliable queue pair of a connection, on one rail. */
 
@@ -164,7 +156,8 @@ struct verbs_path {
     struct ibv_qp *qp;
     struct ibv_qp_ex *qp_ex; /* NULL with the classic API */
     uint32_t inline_bytes;
-    bool dead, joined;
+    enum verbs_path_state state;
+    bool joined;
     struct verbs_again again; /* when it is dead */
     uint32_t stopped_look;    /* of its rail, the last before the queue pair was stopped */
     struct verbs_card card, peer;
@@ -231,6 +224,9 @@ void wring_verbs_oob_service(struct verbs_conn *conn);
  */
 uint8_t *wring_verbs_oob_add(struct verbs_conn *conn, enum verbs_word word, size_t bytes);
 
+/** Has the stream of an open connection ended, which may not have been noticed yet? It is now. */
+bool wring_verbs_oob_end_if_left(struct verbs_conn *conn);
+
 /** Send what was added, as far as the system takes it; the rest follows by itself. */
 void wring_verbs_oob_push(struct verbs_conn *conn);
 
@@ -258,53 +254,44 @@ void wring_verbs_oob_push(struct verbs_conn *conn);
  * and here its source is not the caller's again before PUT_DONE. PUT_DONE is given in order, for
  * messages all of whose requests completed: so all of those were given out, or will be, in 3.
  *
- * verbs/recovery.c does all of it.
+ * verbs/states.h has the states and their order, verbs/recovery.c does all of it.
  */
 
-/** How far two sides are with agreeing. */
+/** What two sides that agree how to go on have said; verbs/states.h says how far they are. */
 struct verbs_resync {
-    bool told, heard;       /* RESYNC, as things are now */
-    bool resumed, answered; /* RESUME, ours and the peer's */
-    bool connected, go;     /* GO, likewise */
-    bool none_left;         /* at some time since messages moved */
-    unsigned in_vain;       /* tries to have new queue pairs where none is left, since it stopped */
-    uint64_t moved;         /* messages, both ways, when the deadline was set */
+    bool none_left;   /* at some time since messages moved */
+    unsigned in_vain; /* tries to have new queue pairs where none is left, since it stopped */
+    uint64_t moved;   /* messages, both ways, when the deadline was set */
     struct verbs_resync_word mine, peer;
     uint64_t delivered; /* of our messages, by the peer */
     uint8_t cards[VERBS_PATHS_MAX * VERBS_CARD_BYTES];
 };
 
-/** A path has died or may be made anew: stop and begin to agree, or say again how things are. */
-void wring_verbs_resync_begin(struct verbs_conn *conn);
+/** Something has happened to the connection: its next state, and the work of entering it. */
+void wring_verbs_conn_on(struct verbs_conn *conn, enum verbs_event event);
+
+/** A path does not work any more, others may; the text says why. */
+void wring_verbs_path_fail(struct verbs_path *path, enum wring_status status, const char *why);
+
+/** Something is wrong beyond the path it was seen on: the connection ends. */
+void wring_verbs_path_fatal(struct verbs_path *path, enum wring_status status, const char *why);
 
 /** Dead paths may work again, a bit each: their port is back, or a message came through. */
-void wring_verbs_resync_revive(struct verbs_conn *conn, uint32_t paths);
+void wring_verbs_paths_hope(struct verbs_conn *conn, uint32_t paths);
 
-/** @param nothing_whole  all messages of the peer that are whole were given out */
-void wring_verbs_resync_step(struct verbs_conn *conn, bool nothing_whole);
+/** Take the next steps, begin a try that is due, end one that takes too long.
+ * @param nothing_whole  all messages of the peer that are whole were given out */
+void wring_verbs_recovery_step(struct verbs_conn *conn, bool nothing_whole);
 
-/* The peer's words; data[bytes] is hostile. */
-void wring_verbs_take_resync(struct verbs_conn *conn, const uint8_t *data, size_t bytes);
-void wring_verbs_take_resume(struct verbs_conn *conn, const uint8_t *data, size_t bytes);
-void wring_verbs_take_go(struct verbs_conn *conn, const uint8_t *data, size_t bytes);
-
-/* within verbs/recovery.c */
+/** The peer's RESYNC, RESUME, GO or TRY, in a state that has a place for it; data[bytes] is
+ * hostile.
+ */
+void wring_verbs_recovery_word(struct verbs_conn *conn, enum verbs_word word, const uint8_t *data,
+                               size_t bytes);
 
 #define VERBS_MESSAGES 128 /* puts and sends under way per connection; a power of two */
 #define VERBS_PUTS (VERBS_MESSAGES - 4)
 #define VERBS_TEXT 384
-
-enum verbs_state {
-    VERBS_CONNECTING, /* TCP */
-    VERBS_AUTH,       /* proving the key */
-    VERBS_OFFER,      /* which rails there are */
-    VERBS_CARDS,      /* the queue pairs' addresses */
-    VERBS_READY,      /* our queue pairs are ready, the peer's word that its are, is awaited */
-    VERBS_OPEN,
-    VERBS_RESYNC,   /* a path failed: both sides agree on how to go on without it */
-    VERBS_DRAINING, /* the stream ended; what has come is still to be handed out */
-    VERBS_DEAD,
-};
 
 /** Memory of a connection that devices read and write. */
 struct verbs_buffers {
@@ -354,8 +341,7 @@ struct verbs_conn {
     struct verbs_offer offer; /* the peer's */
     struct verbs_path *paths[VERBS_PATHS_MAX];
     unsigned n_paths;
-    uint32_t dead;    /* of these, a bit each */
-    uint32_t revived; /* of the dead ones: they may work again */
+    uint32_t dead; /* of these, a bit each: those that messages do not take */
     struct verbs_trial trial;
     struct verbs_set out_set, in_set;
     struct verbs_resync resync;
@@ -400,14 +386,8 @@ __attribute__((format(printf, 3, 4))) void wring_verbs_conn_fail(struct verbs_co
                                                                  enum wring_status status,
                                                                  const char *format, ...);
 
-/** Nothing is sent or taken in any more; CLOSED will be told. */
-void wring_verbs_conn_stop(struct verbs_conn *conn);
-
-/** Something is wrong beyond the path it was seen on: the connection ends. */
-void wring_verbs_path_fatal(struct verbs_path *path, enum wring_status status, const char *why);
-
-/** A path does not work any more, others may; the text says why. */
-void wring_verbs_path_fail(struct verbs_path *path, enum wring_status status, const char *why);
+/** Nothing is sent or taken in any more; CLOSED will be told. @param event  that ends it */
+void wring_verbs_conn_stop(struct verbs_conn *conn, enum verbs_event event);
 
 /* How connections come and go: listening, dialing, accepting, and the table of all there are. */
 

@@ -153,6 +153,7 @@ enum wring_status wring_verbs_path_create(struct verbs_conn *conn, unsigned inde
     path->conn = conn;
     path->rail = rail;
     path->index = index;
+    path->state = VERBS_PATH_WORKS;
     path->peer_rail = peer_rail;
     path->mtu = mtu;
     enum wring_status status = wring_verbs_rail_join(rail, path);

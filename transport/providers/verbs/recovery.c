@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,12 +10,14 @@
 #define WRING_MODULE "verbs"
 #define RESYNC_LEAST_NS (10 * WRING_NS_PER_S) /* longer than queue pairs try again by default */
 
+/* ---- what happens ---- */
+
 /** Requests that were not posted yet are not posted: their messages come again. */
 static void drop_unposted(struct verbs_path *path)
 {
     for (; path->head != path->posted; path->head--)
         path->sent -= path->requests[(path->head - 1) % VERBS_REQUESTS].kind != VERBS_CREDITS;
-    if (path->dead)
+    if (!wring_verbs_path_is_live(path->state))
         path->tail = path->head;
 }
 
@@ -30,34 +33,113 @@ static void set_resync_deadline(struct verbs_conn *conn)
     conn->deadline_ns = wring_deadline_in(limit > 0 ? limit : RESYNC_LEAST_NS);
 }
 
-static void forget_answers(struct verbs_resync *resync)
-{
-    resync->resumed = resync->answered = resync->connected = resync->go = false;
-}
-
 static void drop_trial(struct verbs_conn *conn);
 
-void wring_verbs_resync_begin(struct verbs_conn *conn)
+/** It was open. */
+static void stop_messages(struct verbs_conn *conn)
 {
-    struct verbs_resync *resync = &conn->resync;
-    resync->told = false;  /* what was said is not so any more */
-    if (resync->connected) /* and the peer may have gone on: it will say anew what it has sent */
-        resync->heard = false;
-    if (conn->state != VERBS_OPEN)
-        return;
     drop_trial(conn);
-    conn->state = VERBS_RESYNC;
     set_resync_deadline(conn);
-    resync->heard = false;
-    resync->in_vain = 0;
-    forget_answers(resync);
+    conn->resync.in_vain = 0;
     wring_verbs_of(conn)->counters.resyncs++;
     for (unsigned i = 0; i < conn->n_paths; i++) {
-        drop_unposted(conn->paths[i]);
-        if (!conn->paths[i]->dead && conn->paths[i]->unsignalled > 0)
-            wring_verbs_ask_completion(conn->paths[i]);
+        struct verbs_path *path = conn->paths[i];
+        drop_unposted(path);
+        if (wring_verbs_path_is_live(path->state) && path->unsignalled > 0)
+            wring_verbs_ask_completion(path);
     }
 }
+
+static void path_on(struct verbs_path *path, enum verbs_path_event event)
+{
+    unsigned next = wring_verbs_path_next(path->state, event);
+    uint32_t bit = 1u << path->index;
+    assert(next != VERBS_NEVER);
+    path->state = (enum verbs_path_state)next;
+    if (path->state == VERBS_PATH_WORKS)
+        path->conn->dead &= ~bit;
+    else
+        path->conn->dead |= bit;
+}
+
+/** It has ended. */
+static void stop_paths(struct verbs_conn *conn)
+{
+    for (unsigned i = 0; i < conn->n_paths; i++) {
+        path_on(conn->paths[i], VERBS_PATH_ON_FAIL);
+        wring_verbs_path_stop(conn->paths[i]);
+    }
+}
+
+void wring_verbs_conn_on(struct verbs_conn *conn, enum verbs_event event)
+{
+    bool was_open = conn->state == VERBS_OPEN;
+    unsigned next = wring_verbs_next(conn->state, event);
+    assert(next < VERBS_STATES); /* words are checked before they are taken */
+    bool ends = next == VERBS_DEAD && conn->state != VERBS_DEAD;
+    conn->state = (enum verbs_state)next;
+    if (ends)
+        stop_paths(conn);
+    if (was_open && wring_verbs_is_agreeing(conn->state))
+        stop_messages(conn);
+}
+
+void wring_verbs_path_fatal(struct verbs_path *path, enum wring_status status, const char *why)
+{
+    char text[VERBS_TEXT / 2];
+    if (path->conn->state == VERBS_DRAINING)
+        return; /* the peer has left: what it said before is what counts */
+    wring_verbs_path_text(path, text, sizeof(text));
+    wring_verbs_conn_fail(path->conn, status, "%s; peer %s, %s", why, path->conn->peer_name, text);
+}
+
+static void plan_try(struct verbs_path *path);
+
+void wring_verbs_path_fail(struct verbs_path *path, enum wring_status status, const char *why)
+{
+    struct verbs_conn *conn = path->conn;
+    bool goes_on = conn->state == VERBS_OPEN || wring_verbs_is_agreeing(conn->state);
+    char text[VERBS_TEXT / 2];
+    if (!wring_verbs_path_is_live(path->state))
+        return;
+    path_on(path, VERBS_PATH_ON_FAIL);
+    plan_try(path);
+    wring_verbs_of(conn)->counters.paths_lost++;
+    bool none_left = conn->dead == wring_verbs_all_paths(conn);
+    if (goes_on && wring_verbs_oob_end_if_left(conn))
+        return; /* no wonder */
+    if (!goes_on || (none_left && wring_verbs_of(conn)->settings.recover_ns == 0)) {
+        wring_verbs_path_fatal(path, status, why);
+        return;
+    }
+    wring_verbs_path_stop(path);
+    wring_verbs_path_text(path, text, sizeof(text));
+    wring_warn(&wring_verbs_of(conn)->log, "%s; peer %s, %s; %s", why, conn->peer_name, text,
+               none_left ? "tries to connect anew" : "other queue pairs are left");
+    if (conn->first_text[0] == '\0') {
+        snprintf(conn->first_text, sizeof(conn->first_text), "%s; peer %s, %s", why,
+                 conn->peer_name, text);
+        conn->status = status;
+    }
+    wring_verbs_conn_on(conn, VERBS_ON_CHANGE);
+}
+
+static void hope(struct verbs_conn *conn, uint32_t paths)
+{
+    for (unsigned i = 0; i < conn->n_paths; i++)
+        if (wring_verbs_is_in(paths, i))
+            path_on(conn->paths[i], VERBS_PATH_ON_HOPE);
+}
+
+void wring_verbs_paths_hope(struct verbs_conn *conn, uint32_t paths)
+{
+    if ((paths & conn->dead) == 0 || wring_verbs_of(conn)->settings.recover_ns == 0)
+        return;
+    hope(conn, paths);
+    wring_verbs_conn_on(conn, VERBS_ON_CHANGE);
+}
+
+/* ---- agreeing ---- */
 
 static bool has_quiet_paths(const struct verbs_conn *conn)
 {
@@ -74,11 +156,13 @@ static uint32_t renewable_paths(const struct verbs_conn *conn)
     uint32_t mask = 0;
     if (wring_verbs_of(conn)->settings.recover_ns == 0)
         return 0;
-    for (unsigned i = 0; i < conn->n_paths; i++)
-        if (conn->paths[i]->rail->up)
+    for (unsigned i = 0; i < conn->n_paths; i++) {
+        enum verbs_path_state state = conn->paths[i]->state;
+        bool hoped = state == VERBS_PATH_HOPEFUL || state == VERBS_PATH_RENEWED;
+        if (conn->paths[i]->rail->up && (hoped || conn->dead == wring_verbs_all_paths(conn)))
             mask |= 1u << i;
-    return mask & conn->dead &
-           (conn->dead == wring_verbs_all_paths(conn) ? conn->dead : conn->revived);
+    }
+    return mask;
 }
 
 static void send_resync_word(struct verbs_conn *conn)
@@ -99,22 +183,19 @@ static void say_dead_paths(struct verbs_conn *conn)
     for (unsigned i = 0; i < conn->n_paths; i++)
         resync->mine.used[i] = conn->paths[i]->sent;
     send_resync_word(conn);
-    resync->told = true;
-    forget_answers(resync);
+    wring_verbs_conn_on(conn, VERBS_ON_TOLD);
 }
 
-/** Of the dead paths those that both said they could make anew. */
 static uint32_t paths_both_renew(const struct verbs_conn *conn)
 {
-    return conn->resync.mine.renew & conn->resync.peer.renew;
+    return wring_verbs_both_renew(&conn->resync.mine, &conn->resync.peer);
 }
 
-/** Both say that the same paths are dead, and there are others or new ones. */
 static bool is_resync_agreed(const struct verbs_conn *conn)
 {
-    const struct verbs_resync *resync = &conn->resync;
-    return resync->told && resync->heard && resync->mine.dead == resync->peer.dead &&
-           (resync->mine.dead & ~paths_both_renew(conn)) != wring_verbs_all_paths(conn);
+    return conn->state >= VERBS_BOTH_TOLD && conn->state <= VERBS_JOINED &&
+           wring_verbs_words_agree(&conn->resync.mine, &conn->resync.peer,
+                                   wring_verbs_all_paths(conn));
 }
 
 /** Nothing need have failed: it may have stopped to take back what works again. */
@@ -127,23 +208,15 @@ static void resync_fail(struct verbs_conn *conn, const char *why)
 
 static void resume_step(struct verbs_conn *conn, bool nothing_whole);
 
-void wring_verbs_resync_step(struct verbs_conn *conn, bool nothing_whole)
+static void resync_step(struct verbs_conn *conn, bool nothing_whole)
 {
-    if (conn->state != VERBS_RESYNC)
+    if (!wring_verbs_is_agreeing(conn->state))
         return;
-    if (has_quiet_paths(conn) && !conn->resync.told)
+    if ((conn->state == VERBS_STOPPED || conn->state == VERBS_HEARD) && has_quiet_paths(conn))
         say_dead_paths(conn);
     resume_step(conn, nothing_whole);
-    if (conn->state == VERBS_RESYNC && wring_now_ns() >= conn->deadline_ns)
+    if (wring_verbs_is_agreeing(conn->state) && wring_now_ns() >= conn->deadline_ns)
         resync_fail(conn, "it could not go on in time");
-}
-
-void wring_verbs_resync_revive(struct verbs_conn *conn, uint32_t paths)
-{
-    if ((paths & conn->dead) == 0 || wring_verbs_of(conn)->settings.recover_ns == 0)
-        return;
-    conn->revived |= paths & conn->dead;
-    wring_verbs_resync_begin(conn);
 }
 
 /** Make the paths anew, too, that the peer could: the port that came back may be on its side
@@ -151,36 +224,26 @@ void wring_verbs_resync_revive(struct verbs_conn *conn, uint32_t paths)
 static void follow_peer_renewals(struct verbs_conn *conn, uint32_t renew)
 {
     uint32_t before = renewable_paths(conn);
-    conn->revived |= renew & conn->dead;
+    hope(conn, renew);
     if (renewable_paths(conn) != before)
-        conn->resync.told = false;
+        wring_verbs_conn_on(conn, VERBS_ON_CHANGE);
 }
 
-/** Paths that the connection has, at least one of them dead, and only dead ones to be made anew. */
-static bool is_word_sound(const struct verbs_conn *conn, const struct verbs_resync_word *word)
-{
-    return ((word->dead | word->renew) & ~wring_verbs_all_paths(conn)) == 0 &&
-           (word->renew & ~word->dead) == 0 && word->dead != 0;
-}
-
-void wring_verbs_take_resync(struct verbs_conn *conn, const uint8_t *data, size_t bytes)
+static void take_resync(struct verbs_conn *conn, const uint8_t *data, size_t bytes)
 {
     struct verbs_resync_word word;
-    if (!wring_verbs_resync_unpack(data, bytes, &word) || !is_word_sound(conn, &word)) {
+    if (!wring_verbs_resync_unpack(data, bytes, &word) ||
+        !wring_verbs_resync_is_sound(&word, wring_verbs_all_paths(conn))) {
         wring_verbs_conn_fail(conn, WRING_ERR_FRAME, "a malformed word about queue pairs");
         return;
     }
-    if (conn->state == VERBS_OPEN)
-        wring_verbs_resync_begin(conn);
+    wring_verbs_conn_on(conn, VERBS_ON_RESYNC);
+    conn->resync.peer = word;
     for (unsigned i = 0; i < conn->n_paths; i++)
         if (wring_verbs_is_in(word.dead & ~conn->dead, i)) /* new queue pairs: made once more */
             wring_verbs_path_fail(conn->paths[i], WRING_ERR_PEER, "the peer says that it failed");
-    if (conn->state != VERBS_RESYNC)
-        return;
-    forget_answers(&conn->resync);
-    conn->resync.peer = word;
-    conn->resync.heard = true;
-    follow_peer_renewals(conn, word.renew);
+    if (wring_verbs_is_agreeing(conn->state))
+        follow_peer_renewals(conn, word.renew);
 }
 
 /* ---- resume ---- */
@@ -242,7 +305,7 @@ static void give_up_path(struct verbs_path *path, const char *why)
 /** Nothing has come in between. */
 static bool is_resync_unbroken(const struct verbs_conn *conn)
 {
-    return conn->state == VERBS_RESYNC && conn->resync.told;
+    return conn->state >= VERBS_BOTH_TOLD && conn->state <= VERBS_JOINED;
 }
 
 /** New queue pairs in the places of dead ones. */
@@ -252,7 +315,7 @@ static void renew_paths(struct verbs_conn *conn, uint32_t mask)
         if (!wring_verbs_is_in(mask, i))
             continue;
         enum wring_status status = wring_verbs_path_renew(conn->paths[i]);
-        conn->paths[i]->dead = false;
+        path_on(conn->paths[i], VERBS_PATH_ON_RENEW);
         if (status != WRING_OK)
             give_up_path(conn->paths[i], "no new queue pair");
     }
@@ -299,7 +362,7 @@ static void begin_resume(struct verbs_conn *conn)
         return;
     wring_verbs_set_paths(conn, conn->dead & ~renewed, &conn->in_set);
     say_resume(conn, renewed);
-    conn->resync.resumed = true;
+    wring_verbs_conn_on(conn, VERBS_ON_RESUMED);
 }
 
 /** Once the cards of the peer's new queue pairs are there, and ours are made. */
@@ -321,7 +384,7 @@ static void connect_renewed(struct verbs_conn *conn)
     if (!is_resync_unbroken(conn))
         return;
     say_go(conn);
-    conn->resync.connected = true;
+    wring_verbs_conn_on(conn, VERBS_ON_JOINED);
 }
 
 /** Go back to the first message that the peer has not given out. */
@@ -334,13 +397,11 @@ static void rewind_messages(struct verbs_conn *conn)
     for (uint64_t i = delivered; i != conn->next; i++)
         conn->messages[i % VERBS_MESSAGES].parts = 1; /* until it is spread anew */
     conn->spread = delivered;
-    conn->dead &= ~renewed;
-    conn->revived &= conn->dead;
     for (unsigned i = 0; i < conn->n_paths; i++)
-        conn->paths[i]->dead = wring_verbs_is_in(conn->dead, i);
+        path_on(conn->paths[i],
+                wring_verbs_is_in(renewed, i) ? VERBS_PATH_ON_BACK : VERBS_PATH_ON_WITHOUT);
     wring_verbs_forget_credits(conn);
     wring_verbs_set_paths(conn, conn->dead, &conn->out_set);
-    conn->state = VERBS_OPEN;
     conn->first_text[0] = '\0';
     conn->status = WRING_OK;
     wring_verbs_of(conn)->counters.recoveries += renewed != 0;
@@ -350,42 +411,34 @@ static void rewind_messages(struct verbs_conn *conn)
                (unsigned long long)(conn->next - delivered));
 }
 
-/** Both have resumed: connect what is new, and once the peer has done so send. */
-static void go_on_if_resumed(struct verbs_conn *conn)
-{
-    const struct verbs_resync *resync = &conn->resync;
-    if (conn->state == VERBS_RESYNC && is_resync_agreed(conn) && resync->resumed &&
-        resync->answered && !resync->connected)
-        connect_renewed(conn);
-    if (conn->state == VERBS_RESYNC && resync->connected && resync->go)
-        rewind_messages(conn);
-}
-
 /** Steps 3 to 5, as far as they can be done now. */
 static void resume_step(struct verbs_conn *conn, bool nothing_whole)
 {
-    if (is_resync_agreed(conn) && !conn->resync.resumed && are_dead_paths_read(conn) &&
+    bool is_to_resume = conn->state == VERBS_BOTH_TOLD || conn->state == VERBS_ANSWERED;
+    if (is_to_resume && is_resync_agreed(conn) && are_dead_paths_read(conn) &&
         check_all_came(conn) && nothing_whole)
         begin_resume(conn);
-    go_on_if_resumed(conn);
+    if (conn->state == VERBS_BOTH_RESUMED)
+        connect_renewed(conn);
 }
 
 /** Does a word follow from the last RESYNC of both sides? */
 static bool is_word_current(const struct verbs_conn *conn, const struct verbs_resume_word *word)
 {
     const struct verbs_resync *resync = &conn->resync;
-    return conn->state == VERBS_RESYNC && is_resync_agreed(conn) &&
-           word->my_number == resync->peer.number && word->your_number == resync->mine.number;
+    return is_resync_agreed(conn) && word->my_number == resync->peer.number &&
+           word->your_number == resync->mine.number;
 }
 
-void wring_verbs_take_resume(struct verbs_conn *conn, const uint8_t *data, size_t bytes)
+static void take_resume(struct verbs_conn *conn, const uint8_t *data, size_t bytes)
 {
     struct verbs_resume_word word;
     if (!wring_verbs_resume_unpack(data, bytes, &word)) {
         wring_verbs_conn_fail(conn, WRING_ERR_FRAME, "a malformed word about messages");
         return;
     }
-    if (!is_word_current(conn, &word))
+    bool is_first = conn->state == VERBS_BOTH_TOLD || conn->state == VERBS_RESUMED;
+    if (!is_first || !is_word_current(conn, &word))
         return;
     if (word.renewed != paths_both_renew(conn) ||
         word.delivered - conn->done > conn->next - conn->done) {
@@ -393,21 +446,27 @@ void wring_verbs_take_resume(struct verbs_conn *conn, const uint8_t *data, size_
         return;
     }
     conn->resync.delivered = word.delivered;
-    conn->resync.answered = true;
     memcpy(conn->resync.cards, data + VERBS_RESUME_BYTES,
            (size_t)__builtin_popcount(word.renewed) * VERBS_CARD_BYTES);
+    wring_verbs_conn_on(conn, VERBS_ON_RESUME);
 }
 
-void wring_verbs_take_go(struct verbs_conn *conn, const uint8_t *data, size_t bytes)
+/** The peer's queue pairs are connected. So are ours at once: a RESYNC that follows begins from
+ *  there. */
+static void take_go(struct verbs_conn *conn, const uint8_t *data, size_t bytes)
 {
     struct verbs_resume_word word;
     if (bytes != VERBS_RESUME_BYTES || !wring_verbs_resume_unpack(data, bytes, &word)) {
         wring_verbs_conn_fail(conn, WRING_ERR_FRAME, "a malformed word about going on");
         return;
     }
-    if (is_word_current(conn, &word))
-        conn->resync.go = true;
-    go_on_if_resumed(conn); /* at once: a RESYNC that follows begins from there */
+    if (!is_word_current(conn, &word))
+        return;
+    if (conn->state == VERBS_BOTH_RESUMED)
+        connect_renewed(conn);
+    if (conn->state == VERBS_JOINED)
+        rewind_messages(conn);
+    wring_verbs_conn_on(conn, VERBS_ON_GO);
 }
 
 /* ---- revive ---- */
@@ -422,7 +481,8 @@ static uint64_t lengthen_pause(uint64_t pause_ns)
     return 2 * pause_ns < PAUSE_MOST_NS ? 2 * pause_ns : PAUSE_MOST_NS;
 }
 
-void wring_verbs_revive_plan(struct verbs_path *path)
+/** A path has failed: set the time to try it again. */
+static void plan_try(struct verbs_path *path)
 {
     struct verbs_again *again = &path->again;
     uint64_t now = wring_now_ns();
@@ -482,13 +542,15 @@ static void begin_try(struct verbs_path *path)
     struct verbs_conn *conn = path->conn;
     struct verbs_trial *trial = &conn->trial;
     wring_verbs_of(conn)->counters.trials++;
-    if (wring_verbs_path_renew(path) != WRING_OK) {
+    trial->path = path;
+    path_on(path, VERBS_PATH_ON_TRY);
+    enum wring_status status = wring_verbs_path_renew(path);
+    if (trial->path != path || conn->state != VERBS_OPEN)
+        return; /* another path has failed meanwhile */
+    if (status != WRING_OK) {
         fail_try(path, "no new queue pair");
         return;
     }
-    if (conn->state != VERBS_OPEN)
-        return; /* another path has failed meanwhile */
-    trial->path = path;
     trial->number++;
     trial->deadline_ns = wring_deadline_in(TRIAL_NS);
     say_try(path, trial->number);
@@ -508,7 +570,7 @@ static bool may_begin_tries(const struct verbs_conn *conn)
            settings->revive_ns > 0 && settings->recover_ns > 0;
 }
 
-void wring_verbs_revive_step(struct verbs_conn *conn)
+static void revive_step(struct verbs_conn *conn)
 {
     const struct verbs_trial *trial = &conn->trial;
     if (!may_begin_tries(conn))
@@ -537,9 +599,12 @@ uint64_t wring_verbs_revive_deadline(const struct verbs_conn *conn)
 /** Something else comes in between. */
 static void drop_trial(struct verbs_conn *conn)
 {
-    if (conn->trial.path != NULL)
-        wring_verbs_path_stop(conn->trial.path);
+    struct verbs_path *path = conn->trial.path;
     conn->trial.path = NULL;
+    if (path == NULL)
+        return;
+    wring_verbs_path_stop(path);
+    path_on(path, VERBS_PATH_ON_VAIN);
 }
 
 void wring_verbs_revive_complete(struct verbs_path *path, const struct verbs_completion *completion)
@@ -553,7 +618,7 @@ void wring_verbs_revive_complete(struct verbs_path *path, const struct verbs_com
     }
     drop_trial(conn);
     postpone_tries(path, path->again.pause_ns); /* in case that the peer cannot take it back now */
-    wring_verbs_resync_revive(conn, dead_paths_beside(path));
+    wring_verbs_paths_hope(conn, dead_paths_beside(path));
 }
 
 /** We are asked: with nothing said, it counts as no. */
@@ -583,7 +648,7 @@ static void take_try_answer(struct verbs_path *path, const struct verbs_try_word
         fail_try(path, strerror(error));
 }
 
-void wring_verbs_take_try(struct verbs_conn *conn, const uint8_t *data, size_t bytes)
+static void take_try(struct verbs_conn *conn, const uint8_t *data, size_t bytes)
 {
     struct verbs_try_word word;
     if (!wring_verbs_try_unpack(data, bytes, &word) || word.path >= conn->n_paths) {
@@ -597,4 +662,25 @@ void wring_verbs_take_try(struct verbs_conn *conn, const uint8_t *data, size_t b
         answer_try(path, &word);
     else if (path == conn->trial.path && word.number == conn->trial.number)
         take_try_answer(path, &word);
+}
+
+/* ---- both ---- */
+
+void wring_verbs_recovery_step(struct verbs_conn *conn, bool nothing_whole)
+{
+    resync_step(conn, nothing_whole);
+    revive_step(conn);
+}
+
+void wring_verbs_recovery_word(struct verbs_conn *conn, enum verbs_word word, const uint8_t *data,
+                               size_t bytes)
+{
+    if (word == VERBS_WORD_RESYNC)
+        take_resync(conn, data, bytes);
+    else if (word == VERBS_WORD_RESUME)
+        take_resume(conn, data, bytes);
+    else if (word == VERBS_WORD_GO)
+        take_go(conn, data, bytes);
+    else
+        take_try(conn, data, bytes);
 }

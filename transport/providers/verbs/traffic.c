@@ -36,7 +36,7 @@ static bool is_awaited(const struct verbs_path *path, const struct verbs_request
 static bool wants_completion(const struct verbs_path *path, bool last, bool awaited)
 {
     const struct verbs_conn *conn = path->conn;
-    return (last && (awaited || conn->state == VERBS_RESYNC ||
+    return (last && (awaited || wring_verbs_is_agreeing(conn->state) ||
                      conn->next - conn->done >= VERBS_MESSAGES / 2)) ||
            path->unsignalled >= QUIET_MOST || path->unsignalled_bytes >= QUIET_BYTES;
 }
@@ -62,7 +62,7 @@ static void mark_signalled(struct verbs_path *path, uint32_t n)
 static void post_path(struct verbs_path *path)
 {
     struct wring_verbs_counters *counters = &path->rail->provider->counters;
-    while (path->head != path->posted && !path->dead) {
+    while (path->head != path->posted && wring_verbs_path_is_live(path->state)) {
         uint32_t pending = path->head - path->posted;
         uint32_t n = pending < VERBS_BATCH ? pending : VERBS_BATCH;
         mark_signalled(path, n);
@@ -128,7 +128,7 @@ bool wring_verbs_has_credits(struct verbs_conn *conn)
 /** May a message be posted? */
 static enum wring_status check_room(struct verbs_conn *conn, uint64_t bytes)
 {
-    if (!wring_verbs_stands(conn) || conn->state == VERBS_RESYNC)
+    if (!wring_verbs_stands(conn) || wring_verbs_is_agreeing(conn->state))
         return WRING_ERR_AGAIN;
     if (conn->state != VERBS_OPEN)
         return WRING_ERR_CLOSED;
@@ -327,7 +327,7 @@ static void give_credits(struct verbs_conn *conn)
 {
     for (unsigned i = 0; i < conn->n_paths; i++) {
         struct verbs_path *path = conn->paths[i];
-        if (!path->dead && path->receives - path->told >= CREDIT_STEP &&
+        if (wring_verbs_path_is_live(path->state) && path->receives - path->told >= CREDIT_STEP &&
             path->head - path->tail < VERBS_REQUESTS)
             write_credits(path);
     }
@@ -350,7 +350,7 @@ static void complete_requests(struct verbs_path *path, uint32_t end)
 
 bool wring_verbs_path_is_owed(const struct verbs_path *path)
 {
-    return !path->dead && path->posted - path->tail > path->unsignalled;
+    return wring_verbs_path_is_live(path->state) && path->posted - path->tail > path->unsignalled;
 }
 
 static void record_arrival(struct verbs_path *path, const struct verbs_completion *completion)
@@ -440,14 +440,14 @@ void wring_verbs_path_complete(struct verbs_path *path, const struct verbs_compl
     bool good = completion->status == IBV_WC_SUCCESS;
     path->conn->completions++;
     if ((completion->id & VERBS_RECEIVE_ID) == 0) {
-        if (path->dead) /* the peer says what has come */
-            wring_verbs_revive_complete(path, completion);
-        else
+        if (wring_verbs_path_is_live(path->state))
             complete_requests(path, good ? position + 1 : position);
+        else /* the peer says what has come */
+            wring_verbs_revive_complete(path, completion);
     } else if (good) {
         record_arrival(path, completion);
     }
-    if (!good && !path->dead)
+    if (!good && wring_verbs_path_is_live(path->state))
         fail_by_wc(path, completion);
 }
 
@@ -537,7 +537,8 @@ static bool take_next_event(struct verbs_conn *conn, struct wring_event *event)
 static void renew_receives(struct verbs_conn *conn)
 {
     for (unsigned i = 0; i < conn->n_paths && conn->state == VERBS_OPEN; i++) {
-        int error = conn->paths[i]->dead ? 0 : wring_verbs_path_post_receives(conn->paths[i]);
+        bool is_live = wring_verbs_path_is_live(conn->paths[i]->state);
+        int error = is_live ? wring_verbs_path_post_receives(conn->paths[i]) : 0;
         if (error != 0)
             wring_verbs_path_fail(conn->paths[i], WRING_ERR_DEVICE,
                                   "a receive request was refused");
@@ -574,10 +575,9 @@ size_t wring_verbs_conn_events(struct verbs_conn *conn, struct wring_event *even
         more = take_next_event(conn, &events[n]);
         n += more;
     }
-    wring_verbs_resync_step(conn, !more);
-    wring_verbs_revive_step(conn);
+    wring_verbs_recovery_step(conn, !more);
     if (conn->state == VERBS_DRAINING && !more && is_drained(conn))
-        wring_verbs_conn_stop(conn);
+        wring_verbs_conn_stop(conn, VERBS_ON_DRAINED);
     if (conn->state == VERBS_DEAD && !conn->told_closed && n < max) {
         conn->told_closed = true;
         events[n++] = (struct wring_event){.kind = WRING_EVENT_CLOSED,

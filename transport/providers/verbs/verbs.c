@@ -73,7 +73,7 @@ static void revive_rail(struct verbs_rail *rail)
     rail->up = true;
     for (uint32_t i = 0; i < rail->n_slots; i++)
         if (rail->slots[i].path != NULL)
-            wring_verbs_resync_revive(rail->slots[i].path->conn, 1u << rail->slots[i].path->index);
+            wring_verbs_paths_hope(rail->slots[i].path->conn, 1u << rail->slots[i].path->index);
 }
 
 static void fail_queue_pair(struct verbs_rail *rail, const struct ibv_qp *qp, const char *what)
@@ -181,7 +181,7 @@ static bool note_if_silent(struct verbs_conn *conn, uint64_t now)
 {
     uint64_t looked_ns = wring_verbs_of(conn)->last_service_ns;
     bool owed = false;
-    if (conn->state == VERBS_RESYNC) /* its words are awaited, whatever comes besides */
+    if (wring_verbs_is_agreeing(conn->state)) /* its words are awaited, whatever comes besides */
         return now - looked_ns >= SERVICE_NS;
     if (conn->completions != conn->completions_seen)
         conn->heard_ns = now;

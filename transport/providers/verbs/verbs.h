@@ -10,8 +10,9 @@
  *
  * verbs/conn.h has all four. verbs/select.c chooses rails, verbs/port.c opens them. verbs/conn.c
  * lets connections come and go, verbs/qp.c makes their paths, verbs/traffic.c uses these, and
- * verbs/recovery.c goes on without those that fail. verbs/conn.c has streams, verbs/memory.h the
- * memory that devices may read and write, verbs/verbs.c the order in which all of it is polled.
+ * verbs/recovery.c goes on without those that fail, by the states of verbs/states.h. verbs/conn.c
+ * has streams, verbs/memory.h the memory that devices may read and write, verbs/verbs.c the order
+ * in which all of it is polled.
  *
  * A put is an RDMA write with immediate, a control message a send. Messages (puts and sends) are
  * numbered per direction, take the paths that verbs/stripe.h says, and are given to the layer above
