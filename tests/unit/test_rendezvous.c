@@ -38,7 +38,7 @@ static void frame_is_these_bytes(void)
 static void frames_travel_unchanged(void)
 {
     uint8_t *bytes = wring_test_guarded(WRING_RENDEZVOUS_FRAME_BYTES);
-    for (uint32_t kind = WRING_RENDEZVOUS_BLOB; kind <= WRING_RENDEZVOUS_ADMITTED; kind++) {
+    for (uint32_t kind = WRING_RENDEZVOUS_BLOB; kind <= WRING_RENDEZVOUS_PLANTED; kind++) {
         struct wring_rendezvous_frame frame = sample, back = {0};
         frame.kind = (enum wring_rendezvous_kind)kind;
         wring_rendezvous_pack(&frame, bytes);
@@ -48,7 +48,7 @@ static void frames_travel_unchanged(void)
 
 static void other_bytes_are_no_frame(void)
 {
-    static const uint32_t kinds[] = {0, 5, 0x100, 0x01000001, 0x80000001, UINT32_MAX};
+    static const uint32_t kinds[] = {0, 8, 0x100, 0x01000001, 0x80000001, UINT32_MAX};
     uint8_t *bytes = wring_test_guarded(WRING_RENDEZVOUS_FRAME_BYTES);
 
     for (unsigned bit = 0; bit < 32; bit++) {

@@ -15,6 +15,7 @@
 #include "base/descriptor.h"
 #include "base/parse.h"
 #include "transport/bootstrap/rendezvous_private.h"
+#include "transport/bootstrap/rendezvous_tree.h"
 #include <wring/bootstrap.h>
 
 #define WRING_MODULE "rendezvous"
@@ -46,7 +47,7 @@ bool wring_rendezvous_parse(const uint8_t *bytes, struct wring_rendezvous_frame 
 {
     uint32_t kind = wring_get_u32(bytes + 4);
     if (wring_get_u32(bytes) != MAGIC || kind < WRING_RENDEZVOUS_BLOB ||
-        kind > WRING_RENDEZVOUS_ADMITTED)
+        kind > WRING_RENDEZVOUS_PLANTED)
         return false;
     *out = (struct wring_rendezvous_frame){
         .kind = (enum wring_rendezvous_kind)kind,
@@ -546,19 +547,25 @@ static enum wring_status rendezvous_exchange(struct wring_bootstrap *bootstrap, 
     if (bytes > WRING_BLOB_MAX)
         return WRING_ERR_INVALID;
     rendezvous->sequence++;
+    bool has_tree = rendezvous->tree != NULL;
     if (bootstrap->rank == 0)
-        return wring_rendezvous_gather(rendezvous, blob, bytes, &patience, out);
+        return has_tree ? wring_rendezvous_tree_exchange(rendezvous, blob, bytes, &patience, out)
+                        : wring_rendezvous_gather(rendezvous, blob, bytes, &patience, out);
 
     /* the root knows who is late: give it the time to say so */
     static const uint64_t grace_ns = 5 * WRING_NS_PER_S;
     patience.deadline_ns =
         deadline_ns > WRING_NEVER - grace_ns ? WRING_NEVER : deadline_ns + grace_ns;
+    if (has_tree)
+        return wring_rendezvous_tree_exchange(rendezvous, blob, bytes, &patience, out);
     return wring_rendezvous_contribute(rendezvous, blob, bytes, &patience, out);
 }
 
 static enum wring_status rendezvous_check(struct wring_bootstrap *bootstrap)
 {
     struct wring_rendezvous *rendezvous = (struct wring_rendezvous *)bootstrap;
+    if (rendezvous->tree != NULL)
+        return wring_rendezvous_tree_check(rendezvous);
     return bootstrap->rank == 0 ? fail_for_lost_rank(rendezvous)
                                 : wring_rendezvous_hear(rendezvous);
 }
@@ -576,6 +583,7 @@ static void rendezvous_close(struct wring_bootstrap *bootstrap)
     uint32_t n = bootstrap->rank == 0 ? bootstrap->size : 1;
     for (uint32_t i = 0; i < n; i++)
         wring_descriptor_close(rendezvous->fds[i]);
+    wring_rendezvous_tree_destroy(rendezvous->tree);
     free(rendezvous->fds);
     free(rendezvous);
 }
@@ -643,11 +651,15 @@ enum wring_status wring_rendezvous_create(const struct wring_rendezvous_params *
     if (status == WRING_OK)
         status = params->rank == 0 ? wring_rendezvous_host(rendezvous, params, secret)
                                    : wring_rendezvous_join(rendezvous, params, secret);
+    if (status == WRING_OK) {
+        find_local_address(rendezvous);
+        if (params->size > WRING_RENDEZVOUS_DIRECT)
+            status = wring_rendezvous_plant(rendezvous, params, secret);
+    }
     if (status != WRING_OK) {
         rendezvous_close(&rendezvous->base);
         return status;
     }
-    find_local_address(rendezvous);
     *out = &rendezvous->base;
     return WRING_OK;
 }

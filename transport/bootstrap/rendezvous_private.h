@@ -19,6 +19,9 @@ enum wring_rendezvous_kind {
     WRING_RENDEZVOUS_RESULT,   /* root to rank: all of them, each after a u64 length */
     WRING_RENDEZVOUS_FAILURE,  /* root to rank: status, rank at fault, text */
     WRING_RENDEZVOUS_ADMITTED, /* root to rank, after the handshake: it is one of the job */
+    WRING_RENDEZVOUS_PLACE,    /* rank to root: where its children in the tree come in */
+    WRING_RENDEZVOUS_PARENT,   /* root to rank: which rank its parent is, and that one's place */
+    WRING_RENDEZVOUS_PLANTED,  /* rank to root: its parent and children are there */
 };
 
 struct wring_rendezvous_frame {
@@ -30,11 +33,14 @@ struct wring_rendezvous_frame {
 
 #define WRING_RENDEZVOUS_FRAME_BYTES 28
 
+struct wring_rendezvous_tree;
+
 struct wring_rendezvous {
     struct wring_bootstrap base;
     const struct wring_log *log;
     uint32_t sequence;
-    int *fds; /* root: [size], its own -1; others: [1], to the root */
+    int *fds; /* root: [size], its own -1; others: [1], to the root; all -1 with a tree */
+    struct wring_rendezvous_tree *tree; /* of a large job, once it stands; else NULL */
     char local_address[WRING_RENDEZVOUS_ADDRESS];
 };
 

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
@@ -637,6 +638,13 @@ static void judge_claim(struct wring_rendezvous_host *host,
         wring_rendezvous_judge(out, rendezvous->base.size, &host->verdict);
 }
 
+/** One who is in is looked at when it has left: among a thousand nobody else costs anything. */
+static bool watch_rank(struct wring_rendezvous_host *host, int fd, uint32_t rank)
+{
+    struct epoll_event event = {.events = EPOLLRDHUP, .data.u32 = rank};
+    return epoll_ctl(host->epoll, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
 static void admit_or_refuse(struct wring_rendezvous_host *host,
                             struct wring_rendezvous_pending *pending)
 {
@@ -649,6 +657,10 @@ static void admit_or_refuse(struct wring_rendezvous_host *host,
         wring_rendezvous_send_failure(pending->fd, verdict->status, verdict->rank, verdict->text);
         close_pending(pending);
         host->told++;
+        return;
+    }
+    if (!watch_rank(host, pending->fd, claim.rank)) {
+        close_pending(pending); /* it comes again */
         return;
     }
     wring_rendezvous_send_admitted(pending->fd);
@@ -675,11 +687,11 @@ static void advance_pending(struct wring_rendezvous_host *host,
     }
 }
 
-/** Everybody who is in, so that one who leaves is seen at once. @return how many descriptors */
+/** Behind the epoll set is everybody who is in, so that one who leaves is seen at once.
+ *  @return how many descriptors */
 static unsigned list_watched(struct wring_rendezvous_host *host)
 {
-    const struct wring_rendezvous *rendezvous = host->rendezvous;
-    unsigned n = 1;
+    unsigned n = 2;
 
     for (unsigned i = 0; i < WRING_RENDEZVOUS_PENDING; i++)
         if (host->pending[i].fd >= 0) {
@@ -689,26 +701,20 @@ static unsigned list_watched(struct wring_rendezvous_host *host)
         }
     /* all places taken, or no descriptor left: let the queue of the system hold them */
     bool is_closed =
-        n == WRING_RENDEZVOUS_PENDING + 1 || !wring_door_is_open(&host->door, wring_now_ns());
+        n == WRING_RENDEZVOUS_PENDING + 2 || !wring_door_is_open(&host->door, wring_now_ns());
     host->fds[0] = (struct pollfd){is_closed ? -1 : host->listen_fd, POLLIN, 0};
-    for (uint32_t i = 1; i < rendezvous->base.size; i++)
-        if (rendezvous->fds[i] >= 0 && host->verdict.status == WRING_OK)
-            host->fds[n++] = (struct pollfd){rendezvous->fds[i], POLLRDHUP, 0};
+    host->fds[1] = (struct pollfd){host->verdict.status == WRING_OK ? host->epoll : -1, POLLIN, 0};
     return n;
 }
 
 /** A rank that has joined and closes again will not come back. */
-static void end_if_departed(struct wring_rendezvous_host *host, unsigned watched)
+static void end_if_departed(struct wring_rendezvous_host *host)
 {
-    const struct wring_rendezvous *rendezvous = host->rendezvous;
-    const struct pollfd *at = host->fds + watched - host->joined; /* in order of rank */
-    for (uint32_t i = 1; i < rendezvous->base.size; i++) {
-        if (rendezvous->fds[i] < 0 || ((at++)->revents & WRING_RENDEZVOUS_GONE) == 0)
-            continue;
-        end_joining(&host->verdict, WRING_ERR_PEER, i,
-                    "rank %" PRIu32 " ended while the others were joining", i);
+    struct epoll_event event;
+    if (host->fds[1].revents == 0 || epoll_wait(host->epoll, &event, 1, 0) <= 0)
         return;
-    }
+    end_joining(&host->verdict, WRING_ERR_PEER, event.data.u32,
+                "rank %" PRIu32 " ended while the others were joining", event.data.u32);
 }
 
 /** Wait a little for anything to happen on any socket, and deal with it. Errors: CLOSED. */
@@ -725,7 +731,7 @@ static enum wring_status serve_once(struct wring_rendezvous_host *host,
     if (status == WRING_ERR_CLOSED)
         return status;
     if (status == WRING_OK && host->verdict.status == WRING_OK)
-        end_if_departed(host, watched);
+        end_if_departed(host);
     accept_all_waiting(host);
     for (unsigned i = 0; i < WRING_RENDEZVOUS_PENDING; i++)
         if (host->pending[i].fd >= 0)
@@ -775,19 +781,23 @@ enum wring_status wring_rendezvous_host(struct wring_rendezvous *rendezvous,
                                         const uint8_t *secret)
 {
     struct wring_rendezvous_host *host = calloc(1, sizeof(*host));
-    struct pollfd *fds = calloc(1 + WRING_RENDEZVOUS_PENDING + params->size, sizeof(*fds));
     enum wring_status status = WRING_ERR_NO_MEMORY;
 
-    if (host == NULL || fds == NULL)
-        goto free_host;
+    if (host == NULL)
+        return status;
     host->rendezvous = rendezvous;
     host->door.module = WRING_MODULE;
     host->secret = secret;
-    host->fds = fds;
     for (unsigned i = 0; i < WRING_RENDEZVOUS_PENDING; i++)
         host->pending[i].fd = -1;
 
-    status = wring_rendezvous_listen(params, &host->listen_fd);
+    host->epoll = WRING_DESCRIPTOR(epoll_create1(EPOLL_CLOEXEC));
+    if (host->epoll < 0) {
+        wring_error(params->log, "ranks cannot be waited for: %s", WRING_REFUSED("epoll_create1"));
+        status = WRING_ERR_SYSTEM;
+    } else {
+        status = wring_rendezvous_listen(params, &host->listen_fd);
+    }
     if (status == WRING_OK) {
         status = admit_all(host, params);
         if (host->listen_fd != params->root_fd)
@@ -796,8 +806,7 @@ enum wring_status wring_rendezvous_host(struct wring_rendezvous *rendezvous,
     for (unsigned i = 0; i < WRING_RENDEZVOUS_PENDING; i++)
         if (host->pending[i].fd >= 0)
             close_pending(&host->pending[i]);
-free_host:
-    free(fds);
+    wring_descriptor_close(host->epoll);
     free(host);
     return status;
 }

@@ -51,7 +51,8 @@ struct wring_rendezvous_host {
     uint32_t joined, told; /* told: of the verdict, without having joined */
     struct wring_rendezvous_refusals wrong_key, other_version, garbage, silence;
     struct wring_rendezvous_verdict verdict;
-    struct pollfd *fds; /* [1 + WRING_RENDEZVOUS_PENDING + size] */
+    int epoll; /* has all who have joined */
+    struct pollfd fds[2 + WRING_RENDEZVOUS_PENDING];
     struct wring_rendezvous_pending pending[WRING_RENDEZVOUS_PENDING];
 };
 
