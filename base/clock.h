@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Time. All deadlines in the library are absolute values of wring_now_ns(). */
+/** Time. All deadlines in the library are absolute values of wring_now_ns(). A simulation gives its
+ *  thread another clock; all others have the system's. */
 #ifndef WRING_BASE_CLOCK_H
 #define WRING_BASE_CLOCK_H
 
@@ -18,10 +19,25 @@ static inline uint64_t wring_clock_ns(clockid_t id)
     return (uint64_t)t.tv_sec * WRING_NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
+struct wring_wait_set;
+
+/** A clock that stands still while its thread runs, and goes on while the thread sleeps. */
+struct wring_clock {
+    uint64_t now_ns;
+    /** Sleep until a descriptor of the set is ready or its deadline has come. */
+    void (*sleep)(struct wring_clock *clock, const struct wring_wait_set *set);
+};
+
+/** This thread's; NULL: the system's. Borrowed. In the initial block of thread-local memory, so
+ * that a look takes one instruction in the shared library, too. */
+extern _Thread_local struct wring_clock *wring_thread_clock
+    __attribute__((tls_model("initial-exec")));
+
 /** Monotonic time in ns; does not jump. Threads: safe. */
 static inline uint64_t wring_now_ns(void)
 {
-    return wring_clock_ns(CLOCK_MONOTONIC);
+    const struct wring_clock *clock = wring_thread_clock;
+    return clock == NULL ? wring_clock_ns(CLOCK_MONOTONIC) : clock->now_ns;
 }
 
 /** CPU time that the calling thread has used, in ns. */
