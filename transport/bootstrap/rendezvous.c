@@ -22,8 +22,12 @@
 
 void wring_blobs_finish(struct wring_blobs *blobs)
 {
-    free(blobs->offsets);
-    free(blobs->storage);
+    if (blobs->release != NULL) {
+        blobs->release(blobs);
+    } else {
+        free(blobs->offsets);
+        free(blobs->storage);
+    }
     *blobs = (struct wring_blobs){0};
 }
 
@@ -78,7 +82,7 @@ enum wring_status wring_rendezvous_unpack_result(uint32_t size, uint8_t *body, u
                                                  struct wring_blobs *out)
 {
     struct wring_reader reader = {body, bytes, false};
-    struct wring_blobs blobs = {size, calloc((size_t)size + 1, sizeof(size_t)), body};
+    struct wring_blobs blobs = {size, calloc((size_t)size + 1, sizeof(size_t)), body, NULL};
     size_t total = 0;
 
     if (blobs.offsets == NULL)
@@ -474,7 +478,7 @@ static enum wring_status hand_out_blobs(struct wring_rendezvous *rendezvous,
     uint32_t size = rendezvous->base.size;
     struct wring_writer message = {0};
     uint8_t head[WRING_RENDEZVOUS_FRAME_BYTES] = {0};
-    struct wring_blobs blobs = {size, calloc(size + 1, sizeof(size_t)), NULL};
+    struct wring_blobs blobs = {size, calloc(size + 1, sizeof(size_t)), NULL, NULL};
     struct wring_writer own = {0};
 
     wring_write(&message, head, sizeof(head));

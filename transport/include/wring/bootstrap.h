@@ -26,8 +26,10 @@ extern "C" {
 /** The result of an exchange: blob i spans storage[offsets[i] .. offsets[i + 1]). */
 struct wring_blobs {
     uint32_t n;
-    size_t *offsets;  /* [n + 1] */
-    uint8_t *storage; /* freed with wring_blobs_finish() */
+    size_t *offsets;                            /* [n + 1] */
+    uint8_t *storage;                           /* freed with wring_blobs_finish() */
+    void (*release)(struct wring_blobs *blobs); /* of memory that ranks of one process share; NULL:
+                                                   offsets and storage are of malloc() */
 };
 
 /** Free the result of an exchange. */
