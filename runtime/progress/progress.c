@@ -194,7 +194,7 @@ enum wring_status wring_progress_create(struct wring_engine *engine, bool thread
     progress->caller.fd = progress->own.fd = -1;
     atomic_init(&progress->outside_fd, -1);
     pthread_mutex_init(&progress->driver, NULL);
-    enum wring_status status = wring_sleep_init(progress);
+    enum wring_status status = wring_sleep_init(progress, threaded);
     if (status == WRING_OK && threaded)
         status = thread_start(progress);
     if (status != WRING_OK) {

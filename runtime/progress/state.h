@@ -89,7 +89,7 @@ uint64_t wring_meter_begin(struct wring_progress *progress);
 void wring_meter_end(struct wring_progress *progress, uint64_t began_ns);
 
 /** Make the descriptors and the rest that sleeping needs. Errors: WRING_ERR_SYSTEM. */
-enum wring_status wring_sleep_init(struct wring_progress *progress);
+enum wring_status wring_sleep_init(struct wring_progress *progress, bool threaded);
 
 /** Nobody sleeps any more. Descriptors may be -1. */
 void wring_sleep_finish(struct wring_progress *progress);
