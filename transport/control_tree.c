@@ -563,7 +563,7 @@ enum wring_status wring_control_tree_create(const struct wring_control_tree_para
     memcpy(provider.secret, params->secret, WRING_SECRET_BYTES);
     enum wring_status status = WRING_ERR_NO_MEMORY;
     if (tree->fates != NULL)
-        status = wring_provider_tcp.open(&provider, &tree->provider);
+        status = wring_provider_for_control()->open(&provider, &tree->provider);
     if (status == WRING_OK)
         status = tree->provider->ops->listen(tree->provider, tree->address, &tree->address_bytes);
     if (status != WRING_OK) {

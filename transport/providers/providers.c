@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "transport/providers/sim/sim.h"
 #include <wring/provider.h>
 
 enum wring_status wring_unsupported_region_revoke(struct wring_region *region)
@@ -66,15 +67,24 @@ static const struct wring_provider_ops *const providers[] = {
     NULL,
 };
 
+/* Simulated ranks have no other, and nobody else has it. */
+static const struct wring_provider_ops *const simulated[] = {&wring_provider_sim, NULL};
+
 const struct wring_provider_ops *const *wring_provider_list(void)
 {
-    return providers;
+    return wring_sim_here() != NULL ? simulated : providers;
+}
+
+const struct wring_provider_ops *wring_provider_for_control(void)
+{
+    return wring_sim_here() != NULL ? &wring_provider_sim : &wring_provider_tcp;
 }
 
 const struct wring_provider_ops *wring_provider_find(const char *name)
 {
-    for (size_t i = 0; providers[i] != NULL; i++)
-        if (strcmp(providers[i]->name, name) == 0)
-            return providers[i];
+    const struct wring_provider_ops *const *all = wring_provider_list();
+    for (size_t i = 0; all[i] != NULL; i++)
+        if (strcmp(all[i]->name, name) == 0)
+            return all[i];
     return NULL;
 }

@@ -8,5 +8,9 @@
 extern const struct wring_provider_ops wring_provider_shm;
 extern const struct wring_provider_ops wring_provider_tcp;
 extern const struct wring_provider_ops wring_provider_verbs; /* a stub where headers are missing */
+extern const struct wring_provider_ops wring_provider_sim;   /* in simulations only */
+
+/** What control connections are made of. */
+const struct wring_provider_ops *wring_provider_for_control(void);
 
 #endif

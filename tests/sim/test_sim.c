@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Many ranks in one thread: sums, counts, times and deaths. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/lib/test.h"
+#include "tests/sim/sim_job.h"
+
+#define STEPS 3
+
+struct sums {
+    uint64_t elems;
+    uint32_t wrong;
+    struct wring_sim_counts before, after; /* of rank 1, around the last step */
+    uint64_t step_ns;                      /* of the last step, until its last rank was done */
+};
+
+/** Whole numbers, so that no order of additions rounds; each element has a sum of its own. */
+static float contribution(uint32_t rank, uint64_t element)
+{
+    return (float)((rank * 7 + element * 13) % 31) - 15;
+}
+
+static bool is_sum(const float *data, uint64_t elems, uint32_t ranks)
+{
+    for (uint64_t i = 0; i < elems; i++) {
+        float sum = 0;
+        for (uint32_t rank = 0; rank < ranks; rank++)
+            sum += contribution(rank, i);
+        if (data[i] != sum)
+            return false;
+    }
+    return true;
+}
+
+static void sum_again_and_again(struct sim_job *job, struct wring_session *session, uint32_t rank)
+{
+    struct sums *sums = job->arg;
+    struct wring_group *world = wring_session_world(session);
+    float *data = malloc(sums->elems * sizeof(*data));
+    enum wring_status status = WRING_OK;
+
+    REQUIRE(data != NULL, "no memory");
+    for (unsigned step = 0; step < STEPS && status == WRING_OK; step++) {
+        for (uint64_t i = 0; i < sums->elems; i++)
+            data[i] = contribution(rank, i);
+        status = wring_barrier(world, NULL, NULL);
+        uint64_t begin_ns = wring_sim_now_ns(job->sim);
+        if (rank == 1)
+            sums->before = wring_sim_sent(job->sim, 1);
+        if (status == WRING_OK)
+            status =
+                wring_allreduce(world, data, data, sums->elems, WRING_F32, WRING_SUM, NULL, NULL);
+        if (rank == 1)
+            sums->after = wring_sim_sent(job->sim, 1);
+        uint64_t took_ns = wring_sim_now_ns(job->sim) - begin_ns;
+        sums->step_ns = step == STEPS - 1 && took_ns > sums->step_ns ? took_ns : sums->step_ns;
+        /* to compute all sums on all ranks takes long: a few are enough of equal bits */
+        if (status != WRING_OK ||
+            (rank % 61 == 0 && !is_sum(data, sums->elems, job->network.ranks)))
+            sums->wrong++;
+    }
+    free(data);
+}
+
+static struct sums run_sums(uint32_t ranks, uint64_t elems)
+{
+    struct sums sums = {.elems = elems};
+    struct sim_job job = {.network = sim_network(ranks), .arg = &sums, .run = sum_again_and_again};
+
+    CHECK(sim_job_run(&job) == WRING_OK, "%u ranks do not end", ranks);
+    CHECK(job.unopened == 0, "%u of %u sessions did not open", job.unopened, ranks);
+    CHECK(sums.wrong == 0, "%u wrong sums of %u ranks", sums.wrong, ranks);
+    sim_job_end(&job);
+    return sums;
+}
+
+static void sums_are_right(void)
+{
+    static const uint32_t ranks[] = {2, 3, 8, 9, 32};
+    static const uint64_t elems[] = {1, 1024, 30000};
+    for (size_t r = 0; r < sizeof(ranks) / sizeof(ranks[0]); r++)
+        for (size_t e = 0; e < sizeof(elems) / sizeof(elems[0]); e++)
+            run_sums(ranks[r], elems[e]);
+}
+
+/** What two ranks exchange crosses, so it takes as long as one message. */
+static void a_step_of_two_takes_one_message(void)
+{
+    const struct wring_sim_params network = sim_network(2);
+    struct sums sums = run_sums(2, 1024);
+
+    CHECK(sums.step_ns == sim_message_ns(&network, 4096), "%llu ns, not %llu",
+          (unsigned long long)sums.step_ns, (unsigned long long)sim_message_ns(&network, 4096));
+    CHECK(sums.after.puts - sums.before.puts == 1, "more than one put");
+    CHECK(sums.after.put_bytes - sums.before.put_bytes == 4096, "not 4096 bytes");
+}
+
+static void runs_repeat(void)
+{
+    struct sums one = run_sums(16, 5000), other = run_sums(16, 5000);
+
+    CHECK(one.step_ns == other.step_ns && memcmp(&one.after, &other.after, sizeof(one.after)) == 0,
+          "%llu and %llu ns", (unsigned long long)one.step_ns, (unsigned long long)other.step_ns);
+}
+
+/* ---- death ---- */
+
+struct death {
+    uint32_t victim;
+    uint64_t died_ns, heard_ns; /* by the last one */
+    uint32_t heard, other;      /* ranks that were told so; or something else */
+};
+
+static void die_or_hear(struct sim_job *job, struct wring_session *session, uint32_t rank)
+{
+    struct death *death = job->arg;
+    struct wring_error_detail detail = WRING_ERROR_DETAIL_INIT;
+    float one = 1;
+
+    if (wring_barrier(wring_session_world(session), NULL, NULL) != WRING_OK)
+        death->other++;
+    if (rank == death->victim) {
+        wring_sim_sleep_until(job->sim, wring_sim_now_ns(job->sim) + 1000000);
+        death->died_ns = wring_sim_now_ns(job->sim);
+        wring_sim_kill(job->sim, rank);
+        return;
+    }
+    enum wring_status status = wring_allreduce(wring_session_world(session), &one, &one, 1,
+                                               WRING_F32, WRING_SUM, NULL, NULL);
+    wring_session_error(session, &detail);
+    if (status == WRING_ERR_PEER && detail.rank == (int32_t)death->victim)
+        death->heard++;
+    else
+        death->other++;
+    if (wring_sim_now_ns(job->sim) > death->heard_ns)
+        death->heard_ns = wring_sim_now_ns(job->sim);
+}
+
+static unsigned count_levels(uint32_t ranks)
+{
+    unsigned levels = 0;
+    for (uint32_t last = ranks - 1; last > 0; last = (last - 1) / 8)
+        levels++;
+    return levels;
+}
+
+static void deaths_are_heard_by_all(void)
+{
+    static const uint32_t ranks[] = {2, 9, 40};
+    for (size_t i = 0; i < sizeof(ranks) / sizeof(ranks[0]); i++)
+        for (uint32_t victim = 0; victim < ranks[i]; victim += ranks[i] < 10 ? 1 : 13) {
+            struct death death = {.victim = victim};
+            struct sim_job job = {
+                .network = sim_network(ranks[i]), .arg = &death, .run = die_or_hear};
+            uint64_t most_ns = 10000000 + 1000000 * (uint64_t)count_levels(ranks[i]);
+
+            CHECK(sim_job_run(&job) == WRING_OK, "%u ranks do not end", ranks[i]);
+            CHECK(death.heard == ranks[i] - 1 && death.other == 0, "%u of %u heard; %u did not",
+                  death.heard, ranks[i] - 1, death.other);
+            CHECK(death.heard_ns - death.died_ns <= most_ns, "rank %u of %u: %llu ns", victim,
+                  ranks[i], (unsigned long long)(death.heard_ns - death.died_ns));
+            sim_job_end(&job);
+        }
+}
+
+static const struct wring_test_case cases[] = {
+    {"sums_are_right", sums_are_right},
+    {"a_step_of_two_takes_one_message", a_step_of_two_takes_one_message},
+    {"runs_repeat", runs_repeat},
+    {"deaths_are_heard_by_all", deaths_are_heard_by_all},
+    {0},
+};
+
+int main(int argc, char **argv)
+{
+    return wring_test_main(argc, argv, cases);
+}
