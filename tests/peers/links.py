@@ -3,12 +3,15 @@
 """Hosts on slow links, to measure on: network namespaces on a bridge, each link shaped both ways.
 
     tests/peers/links.py [--build DIR] [--links LIST] [--ranks N] [--bytes LIST] [--codecs LIST]
-                         [--rounds N] [--seconds S]
+                         [--rounds N] [--seconds S] [--bare ROUNDS]
 
 Runs `wring bench allreduce` with one rank per host and prints, for each link, size and codec, the
-time, the bound of the link for what a rank sends, and what the queues dropped. As a module:
+time, the bound of the link for what a rank sends, and what the queues dropped. A link is one of
+LINKS or says itself what it is: 0.5g:delay=40:loss=0.0005:reorder=0.001:seed=7 lets through
+0.5 Gbit/s each way, takes 40 ms there and back, and loses and reorders these shares of frames. With
+--bare two hosts also exchange as many bytes over bare sockets, before and after. As a module:
 
-    with links.Hosts(4, links.LINKS["1g"]) as hosts:
+    with links.Hosts(4, links.find("1g")) as hosts:
         outputs = hosts.run(lambda host: ["program", hosts.address(host)])
 
 A host is the namespace of a process that does nothing, and so is the switch between them: they are
@@ -44,9 +47,18 @@ class Link:
     gbit: float = 0  # 0: as fast as the machine is
     burst: str = ""
     limit: str = ""
+    delay: float = 0  # ms from a host to one of another site and back
+    loss: float = 0  # share of frames that are lost, each way
+    reorder: float = 0  # and of those that others overtake
+    seed: int = 1
+    sites: int = 0  # the hosts stand in so many, next ones together; 0: each in its own
 
     def bytes_per_us(self):
         return self.gbit * 1e3 / 8
+
+    def is_relayed(self):
+        """Do its frames pass a program (link_relay.c)? The kernel's bridge is no long way."""
+        return self.delay > 0 or self.loss > 0 or self.reorder > 0
 
 
 LINKS = {
@@ -54,6 +66,24 @@ LINKS = {
     "10g": Link("10g", 10, "1mb", "8mb"),
     "none": Link("none"),
 }
+
+
+def find(name):
+    """A link of LINKS, or one that says what it is."""
+    rate, *words = name.split(":")
+    if not words and name in LINKS:
+        return LINKS[name]
+    settings = dict(word.split("=", 1) for word in words if "=" in word)
+    kinds = {"delay": float, "loss": float, "reorder": float, "seed": int, "sites": int}
+    try:
+        if not rate.endswith("g") or len(settings) < len(words):
+            raise ValueError
+        link = Link(name, float(rate[:-1]), "256kb", "4mb",
+                    **{key: kinds[key](value) for key, value in settings.items()})
+    except (KeyError, ValueError):
+        sys.exit(f"--links: '{name}' is none of {', '.join(LINKS)}, and not RATEg[:KEY=VALUE]... "
+                 f"with keys of {', '.join(kinds)}")
+    return link
 
 
 def skip(reason):
@@ -85,10 +115,15 @@ def require_root():
 class Hosts:
     """So many hosts, each with a link of its own to one switch."""
 
-    def __init__(self, count, link, ways=("up", "down"), bound=False):
-        """@param bound  each host to its share of the cores, as `wring run` binds ranks"""
+    def __init__(self, count, link, ways=("up", "down"), bound=False, build="build"):
+        """
+        @param bound  each host to its share of the cores, as `wring run` binds ranks
+        @param build  where link_relay is, for links that are relayed
+        """
         self.count, self.link, self.ways, self.bound = count, link, ways, bound
+        self.program = os.path.abspath(f"{build}/tests/peers/link_relay")
         self.keepers = []  # the switch's, then the hosts'
+        self.relay = None
 
     def __enter__(self):
         try:
@@ -99,6 +134,10 @@ class Hosts:
         return self
 
     def __exit__(self, *_):
+        if self.relay is not None:
+            self.relay.kill()
+            self.relay.communicate()
+            self.relay = None
         for keeper in self.keepers:
             keeper.kill()
             keeper.wait()
@@ -142,20 +181,53 @@ class Hosts:
     def build(self):
         for _ in range(self.count + 1):
             self.keep()
-        self.do(0, "ip", "link", "add", "switch", "type", "bridge")
-        self.do(0, "ip", "link", "set", "switch", "up")
+        if not self.link.is_relayed():
+            self.do(0, "ip", "link", "add", "switch", "type", "bridge")
+            self.do(0, "ip", "link", "set", "switch", "up")
         for host in range(self.count):
             self.plug_in(host)
+        if self.link.is_relayed():
+            self.start_relay()
+
+    def start_relay(self):
+        link = self.link
+        if not os.access(self.program, os.X_OK):
+            raise OSError(f"{self.program} is not built: ninja tests/peers/link_relay")
+        ports = [f"port{host}" + (f"@{host * link.sites // self.count}" if link.sites > 0 else "")
+                 for host in range(self.count)]
+        queue = max(link.bytes_per_us() * 1e3 * link.delay, 256 << 10)
+        words = {"-r": link.gbit * 1e9, "-d": link.delay / 2 * 1e3, "-q": queue, "-l": link.loss,
+                 "-o": link.reorder, "-s": link.seed}
+        self.relay = subprocess.Popen(
+            [*self.inside(0), self.program, *(str(word) for pair in words.items() for word in pair),
+             *ports], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            preexec_fn=die_with_parent)
+        if self.relay.stdout.readline().strip() != "ready":
+            raise OSError("link_relay does not run")
+
+    def relayed(self):
+        """Frames that a relay forwarded, lost, reordered, dropped, and forwarded late so far."""
+        self.relay.stdin.write("\n")
+        self.relay.stdin.flush()
+        names = "forwarded", "lost", "reordered", "dropped", "late"
+        return dict(zip(names, map(int, self.relay.stdout.readline().split())))
 
     def plug_in(self, host):
         port = f"port{host}"
         self.do(0, "ip", "link", "add", port, "mtu", MTU, "type", "veth", "peer", "name", "cable",
                 "mtu", MTU, "netns", self.keepers[host + 1].pid)
-        self.do(0, "ip", "link", "set", port, "master", "switch")
+        if self.link.is_relayed():
+            # single frames get lost, so hosts cut their own; else a few together, to save time here
+            segments = 1 if self.link.loss > 0 or self.link.reorder > 0 else 8
+            self.do(host + 1, "ip", "link", "set", "cable", "gso_max_segs", segments)
+        else:
+            self.do(0, "ip", "link", "set", port, "master", "switch")
         self.do(0, "ip", "link", "set", port, "up")
         for words in (("addr", "add", self.address(host) + "/24", "dev", "cable"),
                       ("link", "set", "cable", "up"), ("link", "set", "lo", "up")):
             self.do(host + 1, "ip", *words)
+        if self.link.is_relayed():
+            return
         if "up" in self.ways:
             self.shape(host + 1, "cable")
         if "down" in self.ways:
@@ -168,6 +240,8 @@ class Hosts:
 
     def dropped(self):
         """Packets that the queues had no room for so far: on the way up, and down."""
+        if self.relay is not None:
+            return self.relayed()["dropped"], 0
         def count(place):
             return sum(map(int, re.findall(r"dropped (\d+)", self.do(place, "tc", "-s", "qdisc"))))
         return sum(map(count, range(1, self.count + 1))), count(0)
@@ -239,19 +313,43 @@ def bound_us(link, result, ranks):
     return sent / link.bytes_per_us()
 
 
+def exchange_bare(hosts, build, sizes, rounds):
+    """
+    Two hosts exchange so many bytes each way over bare sockets.
+    @return {bytes: (best, median, 90th percentile)} in us
+    """
+    program = os.path.abspath(f"{build}/tests/peers/socket_exchange")
+    ends = hosts.run(lambda host: [program, hosts.address(0), PORT,
+                                   "connect" if host else "listen", rounds, *sizes]
+                     if host < 2 else ["true"])
+    rows = [list(map(int, line.split())) for line in ends[0].splitlines()]
+    return {row[0]: tuple(row[1:]) for row in rows}
+
+
+def print_bare(hosts, arguments, name, last):
+    """As many bytes as a rank sent, for each size and codec."""
+    sizes = sorted({result["wire_bytes"] for result in last.values()})
+    for size, us in exchange_bare(hosts, arguments.build, sizes, arguments.bare).items():
+        print(f"| {name} | bare | {size} | {us[1]} | {us[0]} | {us[2]} (p90) "
+              f"| {size / hosts.link.bytes_per_us():.0f} | | | |", flush=True)
+
+
 def measure(arguments, wring, name):
     """Print a table for one link."""
-    link = LINKS[name]
+    link = find(name)
     times, last = {}, {}
-    with Hosts(arguments.ranks, link, arguments.ways.split(",")) as hosts:
+    with Hosts(arguments.ranks, link, arguments.ways.split(","), build=arguments.build) as hosts:
         for _ in range(arguments.rounds):
             for result in run_wring(hosts, wring, ["-b", arguments.bytes, "-c", arguments.codecs,
                                                    "--seconds", str(arguments.seconds)]):
                 key = result["codec"], result["bytes"]
                 times.setdefault(key, []).append(result["time_us"]["median"])
                 last[key] = result
+            if arguments.bare > 0:
+                print_bare(hosts, arguments, name, last)
         up, down = hosts.dropped()
         again = hosts.retransmitted()
+        relayed = hosts.relayed() if link.is_relayed() else {}
     for (codec, size), all_us in times.items():
         median = statistics.median(all_us)
         result, raw = last[codec, size], times.get(("none", size))
@@ -261,7 +359,11 @@ def measure(arguments, wring, name):
               f"| {max(all_us):.0f} | {bound:.0f} | {100 * bound / median:.1f} "
               f"| {gain:.2f} | {result['wrong']} |", flush=True)
     print(f"\n{name}: {up} packets dropped on the way up, {down} on the way down; "
-          f"{again} segments sent again\n", flush=True)
+          f"{again} segments sent again", flush=True)
+    if relayed:
+        print(f"{name}: of {relayed['forwarded']} frames {relayed['late']} were late as this "
+              f"machine was busy; {relayed['lost']} more lost, {relayed['reordered']} reordered")
+    print(flush=True)
 
 
 def main():
@@ -275,6 +377,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=0.5)
     parser.add_argument("--ways", default="up,down", help="which ways of a link are shaped")
+    parser.add_argument("--bare", type=int, default=0, metavar="ROUNDS",
+                        help="also exchange as many bytes over bare sockets, so often")
     arguments = parser.parse_args()
 
     require_root()
