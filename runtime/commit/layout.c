@@ -21,6 +21,8 @@
 #define LEAST_WINDOW 2
 #define STAGE_TASKS 4
 #define SMALL_WINDOW 16
+#define FAR_NS 1000000ull /* there and back */
+#define UNKNOWN_BYTES_PER_S 1250000000ull
 #define SMALL_BYTES (512u << 10) /* of slots for one member */
 
 static uint32_t at_most(uint64_t value, uint32_t limit)
@@ -102,6 +104,37 @@ static size_t slot_bytes_with_rounds(const struct wring_bucket *bucket, size_t s
     return bytes > slot_bytes ? bytes : slot_bytes;
 }
 
+/** The longest way to another member. */
+static struct wring_path farthest_member(const struct wring_bucket *bucket, uint32_t *rank)
+{
+    const struct wring_fabric *fabric = bucket->session->fabric;
+    const struct wring_members *members = &bucket->group->members;
+    struct wring_path farthest = {0};
+
+    for (uint32_t i = 0; i < members->n; i++) {
+        const struct wring_conn *conn = fabric->peers[members->ranks[i]].conn;
+        if (i == members->me || conn == NULL ||
+            conn->path.round_trip_ns <= farthest.round_trip_ns)
+            continue;
+        farthest = conn->path;
+        *rank = members->ranks[i];
+    }
+    return farthest;
+}
+
+/** Slots for what a long way holds: credits come back a round trip after their pieces have left,
+ *  half a window at a time. @return 0: no member is far, or the number of slots was given */
+static uint64_t far_window(const struct wring_bucket *bucket, size_t slot_bytes)
+{
+    uint32_t rank = 0;
+    const struct wring_path path = farthest_member(bucket, &rank);
+    double rate = (double)(path.bytes_per_s > 0 ? path.bytes_per_s : UNKNOWN_BYTES_PER_S);
+
+    if (path.round_trip_ns < FAR_NS || wring_config_given(&bucket->session->config, "WRING_WINDOW"))
+        return 0;
+    return (uint64_t)(2 * rate * (double)path.round_trip_ns / 1e9 / (double)slot_bytes) + 1;
+}
+
 /** Set slot size, window and numbers of tasks for a bucket that moves whole, or in shards. */
 static void size_pieces(const struct wring_bucket *bucket, bool shards, struct wring_shape *shape)
 {
@@ -123,6 +156,9 @@ static void size_pieces(const struct wring_bucket *bucket, bool shards, struct w
     shape->window = wring_channel_window(config->window, pieces + 1);
     while (shape->window < SMALL_WINDOW && shape->window * shape->slot_bytes < SMALL_BYTES)
         shape->window *= 2; /* room costs little here, and credits come back in batches of half */
+    uint64_t far = shape->slot_bytes > 0 ? far_window(bucket, shape->slot_bytes) : 0;
+    while (shape->window < far && shape->window < pieces && shape->window < WRING_WINDOW_MAX)
+        shape->window *= 2;
 
     uint64_t peers = bucket->group->members.n - 1;
     shape->send_tasks =

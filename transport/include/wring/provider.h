@@ -62,9 +62,17 @@ struct wring_memory {
 struct wring_provider {
     const struct wring_provider_ops *ops;
 };
+
+/** What a connection leads over, as far as its provider has found out when it stood. */
+struct wring_path {
+    uint64_t round_trip_ns; /* there and back, at the least; 0: unknown, or not worth a word */
+    uint64_t bytes_per_s;   /* that the interface can send; 0: unknown */
+};
+
 struct wring_conn {
     struct wring_provider *provider;
     void *user; /* of the layer above; NULL until it sets it */
+    struct wring_path path;
 };
 struct wring_region { /* local memory, registered */
     struct wring_provider *provider;

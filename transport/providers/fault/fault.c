@@ -197,6 +197,16 @@ static void turn_away_conn(struct fault_provider *provider, struct wring_event *
 
 static struct fault_conn *conn_create(struct fault_provider *provider, struct wring_conn *inner);
 
+static struct wring_path worse_path(const struct fault_provider *provider, struct wring_path path)
+{
+    const struct wring_fault_schedule *schedule = &provider->schedule;
+
+    path.round_trip_ns += 2 * schedule->delay_ns; /* of this rank and of the other */
+    if (schedule->ns_per_byte > 0)
+        path.bytes_per_s = (uint64_t)(1e9 / schedule->ns_per_byte);
+    return path;
+}
+
 /**
  * Translate the first of n inner events, which may be held. Those behind it that it takes along,
  * as their connection has no place, lose their conn. @return true if it can be handed out at once
@@ -214,6 +224,8 @@ static bool take_event(struct fault_provider *provider, struct wring_event *even
         return false;
     }
     event->conn = &conn->base;
+    if (event->kind == WRING_EVENT_CONNECTED || event->kind == WRING_EVENT_ACCEPTED)
+        conn->base.path = worse_path(provider, conn->inner->path);
     switch (event->kind) {
     case WRING_EVENT_ARRIVED:
         return take_arrival(provider, conn, event, now);

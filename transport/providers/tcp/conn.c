@@ -2,17 +2,22 @@
 /** A connection's life: how it begins, and every way to end. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
 #include <linux/tcp.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/log.h"
+#include "transport/interface.h"
 #include "transport/providers/tcp/tcp.h"
 
 /* The blob: family (4 or 6), 0, port little-endian, then the address in network order. */
@@ -109,18 +114,28 @@ enum wring_status wring_tcp_address_unpack(const void *blob, size_t blob_bytes,
     return port != 0 && is_reachable(out) ? WRING_OK : WRING_ERR_FRAME;
 }
 
+/** An address without its port. */
+static void write_host(const struct sockaddr_storage *address, char *text, size_t bytes)
+{
+    const void *at = address->ss_family == AF_INET
+                         ? (const void *)&((const struct sockaddr_in *)address)->sin_addr
+                         : (const void *)&((const struct sockaddr_in6 *)address)->sin6_addr;
+
+    if (inet_ntop(address->ss_family, at, text, (socklen_t)bytes) == NULL)
+        snprintf(text, bytes, "?");
+}
+
 void wring_tcp_address_text(const struct sockaddr_storage *address, char *text, size_t bytes)
 {
-    char host[INET6_ADDRSTRLEN] = "?";
-    if (address->ss_family == AF_INET) {
-        const struct sockaddr_in *v4 = (const struct sockaddr_in *)address;
-        inet_ntop(AF_INET, &v4->sin_addr, host, sizeof(host));
-        snprintf(text, bytes, "%s:%u", host, ntohs(v4->sin_port));
-    } else {
-        const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)address;
-        inet_ntop(AF_INET6, &v6->sin6_addr, host, sizeof(host));
-        snprintf(text, bytes, "[%s]:%u", host, ntohs(v6->sin6_port));
-    }
+    char host[INET6_ADDRSTRLEN];
+
+    write_host(address, host, sizeof(host));
+    if (address->ss_family == AF_INET)
+        snprintf(text, bytes, "%s:%u", host,
+                 ntohs(((const struct sockaddr_in *)address)->sin_port));
+    else
+        snprintf(text, bytes, "[%s]:%u", host,
+                 ntohs(((const struct sockaddr_in6 *)address)->sin6_port));
 }
 
 /** Have both ends of a connection one address? */
@@ -206,6 +221,38 @@ static uint32_t shortest_rtt_us(int fd)
         bytes < offsetof(struct tcp_info, tcpi_min_rtt) + sizeof(info.tcpi_min_rtt))
         return UINT32_MAX;
     return info.tcpi_min_rtt;
+}
+
+/** Bytes per second that the interface of a socket can send; 0: nobody knows. */
+static uint64_t interface_speed(int fd)
+{
+    struct sockaddr_storage own;
+    socklen_t bytes = sizeof(own);
+    struct ethtool_cmd command = {.cmd = ETHTOOL_GSET};
+    struct ifreq request = {.ifr_data = (char *)&command};
+    char address[64];
+
+    if (getsockname(fd, (struct sockaddr *)&own, &bytes) != 0)
+        return 0;
+    write_host(&own, address, sizeof(address));
+    wring_interface_name(address, request.ifr_name, sizeof(request.ifr_name));
+    if (request.ifr_name[0] == '\0' || ioctl(fd, SIOCETHTOOL, &request) != 0)
+        return 0;
+    uint32_t mbit = ethtool_cmd_speed(&command);
+    return mbit == (uint32_t)SPEED_UNKNOWN ? 0 : (uint64_t)mbit * 125000;
+}
+
+struct wring_path wring_tcp_path(int fd)
+{
+    struct wring_path path = {0};
+    uint32_t us = shortest_rtt_us(fd);
+
+    if (stays_on_host(fd) || us == UINT32_MAX)
+        return path;
+    path.round_trip_ns = us * (uint64_t)WRING_NS_PER_US;
+    if (us > NEAR_US) /* nobody asks how fast what is near can be */
+        path.bytes_per_s = interface_speed(fd);
+    return path;
 }
 
 bool wring_tcp_choose_congestion(int fd, const char *system)
@@ -518,6 +565,7 @@ void wring_tcp_handshake(struct tcp_conn *conn)
     enum wring_status status = wring_auth_status(&conn->auth);
     if (status == WRING_OK) {
         choose_congestion(conn);
+        conn->base.path = wring_tcp_path(conn->fd);
         end_handshake(conn, TCP_READY);
         return;
     }

@@ -282,6 +282,9 @@ void wring_tcp_begin_congestion(int fd, char system[TCP_CONTROL_NAME_BYTES]);
  */
 bool wring_tcp_choose_congestion(int fd, const char *system);
 
+/** What a connected socket leads over. Nothing is worth a word within one host. */
+struct wring_path wring_tcp_path(int fd);
+
 /* tcp/conn.c */
 
 /** Go on with a connection that is not open yet. */
