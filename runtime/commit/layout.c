@@ -22,6 +22,7 @@
 #define STAGE_TASKS 4
 #define SMALL_WINDOW 16
 #define FAR_NS 1000000ull /* there and back */
+#define ONE_HOP_TASKS_MAX 256
 #define UNKNOWN_BYTES_PER_S 1250000000ull
 #define SMALL_BYTES (512u << 10) /* of slots for one member */
 
@@ -160,9 +161,11 @@ static void size_pieces(const struct wring_bucket *bucket, bool shards, struct w
     while (shape->window < far && shape->window < pieces && shape->window < WRING_WINDOW_MAX)
         shape->window *= 2;
 
+    /* in one hop a task keeps its code until the peer's has come: it is needed for the sum */
+    uint32_t one_hop = far > STAGE_TASKS ? at_most(far, ONE_HOP_TASKS_MAX) : STAGE_TASKS;
     uint64_t peers = bucket->group->members.n - 1;
     shape->send_tasks =
-        parts->scatters ? at_most(pieces * peers, SEND_TASKS_MAX) : at_most(pieces, STAGE_TASKS);
+        parts->scatters ? at_most(pieces * peers, SEND_TASKS_MAX) : at_most(pieces, one_hop);
     shape->reduce_tasks = parts->order != WRING_ORDER_NONE ? at_most(pieces, STAGE_TASKS) : 0;
     shape->decode_tasks = shards ? at_most(pieces * peers, SEND_TASKS_MAX) : 0;
 }
