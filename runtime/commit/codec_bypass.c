@@ -200,6 +200,7 @@ static void trial_bench_finish(struct wring_codec_bypass_bench *bench)
 #define SHORT_NS (50 * WRING_NS_PER_MS)   /* longer steps have one turn: a disturbance is less */
 #define PLENTY_NS (100 * WRING_NS_PER_MS) /* fewer than STEPS_MIN are enough */
 #define SLOPE_NS (4 * WRING_NS_PER_MS)    /* more than latency: larger sizes tell nothing new */
+#define FAR_STEPS 4 /* so many steps of the least size that takes if ranks are far apart */
 
 static enum wring_status run_step(struct wring_bucket *bucket)
 {
@@ -256,6 +257,13 @@ static enum wring_status measure_size(struct wring_codec_bypass_bench *bench,
     return status;
 }
 
+/** Time that bytes take, as against the way: enough of it to tell how many there are. */
+static uint64_t telling_ns(const struct wring_curve *curve)
+{
+    uint64_t far = FAR_STEPS * curve->points[0].ns;
+    return far > SLOPE_NS ? far : SLOPE_NS;
+}
+
 /** The first turn of one case: its sizes, as far as they tell something new. */
 static enum wring_status measure_first_turn(struct wring_codec_bypass_bench *bench,
                                             struct wring_codec_bypass_trial *trial)
@@ -267,13 +275,14 @@ static enum wring_status measure_first_turn(struct wring_codec_bypass_bench *ben
         uint32_t size = curve->n++;
         curve->points[size].bytes = wring_bucket_bytes(trial->buckets[size]);
         status = measure_size(bench, trial, size, &curve->points[size].ns);
-        if (curve->points[size].ns > curve->points[0].ns + SLOPE_NS)
+        if (curve->points[size].ns > curve->points[0].ns + telling_ns(curve))
             break;
     }
     return status;
 }
 
-/** A further turn: what is disturbed, is so for a while, and looks longer than it is. */
+/** A further turn: what is disturbed, is so for a while, and looks longer than it is. So is what
+ *  was the first to take a long way, whose connections had yet to find out its rate. */
 static enum wring_status measure_further_turn(struct wring_codec_bypass_bench *bench,
                                               struct wring_codec_bypass_trial *trial)
 {
@@ -282,7 +291,7 @@ static enum wring_status measure_further_turn(struct wring_codec_bypass_bench *b
 
     for (uint32_t size = 0; size < curve->n && status == WRING_OK; size++) {
         uint64_t ns = curve->points[size].ns;
-        if (ns < SHORT_NS)
+        if (ns < SHORT_NS + 2 * telling_ns(curve))
             status = measure_size(bench, trial, size, &ns);
         if (ns < curve->points[size].ns)
             curve->points[size].ns = ns;
@@ -327,9 +336,10 @@ static void keep_trial_curves(const struct wring_codec_bypass_bench *bench)
  * has of buckets is left alone.
  *
  * Each takes a few steps of 4 KiB, 64 KiB, 1 MiB and 8 MiB, the largest no larger than `wanted`,
- * and ends early once a step takes milliseconds. The time of a step is that of its slowest rank,
- * and of a few the median counts. All cases have two turns at steps of less than 50 ms, and the
- * lower median is taken: who was disturbed in one turn is not left out for it.
+ * and ends early once a step takes milliseconds, or several times as long as the way. The time of a
+ * step is that of its slowest rank, and of a few the median counts. All cases have two turns at
+ * steps of less than 50 ms, or of several times the way, and the lower median is taken: who was
+ * disturbed in one turn is not left out for it.
  *
  * Errors: those of a commit, and of a bucket's wait. Nothing is taken over then.
  */
