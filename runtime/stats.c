@@ -184,6 +184,7 @@ static enum wring_status fill_bucket_stats(struct wring_bucket *bucket,
     const struct wring_collective *collective = &bucket->collective;
     if (atomic_load_explicit(&collective->status, memory_order_acquire) == WRING_ERR_AGAIN)
         return WRING_ERR_BUSY;
+    const struct wring_bucket *sends = encoding_collective(collective)->owner;
     struct wring_bucket_stats stats = {
         .codec = wring_bucket_spec(bucket),
         .scheme = scheme_of(collective),
@@ -204,6 +205,8 @@ static enum wring_status fill_bucket_stats(struct wring_bucket *bucket,
         .codec_asked = asked,
         .with_codec_ns = bucket->choice.with_ns,
         .without_codec_ns = bucket->choice.without_ns,
+        .round_trip_ns = sends->shape.round_trip_ns,
+        .window = sends->shape.window,
     };
     fill_measured(collective, &stats);
     wring_group_name_providers(bucket->group, stats.provider, sizeof(stats.provider));

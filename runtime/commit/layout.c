@@ -106,7 +106,7 @@ static size_t slot_bytes_with_rounds(const struct wring_bucket *bucket, size_t s
 }
 
 /** The longest way to another member. */
-static struct wring_path farthest_member(const struct wring_bucket *bucket, uint32_t *rank)
+static struct wring_path farthest_member(const struct wring_bucket *bucket)
 {
     const struct wring_fabric *fabric = bucket->session->fabric;
     const struct wring_members *members = &bucket->group->members;
@@ -114,26 +114,32 @@ static struct wring_path farthest_member(const struct wring_bucket *bucket, uint
 
     for (uint32_t i = 0; i < members->n; i++) {
         const struct wring_conn *conn = fabric->peers[members->ranks[i]].conn;
-        if (i == members->me || conn == NULL ||
-            conn->path.round_trip_ns <= farthest.round_trip_ns)
-            continue;
-        farthest = conn->path;
-        *rank = members->ranks[i];
+        if (i != members->me && conn != NULL && conn->path.round_trip_ns > farthest.round_trip_ns)
+            farthest = conn->path;
     }
     return farthest;
 }
 
-/** Slots for what a long way holds: credits come back a round trip after their pieces have left,
- *  half a window at a time. @return 0: no member is far, or the number of slots was given */
-static uint64_t far_window(const struct wring_bucket *bucket, size_t slot_bytes)
+/**
+ * Widen the window until it is as wide as a long way: credits come back a round trip after their
+ * pieces have left, half a window at a time. Not where the number of slots was given.
+ * @return slots that the way holds; 0: no member is far
+ */
+static uint64_t widen_window(const struct wring_bucket *bucket, uint64_t pieces,
+                             struct wring_shape *shape)
 {
-    uint32_t rank = 0;
-    const struct wring_path path = farthest_member(bucket, &rank);
+    const struct wring_path path = farthest_member(bucket);
     double rate = (double)(path.bytes_per_s > 0 ? path.bytes_per_s : UNKNOWN_BYTES_PER_S);
 
-    if (path.round_trip_ns < FAR_NS || wring_config_given(&bucket->session->config, "WRING_WINDOW"))
+    if (path.round_trip_ns < FAR_NS || shape->slot_bytes == 0 ||
+        wring_config_given(&bucket->session->config, "WRING_WINDOW"))
         return 0;
-    return (uint64_t)(2 * rate * (double)path.round_trip_ns / 1e9 / (double)slot_bytes) + 1;
+    double bytes = 2 * rate * (double)path.round_trip_ns / 1e9;
+    uint64_t slots = (uint64_t)(bytes / (double)shape->slot_bytes) + 1;
+    shape->round_trip_ns = path.round_trip_ns;
+    while (shape->window < slots && shape->window < pieces && shape->window < WRING_WINDOW_MAX)
+        shape->window *= 2;
+    return slots;
 }
 
 /** Set slot size, window and numbers of tasks for a bucket that moves whole, or in shards. */
@@ -157,9 +163,7 @@ static void size_pieces(const struct wring_bucket *bucket, bool shards, struct w
     shape->window = wring_channel_window(config->window, pieces + 1);
     while (shape->window < SMALL_WINDOW && shape->window * shape->slot_bytes < SMALL_BYTES)
         shape->window *= 2; /* room costs little here, and credits come back in batches of half */
-    uint64_t far = shape->slot_bytes > 0 ? far_window(bucket, shape->slot_bytes) : 0;
-    while (shape->window < far && shape->window < pieces && shape->window < WRING_WINDOW_MAX)
-        shape->window *= 2;
+    uint64_t far = widen_window(bucket, pieces, shape);
 
     /* in one hop a task keeps its code until the peer's has come: it is needed for the sum */
     uint32_t one_hop = far > STAGE_TASKS ? at_most(far, ONE_HOP_TASKS_MAX) : STAGE_TASKS;
@@ -240,6 +244,18 @@ static uint64_t slot_bytes_of_all(const struct wring_session *session, uint32_t 
     return bytes;
 }
 
+static void say_far_windows(const struct wring_session *session, uint32_t widest)
+{
+    for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
+        if (at->shape.round_trip_ns > 0)
+            wring_info(&session->log,
+                       "bucket '%s': a member is %.1f ms away and back, so each peer has %" PRIu32
+                       " slots of %zu bytes%s",
+                       at->name, (double)at->shape.round_trip_ns / 1e6, at->shape.window,
+                       at->shape.slot_bytes,
+                       at->shape.window == widest ? ", as many as WRING_SLOT_BYTES allows" : "");
+}
+
 /**
  * Have slots of all buckets take no more than WRING_SLOT_BYTES: windows shrink, the widest ones
  * first, down to two slots. Each rank does so by itself, as each tells its own windows.
@@ -256,8 +272,10 @@ static enum wring_status shapes_fit(struct wring_session *session)
     for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
         if (at->shape.window > widest)
             at->shape.window = widest;
-    if (bytes <= most)
+    if (bytes <= most) {
+        say_far_windows(session, widest);
         return WRING_OK;
+    }
     wring_error(&session->log,
                 "buckets need %" PRIu64 " bytes of slots at least, and WRING_SLOT_BYTES is %" PRIu64
                 ": raise it, or lower WRING_CHUNK_BYTES",

@@ -15,6 +15,7 @@ struct wring_shape {
     struct wring_partition partition;
     size_t slot_bytes;
     uint32_t window;
+    uint64_t round_trip_ns; /* to the farthest member, where that widened the window; else 0 */
     uint32_t send_tasks, reduce_tasks, decode_tasks;
 };
 

@@ -4,10 +4,11 @@
  *
  *     socket_exchange ADDRESS PORT listen|connect ROUNDS BYTES...
  *
- * Both hosts send BYTES and receive as many, over one socket that is as the system makes it, but for
- * TCP_NODELAY. A byte each way goes before each round, as a barrier; two rounds more than ROUNDS are
- * made first, so that the connection has found out what the path carries. A round takes as long as
- * the slower host. The one that listens prints a line "BYTES BEST MEDIAN P90" for each size, in us.
+ * Both hosts send BYTES and receive as many, over one socket that is as the system makes it, but
+ * for TCP_NODELAY. A byte each way goes before each round, as a barrier; two rounds more than
+ * ROUNDS are made first, so that the connection has found out what the path carries. A round takes
+ * as long as the slower host. The one that listens prints a line "BYTES BEST MEDIAN P90" for each
+ * size, in us.
  *
  * Exit: 0; 1 if a socket fails; 2 for its arguments.
  */
@@ -105,9 +106,9 @@ static double swap(int end, const char *from, char *to, size_t bytes)
     uint64_t begin = wring_now_ns();
 
     for (size_t sent = 0, got = 0; sent < bytes || got < bytes;) {
-        struct pollfd wait = {.fd = end,
-                              .events = (short)((sent < bytes ? POLLOUT : 0) |
-                                                (got < bytes ? POLLIN : 0))};
+        struct pollfd wait = {
+            .fd = end,
+            .events = (short)((sent < bytes ? POLLOUT : 0) | (got < bytes ? POLLIN : 0))};
         if (poll(&wait, 1, WAIT_MS) == 0) {
             errno = ETIMEDOUT;
             die("the other host");

@@ -857,6 +857,10 @@ struct wring_bucket_stats {
 
     uint64_t state_bytes; /* that this rank keeps for the codec between steps: the residual, the
                              codec's own arrays, and copies of both with WRING_ROLLBACK=on */
+
+    uint64_t round_trip_ns; /* to the member that is farthest and back, where that widened the
+                               window; 0: all are near, or WRING_WINDOW was set */
+    uint32_t window;        /* pieces that each peer may send this rank before it needs a credit */
 };
 #define WRING_BUCKET_STATS_INIT WRING_SIZED(struct wring_bucket_stats)
 
