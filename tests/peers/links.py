@@ -220,6 +220,9 @@ class Hosts:
             # single frames get lost, so hosts cut their own; else a few together, to save time here
             segments = 1 if self.link.loss > 0 or self.link.reorder > 0 else 8
             self.do(host + 1, "ip", "link", "set", "cable", "gso_max_segs", segments)
+            # and send nothing by themselves, as frames are chosen by their numbers
+            for place, device in ((host + 1, "cable"), (0, port)):
+                self.do(place, "ip", "link", "set", device, "addrgenmode", "none")
         else:
             self.do(0, "ip", "link", "set", port, "master", "switch")
         self.do(0, "ip", "link", "set", port, "up")

@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""links.py's relayed links: which frames are lost and reordered, and that wring's sums stay right."""
+import sys
+import unittest
+
+import links
+
+links.require_root()  # begins again where it has to
+BUILD = sys.argv.pop(1)
+DATAGRAMS = 300
+PORT = 6000
+
+# Run on one host each. The receiver says which numbers it got, in their order; the last ones are
+# sent again and again, so that it hears an end though some of them are lost.
+RECEIVE = f"""
+import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+s.bind((sys.argv[1], {PORT}))
+s.settimeout(20)
+got = []
+while True:
+    data, sender = s.recvfrom(64)
+    if data == b"end":
+        for _ in range(50):
+            s.sendto(b"end", sender)
+        break
+    got.append(int(data))
+print(*got)
+"""
+SEND = f"""
+import socket, sys, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.settimeout(0.05)
+for i in range({DATAGRAMS}):
+    s.sendto(b"%d" % i, (sys.argv[1], {PORT}))
+deadline = time.monotonic() + 20
+while time.monotonic() < deadline:
+    time.sleep(0.02)
+    s.sendto(b"end", (sys.argv[1], {PORT}))
+    try:
+        if s.recv(64) == b"end":
+            break
+    except (TimeoutError, ConnectionRefusedError):
+        continue
+"""
+
+
+def send_numbers(name, count=2):
+    """Send numbered datagrams from host 1 to host 0. Returns those that came, in their order."""
+    with links.Hosts(count, links.find(name), build=BUILD) as hosts:
+        macs = [hosts.do(host + 1, "ip", "-brief", "link", "show", "cable").split()[2]
+                for host in range(2)]
+        for host in range(2):  # nobody asks for addresses: all frames are datagrams
+            hosts.do(host + 1, "ip", "neigh", "replace", hosts.address(1 - host), "lladdr",
+                     macs[1 - host], "nud", "permanent", "dev", "cable")
+        outputs = hosts.run(lambda host: [sys.executable, "-c", SEND if host else RECEIVE,
+                                          hosts.address(0)] if host < 2 else ["true"])
+        counts = hosts.relayed()
+    return list(map(int, outputs[0].split())), counts
+
+
+class Relayed(unittest.TestCase):
+    def test_all_frames_come_in_their_order(self):
+        got, counts = send_numbers("1g:delay=2")
+        self.assertEqual(got, list(range(DATAGRAMS)))
+        self.assertEqual((counts["lost"], counts["reordered"], counts["dropped"]), (0, 0, 0))
+
+    def test_a_seed_loses_the_same_frames(self):
+        first, counts = send_numbers("1g:delay=2:loss=0.3:seed=5")
+        again, _ = send_numbers("1g:delay=2:loss=0.3:seed=5")
+        other, _ = send_numbers("1g:delay=2:loss=0.3:seed=6")
+        self.assertEqual(first, again)
+        self.assertNotEqual(first, other)
+        self.assertGreater(counts["lost"], 0)
+        self.assertEqual(first, sorted(first))
+        self.assertTrue(DATAGRAMS * 0.5 < len(first) < DATAGRAMS * 0.9, len(first))
+
+    def test_reordered_frames_all_come(self):
+        got, counts = send_numbers("1g:delay=40:reorder=0.2")
+        self.assertEqual(sorted(got), list(range(DATAGRAMS)))
+        self.assertNotEqual(got, sorted(got))
+        self.assertGreater(counts["reordered"], 0)
+
+    def test_sums_are_right(self):
+        with links.Hosts(2, links.find("1g:delay=2:loss=0.005:reorder=0.02"), build=BUILD) as hosts:
+            results = links.run_wring(hosts, f"{BUILD}/tools/wring",
+                                      ["-b", "4k,1m", "-c", "none,int8", "--seconds", "0.1"],
+                                      WRING_BYPASS="never")
+            counts = hosts.relayed()
+        self.assertEqual([result["wrong"] for result in results], [0] * 4)
+        self.assertGreater(counts["lost"], 0)
+        self.assertGreater(counts["reordered"], 0)
+
+    def test_hosts_of_a_site_are_near(self):
+        got, _ = send_numbers("1g:delay=1000000:sites=2", 4)  # others are 8 minutes away
+        self.assertEqual(got, list(range(DATAGRAMS)))
+
+
+if __name__ == "__main__":
+    unittest.main()
