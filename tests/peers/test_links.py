@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""links.py's relayed links: which frames are lost and reordered, and that wring's sums stay right."""
+"""links.py's relayed links: which frames are lost and reordered; that wring's sums stay right."""
 import sys
+import tempfile
 import unittest
 
 import links
@@ -19,6 +20,7 @@ s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
 s.bind((sys.argv[1], {PORT}))
 s.settimeout(20)
+open(sys.argv[2], "w").close()
 got = []
 while True:
     data, sender = s.recvfrom(64)
@@ -30,12 +32,14 @@ while True:
 print(*got)
 """
 SEND = f"""
-import socket, sys, time
+import os, socket, sys, time
+deadline = time.monotonic() + 20
+while not os.path.exists(sys.argv[2]) and time.monotonic() < deadline:
+    time.sleep(0.01)  # nothing is sent to nobody: the answer would be a frame
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 s.settimeout(0.05)
 for i in range({DATAGRAMS}):
     s.sendto(b"%d" % i, (sys.argv[1], {PORT}))
-deadline = time.monotonic() + 20
 while time.monotonic() < deadline:
     time.sleep(0.02)
     s.sendto(b"end", (sys.argv[1], {PORT}))
@@ -49,14 +53,16 @@ while time.monotonic() < deadline:
 
 def send_numbers(name, count=2):
     """Send numbered datagrams from host 1 to host 0. Returns those that came, in their order."""
-    with links.Hosts(count, links.find(name), build=BUILD) as hosts:
+    with links.Hosts(count, links.find(name), build=BUILD) as hosts, \
+            tempfile.TemporaryDirectory() as folder:
         macs = [hosts.do(host + 1, "ip", "-brief", "link", "show", "cable").split()[2]
                 for host in range(2)]
         for host in range(2):  # nobody asks for addresses: all frames are datagrams
             hosts.do(host + 1, "ip", "neigh", "replace", hosts.address(1 - host), "lladdr",
                      macs[1 - host], "nud", "permanent", "dev", "cable")
-        outputs = hosts.run(lambda host: [sys.executable, "-c", SEND if host else RECEIVE,
-                                          hosts.address(0)] if host < 2 else ["true"])
+        ends = [[sys.executable, "-c", program, hosts.address(0), f"{folder}/listens"]
+                for program in (RECEIVE, SEND)]
+        outputs = hosts.run(lambda host: ends[host] if host < 2 else ["true"])
         counts = hosts.relayed()
     return list(map(int, outputs[0].split())), counts
 
