@@ -38,8 +38,9 @@ static bool is_step_left(struct wring_bucket *bucket)
 void wring_bucket_ready(struct wring_bucket *bucket)
 {
     bool plain = bucket->session->callers.may_mark && bucket->posted_as == bucket &&
-                 bucket->watch == NULL && !wring_bucket_keeps(bucket) && !bucket->idle &&
-                 !bucket->collective.watched && bucket->source == NULL;
+                 bucket->watch == NULL && !wring_bucket_keeps(bucket) &&
+                 bucket->kept_input == NULL && !bucket->idle && !bucket->collective.watched &&
+                 bucket->source == NULL;
     bucket->committed = true;
     atomic_store_explicit(&bucket->mark.plain, plain, memory_order_relaxed);
 }
@@ -150,6 +151,10 @@ static enum wring_status begin_with_residual(struct wring_bucket *bucket)
         return WRING_ERR_BUSY;
     if (bucket->source != NULL)
         set_step_input(bucket);
+    if (bucket->kept_input != NULL) {
+        memcpy(bucket->kept_input, bucket->data, wring_bucket_bytes(bucket));
+        bucket->kept_step = bucket->collective.step;
+    }
     if (wring_bucket_keeps(bucket) && !bucket->choice.bypass) {
         if (bucket->kept != NULL)
             memcpy(bucket->kept, bucket->residual, bucket->elems * sizeof(*bucket->kept));
@@ -352,6 +357,13 @@ enum wring_status wring_bucket_wait(struct wring_bucket *bucket, uint64_t timeou
     enum wring_status status = wait_for_step(bucket, timeout_ns);
     wring_caller_unmark(&bucket->mark);
     return status;
+}
+
+uint64_t wring_bucket_steps(const struct wring_bucket *bucket)
+{
+    const struct wring_collective *collective = &bucket->posted_as->collective;
+    int status = atomic_load_explicit(&collective->status, memory_order_acquire);
+    return status == WRING_OK || collective->step == 0 ? collective->step : collective->step - 1;
 }
 
 void wring_bucket_give(struct wring_bucket *bucket)

@@ -77,7 +77,8 @@ struct wring_bucket {
     struct wring_codec_states *states; /* what its codec keeps besides; NULL: nothing */
     float *residual;                   /* in the executor's home */
     float *kept;        /* the residual as it was before the last post; NULL: not kept */
-    uint64_t kept_step; /* how many steps it, or the codec's state, had seen then */
+    void *kept_input;   /* what the last step of a bucket in place was given; NULL: not kept */
+    uint64_t kept_step; /* how many steps these, or the codec's state, had seen then */
     bool loose; /* the residual is in units of contributions everywhere: runtime/codec_states.h */
     bool idle;  /* and goes out with the next step, which does not hold anything back */
 
@@ -194,6 +195,11 @@ static inline bool wring_bucket_keeps(const struct wring_bucket *bucket)
 {
     return bucket->kept != NULL || (bucket->states != NULL && bucket->states->kept[0] != NULL);
 }
+
+/** It is of that session from now on, with what its codec holds back; no session has it committed,
+ *  or in a list. Errors: those of registration; it is of neither then, and wring_bucket_free() is
+ *  all that may be called. */
+enum wring_status wring_bucket_move(struct wring_bucket *bucket, struct wring_session *to);
 
 /** What registration made; channels are gone already. */
 void wring_bucket_free(struct wring_bucket *bucket);

@@ -458,6 +458,17 @@ static enum wring_status set_executor(struct wring_session *session, struct wrin
     return check_data_place(session, bucket, &source);
 }
 
+/** Room to keep what a step in place is given, which it may overwrite before it fails. */
+static enum wring_status make_kept_input(struct wring_bucket *bucket)
+{
+    bool wanted = strcmp(bucket->session->config.rollback, "on") == 0 && bucket->source == NULL &&
+                  bucket->place.kind != WRING_MEMORY_DEVICE && bucket->elems > 0;
+
+    if (wanted)
+        bucket->kept_input = malloc(wring_bucket_bytes(bucket));
+    return wanted && bucket->kept_input == NULL ? WRING_ERR_NO_MEMORY : WRING_OK;
+}
+
 enum wring_status wring_bucket_make(struct wring_session *session,
                                     const struct wring_bucket_params *params,
                                     struct wring_bucket **out)
@@ -490,6 +501,8 @@ enum wring_status wring_bucket_make(struct wring_session *session,
     if (status == WRING_OK)
         status = wring_residual_make(bucket);
     if (status == WRING_OK)
+        status = make_kept_input(bucket);
+    if (status == WRING_OK)
         status = codec_states_create(bucket, strcmp(session->config.rollback, "on") == 0,
                                      &bucket->states);
     if (status != WRING_OK) {
@@ -498,6 +511,64 @@ enum wring_status wring_bucket_make(struct wring_session *session,
     }
     *out = bucket;
     return WRING_OK;
+}
+
+/** Its residual as one of the other session's executor, whose memory may be of another kind. */
+static enum wring_status move_residual(struct wring_bucket *bucket, struct wring_session *to)
+{
+    struct wring_executor *from = bucket->queue->executor;
+    float *values = bucket->residual, *kept = bucket->kept;
+
+    enum wring_status status =
+        wring_session_find_queue(to, bucket->name, bucket->executor, &bucket->queue);
+    bucket->residual = bucket->kept = NULL;
+    if (status == WRING_OK)
+        status = wring_residual_make(bucket);
+    if (status == WRING_OK && values != NULL && bucket->residual == NULL)
+        bucket->residual = wring_residual_alloc(bucket); /* it goes out with the next step */
+    if (status == WRING_OK && values != NULL && bucket->residual == NULL)
+        status = WRING_ERR_NO_MEMORY;
+    if (status == WRING_OK && values != NULL)
+        memcpy(bucket->residual, values, bucket->elems * sizeof(*values));
+    if (values != NULL)
+        from->ops->release(from, from->home, values);
+    if (kept != NULL)
+        from->ops->release(from, from->home, kept);
+    return status;
+}
+
+/** Those of a codec that follow the rank, or that all ranks share. What an owner held of sums does
+ *  not go to the next one here, and begins anew. */
+static enum wring_status renew_states(struct wring_bucket *bucket)
+{
+    struct wring_codec_states *before = bucket->states;
+    enum wring_status status = codec_states_create(
+        bucket, strcmp(bucket->session->config.rollback, "on") == 0, &bucket->states);
+
+    for (uint32_t i = 0; status == WRING_OK && before != NULL && i < before->n; i++)
+        if (before->what[i].holder != WRING_CODEC_OWNER &&
+            before->counts[i] == bucket->states->counts[i])
+            memcpy(bucket->states->now[i], before->now[i], state_array_bytes(before, i));
+    codec_states_destroy(before);
+    return status;
+}
+
+enum wring_status wring_bucket_move(struct wring_bucket *bucket, struct wring_session *to)
+{
+    wring_residual_loosen(bucket);
+    atomic_fetch_sub(&bucket->group->n_buckets, 1);
+    bucket->session = to;
+    bucket->group = to->world;
+    atomic_fetch_add(&bucket->group->n_buckets, 1);
+    bucket->ops = &wring_bucket_alone;
+    bucket->posted_as = bucket;
+    bucket->watch = NULL;
+    bucket->tensor = NULL;
+    bucket->n_owned = 0;
+    bucket->levels = NULL;
+    atomic_store(&bucket->collective.status, WRING_OK);
+    enum wring_status status = move_residual(bucket, to);
+    return status == WRING_OK ? renew_states(bucket) : status;
 }
 
 static enum wring_status register_bucket(struct wring_session *session,
@@ -552,5 +623,6 @@ void wring_bucket_free(struct wring_bucket *bucket)
     free(bucket->fuses);
     free(bucket->levels);
     wring_residual_free(bucket);
+    free(bucket->kept_input);
     free(bucket);
 }

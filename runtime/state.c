@@ -199,6 +199,55 @@ static uint64_t last_common_step(const struct wring_session *session)
     return steps;
 }
 
+uint64_t wring_state_common_step(const struct wring_session *session)
+{
+    return last_common_step(session);
+}
+
+/** What has changed since cannot be undone. A residual begins anew: part of it has gone out. */
+static void drop_past(struct wring_bucket *bucket)
+{
+    wring_warn(&bucket->session->log,
+               "bucket '%s': the step that failed has changed its %s, which %s; WRING_ROLLBACK=on "
+               "keeps that of the step before",
+               bucket->name, bucket->residual != NULL ? "residual" : "codec's state",
+               bucket->residual != NULL ? "begins anew with zeros" : "stays as it is");
+    if (bucket->residual != NULL)
+        memset(bucket->residual, 0, bucket->elems * sizeof(*bucket->residual));
+}
+
+static void take_past(struct wring_bucket *bucket, const struct past *past)
+{
+    struct wring_codec_states *states = bucket->states;
+
+    if (past->residual != NULL && past->residual != bucket->residual)
+        memcpy(bucket->residual, past->residual, bucket->elems * sizeof(*bucket->residual));
+    for (uint32_t i = 0; states != NULL && past->states == states->kept && i < states->n; i++)
+        memcpy(states->now[i], states->kept[i],
+               states->counts[i] * wring_codec_states_elem_bytes(states, i));
+}
+
+static void roll_bucket_back(struct wring_bucket *bucket, uint64_t steps)
+{
+    struct past past;
+    bool undone = has_step_failed(bucket) || bucket->collective.step != steps;
+
+    if (wring_state_has(bucket) && !find_past(bucket, steps, &past))
+        drop_past(bucket);
+    else if (wring_state_has(bucket))
+        take_past(bucket, &past);
+    if (undone && bucket->kept_input != NULL && bucket->kept_step == steps)
+        memcpy(bucket->data, bucket->kept_input, wring_bucket_bytes(bucket));
+    bucket->collective.step = steps;
+}
+
+void wring_state_roll_back(struct wring_session *session, uint64_t steps)
+{
+    for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
+        if (at->whole == NULL)
+            roll_bucket_back(at, steps);
+}
+
 static enum wring_status put_buckets(struct wring_session *session, struct output *out)
 {
     bool failed = wring_session_check(session) != WRING_OK;

@@ -36,6 +36,14 @@ static inline uint32_t wring_state_count_owned(struct wring_bucket *bucket)
     return wring_residual_count_owned(bucket->posted_as);
 }
 
+/** How many steps every bucket has completed, of a session that has failed; UINT64_MAX: there is no
+ *  bucket. */
+uint64_t wring_state_common_step(const struct wring_session *session);
+
+/** After a failure: all buckets as they were after so many steps, their input too, as far as that
+ *  was kept. What is lost is logged. */
+void wring_state_roll_back(struct wring_session *session, uint64_t steps);
+
 /** Does a bucket that is exchanged keep anything from step to step? */
 static inline bool wring_state_has(const struct wring_bucket *bucket)
 {

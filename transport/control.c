@@ -12,13 +12,19 @@ bool wring_control_is_text(enum wring_control_kind kind)
 bool wring_control_has_body(enum wring_control_kind kind)
 {
     return kind == WRING_CONTROL_FORM || kind == WRING_CONTROL_PAIR ||
-           kind == WRING_CONTROL_CEASE || kind == WRING_CONTROL_LINK || kind == WRING_CONTROL_LEND;
+           kind == WRING_CONTROL_CEASE || kind == WRING_CONTROL_LINK ||
+           kind == WRING_CONTROL_LEND || kind == WRING_CONTROL_MEMBER;
+}
+
+bool wring_control_is_passed_on(enum wring_control_kind kind)
+{
+    return kind == WRING_CONTROL_FLIGHT || kind == WRING_CONTROL_MEMBER;
 }
 
 bool wring_control_is_of_groups(enum wring_control_kind kind)
 {
-    return wring_control_has_body(kind) || kind == WRING_CONTROL_ASK ||
-           kind == WRING_CONTROL_GRANT || kind == WRING_CONTROL_SPARE;
+    return (wring_control_has_body(kind) && kind != WRING_CONTROL_MEMBER) ||
+           kind == WRING_CONTROL_ASK || kind == WRING_CONTROL_GRANT || kind == WRING_CONTROL_SPARE;
 }
 
 size_t wring_control_pack(const struct wring_control *control, uint8_t *out)

@@ -25,6 +25,7 @@ enum wring_control_kind {
     WRING_CONTROL_SPARE,  /* b: a slot that is not needed */
     WRING_CONTROL_LEND,   /* a: number of slots; then which: they need not be asked for */
     WRING_CONTROL_FLIGHT, /* a: a word of flight.c, b: number of the question; then a text */
+    WRING_CONTROL_MEMBER, /* a: a word of membership.c, b, c: a round of it; then what it says */
     WRING_CONTROL_END,    /* of these: there is none such */
 };
 
@@ -38,7 +39,7 @@ struct wring_control {
     union {
         char text[WRING_CONTROL_BODY +
                   1]; /* ABORT, CALL, STANDSTILL, FLIGHT; NUL-terminated; others "" */
-        uint8_t body[WRING_CONTROL_BODY]; /* FORM, PAIR, CEASE, LINK, LEND */
+        uint8_t body[WRING_CONTROL_BODY]; /* FORM, PAIR, CEASE, LINK, LEND, MEMBER */
     };
     uint32_t bytes; /* of body; of the other kinds 0 */
 };
@@ -46,6 +47,9 @@ struct wring_control {
 /** Have a text that may be logged, or bytes that their reader has to check. */
 bool wring_control_is_text(enum wring_control_kind kind);
 bool wring_control_has_body(enum wring_control_kind kind);
+
+/** Does it go up and down the control tree without being kept there? */
+bool wring_control_is_passed_on(enum wring_control_kind kind);
 
 /** Is it about groups, or the pieces of their calls? */
 bool wring_control_is_of_groups(enum wring_control_kind kind);

@@ -27,6 +27,7 @@ struct link {
     struct wring_conn *conn;
     uint32_t rank;
     bool up;    /* to our parent, dialled by us */
+    bool seeks; /* a dial that only asks whether anybody is there */
     bool open;  /* it stands */
     bool heard; /* and the other end has said so */
     bool bye;   /* which has left */
@@ -39,7 +40,8 @@ struct link {
 enum fate {
     ALIVE = 0,
     LEFT,
-    LOST
+    LOST,
+    GONE /* lost, and nobody is at its address any more */
 };
 
 struct wring_control_tree {
@@ -85,7 +87,7 @@ static uint32_t choose_parent(const struct wring_control_tree *tree)
 static struct link *find_link(const struct wring_control_tree *tree, uint32_t rank)
 {
     struct link *link = tree->links;
-    while (link != NULL && link->rank != rank)
+    while (link != NULL && (link->rank != rank || link->seeks))
         link = link->next;
     return link;
 }
@@ -253,30 +255,70 @@ static void remove_link(struct wring_control_tree *tree, struct link *link)
     free(link);
 }
 
-static void dial_parent(struct wring_control_tree *tree)
+/** @return the link whose connection is under way; NULL: there can be none now */
+static struct link *dial(struct wring_control_tree *tree, uint32_t rank, bool up)
 {
     uint8_t hello[sizeof(uint32_t) + sizeof(tree->job) + sizeof(MARK) - 1];
-    uint32_t parent = choose_parent(tree);
+    struct link *link = add_link(tree, rank, up);
 
-    tree->redial_ns = 0;
-    if (parent == tree->rank || tree->leaving)
-        return;
-    struct link *link = add_link(tree, parent, true);
     wring_put_u32(hello, tree->rank);
     memcpy(hello + sizeof(uint32_t), tree->job, sizeof(tree->job));
     memcpy(hello + sizeof(uint32_t) + sizeof(tree->job), MARK, sizeof(MARK) - 1);
     enum wring_status status = WRING_ERR_NO_MEMORY;
     if (link != NULL)
-        status = tree->provider->ops->connect(tree->provider, tree->endpoints[parent].address,
-                                              tree->endpoints[parent].bytes, hello, sizeof(hello),
+        status = tree->provider->ops->connect(tree->provider, tree->endpoints[rank].address,
+                                              tree->endpoints[rank].bytes, hello, sizeof(hello),
                                               &link->conn);
     if (status == WRING_OK) {
         link->conn->user = link;
-        return;
+        return link;
     }
     if (link != NULL)
         remove_link(tree, link);
-    tree->redial_ns = wring_deadline_in(REDIAL_NS);
+    return NULL;
+}
+
+static void dial_parent(struct wring_control_tree *tree)
+{
+    uint32_t parent = choose_parent(tree);
+
+    tree->redial_ns = 0;
+    if (parent == tree->rank || tree->leaving)
+        return;
+    if (dial(tree, parent, true) == NULL)
+        tree->redial_ns = wring_deadline_in(REDIAL_NS);
+}
+
+void wring_control_tree_seek(struct wring_control_tree *tree, uint32_t rank)
+{
+    const struct link *at = tree->links;
+
+    while (at != NULL && (at->rank != rank || !at->seeks))
+        at = at->next;
+    if (at != NULL || tree->fates[rank] == GONE || tree->fates[rank] == LEFT || tree->leaving)
+        return;
+    struct link *link = dial(tree, rank, false);
+    if (link != NULL)
+        link->seeks = true;
+}
+
+/** Somebody is there, or nobody can say; else the rank is gone. */
+static void end_seeking(struct wring_control_tree *tree, struct link *link,
+                        enum wring_status status)
+{
+    if (status == WRING_ERR_ADDRESS)
+        tree->fates[link->rank] = GONE;
+    remove_link(tree, link);
+}
+
+bool wring_control_tree_is_lost(const struct wring_control_tree *tree, uint32_t rank)
+{
+    return tree->fates[rank] != ALIVE;
+}
+
+bool wring_control_tree_is_gone(const struct wring_control_tree *tree, uint32_t rank)
+{
+    return tree->fates[rank] == GONE || tree->fates[rank] == LEFT;
 }
 
 /** It stands: say so, and all that has happened so far. */
@@ -395,7 +437,7 @@ static void on_told_all(struct wring_control_tree *tree, struct link *link, uint
         send_over_link(link, tree->rank, from,
                        &(struct wring_control){.kind = WRING_CONTROL_BYE_ACK});
     }
-    if (control->kind != WRING_CONTROL_FLIGHT && !note_fate_or_failure(tree, from, control))
+    if (!wring_control_is_passed_on(control->kind) && !note_fate_or_failure(tree, from, control))
         return;
     send_to_other_links(tree, from, control, link);
     tree->handler.heard(tree->handler.arg, from, control);
@@ -414,7 +456,7 @@ static void on_told_us(struct wring_control_tree *tree, struct link *link, uint3
 static void on_raised(struct wring_control_tree *tree, const struct link *link, uint32_t from,
                       const struct wring_control *control)
 {
-    if (link->up || control->kind != WRING_CONTROL_FLIGHT)
+    if (link->up || !wring_control_is_passed_on(control->kind))
         return;
     wring_control_tree_raise(tree, from, control);
     tree->handler.heard(tree->handler.arg, from, control);
@@ -458,6 +500,10 @@ static void on_event(struct wring_control_tree *tree, struct wring_event *events
         return;
     if (event->kind == WRING_EVENT_ACCEPTED) {
         on_accepted(tree, events, n, now_ns);
+    } else if (link->seeks && event->kind != WRING_EVENT_MESSAGE) {
+        enum wring_status status = event->kind == WRING_EVENT_CLOSED ? event->status : WRING_OK;
+        forget_events(events, n, link->conn);
+        end_seeking(tree, link, status);
     } else if (event->kind == WRING_EVENT_CONNECTED) {
         open_link(tree, link, now_ns);
     } else if (event->kind == WRING_EVENT_CLOSED) {

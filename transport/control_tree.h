@@ -94,6 +94,15 @@ void wring_control_tree_spread(struct wring_control_tree *tree,
 void wring_control_tree_raise(struct wring_control_tree *tree, uint32_t from,
                               const struct wring_control *control);
 
+/** Has it left, or been lost, as far as this rank knows? */
+bool wring_control_tree_is_lost(const struct wring_control_tree *tree, uint32_t rank);
+
+/** Find out whether anybody is at a lost rank's address, without waiting. May be repeated. */
+void wring_control_tree_seek(struct wring_control_tree *tree, uint32_t rank);
+
+/** Has it left, or was its address found to refuse callers? Then it takes part in nothing more. */
+bool wring_control_tree_is_gone(const struct wring_control_tree *tree, uint32_t rank);
+
 /** By which rank the way up leads now; our own rank: there is none. */
 uint32_t wring_control_tree_parent(const struct wring_control_tree *tree);
 

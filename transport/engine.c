@@ -151,6 +151,7 @@ void wring_engine_arm(struct wring_engine *engine, struct wring_wait_set *set)
     wring_fabric_arm(engine->fabric, set);
     wake_by(set, wring_formations_deadline(&engine->formations));
     wake_by(set, wring_flight_deadline(engine));
+    wake_by(set, wring_membership_deadline(engine));
     if (engine->owes_pairs)
         wake_by(set, engine->fabric->tick_ns + PAIRS_RETRY_NS);
     if (engine->active != NULL && engine->config->timeout_ns > 0)
@@ -208,6 +209,7 @@ void wring_engine_destroy(struct wring_engine *engine)
     wring_formations_finish(&engine->formations);
     wring_pairs_forget(engine);
     wring_flight_finish(&engine->flight);
+    wring_membership_finish(&engine->membership);
     free(engine->channels);
     free(engine);
 }
@@ -546,6 +548,8 @@ bool wring_engine_poll(struct wring_engine *engine)
     bool any = wring_fabric_poll(engine->fabric);
     if (engine->fabric->state != WRING_FABRIC_WORKING) {
         any |= poll_jobs(engine);
+        if (engine->membership.state != WRING_MEMBERSHIP_AWAY)
+            wring_membership_poll(engine);
         return end_all(engine) || any;
     }
     any |= activate_posted(engine);

@@ -14,6 +14,7 @@
 #include "transport/fabric.h"
 #include "transport/flight.h"
 #include "transport/formation.h"
+#include "transport/membership.h"
 #include "transport/trace.h"
 #include <wring/executor.h>
 
@@ -55,6 +56,7 @@ struct wring_engine {
 
     struct wring_collective *listed; /* that are prepared, in no order */
     struct wring_flight flight;
+    struct wring_membership membership;
 
     struct wring_pool *pool; /* of all groups; borrowed; NULL: not there yet, or no longer */
     struct wring_messenger *messenger; /* borrowed; NULL: not there yet, or no longer */

@@ -228,6 +228,11 @@ static void on_flight(void *arg, uint32_t from, const struct wring_control *cont
     wring_flight_heard(arg, from, control);
 }
 
+static void on_member(void *arg, uint32_t from, const struct wring_control *control)
+{
+    wring_membership_heard(arg, from, control);
+}
+
 static void on_failing(void *arg)
 {
     wring_flight_failing(arg);
@@ -245,7 +250,7 @@ static bool on_account(void *arg)
 
 struct wring_fabric_handler wring_engine_handler(struct wring_engine *engine)
 {
-    return (struct wring_fabric_handler){engine,    on_arrived,    on_put_done, on_credit,
-                                         on_call,   on_standstill, on_ring,     on_group,
-                                         on_flight, on_failing,    on_lost,     on_account};
+    return (struct wring_fabric_handler){
+        engine,   on_arrived, on_put_done, on_credit, on_call,    on_standstill, on_ring,
+        on_group, on_flight,  on_failing,  on_lost,   on_account, on_member};
 }

@@ -110,6 +110,8 @@ struct wring_fabric_handler {
     void (*failing)(void *arg);
     void (*lost)(void *arg, uint32_t rank);
     bool (*account)(void *arg);
+    /* who is left: membership.h */
+    void (*member)(void *arg, uint32_t from, const struct wring_control *control);
 };
 
 /** Why ranks could not connect while the session opened. */

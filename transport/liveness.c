@@ -172,6 +172,7 @@ void wring_liveness_heard(struct wring_fabric *fabric, struct wring_peer *peer,
     case WRING_CONTROL_SPARE:
     case WRING_CONTROL_LEND:
     case WRING_CONTROL_FLIGHT:
+    case WRING_CONTROL_MEMBER:
     case WRING_CONTROL_END:
         return;
     case WRING_CONTROL_ABORT:
@@ -211,6 +212,8 @@ void wring_liveness_told(void *arg, uint32_t from, const struct wring_control *c
                                    control->b, control->c, control->text);
     else if (control->kind == WRING_CONTROL_FLIGHT)
         fabric->handler.flight(fabric->handler.arg, from, control);
+    else if (control->kind == WRING_CONTROL_MEMBER)
+        fabric->handler.member(fabric->handler.arg, from, control);
 }
 
 static void fail_silent(struct wring_fabric *fabric, uint32_t rank)
@@ -429,8 +432,9 @@ static void say_owed_byes(struct wring_fabric *fabric)
 void wring_fabric_turn_deaf(struct wring_fabric *fabric)
 {
     fabric->handler = (struct wring_fabric_handler){
-        NULL,      drop_arrived, drop_put_done, drop_credit,  drop_text, drop_text,
-        drop_ring, drop_group,   drop_flight,   drop_failing, drop_lost, account_for_nothing};
+        NULL,      drop_arrived,        drop_put_done, drop_credit, drop_text,
+        drop_text, drop_ring,           drop_group,    drop_flight, drop_failing,
+        drop_lost, account_for_nothing, drop_flight};
     fabric->deaf = true;
     for (uint32_t i = 0; i < fabric->size; i++) {
         fabric->peers[i].left = true; /* its end may close from now on */

@@ -553,6 +553,8 @@ enum wring_status wring_codec_bypass_choose(struct wring_session *session)
     enum wring_status status = WRING_OK;
     bool any = false;
 
+    if (session->keeps_choices)
+        return WRING_OK;
     for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
         at->choice =
             (struct wring_choice){.bypass = has_bypass_choice(at) && strcmp(how, "always") == 0};

@@ -16,10 +16,20 @@
 
 #define WRING_MODULE "session"
 
-/** Asked once there is somebody who drives the connections. */
+static bool is_called_off(const struct wring_session *session)
+{
+    const struct wring_cancel *cancel = session->called_off;
+    return cancel != NULL && cancel->cancelled(cancel->arg);
+}
+
+/** Asked once there is somebody who drives the connections, or who may call it off. */
 static bool job_has_failed(void *arg)
 {
     struct wring_session *session = arg;
+    if (is_called_off(session))
+        return true;
+    if (session->progress == NULL)
+        return false;
     wring_progress_nudge(session->progress);
     return wring_fabric_failure(session->fabric, NULL) != WRING_OK ||
            wring_callers_closing(&session->callers);
@@ -44,10 +54,13 @@ enum wring_status wring_session_exchange(struct wring_session *session, const vo
 {
     struct wring_cancel cancel = {job_has_failed, session};
     uint64_t deadline = wring_deadline_in(session->config.join_timeout_ns);
+    bool asks = session->progress != NULL || session->called_off != NULL;
     enum wring_status status = session->bootstrap->ops->exchange(
-        session->bootstrap, blob, bytes, deadline, session->progress != NULL ? &cancel : NULL, out);
+        session->bootstrap, blob, bytes, deadline, asks ? &cancel : NULL, out);
     if (status == WRING_ERR_PEER)
         adopt_failure(session, status);
+    if (status == WRING_ERR_CLOSED && is_called_off(session))
+        return WRING_ERR_CLOSED;
     if (status == WRING_ERR_CLOSED && !wring_callers_closing(&session->callers))
         return wring_session_check(session) == WRING_ERR_CANCELLED ? WRING_ERR_CANCELLED
                                                                    : WRING_ERR_PEER;

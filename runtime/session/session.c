@@ -192,18 +192,17 @@ static enum wring_status compare_clocks(struct wring_session *session)
                                                : WRING_OK;
 }
 
-static enum wring_status open_session(struct wring_session *session,
-                                      const struct wring_session_params *params)
+static enum wring_status open_plan(struct wring_session *session)
 {
-    enum wring_status status = session_configure(session, params);
-    if (status == WRING_OK)
-        status = wring_plan_open(session);
-    if (status == WRING_OK && wring_plan_is_auto(session))
-        status = wring_autotune_open(session);
-    if (status == WRING_OK)
-        status = wring_session_meet(session, params);
-    if (status == WRING_OK)
-        status = wring_session_make_executor(session);
+    enum wring_status status = wring_plan_open(session);
+    return status == WRING_OK && wring_plan_is_auto(session) ? wring_autotune_open(session)
+                                                             : status;
+}
+
+/** The bootstrap is there. */
+static enum wring_status open_met(struct wring_session *session)
+{
+    enum wring_status status = wring_session_make_executor(session);
     if (status == WRING_OK)
         status = wring_engine_create(&session->config, &session->log, session->executor,
                                      &session->engine);
@@ -230,6 +229,17 @@ static enum wring_status open_session(struct wring_session *session,
     return status == WRING_OK ? wring_recorder_open(session) : status;
 }
 
+static enum wring_status open_session(struct wring_session *session,
+                                      const struct wring_session_params *params)
+{
+    enum wring_status status = session_configure(session, params);
+    if (status == WRING_OK)
+        status = open_plan(session);
+    if (status == WRING_OK)
+        status = wring_session_meet(session, params);
+    return status == WRING_OK ? open_met(session) : status;
+}
+
 /** A session that failed while it opened has nobody else to tell its peers why. */
 static void drive_failing_fabric(struct wring_session *session)
 {
@@ -249,28 +259,26 @@ static const struct wring_versioned_struct params_sized = {
     sizeof(struct wring_session_params),
 };
 
-enum wring_status wring_session_open(const struct wring_session_params *params,
-                                     struct wring_session **out)
+static struct wring_session *new_session(struct wring_log log)
 {
-    struct wring_session_params known;
-    bool fits = wring_versioned_struct_read(&params_sized, params, &known);
     struct wring_session *session = calloc(1, sizeof(*session));
-    if (session == NULL) {
-        wring_descriptor_close(fits && known.root_fd > 0 ? known.root_fd : -1);
-        return WRING_ERR_NO_MEMORY;
-    }
+    if (session == NULL)
+        return NULL;
     session->born = wring_forked_begin();
     session->root_fd = -1;
     session->recommit = wring_session_recommit;
-    session->log = (struct wring_log){known.log, known.log_arg, WRING_LOG_WARN};
+    session->log = log;
     wring_callers_init(&session->callers);
     wring_completions_init(&session->completions);
     pthread_mutex_init(&session->buffers_mutex, NULL);
     pthread_mutex_init(&session->shm_flags_mutex, NULL);
     pthread_mutex_init(&session->executor_mutex, NULL);
-    enum wring_status status =
-        fits ? open_session(session, &known)
-             : wring_versioned_struct_refuse(&params_sized, params, &session->log);
+    return session;
+}
+
+static enum wring_status finish_opening(struct wring_session *session, enum wring_status status,
+                                        struct wring_session **out)
+{
     if (status != WRING_OK) {
         if (session->progress == NULL)
             drive_failing_fabric(session);
@@ -279,6 +287,52 @@ enum wring_status wring_session_open(const struct wring_session_params *params,
     }
     *out = session;
     return WRING_OK;
+}
+
+enum wring_status wring_session_open(const struct wring_session_params *params,
+                                     struct wring_session **out)
+{
+    struct wring_session_params known;
+    bool fits = wring_versioned_struct_read(&params_sized, params, &known);
+    struct wring_session *session =
+        new_session((struct wring_log){known.log, known.log_arg, WRING_LOG_WARN});
+    if (session == NULL) {
+        wring_descriptor_close(fits && known.root_fd > 0 ? known.root_fd : -1);
+        return WRING_ERR_NO_MEMORY;
+    }
+    enum wring_status status =
+        fits ? open_session(session, &known)
+             : wring_versioned_struct_refuse(&params_sized, params, &session->log);
+    return finish_opening(session, status, out);
+}
+
+enum wring_status wring_session_open_like(const struct wring_session *like,
+                                          struct wring_bootstrap *bootstrap,
+                                          const struct wring_cancel *called_off,
+                                          struct wring_session **out)
+{
+    struct wring_session *session = new_session(like->log);
+    if (session == NULL) {
+        bootstrap->ops->close(bootstrap);
+        return WRING_ERR_NO_MEMORY;
+    }
+    session->config = like->config;
+    session->launched = (struct wring_launched){
+        .name = bootstrap->ops->name,
+        .rank = bootstrap->rank,
+        .size = bootstrap->size,
+        .local_rank = -1,
+        .local_size = -1,
+    };
+    session->rank = bootstrap->rank;
+    session->size = bootstrap->size;
+    session->seed = like->seed;
+    session->codecs = like->codecs;
+    session->bootstrap = bootstrap;
+    session->owns_bootstrap = true;
+    session->called_off = called_off;
+    enum wring_status status = open_plan(session);
+    return finish_opening(session, status == WRING_OK ? open_met(session) : status, out);
 }
 
 static void await_callers_left(struct wring_session *session,

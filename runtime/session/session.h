@@ -63,6 +63,8 @@ struct wring_session {
     struct wring_plan *plan;    /* NULL: there is none */
     struct wring_autotune *autotune; /* NULL: it does not plan for itself; else whose `plan` is */
     struct wring_recorder *recorder; /* NULL: no trace for the planner is to be written */
+    const struct wring_cancel *called_off; /* asked while it opens and commits; NULL: nobody can */
+    bool keeps_choices; /* codecs run or not as before: the next commit measures nothing */
     /* commit anew, as `plan` says; fused buckets are parted. Nothing is under way */
     enum wring_status (*recommit)(struct wring_session *session);
     struct wring_group *world;
@@ -85,6 +87,14 @@ struct wring_session {
 /** Find the other ranks: make the bootstrap, or take the one of params. */
 enum wring_status wring_session_meet(struct wring_session *session,
                                      const struct wring_session_params *params);
+
+/** Open a session with the settings of another one. The bootstrap is taken over.
+ *  @param called_off  borrowed until `out`'s is set to NULL. Errors: those of wring_session_open()
+ */
+enum wring_status wring_session_open_like(const struct wring_session *like,
+                                          struct wring_bootstrap *bootstrap,
+                                          const struct wring_cancel *called_off,
+                                          struct wring_session **out);
 
 /** Name the job, make the fabric and connect it with everyone's. The engine is there. */
 enum wring_status wring_session_connect(struct wring_session *session);

@@ -186,6 +186,40 @@ void wring_session_close(struct wring_session *session);
 enum wring_status wring_session_abort(struct wring_session *session);
 
 /**
+ * Go on without ranks that are lost. Every rank that is left calls it after a call of the session
+ * has failed, with WRING_ERR_PEER or WRING_ERR_CANCELLED. They agree on who is left, without a
+ * launcher and whichever ranks are lost, and get a session of their own: ranks 0 to m - 1 in the
+ * order that they had. The old session is closed on success.
+ *
+ * Buckets and memory move: all pointers of wring_bucket_register() and wring_buffer_alloc(), and
+ * what wring_buffer_register() was told of, are the new session's, and the buckets are committed
+ * there. Groups and requests end with the old session. wring_bucket_steps() says with which step to
+ * go on; it is the same on all ranks. A rank that had completed one more is to do that again.
+ *
+ * A step that failed may have overwritten part of its input, and changed what its codec holds back.
+ * A bucket with `out` never changes its input. With WRING_ROLLBACK=on the call gives every other
+ * bucket its input back, and what its codec held back before that step. Without, the program fills
+ * the bucket again, and a residual begins anew, which is logged.
+ *
+ * Only a quorum goes on: more than half of the ranks, or half of them with rank 0, or else all but
+ * ranks whose host says that their process is gone. So if a network parts, one side at most goes
+ * on. Ranks that live and do not call are waited for, at most half of the time.
+ *
+ * @param timeout_ns  for all of it; 0: WRING_JOIN_TIMEOUT
+ * @param out         out, on success; else the session stays, and wring_session_close() is all that
+ *                    it is good for, once the program has given up
+ *
+ * Errors: WRING_ERR_PEER (no quorum, or the others go on without this rank; the log line says
+ * which), WRING_ERR_TIMEOUT, WRING_ERR_INVALID (the session has not failed, or has one rank),
+ * WRING_ERR_UNSUPPORTED (a bucket belongs to a group; the lost ranks lie in more than 16 places
+ * among the others), WRING_ERR_ADDRESS, WRING_ERR_NO_MEMORY, those of wring_session_open().
+ *
+ * Threads: a setup call. No other thread uses the session, or what belongs to it, meanwhile.
+ */
+enum wring_status wring_session_shrink(struct wring_session *session, uint64_t timeout_ns,
+                                       struct wring_session **out);
+
+/**
  * A descriptor for the application's event loop (poll, epoll, libuv). The loop watches whether it
  * is readable, and then calls wring_session_progress(). It is level-triggered. The application
  * never reads it or closes it.
@@ -385,6 +419,10 @@ enum wring_status wring_bucket_test(struct wring_bucket *bucket, struct wring_re
 /** Wait until a bucket is done. Errors: WRING_ERR_TIMEOUT (still under way), WRING_ERR_PEER, … */
 enum wring_status wring_bucket_wait(struct wring_bucket *bucket, uint64_t timeout_ns,
                                     struct wring_result *result);
+
+/** How many steps a bucket has made, counted on after a loaded state and after
+ *  wring_session_shrink(). It is not under way. */
+uint64_t wring_bucket_steps(const struct wring_bucket *bucket);
 
 /** A posted bucket or a request; an entry with neither is passed over. */
 struct wring_waitable {

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * A session that takes the place of another one: with fewer ranks after a failure (shrink.c). The
+ * new session is opened beside the old one, so that the old one can try again where that fails.
+ * Then buckets and buffers, which the application has pointers to, move over.
+ *
+ * Setup calls, like those of the session.
+ */
+#ifndef WRING_RUNTIME_ELASTIC_ELASTIC_H
+#define WRING_RUNTIME_ELASTIC_ELASTIC_H
+
+#include "runtime/session/session.h"
+
+/** Can the buckets move? Not those of a group, which ends with its session. Errors, logged:
+ *  WRING_ERR_UNSUPPORTED. */
+enum wring_status wring_elastic_check(const struct wring_session *session);
+
+/** Buckets are as they were registered, each by itself, and no step can be run. They stay in the
+ *  list. Nothing is under way. Errors: WRING_ERR_NO_MEMORY. */
+enum wring_status wring_elastic_uncommit(struct wring_session *session);
+
+/** Buckets and buffers belong to another session from then on. They are not committed in either.
+ *  Errors: those of registration; some have moved then, and each is in one of the two. */
+enum wring_status wring_elastic_move(struct wring_session *from, struct wring_session *to);
+
+/** They go back to a session that has failed, for another try: buffers are registered nowhere. */
+void wring_elastic_move_back(struct wring_session *from, struct wring_session *to);
+
+/** A listening socket where others reach this rank. @param address  out,
+ *  [WRING_INTERFACE_ADDRESS] @param port  out @param fd  out, the caller's. Errors, logged:
+ *  WRING_ERR_ADDRESS, WRING_ERR_INVALID. */
+enum wring_status wring_elastic_listen(const struct wring_session *session, char *address,
+                                       uint16_t *port, int *fd);
+
+/** "10.0.0.1:4000", "[fe80::1]:4000". @param text  out, [bytes] */
+void wring_elastic_name_root(const char *address, uint16_t port, char *text, size_t bytes);
+
+#endif

@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Going on without ranks that are lost. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/descriptor.h"
+#include "runtime/bucket.h"
+#include "runtime/elastic/elastic.h"
+#include "runtime/session/session.h"
+#include "runtime/state.h"
+#include "runtime/versioned_struct.h"
+#include "transport/bootstrap/rendezvous.h"
+#include "transport/membership.h"
+
+#define WRING_MODULE "elastic"
+#define LOOK_NS (WRING_NS_PER_MS / 5)
+
+/** One call, on one session that has failed. */
+struct shrinking {
+    struct wring_session *session, *next; /* next: built, or being built; NULL: there is none */
+    struct wring_cancel called_off;
+    uint64_t deadline_ns;
+    uint64_t round; /* that `next` is of */
+    uint64_t steps; /* that buckets went back to; UINT64_MAX: they have not */
+    int fd;         /* where others meet this rank, should it lead */
+};
+
+static struct wring_membership *membership_of(const struct shrinking *shrinking)
+{
+    return &shrinking->session->engine->membership;
+}
+
+/** Asked by whoever waits while `next` is built: the ranks have agreed on something else. */
+static bool is_round_over(void *arg)
+{
+    const struct shrinking *shrinking = arg;
+
+    wring_progress_nudge(shrinking->session->progress);
+    return atomic_load_explicit(&membership_of(shrinking)->promised, memory_order_acquire) !=
+               shrinking->round ||
+           wring_now_ns() >= shrinking->deadline_ns;
+}
+
+/* ---- before ---- */
+
+static enum wring_status check_call(struct wring_session *session)
+{
+    if (wring_session_is_inherited(session))
+        return wring_session_refuse(session);
+    if (wring_session_refuses_to_wait(session, "wring_session_shrink"))
+        return WRING_ERR_INVALID;
+    if (wring_session_check(session) == WRING_OK) {
+        wring_error(&session->log,
+                    "wring_session_shrink: the session has not failed, and has all its ranks");
+        return WRING_ERR_INVALID;
+    }
+    if (session->size == 1) {
+        wring_error(&session->log, "wring_session_shrink: a session of one rank cannot shrink");
+        return WRING_ERR_INVALID;
+    }
+    return wring_elastic_check(session);
+}
+
+/** Nothing of ours touches memory any more, neither here nor at other ranks. */
+static bool is_quiet(struct wring_session *session)
+{
+    wring_progress_lock(session->progress);
+    bool quiet = session->fabric->state == WRING_FABRIC_FAILED &&
+                 wring_engine_idle(session->engine) && session->engine->jobs_under_way == 0;
+    wring_progress_unlock(session->progress);
+    return quiet;
+}
+
+static enum wring_status await_quiet(const struct shrinking *shrinking)
+{
+    const struct timespec pause = {0, LOOK_NS};
+
+    while (!is_quiet(shrinking->session)) {
+        if (wring_now_ns() >= shrinking->deadline_ns)
+            return WRING_ERR_TIMEOUT;
+        wring_progress_nudge(shrinking->session->progress);
+        nanosleep(&pause, NULL);
+    }
+    return WRING_OK;
+}
+
+static enum wring_status come(struct shrinking *shrinking)
+{
+    struct wring_session *session = shrinking->session;
+    char address[WRING_INTERFACE_ADDRESS];
+    uint64_t now_ns = wring_now_ns();
+    uint16_t port;
+
+    enum wring_status status = wring_elastic_listen(session, address, &port, &shrinking->fd);
+    if (status != WRING_OK)
+        return status;
+    wring_progress_lock(session->progress);
+    status = wring_membership_come(session->engine, address, port,
+                                   now_ns + (shrinking->deadline_ns - now_ns) / 2);
+    wring_progress_unlock(session->progress);
+    return status;
+}
+
+/* ---- a session of those who are left ---- */
+
+static enum wring_status meet(struct shrinking *shrinking, const struct wring_membership_plan *plan,
+                              struct wring_bootstrap **out)
+{
+    struct wring_session *session = shrinking->session;
+    char root[WRING_INTERFACE_ADDRESS + 16], job[20];
+    uint32_t size, rank = wring_membership_number(plan, session->rank, session->size, &size);
+
+    if (size == 1)
+        return wring_bootstrap_local_create(1, out);
+    wring_elastic_name_root(plan->address, plan->port, root, sizeof(root));
+    snprintf(job, sizeof(job), "%016" PRIx64, plan->nonce);
+    struct wring_rendezvous_params params = {
+        .log = &session->log,
+        .rank = rank,
+        .size = size,
+        .root = root,
+        .root_fd = rank == 0 ? shrinking->fd : -1,
+        .key = session->config.key,
+        .job = job,
+        .deadline_ns = shrinking->deadline_ns,
+        .cancel = &shrinking->called_off,
+    };
+    return wring_rendezvous_create(&params, out);
+}
+
+/** Ranks may differ by one step: all go back to what each of them has completed. */
+static enum wring_status agree_on_steps(const struct shrinking *shrinking, uint64_t *steps)
+{
+    struct wring_writer writer = {0};
+    struct wring_blobs blobs;
+
+    wring_write_u64(&writer, *steps);
+    enum wring_status status = wring_session_exchange_writer(shrinking->next, &writer, &blobs);
+    if (status != WRING_OK)
+        return status;
+    for (uint32_t i = 0; i < blobs.n; i++) {
+        struct wring_reader reader = wring_blobs_reader(&blobs, i);
+        uint64_t theirs = wring_read_u64(&reader);
+        status = reader.failed ? WRING_ERR_FRAME : status;
+        *steps = theirs < *steps ? theirs : *steps;
+    }
+    wring_blobs_finish(&blobs);
+    return status;
+}
+
+/** The first time, buckets go back to those steps; later tries find them there. */
+static enum wring_status prepare_buckets(struct shrinking *shrinking)
+{
+    struct wring_session *session = shrinking->session;
+    bool first = shrinking->steps == UINT64_MAX;
+    uint64_t steps = first ? wring_state_common_step(session) : shrinking->steps;
+
+    enum wring_status status = agree_on_steps(shrinking, &steps);
+    if (status != WRING_OK)
+        return status;
+    if (first || steps < shrinking->steps)
+        wring_state_roll_back(session, steps);
+    shrinking->steps = steps;
+    return first ? wring_elastic_uncommit(session) : WRING_OK;
+}
+
+static enum wring_status fill_next(struct shrinking *shrinking)
+{
+    struct wring_session *next = shrinking->next;
+
+    enum wring_status status = prepare_buckets(shrinking);
+    if (status == WRING_OK)
+        status = wring_elastic_move(shrinking->session, next);
+    next->keeps_choices = true;
+    if (status == WRING_OK)
+        status = wring_session_commit(next);
+    next->keeps_choices = false;
+    return status;
+}
+
+/** What was built is of no use. */
+static void discard_next(struct shrinking *shrinking)
+{
+    if (shrinking->next == NULL)
+        return;
+    wring_elastic_move_back(shrinking->next, shrinking->session);
+    wring_session_close(shrinking->next);
+    shrinking->next = NULL;
+}
+
+static uint64_t at_most(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static enum wring_status build_next(struct shrinking *shrinking,
+                                    const struct wring_membership_plan *plan)
+{
+    struct wring_session *session = shrinking->session;
+    uint64_t join_timeout_ns = session->config.join_timeout_ns, now_ns = wring_now_ns();
+    uint64_t left_ns = shrinking->deadline_ns > now_ns ? shrinking->deadline_ns - now_ns : 0;
+    struct wring_bootstrap *bootstrap;
+
+    enum wring_status status = meet(shrinking, plan, &bootstrap);
+    if (status != WRING_OK)
+        return status;
+    session->config.join_timeout_ns = at_most(join_timeout_ns, left_ns);
+    status = wring_session_open_like(session, bootstrap, &shrinking->called_off, &shrinking->next);
+    session->config.join_timeout_ns = join_timeout_ns;
+    if (status == WRING_OK)
+        status = fill_next(shrinking);
+    if (status != WRING_OK) {
+        discard_next(shrinking);
+        return status;
+    }
+    shrinking->next->called_off = NULL;
+    shrinking->next->config.join_timeout_ns = join_timeout_ns;
+    return WRING_OK;
+}
+
+/** A rank was lost meanwhile, or the others have gone on to another round. */
+static bool may_pass(enum wring_status status)
+{
+    return status == WRING_ERR_PEER || status == WRING_ERR_CLOSED ||
+           status == WRING_ERR_CANCELLED || status == WRING_ERR_TIMEOUT ||
+           status == WRING_ERR_AUTH || status == WRING_ERR_ADDRESS || status == WRING_ERR_FRAME;
+}
+
+static enum wring_status build_and_tell(struct shrinking *shrinking,
+                                        const struct wring_membership_plan *plan)
+{
+    struct wring_session *session = shrinking->session;
+
+    discard_next(shrinking);
+    shrinking->round = plan->round;
+    enum wring_status status = build_next(shrinking, plan);
+    wring_progress_lock(session->progress);
+    if (status == WRING_OK)
+        wring_membership_has_built(session->engine, plan->round);
+    else if (may_pass(status))
+        wring_membership_try_again(session->engine, plan->round);
+    else
+        wring_membership_quit(session->engine);
+    wring_progress_unlock(session->progress);
+    return may_pass(status) ? WRING_OK : status;
+}
+
+/* ---- until it is settled ---- */
+
+struct change_awaited {
+    const struct wring_membership *membership;
+    unsigned seen;
+};
+
+static bool has_changed(const void *arg)
+{
+    const struct change_awaited *awaited = arg;
+    return atomic_load_explicit(&awaited->membership->changes, memory_order_acquire) !=
+           awaited->seen;
+}
+
+/** What this rank is to do, and what for. @param text  out, [WRING_MEMBERSHIP_TEXT] */
+static enum wring_membership_state look(const struct shrinking *shrinking,
+                                        struct wring_membership_plan *plan, unsigned *seen,
+                                        char *text)
+{
+    const struct wring_membership *membership = membership_of(shrinking);
+
+    wring_progress_lock(shrinking->session->progress);
+    enum wring_membership_state state = membership->state;
+    *plan = membership->plan;
+    *seen = atomic_load_explicit(&membership->changes, memory_order_relaxed);
+    memcpy(text, membership->text, WRING_MEMBERSHIP_TEXT);
+    wring_progress_unlock(shrinking->session->progress);
+    return state;
+}
+
+static enum wring_status give_up_late(const struct shrinking *shrinking)
+{
+    struct wring_session *session = shrinking->session;
+
+    wring_progress_lock(session->progress);
+    uint32_t missing = wring_membership_missing(session->engine);
+    wring_membership_quit(session->engine);
+    wring_progress_unlock(session->progress);
+    if (missing != UINT32_MAX && missing != session->rank)
+        wring_error(&session->log,
+                    "the ranks that are left did not agree in time: rank %" PRIu32
+                    " lives and has not called wring_session_shrink()",
+                    missing);
+    else
+        wring_error(&session->log, "the ranks that are left did not agree in time");
+    return WRING_ERR_TIMEOUT;
+}
+
+static enum wring_status follow(struct shrinking *shrinking)
+{
+    struct change_awaited awaited = {.membership = membership_of(shrinking)};
+    char text[WRING_MEMBERSHIP_TEXT];
+    struct wring_membership_plan plan;
+    enum wring_status status = WRING_OK;
+
+    while (status == WRING_OK) {
+        switch (look(shrinking, &plan, &awaited.seen, text)) {
+        case WRING_MEMBERSHIP_SETTLED:
+            return WRING_OK;
+        case WRING_MEMBERSHIP_ENDED:
+            wring_error(&shrinking->session->log, "rank %" PRIu32 " does not go on: %s",
+                        shrinking->session->rank, text);
+            return WRING_ERR_PEER;
+        case WRING_MEMBERSHIP_BUILDS:
+            status = build_and_tell(shrinking, &plan);
+            break;
+        case WRING_MEMBERSHIP_AWAY:
+        case WRING_MEMBERSHIP_WAITS:
+        case WRING_MEMBERSHIP_BUILT:
+            wring_progress_drive(shrinking->session->progress,
+                                 (struct wring_goal){has_changed, &awaited},
+                                 shrinking->deadline_ns);
+            if (wring_now_ns() >= shrinking->deadline_ns)
+                status = give_up_late(shrinking);
+            break;
+        }
+    }
+    return status;
+}
+
+/** @param out  out, on success; the session that has failed is closed then */
+static enum wring_status shrink_once(struct wring_session *session, uint64_t deadline_ns,
+                                     struct wring_session **out)
+{
+    struct shrinking shrinking = {
+        .session = session, .deadline_ns = deadline_ns, .steps = UINT64_MAX, .fd = -1};
+    uint64_t began_ns = wring_now_ns();
+
+    shrinking.called_off = (struct wring_cancel){is_round_over, &shrinking};
+    enum wring_status status = await_quiet(&shrinking);
+    if (status == WRING_OK)
+        status = come(&shrinking);
+    if (status == WRING_OK)
+        status = follow(&shrinking);
+    wring_descriptor_close(shrinking.fd);
+    if (status != WRING_OK) {
+        discard_next(&shrinking);
+        return status;
+    }
+    struct wring_session *next = shrinking.next;
+    wring_warn(&session->log,
+               "rank %" PRIu32 " of %" PRIu32 " goes on as rank %" PRIu32 " of %" PRIu32
+               ", after %.1f ms",
+               session->rank, session->size, next->rank, next->size,
+               (double)(wring_now_ns() - began_ns) / 1e6);
+    wring_session_close(session);
+    *out = next;
+    return WRING_OK;
+}
+
+enum wring_status wring_session_shrink(struct wring_session *session, uint64_t timeout_ns,
+                                       struct wring_session **out)
+{
+    enum wring_status status = check_call(session);
+    if (status != WRING_OK)
+        return status;
+    if (timeout_ns == 0)
+        timeout_ns = session->config.join_timeout_ns;
+    uint64_t deadline_ns = wring_deadline_in(timeout_ns);
+
+    /* the ranks of a new session may lose one before it has begun */
+    do {
+        status = shrink_once(session, deadline_ns, out);
+        if (status == WRING_OK)
+            session = *out;
+    } while (status == WRING_OK && session->size > 1 &&
+             wring_session_check(session) == WRING_ERR_PEER);
+    return status;
+}

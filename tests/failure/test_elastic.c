@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranks die in a call, and the others go on. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/failure/elastic_job.h"
+#include "tests/lib/test.h"
+
+static const char *const tcp_back[] = {"WRING_PROVIDER=tcp", "WRING_ROLLBACK=on", NULL};
+static const char *const shm_back[] = {"WRING_PROVIDER=shm", "WRING_ROLLBACK=on", NULL};
+static const char *const *const both[] = {tcp_back, shm_back};
+
+static void print_times(const struct elastic_plan *plan, const char *name)
+{
+    for (uint32_t i = 0; i < PROCS_MAX; i++)
+        if (atomic_load(&plan->summed_ns[i]) != 0)
+            printf("%s: rank %u: error %.1f ms, session %.1f ms, sum %.1f ms after the death\n",
+                   name, i, (double)atomic_load(&plan->error_ns[i]) / 1e6,
+                   (double)atomic_load(&plan->shrunk_ns[i]) / 1e6,
+                   (double)atomic_load(&plan->summed_ns[i]) / 1e6);
+}
+
+static void any_rank_may_be_lost(void)
+{
+    for (int provider = 0; provider < 2; provider++)
+        for (uint32_t who = 0; who < 4; who++) {
+            struct elastic_plan *plan = elastic_plan_new();
+            char name[40];
+            plan->deaths[who] = (struct elastic_death){.step = 5, .after_us = 100 * who};
+            snprintf(name, sizeof(name), "%s, rank %u", provider == 0 ? "tcp" : "shm", who);
+            elastic_check(name, 4, both[provider], plan);
+            print_times(plan, name);
+        }
+}
+
+static void codecs_and_inputs(void)
+{
+    static const char *const codecs[] = {NULL, "int8+ef", "onebit+ef", "topk+ef"};
+
+    for (uint32_t i = 0; i < 12; i++) {
+        struct elastic_plan *plan = elastic_plan_new();
+        char name[80];
+        plan->codec = codecs[i % 4];
+        plan->input = (enum elastic_input)(i / 4);
+        plan->out_of_place = i % 2 == 1;
+        plan->deaths[(i + i / 4) % 4] = (struct elastic_death){.step = 4, .after_us = 50 * i};
+        snprintf(name, sizeof(name), "%s, input %u, %s",
+                 codecs[i % 4] != NULL ? codecs[i % 4] : "none", i / 4, i % 8 < 4 ? "tcp" : "shm");
+        elastic_check(name, 4, both[i % 8 / 4], plan);
+    }
+}
+
+static void two_at_once(void)
+{
+    for (uint32_t pair = 0; pair < 6; pair++) {
+        static const uint32_t first[] = {0, 0, 0, 1, 1, 2}, second[] = {1, 2, 3, 2, 3, 3};
+        struct elastic_plan *plan = elastic_plan_new();
+        char name[40];
+        plan->codec = "int8+ef";
+        plan->deaths[first[pair]] = plan->deaths[second[pair]] =
+            (struct elastic_death){.step = 3, .after_us = 40};
+        snprintf(name, sizeof(name), "ranks %u and %u", first[pair], second[pair]);
+        elastic_check(name, 4, both[pair % 2], plan);
+    }
+}
+
+static void one_more_meanwhile(void)
+{
+    for (uint32_t i = 0; i < 8; i++) {
+        struct elastic_plan *plan = elastic_plan_new();
+        char name[60];
+        plan->deaths[i % 4] = (struct elastic_death){.step = 3, .after_us = 10};
+        plan->deaths[(i + 1 + i / 4) % 4] =
+            (struct elastic_death){.step = 3, .in_shrink = true, .after_us = 3000 * i};
+        snprintf(name, sizeof(name), "rank %u, then %u after %u us", i % 4, (i + 1 + i / 4) % 4,
+                 3000 * i);
+        elastic_check(name, 4, both[i % 2], plan);
+    }
+}
+
+static void one_of_two_and_all_but_one(void)
+{
+    for (uint32_t who = 0; who < 2; who++) {
+        struct elastic_plan *plan = elastic_plan_new();
+        plan->deaths[who].step = 2;
+        elastic_check("one of two", 2, both[who], plan);
+    }
+    struct elastic_plan *plan = elastic_plan_new();
+    for (uint32_t i = 0; i < 3; i++)
+        plan->deaths[i] = (struct elastic_death){.step = 2, .after_us = 30 * i};
+    elastic_check("all but one", 4, tcp_back, plan);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct wring_test_case cases[] = {
+        {"any_rank_may_be_lost", any_rank_may_be_lost},
+        {"codecs_and_inputs", codecs_and_inputs},
+        {"two_at_once", two_at_once},
+        {"one_more_meanwhile", one_more_meanwhile},
+        {"one_of_two_and_all_but_one", one_of_two_and_all_but_one},
+        {NULL, NULL},
+    };
+    return wring_test_main(argc, argv, cases);
+}
