@@ -14,6 +14,8 @@
 #define HEAD_BYTES 8 /* from, to */
 #define REDIAL_NS (50 * WRING_NS_PER_MS)
 #define MARK "tree" /* ends the hello: a port of another kind is not the tree's */
+#define LOOK "look" /* the same of a rank that only wants to know whether anybody is there */
+#define SEEKS_MAX 8 /* such dials at a time */
 
 /** A message that a connection had no room for. */
 struct frame {
@@ -256,14 +258,14 @@ static void remove_link(struct wring_control_tree *tree, struct link *link)
 }
 
 /** @return the link whose connection is under way; NULL: there can be none now */
-static struct link *dial(struct wring_control_tree *tree, uint32_t rank, bool up)
+static struct link *dial(struct wring_control_tree *tree, uint32_t rank, bool up, const char *mark)
 {
     uint8_t hello[sizeof(uint32_t) + sizeof(tree->job) + sizeof(MARK) - 1];
     struct link *link = add_link(tree, rank, up);
 
     wring_put_u32(hello, tree->rank);
     memcpy(hello + sizeof(uint32_t), tree->job, sizeof(tree->job));
-    memcpy(hello + sizeof(uint32_t) + sizeof(tree->job), MARK, sizeof(MARK) - 1);
+    memcpy(hello + sizeof(uint32_t) + sizeof(tree->job), mark, sizeof(MARK) - 1);
     enum wring_status status = WRING_ERR_NO_MEMORY;
     if (link != NULL)
         status = tree->provider->ops->connect(tree->provider, tree->endpoints[rank].address,
@@ -285,19 +287,23 @@ static void dial_parent(struct wring_control_tree *tree)
     tree->redial_ns = 0;
     if (parent == tree->rank || tree->leaving)
         return;
-    if (dial(tree, parent, true) == NULL)
+    if (dial(tree, parent, true, MARK) == NULL)
         tree->redial_ns = wring_deadline_in(REDIAL_NS);
 }
 
 void wring_control_tree_seek(struct wring_control_tree *tree, uint32_t rank)
 {
-    const struct link *at = tree->links;
+    uint32_t seeks = 0;
 
-    while (at != NULL && (at->rank != rank || !at->seeks))
-        at = at->next;
-    if (at != NULL || tree->fates[rank] == GONE || tree->fates[rank] == LEFT || tree->leaving)
+    for (const struct link *at = tree->links; at != NULL; at = at->next) {
+        seeks += at->seeks;
+        if (at->rank == rank && (at->seeks || at->open))
+            return;
+    }
+    if (seeks == SEEKS_MAX || tree->fates[rank] == GONE || tree->fates[rank] == LEFT ||
+        tree->leaving)
         return;
-    struct link *link = dial(tree, rank, false);
+    struct link *link = dial(tree, rank, false, LOOK);
     if (link != NULL)
         link->seeks = true;
 }
@@ -397,6 +403,18 @@ static uint32_t read_hello(const struct wring_control_tree *tree, const struct w
     return link == NULL || !link->heard ? rank : tree->size;
 }
 
+/** Does a rank of this job only want to know whether anybody is here? */
+static bool is_look(const struct wring_control_tree *tree, const struct wring_event *event)
+{
+    struct wring_reader hello = {event->data, event->bytes, false};
+
+    wring_read_u32(&hello);
+    const void *job = wring_read(&hello, sizeof(tree->job));
+    const void *mark = wring_read(&hello, sizeof(LOOK) - 1);
+    return !hello.failed && memcmp(job, tree->job, sizeof(tree->job)) == 0 &&
+           memcmp(mark, LOOK, sizeof(LOOK) - 1) == 0;
+}
+
 /** Events of a connection that is about to go lose their conn. */
 static void forget_events(struct wring_event *events, size_t n, const struct wring_conn *conn)
 {
@@ -419,7 +437,8 @@ static void on_accepted(struct wring_control_tree *tree, struct wring_event *eve
     }
     link = rank < tree->size ? add_link(tree, rank, false) : NULL;
     if (link == NULL) {
-        wring_warn(tree->log, "refused a connection that is not one of this job's");
+        if (!is_look(tree, &events[0]))
+            wring_warn(tree->log, "refused a connection that is not one of this job's");
         forget_events(events, n, conn);
         conn->provider->ops->disconnect(conn);
         return;

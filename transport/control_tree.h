@@ -97,7 +97,8 @@ void wring_control_tree_raise(struct wring_control_tree *tree, uint32_t from,
 /** Has it left, or been lost, as far as this rank knows? */
 bool wring_control_tree_is_lost(const struct wring_control_tree *tree, uint32_t rank);
 
-/** Find out whether anybody is at a lost rank's address, without waiting. May be repeated. */
+/** Find out whether anybody is at the address of a rank that is no neighbour, without waiting. May
+ *  be repeated. */
 void wring_control_tree_seek(struct wring_control_tree *tree, uint32_t rank);
 
 /** Has it left, or was its address found to refuse callers? Then it takes part in nothing more. */

@@ -14,7 +14,11 @@
 
 #define WRING_MODULE "members"
 #define REPEAT_NS (10 * WRING_NS_PER_MS) /* between repetitions, on a tree of few ranks */
-#define RANKS_PER_REPEAT 64              /* so many more ranks repeat that much less often */
+#define SEEK_NS (50 * WRING_NS_PER_MS)   /* between looks for ranks that have not come */
+#define SEEK_FIRST_NS (5 * WRING_NS_PER_MS)
+#define GRACE_NS \
+    (1 * WRING_NS_PER_S)    /* for such looks to tell, before a round ends without a quorum */
+#define RANKS_PER_REPEAT 64 /* so many more ranks repeat that much less often */
 
 /* What is known of a rank, in this round. */
 #define CAME 1  /* it has come to it */
@@ -229,6 +233,7 @@ static void call_round(struct wring_engine *engine)
     own->leads = true;
     own->named = false;
     own->best = own->built;
+    own->seek_ns = wring_now_ns() + SEEK_FIRST_NS;
     promise_round(own, round);
     own->marks[rank_of(engine)] |= CAME | (own->built.round != 0 ? HAS : 0);
     struct wring_control control = make_word(CALL, round);
@@ -380,7 +385,7 @@ static void close_round(struct wring_engine *engine)
         return;
     }
     if (!is_quorum(engine, &plan)) {
-        if (wring_now_ns() >= own->late_ns)
+        if (wring_now_ns() >= own->late_ns + GRACE_NS)
             end_without_quorum(engine, &plan);
         return;
     }
@@ -415,6 +420,20 @@ static void follow_plan(struct wring_engine *engine)
         settle_all(engine, &own->plan);
 }
 
+/** Of a rank whose neighbours are all lost, too, nobody says that it is. */
+static void seek_missing(struct wring_engine *engine)
+{
+    struct wring_membership *own = &engine->membership;
+    uint64_t now_ns = wring_now_ns();
+
+    if (now_ns < own->seek_ns)
+        return;
+    own->seek_ns = now_ns + SEEK_NS;
+    for (uint32_t i = 0; i < size_of(engine); i++)
+        if ((own->marks[i] & CAME) == 0 && !is_lost(engine, i))
+            wring_control_tree_seek(tree_of(engine), i);
+}
+
 static bool is_over(const struct wring_membership *own)
 {
     return own->state == WRING_MEMBERSHIP_SETTLED || own->state == WRING_MEMBERSHIP_ENDED;
@@ -432,6 +451,8 @@ static void lead(struct wring_engine *engine)
         close_round(engine);
     else if (own->named)
         follow_plan(engine);
+    else
+        seek_missing(engine);
 }
 
 /* ---- hearing ---- */

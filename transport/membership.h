@@ -64,6 +64,7 @@ struct wring_membership {
     char address[WRING_INTERFACE_ADDRESS];
     uint16_t port;                     /* where this rank listens, should it lead */
     uint64_t late_ns;                  /* when the root goes on without those who have not come */
+    uint64_t seek_ns;                  /* when the root looks for those next */
     bool leads;                        /* the round that was promised */
     bool named;                        /* and has named those who came */
     struct wring_membership_plan best; /* of the latest round that any who came has built */
