@@ -42,7 +42,8 @@ struct elastic_plan {
 struct elastic_plan *elastic_plan_new(void);
 
 /** A procs_job's run: its arg is a plan. Exit codes: 0 all steps were right; 2 it could not open;
- *  4 it did not go on; 5 a sum was wrong. */
+ *  4 it did not go on; 5 a sum was wrong;
+ *  6 it left descriptors open. */
 int elastic_run(struct procs_rank *rank, void *arg);
 
 /** Run a job with that plan, and check that each rank that lives has done all steps. */
