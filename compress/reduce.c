@@ -90,9 +90,8 @@ uint32_t wring_order_slots(uint32_t n)
 #define ROOM 12288     /* bytes of all blocks: the nearest cache holds them, and a small stack */
 #define BLOCK_MAX 2048 /* bytes of one: sources' blocks are to stay there, too */
 
-/** @param dtype, op  that there are; AVG is a sum, divided at its end */
-static struct wring_tree tree_find(enum wring_dtype dtype, enum wring_op op,
-                                   enum wring_cpu_tier allowed)
+struct wring_tree wring_tree_find(enum wring_dtype dtype, enum wring_op op,
+                                  enum wring_cpu_tier allowed)
 {
     const struct wring_reduce_tier *tier =
         wring_kernels_pick(wring_reduce_tiers, sizeof(wring_reduce_tiers[0]), allowed);
@@ -111,6 +110,44 @@ static struct wring_tree tree_find(enum wring_dtype dtype, enum wring_op op,
     return tree;
 }
 
+/** to = a op b; all travel in one type */
+static void combine(const struct wring_tree *tree, void *to, const void *a, const void *b,
+                    uint64_t n, float divisor)
+{
+    if (tree->sum != NULL)
+        tree->sum(to, (const void *const[]){a, b}, 2, n, divisor);
+    else
+        tree->fold(to, (const struct wring_source[]){{.data = a}, {.data = b}}, 2, n, divisor);
+}
+
+/** A part of an operand as it travels. @param spare  [n], to widen it into */
+static const void *travelling(const struct wring_tree *tree, struct wring_tree_run run,
+                              uint64_t begin, uint64_t n, float *spare)
+{
+    bool wide = run.partial || tree->widen == NULL;
+    const unsigned char *at =
+        (const unsigned char *)run.data + begin * (wide ? tree->block_bytes : tree->elem_bytes);
+
+    if (wide)
+        return at;
+    tree->widen(spare, at, n);
+    return spare;
+}
+
+void wring_tree_step(const struct wring_tree *tree, void *to, struct wring_tree_run first,
+                     struct wring_tree_run second, uint64_t elems, float divisor)
+{
+    alignas(64) float a[BLOCK_MAX / sizeof(float)], b[BLOCK_MAX / sizeof(float)];
+    uint64_t length = tree->widen != NULL ? BLOCK_MAX / sizeof(float) : elems;
+
+    for (uint64_t done = 0; done < elems; done += length) {
+        uint64_t n = elems - done < length ? elems - done : length;
+        combine(tree, (unsigned char *)to + done * tree->block_bytes,
+                travelling(tree, first, done, n, a), travelling(tree, second, done, n, b), n,
+                divisor);
+    }
+}
+
 /** One block of the reduction: its elements [begin, begin + n). */
 struct block {
     const struct wring_tree *tree;
@@ -121,7 +158,7 @@ struct block {
     unsigned char *spare;
 };
 
-/** An operand of combine_runs(). @param in  where it lies, or is to be widened to */
+/** An operand of combine(). @param in  where it lies, or is to be widened to */
 static const void *load_operand(const struct block *block, uint32_t source, unsigned char *in)
 {
     const struct wring_tree *tree = block->tree;
@@ -133,19 +170,6 @@ static const void *load_operand(const struct block *block, uint32_t source, unsi
         return run;
     tree->widen((float *)(void *)in, run, block->n);
     return in;
-}
-
-/** to = a op b */
-static void combine_runs(const struct block *block, void *to, const void *a, const void *b,
-                         float divisor)
-{
-    const struct wring_tree *tree = block->tree;
-
-    if (tree->sum != NULL)
-        tree->sum(to, (const void *const[]){a, b}, 2, block->n, divisor);
-    else
-        tree->fold(to, (const struct wring_source[]){{.data = a}, {.data = b}}, 2, block->n,
-                   divisor);
 }
 
 /** dst = the reduction of one block. The last step has both its operands in slots: dst, which may
@@ -162,7 +186,7 @@ static void reduce_block(const struct block *block, void *dst, uint32_t n_src, f
         const void *a = load_operand(block, step.first, slot);
         const void *b =
             load_operand(block, step.second, next ? slot + block->stride : block->spare);
-        combine_runs(block, last ? dst : slot, a, b, last ? divisor : 1);
+        combine(tree, last ? dst : slot, a, b, block->n, last ? divisor : 1);
     }
     if (tree->narrow != NULL)
         tree->narrow(dst, (const float *)(const void *)block->slots, block->n, divisor);
@@ -246,7 +270,7 @@ static void fold_all(const struct wring_job *job, wring_reduce_fn fold)
 
 void wring_reduce_by_tree(const struct wring_job *job)
 {
-    struct wring_tree tree = tree_find(job->dtype, job->op, wring_job_tier(job));
+    struct wring_tree tree = wring_tree_find(job->dtype, job->op, wring_job_tier(job));
     uint64_t length = wring_reduce_tile(job), elem_bytes = wring_dtype_bytes(job->dtype);
 
     for (uint64_t begin = 0; begin < job->elems; begin += length) {
@@ -391,7 +415,7 @@ struct wring_reduction wring_reduction_find(enum wring_dtype dtype, enum wring_o
     enum wring_cpu_tier allowed = wring_job_tier(&job);
 
     if (runs > WRING_ORDER_FOLDED) {
-        reduction.tree = tree_find(dtype, op, allowed);
+        reduction.tree = wring_tree_find(dtype, op, allowed);
         return reduction;
     }
     reduction.fold = wring_reduce_fold(dtype, op, allowed);

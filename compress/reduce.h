@@ -81,6 +81,28 @@ struct wring_tree {
     size_t elem_bytes, block_bytes; /* of one element in the runs, and on its way */
 };
 
+/** @param dtype, op  that there are; AVG is a sum, divided at its end */
+struct wring_tree wring_tree_find(enum wring_dtype dtype, enum wring_op op,
+                                  enum wring_cpu_tier allowed);
+
+/* The same tree with its sources on many ranks, of which each makes a step or two of it. */
+
+/** An operand: `elems` of a contribution as it is, or of a partial result as it travels. */
+struct wring_tree_run {
+    const void *data; /* at any address */
+    bool partial;     /* of block_bytes an element, where runs do not travel as they are */
+};
+
+/**
+ * to[i] = first[i] op second[i], in the library's floating-point mode: between wring_fp_enter() and
+ * wring_fp_leave().
+ * @param to       out, [elems] of block_bytes; may be exactly a partial operand, or either one
+ * where runs travel as they are
+ * @param divisor  1 but in the last step of an average that is not narrowed
+ */
+void wring_tree_step(const struct wring_tree *tree, void *to, struct wring_tree_run first,
+                     struct wring_tree_run second, uint64_t elems, float divisor);
+
 /** Elements of 16 bits, which codecs see as float32. */
 static inline bool wring_reduce_is_short(const struct wring_job *job)
 {

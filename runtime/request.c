@@ -339,7 +339,7 @@ static enum wring_status make_send_slots(struct wring_group *group)
 /** Pieces are sent from slots, be they codes, copies, or the sums that a root is to have. */
 static bool uses_send_slots(const struct wring_work *work)
 {
-    return work->codec != NULL || work->in_staged || work->out_staged ||
+    return work->codec != NULL || work->in_staged || work->out_staged || work->partials != NULL ||
            work->algorithm == WRING_REDUCE_TWO_SHOT;
 }
 

@@ -726,7 +726,9 @@ enum wring_status wring_control_send(struct wring_peer *peer, const struct wring
     if (peer->state != WRING_PEER_READY)
         return send_by_tree(peer, control);
     enum wring_status status = wring_control_say(peer->conn, control);
-    if (status == WRING_OK)
-        peer->sent_ns = wring_now_ns();
-    return status;
+    if (status != WRING_OK)
+        return status;
+    peer->sent_ns = wring_now_ns();
+    wring_count(&peer->fabric->controls_sent, 1);
+    return WRING_OK;
 }

@@ -160,6 +160,7 @@ struct wring_fabric {
     struct wring_clocks *clocks; /* borrowed; rank 0's is asked for the time. NULL: nobody asks */
     bool owes_credits;           /* some channel could not return all of its own */
     atomic_ullong bytes_sent, bytes_received, puts_sent;
+    atomic_ullong controls_sent; /* credits among them; not those of the tree */
 };
 
 struct wring_fabric_params {

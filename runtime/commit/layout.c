@@ -142,6 +142,18 @@ static uint64_t widen_window(const struct wring_bucket *bucket, uint64_t pieces,
     return slots;
 }
 
+/** Partial sums travel, in another type than the bucket's. */
+static bool partials_are_wide(const struct wring_bucket *bucket, const struct wring_shape *shape)
+{
+    return wring_algorithm_has_partners(shape->algorithm) &&
+           wring_algorithm_widens(bucket->dtype, bucket->op);
+}
+
+static size_t at_most_bytes(uint64_t value, uint64_t limit)
+{
+    return (size_t)(value < limit ? value : limit);
+}
+
 /** Set slot size, window and numbers of tasks for a bucket that moves whole, or in shards. */
 static void size_pieces(const struct wring_bucket *bucket, bool shards, struct wring_shape *shape)
 {
@@ -156,6 +168,10 @@ static void size_pieces(const struct wring_bucket *bucket, bool shards, struct w
     if (pieces > 0)
         shape->slot_bytes = shape->raw ? wring_partition_bytes(&shape->partition, piece)
                                        : wring_codec_bound(bucket->codec, piece.end - piece.begin);
+    if (partials_are_wide(bucket, shape))
+        shape->slot_bytes =
+            at_most_bytes(bucket->elems * sizeof(float),
+                          shape->partition.chunk_elems * shape->partition.elem_bytes);
     if (!shape->raw)
         shape->slot_bytes = slot_bytes_with_rounds(bucket, shape->slot_bytes);
     if (parts->scatters && wring_algorithm_is_direct(shape->algorithm))
@@ -403,6 +419,8 @@ static void fill_collective(struct wring_bucket *bucket)
     const struct wring_algorithm_parts *parts = &wring_algorithms[shape->algorithm];
     bool staged = shape->raw && !wring_algorithm_has_board(shape->algorithm) &&
                   !wring_block_sendable(session->fabric, bucket->block);
+    bool partials =
+        partials_are_wide(bucket, shape) && !wring_block_sendable(session->fabric, NULL);
     bucket->collective = (struct wring_collective){
         .engine = session->engine,
         .cease = &bucket->group->cease,
@@ -424,7 +442,7 @@ static void fill_collective(struct wring_bucket *bucket)
         .send_tasks = shape->send_tasks,
         .reduce_tasks = shape->reduce_tasks,
         .decode_tasks = shape->decode_tasks,
-        .slot_bytes = shape->raw && !staged ? 0 : shape->slot_bytes,
+        .slot_bytes = shape->raw && !staged && !partials ? 0 : shape->slot_bytes,
         .slots = &session->sources,
         .work = {.algorithm = shape->algorithm,
                  .ops = parts->ops,
@@ -529,6 +547,8 @@ static enum wring_status make_bucket_channels(struct wring_bucket *bucket)
             : NULL;
     if (status == WRING_OK)
         status = wring_collective_prepare(collective);
+    if (status == WRING_OK && partials_are_wide(bucket, shape))
+        status = wring_collective_make_partials(collective);
     if (status == WRING_OK && bucket->levels == NULL)
         status = wring_coding_create(collective, &collective->work, &collective->work.coding);
     if (status == WRING_OK && board) {

@@ -615,6 +615,18 @@ static enum wring_status make_sums_of_codes(struct call *call, const struct wrin
     return status;
 }
 
+/** Partial sums that travel in another type than the call's are made in memory of the call's own.
+ */
+static enum wring_status make_partials(struct wring_work *work)
+{
+    if (!wring_algorithm_has_partners(work->algorithm) ||
+        !wring_algorithm_widens(work->dtype, work->op))
+        return WRING_OK;
+    work->memory = malloc((size_t)(work->partition.elems + 1) * sizeof(float));
+    work->partials = work->memory;
+    return work->memory != NULL ? WRING_OK : WRING_ERR_NO_MEMORY;
+}
+
 /** Is it one of those that are kept? */
 static bool is_plain(const struct call *call, const struct wring_call *how)
 {
@@ -636,6 +648,9 @@ static enum wring_status start_kept_call(struct call *call, const struct wring_w
     work.out = call->out;
     set_work_blocks(call, &work);
     copy_in_to_out(call);
+    status = make_partials(&work);
+    if (status != WRING_OK)
+        return status;
     return wring_request_start(call->group, &work, &call->how, request);
 }
 
@@ -673,12 +688,14 @@ static enum wring_status start_call(struct call *call, const struct wring_call *
         wring_immediate_select(call->group, &work);
         status = make_sums_of_codes(call, &work);
     }
+    if (status == WRING_OK && is_plain(call, how) && work.codec == NULL)
+        wring_immediate_keep(call->group, &work);
+    if (status == WRING_OK)
+        status = make_partials(&work);
     if (status != WRING_OK) {
         free(work.memory);
         return status;
     }
-    if (is_plain(call, how) && work.codec == NULL)
-        wring_immediate_keep(call->group, &work);
     return wring_request_start(call->group, &work, &call->how, request);
 }
 

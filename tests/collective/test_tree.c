@@ -111,6 +111,55 @@ static void every_type_and_operation(void)
         }
 }
 
+/** Sums exchanged two by two, all of them or halves: of all types, whose sums travel as they are or
+ *  in float32. */
+static void two_by_two(void)
+{
+    static const char *const providers[] = {"tcp", "shm+fault", "tcp+fault"};
+    static const uint32_t ranks[] = {9, 11, 16};
+    for (int dtype = 0; dtype < WRING_DTYPES; dtype++)
+        for (int op = 0; op < WRING_OPS; op++) {
+            struct wring_matrix_case c = plain;
+            if (!wring_op_takes((enum wring_op)op, (enum wring_dtype)dtype))
+                continue;
+            c.dtype = (enum wring_dtype)dtype;
+            c.op = (enum wring_op)op;
+            c.what = (dtype + op) % 2 || op == WRING_PREMUL_SUM ? WRING_MATRIX_ALLREDUCE
+                                                                : WRING_MATRIX_BUCKET;
+            c.ranks = ranks[(dtype + op) % COUNT(ranks)];
+            c.provider = providers[(dtype * 2 + op) % COUNT(providers)];
+            c.memory = (enum wring_matrix_memory)((dtype + op * 2) % WRING_MATRIX_MEMORIES);
+            c.in_place = op % 2;
+            c.strict = (dtype + op) % 3 == 0;
+            c.special = dtype != WRING_F32 && op > 1;
+            c.flush = op % 3 == 0;
+            c.elems = 1500;
+            wring_matrix_run(&c);
+            c.elems = 20011;
+            wring_matrix_run(&c);
+        }
+}
+
+/** Some have a member folded into theirs, most of them, one, or none. */
+static void every_count_two_by_two(void)
+{
+    for (uint32_t n = 1; n <= 64; n += n < 17 ? 1 : n < 33 ? 16 : 31) {
+        struct wring_matrix_case c = plain;
+        c.ranks = n;
+        c.provider = n % 2 ? "tcp" : "shm+fault";
+        c.what = n % 3 ? WRING_MATRIX_ALLREDUCE : WRING_MATRIX_BUCKET;
+        c.dtype = n % 2 ? WRING_F32 : WRING_BF16;
+        c.op = n % 3 ? WRING_AVG : WRING_SUM;
+        c.elems = n < 33 ? 9007 : 2011;
+        wring_matrix_run(&c);
+        c.elems = n * 5; /* some halves are empty */
+        wring_matrix_run(&c);
+        c.elems = n < 33 ? 70001 : 20011;
+        c.progress = "caller";
+        wring_matrix_run(&c);
+    }
+}
+
 /** Codes are decoded and added in that order: of fixed size, of any, and of the whole tensor. */
 static void codes(void)
 {
@@ -155,6 +204,8 @@ int main(int argc, char **argv)
         {"every_count_and_size", every_count_and_size},
         {"whatever_carries_it", whatever_carries_it},
         {"every_type_and_operation", every_type_and_operation},
+        {"two_by_two", two_by_two},
+        {"every_count_two_by_two", every_count_two_by_two},
         {"codes", codes},
         {"hierarchically", hierarchically},
         {NULL, NULL},

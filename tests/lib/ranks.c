@@ -6,7 +6,7 @@
 #include "tests/lib/test.h"
 #include <wring/bootstrap.h>
 
-#define RANKS_MAX 64
+#define RANKS_MAX 256
 #define SETTINGS_MAX 16
 
 struct rank_thread {

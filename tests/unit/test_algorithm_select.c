@@ -63,7 +63,16 @@ static const struct row rows[] = {
     {1 * KIB + 4,   9,  WRING_SCHEME_AUTO,        NULL,      &over_shm_placed, WRING_ALLREDUCE_EAGER_IN_PLACE},
     {64 * KIB,      9,  WRING_SCHEME_AUTO,        NULL,      &over_shm_placed, WRING_ALLREDUCE_EAGER_IN_PLACE},
     {64 * KIB + 4,  9,  WRING_SCHEME_AUTO,        NULL,      &over_shm_placed, WRING_ALLREDUCE_TWO_SHOT_DIRECT},
-    {8 * KIB,       65, WRING_SCHEME_AUTO,        NULL,      &over_tcp,        WRING_ALLREDUCE_ONE_SHOT},
+    {8,             8,  WRING_SCHEME_AUTO,        NULL,      &over_tcp,        WRING_ALLREDUCE_EAGER},
+    {8,             9,  WRING_SCHEME_AUTO,        NULL,      &over_tcp,        WRING_ALLREDUCE_DOUBLING},
+    {4 * KIB,       65, WRING_SCHEME_AUTO,        NULL,      &over_verbs,      WRING_ALLREDUCE_DOUBLING},
+    {1024 * KIB,    64, WRING_SCHEME_AUTO,        NULL,      &over_tcp_placed, WRING_ALLREDUCE_HALVING},
+    {1 << 30,       64, WRING_SCHEME_AUTO,        NULL,      &over_tcp_placed, WRING_ALLREDUCE_TWO_SHOT_PLACED},
+    {8 * KIB,       65, WRING_SCHEME_INDIVISIBLE, NULL,      &over_tcp,        WRING_ALLREDUCE_ONE_SHOT},
+    {8 * KIB,       65, WRING_SCHEME_DIVISIBLE,   NULL,      &over_tcp,        WRING_ALLREDUCE_TWO_SHOT},
+    {8 * KIB,       65, WRING_SCHEME_AUTO,        NULL,      &over_shm_placed, WRING_ALLREDUCE_DOUBLING},
+    {64 * KIB,      65, WRING_SCHEME_AUTO,        NULL,      &over_shm_placed, WRING_ALLREDUCE_HALVING},
+    {64 * KIB + 4,  65, WRING_SCHEME_AUTO,        NULL,      &over_shm_placed, WRING_ALLREDUCE_TWO_SHOT_DIRECT},
     {8,             2,  WRING_SCHEME_AUTO,        NULL,      &of_a_leg,        WRING_ALLREDUCE_EAGER},
     {8,             4,  WRING_SCHEME_DIVISIBLE,   NULL,      &over_tcp,        WRING_ALLREDUCE_TWO_SHOT},
     {1024 * KIB,    4,  WRING_SCHEME_INDIVISIBLE, NULL,      &over_tcp,        WRING_ALLREDUCE_ONE_SHOT},
@@ -125,7 +134,9 @@ static void others_hold(void)
     struct wring_operation operation = {
         .kind = WRING_CALL_BARRIER, .elem_bytes = 1, .members = 100};
 
-    CHECK(wring_algorithm_select(&operation, &over_tcp) == WRING_ALLREDUCE_EAGER, "barrier");
+    CHECK(wring_algorithm_select(&operation, &over_tcp) == WRING_ALLREDUCE_DOUBLING, "barrier");
+    operation.members = 8;
+    CHECK(wring_algorithm_select(&operation, &over_tcp) == WRING_ALLREDUCE_EAGER, "of few");
     CHECK(wring_algorithm_select(&operation, &over_shm) == WRING_ALLREDUCE_EAGER_BOARD, "barrier");
     operation.kind = WRING_CALL_REDUCE_SCATTER;
     CHECK(wring_algorithm_select(&operation, &over_shm) == WRING_REDUCE_SCATTER_OWNERS, "slots");
@@ -223,6 +234,8 @@ static void predicates_fit_the_table(void)
         enum wring_algorithm algorithm = (enum wring_algorithm)i;
 
         CHECK(wring_algorithm_has_owners(algorithm) == (parts->ops == &wring_allreduce_two_shot),
+              "%u", i);
+        CHECK(wring_algorithm_has_partners(algorithm) == (parts->ops == &wring_allreduce_doubling),
               "%u", i);
         CHECK(wring_algorithm_has_board(algorithm) == (parts->ops == &wring_allreduce_shm_flags),
               "%u", i);

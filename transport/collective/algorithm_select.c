@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/collective/algorithm_select.h"
 
+#include "compress/reduce.h"
 #include "transport/collective/collective.h"
 
 #define EAGER_MEMBERS_MAX                                                  \
@@ -17,6 +18,8 @@ const struct wring_algorithm_parts wring_algorithms[WRING_ALGORITHMS] = {
     [WRING_ALLREDUCE_EAGER]           = {"eager",           &wring_allreduce_eager,     WRING_ORDER_MEMBERS, false, true},
     [WRING_ALLREDUCE_EAGER_BOARD]     = {"eager-board",     &wring_allreduce_shm_flags, WRING_ORDER_MEMBERS, false, false},
     [WRING_ALLREDUCE_EAGER_IN_PLACE]  = {"eager-in-place",  &wring_allreduce_shm_flags, WRING_ORDER_MEMBERS, false, false},
+    [WRING_ALLREDUCE_DOUBLING]        = {"doubling",        &wring_allreduce_doubling,  WRING_ORDER_MEMBERS, true,  false},
+    [WRING_ALLREDUCE_HALVING]         = {"halving",         &wring_allreduce_doubling,  WRING_ORDER_MEMBERS, true,  false},
     [WRING_ALLREDUCE_ONE_SHOT]        = {"one-shot",        &wring_allreduce_one_shot,  WRING_ORDER_MEMBERS, false, true},
     [WRING_ALLREDUCE_TWO_SHOT]        = {"two-shot",        &wring_allreduce_two_shot,  WRING_ORDER_MEMBERS, true,  true},
     [WRING_ALLREDUCE_TWO_SHOT_PLACED] = {"two-shot-placed", &wring_allreduce_two_shot,  WRING_ORDER_MEMBERS, true,  true},
@@ -131,6 +134,38 @@ static enum wring_algorithm select_two_shot(const struct wring_operation *operat
     return reach->mappable ? WRING_ALLREDUCE_TWO_SHOT_DIRECT : WRING_ALLREDUCE_TWO_SHOT_PLACED;
 }
 
+/**
+ * The algorithm of more than WRING_ORDER_FOLDED members whose messages are sent one by one. Twice
+ * log2 of the members' number of messages cost less than twice the number, until bytes dominate the
+ * time. The order of the tree is that of partial sums, too.
+ */
+static const struct {
+    uint32_t members; /* or more */
+    uint64_t bytes;   /* or less */
+    enum wring_algorithm algorithm;
+} partners[] = {
+    {WRING_ORDER_FOLDED + 1, 32 << 10, WRING_ALLREDUCE_DOUBLING},
+    {WRING_ORDER_FOLDED + 1, 4 << 20, WRING_ALLREDUCE_HALVING},
+};
+
+/** @return whether members exchange sums two by two */
+static bool select_partners(const struct wring_operation *operation,
+                            const struct wring_reach *reach, enum wring_algorithm *out)
+{
+    uint64_t bytes = operation_bytes(operation);
+    bool is_crowd = operation->members > EAGER_MEMBERS_MAX &&
+                    bytes <= wring_algorithm_eager_limit(operation, reach);
+
+    if (reach->mappable && !is_crowd)
+        return false;
+    for (size_t i = 0; i < sizeof(partners) / sizeof(partners[0]); i++)
+        if (operation->members >= partners[i].members && bytes <= partners[i].bytes) {
+            *out = partners[i].algorithm;
+            return true;
+        }
+    return false;
+}
+
 /** All of these give the same bits. */
 static enum wring_algorithm select_raw(const struct wring_operation *operation,
                                        const struct wring_reach *reach)
@@ -139,6 +174,10 @@ static enum wring_algorithm select_raw(const struct wring_operation *operation,
     bool small = operation_bytes(operation) <= wring_algorithm_eager_limit(operation, reach);
     bool fits = operation->elems <= reach->piece_elems && operation->members <= EAGER_MEMBERS_MAX;
 
+    enum wring_algorithm paired;
+
+    if (scheme == WRING_SCHEME_AUTO && select_partners(operation, reach, &paired))
+        return paired;
     if (scheme == WRING_SCHEME_DIVISIBLE || (scheme == WRING_SCHEME_AUTO && !small))
         return select_two_shot(operation, reach);
     return small && fits ? select_eager(operation, reach) : WRING_ALLREDUCE_ONE_SHOT;
@@ -165,6 +204,16 @@ static enum wring_algorithm select_reduce(const struct wring_operation *operatio
     return whole ? WRING_REDUCE_ONE_SHOT : WRING_REDUCE_TWO_SHOT;
 }
 
+static enum wring_algorithm select_barrier(const struct wring_operation *operation,
+                                           const struct wring_reach *reach)
+{
+    enum wring_algorithm paired;
+
+    if (reach->boards)
+        return WRING_ALLREDUCE_EAGER_BOARD;
+    return select_partners(operation, reach, &paired) ? paired : WRING_ALLREDUCE_EAGER;
+}
+
 enum wring_algorithm wring_algorithm_select(const struct wring_operation *operation,
                                             const struct wring_reach *reach)
 {
@@ -174,7 +223,7 @@ enum wring_algorithm wring_algorithm_select(const struct wring_operation *operat
     case WRING_CALL_ALLREDUCE:
         return select_allreduce(operation, reach);
     case WRING_CALL_BARRIER:
-        return reach->boards ? WRING_ALLREDUCE_EAGER_BOARD : WRING_ALLREDUCE_EAGER;
+        return select_barrier(operation, reach);
     case WRING_CALL_REDUCE:
         return select_reduce(operation, reach);
     case WRING_CALL_REDUCE_SCATTERV:

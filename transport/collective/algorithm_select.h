@@ -33,6 +33,8 @@ enum wring_algorithm {
     WRING_ALLREDUCE_EAGER_BOARD,     /* the same, shown in memory that members map */
     WRING_ALLREDUCE_EAGER_IN_PLACE,  /* boards say that data is ready; a running member reduces
                                         shards of it into everyone's */
+    WRING_ALLREDUCE_DOUBLING,        /* members exchange all that they have summed, two by two */
+    WRING_ALLREDUCE_HALVING,         /* or halves of it, and then the sums */
     WRING_ALLREDUCE_ONE_SHOT,        /* all of it to all, each reduces; by the executor */
     WRING_ALLREDUCE_TWO_SHOT,        /* shards to their owners, sums back to all, in slots */
     WRING_ALLREDUCE_TWO_SHOT_PLACED, /* sums go straight into everyone's data */
@@ -47,7 +49,7 @@ enum wring_algorithm {
                                     scatter */
     WRING_ALLGATHER_ALLTOALL_PLACED, /* straight into everyone's data */
 };
-#define WRING_ALGORITHMS 14
+#define WRING_ALGORITHMS 16
 
 /** An operation, as all members know it. */
 struct wring_operation {
@@ -153,6 +155,19 @@ static inline bool wring_algorithm_has_board(enum wring_algorithm algorithm)
 static inline bool wring_algorithm_is_eager(enum wring_algorithm algorithm)
 {
     return algorithm <= WRING_ALLREDUCE_EAGER_IN_PLACE;
+}
+
+/** Members exchange partial sums two by two. */
+static inline bool wring_algorithm_has_partners(enum wring_algorithm algorithm)
+{
+    return wring_algorithm_is_in(algorithm,
+                                 1u << WRING_ALLREDUCE_DOUBLING | 1u << WRING_ALLREDUCE_HALVING);
+}
+
+/** Are partial sums of that type float32, as they travel and as they are made? */
+static inline bool wring_algorithm_widens(enum wring_dtype dtype, enum wring_op op)
+{
+    return (dtype == WRING_F16 || dtype == WRING_BF16) && (op <= WRING_AVG || op == WRING_PROD);
 }
 
 /** Shards go to owners, who reduce them. */

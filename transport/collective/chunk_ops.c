@@ -40,8 +40,7 @@ struct wring_codec_context wring_collective_context(const struct wring_collectiv
     return context;
 }
 
-/** The divisor of a sum of everyone's pieces. */
-static float sum_divisor(const struct wring_collective *collective)
+float wring_collective_divisor(const struct wring_collective *collective)
 {
     const struct wring_work *work = &collective->work;
     if (work->op != WRING_AVG)
@@ -61,7 +60,7 @@ static struct wring_job *new_job(struct wring_task *task, enum wring_job_kind ki
         .tier = task->collective->engine->config->cpu,
         .elems = span.end - span.begin,
         .context = context,
-        .divisor = sum_divisor(task->collective),
+        .divisor = wring_collective_divisor(task->collective),
         .priority = task->collective->priority,
         .cookie = task,
     };

@@ -353,6 +353,7 @@ void wring_collective_finish(struct wring_collective *collective)
     free(collective->arrivals);
     free(collective->begins);
     free(collective->sums);
+    free(collective->partials);
     collective->standstill = (struct wring_standstill){0};
     collective->shm_flags = NULL;
     collective->tasks = NULL;
@@ -361,6 +362,7 @@ void wring_collective_finish(struct wring_collective *collective)
     collective->arrivals = NULL;
     collective->begins = NULL;
     collective->sums = NULL;
+    collective->partials = NULL;
 }
 
 enum wring_status wring_collective_make_sums(struct wring_collective *collective)
@@ -370,6 +372,14 @@ enum wring_status wring_collective_make_sums(struct wring_collective *collective
     collective->sum_elems = wring_partition_most(collective->slot_bytes);
     collective->sums = malloc(collective->reduce_tasks * collective->sum_elems * sizeof(float));
     return collective->sums != NULL ? WRING_OK : WRING_ERR_NO_MEMORY;
+}
+
+enum wring_status wring_collective_make_partials(struct wring_collective *collective)
+{
+    size_t elems = (size_t)collective->work.partition.elems;
+
+    collective->work.partials = collective->partials = malloc((elems + 1) * sizeof(float));
+    return collective->partials != NULL ? WRING_OK : WRING_ERR_NO_MEMORY;
 }
 
 void wring_collective_lay_out(struct wring_collective *collective)
@@ -423,7 +433,14 @@ void wring_collective_ready(struct wring_task *task, const void *piece, size_t b
                                                       : task->member != collective->members.me;
     if (collective->engine->trace != NULL)
         task->ready_ns = wring_now_ns();
-    memset(task->put_to, 0, collective->members.n * sizeof(*task->put_to));
+    if (task->member == WRING_EVERYBODY)
+        memset(task->put_to, 0, collective->members.n * sizeof(*task->put_to));
+}
+
+static bool is_partial(const struct wring_work *work, const void *piece)
+{
+    uintptr_t at = (uintptr_t)piece, begin = (uintptr_t)work->partials;
+    return begin != 0 && at >= begin && at - begin < work->partition.elems * sizeof(float);
 }
 
 /** Memory that is sent from, as the member's device knows it. */
@@ -436,6 +453,8 @@ static struct wring_region *source_region(const struct wring_task *task,
         task->kind == WRING_TASK_REDUCE ? work->out_block : work->in_block;
     if (task->piece == task->slot)
         block = collective->slots;
+    if (is_partial(work, task->piece))
+        return NULL; /* it may be sent from anywhere, or a copy in the slot is sent */
     return block != NULL ? block->regions[peer->device] : NULL;
 }
 
@@ -462,41 +481,47 @@ static enum wring_status put_piece(struct wring_task *task, uint32_t member)
                              task->piece_bytes, cookie);
 }
 
-/** Whether this member is one that the task's piece goes to. */
-static bool goes_to(const struct wring_task *task, uint32_t member)
+/** Put the task's piece to a member. Errors: those of put_piece(). */
+static enum wring_status send_to(struct wring_task *task, uint32_t member)
 {
-    if (member == task->collective->members.me || task->put_to[member])
-        return false;
-    return task->member == WRING_EVERYBODY || task->member == member;
+    struct wring_collective *collective = task->collective;
+    struct wring_peer *peer = &collective->engine->fabric->peers[collective->members.ranks[member]];
+    enum wring_status status = put_piece(task, member);
+
+    if (status == WRING_ERR_AGAIN)
+        collective->blocked = true;
+    else if (status != WRING_OK)
+        wring_fabric_put_failed(peer, status);
+    if (status != WRING_OK)
+        return status;
+    wring_collective_whole(collective)->cost.wire_bytes += task->piece_bytes;
+    task->puts_left--;
+    task->puts_under_way += !peer->put_copies;
+    return WRING_OK;
+}
+
+static bool send_to_all(struct wring_task *task)
+{
+    const struct wring_members *members = &task->collective->members;
+    bool any = false;
+
+    for (uint32_t d = 1; d < members->n && task->puts_left > 0; d++) {
+        uint32_t member = (members->me + d) % members->n;
+        if (task->put_to[member])
+            continue;
+        enum wring_status status = send_to(task, member);
+        if (status != WRING_OK && status != WRING_ERR_AGAIN)
+            return any;
+        task->put_to[member] = status == WRING_OK;
+        any |= status == WRING_OK;
+    }
+    return any;
 }
 
 static bool send_task(struct wring_task *task)
 {
-    struct wring_collective *collective = task->collective;
-    struct wring_fabric *fabric = collective->engine->fabric;
-    uint32_t n = collective->members.n;
-    bool any = false;
-
-    for (uint32_t d = 1; d < n && task->puts_left > 0; d++) {
-        uint32_t member = (collective->members.me + d) % n;
-        if (!goes_to(task, member))
-            continue;
-        enum wring_status status = put_piece(task, member);
-        if (status == WRING_ERR_AGAIN) {
-            collective->blocked = true;
-            continue;
-        }
-        if (status != WRING_OK) {
-            wring_fabric_put_failed(&fabric->peers[collective->members.ranks[member]], status);
-            return any;
-        }
-        task->put_to[member] = true;
-        wring_collective_whole(collective)->cost.wire_bytes += task->piece_bytes;
-        task->puts_left--;
-        task->puts_under_way += !fabric->peers[collective->members.ranks[member]].put_copies;
-        any = true;
-    }
-    return any;
+    return task->member == WRING_EVERYBODY ? send_to_all(task)
+                                           : send_to(task, task->member) == WRING_OK;
 }
 
 static bool is_task_sent(const struct wring_task *task)

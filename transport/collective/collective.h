@@ -3,7 +3,7 @@
  * A collective: one operation of one bucket (or of a group's immediate calls), run again and again.
  *
  * Its owner fills in its work, prepares it once, posts it to the engine for each step and waits for
- * its status. Four state machines cover the algorithms (algorithm_select.h); codecs are in their
+ * its status. Five state machines cover the algorithms (algorithm_select.h); codecs are in their
  * path. "In order" means the order of compress/reduce.h for so many members.
  *
  *     allreduce_two_shot   every member sends each shard to its owner, which reduces it in order,
@@ -15,6 +15,9 @@
  *     allreduce_eager      the same for small raw contributions, in one piece; also the barrier.
  *                          Where members map each other's memory (shm_flags.h) the engine has
  *                          nothing to do with most steps
+ *     allreduce_doubling   members exchange two by two what they have summed so far, log2 of their
+ *                          number times: all of it, or halves (raw, more than eight members); also
+ *                          their barrier
  *     allgather_alltoall   pieces go from member to member as they are: allgather, broadcast (an
  *                          allgather to which the root alone contributes), alltoall, gather and
  *                          scatter (alltoalls of which only the root takes anything, or
@@ -128,15 +131,16 @@ struct wring_work {
     void *out; /* what we end with, from element out_origin on; in place: the same as in */
     uint64_t in_origin, out_origin;
     const struct wring_block *in_block,
-        *out_block;             /* registered memory that pieces are sent from as
-                                   they are: what we contribute, sums; or NULL */
-    uint64_t result_bytes;      /* of out, for the call's result */
-    void *memory;               /* of malloc(): a call's own, in which in may lie; or NULL */
-    int32_t priority;           /* of a call */
-    uint32_t root;              /* alltoall: the one member that contributes, or WRING_EVERYBODY */
-    bool to_all;                /* alltoall: one piece goes to all, not one to each */
-    uint32_t ranks;             /* that an average is over; 0: the members */
-    bool sync;                  /* flat: send something even if there are no elements */
+        *out_block;        /* registered memory that pieces are sent from as
+                              they are: what we contribute, sums; or NULL */
+    uint64_t result_bytes; /* of out, for the call's result */
+    void *memory;          /* of malloc(): a call's own, in which in may lie; or NULL */
+    float *partials;  /* [elems] doubling: partial sums, where they travel as float32; borrowed */
+    int32_t priority; /* of a call */
+    uint32_t root;    /* alltoall: the one member that contributes, or WRING_EVERYBODY */
+    bool to_all;      /* alltoall: one piece goes to all, not one to each */
+    uint32_t ranks;   /* that an average is over; 0: the members */
+    bool sync;        /* flat: send something even if there are no elements */
     bool in_staged, out_staged; /* raw pieces are copied into slots: a device cannot send from where
                                    they lie */
 
@@ -229,12 +233,14 @@ struct wring_collective {
     float *sums; /* [reduce_tasks][sum_elems] or NULL: where sums of codes are made that
                     another one is to have; they travel from slots */
     uint64_t sum_elems;
+    float *partials;  /* of a bucket's work; else NULL */
     uint64_t *begins; /* [2][n + 1] with calls: of runs of any lengths, in and out */
 };
 
 extern const struct wring_collective_ops wring_allreduce_two_shot;
 extern const struct wring_collective_ops wring_allreduce_one_shot;
 extern const struct wring_collective_ops wring_allreduce_eager;
+extern const struct wring_collective_ops wring_allreduce_doubling;
 extern const struct wring_collective_ops wring_allreduce_shm_flags;
 extern const struct wring_collective_ops wring_allgather_alltoall;
 extern const struct wring_collective_ops wring_round_job, wring_round_gathered; /* coding.h */
@@ -245,6 +251,10 @@ static inline bool wring_collective_ends_here(const struct wring_collective *col
 {
     return !collective->work.to_root || collective->work.root == collective->members.me;
 }
+
+/** Does this step exchange anything with that other member? Word that travels along these pairs
+ * alone comes to all members. */
+bool wring_collective_pairs_with(const struct wring_collective *collective, uint32_t member);
 
 /** Where its costs and losses count. */
 static inline struct wring_collective *wring_collective_whole(struct wring_collective *collective)
@@ -289,6 +299,9 @@ enum wring_status wring_collective_prepare(struct wring_collective *collective);
 
 /** Make room for sums of codes that another member is to have. Errors: WRING_ERR_NO_MEMORY. */
 enum wring_status wring_collective_make_sums(struct wring_collective *collective);
+
+/** Make room for all of the work's partial sums, in float32. Errors: WRING_ERR_NO_MEMORY. */
+enum wring_status wring_collective_make_partials(struct wring_collective *collective);
 
 /** The work's runs have any lengths: cut by them. */
 void wring_collective_lay_out(struct wring_collective *collective);
@@ -393,6 +406,9 @@ void wring_collective_put_done(struct wring_task *task);
 
 /** A member whose piece is being waited for, or members.n. */
 uint32_t wring_collective_missing(const struct wring_collective *collective);
+
+/** What a sum of everyone's pieces is divided by. */
+float wring_collective_divisor(const struct wring_collective *collective);
 
 /** The codec context of a span that this rank encodes. */
 struct wring_codec_context wring_collective_context(const struct wring_collective *collective,

@@ -189,11 +189,13 @@ static bool send_statement(const struct wring_collective *collective, uint32_t m
     return wring_control_send(out->peer, &control) != WRING_ERR_AGAIN;
 }
 
+/** Those that we exchange nothing with are not told: what we wait for is one that we do, or waits
+ *  for such a one in its turn. */
 static bool send_statements(const struct wring_collective *collective)
 {
     bool all = true;
     for (uint32_t i = 0; i < collective->members.n; i++)
-        if (i != collective->members.me)
+        if (wring_collective_pairs_with(collective, i))
             all &= send_statement(collective, i);
     return all;
 }

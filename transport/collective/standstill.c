@@ -80,6 +80,8 @@ static const struct wring_channel *lacking_channel(const struct wring_collective
     const struct wring_work *work = &collective->work;
     if (work->to_root)
         return collective->scatter;
+    if (wring_algorithm_has_partners(work->algorithm))
+        return collective->scatter;
     bool scatter = wring_algorithm_has_owners(work->algorithm)
                        ? !is_about_sums(collective)
                        : work->ops == &wring_allgather_alltoall && !work->to_all;
@@ -227,9 +229,29 @@ static bool stands_still(const struct wring_collective *collective, uint32_t mem
 static bool have_all_stated(const struct wring_collective *collective)
 {
     for (uint32_t i = 0; i < collective->members.n; i++)
-        if (i != collective->members.me && !collective->standstill.others[i].heard)
+        if (wring_collective_pairs_with(collective, i) && !collective->standstill.others[i].heard)
             return false;
     return true;
+}
+
+/**
+ * How often in a row nobody moved, this time included. Who is told by some members alone what they
+ * have found goes no further than one beyond the least of that: word of a member that moves comes
+ * from pair to pair.
+ */
+static uint32_t count_found(const struct wring_collective *collective)
+{
+    const struct wring_standstill *standstill = &collective->standstill;
+    uint32_t found = standstill->found;
+
+    for (uint32_t i = 0; i < collective->members.n; i++) {
+        const struct wring_statement *theirs = &standstill->others[i].said;
+        if (wring_algorithm_has_partners(collective->work.algorithm) &&
+            wring_collective_pairs_with(collective, i) && !is_past(theirs, standstill->step) &&
+            theirs->found < found)
+            found = theirs->found;
+    }
+    return found + 1;
 }
 
 /** Count how often in a row nobody moved. */
@@ -239,13 +261,26 @@ static void note_if_all_still(struct wring_collective *collective)
     bool all = true;
 
     for (uint32_t i = 0; i < collective->members.n; i++)
-        if (i != collective->members.me && standstill->others[i].heard)
+        if (wring_collective_pairs_with(collective, i) && standstill->others[i].heard)
             all &= stands_still(collective, i);
     if (all && !have_all_stated(collective))
         return;
-    standstill->found = all ? standstill->found + 1 : 0;
+    standstill->found = all ? count_found(collective) : 0;
     for (uint32_t i = 0; i < collective->members.n; i++)
-        standstill->others[i].heard = false;
+        if (standstill->others[i].heard)
+            standstill->others[i].heard = false;
+}
+
+/** So often must all have found it: once more for each pair between the two farthest members. */
+static uint32_t confirmations(const struct wring_collective *collective)
+{
+    uint32_t n = collective->members.n, apart = 2;
+
+    if (!wring_algorithm_has_partners(collective->work.algorithm))
+        return WRING_STANDSTILL_CONFIRMATIONS;
+    for (; n > 1; n /= 2)
+        apart++;
+    return WRING_STANDSTILL_CONFIRMATIONS + apart;
 }
 
 /** Do all find the same? */
@@ -255,11 +290,11 @@ static bool have_all_found(const struct wring_collective *collective)
 
     for (uint32_t i = 0; i < collective->members.n; i++) {
         const struct wring_statement *theirs = &standstill->others[i].said;
-        if (i != collective->members.me && !is_past(theirs, standstill->step) &&
+        if (wring_collective_pairs_with(collective, i) && !is_past(theirs, standstill->step) &&
             theirs->found < WRING_STANDSTILL_CONFIRMATIONS)
             return false;
     }
-    return standstill->found >= WRING_STANDSTILL_CONFIRMATIONS;
+    return standstill->found >= confirmations(collective);
 }
 
 /* ---- and then ---- */
@@ -287,7 +322,8 @@ static void add_wants(const struct wring_collective *collective, char *line,
         if (i == me)
             find_want(collective, &own);
         const struct wring_statement *s = i == me ? &own : &collective->standstill.others[i].said;
-        if (s->want == want && (i == me || !is_past(s, collective->standstill.step)))
+        bool concerns = i == me || wring_collective_pairs_with(collective, i);
+        if (s->want == want && concerns && (i == me || !is_past(s, collective->standstill.step)))
             add_want(line, collective->members.ranks[i], s);
     }
 }
@@ -351,7 +387,7 @@ void wring_standstill_look(struct wring_collective *collective, uint64_t now_ns)
         return;
     }
     for (uint32_t i = 0; i < collective->members.n; i++)
-        if (i != collective->members.me)
+        if (wring_collective_pairs_with(collective, i))
             try_send_statement(collective, i);
 }
 

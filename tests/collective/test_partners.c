@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Small sums and barriers of many members over a network: a rank exchanges messages with as many
+ * others as log2 of their number, and connects to no more.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "runtime/session/session.h"
+#include "tests/lib/ranks.h"
+#include "tests/lib/test.h"
+
+#define WAIT_NS (120ull * 1000000000)
+#define ELEMS 1024 /* 4 KiB */
+#define CALLS 16
+#define RANKS_MAX 256
+
+struct counts {
+    uint64_t puts, controls;
+};
+
+struct job {
+    uint32_t ranks;
+    bool bucket;
+    struct counts before[RANKS_MAX], after[RANKS_MAX];
+    uint32_t connections[RANKS_MAX];
+};
+
+static pthread_barrier_t together; /* not by messages: these are counted */
+
+static uint32_t levels_of(uint32_t n)
+{
+    return 31 - (uint32_t)__builtin_clz(n);
+}
+
+static struct counts counts_of(struct wring_session *session)
+{
+    return (struct counts){atomic_load(&session->fabric->puts_sent),
+                           atomic_load(&session->fabric->controls_sent)};
+}
+
+static uint32_t connections_of(struct wring_session *session)
+{
+    uint32_t n = 0;
+    wring_progress_lock(session->progress);
+    for (uint32_t i = 0; i < session->size; i++)
+        n += i != session->rank && session->fabric->peers[i].state != WRING_PEER_NONE;
+    wring_progress_unlock(session->progress);
+    return n;
+}
+
+static struct wring_bucket *make_bucket(struct wring_session *session, float *data)
+{
+    struct wring_bucket_params params = WRING_BUCKET_PARAMS_INIT;
+    struct wring_bucket *bucket = NULL;
+
+    params.name = "small";
+    params.data = data;
+    params.elems = ELEMS;
+    enum wring_status status = wring_bucket_register(session, &params, &bucket);
+    if (status == WRING_OK)
+        status = wring_session_commit(session);
+    CHECK(status == WRING_OK, "bucket: %s", wring_status_text(status));
+    return status == WRING_OK ? bucket : NULL;
+}
+
+static enum wring_status sum(struct wring_session *session, struct wring_bucket *bucket,
+                             float *data)
+{
+    if (bucket == NULL)
+        return wring_allreduce(wring_session_world(session), data, data, ELEMS, WRING_F32,
+                               WRING_MAX, NULL, NULL);
+    enum wring_status status = wring_bucket_post(bucket);
+    return status == WRING_OK ? wring_bucket_wait(bucket, WAIT_NS, NULL) : status;
+}
+
+static void run(struct wring_session *session, uint32_t rank, void *arg)
+{
+    struct job *job = arg;
+    float *data = calloc(ELEMS, sizeof(*data));
+    struct wring_bucket *bucket = job->bucket ? make_bucket(session, data) : NULL;
+
+    enum wring_status status = sum(session, bucket, data); /* connects, and tells names */
+    if (status == WRING_OK)
+        status = wring_barrier(wring_session_world(session), NULL, NULL);
+    pthread_barrier_wait(&together);
+    job->before[rank] = counts_of(session);
+    for (int i = 0; i < CALLS && status == WRING_OK; i++) {
+        data[7] = (float)rank;
+        status = sum(session, bucket, data);
+        CHECK(job->bucket || data[7] == (float)(job->ranks - 1), "rank %u: %g", rank, data[7]);
+    }
+    CHECK(status == WRING_OK, "rank %u: %s", rank, wring_status_text(status));
+    job->after[rank] = counts_of(session);
+    job->connections[rank] = connections_of(session);
+    pthread_barrier_wait(&together);
+    free(data);
+}
+
+static void check_counts(uint32_t ranks, bool bucket)
+{
+    static const char *const settings[] = {"WRING_PROVIDER=tcp", "WRING_PROGRESS=caller", NULL};
+    struct job *job = calloc(1, sizeof(*job));
+    struct wring_test_job rank_job = {.ranks = ranks, .settings = settings, .arg = job, .run = run};
+    uint32_t levels = levels_of(ranks), most = (2 * levels + 2) * CALLS;
+
+    job->ranks = ranks;
+    job->bucket = bucket;
+    pthread_barrier_init(&together, NULL, ranks);
+    wring_test_run_ranks(&rank_job);
+    pthread_barrier_destroy(&together);
+    for (uint32_t r = 0; r < ranks; r++) {
+        uint64_t puts = job->after[r].puts - job->before[r].puts;
+        uint64_t controls = job->after[r].controls - job->before[r].controls;
+        CHECK(puts > 0 && puts <= most,
+              "rank %u of %u: %llu data messages in %d sums, more than %u", r, ranks,
+              (unsigned long long)puts, CALLS, most);
+        CHECK(controls <= most, "rank %u of %u: %llu control messages in %d sums, more than %u", r,
+              ranks, (unsigned long long)controls, CALLS, most);
+        CHECK(bucket || job->connections[r] <= levels + 1, "rank %u of %u: %u connections", r,
+              ranks, job->connections[r]);
+    }
+    free(job);
+}
+
+static void calls_of_few(void)
+{
+    check_counts(16, false);
+    check_counts(33, false);
+}
+
+static void calls_of_64(void)
+{
+    check_counts(64, false);
+}
+
+/** All descriptors of all ranks are this process's. */
+static void calls_of_256(void)
+{
+    struct rlimit limit;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = limit.rlim_max;
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &limit) == 0, "%llu descriptors",
+            (unsigned long long)limit.rlim_max);
+    check_counts(100, false);
+    check_counts(256, false);
+}
+
+static void buckets(void)
+{
+    check_counts(16, true);
+    check_counts(23, true);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct wring_test_case cases[] = {
+        {"calls_of_few", calls_of_few},
+        {"calls_of_64", calls_of_64},
+        {"buckets", buckets},
+        {"calls_of_256", calls_of_256},
+        {NULL, NULL},
+    };
+    return wring_test_main(argc, argv, cases);
+}
