@@ -85,7 +85,7 @@ void wring_group_name_providers(const struct wring_group *group, char *text, siz
 
     for (uint32_t i = 0; i < members->n; i++)
         if (i != members->me)
-            used |= 1u << fabric->peers[members->ranks[i]].device;
+            used |= 1u << wring_fabric_device_index(fabric, members->ranks[i]);
     text[0] = '\0';
     for (uint32_t d = 0; d < fabric->n_devices && length < bytes; d++)
         if (used & 1u << d)

@@ -54,8 +54,8 @@ struct wring_control_tree {
     uint32_t rank, size;
     uint8_t job[16], address[WRING_ADDRESS_MAX];
     size_t address_bytes;
-    struct wring_control_tree_endpoint *endpoints; /* [size]; NULL: not joined yet */
-    uint8_t *fates;                                /* [size], enum fate */
+    bool (*find)(const void *arg, uint32_t rank, struct wring_control_tree_endpoint *out);
+    uint8_t *fates; /* [size], enum fate */
     struct link *links;
     uint64_t looked_ns;
     uint64_t redial_ns, dialled_ns; /* when to dial again, 0: not; since when we have */
@@ -267,10 +267,10 @@ static struct link *dial(struct wring_control_tree *tree, uint32_t rank, bool up
     memcpy(hello + sizeof(uint32_t), tree->job, sizeof(tree->job));
     memcpy(hello + sizeof(uint32_t) + sizeof(tree->job), mark, sizeof(MARK) - 1);
     enum wring_status status = WRING_ERR_NO_MEMORY;
-    if (link != NULL)
-        status = tree->provider->ops->connect(tree->provider, tree->endpoints[rank].address,
-                                              tree->endpoints[rank].bytes, hello, sizeof(hello),
-                                              &link->conn);
+    struct wring_control_tree_endpoint endpoint;
+    if (link != NULL && tree->find(tree->handler.arg, rank, &endpoint))
+        status = tree->provider->ops->connect(tree->provider, endpoint.address, endpoint.bytes,
+                                              hello, sizeof(hello), &link->conn);
     if (status == WRING_OK) {
         link->conn->user = link;
         return link;
@@ -614,6 +614,7 @@ enum wring_status wring_control_tree_create(const struct wring_control_tree_para
     tree->config = params->config;
     tree->log = params->log;
     tree->handler = params->handler;
+    tree->find = params->find;
     tree->rank = params->rank;
     tree->size = params->size;
     memcpy(tree->job, params->job, sizeof(tree->job));
@@ -645,16 +646,10 @@ struct wring_control_tree_endpoint wring_control_tree_endpoint(
     return (struct wring_control_tree_endpoint){tree->address, tree->address_bytes};
 }
 
-enum wring_status wring_control_tree_join(struct wring_control_tree *tree,
-                                          const struct wring_control_tree_endpoint *endpoints)
+void wring_control_tree_join(struct wring_control_tree *tree)
 {
-    tree->endpoints = malloc(tree->size * sizeof(*endpoints));
-    if (tree->endpoints == NULL)
-        return WRING_ERR_NO_MEMORY;
-    memcpy(tree->endpoints, endpoints, tree->size * sizeof(*endpoints));
     tree->dialled_ns = tree->looked_ns = wring_now_ns();
     dial_parent(tree);
-    return WRING_OK;
 }
 
 uint32_t wring_control_tree_missing(const struct wring_control_tree *tree)
@@ -699,7 +694,6 @@ void wring_control_tree_destroy(struct wring_control_tree *tree)
         remove_link(tree, tree->links);
     if (tree->provider != NULL)
         tree->provider->ops->close(tree->provider);
-    free(tree->endpoints);
     free(tree->fates);
     free(tree);
 }

@@ -26,6 +26,12 @@
 
 struct wring_control_tree;
 
+/** Where a rank's control connections are accepted. */
+struct wring_control_tree_endpoint {
+    const void *address;
+    size_t bytes;
+};
+
 /** Events for the fabric. */
 struct wring_control_tree_handler {
     void *arg;
@@ -43,12 +49,9 @@ struct wring_control_tree_params {
     uint8_t secret[WRING_SECRET_BYTES];
     uint8_t job[16];
     struct wring_control_tree_handler handler;
-};
-
-/** Where a rank's control connections are accepted. */
-struct wring_control_tree_endpoint {
-    const void *address;
-    size_t bytes;
+    /** Where another rank's are accepted, once we have joined; with the handler's arg.
+     *  @return false: no memory for it now */
+    bool (*find)(const void *arg, uint32_t rank, struct wring_control_tree_endpoint *out);
 };
 
 /** Listen. Errors: those of the tcp provider. */
@@ -59,9 +62,8 @@ enum wring_status wring_control_tree_create(const struct wring_control_tree_para
 struct wring_control_tree_endpoint wring_control_tree_endpoint(
     const struct wring_control_tree *tree);
 
-/** Begin to connect. @param endpoints  [size], copied; what they point to is borrowed */
-enum wring_status wring_control_tree_join(struct wring_control_tree *tree,
-                                          const struct wring_control_tree_endpoint *endpoints);
+/** Begin to connect. */
+void wring_control_tree_join(struct wring_control_tree *tree);
 
 /** The first neighbour whose connection does not stand yet, or `size`. */
 uint32_t wring_control_tree_missing(const struct wring_control_tree *tree);

@@ -26,11 +26,12 @@ static void fail_if_departed(struct wring_engine *engine)
 {
     for (struct wring_collective *at = engine->active; at != NULL; at = at->next_active)
         for (uint32_t i = 0; i < at->members.n; i++) {
-            struct wring_peer *peer = &engine->fabric->peers[at->members.ranks[i]];
+            uint32_t rank = at->members.ranks[i];
+            const struct wring_peer *peer = &engine->fabric->peers[rank];
             bool departed = peer->state == WRING_PEER_GONE || peer->state == WRING_PEER_NONE;
             if (departed && peer->left &&
                 (at->work.ops->owes(at, i) || at->work.ops->awaits(at, i))) {
-                wring_fabric_put_failed(peer, WRING_ERR_PEER);
+                wring_fabric_put_failed(wring_fabric_peer(engine->fabric, rank), WRING_ERR_PEER);
                 return;
             }
         }

@@ -16,6 +16,7 @@
 #include "transport/interface.h"
 #include "transport/liveness.h"
 #include "transport/providers/fault/fault.h"
+#include "transport/roster.h"
 
 #define WRING_MODULE "fabric"
 
@@ -171,6 +172,19 @@ static enum wring_status open_named_device(struct wring_fabric *fabric,
     return WRING_ERR_UNSUPPORTED;
 }
 
+/** Where a rank's control connections come in. */
+static bool find_tree_endpoint(const void *arg, uint32_t rank,
+                               struct wring_control_tree_endpoint *out)
+{
+    const struct wring_fabric *fabric = arg;
+    struct wring_description *one = calloc(1, sizeof(*one));
+    bool read = one != NULL && wring_description_read(&fabric->blobs, rank, one);
+    if (read)
+        *out = one->tree;
+    free(one);
+    return read;
+}
+
 /** By the rendezvous' addresses, whatever providers are used. */
 static enum wring_status open_tree(struct wring_fabric *fabric,
                                    const struct wring_fabric_params *params)
@@ -182,6 +196,7 @@ static enum wring_status open_tree(struct wring_fabric *fabric,
         .size = params->size,
         .bind = params->bind[0] != '\0' ? params->bind : NULL,
         .handler = {fabric, wring_liveness_told, wring_liveness_lost},
+        .find = find_tree_endpoint,
     };
     memcpy(tree.secret, params->secret, sizeof(tree.secret));
     memcpy(tree.job, params->job, sizeof(tree.job));
@@ -234,9 +249,6 @@ enum wring_status wring_fabric_create(const struct wring_fabric_params *params,
         wring_fabric_destroy(fabric);
         return WRING_ERR_NO_MEMORY;
     }
-    for (uint32_t i = 0; i < params->size; i++)
-        fabric->peers[i].rank = i, fabric->peers[i].fabric = fabric;
-
     enum wring_status status = fabric_open(fabric, params);
     if (status != WRING_OK) {
         wring_fabric_destroy(fabric);
@@ -250,12 +262,13 @@ void wring_fabric_destroy(struct wring_fabric *fabric)
 {
     if (fabric == NULL)
         return;
-    for (uint32_t i = 0; i < fabric->size && fabric->peers != NULL; i++)
-        wring_peer_drop(&fabric->peers[i]);
+    for (struct wring_peer *peer = fabric->met; peer != NULL; peer = peer->next_met)
+        wring_peer_drop(peer);
     for (uint32_t i = 0; i < fabric->n_devices; i++)
         fabric->devices[i].provider->ops->close(fabric->devices[i].provider);
     wring_control_tree_destroy(fabric->tree);
     free(fabric->peers);
+    wring_roster_finish(&fabric->roster);
     wring_blobs_finish(&fabric->blobs);
     free(fabric);
 }
@@ -545,27 +558,6 @@ static enum wring_status await_blame(struct wring_fabric *fabric, struct wring_b
     return fabric->mishap.status;
 }
 
-/** Begin with the control tree. */
-static enum wring_status join_tree(struct wring_fabric *fabric)
-{
-    struct wring_description *one = calloc(1, sizeof(*one));
-    struct wring_control_tree_endpoint *endpoints = calloc(fabric->size, sizeof(*endpoints));
-    enum wring_status status = WRING_ERR_NO_MEMORY;
-    bool read = one != NULL && endpoints != NULL;
-
-    for (uint32_t i = 0; i < fabric->size && read; i++) {
-        read = wring_description_read(&fabric->blobs, i, one);
-        endpoints[i] = one->tree;
-    }
-    if (read && fabric->tree != NULL)
-        status = wring_control_tree_join(fabric->tree, endpoints);
-    else if (read)
-        status = WRING_OK;
-    free(endpoints);
-    free(one);
-    return status;
-}
-
 /** The bootstrap has told us; others, who have joined already, hear it from us. */
 static void tell_rank_at_fault(struct wring_fabric *fabric, const struct wring_bootstrap *bootstrap)
 {
@@ -583,9 +575,9 @@ enum wring_status wring_fabric_connect(struct wring_fabric *fabric,
 {
     fabric->blobs = *blobs;
     *blobs = (struct wring_blobs){0};
-    enum wring_status status = wring_fabric_choose(fabric, &fabric->blobs);
-    if (status == WRING_OK)
-        status = join_tree(fabric);
+    enum wring_status status = wring_roster_make(fabric);
+    if (status == WRING_OK && fabric->tree != NULL)
+        wring_control_tree_join(fabric->tree);
     if (status == WRING_OK)
         status = await_tree(fabric, bootstrap, deadline_ns);
     if (fabric->mishap.status != WRING_OK)

@@ -52,10 +52,13 @@ enum wring_peer_state {
 struct wring_dial;
 struct wring_fabric;
 
+/** All zero until there is something for that rank or from it (met): many never are. */
 struct wring_peer {
     struct wring_fabric *fabric;
+    struct wring_peer *next_met;
+    bool met;
     uint32_t rank;
-    uint32_t node;       /* the first rank of its host, which names it; of our own entry, too */
+    atomic_uint detour;  /* 1 + the device that leads there, where it is not the roster's; else 0 */
     uint32_t device;     /* index of ours that reaches it */
     const void *address; /* of its device, within its description */
     size_t address_bytes;
@@ -122,6 +125,35 @@ struct wring_mishap {
 
 struct wring_control_tree;
 
+/** What follows from the descriptions of all ranks: roster.h. Does not change once it is made. */
+struct wring_roster {
+    uint32_t
+        *nodes; /* [size] the first rank of each one's host, which names it; NULL: all on one */
+    uint32_t *kinds; /* [size]; NULL: all are of one */
+    uint32_t n_kinds, own_kind;
+    struct {
+        int8_t device[4]; /* [2 * it is on our host + its rank is lower]: of ours; -1: none */
+    } * choices;          /* [n_kinds] */
+};
+
+static inline uint32_t wring_roster_node(const struct wring_roster *roster, uint32_t rank)
+{
+    return roster->nodes != NULL ? roster->nodes[rank] : 0;
+}
+
+static inline uint32_t wring_roster_kind(const struct wring_roster *roster, uint32_t rank)
+{
+    return roster->kinds != NULL ? roster->kinds[rank] : 0;
+}
+
+/** Which device of rank `own`'s leads to another one; -1: none. */
+static inline int wring_roster_device(const struct wring_roster *roster, uint32_t own,
+                                      uint32_t rank)
+{
+    bool near = wring_roster_node(roster, rank) == wring_roster_node(roster, own);
+    return roster->choices[wring_roster_kind(roster, rank)].device[2 * near + (rank < own)];
+}
+
 struct wring_fabric {
     const struct wring_config *config;
     const struct wring_log *log;
@@ -131,8 +163,10 @@ struct wring_fabric {
     struct wring_device devices[WRING_DEVICES_MAX];
     uint32_t n_devices;
     char lacks[WRING_TEXT_MAX]; /* what "auto" goes without, and why; "" nothing */
-    struct wring_peer *peers;   /* [size]; of our own entry `node` alone is used */
-    struct wring_blobs blobs;   /* what all ranks said of themselves */
+    struct wring_peer *peers;   /* [size] */
+    struct wring_peer *met;     /* those that cost something */
+    struct wring_roster roster;
+    struct wring_blobs blobs; /* what all ranks said of themselves */
     enum wring_fabric_state state;
     struct wring_mishap mishap;
     struct wring_control_tree *tree; /* NULL: there is but one rank, or two without it */
@@ -182,15 +216,34 @@ struct wring_fabric_params {
 enum wring_status wring_fabric_create(const struct wring_fabric_params *params,
                                       struct wring_fabric **out);
 
-/**
- * For each peer the device that reaches it; closes devices that are
- * optional and reach nobody. Errors, logged: WRING_ERR_FRAME, WRING_ERR_UNSUPPORTED.
- */
-enum wring_status wring_fabric_choose(struct wring_fabric *fabric, const struct wring_blobs *blobs);
-
 /** Fit each peer's put window to the configuration's chunk size, which has changed. The engine
  *  is idle. */
 void wring_fabric_renew_windows(struct wring_fabric *fabric);
+
+/** A rank's entry. It costs nothing more than a name, until there is something for that rank. */
+static inline struct wring_peer *wring_fabric_peer(struct wring_fabric *fabric, uint32_t rank)
+{
+    struct wring_peer *peer = &fabric->peers[rank];
+    if (peer->fabric == NULL) {
+        peer->fabric = fabric;
+        peer->rank = rank;
+    }
+    return peer;
+}
+
+/** Which device leads to a rank, whether or not there is a connection. Threads: safe. */
+static inline uint32_t wring_fabric_device_index(const struct wring_fabric *fabric, uint32_t rank)
+{
+    unsigned detour = atomic_load_explicit(&fabric->peers[rank].detour, memory_order_relaxed);
+    return detour > 0 ? detour - 1
+                      : (uint32_t)wring_roster_device(&fabric->roster, fabric->rank, rank);
+}
+
+static inline const struct wring_device *wring_fabric_device(const struct wring_fabric *fabric,
+                                                             uint32_t rank)
+{
+    return &fabric->devices[wring_fabric_device_index(fabric, rank)];
+}
 
 /** Write the description that others need to connect to us, with the cores that we may run on. */
 void wring_fabric_describe(const struct wring_fabric *fabric, struct wring_writer *out);

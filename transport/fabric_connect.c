@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which device reaches which peer: all ranks make the same choice from all descriptions. */
+/* How one connection comes about. */
 #include "transport/fabric_connect.h"
 
 #include <errno.h>
@@ -10,209 +10,18 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/host.h"
 #include "base/log.h"
 #include "base/parse.h"
 #include "transport/control.h"
 #include "transport/control_tree.h"
 #include "transport/fabric.h"
+#include "transport/roster.h"
 
 #define WRING_MODULE "fabric"
 
-/** The machine, however many hosts it counts as, and the cores that we may run on there. */
-static void describe_cores(struct wring_writer *out)
-{
-    char machine[WRING_CONFIG_TEXT];
-    cpu_set_t cores;
-
-    if (!wring_host_identity(machine, sizeof(machine)))
-        machine[0] = '\0';
-    machine[strcspn(machine, "/")] = '\0';
-    CPU_ZERO(&cores);
-    if (sched_getaffinity(0, sizeof(cores), &cores) != 0)
-        CPU_ZERO(&cores); /* more cores than fit: then there are enough */
-    wring_write_sized(out, machine, strlen(machine));
-    wring_write_sized(out, &cores, sizeof(cores));
-}
-
-static bool parse_cores(struct wring_reader *reader, struct wring_description *out)
-{
-    size_t bytes;
-    wring_read_text(reader, out->machine, sizeof(out->machine));
-    const void *cores = wring_read_sized(reader, &bytes);
-    if (cores == NULL || bytes != sizeof(out->cores))
-        return false;
-    memcpy(&out->cores, cores, bytes);
-    return true;
-}
-
-void wring_fabric_describe(const struct wring_fabric *fabric, struct wring_writer *out)
-{
-    char host[WRING_CONFIG_TEXT];
-
-    if (!wring_host_of_rank(fabric->config->node, fabric->rank, host, sizeof(host)))
-        wring_warn(fabric->log,
-                   "this host cannot be told from others, and counts as one of its own: %s; "
-                   "WRING_NODE names it",
-                   WRING_REFUSED("open of /proc/sys/kernel/random/boot_id"));
-    wring_write_sized(out, host, strlen(host));
-    describe_cores(out);
-    wring_write_u32(out, fabric->n_devices);
-    for (uint32_t i = 0; i < fabric->n_devices; i++) {
-        const struct wring_device *device = &fabric->devices[i];
-        wring_write_sized(out, device->name, strlen(device->name));
-        wring_write_sized(out, device->address, device->address_bytes);
-    }
-    wring_write_sized(out, fabric->lacks, strlen(fabric->lacks));
-    struct wring_control_tree_endpoint endpoint = {NULL, 0};
-    if (fabric->tree != NULL)
-        endpoint = wring_control_tree_endpoint(fabric->tree);
-    wring_write_sized(out, endpoint.address, endpoint.bytes);
-}
-
-bool wring_description_read(const struct wring_blobs *blobs, uint32_t rank,
-                            struct wring_description *out)
-{
-    struct wring_reader reader = {blobs->storage + blobs->offsets[rank],
-                                  blobs->offsets[rank + 1] - blobs->offsets[rank], false};
-    wring_read_text(&reader, out->host, sizeof(out->host));
-    if (!parse_cores(&reader, out))
-        return false;
-    out->n_devices = wring_read_u32(&reader);
-    if (out->n_devices > WRING_DEVICES_MAX)
-        return false;
-    for (uint32_t i = 0; i < out->n_devices; i++) {
-        wring_read_text(&reader, out->devices[i].name, sizeof(out->devices[i].name));
-        out->devices[i].address = wring_read_sized(&reader, &out->devices[i].address_bytes);
-    }
-    wring_read_text(&reader, out->lacks, sizeof(out->lacks));
-    out->tree.address = wring_read_sized(&reader, &out->tree.bytes);
-    return !reader.failed && reader.bytes == 0;
-}
-
-/** @return which of its devices has that name, or -1 */
-static int description_find(const struct wring_description *description, const char *name)
-{
-    for (uint32_t i = 0; i < description->n_devices; i++)
-        if (strcmp(description->devices[i].name, name) == 0)
-            return (int)i;
-    return -1;
-}
-
-/* ---- connecting ---- */
-
 #define WINDOW_MIN_BYTES (512u << 10)
 
-static int find_own_device(const struct wring_fabric *fabric, const char *name)
-{
-    for (uint32_t i = 0; i < fabric->n_devices; i++)
-        if (strcmp(fabric->devices[i].name, name) == 0)
-            return (int)i;
-    return -1;
-}
-
-/** The devices that ranks have in common. */
-struct survey {
-    struct wring_description *all;   /* [size] */
-    bool for_all[WRING_DEVICES_MAX]; /* of ours: every rank has it, and it reaches every host */
-    uint32_t lacking;                /* the first rank that goes without something; size: none */
-    char apart[2 * WRING_TEXT_MAX];  /* ranks that a device does not connect, and why; or "" */
-};
-
-/** Does a device of ours reach from one rank to another? Both have it. @param why out, where not */
-static bool can_device_reach(const struct wring_fabric *fabric, uint32_t device,
-                             const struct wring_description *one,
-                             const struct wring_description *other, char *why, size_t bytes)
-{
-    const struct wring_device *ours = &fabric->devices[device];
-    int a = description_find(one, ours->name), b = description_find(other, ours->name);
-    enum wring_status status = ours->provider->ops->reaches(
-        ours->provider, one->devices[a].address, one->devices[a].address_bytes,
-        other->devices[b].address, other->devices[b].address_bytes, why, bytes);
-    if (status == WRING_ERR_FRAME)
-        snprintf(why, bytes, "a malformed address");
-    return status == WRING_OK;
-}
-
-static bool all_have_device(const struct wring_fabric *fabric, const struct survey *survey,
-                            uint32_t device)
-{
-    for (uint32_t rank = 0; rank < fabric->size; rank++)
-        if (description_find(&survey->all[rank], fabric->devices[device].name) < 0)
-            return false;
-    return true;
-}
-
-/** Between all ranks of different hosts. All have it. The first two that it does not are told. */
-static bool check_reaches_all(const struct wring_fabric *fabric, struct survey *survey,
-                              uint32_t device)
-{
-    char why[WRING_TEXT_MAX] = "";
-    for (uint32_t i = 0; i < fabric->size; i++)
-        for (uint32_t j = i + 1; j < fabric->size; j++) {
-            const struct wring_description *one = &survey->all[i], *other = &survey->all[j];
-            if (strcmp(one->host, other->host) == 0 ||
-                can_device_reach(fabric, device, one, other, why, sizeof(why)))
-                continue;
-            if (survey->apart[0] == '\0')
-                snprintf(survey->apart, sizeof(survey->apart),
-                         "%s does not connect ranks %" PRIu32 " and %" PRIu32 ": %s",
-                         fabric->devices[device].name, i, j, why);
-            return false;
-        }
-    return true;
-}
-
-/** @param out  on success survey->all is the caller's to free */
-static enum wring_status read_survey(const struct wring_fabric *fabric,
-                                     const struct wring_blobs *blobs, struct survey *out)
-{
-    *out = (struct survey){.lacking = fabric->size};
-    out->all = calloc(fabric->size, sizeof(out->all[0]));
-    if (out->all == NULL)
-        return WRING_ERR_NO_MEMORY;
-    for (uint32_t rank = 0; rank < fabric->size; rank++) {
-        if (!wring_description_read(blobs, rank, &out->all[rank])) {
-            wring_error(fabric->log, "rank %" PRIu32 " described itself in malformed bytes", rank);
-            free(out->all);
-            return WRING_ERR_FRAME;
-        }
-        if (out->all[rank].lacks[0] != '\0' && out->lacking == fabric->size)
-            out->lacking = rank;
-    }
-    for (uint32_t i = 0; i < fabric->n_devices; i++)
-        out->for_all[i] = !fabric->devices[i].caps.same_host_only &&
-                          all_have_device(fabric, out, i) && check_reaches_all(fabric, out, i);
-    return WRING_OK;
-}
-
-/**
- * The first device of the lower rank that the higher one has and that reaches: both agree. One
- * device leads all ranks to other hosts, where there is one that serves every rank.
- * @param why out, [bytes], where there is none: what is in the way, or ""
- */
-static int common_device(const struct wring_fabric *fabric, const struct survey *survey,
-                         const struct wring_description *lower,
-                         const struct wring_description *higher, char *why, size_t bytes)
-{
-    int second_best = -1;
-    why[0] = '\0';
-    for (uint32_t i = 0; i < lower->n_devices; i++) {
-        const char *name = lower->devices[i].name;
-        int own = find_own_device(fabric, name);
-        if (own < 0 || description_find(higher, name) < 0)
-            continue;
-        bool same_host_only = fabric->devices[own].caps.same_host_only;
-        if (same_host_only && strcmp(lower->host, higher->host) != 0)
-            continue;
-        if (!can_device_reach(fabric, (uint32_t)own, lower, higher, why, bytes))
-            continue;
-        if (same_host_only || survey->for_all[own])
-            return own;
-        second_best = second_best < 0 ? own : second_best;
-    }
-    return second_best;
-}
+/* ---- peers that are met ---- */
 
 /** Bytes of puts that may be under way to a peer: at first, and at most if that is too little. */
 static struct wring_put_window make_window(const struct wring_fabric *fabric,
@@ -226,10 +35,7 @@ static struct wring_put_window make_window(const struct wring_fabric *fabric,
 
 void wring_fabric_renew_windows(struct wring_fabric *fabric)
 {
-    for (uint32_t i = 0; i < fabric->size; i++) {
-        struct wring_peer *peer = &fabric->peers[i];
-        if (i == fabric->rank)
-            continue;
+    for (struct wring_peer *peer = fabric->met; peer != NULL; peer = peer->next_met) {
         const struct wring_put_window window =
             make_window(fabric, &fabric->devices[peer->device].caps);
         peer->window.limit = window.limit;
@@ -241,98 +47,12 @@ void wring_fabric_renew_windows(struct wring_fabric *fabric)
 static void fabric_take_device(struct wring_fabric *fabric, struct wring_peer *peer,
                                uint32_t device)
 {
+    int choice = wring_roster_device(&fabric->roster, fabric->rank, peer->rank);
+    atomic_store_explicit(&peer->detour, choice == (int)device ? 0 : device + 1,
+                          memory_order_relaxed);
     peer->device = device;
     peer->put_copies = fabric->devices[device].caps.put_copies;
     peer->window = make_window(fabric, &fabric->devices[device].caps);
-}
-
-static void set_peer_address(const struct wring_fabric *fabric, struct wring_peer *peer,
-                             const struct wring_description *other)
-{
-    int theirs = description_find(other, fabric->devices[peer->device].name);
-    peer->address = other->devices[theirs].address;
-    peer->address_bytes = other->devices[theirs].address_bytes;
-}
-
-/** @return index of ours, or -1 */
-static int next_device(const struct wring_fabric *fabric, const char *after,
-                       const struct wring_description *lower,
-                       const struct wring_description *higher)
-{
-    char why[WRING_TEXT_MAX];
-    for (uint32_t i = (uint32_t)description_find(lower, after) + 1; i < lower->n_devices; i++) {
-        int own = find_own_device(fabric, lower->devices[i].name);
-        if (own >= 0 && !fabric->devices[own].caps.same_host_only &&
-            description_find(higher, lower->devices[i].name) >= 0 &&
-            can_device_reach(fabric, (uint32_t)own, lower, higher, why, sizeof(why)))
-            return own;
-    }
-    return -1;
-}
-
-/**
- * The next device for a peer that the one it has does not reach: the first of the lower rank,
- * behind that one, which the higher has and which leads to other hosts. The peer's device, address
- * and window become those.
- * @return false: there is none, and nothing has changed
- */
-static bool fabric_choose_next(struct wring_fabric *fabric, struct wring_peer *peer)
-{
-    const struct wring_blobs *blobs = &fabric->blobs;
-    uint32_t low = peer->rank < fabric->rank ? peer->rank : fabric->rank;
-    uint32_t high = peer->rank < fabric->rank ? fabric->rank : peer->rank;
-    struct wring_description *both = calloc(2, sizeof(*both));
-    int device = -1;
-
-    if (both != NULL && wring_description_read(blobs, low, &both[0]) &&
-        wring_description_read(blobs, high, &both[1]))
-        device = next_device(fabric, fabric->devices[peer->device].name, &both[0], &both[1]);
-    if (device >= 0) {
-        fabric_take_device(fabric, peer, (uint32_t)device);
-        set_peer_address(fabric, peer, &both[peer->rank == high]);
-    }
-    free(both);
-    return device >= 0;
-}
-
-static enum wring_status choose_peer_device(struct wring_fabric *fabric,
-                                            const struct survey *survey, struct wring_peer *peer)
-{
-    char why[WRING_TEXT_MAX];
-    uint32_t low = peer->rank < fabric->rank ? peer->rank : fabric->rank;
-    uint32_t high = peer->rank < fabric->rank ? fabric->rank : peer->rank;
-    const struct wring_description *other = &survey->all[peer->rank];
-    int device =
-        common_device(fabric, survey, &survey->all[low], &survey->all[high], why, sizeof(why));
-    if (device < 0) {
-        wring_error(fabric->log,
-                    "ranks %" PRIu32 " and %" PRIu32
-                    " have no provider in common that reaches from one to the other%s%s; see "
-                    "WRING_PROVIDER",
-                    low, high, why[0] != '\0' ? ": " : "", why);
-        return WRING_ERR_UNSUPPORTED;
-    }
-    fabric_take_device(fabric, peer, (uint32_t)device);
-    set_peer_address(fabric, peer, other);
-    return WRING_OK;
-}
-
-/** The share of our cores that a rank takes, as far as it can be known: it uses its own alike. */
-static double core_share(const struct wring_description *own, const struct wring_description *other)
-{
-    cpu_set_t both;
-    CPU_AND(&both, &own->cores, &other->cores);
-    if (strcmp(own->machine, other->machine) != 0 || CPU_COUNT(&both) == 0)
-        return 0;
-    return (double)CPU_COUNT(&both) / CPU_COUNT(&other->cores);
-}
-
-static uint32_t first_rank_on_host(const struct survey *survey, uint32_t rank)
-{
-    uint32_t first = 0;
-    while (strcmp(survey->all[first].host, survey->all[rank].host) != 0)
-        first++;
-    return first;
 }
 
 /** It runs on cores of this machine, and on none of ours. */
@@ -344,67 +64,62 @@ static bool is_beside(const struct wring_description *own, const struct wring_de
            CPU_COUNT(&own->cores) > 0 && CPU_COUNT(&other->cores) > 0;
 }
 
-static bool is_device_used(const struct wring_fabric *fabric, uint32_t device)
+static void set_peer_address(const struct wring_fabric *fabric, struct wring_peer *peer,
+                             const struct wring_description *other)
 {
-    for (uint32_t i = 0; i < fabric->size; i++)
-        if (i != fabric->rank && fabric->peers[i].device == device)
-            return true;
-    return false;
+    int theirs = wring_description_find(other, fabric->devices[peer->device].name);
+    peer->address = other->devices[theirs].address;
+    peer->address_bytes = other->devices[theirs].address_bytes;
 }
 
-/** Close optional devices that reach no peer, so that no memory is registered with them. */
-static void close_unused_devices(struct wring_fabric *fabric)
+/** Fill in what its description says. It was read before, and was sound. @return false: no memory
+ */
+static bool read_peer(struct wring_fabric *fabric, struct wring_peer *peer)
 {
-    for (uint32_t i = fabric->n_devices; i-- > 0;) {
-        if (!fabric->devices[i].optional || is_device_used(fabric, i))
-            continue;
-        fabric->devices[i].provider->ops->close(fabric->devices[i].provider);
-        fabric->n_devices--;
-        for (uint32_t d = i; d < fabric->n_devices; d++)
-            fabric->devices[d] = fabric->devices[d + 1];
-        for (uint32_t p = 0; p < fabric->size; p++)
-            fabric->peers[p].device -= fabric->peers[p].device > i;
+    struct wring_description *both = calloc(2, sizeof(*both));
+    if (both == NULL || !wring_description_read(&fabric->blobs, fabric->rank, &both[0]) ||
+        !wring_description_read(&fabric->blobs, peer->rank, &both[1])) {
+        free(both);
+        return false;
     }
+    int device = wring_roster_device(&fabric->roster, fabric->rank, peer->rank);
+    fabric_take_device(fabric, peer, (uint32_t)device);
+    set_peer_address(fabric, peer, &both[1]);
+    peer->beside = is_beside(&both[0], &both[1]);
+    free(both);
+    return true;
 }
 
-/** Rank 0 logs for all which device leads to other hosts, and why another one does not. */
-static void log_device_choice(const struct wring_fabric *fabric, const struct survey *survey)
+/** There is something for it, or from it: now it costs memory, and time at every look. */
+static bool meet_peer(struct wring_fabric *fabric, struct wring_peer *peer)
 {
-    const char *name = NULL;
-    for (uint32_t i = 1; fabric->rank == 0 && i < fabric->size && name == NULL; i++)
-        if (!fabric->devices[fabric->peers[i].device].caps.same_host_only)
-            name = fabric->devices[fabric->peers[i].device].name;
-    if (name != NULL && survey->lacking < fabric->size)
-        wring_info(fabric->log, "%s leads to other hosts: rank %" PRIu32 " goes without %s", name,
-                   survey->lacking, survey->all[survey->lacking].lacks);
-    else if (name != NULL && survey->apart[0] != '\0')
-        wring_info(fabric->log, "%s leads to other hosts: %s", name, survey->apart);
-    else if (name != NULL)
-        wring_info(fabric->log, "%s leads to other hosts", name);
+    if (peer->met)
+        return true;
+    if (!read_peer(fabric, peer))
+        return false;
+    peer->met = true;
+    peer->left |= fabric->deaf;
+    peer->next_met = fabric->met;
+    fabric->met = peer;
+    return true;
 }
 
-enum wring_status wring_fabric_choose(struct wring_fabric *fabric, const struct wring_blobs *blobs)
+/**
+ * The next device for a peer that the one it has does not reach. Its device, address and window
+ * become those. @return false: there is none, and nothing has changed
+ */
+static bool fabric_choose_next(struct wring_fabric *fabric, struct wring_peer *peer)
 {
-    struct survey survey;
-    enum wring_status status = read_survey(fabric, blobs, &survey);
-    if (status != WRING_OK)
-        return status;
-    const struct wring_description *own = &survey.all[fabric->rank];
-    double load = 0;
-    for (uint32_t i = 0; i < fabric->size && status == WRING_OK; i++) {
-        load += core_share(own, &survey.all[i]);
-        fabric->peers[i].beside = is_beside(own, &survey.all[i]);
-        fabric->peers[i].node = first_rank_on_host(&survey, i);
-        if (i != fabric->rank)
-            status = choose_peer_device(fabric, &survey, &fabric->peers[i]);
+    int device = wring_roster_next_device(fabric, peer->rank, peer->device);
+    struct wring_description *other = device >= 0 ? calloc(1, sizeof(*other)) : NULL;
+    if (other == NULL || !wring_description_read(&fabric->blobs, peer->rank, other)) {
+        free(other);
+        return false;
     }
-    if (status == WRING_OK) {
-        fabric->crowded = load > CPU_COUNT(&own->cores);
-        log_device_choice(fabric, &survey);
-        close_unused_devices(fabric);
-    }
-    free(survey.all);
-    return status;
+    fabric_take_device(fabric, peer, (uint32_t)device);
+    set_peer_address(fabric, peer, other);
+    free(other);
+    return true;
 }
 
 /* ---- connect ---- */
@@ -485,9 +200,9 @@ static void say_welcome(struct wring_fabric *fabric, struct wring_peer *peer)
 
 void wring_connect_welcome(struct wring_fabric *fabric)
 {
-    for (uint32_t i = 0; i < fabric->size; i++)
-        if (fabric->peers[i].owes_welcome)
-            say_welcome(fabric, &fabric->peers[i]);
+    for (struct wring_peer *peer = fabric->met; peer != NULL; peer = peer->next_met)
+        if (peer->owes_welcome)
+            say_welcome(fabric, peer);
 }
 
 static bool begin_dial(struct wring_peer *peer)
@@ -536,7 +251,8 @@ static struct wring_peer *find_caller(struct wring_fabric *fabric, const struct 
     if (hello.failed || memcmp(job, fabric->job, sizeof(fabric->job)) != 0 ||
         rank >= fabric->size || rank == fabric->rank)
         return NULL;
-    return &fabric->peers[rank];
+    struct wring_peer *peer = wring_fabric_peer(fabric, rank);
+    return meet_peer(fabric, peer) ? peer : NULL;
 }
 
 static void on_accepted(struct wring_fabric *fabric, uint32_t device, struct wring_event *event)
@@ -681,6 +397,8 @@ enum wring_status wring_connect_dial(struct wring_fabric *fabric, struct wring_p
 {
     if (peer->state == WRING_PEER_CONNECTING)
         return WRING_ERR_AGAIN;
+    if (!meet_peer(fabric, peer))
+        return WRING_ERR_NO_MEMORY;
     if (peer->state == WRING_PEER_NONE && peer->left)
         peer->state = WRING_PEER_GONE;
     if (peer->state == WRING_PEER_GONE || fabric->state >= WRING_FABRIC_FAILING)
@@ -708,8 +426,7 @@ enum wring_status wring_control_deliver(struct wring_fabric *fabric, struct wrin
 void wring_connect_redial(struct wring_fabric *fabric)
 {
     fabric->owes_dials = false;
-    for (uint32_t i = 0; i < fabric->size; i++) {
-        struct wring_peer *peer = &fabric->peers[i];
+    for (struct wring_peer *peer = fabric->met; peer != NULL; peer = peer->next_met) {
         if (peer->dial == NULL || peer->dial->redial_ns == 0)
             continue;
         if (fabric->tick_ns < peer->dial->redial_ns && !peer->left) {

@@ -15,32 +15,9 @@
 #ifndef WRING_TRANSPORT_FABRIC_CONNECT_H
 #define WRING_TRANSPORT_FABRIC_CONNECT_H
 
-#include <sched.h>
-
 #include "transport/control.h"
 #include "transport/control_tree.h"
 #include "transport/fabric.h"
-
-/* What a rank says of itself before ranks connect: for the fabric's own files. */
-
-/** As read by wring_description_read(); addresses point into the blobs. */
-struct wring_description {
-    char host[WRING_CONFIG_TEXT];
-    char machine[WRING_CONFIG_TEXT];
-    cpu_set_t cores;
-    uint32_t n_devices;
-    struct {
-        char name[WRING_NAME_BYTES];
-        const void *address;
-        size_t address_bytes;
-    } devices[WRING_DEVICES_MAX];
-    char lacks[WRING_TEXT_MAX];              /* what it goes without, and why */
-    struct wring_control_tree_endpoint tree; /* where control connections come to it */
-};
-
-/** Read what wring_fabric_describe() wrote. @return false where it is malformed */
-bool wring_description_read(const struct wring_blobs *blobs, uint32_t rank,
-                            struct wring_description *out);
 
 /** A connection that does not stand yet. */
 struct wring_dial {

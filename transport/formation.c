@@ -165,7 +165,7 @@ static uint32_t member_before(const struct wring_formation *formation, uint32_t 
 static struct wring_peer *peer_of(const struct wring_formations *formations,
                                   const struct wring_formation *formation, uint32_t member)
 {
-    return &formations->fabric->peers[formation->members.ranks[member]];
+    return wring_fabric_peer(formations->fabric, formation->members.ranks[member]);
 }
 
 static struct wring_control make_message(enum wring_form form, uint32_t value,
@@ -382,8 +382,8 @@ static void ask_who_is_missing(struct wring_formations *formations,
     }
     if (formation->asked == ABSENT)
         formation->asked = awaited;
-    wring_control_deliver(formations->fabric, &formations->fabric->peers[formation->asked],
-                          &control);
+    wring_control_deliver(formations->fabric,
+                          wring_fabric_peer(formations->fabric, formation->asked), &control);
 }
 
 /** Whom do we wait for in that group, as far as we know? */

@@ -44,18 +44,17 @@ static void send_abort(struct wring_fabric *fabric, struct wring_peer *peer)
 }
 
 /** We are its peer, or it may think so already. */
-static bool may_be_its_peer(const struct wring_fabric *fabric, uint32_t i)
+static bool may_be_its_peer(const struct wring_peer *peer)
 {
-    return (i != fabric->rank && fabric->peers[i].state == WRING_PEER_READY) ||
-           fabric->peers[i].state == WRING_PEER_CONNECTING;
+    return peer->state == WRING_PEER_READY || peer->state == WRING_PEER_CONNECTING;
 }
 
 void wring_failure_tell(struct wring_fabric *fabric)
 {
     const struct wring_control control = make_abort(fabric);
-    for (uint32_t i = 0; i < fabric->size; i++)
-        if (may_be_its_peer(fabric, i))
-            send_abort(fabric, &fabric->peers[i]);
+    for (struct wring_peer *peer = fabric->met; peer != NULL; peer = peer->next_met)
+        if (may_be_its_peer(peer))
+            send_abort(fabric, peer);
     if (fabric->tree != NULL)
         wring_control_tree_tell(fabric->tree, &control);
 }
@@ -63,9 +62,9 @@ void wring_failure_tell(struct wring_fabric *fabric)
 /** Tell those that there was no room for. */
 static void failure_tell_again(struct wring_fabric *fabric)
 {
-    for (uint32_t i = 0; i < fabric->size; i++)
-        if (may_be_its_peer(fabric, i) && fabric->peers[i].owes_abort)
-            send_abort(fabric, &fabric->peers[i]);
+    for (struct wring_peer *peer = fabric->met; peer != NULL; peer = peer->next_met)
+        if (may_be_its_peer(peer) && peer->owes_abort)
+            send_abort(fabric, peer);
 }
 
 void wring_fabric_fail(struct wring_fabric *fabric, enum wring_status status, int32_t rank,
@@ -103,9 +102,9 @@ enum wring_status wring_fabric_failure(struct wring_fabric *fabric, struct wring
 
 #define DIALS_NS (10 * WRING_NS_PER_MS) /* between looks at dials that are to be repeated */
 
-static bool is_ready_peer(const struct wring_fabric *fabric, uint32_t i)
+static bool is_ready(const struct wring_peer *peer)
 {
-    return i != fabric->rank && fabric->peers[i].state == WRING_PEER_READY;
+    return peer->state == WRING_PEER_READY;
 }
 
 /** Did a rank's own system refuse something? To the others that rank is lost. */
@@ -147,7 +146,7 @@ static void ask_time(struct wring_fabric *fabric)
     struct wring_clocks *clocks = fabric->clocks;
     uint64_t now = wring_now_ns(); /* before it leaves: nothing may be earlier than the question */
     if (clocks == NULL || fabric->rank == 0 || wring_clocks_next(clocks) > now ||
-        wring_fabric_reach(fabric, &fabric->peers[0]) != WRING_OK)
+        wring_fabric_reach(fabric, wring_fabric_peer(fabric, 0)) != WRING_OK)
         return;
     uint32_t number = wring_clocks_asked(clocks, now);
     wring_control_send(&fabric->peers[0],
@@ -205,10 +204,10 @@ void wring_liveness_told(void *arg, uint32_t from, const struct wring_control *c
     else if (control->kind == WRING_CONTROL_BYE)
         fabric->peers[from].left = true;
     else if (control->kind == WRING_CONTROL_CALL)
-        fabric->handler.call(fabric->handler.arg, &fabric->peers[from], control->a, control->b,
-                             control->c, control->text);
+        fabric->handler.call(fabric->handler.arg, wring_fabric_peer(fabric, from), control->a,
+                             control->b, control->c, control->text);
     else if (control->kind == WRING_CONTROL_STANDSTILL)
-        fabric->handler.standstill(fabric->handler.arg, &fabric->peers[from], control->a,
+        fabric->handler.standstill(fabric->handler.arg, wring_fabric_peer(fabric, from), control->a,
                                    control->b, control->c, control->text);
     else if (control->kind == WRING_CONTROL_FLIGHT)
         fabric->handler.flight(fabric->handler.arg, from, control);
@@ -227,7 +226,7 @@ static void fail_silent(struct wring_fabric *fabric, uint32_t rank)
 static void fail_lost(struct wring_fabric *fabric, uint32_t rank, enum wring_status status,
                       const char *text)
 {
-    const struct wring_peer *peer = &fabric->peers[rank];
+    const struct wring_peer *peer = wring_fabric_peer(fabric, rank);
 
     if (fabric->state == WRING_FABRIC_JOINING)
         wring_connect_failed(fabric, WRING_ERR_PEER, peer,
@@ -255,17 +254,16 @@ void wring_liveness_lost(void *arg, uint32_t rank, enum wring_status status, con
 /** All peers have heard, or are gone. */
 static bool have_all_acked(const struct wring_fabric *fabric)
 {
-    for (uint32_t i = 0; i < fabric->size; i++)
-        if (is_ready_peer(fabric, i) && !fabric->peers[i].acked)
+    for (const struct wring_peer *peer = fabric->met; peer != NULL; peer = peer->next_met)
+        if (is_ready(peer) && !peer->acked)
             return false;
     return true;
 }
 
 static void disconnect_all(struct wring_fabric *fabric)
 {
-    for (uint32_t i = 0; i < fabric->size; i++)
-        if (i != fabric->rank)
-            wring_peer_drop(&fabric->peers[i]);
+    for (struct wring_peer *peer = fabric->met; peer != NULL; peer = peer->next_met)
+        wring_peer_drop(peer);
     fabric->state = WRING_FABRIC_FAILED;
 }
 
@@ -287,8 +285,8 @@ static void forgive_own_absence(struct wring_fabric *fabric, uint64_t previous_n
     uint64_t absent = fabric->tick_ns - previous_ns;
     if (absent < fabric->config->heartbeat_ns)
         return;
-    for (uint32_t i = 0; i < fabric->size; i++)
-        fabric->peers[i].heard_ns += absent;
+    for (struct wring_peer *peer = fabric->met; peer != NULL; peer = peer->next_met)
+        peer->heard_ns += absent;
 }
 
 static void tend_peer(struct wring_fabric *fabric, struct wring_peer *peer)
@@ -312,9 +310,9 @@ bool wring_liveness_look(struct wring_fabric *fabric)
 static void tend_peers(struct wring_fabric *fabric, uint64_t previous_ns)
 {
     forgive_own_absence(fabric, previous_ns);
-    for (uint32_t i = 0; i < fabric->size; i++)
-        if (is_ready_peer(fabric, i))
-            tend_peer(fabric, &fabric->peers[i]);
+    for (struct wring_peer *peer = fabric->met; peer != NULL; peer = peer->next_met)
+        if (is_ready(peer))
+            tend_peer(fabric, peer);
     if (fabric->owes_dials)
         wring_connect_redial(fabric);
     ask_time(fabric);
@@ -354,7 +352,7 @@ uint64_t wring_liveness_deadline(const struct wring_fabric *fabric)
     uint64_t next = fabric->tick_ns + fabric->config->heartbeat_ns / 2;
     if (fabric->owes_dials && next > fabric->tick_ns + DIALS_NS)
         next = fabric->tick_ns + DIALS_NS;
-    if (fabric->clocks == NULL || !is_ready_peer(fabric, 0) ||
+    if (fabric->clocks == NULL || !is_ready(&fabric->peers[0]) ||
         wring_clocks_next(fabric->clocks) >= next)
         return next;
     /* soon, but not before it is looked at again */
@@ -422,11 +420,9 @@ static void say_owed_byes(struct wring_fabric *fabric)
 
     if (fabric->state != WRING_FABRIC_WORKING)
         return;
-    for (uint32_t i = 0; i < fabric->size; i++) {
-        struct wring_peer *peer = &fabric->peers[i];
-        if (peer->owes_bye && is_ready_peer(fabric, i))
+    for (struct wring_peer *peer = fabric->met; peer != NULL; peer = peer->next_met)
+        if (peer->owes_bye && is_ready(peer))
             peer->owes_bye = wring_control_send(peer, &bye) == WRING_ERR_AGAIN;
-    }
 }
 
 void wring_fabric_turn_deaf(struct wring_fabric *fabric)
@@ -436,10 +432,10 @@ void wring_fabric_turn_deaf(struct wring_fabric *fabric)
         drop_text, drop_ring,           drop_group,    drop_flight, drop_failing,
         drop_lost, account_for_nothing, drop_flight};
     fabric->deaf = true;
-    for (uint32_t i = 0; i < fabric->size; i++) {
-        fabric->peers[i].left = true; /* its end may close from now on */
-        fabric->peers[i].owes_bye = is_ready_peer(fabric, i);
-        wring_connect_cancel(&fabric->peers[i]);
+    for (struct wring_peer *peer = fabric->met; peer != NULL; peer = peer->next_met) {
+        peer->left = true; /* its end may close from now on */
+        peer->owes_bye = is_ready(peer);
+        wring_connect_cancel(peer);
     }
     say_owed_byes(fabric);
     if (fabric->tree != NULL)

@@ -120,7 +120,7 @@ struct wring_pair {
 
 static struct wring_peer *peer_of(const struct wring_pairs *pairs, uint32_t member)
 {
-    return &pairs->engine->fabric->peers[pairs->collective->members.ranks[member]];
+    return wring_fabric_peer(pairs->engine->fabric, pairs->collective->members.ranks[member]);
 }
 
 static enum wring_status want_pair(struct wring_pairs *pairs, uint32_t member);

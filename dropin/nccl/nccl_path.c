@@ -112,7 +112,7 @@ enum wring_status wring_nccl_path_join(struct wring_nccl_path *path, const struc
         status = wring_message_context_create(path->messenger, CONTEXT, both, 2, path->rank,
                                               &path->context);
     if (status == WRING_OK && path->rank == 1) {
-        status = wring_fabric_reach(path->fabric, &path->fabric->peers[0]);
+        status = wring_fabric_reach(path->fabric, wring_fabric_peer(path->fabric, 0));
         status = status == WRING_ERR_AGAIN ? WRING_OK : status;
     }
     pthread_mutex_unlock(&path->driver);

@@ -187,8 +187,7 @@ static uint32_t abilities_of(const struct wring_bucket *bucket)
     uint32_t abilities = MAPS;
 
     for (uint32_t i = 0; i < members->n; i++) {
-        const struct wring_peer *peer = &fabric->peers[members->ranks[i]];
-        if (i != members->me && !fabric->devices[peer->device].caps.remote_map)
+        if (i != members->me && !wring_fabric_device(fabric, members->ranks[i])->caps.remote_map)
             abilities = 0;
     }
     if (bucket->block != NULL && wring_block_complete(bucket->block))
@@ -463,7 +462,7 @@ static enum wring_status import_all_endpoints(struct wring_session *session,
     enum wring_status status = WRING_OK;
     for (uint32_t i = 0; i < session->size && status == WRING_OK; i++)
         if (i != session->rank && is_in_group_with(session, i))
-            status = wring_commit_read_endpoints(session, &session->fabric->peers[i],
+            status = wring_commit_read_endpoints(session, wring_fabric_peer(session->fabric, i),
                                                  wring_blobs_reader(blobs, i));
     return status;
 }

@@ -70,7 +70,7 @@ static bool provider_copies_puts(const struct wring_bucket *bucket)
     if (members->n == 1)
         return false;
     uint32_t other = members->ranks[members->me == 0];
-    return fabric->devices[fabric->peers[other].device].caps.local_any;
+    return wring_fabric_device(fabric, other)->caps.local_any;
 }
 
 /** Of a leg the engine sees to all: it has no board. */

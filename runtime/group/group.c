@@ -45,7 +45,7 @@ static enum wring_status group_new(struct wring_session *session, const uint32_t
 
 static uint32_t node_of(const struct wring_group *group, uint32_t member)
 {
-    return group->session->fabric->peers[group->ranks[member]].node;
+    return wring_roster_node(&group->session->fabric->roster, group->ranks[member]);
 }
 
 /** How many of the first `end` members are on a member's node. */
@@ -162,8 +162,8 @@ static bool group_may_map(const struct wring_group *group)
 {
     const struct wring_fabric *fabric = group->session->fabric;
     for (uint32_t i = 0; i < group->members.n; i++) {
-        const struct wring_peer *peer = &fabric->peers[group->ranks[i]];
-        if (i != group->members.me && !fabric->devices[peer->device].caps.remote_map)
+        if (i != group->members.me &&
+            !wring_fabric_device(fabric, group->ranks[i])->caps.remote_map)
             return false;
     }
     return board_room(group) > 0;

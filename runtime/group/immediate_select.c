@@ -79,7 +79,7 @@ static struct wring_reach call_reach(const struct wring_group *group, const stru
         .piece_elems = work->partition.chunk_elems,
         .mappable = board,
         .boards = board,
-        .copies = members->n > 1 && fabric->devices[fabric->peers[other].device].caps.local_any,
+        .copies = members->n > 1 && wring_fabric_device(fabric, other)->caps.local_any,
     };
 }
 

@@ -175,7 +175,7 @@ static void thread_stop(struct wring_progress *progress)
 static bool maps_all_peers(const struct wring_fabric *fabric)
 {
     for (uint32_t i = 0; i < fabric->size; i++)
-        if (i != fabric->rank && !fabric->devices[fabric->peers[i].device].caps.remote_map)
+        if (i != fabric->rank && !wring_fabric_device(fabric, i)->caps.remote_map)
             return false;
     return true;
 }

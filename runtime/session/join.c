@@ -187,7 +187,7 @@ static struct wring_peer *dial_members(struct wring_fabric *fabric,
 {
     struct wring_peer *missing = NULL;
     for (uint32_t i = 0; i < members->n; i++) {
-        struct wring_peer *peer = &fabric->peers[members->ranks[i]];
+        struct wring_peer *peer = wring_fabric_peer(fabric, members->ranks[i]);
         if (i == members->me || peer->state == WRING_PEER_READY)
             continue;
         missing = missing == NULL ? peer : missing;

@@ -71,7 +71,7 @@ static void say_control(const struct word *word, struct wring_session *session,
     memcpy(control.body, key->bytes, KEY_BYTES);
     control.body[0] ^= word->other_key ? 1 : 0;
     enum wring_status status =
-        wring_control_deliver(session->fabric, &session->fabric->peers[0], &control);
+        wring_control_deliver(session->fabric, wring_fabric_peer(session->fabric, 0), &control);
     CHECK(status == WRING_OK, "%s: %s", word->name, wring_status_text(status));
 }
 

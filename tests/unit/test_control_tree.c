@@ -48,6 +48,15 @@ static void on_lost(void *arg, uint32_t lost, enum wring_status status, const ch
     rank->lost_status = status;
 }
 
+static struct wring_control_tree_endpoint endpoints[RANKS_MAX]; /* of those that join next */
+
+static bool find_endpoint(const void *arg, uint32_t rank, struct wring_control_tree_endpoint *out)
+{
+    (void)arg;
+    *out = endpoints[rank];
+    return true;
+}
+
 static void set(const char *name, const char *value)
 {
     REQUIRE(wring_config_set(&config, &quiet, name, value) == WRING_OK, "%s", name);
@@ -63,6 +72,7 @@ static void open_one(uint32_t i, uint8_t job)
         .secret = {7},
         .job = {job},
         .handler = {&ranks[i], on_heard, on_lost},
+        .find = find_endpoint,
     };
     REQUIRE(wring_control_tree_create(&params, &ranks[i].tree) == WRING_OK, "create");
 }
@@ -93,7 +103,6 @@ static bool all_stand(void)
 
 static void open_all(uint32_t n)
 {
-    struct wring_control_tree_endpoint endpoints[RANKS_MAX];
     memset(ranks, 0, sizeof(ranks));
     n_ranks = n;
     for (uint32_t i = 0; i < n; i++) {
@@ -103,7 +112,7 @@ static void open_all(uint32_t n)
         endpoints[i].address = addresses[i];
     }
     for (uint32_t i = 0; i < n; i++)
-        REQUIRE(wring_control_tree_join(ranks[i].tree, endpoints) == WRING_OK, "join");
+        wring_control_tree_join(ranks[i].tree);
     UNTIL(all_stand());
 }
 
@@ -354,14 +363,13 @@ static void who_is_silent_is_lost(void)
 static void another_job_is_refused(void)
 {
     open_all(2);
-    struct wring_control_tree_endpoint endpoints[2] = {wring_control_tree_endpoint(ranks[0].tree),
-                                                       {NULL, 0}};
+    endpoints[0] = wring_control_tree_endpoint(ranks[0].tree);
     struct rank kept = ranks[1];
     open_one(1, 2); /* the same secret, another job */
     struct wring_control_tree *other = ranks[1].tree;
     ranks[1] = kept;
     endpoints[1] = wring_control_tree_endpoint(other);
-    REQUIRE(wring_control_tree_join(other, endpoints) == WRING_OK, "join");
+    wring_control_tree_join(other);
     uint64_t deadline_ns = wring_deadline_in(PATIENCE_NS);
     uint32_t gone = 0;
     for (; gone < 1 && wring_now_ns() < deadline_ns; gone = ranks[1].n_lost) {
@@ -421,9 +429,8 @@ static void what_is_malformed_loses_its_sender(void)
         memset(ranks, 0, sizeof(ranks));
         n_ranks = 2;
         open_one(0, 1);
-        struct wring_control_tree_endpoint endpoints[2] = {
-            wring_control_tree_endpoint(ranks[0].tree)};
-        REQUIRE(wring_control_tree_join(ranks[0].tree, endpoints) == WRING_OK, "join");
+        endpoints[0] = wring_control_tree_endpoint(ranks[0].tree);
+        wring_control_tree_join(ranks[0].tree);
         REQUIRE(wring_provider_tcp.open(&params, &provider) == WRING_OK, "open");
         struct wring_conn *conn = join_as_1(provider);
         for (int w = 0; w < 7; w++)

@@ -177,7 +177,7 @@ static void poll_all(void)
 
 static struct wring_peer *peer_of(uint32_t rank, uint32_t other)
 {
-    return &ranks[rank].fabric->peers[other];
+    return wring_fabric_peer(ranks[rank].fabric, other);
 }
 
 static enum wring_status reach(uint32_t rank, uint32_t other)
@@ -341,7 +341,7 @@ static void one_that_is_nowhere_is_a_loss(void)
     enum wring_status status = WRING_ERR_AGAIN;
     uint64_t deadline_ns = wring_deadline_in(PATIENCE_NS);
     while (status == WRING_ERR_AGAIN && wring_now_ns() < deadline_ns) {
-        status = wring_fabric_reach(fabric, &fabric->peers[1]);
+        status = wring_fabric_reach(fabric, wring_fabric_peer(fabric, 1));
         wring_fabric_poll(fabric);
     }
     CHECK(status == WRING_ERR_CLOSED && wring_fabric_status(fabric) == WRING_ERR_PEER, "%s",

@@ -485,7 +485,8 @@ static enum wring_status put_piece(struct wring_task *task, uint32_t member)
 static enum wring_status send_to(struct wring_task *task, uint32_t member)
 {
     struct wring_collective *collective = task->collective;
-    struct wring_peer *peer = &collective->engine->fabric->peers[collective->members.ranks[member]];
+    struct wring_peer *peer =
+        wring_fabric_peer(collective->engine->fabric, collective->members.ranks[member]);
     enum wring_status status = put_piece(task, member);
 
     if (status == WRING_ERR_AGAIN)

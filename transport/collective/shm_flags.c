@@ -195,7 +195,7 @@ static void shm_flags_start(struct wring_collective *collective)
 static struct wring_peer *peer_of(const struct wring_collective *collective, uint32_t other)
 {
     uint32_t member = collective->shm_flags->others[other].member;
-    return &collective->engine->fabric->peers[collective->members.ranks[member]];
+    return wring_fabric_peer(collective->engine->fabric, collective->members.ranks[member]);
 }
 
 /** Any message wakes: one that says that we live is at hand. @return false: there is no room for

@@ -466,7 +466,8 @@ static struct wring_peer *last_if_all_left(const struct wring_messenger *messeng
 {
     struct wring_peer *last = NULL;
     for (uint32_t i = 0; i < context->match.sources; i++) {
-        struct wring_peer *peer = &wring_messenger_fabric(messenger)->peers[context->ranks[i]];
+        struct wring_peer *peer =
+            wring_fabric_peer(wring_messenger_fabric(messenger), context->ranks[i]);
         if (i != context->me && !is_peer_gone(peer))
             return NULL;
         last = i != context->me ? peer : last;
@@ -484,7 +485,7 @@ static struct wring_peer *find_missing_peer(const struct wring_messenger *messen
     if (message->peer == NULL && message->member == WRING_MATCH_ANY_SOURCE)
         return last_if_all_left(messenger, context);
     uint32_t rank = message->peer != NULL ? message->peer->rank : context->ranks[message->member];
-    struct wring_peer *peer = &wring_messenger_fabric(messenger)->peers[rank];
+    struct wring_peer *peer = wring_fabric_peer(wring_messenger_fabric(messenger), rank);
     return rank != wring_messenger_fabric(messenger)->rank && is_peer_gone(peer) ? peer : NULL;
 }
 

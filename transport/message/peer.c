@@ -74,7 +74,7 @@ static struct wring_message_peer *create_peer(struct wring_messenger *messenger,
     if (peer == NULL)
         return NULL;
     peer->messenger = messenger;
-    peer->peer = &fabric->peers[rank];
+    peer->peer = wring_fabric_peer(fabric, rank);
     peer->rank = rank;
     peer->last_say = &peer->says;
     peer->last_send = &peer->sends;

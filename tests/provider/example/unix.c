@@ -208,6 +208,7 @@ const struct wring_provider_ops wring_provider_unix = {
     .capabilities = unix_capabilities,
     .listen = wring_unix_listen,
     .reaches = wring_reaches_always,
+    .reach_kind = wring_reach_kind_none,
     .connect = wring_unix_connect,
     .disconnect = wring_unix_disconnect,
     .region_create = unix_region_create,

@@ -188,6 +188,16 @@ struct wring_provider_ops {
                                  const void *other, size_t other_bytes, char *reason, size_t bytes);
 
     /**
+     * What of an address decides whom it reaches: of two addresses that say the same here,
+     * `reaches` says the same, too. So it is not asked about each two of a thousand ranks.
+     * Addresses that were malformed say whatever they are. Use wring_reach_kind_none beside
+     * wring_reaches_always.
+     * @param kind out, within the address  @return its bytes
+     */
+    size_t (*reach_kind)(struct wring_provider *provider, const void *address, size_t bytes,
+                         const void **kind);
+
+    /**
      * Begin to connect. CONNECTED or CLOSED follows from poll; CLOSED also if the system refuses at
      * once or the peer does not answer in time. The hello, 0..WRING_HELLO_MAX bytes, is copied. It
      * reaches the peer's ACCEPTED event, proven to come from a side that knows the secret.
@@ -341,6 +351,8 @@ enum wring_status wring_suits_always(const struct wring_config *config, char *re
 enum wring_status wring_reaches_always(struct wring_provider *provider, const void *one,
                                        size_t one_bytes, const void *other, size_t other_bytes,
                                        char *reason, size_t bytes);
+size_t wring_reach_kind_none(struct wring_provider *provider, const void *address, size_t bytes,
+                             const void **kind);
 
 /** For providers that keep nothing of regions that were destroyed: does nothing. */
 void wring_nothing_kept(struct wring_provider *provider, const void *base, size_t bytes);

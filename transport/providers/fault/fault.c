@@ -534,6 +534,13 @@ static enum wring_status fault_reaches(struct wring_provider *base, const void *
     return inner->ops->reaches(inner, one, one_bytes, other, other_bytes, reason, bytes);
 }
 
+static size_t fault_reach_kind(struct wring_provider *base, const void *address, size_t bytes,
+                               const void **kind)
+{
+    struct wring_provider *inner = ((struct fault_provider *)base)->inner;
+    return inner->ops->reach_kind(inner, address, bytes, kind);
+}
+
 static enum wring_status fault_connect(struct wring_provider *base, const void *address,
                                        size_t address_bytes, const void *hello, size_t hello_bytes,
                                        struct wring_conn **out)
@@ -643,6 +650,7 @@ static const struct wring_provider_ops fault_ops = {
     .capabilities = fault_capabilities,
     .listen = fault_listen,
     .reaches = fault_reaches,
+    .reach_kind = fault_reach_kind,
     .connect = fault_connect,
     .disconnect = fault_disconnect,
     .region_create = fault_region_create,

@@ -508,6 +508,7 @@ const struct wring_provider_ops wring_provider_shm = {
     .capabilities = provider_capabilities,
     .listen = wring_shm_listen,
     .reaches = wring_reaches_always,
+    .reach_kind = wring_reach_kind_none,
     .connect = wring_shm_connect,
     .disconnect = provider_disconnect,
     .region_create = shm_region_create,

@@ -689,6 +689,7 @@ const struct wring_provider_ops wring_provider_sim = {
     .capabilities = sim_capabilities,
     .listen = sim_listen,
     .reaches = sim_reaches,
+    .reach_kind = wring_reach_kind_none,
     .connect = sim_connect,
     .disconnect = sim_disconnect,
     .region_create = sim_region_create,

@@ -415,6 +415,7 @@ const struct wring_provider_ops wring_provider_tcp = {
     .capabilities = tcp_capabilities,
     .listen = wring_tcp_listen,
     .reaches = wring_reaches_always,
+    .reach_kind = wring_reach_kind_none,
     .connect = wring_tcp_connect,
     .disconnect = wring_tcp_disconnect,
     .region_create = wring_tcp_region_create,

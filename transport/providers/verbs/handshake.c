@@ -240,6 +240,16 @@ enum wring_status wring_verbs_address_unpack(const uint8_t *blob, size_t bytes,
     return WRING_OK;
 }
 
+size_t wring_verbs_reach_kind(struct wring_provider *provider, const void *address, size_t bytes,
+                              const void **kind)
+{
+    const uint8_t *blob = address;
+    size_t at = bytes > 0 && blob[0] == 6 ? SOCKET_V6_BYTES : SOCKET_V4_BYTES;
+    (void)provider;
+    *kind = blob + (bytes > at ? at : 0);
+    return bytes > at ? bytes - at : bytes; /* a malformed one is of its own kind */
+}
+
 enum wring_status wring_verbs_reaches(struct wring_provider *provider, const void *one,
                                       size_t one_bytes, const void *other, size_t other_bytes,
                                       char *reason, size_t bytes)

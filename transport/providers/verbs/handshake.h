@@ -144,6 +144,10 @@ size_t wring_verbs_address_pack(const struct sockaddr_storage *socket,
 enum wring_status wring_verbs_address_unpack(const uint8_t *blob, size_t bytes,
                                              struct verbs_address *out);
 
+/** As wring_provider_ops.reach_kind: all but the socket's address. */
+size_t wring_verbs_reach_kind(struct wring_provider *provider, const void *address, size_t bytes,
+                              const void **kind);
+
 /** As wring_provider_ops.reaches. */
 enum wring_status wring_verbs_reaches(struct wring_provider *provider, const void *one,
                                       size_t one_bytes, const void *other, size_t other_bytes,

@@ -134,6 +134,7 @@ const struct wring_provider_ops wring_provider_verbs = {
     .capabilities = capabilities,
     .listen = provider_listen,
     .reaches = wring_reaches_always,
+    .reach_kind = wring_reach_kind_none,
     .connect = provider_connect,
     .disconnect = disconnect,
     .region_create = region_create,

@@ -435,6 +435,7 @@ const struct wring_provider_ops wring_provider_verbs = {
     .capabilities = provider_capabilities,
     .listen = wring_verbs_listen,
     .reaches = wring_verbs_reaches,
+    .reach_kind = wring_verbs_reach_kind,
     .connect = wring_verbs_connect,
     .disconnect = wring_verbs_disconnect,
     .region_create = region_create,
