@@ -21,7 +21,7 @@ class Help(unittest.TestCase):
 
     def test_help_of_a_command_is_its_own_help(self):
         for command in (["info"], ["run"], ["calibrate"], ["plan"], ["simulate"], ["replay"], ["bench"], ["bench", "allreduce"],
-                        ["bench", "codec"], ["bench", "p2p"], ["bench", "sendrecv"]):
+                        ["bench", "codec"], ["bench", "p2p"], ["bench", "scale"], ["bench", "sendrecv"]):
             asked = wring("help", *command)
             own = wring(*command, "--help")
             self.assertEqual(asked.returncode, 0, command)

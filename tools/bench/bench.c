@@ -11,6 +11,8 @@ static const struct wring_command benches[] = {
     {"p2p", "latency and bandwidth of a provider between two ranks", wring_bench_p2p},
     {"sendrecv", "latency and bandwidth of messages between two ranks", wring_bench_sendrecv},
     {"allreduce", "time of an allreduce, by size and codec", wring_bench_allreduce},
+    {"scale", "the library itself, for thousands of ranks over a simulated network",
+     wring_bench_scale},
     {NULL, NULL, NULL},
 };
 

@@ -13,6 +13,7 @@
 int wring_bench_allreduce(int argc, char **argv);
 int wring_bench_codec(int argc, char **argv);
 int wring_bench_p2p(int argc, char **argv);
+int wring_bench_scale(int argc, char **argv);
 int wring_bench_sendrecv(int argc, char **argv);
 
 /** Minimum, median and 99th percentile (nearest rank) of n > 0 times; sorts them. */

@@ -550,7 +550,7 @@ static enum wring_status sim_probe(char *reason, size_t bytes)
 {
     if (wring_sim_here() != NULL)
         return WRING_OK;
-    snprintf(reason, bytes, "for simulated ranks only: see wring simulate --ranks");
+    snprintf(reason, bytes, "for simulated ranks only: see wring bench scale");
     return WRING_ERR_UNSUPPORTED;
 }
 
@@ -681,7 +681,7 @@ static void sim_arm(struct wring_provider *base, struct wring_wait_set *set)
 
 const struct wring_provider_ops wring_provider_sim = {
     .name = "sim",
-    .doc = "a simulated network, for wring simulate",
+    .doc = "a simulated network, for wring bench scale",
     .probe = sim_probe,
     .suits = wring_suits_always,
     .open = sim_open,

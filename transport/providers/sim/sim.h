@@ -8,7 +8,7 @@
  *
  * It lives among the providers, and not in tests/, because it answers users' questions: how long
  * would a sum take on 4,096 nodes of such a network, and how many messages is that? That is `wring
- * simulate --ranks`. The provider "sim" works within a simulation only.
+ * bench scale`. The provider "sim" works within a simulation only.
  *
  * The network is flat. Each rank has one port, which takes `message_ns` and its bytes at `rate` for
  * each message, in each direction, one after the other; a message reaches the receiver's port

@@ -79,7 +79,7 @@ struct sim_timer {
     } of;
 };
 
-/** Ranks that tell each other something: bootstrap.c. */
+/** Where ranks tell each other something. */
 struct sim_meeting;
 
 struct wring_sim {
