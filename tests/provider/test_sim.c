@@ -12,7 +12,7 @@ static void outside_it_says_why_not(void)
 {
     char reason[256] = "";
     CHECK(wring_provider_sim.probe(reason, sizeof(reason)) == WRING_ERR_UNSUPPORTED, "it works");
-    CHECK(strstr(reason, "wring simulate") != NULL, "%s", reason);
+    CHECK(strstr(reason, "wring bench scale") != NULL, "%s", reason);
 }
 
 /** @param cases  out, [max] */
