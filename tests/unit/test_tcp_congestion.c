@@ -133,11 +133,20 @@ static void others_begin_as_they_are(void)
     close(fd);
 }
 
+static void buffers_only_grow(void)
+{
+    CHECK(wring_tcp_choose_buffer(212992, 4194304) == 0, "what Linux comes with");
+    CHECK(wring_tcp_choose_buffer(2097152, 4194304) == 0, "just as many");
+    CHECK(wring_tcp_choose_buffer(4194304, 4194304) == 4194304, "twice as many");
+    CHECK(wring_tcp_choose_buffer(0, 0) == 0, "a system that does not say");
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
         {"bbr goes where peers are near", bbr_goes_where_peers_are_near},
         {"others stay", others_stay},
+        {"buffers only grow", buffers_only_grow},
         {"nothing else is needed on one host", nothing_else_is_needed_on_one_host},
         {"sockets get it", sockets_get_it},
         {"nobody begins with bbr", nobody_begins_with_bbr},

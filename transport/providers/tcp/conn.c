@@ -180,6 +180,7 @@ static bool stays_on_host(int fd)
  */
 
 #define NEAR_US 1000
+#define FAR_UNSENT_BYTES (2 << 20)
 
 static const char reno[] = "reno";
 
@@ -542,6 +543,40 @@ static bool handshake_receive(struct tcp_conn *conn)
     return errno == EINTR && n < 0;
 }
 
+/** The last number in a file of the system's; 0: it has none. */
+static long read_last_number(const char *path)
+{
+    FILE *file = fopen(path, "re");
+    long number, last = 0;
+
+    while (file != NULL && fscanf(file, "%ld", &number) == 1)
+        last = number;
+    if (file != NULL)
+        fclose(file);
+    return last;
+}
+
+long wring_tcp_choose_buffer(long wmem_max, long tcp_wmem_max)
+{
+    return 2 * wmem_max > tcp_wmem_max ? wmem_max : 0;
+}
+
+/** A long way holds more than a near peer's buffers. Bytes that the way does not take yet stay out
+ *  of them, where more urgent ones can pass. */
+static void widen_buffer(struct tcp_conn *conn)
+{
+    int bytes = (int)wring_tcp_choose_buffer(read_last_number("/proc/sys/net/core/wmem_max"),
+                                             read_last_number("/proc/sys/net/ipv4/tcp_wmem"));
+    int unsent = FAR_UNSENT_BYTES;
+
+    if (conn->base.path.round_trip_ns <= NEAR_US * WRING_NS_PER_US || bytes == 0)
+        return;
+    if (setsockopt(conn->fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes)) != 0 ||
+        setsockopt(conn->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof(unsent)) != 0)
+        wring_warn(tcp_of(conn)->log, "peer %s: cannot widen the buffer: %s", conn->peer,
+                   strerrordesc_np(errno));
+}
+
 static void choose_congestion(struct tcp_conn *conn)
 {
     const struct tcp_provider *provider = tcp_of(conn);
@@ -566,6 +601,7 @@ void wring_tcp_handshake(struct tcp_conn *conn)
     if (status == WRING_OK) {
         choose_congestion(conn);
         conn->base.path = wring_tcp_path(conn->fd);
+        widen_buffer(conn);
         end_handshake(conn, TCP_READY);
         return;
     }

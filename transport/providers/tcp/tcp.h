@@ -282,6 +282,13 @@ void wring_tcp_begin_congestion(int fd, char system[TCP_CONTROL_NAME_BYTES]);
  */
 bool wring_tcp_choose_congestion(int fd, const char *system);
 
+/**
+ * Bytes for SO_SNDBUF with which a socket may have more under way than the system would come to by
+ * itself: the system takes up to wmem_max and counts it twice; by itself it comes to the last value
+ * of tcp_wmem. @return 0: that is no more
+ */
+long wring_tcp_choose_buffer(long wmem_max, long tcp_wmem_max);
+
 /** What a connected socket leads over. Nothing is worth a word within one host. */
 struct wring_path wring_tcp_path(int fd);
 
