@@ -23,6 +23,9 @@ struct wring_config {
     int64_t size; /* -1: likewise */
     char root[WRING_CONFIG_ROOT];
     int64_t root_fd;
+    char door[WRING_CONFIG_TEXT];
+    int64_t door_fd;
+    char join[WRING_CONFIG_ROOT];
     char key[WRING_CONFIG_TEXT];
     char key_file[WRING_CONFIG_TEXT];
     char node[WRING_CONFIG_TEXT];

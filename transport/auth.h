@@ -67,6 +67,7 @@ enum wring_auth_purpose {
     WRING_AUTH_SHM = 3,
     WRING_AUTH_VERBS = 4,
     WRING_AUTH_NCCL = 5,
+    WRING_AUTH_DOOR = 6,
 };
 
 /** Fields are private; the owner only provides the memory. */

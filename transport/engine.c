@@ -565,6 +565,8 @@ bool wring_engine_poll(struct wring_engine *engine)
         return_owed_credits(engine);
     if (engine->flight.number != 0)
         wring_flight_poll(engine);
+    if (engine->membership.state != WRING_MEMBERSHIP_AWAY)
+        wring_membership_poll(engine);
     if (engine->owes_pool)
         any |= wring_pool_poll(engine->pool);
     any |= advance_active(engine);

@@ -30,7 +30,8 @@
 /** The words of a message: `a`. `b` and `c` are the halves of a round, high and low. */
 enum word {
     CALL = 1, /* root to all: come to this round */
-    COME,     /* to the root: I have. Body: the plan that I have built last, if any */
+    COME,     /* to the root: I have. Body: newcomers at my door; the plan that I have built last,
+                 if any */
     NAME,     /* root to all: build this together. Body: a plan */
     BUILT,    /* to the root: I have */
     AGAIN,    /* to the root: I could not */
@@ -52,6 +53,19 @@ static uint32_t size_of(const struct wring_engine *engine)
 static uint32_t rank_of(const struct wring_engine *engine)
 {
     return engine->fabric->rank;
+}
+
+/* A session of one rank has no tree: that rank leads, and nobody hears it. */
+
+static bool is_root(const struct wring_engine *engine)
+{
+    return tree_of(engine) == NULL || wring_control_tree_is_root(tree_of(engine));
+}
+
+static void spread(struct wring_engine *engine, const struct wring_control *control)
+{
+    if (tree_of(engine) != NULL)
+        wring_control_tree_spread(tree_of(engine), control);
 }
 
 static void change(struct wring_membership *own, enum wring_membership_state state)
@@ -91,14 +105,37 @@ static bool stays_behind(const struct wring_membership_plan *plan, uint32_t rank
     return wring_membership_number(plan, rank, UINT32_MAX, NULL) == UINT32_MAX;
 }
 
-static void write_plan(const struct wring_membership_plan *plan, struct wring_control *control)
+uint32_t wring_membership_guests(const struct wring_membership_plan *plan, uint32_t rank,
+                                 uint32_t ranks, uint32_t *n)
+{
+    uint32_t first;
+
+    wring_membership_number(plan, 0, ranks, &first);
+    *n = 0;
+    for (uint32_t i = 0; i < plan->n_hosts && *n == 0; i++)
+        if (plan->hosts[i].rank == rank)
+            *n = plan->hosts[i].guests;
+        else
+            first += plan->hosts[i].guests;
+    return first;
+}
+
+/** @param guests  of the rank that says so; before the plan */
+static void write_plan(uint32_t guests, const struct wring_membership_plan *plan,
+                       struct wring_control *control)
 {
     struct wring_writer writer = {0};
 
+    wring_write_u32(&writer, guests);
     wring_write_u64(&writer, plan->round);
     wring_write_u64(&writer, plan->nonce);
     wring_write_sized(&writer, plan->address, strlen(plan->address));
     wring_write_u32(&writer, plan->port);
+    wring_write_u32(&writer, plan->n_hosts);
+    for (uint32_t i = 0; i < plan->n_hosts; i++) {
+        wring_write_u32(&writer, plan->hosts[i].rank);
+        wring_write_u32(&writer, plan->hosts[i].guests);
+    }
     wring_write_u32(&writer, plan->n_ranges);
     for (uint32_t i = 0; i < plan->n_ranges; i++) {
         wring_write_u32(&writer, plan->behind[i].first);
@@ -111,17 +148,38 @@ static void write_plan(const struct wring_membership_plan *plan, struct wring_co
     free(writer.data);
 }
 
+/** @return false: malformed */
+static bool read_hosts(struct wring_reader *reader, uint32_t ranks,
+                       struct wring_membership_plan *plan)
+{
+    plan->n_hosts = wring_read_u32(reader);
+    if (plan->n_hosts > WRING_MEMBERSHIP_HOSTS)
+        return false;
+    for (uint32_t i = 0; i < plan->n_hosts; i++) {
+        struct wring_membership_host *host = &plan->hosts[i];
+        host->rank = wring_read_u32(reader);
+        host->guests = wring_read_u32(reader);
+        if (host->rank >= ranks || host->guests > WRING_MEMBERSHIP_GUESTS)
+            return false;
+        plan->guests += host->guests;
+    }
+    return true;
+}
+
 /** @return false: these bytes are no plan of a session of so many ranks */
 static bool read_plan(const struct wring_control *control, uint32_t ranks,
                       struct wring_membership_plan *out)
 {
     struct wring_reader reader = {control->body, control->bytes, false};
+    wring_read_u32(&reader);
     struct wring_membership_plan plan = {.round = wring_read_u64(&reader)};
     uint64_t next = 0;
 
     plan.nonce = wring_read_u64(&reader);
     wring_read_text(&reader, plan.address, sizeof(plan.address));
     uint32_t port = wring_read_u32(&reader);
+    if (!read_hosts(&reader, ranks, &plan))
+        return false;
     plan.n_ranges = wring_read_u32(&reader);
     if (reader.failed || port > UINT16_MAX || plan.n_ranges > WRING_MEMBERSHIP_RANGES)
         return false;
@@ -153,7 +211,7 @@ static struct wring_control make_word(enum word word, uint64_t round)
 /** To the root, which hears it as from another one if it is us. */
 static void say_to_root(struct wring_engine *engine, const struct wring_control *control)
 {
-    if (wring_control_tree_is_root(tree_of(engine)))
+    if (is_root(engine))
         wring_membership_heard(engine, rank_of(engine), control);
     else
         wring_control_tree_raise(tree_of(engine), rank_of(engine), control);
@@ -164,8 +222,7 @@ static void say_come(struct wring_engine *engine)
     const struct wring_membership *own = &engine->membership;
     struct wring_control control = make_word(COME, promised_round(own));
 
-    if (own->built.round != 0)
-        write_plan(&own->built, &control);
+    write_plan(own->guests, &own->built, &control);
     say_to_root(engine, &control);
 }
 
@@ -185,8 +242,8 @@ static void spread_plan(struct wring_engine *engine, enum word word,
                         const struct wring_membership_plan *plan)
 {
     struct wring_control control = make_word(word, promised_round(&engine->membership));
-    write_plan(plan, &control);
-    wring_control_tree_spread(tree_of(engine), &control);
+    write_plan(0, plan, &control);
+    spread(engine, &control);
 }
 
 /* ---- the root ---- */
@@ -197,7 +254,8 @@ static bool is_lost(const struct wring_engine *engine, uint32_t rank)
     uint8_t marks = engine->membership.marks[rank];
 
     return (marks & BACK) == 0 &&
-           ((marks & LOST) != 0 || wring_control_tree_is_lost(tree_of(engine), rank));
+           ((marks & LOST) != 0 ||
+            (tree_of(engine) != NULL && wring_control_tree_is_lost(tree_of(engine), rank)));
 }
 
 uint32_t wring_membership_missing(const struct wring_engine *engine)
@@ -223,6 +281,13 @@ static void promise_round(struct wring_membership *own, uint64_t round)
     change(own, WRING_MEMBERSHIP_WAITS);
 }
 
+/** There is room for so many doors in a message; who knocks at others waits for the next time. */
+static void note_guests(struct wring_membership *own, uint32_t rank, uint32_t guests)
+{
+    if (guests > 0 && guests <= WRING_MEMBERSHIP_GUESTS && own->n_hosts < WRING_MEMBERSHIP_HOSTS)
+        own->hosts[own->n_hosts++] = (struct wring_membership_host){rank, guests};
+}
+
 /** The last of the rounds so far is over: a new one. */
 static void call_round(struct wring_engine *engine)
 {
@@ -233,11 +298,13 @@ static void call_round(struct wring_engine *engine)
     own->leads = true;
     own->named = false;
     own->best = own->built;
+    own->n_hosts = 0;
+    note_guests(own, rank_of(engine), own->guests);
     own->seek_ns = wring_now_ns() + SEEK_FIRST_NS;
     promise_round(own, round);
     own->marks[rank_of(engine)] |= CAME | (own->built.round != 0 ? HAS : 0);
     struct wring_control control = make_word(CALL, round);
-    wring_control_tree_spread(tree_of(engine), &control);
+    spread(engine, &control);
 }
 
 /** Ranks that came with what they have built last. */
@@ -351,7 +418,7 @@ static void end_all(struct wring_engine *engine, const char *why)
     snprintf(own->text, sizeof(own->text), "%s", why);
     memcpy(control.body, own->text, strlen(own->text));
     control.bytes = (uint32_t)strlen(own->text);
-    wring_control_tree_spread(tree_of(engine), &control);
+    spread(engine, &control);
     change(own, WRING_MEMBERSHIP_ENDED);
 }
 
@@ -369,6 +436,15 @@ static void end_without_quorum(struct wring_engine *engine,
     end_all(engine, why);
 }
 
+/** No rank is lost: newcomers may come in. */
+static void add_guests(const struct wring_membership *own, struct wring_membership_plan *plan)
+{
+    plan->n_hosts = own->n_hosts;
+    memcpy(plan->hosts, own->hosts, sizeof(plan->hosts));
+    for (uint32_t i = 0; i < plan->n_hosts; i++)
+        plan->guests += plan->hosts[i].guests;
+}
+
 /** All have come that are awaited: settle what may have been settled, or name those who came. */
 static void close_round(struct wring_engine *engine)
 {
@@ -381,7 +457,7 @@ static void close_round(struct wring_engine *engine)
     }
     memcpy(plan.address, own->address, sizeof(plan.address));
     if (plan_those_who_came(engine, &plan) != WRING_OK) {
-        end_all(engine, "the lost ranks lie in more than 16 places among the others");
+        end_all(engine, "the lost ranks lie in more than 8 places among the others");
         return;
     }
     if (!is_quorum(engine, &plan)) {
@@ -393,9 +469,12 @@ static void close_round(struct wring_engine *engine)
         end_all(engine, "the ranks' meeting cannot be named: getrandom was refused");
         return;
     }
+    if (plan.n_ranges == 0)
+        add_guests(own, &plan);
     own->named = true;
     own->plan = plan;
     own->built = (struct wring_membership_plan){0};
+    own->guests = 0;
     spread_plan(engine, NAME, &plan);
     change(own, WRING_MEMBERSHIP_BUILDS);
 }
@@ -476,12 +555,14 @@ static void heard_come(struct wring_engine *engine, uint32_t from, uint64_t roun
                        const struct wring_control *control)
 {
     struct wring_membership *own = &engine->membership;
-    struct wring_membership_plan plan = {0};
+    struct wring_reader reader = {control->body, control->bytes, false};
+    struct wring_membership_plan plan;
 
-    if (!own->leads || round != promised_round(own) || own->named)
+    if (!own->leads || round != promised_round(own) || own->named ||
+        !read_plan(control, size_of(engine), &plan))
         return;
-    if (control->bytes > 0 && !read_plan(control, size_of(engine), &plan))
-        return;
+    if ((own->marks[from] & CAME) == 0)
+        note_guests(own, from, wring_read_u32(&reader));
     own->marks[from] |= CAME | (is_lost(engine, from) ? BACK : 0);
     note_built(engine, from, &plan);
 }
@@ -498,6 +579,7 @@ static void heard_name(struct wring_engine *engine, uint64_t round,
         return;
     own->plan = plan;
     own->built = (struct wring_membership_plan){0};
+    own->guests = 0; /* they are told */
     change(own, WRING_MEMBERSHIP_BUILDS);
 }
 
@@ -553,7 +635,7 @@ void wring_membership_heard(struct wring_engine *engine, uint32_t from,
     struct wring_membership *own = &engine->membership;
     uint64_t round = (uint64_t)control->b << 32 | control->c;
 
-    if (tree_of(engine) == NULL || !has_marks(engine))
+    if (!has_marks(engine))
         return;
     if (control->a == CALL)
         heard_call(engine, round);
@@ -565,14 +647,14 @@ void wring_membership_heard(struct wring_engine *engine, uint32_t from,
         heard_end(own, round, control);
     else
         heard_as_root(engine, from, round, control);
-    if (own->leads && !is_over(own) && wring_control_tree_is_root(tree_of(engine)))
+    if (own->leads && !is_over(own) && is_root(engine))
         lead(engine);
 }
 
 /* ---- this rank ---- */
 
 enum wring_status wring_membership_come(struct wring_engine *engine, const char *address,
-                                        uint16_t port, uint64_t late_ns)
+                                        uint16_t port, uint32_t guests, uint64_t late_ns)
 {
     struct wring_membership *own = &engine->membership;
 
@@ -580,9 +662,13 @@ enum wring_status wring_membership_come(struct wring_engine *engine, const char 
         return WRING_ERR_NO_MEMORY;
     snprintf(own->address, sizeof(own->address), "%s", address);
     own->port = port;
+    own->guests = guests;
     own->late_ns = late_ns;
+    own->plan = own->built = (struct wring_membership_plan){0};
+    own->leads = false;
+    own->marks[rank_of(engine)] &= (uint8_t)~LOST; /* it may have given up an earlier time */
     change(own, WRING_MEMBERSHIP_WAITS);
-    if (own->called > 0 && !wring_control_tree_is_root(tree_of(engine)))
+    if (own->called > 0 && !is_root(engine))
         heard_call(engine, own->called);
     own->said_ns = 0;
     wring_membership_poll(engine);
@@ -638,7 +724,7 @@ static void say_again(struct wring_engine *engine)
         if (own->named)
             spread_plan(engine, NAME, &own->plan);
         else
-            wring_control_tree_spread(tree_of(engine), &control);
+            spread(engine, &control);
     } else if (own->state == WRING_MEMBERSHIP_BUILT) {
         say_word(engine, BUILT);
     } else if (own->state == WRING_MEMBERSHIP_WAITS && promised_round(own) > 0) {
@@ -650,7 +736,7 @@ void wring_membership_poll(struct wring_engine *engine)
 {
     struct wring_membership *own = &engine->membership;
     uint64_t now_ns = wring_now_ns();
-    bool root = wring_control_tree_is_root(tree_of(engine));
+    bool root = is_root(engine);
 
     if (is_over(own) || now_ns - own->said_ns < REPEAT_NS / 10)
         return;

@@ -25,7 +25,9 @@
 
 #include "transport/interface.h"
 
-#define WRING_MEMBERSHIP_RANGES 16 /* of ranks that stay behind, as a message has room for them */
+#define WRING_MEMBERSHIP_RANGES 8 /* of ranks that stay behind, as a message has room for them */
+#define WRING_MEMBERSHIP_HOSTS 4  /* ranks at whose doors newcomers are let in at a time */
+#define WRING_MEMBERSHIP_GUESTS 64
 #define WRING_MEMBERSHIP_TEXT 200
 
 struct wring_control;
@@ -46,6 +48,11 @@ struct wring_membership_plan {
     uint64_t nonce; /* tells their meeting from others */
     char address[WRING_INTERFACE_ADDRESS];
     uint16_t port;
+    uint32_t guests; /* newcomers, who get the numbers behind those of the ranks */
+    uint32_t n_hosts;
+    struct wring_membership_host {
+        uint32_t rank, guests; /* who knocked at that rank's door; in the order of their numbers */
+    } hosts[WRING_MEMBERSHIP_HOSTS];
     uint32_t n_ranges;
     struct wring_membership_range {
         uint32_t first, last;
@@ -62,6 +69,9 @@ struct wring_membership {
     atomic_uint changes; /* grows with state and promised */
     uint64_t said_ns;    /* when this rank last repeated what it has to say */
     char address[WRING_INTERFACE_ADDRESS];
+    uint32_t guests; /* at this rank's door, until they were told */
+    struct wring_membership_host hosts[WRING_MEMBERSHIP_HOSTS]; /* the root: who has some */
+    uint32_t n_hosts;
     uint16_t port;                     /* where this rank listens, should it lead */
     uint64_t late_ns;                  /* when the root goes on without those who have not come */
     uint64_t seek_ns;                  /* when the root looks for those next */
@@ -75,11 +85,12 @@ struct wring_membership {
 /**
  * This rank's program comes. Nothing of the session's touches memory of other ranks any more.
  * @param address, port  where this rank listens, should it lead
+ * @param guests         newcomers at this rank's door; they come in if no rank is lost
  * @param late_ns        until when a root waits for ranks that live and do not come
  * Errors: WRING_ERR_NO_MEMORY.
  */
 enum wring_status wring_membership_come(struct wring_engine *engine, const char *address,
-                                        uint16_t port, uint64_t late_ns);
+                                        uint16_t port, uint32_t guests, uint64_t late_ns);
 
 /** It has built the session of that round. */
 void wring_membership_has_built(struct wring_engine *engine, uint64_t round);
@@ -93,6 +104,10 @@ void wring_membership_quit(struct wring_engine *engine);
 /** The new number of a rank, or UINT32_MAX: it stays behind. @param size  out, how many go on */
 uint32_t wring_membership_number(const struct wring_membership_plan *plan, uint32_t rank,
                                  uint32_t ranks, uint32_t *size);
+
+/** The number of the first newcomer at that rank's door. @param n  out, how many of them come in */
+uint32_t wring_membership_guests(const struct wring_membership_plan *plan, uint32_t rank,
+                                 uint32_t ranks, uint32_t *n);
 
 /** A rank speaks. */
 void wring_membership_heard(struct wring_engine *engine, uint32_t from,

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
 
 #include "base/clock.h"
@@ -11,6 +12,7 @@
 #include "base/log.h"
 #include "runtime/session/session.h"
 #include "transport/auth.h"
+#include "transport/bootstrap/newcomer.h"
 #include "transport/bootstrap/rendezvous.h"
 #include "transport/interface.h"
 
@@ -292,6 +294,48 @@ static void replace_root_fd(struct wring_session *session, int fd)
     session->root_fd = fd;
 }
 
+enum wring_status wring_session_find_place(struct wring_session *session)
+{
+    struct wring_config *config = &session->config;
+    struct wring_newcomer_place place;
+
+    enum wring_status status =
+        wring_newcomer_knock(&session->log, config->join, config->key,
+                             wring_deadline_in(config->join_timeout_ns), &place);
+    if (status != WRING_OK)
+        return status;
+    session->launched = (struct wring_launched){
+        .name = "newcomer",
+        .rank = place.rank,
+        .size = place.size,
+        .local_rank = -1,
+        .local_size = -1,
+    };
+    session->seed = place.seed;
+    session->meeting = place.nonce;
+    snprintf(config->root, sizeof(config->root),
+             strchr(place.address, ':') != NULL ? "[%s]:%u" : "%s:%u", place.address, place.port);
+    return WRING_OK;
+}
+
+static enum wring_status meet_as_newcomer(struct wring_session *session)
+{
+    char job[20];
+
+    snprintf(job, sizeof(job), "%016" PRIx64, session->meeting);
+    struct wring_rendezvous_params params = {
+        .log = &session->log,
+        .rank = session->rank,
+        .size = session->size,
+        .root = session->config.root,
+        .root_fd = -1,
+        .key = session->config.key,
+        .job = job,
+        .deadline_ns = wring_deadline_in(session->config.join_timeout_ns),
+    };
+    return wring_rendezvous_create(&params, &session->bootstrap);
+}
+
 static enum wring_status open_bootstrap(struct wring_session *session,
                                         const struct wring_session_params *params)
 {
@@ -301,6 +345,8 @@ static enum wring_status open_bootstrap(struct wring_session *session,
         return WRING_OK;
     }
     session->owns_bootstrap = true;
+    if (config->join[0] != '\0')
+        return meet_as_newcomer(session);
     if (session->size == 1)
         return wring_bootstrap_local_create(1, &session->bootstrap);
     struct wring_launcher_meeting meeting;

@@ -23,6 +23,7 @@
 #include "runtime/trace_file.h"
 #include "runtime/versioned_struct.h"
 #include "transport/bootstrap/job_key.h"
+#include "transport/bootstrap/newcomer.h"
 #include "transport/message/message.h"
 #include "transport/slot_pool.h"
 #include "transport/wait_policy.h"
@@ -114,11 +115,14 @@ static enum wring_status session_configure(struct wring_session *session,
             .local_rank = -1,
             .local_size = -1,
         };
+    else if (config->join[0] != '\0')
+        status = wring_session_find_place(session);
     else
         status = wring_launcher_find(config, &session->log, &session->launched);
     session->rank = session->launched.rank;
     session->size = session->launched.size;
-    session->seed = params->seed;
+    if (config->join[0] == '\0')
+        session->seed = params->seed;
     session->codecs = params->codecs;
     return status;
 }
@@ -229,6 +233,16 @@ static enum wring_status open_met(struct wring_session *session)
     return status == WRING_OK ? wring_recorder_open(session) : status;
 }
 
+static enum wring_status open_door(struct wring_session *session)
+{
+    const struct wring_config *config = &session->config;
+
+    if (config->door_fd >= 0 || config->door[0] == '\0')
+        return WRING_OK;
+    return wring_newcomer_listen(&session->log, config->door, config->key[0] != '\0',
+                                 &session->door_fd);
+}
+
 static enum wring_status open_session(struct wring_session *session,
                                       const struct wring_session_params *params)
 {
@@ -237,6 +251,8 @@ static enum wring_status open_session(struct wring_session *session,
         status = open_plan(session);
     if (status == WRING_OK)
         status = wring_session_meet(session, params);
+    if (status == WRING_OK)
+        status = open_door(session);
     return status == WRING_OK ? open_met(session) : status;
 }
 
@@ -265,7 +281,7 @@ static struct wring_session *new_session(struct wring_log log)
     if (session == NULL)
         return NULL;
     session->born = wring_forked_begin();
-    session->root_fd = -1;
+    session->root_fd = session->door_fd = -1;
     session->recommit = wring_session_recommit;
     session->log = log;
     wring_callers_init(&session->callers);
@@ -443,6 +459,7 @@ void wring_session_close(struct wring_session *session)
     if (session->owns_bootstrap && session->bootstrap != NULL)
         session->bootstrap->ops->close(session->bootstrap);
     wring_descriptor_close(session->root_fd);
+    wring_descriptor_close(session->door_fd);
     wring_completions_finish(&session->completions);
     pthread_mutex_destroy(&session->executor_mutex);
     pthread_mutex_destroy(&session->shm_flags_mutex);

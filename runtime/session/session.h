@@ -37,10 +37,12 @@ struct wring_session {
     struct wring_launched launched; /* the launcher, and the rank that it gave this process */
     uint32_t rank, size;
     uint64_t seed;
+    uint64_t meeting;                            /* a newcomer's: tells its meeting from others */
     const struct wring_codec_ops *const *codecs; /* the program's own; NULL: none */
     struct wring_bootstrap *bootstrap;
     bool owns_bootstrap;
     int root_fd; /* rank 0's listening socket while it is this session's; -1: there is none */
+    int door_fd; /* where newcomers knock, this session's; -1: nowhere, or at config.door_fd */
     char local_address[WRING_INTERFACE_ADDRESS]; /* by which the others reach it; "": unknown */
     struct wring_executor *executor;
     pthread_mutex_t executor_mutex; /* of which one it is; statistics ask it from any thread */
@@ -95,6 +97,10 @@ enum wring_status wring_session_open_like(const struct wring_session *like,
                                           struct wring_bootstrap *bootstrap,
                                           const struct wring_cancel *called_off,
                                           struct wring_session **out);
+
+/** A newcomer: have a rank of the job let it in, and say where to meet. Errors: those of
+ *  wring_newcomer_knock(). */
+enum wring_status wring_session_find_place(struct wring_session *session);
 
 /** Name the job, make the fabric and connect it with everyone's. The engine is there. */
 enum wring_status wring_session_connect(struct wring_session *session);

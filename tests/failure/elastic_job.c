@@ -17,6 +17,7 @@
 #include "base/hash.h"
 #include "tests/lib/test.h"
 
+#define WEIGHTS 16
 #define WRONG_MAX 3 /* elements that are named */
 
 /** A rank's state. */
@@ -29,6 +30,8 @@ struct member {
     uint32_t present[PROCS_MAX], n_present; /* by the ranks that they began as */
     uint32_t shrinks;
     bool awaits_sum;
+    float weights[WEIGHTS], before[WEIGHTS]; /* before: the last step was taken */
+    uint64_t weighed;                        /* steps in weights */
 };
 
 struct elastic_plan *elastic_plan_new(void)
@@ -211,9 +214,39 @@ static enum wring_status step_once(struct member *member, uint64_t step, bool *r
     return status;
 }
 
+/** What a training loop keeps: the sum of all steps. */
+static void take_step(struct member *member)
+{
+    memcpy(member->before, member->weights, sizeof(member->before));
+    for (uint64_t i = 0; i < WEIGHTS; i++)
+        member->weights[i] += member->out[i % member->plan->elems];
+    member->weighed++;
+}
+
+/** A step that this rank has completed, and another one has not, is to be made again. */
+static void go_back(struct member *member, uint64_t step)
+{
+    if (step >= member->weighed)
+        return;
+    memcpy(member->weights, member->before, sizeof(member->weights));
+    member->weighed--;
+}
+
+static enum wring_status compare_weights(struct member *member, bool *same)
+{
+    uint32_t all[PROCS_MAX] = {0};
+    uint32_t own = wring_fnv32(WRING_FNV32, member->weights, sizeof(member->weights));
+    enum wring_status status =
+        wring_allgather(wring_session_world(member->session), &own, all, 1, WRING_U32, NULL, NULL);
+
+    for (uint32_t i = 0; i < wring_session_size(member->session) && status == WRING_OK; i++)
+        *same &= all[i] == own;
+    return status;
+}
+
 static uint32_t count_living(const struct elastic_plan *plan, uint32_t ranks)
 {
-    uint32_t n = 0;
+    uint32_t n = plan->newcomers;
     for (uint32_t i = 0; i < ranks; i++)
         n += plan->deaths[i].step == ELASTIC_LIVES;
     return n;
@@ -226,27 +259,82 @@ static bool is_finished(const struct member *member, uint64_t step)
            member->n_present == count_living(member->plan, member->rank->size);
 }
 
+static bool is_newcomer(const struct member *member)
+{
+    return member->rank->rank >= member->rank->size;
+}
+
+/** Newcomers come in; all have the weights then. */
+static enum wring_status let_in(struct member *member)
+{
+    uint32_t size = wring_session_size(member->session);
+
+    enum wring_status status = wring_session_grow(member->session, 0, &member->session);
+    if (status != WRING_OK || wring_session_size(member->session) == size)
+        return status;
+    status = wring_session_share(member->session, member->weights, sizeof(member->weights));
+    return status == WRING_OK ? find_present(member) : status;
+}
+
 static int run_steps(struct member *member)
 {
     bool right = true, repeats = false;
-    uint64_t step = 0, filled = UINT64_MAX;
+    uint64_t step = wring_bucket_steps(member->bucket), filled = UINT64_MAX;
+
+    uint64_t first = step;
+    member->weighed = step;
 
     while (!is_finished(member, step) && right) {
         /* input in place is back as it was: a bucket that is filled again could not tell */
         if (!repeats || member->plan->refills || filled != step)
             fill(member, step);
         filled = step;
-        enum wring_status status = step_once(member, step, &right);
+        /* a newcomer goes on behind the call that has let it in */
+        bool comes = is_newcomer(member) && step == first;
+        enum wring_status status = member->plan->grows && !comes ? let_in(member) : WRING_OK;
+        if (status == WRING_OK)
+            status = step_once(member, step, &right);
         repeats = status != WRING_OK;
         if (repeats && status != WRING_ERR_PEER)
             procs_say(member->rank, "step %" PRIu64 ": %s", step, wring_status_text(status));
         if (repeats && go_on(member) != WRING_OK)
             return 4;
         step = wring_bucket_steps(member->bucket);
+        if (!repeats)
+            take_step(member);
+        go_back(member, step);
     }
+    if (right && compare_weights(member, &right) != WRING_OK)
+        return 4;
     procs_say(member->rank, "%s, by %" PRIu32 " ranks in the end, after %" PRIu64 " steps",
               right ? "right" : "wrong", member->n_present, step);
     return right ? 0 : 5;
+}
+
+static bool does_any_die(const struct elastic_plan *plan)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < PROCS_MAX; i++)
+        any |= plan->deaths[i].step != ELASTIC_LIVES;
+    return any;
+}
+
+/** A newcomer: wait for a place, and look for a door. */
+static void come_later(struct member *member)
+{
+    static char door[64];
+    struct procs_rank *rank = member->rank;
+    const struct timespec pause = {0, 1000000};
+    uint32_t n = 0;
+
+    while (does_any_die(member->plan) && atomic_load(&member->plan->died_ns) == 0)
+        nanosleep(&pause, NULL);
+    snprintf(door, sizeof(door), "WRING_JOIN=127.0.0.1:%u", member->plan->door_port);
+    while (rank->settings[n] != NULL)
+        n++;
+    rank->settings[n] = door;
+    rank->params.size = 0;
+    rank->params.root = NULL;
 }
 
 static enum wring_status begin(struct member *member)
@@ -255,6 +343,8 @@ static enum wring_status begin(struct member *member)
     size_t bytes = plan->elems * sizeof(float);
     void *in = NULL, *out = NULL;
 
+    if (is_newcomer(member))
+        come_later(member);
     enum wring_status status = wring_session_open(&member->rank->params, &member->session);
     if (status != WRING_OK)
         return status;
@@ -273,6 +363,10 @@ static enum wring_status begin(struct member *member)
         status = wring_bucket_register(member->session, &params, &member->bucket);
     if (status == WRING_OK)
         status = wring_session_commit(member->session);
+    if (status == WRING_OK && plan->grows)
+        status = wring_session_share(member->session, member->weights, sizeof(member->weights));
+    if (status == WRING_OK && is_newcomer(member))
+        return find_present(member);
     member->n_present = member->rank->size;
     for (uint32_t i = 0; i < member->n_present; i++)
         member->present[i] = i;
@@ -318,10 +412,11 @@ void elastic_check(const char *name, uint32_t ranks, const char *const *settings
 
     start(ranks, settings, elastic_run);
     job.arg = plan;
+    job.processes = ranks + plan->newcomers;
     CHECK(procs_run(&job, DEADLINE_S), "%s hangs", name);
     snprintf(want, sizeof(want), "right, by %" PRIu32 " ranks in the end",
              count_living(plan, ranks));
-    for (uint32_t i = 0; i < ranks; i++)
+    for (uint32_t i = 0; i < ranks + plan->newcomers; i++)
         if (plan->deaths[i].step != ELASTIC_LIVES)
             CHECK(job.codes[i] == -SIGKILL, "%s: rank %u was to die (code %d), and said:\n%s", name,
                   i, job.codes[i], job.texts[i]);

@@ -33,6 +33,9 @@ struct elastic_plan {
     enum elastic_input input;
     bool out_of_place, refills; /* refills: fills the bucket again before a step is repeated */
     uint32_t steps;
+    bool grows;         /* ranks let newcomers in before each step */
+    uint32_t newcomers; /* that come once somebody has died, or at once if nobody does */
+    uint16_t door_port; /* where they knock */
     struct elastic_death deaths[PROCS_MAX];
     atomic_ullong died_ns; /* the last death */
     atomic_ullong error_ns[PROCS_MAX], shrunk_ns[PROCS_MAX], summed_ns[PROCS_MAX]; /* after that */
@@ -46,7 +49,8 @@ struct elastic_plan *elastic_plan_new(void);
  *  6 it left descriptors open. */
 int elastic_run(struct procs_rank *rank, void *arg);
 
-/** Run a job with that plan, and check that each rank that lives has done all steps. */
+/** Run a job with that plan, and check that each rank that lives has done all steps. Newcomers are
+ *  processes behind those of the ranks. */
 void elastic_check(const char *name, uint32_t ranks, const char *const *settings,
                    struct elastic_plan *plan);
 

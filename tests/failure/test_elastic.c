@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks die in a call, and the others go on. */
+#include <arpa/inet.h>
 #include <inttypes.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "tests/failure/elastic_job.h"
 #include "tests/lib/test.h"
@@ -92,6 +96,42 @@ static void one_of_two_and_all_but_one(void)
     elastic_check("all but one", 4, tcp_back, plan);
 }
 
+static int make_door(uint16_t *port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof(address);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+
+    CHECK(fd >= 0 && bind(fd, (struct sockaddr *)&address, bytes) == 0 && listen(fd, 16) == 0 &&
+              getsockname(fd, (struct sockaddr *)&address, &bytes) == 0,
+          "no socket");
+    *port = ntohs(address.sin_port);
+    return fd;
+}
+
+static void newcomers_come_in(void)
+{
+    static const char *const codecs[] = {NULL, "int8+ef", "onebit+ef"};
+
+    for (uint32_t i = 0; i < 6; i++) {
+        struct elastic_plan *plan = elastic_plan_new();
+        char name[60], door_fd[32];
+        int fd = make_door(&plan->door_port);
+        const char *settings[] = {both[i % 2][0], "WRING_ROLLBACK=on", door_fd, NULL};
+
+        snprintf(door_fd, sizeof(door_fd), "WRING_DOOR_FD=%d", fd);
+        plan->codec = codecs[i % 3];
+        plan->grows = true;
+        plan->newcomers = 1 + i % 2;
+        uint32_t ranks = 1 + i % 4;
+        if (ranks > 1)
+            plan->deaths[i % ranks].step = 4;
+        snprintf(name, sizeof(name), "%u ranks, %u newcomers", ranks, plan->newcomers);
+        elastic_check(name, ranks, settings, plan);
+        close(fd);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
@@ -100,6 +140,7 @@ int main(int argc, char **argv)
         {"two_at_once", two_at_once},
         {"one_more_meanwhile", one_more_meanwhile},
         {"one_of_two_and_all_but_one", one_of_two_and_all_but_one},
+        {"newcomers_come_in", newcomers_come_in},
         {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);

@@ -220,6 +220,47 @@ enum wring_status wring_session_shrink(struct wring_session *session, uint64_t t
                                        struct wring_session **out);
 
 /**
+ * Let newcomers in. Every rank of a session that works calls it at the same place between steps,
+ * with nothing under way. A newcomer is a process that opens its session with WRING_JOIN and the
+ * job's key: its wring_session_open() waits at the door of a rank (WRING_DOOR, WRING_DOOR_FD) until
+ * the ranks call this. It then registers the same buckets, and commits while the others are inside
+ * this call.
+ *
+ * If somebody waits, all get a new session, as with wring_session_shrink(): buckets and memory
+ * move. Ranks keep their numbers, and newcomers get those behind them. Next all ranks, newcomers
+ * too, call wring_session_share(). If nobody waits, *out is the session itself; that takes as long
+ * as an allreduce of 4 bytes. At most 64 newcomers come in at a time, by at most 4 doors.
+ *
+ * @param timeout_ns  for all of it; 0: WRING_JOIN_TIMEOUT
+ * @param out         out, on success; the old session is closed if it is another one. After an
+ *                    error the session stays: if it works, commit it again before the next step
+ *
+ * Errors: as of wring_session_shrink(), WRING_ERR_BUSY (a step is under way), WRING_ERR_PEER also
+ * if a rank is lost: shrink the session then.
+ *
+ * Threads: a setup call. No other thread uses the session, or what belongs to it, meanwhile.
+ */
+enum wring_status wring_session_grow(struct wring_session *session, uint64_t timeout_ns,
+                                     struct wring_session **out);
+
+/**
+ * Give all ranks what rank 0 has: the program's own state, such as weights, the buckets' steps, and
+ * arrays that codecs share. Collective, after a commit and with nothing under way. Ranks compare
+ * SHA-256 sums before and after. If all are equal, nothing is sent.
+ *
+ * A program that calls it once its first commit is done needs nothing else for newcomers: they come
+ * the same way. Then wring_bucket_steps() is equal on all ranks.
+ *
+ * @param state  in on rank 0, out on the others, [bytes]; the same number on all. NULL, 0: none
+ *
+ * Errors: WRING_ERR_FRAME (the sums differ after the broadcast), WRING_ERR_INVALID (not committed),
+ * WRING_ERR_BUSY, WRING_ERR_PEER, WRING_ERR_MISMATCH (other bytes on a rank), WRING_ERR_SYSTEM.
+ *
+ * Threads: a setup call.
+ */
+enum wring_status wring_session_share(struct wring_session *session, void *state, size_t bytes);
+
+/**
  * A descriptor for the application's event loop (poll, epoll, libuv). The loop watches whether it
  * is readable, and then calls wring_session_progress(). It is level-triggered. The application
  * never reads it or closes it.

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Another session in the place of one: of those who are left, or with newcomers. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/descriptor.h"
+#include "runtime/bucket.h"
+#include "runtime/elastic/elastic.h"
+#include "runtime/session/session.h"
+#include "runtime/state.h"
+#include "runtime/versioned_struct.h"
+#include "transport/bootstrap/rendezvous.h"
+#include "transport/membership.h"
+
+#define WRING_MODULE "elastic"
+#define LOOK_NS (WRING_NS_PER_MS / 5)
+
+/** One call, on one session that has failed. */
+struct reforming {
+    struct wring_session *session, *next; /* next: built, or being built; NULL: there is none */
+    struct wring_cancel called_off;
+    uint64_t deadline_ns, late_ns; /* late: living ranks that have not come stay behind */
+    uint64_t round;                /* that `next` is of */
+    uint32_t newcomers;            /* in `next` */
+    uint64_t steps;                /* that buckets went back to; UINT64_MAX: they have not */
+    int fd;                        /* where others meet this rank, should it lead */
+    struct wring_guests *guests;   /* who want to come in here */
+};
+
+static struct wring_membership *membership_of(const struct reforming *reforming)
+{
+    return &reforming->session->engine->membership;
+}
+
+/** Asked by whoever waits while `next` is built: the ranks have agreed on something else. */
+static bool is_round_over(void *arg)
+{
+    const struct reforming *reforming = arg;
+
+    wring_progress_nudge(reforming->session->progress);
+    return atomic_load_explicit(&membership_of(reforming)->promised, memory_order_acquire) !=
+               reforming->round ||
+           wring_now_ns() >= reforming->deadline_ns;
+}
+
+/* ---- before ---- */
+
+/** Nothing of ours touches memory any more, neither here nor at other ranks. */
+static bool is_quiet(struct wring_session *session)
+{
+    wring_progress_lock(session->progress);
+    bool still = session->fabric->state == WRING_FABRIC_FAILED ||
+                 session->fabric->state == WRING_FABRIC_WORKING;
+    bool quiet =
+        still && wring_engine_idle(session->engine) && session->engine->jobs_under_way == 0;
+    wring_progress_unlock(session->progress);
+    return quiet;
+}
+
+static enum wring_status await_quiet(const struct reforming *reforming)
+{
+    const struct timespec pause = {0, LOOK_NS};
+
+    while (!is_quiet(reforming->session)) {
+        if (wring_now_ns() >= reforming->deadline_ns)
+            return WRING_ERR_TIMEOUT;
+        wring_progress_nudge(reforming->session->progress);
+        nanosleep(&pause, NULL);
+    }
+    return WRING_OK;
+}
+
+static enum wring_status come(struct reforming *reforming)
+{
+    struct wring_session *session = reforming->session;
+    char address[WRING_INTERFACE_ADDRESS];
+    uint16_t port;
+
+    enum wring_status status = wring_elastic_listen(session, address, &port, &reforming->fd);
+    if (status != WRING_OK)
+        return status;
+    wring_progress_lock(session->progress);
+    status = wring_membership_come(session->engine, address, port, reforming->guests->n,
+                                   reforming->late_ns);
+    wring_progress_unlock(session->progress);
+    return status;
+}
+
+/* ---- a session of those who are left ---- */
+
+static enum wring_status meet(struct reforming *reforming, const struct wring_membership_plan *plan,
+                              struct wring_bootstrap **out)
+{
+    struct wring_session *session = reforming->session;
+    char root[WRING_INTERFACE_ADDRESS + 16], job[20];
+    uint32_t size, rank = wring_membership_number(plan, session->rank, session->size, &size);
+
+    size += plan->guests;
+    if (size == 1)
+        return wring_bootstrap_local_create(1, out);
+    wring_elastic_name_root(plan->address, plan->port, root, sizeof(root));
+    snprintf(job, sizeof(job), "%016" PRIx64, plan->nonce);
+    wring_guests_tell(session, reforming->guests, plan);
+    struct wring_rendezvous_params params = {
+        .log = &session->log,
+        .rank = rank,
+        .size = size,
+        .root = root,
+        .root_fd = rank == 0 ? reforming->fd : -1,
+        .key = session->config.key,
+        .job = job,
+        .deadline_ns = reforming->deadline_ns,
+        .cancel = &reforming->called_off,
+    };
+    return wring_rendezvous_create(&params, out);
+}
+
+/** Ranks may differ by one step: all go back to what each of them has completed. */
+static enum wring_status agree_on_steps(const struct reforming *reforming, uint64_t *steps)
+{
+    struct wring_writer writer = {0};
+    struct wring_blobs blobs;
+
+    wring_write_u64(&writer, *steps);
+    enum wring_status status = wring_session_exchange_writer(reforming->next, &writer, &blobs);
+    if (status != WRING_OK)
+        return status;
+    for (uint32_t i = 0; i < blobs.n; i++) {
+        struct wring_reader reader = wring_blobs_reader(&blobs, i);
+        uint64_t theirs = wring_read_u64(&reader);
+        status = reader.failed ? WRING_ERR_FRAME : status;
+        *steps = theirs < *steps ? theirs : *steps;
+    }
+    wring_blobs_finish(&blobs);
+    return status;
+}
+
+/** The first time, buckets go back to those steps; later tries find them there. */
+static enum wring_status prepare_buckets(struct reforming *reforming)
+{
+    struct wring_session *session = reforming->session;
+    bool first = reforming->steps == UINT64_MAX;
+    uint64_t steps = first ? wring_state_common_step(session) : reforming->steps;
+
+    /* newcomers know nothing of steps, and come only if no rank was lost */
+    enum wring_status status =
+        reforming->newcomers > 0 ? WRING_OK : agree_on_steps(reforming, &steps);
+    if (status != WRING_OK)
+        return status;
+    if (first || steps < reforming->steps)
+        wring_state_roll_back(session, steps);
+    reforming->steps = steps;
+    return first ? wring_elastic_uncommit(session) : WRING_OK;
+}
+
+static enum wring_status fill_next(struct reforming *reforming)
+{
+    struct wring_session *next = reforming->next;
+
+    enum wring_status status = prepare_buckets(reforming);
+    if (status == WRING_OK)
+        status = wring_elastic_move(reforming->session, next);
+    next->keeps_choices = reforming->newcomers == 0; /* they have measured nothing */
+    if (status == WRING_OK)
+        status = wring_session_commit(next);
+    next->keeps_choices = false;
+    return status;
+}
+
+/** What was built is of no use. */
+static void discard_next(struct reforming *reforming)
+{
+    if (reforming->next == NULL)
+        return;
+    wring_elastic_move_back(reforming->next, reforming->session);
+    wring_session_close(reforming->next);
+    reforming->next = NULL;
+}
+
+static uint64_t at_most(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static enum wring_status build_next(struct reforming *reforming,
+                                    const struct wring_membership_plan *plan)
+{
+    struct wring_session *session = reforming->session;
+    uint64_t join_timeout_ns = session->config.join_timeout_ns, now_ns = wring_now_ns();
+    uint64_t left_ns = reforming->deadline_ns > now_ns ? reforming->deadline_ns - now_ns : 0;
+    struct wring_bootstrap *bootstrap;
+
+    enum wring_status status = meet(reforming, plan, &bootstrap);
+    if (status != WRING_OK)
+        return status;
+    session->config.join_timeout_ns = at_most(join_timeout_ns, left_ns);
+    status = wring_session_open_like(session, bootstrap, &reforming->called_off, &reforming->next);
+    session->config.join_timeout_ns = join_timeout_ns;
+    if (status == WRING_OK)
+        status = fill_next(reforming);
+    if (status != WRING_OK) {
+        discard_next(reforming);
+        return status;
+    }
+    reforming->next->called_off = NULL;
+    reforming->next->config.join_timeout_ns = join_timeout_ns;
+    return WRING_OK;
+}
+
+/** A rank was lost meanwhile, or the others have gone on to another round. */
+static bool may_pass(enum wring_status status)
+{
+    return status == WRING_ERR_PEER || status == WRING_ERR_CLOSED ||
+           status == WRING_ERR_CANCELLED || status == WRING_ERR_TIMEOUT ||
+           status == WRING_ERR_AUTH || status == WRING_ERR_ADDRESS || status == WRING_ERR_FRAME;
+}
+
+static enum wring_status build_and_tell(struct reforming *reforming,
+                                        const struct wring_membership_plan *plan)
+{
+    struct wring_session *session = reforming->session;
+
+    discard_next(reforming);
+    reforming->round = plan->round;
+    reforming->newcomers = plan->guests;
+    enum wring_status status = build_next(reforming, plan);
+    wring_progress_lock(session->progress);
+    if (status == WRING_OK)
+        wring_membership_has_built(session->engine, plan->round);
+    else if (may_pass(status))
+        wring_membership_try_again(session->engine, plan->round);
+    else
+        wring_membership_quit(session->engine);
+    wring_progress_unlock(session->progress);
+    return may_pass(status) ? WRING_OK : status;
+}
+
+/* ---- until it is settled ---- */
+
+struct change_awaited {
+    const struct wring_membership *membership;
+    unsigned seen;
+};
+
+static bool has_changed(const void *arg)
+{
+    const struct change_awaited *awaited = arg;
+    return atomic_load_explicit(&awaited->membership->changes, memory_order_acquire) !=
+           awaited->seen;
+}
+
+/** What this rank is to do, and what for. @param text  out, [WRING_MEMBERSHIP_TEXT] */
+static enum wring_membership_state look(const struct reforming *reforming,
+                                        struct wring_membership_plan *plan, unsigned *seen,
+                                        char *text)
+{
+    const struct wring_membership *membership = membership_of(reforming);
+
+    wring_progress_lock(reforming->session->progress);
+    enum wring_membership_state state = membership->state;
+    *plan = membership->plan;
+    *seen = atomic_load_explicit(&membership->changes, memory_order_relaxed);
+    memcpy(text, membership->text, WRING_MEMBERSHIP_TEXT);
+    wring_progress_unlock(reforming->session->progress);
+    return state;
+}
+
+static enum wring_status give_up_late(const struct reforming *reforming)
+{
+    struct wring_session *session = reforming->session;
+
+    wring_progress_lock(session->progress);
+    uint32_t missing = wring_membership_missing(session->engine);
+    wring_membership_quit(session->engine);
+    wring_progress_unlock(session->progress);
+    if (missing != UINT32_MAX && missing != session->rank)
+        wring_error(&session->log,
+                    "the ranks that are left did not agree in time: rank %" PRIu32
+                    " lives and has not called wring_session_shrink() or _grow()",
+                    missing);
+    else
+        wring_error(&session->log, "the ranks that are left did not agree in time");
+    return WRING_ERR_TIMEOUT;
+}
+
+static enum wring_status follow(struct reforming *reforming)
+{
+    struct change_awaited awaited = {.membership = membership_of(reforming)};
+    char text[WRING_MEMBERSHIP_TEXT];
+    struct wring_membership_plan plan;
+    enum wring_status status = WRING_OK;
+
+    while (status == WRING_OK) {
+        switch (look(reforming, &plan, &awaited.seen, text)) {
+        case WRING_MEMBERSHIP_SETTLED:
+            return WRING_OK;
+        case WRING_MEMBERSHIP_ENDED:
+            wring_error(&reforming->session->log, "rank %" PRIu32 " does not go on: %s",
+                        reforming->session->rank, text);
+            return WRING_ERR_PEER;
+        case WRING_MEMBERSHIP_BUILDS:
+            status = build_and_tell(reforming, &plan);
+            break;
+        case WRING_MEMBERSHIP_AWAY:
+        case WRING_MEMBERSHIP_WAITS:
+        case WRING_MEMBERSHIP_BUILT:
+            wring_progress_drive(reforming->session->progress,
+                                 (struct wring_goal){has_changed, &awaited},
+                                 reforming->deadline_ns);
+            if (wring_now_ns() >= reforming->deadline_ns)
+                status = give_up_late(reforming);
+            break;
+        }
+    }
+    return status;
+}
+
+static void say_who_goes_on(const struct wring_session *session, const struct wring_session *next,
+                            uint64_t began_ns)
+{
+    wring_warn(&session->log,
+               "rank %" PRIu32 " of %" PRIu32 " goes on as rank %" PRIu32 " of %" PRIu32
+               ", after %.1f ms",
+               session->rank, session->size, next->rank, next->size,
+               (double)(wring_now_ns() - began_ns) / 1e6);
+}
+
+enum wring_status wring_elastic_reform(struct wring_session *session, uint64_t late_ns,
+                                       uint64_t deadline_ns, struct wring_guests *guests,
+                                       struct wring_session **out)
+{
+    struct reforming reforming = {.session = session,
+                                  .deadline_ns = deadline_ns,
+                                  .late_ns = late_ns,
+                                  .steps = UINT64_MAX,
+                                  .fd = -1,
+                                  .guests = guests};
+    uint64_t began_ns = wring_now_ns();
+
+    reforming.called_off = (struct wring_cancel){is_round_over, &reforming};
+    enum wring_status status = await_quiet(&reforming);
+    if (status == WRING_OK)
+        status = come(&reforming);
+    if (status == WRING_OK)
+        status = follow(&reforming);
+    wring_descriptor_close(reforming.fd);
+    if (status != WRING_OK) {
+        discard_next(&reforming);
+        return status;
+    }
+    struct wring_session *next = reforming.next;
+    say_who_goes_on(session, next, began_ns);
+    next->door_fd = session->door_fd;
+    session->door_fd = -1;
+    wring_session_close(session);
+    *out = next;
+    return WRING_OK;
+}
