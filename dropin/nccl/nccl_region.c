@@ -66,8 +66,12 @@ static int register_with_path(struct wring_nccl_comm *comm, const struct wring_m
 int wring_nccl_reg_mr(void *comm_, void *data, size_t bytes, int memory, void **mhandle)
 {
     struct wring_nccl_comm *comm = comm_;
-    const struct wring_memory what = {
-        .base = data, .bytes = bytes, .kind = WRING_MEMORY_DEVICE, .fd = -1, .by_address = true};
+    const struct wring_memory what = {.base = data,
+                                      .bytes = bytes,
+                                      .kind = WRING_MEMORY_DEVICE,
+                                      .fd = -1,
+                                      .by_address = true,
+                                      .common = true};
 
     *mhandle = NULL;
     if (memory == WRING_NCCL_HOST) {
@@ -85,8 +89,12 @@ int wring_nccl_reg_mr_dmabuf(void *comm_, void *data, size_t bytes, int memory, 
                              int fd, void **mhandle)
 {
     struct wring_nccl_comm *comm = comm_;
-    const struct wring_memory what = {
-        .base = data, .bytes = bytes, .kind = WRING_MEMORY_DEVICE, .fd = fd, .fd_offset = offset};
+    const struct wring_memory what = {.base = data,
+                                      .bytes = bytes,
+                                      .kind = WRING_MEMORY_DEVICE,
+                                      .fd = fd,
+                                      .fd_offset = offset,
+                                      .common = true};
 
     *mhandle = NULL;
     if (memory != WRING_NCCL_CUDA || comm->link == NULL || !comm->link->device->dmabuf)

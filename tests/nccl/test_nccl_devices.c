@@ -16,6 +16,7 @@
 #include "base/config.h"
 #include "tests/lib/device_memory.h"
 #include "tests/nccl/flow.h"
+#include "tests/provider/mock/mock.h"
 
 #define BYTES ((size_t)4 << 20)
 #define CUDA (PLUGIN_HOST | PLUGIN_CUDA | PLUGIN_DMABUF)
@@ -509,6 +510,69 @@ static void unknown_addresses_are_told(void)
     world_run(&(struct world_job){.size = 2, .run = register_unknown});
 }
 
+/* ---- several links of one device ---- */
+
+/** Registrations of dma-bufs that adapters have had. */
+static uint64_t count_dmabufs(void)
+{
+    void *verbs = dlopen("libibverbs.so.1", RTLD_NOW); /* the plugin has it, too */
+    void (*get)(struct mock_counts * out) = NULL;
+    struct mock_counts counts;
+
+    MUST(verbs != NULL, "%s", dlerror());
+    *(void **)(uintptr_t)&get = dlsym(verbs, "mock_get_counts");
+    MUST(get != NULL, "mock_get_counts");
+    get(&counts);
+    dlclose(verbs);
+    return counts.dmabuf_registrations;
+}
+
+/** Rank 0 sends the same memory to each of the others; they have a region for it each. */
+static void send_to_many(const struct world_rank *me, void *arg)
+{
+    struct rig_link links[2] = {{.from = 0, .to = 1}, {.from = 0, .to = 2}};
+    struct device_memory memory;
+    struct rig rig;
+    void *regions[2] = {NULL, NULL};
+    int came = -1;
+
+    (void)arg;
+    load_driver(true);
+    rig_begin(&rig, me);
+    rig_connect(&rig, links, 2);
+    device_memory_create(&memory, BYTES);
+    uint64_t before = count_dmabufs();
+    for (int i = 0; i < 2; i++) {
+        void *comm = me->rank == 0 ? links[i].send : links[i].receive;
+        MUST(comm == NULL || plugin_register_dmabuf(rig.plugin, comm, memory.base, BYTES, 0,
+                                                    memory.fd, &regions[i]) == PLUGIN_OK,
+             "regMrDmaBuf");
+    }
+    CHECK(count_dmabufs() == before + 1, "%llu registrations of one buffer",
+          (unsigned long long)(count_dmabufs() - before));
+    for (int i = 0; i < 2; i++) { /* what one link lets go is still the other one's */
+        rig_fill(memory.seen, me->rank == 0 ? BYTES : 0, 77);
+        if (links[i].send != NULL) {
+            rig_wait(&rig, rig_send(&rig, links[i].send, memory.base, BYTES, 5, regions[i]), NULL,
+                     "a send");
+            rig_deregister(&rig, links[i].send, regions[i]);
+        } else if (links[i].receive != NULL) {
+            rig_wait(&rig, rig_receive(&rig, links[i].receive, memory.base, BYTES, 5, regions[i]),
+                     &came, "a receive");
+            CHECK(came == (int)BYTES, "%d bytes", came);
+            rig_deregister(&rig, links[i].receive, regions[i]);
+        }
+    }
+    rig_disconnect(&rig, links, 2);
+    rig_end(&rig);
+    device_memory_destroy(&memory);
+}
+
+static void links_register_a_buffer_once(void)
+{
+    world_run(&(struct world_job){.size = 3, .run = send_to_many});
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
@@ -519,6 +583,7 @@ int main(int argc, char **argv)
         {"device_memory_travels", device_memory_travels},
         {"device_memory_travels_by_its_address", device_memory_travels_by_its_address},
         {"unknown_addresses_are_told", unknown_addresses_are_told},
+        {"links_register_a_buffer_once", links_register_a_buffer_once},
         {"device_regions_nest", device_regions_nest},
         {"regions_go_with_requests_in_flight", regions_go_with_requests_in_flight},
         {"what_is_not_supported_is_told", what_is_not_supported_is_told},

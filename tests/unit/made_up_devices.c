@@ -89,11 +89,12 @@ struct verbs_memory *open_memory(const char *const *settings)
                                      .dereg_mr = dereg_mr,
                                      .reg_mr_iova2 = reg_mr_iova2,
                                      .reg_dmabuf_mr = reg_dmabuf_mr};
-    struct verbs_memory_params params = {.library = &library,
-                                         .log = &log_said,
-                                         .config = &config,
-                                         .n_rails = RAILS,
-                                         .rails = {{&pds[0], "first"}, {&pds[1], "second"}}};
+    struct verbs_memory_params params = {
+        .library = &library,
+        .log = &log_said,
+        .config = &config,
+        .n_rails = RAILS,
+        .rails = {{&pds[0], "first", NULL}, {&pds[1], "second", NULL}}};
     CHECK(wring_config_load(&config, NULL) == WRING_OK, "config");
     for (; *settings != NULL; settings += 2)
         CHECK(wring_config_set(&config, NULL, settings[0], settings[1]) == WRING_OK, "%s=%s",

@@ -107,7 +107,7 @@ static bool open_rig(struct rig *rig)
         if (rig->contexts[i] == NULL)
             return false;
         rig->pds[i] = library.alloc_pd(rig->contexts[i]);
-        params.rails[i] = (struct verbs_memory_rail){rig->pds[i], devices[i]};
+        params.rails[i] = (struct verbs_memory_rail){rig->pds[i], devices[i], NULL};
     }
     return wring_config_load(&config, NULL) == WRING_OK && rig->pds[0] != NULL &&
            rig->pds[1] != NULL && wring_verbs_memory_create(&params, &rig->memory) == WRING_OK;

@@ -192,7 +192,7 @@ int ibv_destroy_cq(struct ibv_cq *base)
     struct mock_channel *channel = (struct mock_channel *)cq->ex.channel;
     net_lock(mock_self.net);
     struct net_cq *shared = shared_of(cq);
-    unsigned users = shared->users, events = cq->events;
+    unsigned users = shared->users;
     if (users == 0) {
         while (shared->pending > 0) {
             shared->pending--;
@@ -209,6 +209,7 @@ int ibv_destroy_cq(struct ibv_cq *base)
         mock_misuse("ibv_destroy_cq with %u queue pairs", users);
         return EBUSY;
     }
+    unsigned events = mock_await_acks(&cq->events);
     if (events > 0)
         mock_misuse("ibv_destroy_cq with %u events not acknowledged would never return", events);
     free(cq);

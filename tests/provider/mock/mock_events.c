@@ -3,8 +3,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <time.h>
 
 #include "tests/provider/mock/mock_inside.h"
+
+#define ACK_NAP_NS 1000000 /* another thread may be about to acknowledge */
+#define ACK_NAPS 200
 
 /** Give the event its object. @return false: that one is gone */
 static bool translate(const struct net_event *from, struct ibv_async_event *event)
@@ -56,6 +60,20 @@ static bool wait_for(int fd)
     }
     poll(&on, 1, -1);
     return true;
+}
+
+unsigned mock_await_acks(const unsigned *events)
+{
+    const struct timespec nap = {0, ACK_NAP_NS};
+    unsigned left = 1;
+    for (unsigned naps = 0; left > 0 && naps < ACK_NAPS; naps++) {
+        net_lock(mock_self.net);
+        left = *events;
+        net_unlock(mock_self.net);
+        if (left > 0)
+            nanosleep(&nap, NULL);
+    }
+    return left;
 }
 
 int ibv_get_async_event(struct ibv_context *base, struct ibv_async_event *event)

@@ -125,6 +125,9 @@ bool mock_call_fails(const char *name);
 /** Something was used wrong: count, and say so. */
 __attribute__((format(printf, 1, 2))) void mock_misuse(const char *format, ...);
 
+/** Wait until events that were given out are acknowledged. @return how many are not */
+unsigned mock_await_acks(const unsigned *events);
+
 /** The port of a device of the network, ports from 1; NULL where there is none. */
 struct net_port *mock_port(uint32_t device, unsigned port);
 

@@ -191,8 +191,8 @@ int ibv_destroy_qp(struct ibv_qp *base)
     mock_self.qps[shared->qpn % MOCK_QPS] = NULL;
     mock_self.counts.qps--;
     shared->pid = 0;
-    unsigned events = qp->events;
     net_unlock(net);
+    unsigned events = mock_await_acks(&qp->events);
     if (events > 0)
         mock_misuse("ibv_destroy_qp with %u events not acknowledged would never return", events);
     unallocate(qp);

@@ -56,6 +56,10 @@ struct wring_memory {
                            reach it. Its registration may be shared and outlive its regions, so
                            the caller calls memory_gone before the memory goes */
     bool by_address;    /* DEVICE, without a dma-buf: the kernel knows whose address that is */
+    bool common;        /* providers of this process may share one registration of it, and a key
+                           names it as long as any has it. The caller promises that peers have
+                           stopped before it destroys a region, and that no region outlives what
+                           is mapped there */
 };
 
 /* Each provider embeds these as the first member of structs of its own. */

@@ -17,8 +17,8 @@ static const struct verbs_request *request_at(const struct verbs_path *path, uin
 
 static bool classic_make_cq(struct verbs_rail *rail, uint32_t entries)
 {
-    rail->cq =
-        rail->provider->library.create_cq(rail->context, (int)entries, rail, rail->channel, 0);
+    rail->cq = rail->provider->library.create_cq(rail->context, (int)entries, &rail->seat,
+                                                 rail->channel, 0);
     return rail->cq != NULL;
 }
 
@@ -91,7 +91,7 @@ static bool new_make_cq(struct verbs_rail *rail, uint32_t entries)
 {
     struct ibv_cq_init_attr_ex init = {
         .cqe = entries,
-        .cq_context = rail,
+        .cq_context = &rail->seat,
         .channel = rail->channel,
         .wc_flags = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM,
     };
@@ -114,6 +114,7 @@ static struct ibv_qp *create_qp_ex(struct ibv_context *context, struct ibv_qp_in
 static bool new_make_qp(struct verbs_path *path, struct ibv_qp_init_attr *init)
 {
     struct ibv_qp_init_attr_ex more = {
+        .qp_context = init->qp_context,
         .send_cq = init->send_cq,
         .recv_cq = init->recv_cq,
         .cap = init->cap,

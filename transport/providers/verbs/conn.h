@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "transport/auth.h"
+#include "transport/providers/verbs/adapter.h"
 #include "transport/providers/verbs/api.h"
 #include "transport/providers/verbs/handshake.h"
 #include "transport/providers/verbs/memory.h"
@@ -22,7 +23,8 @@ enum verbs_watched {
     VERBS_WATCH_LISTENER, /* owner: verbs_provider */
     VERBS_WATCH_OOB,      /* owner: verbs_conn */
     VERBS_WATCH_NOTICES,  /* owner: verbs_rail, its completion channel */
-    VERBS_WATCH_ASYNC,    /* owner: verbs_rail */
+    VERBS_WATCH_ASYNC,    /* owner: verbs_rail, the first one of its adapter */
+    VERBS_WATCH_BELL,     /* owner: verbs_provider: its rails have news */
 };
 
 struct verbs_watch {
@@ -42,13 +44,15 @@ struct verbs_rail {
     bool inline_works;    /* with the calls of this API; soft-RoCE: not of ibv_wr_* */
     bool empty_poll_ends; /* see verbs/api.c */
     bool up;              /* as far as async events tell */
-    struct ibv_context *context;
+    struct verbs_seat seat;
+    struct ibv_context *context; /* its adapter's, as is pd */
     struct ibv_pd *pd;
     struct ibv_comp_channel *channel;
     struct ibv_cq *cq;
     struct ibv_cq_ex *cq_ex; /* NULL with the classic API */
     uint32_t entries, max_entries, max_message;
     struct verbs_watch notices, async;
+    bool watches_async;
     bool drained;               /* the last look at its queue found nothing */
     uint32_t looks, empty_look; /* at its queue so far; the last one that found nothing more */
 
@@ -59,8 +63,9 @@ struct verbs_rail {
     uint32_t n_slots, n_paths;
 };
 
-/** Open the device of rail->choice, its protection domain and completion queue. Logs. */
-enum wring_status wring_verbs_rail_open(struct verbs_rail *rail);
+/** Take a seat at the device of rail->choice, and open a completion queue. Logs. @param key  the
+ * job's */
+enum wring_status wring_verbs_rail_open(struct verbs_rail *rail, const char *key);
 void wring_verbs_rail_close(struct verbs_rail *rail); /* also one that is open in part */
 
 /** Take a place in the rail's table and room in its completion queue; sets path->id. Logs. */
@@ -151,8 +156,9 @@ struct verbs_path {
     struct verbs_rail *rail;
     unsigned index; /* in its connection */
     unsigned peer_rail;
-    uint32_t mtu; /* bytes; the smaller one of both sides */
-    uint64_t id;  /* of its requests, see verbs/port.c */
+    uint32_t mtu;              /* bytes; the smaller one of both sides */
+    uint64_t id;               /* of its requests, see verbs/port.c */
+    struct verbs_qp_news news; /* of its queue pair */
     struct ibv_qp *qp;
     struct ibv_qp_ex *qp_ex; /* NULL with the classic API */
     uint32_t inline_bytes;

@@ -14,6 +14,7 @@
 #include "base/bytes.h"
 #include "base/config.h"
 #include "base/log.h"
+#include "transport/providers/verbs/adapter.h"
 #include "transport/providers/verbs/library.h"
 #include "transport/providers/verbs/verbs.h"
 
@@ -183,15 +184,29 @@ static enum wring_status log_register_refusal(const struct verbs_registrar *regi
                                                                        : WRING_ERR_DEVICE;
 }
 
-static struct ibv_mr *register_one(const struct verbs_registrar *registrar, unsigned rail,
-                                   const struct verbs_pin *pin, const struct wring_memory *what,
-                                   enum verbs_pin_use use)
+static int access_of(const struct verbs_registrar *registrar, enum verbs_pin_use use)
 {
-    const struct verbs_library *library = registrar->params.library;
-    struct ibv_pd *pd = registrar->params.rails[rail].pd;
     int access = use == VERBS_PIN_SOURCE ? 0 : IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
-    if (use == VERBS_PIN_TARGET && registrar->relaxed)
-        access |= IBV_ACCESS_RELAXED_ORDERING;
+    return use == VERBS_PIN_TARGET && registrar->relaxed ? access | IBV_ACCESS_RELAXED_ORDERING
+                                                         : access;
+}
+
+/** A registration to be made. */
+struct making {
+    struct verbs_registrar *registrar;
+    unsigned rail;
+    const struct verbs_pin *pin;
+    const struct wring_memory *what;
+    int access;
+};
+
+static struct ibv_mr *call_device(const struct making *making)
+{
+    const struct verbs_library *library = making->registrar->params.library;
+    struct ibv_pd *pd = making->registrar->params.rails[making->rail].pd;
+    const struct wring_memory *what = making->what;
+    const struct verbs_pin *pin = making->pin;
+    int access = making->access;
 
     if (what->kind == WRING_MEMORY_DEVICE && what->fd >= 0)
         return library->reg_dmabuf_mr(pd, what->fd_offset, pin->bytes, (uintptr_t)pin->base,
@@ -200,6 +215,36 @@ static struct ibv_mr *register_one(const struct verbs_registrar *registrar, unsi
         return library->reg_mr_iova2(pd, pin->base, pin->bytes, (uintptr_t)pin->base,
                                      (unsigned)access);
     return library->reg_mr(pd, pin->base, pin->bytes, access);
+}
+
+/** As an adapter wants it. */
+static struct ibv_mr *make_mr(void *arg)
+{
+    const struct making *making = arg;
+    struct ibv_mr *mr = call_device(making);
+    making->registrar->made += mr != NULL;
+    return mr;
+}
+
+/** Sources, whose owners say when they go; and what its owner calls common. */
+static bool is_common(const struct wring_memory *what, enum verbs_pin_use use)
+{
+    return what->common || (use == VERBS_PIN_SOURCE && what->kind != WRING_MEMORY_DEVICE);
+}
+
+static struct ibv_mr *register_one(struct verbs_registrar *registrar, unsigned rail,
+                                   struct verbs_pin *pin, const struct wring_memory *what,
+                                   enum verbs_pin_use use)
+{
+    struct verbs_adapter *adapter = registrar->params.rails[rail].adapter;
+    struct making making = {registrar, rail, pin, what, access_of(registrar, use)};
+    if (adapter == NULL || !is_common(what, use))
+        return make_mr(&making);
+    bool dmabuf = what->kind == WRING_MEMORY_DEVICE && what->fd >= 0;
+    const struct verbs_share_key key = {(uintptr_t)pin->base, pin->bytes, (unsigned)making.access,
+                                        dmabuf};
+    pin->shares[rail] = wring_verbs_share_take(adapter, &key, make_mr, &making);
+    return pin->shares[rail] != NULL ? wring_verbs_share_mr(pin->shares[rail]) : NULL;
 }
 
 /** A device, or the kernel, that refuses the flag gets its registrations without it from then on.
@@ -235,7 +280,6 @@ static int register_pin(struct verbs_registrar *registrar, struct verbs_pin *pin
             *rail = i;
             return errno != 0 ? errno : EIO;
         }
-        registrar->made++;
         registrar->bytes += pin->bytes;
     }
     return 0;
@@ -246,7 +290,11 @@ static void deregister_pin(struct verbs_registrar *registrar, struct verbs_pin *
 {
     for (unsigned i = 0; i < registrar->params.n_rails; i++)
         if (pin->mrs[i] != NULL) {
-            registrar->params.library->dereg_mr(pin->mrs[i]);
+            if (pin->shares[i] != NULL)
+                wring_verbs_share_drop(registrar->params.rails[i].adapter, pin->shares[i]);
+            else
+                registrar->params.library->dereg_mr(pin->mrs[i]);
+            pin->shares[i] = NULL;
             pin->mrs[i] = NULL;
             registrar->bytes -= pin->bytes;
         }
@@ -458,6 +506,10 @@ void wring_verbs_unpin(struct verbs_memory *memory, struct verbs_pin *base)
 
 void wring_verbs_memory_gone(struct verbs_memory *memory, const void *base, size_t bytes)
 {
+    const struct verbs_memory_params *params = &memory->registrar.params;
+    for (unsigned i = 0; i < params->n_rails; i++)
+        if (params->rails[i].adapter != NULL)
+            wring_verbs_shares_gone(params->rails[i].adapter, (uintptr_t)base, bytes);
     wring_verbs_cache_gone(&memory->sources, (uintptr_t)base, bytes);
 }
 

@@ -8,6 +8,9 @@
  * registration, and it stays in a cache when the last of them goes, until its room is wanted, or
  * the memory's owner says that the memory goes (wring_provider_ops.memory_gone).
  *
+ * Other providers of this process share registrations of sources, and of memory whose owner allows
+ * it (wring_memory.common), by their adapter.
+ *
  * Objects are used by one thread at a time.
  */
 #ifndef WRING_VERBS_MEMORY_H
@@ -66,7 +69,9 @@ bool wring_verbs_cache_shrink(struct verbs_cache *cache, uint64_t bytes);
 
 struct wring_config;
 struct wring_log;
+struct verbs_adapter;
 struct verbs_memory;
+struct verbs_share;
 
 struct verbs_memory_params {
     const struct verbs_library *library; /* borrowed, as all here, for the memory's life */
@@ -76,6 +81,7 @@ struct verbs_memory_params {
     struct verbs_memory_rail {
         struct ibv_pd *pd;
         const char *device;
+        struct verbs_adapter *adapter; /* NULL: nothing is shared with other providers */
     } rails[VERBS_RAILS_MAX];
 };
 
@@ -84,6 +90,7 @@ struct verbs_pin {
     void *base;
     size_t bytes;
     struct ibv_mr *mrs[VERBS_RAILS_MAX];
+    struct verbs_share *shares[VERBS_RAILS_MAX]; /* NULL: it has the registration to itself */
 };
 
 /** The use that devices may make of it. */

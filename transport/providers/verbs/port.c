@@ -95,44 +95,48 @@ static bool read_limits(struct verbs_rail *rail)
     return true;
 }
 
-/** The library's own descriptors: above 2 as ours, and no child is to keep the device in use. */
-static bool lend_descriptors(const struct verbs_rail *rail)
+static bool open_channel(struct verbs_rail *rail)
 {
-    return wring_descriptor_lend(rail->context->cmd_fd) &&
-           wring_descriptor_lend(rail->context->async_fd) &&
-           wring_descriptor_lend(rail->channel->fd);
-}
-
-static void open_context(struct verbs_rail *rail)
-{
-    const struct verbs_library *library = &rail->provider->library;
     struct wring_stdio stdio;
 
     wring_stdio_fill(&stdio);
-    rail->context = wring_verbs_open_named(library, rail->choice.device);
-    if (rail->context != NULL)
-        rail->channel = library->create_comp_channel(rail->context);
+    rail->channel = rail->provider->library.create_comp_channel(rail->context);
     int saved = errno;
     wring_stdio_free(&stdio);
     errno = saved;
+    return rail->channel != NULL && wring_descriptor_lend(rail->channel->fd);
 }
 
-enum wring_status wring_verbs_rail_open(struct verbs_rail *rail)
+static bool take_seat(struct verbs_rail *rail, const char *key)
+{
+    rail->seat = (struct verbs_seat){.port = rail->choice.port, .bell = rail->provider->bell};
+    if (!wring_verbs_seat_take(rail->choice.device, key, &rail->seat))
+        return false;
+    rail->context = wring_verbs_seat_context(&rail->seat);
+    rail->pd = wring_verbs_seat_pd(&rail->seat);
+    return true;
+}
+
+/** Whoever looks first reads the device's events for all. Once for rails on one adapter. */
+static bool watch_adapter(struct verbs_rail *rail)
+{
+    rail->watches_async = watch_fd(rail, rail->context->async_fd, &rail->async, VERBS_WATCH_ASYNC);
+    return rail->watches_async || errno == EEXIST;
+}
+
+enum wring_status wring_verbs_rail_open(struct verbs_rail *rail, const char *key)
 {
     struct verbs_provider *verbs = rail->provider;
-    const struct verbs_library *library = &verbs->library;
-    open_context(rail);
-    if (rail->context == NULL || !read_limits(rail)) {
+    if (!take_seat(rail, key) || !read_limits(rail)) {
         wring_error(&verbs->log, "device %s cannot be opened: %s", rail->choice.device,
                     strerror(errno));
         return WRING_ERR_DEVICE;
     }
-    rail->pd = library->alloc_pd(rail->context);
-    if (rail->pd == NULL || rail->channel == NULL || !lend_descriptors(rail) ||
+    if (!open_channel(rail) ||
         !watch_fd(rail, rail->channel->fd, &rail->notices, VERBS_WATCH_NOTICES) ||
-        !watch_fd(rail, rail->context->async_fd, &rail->async, VERBS_WATCH_ASYNC)) {
-        wring_error(&verbs->log, "no protection domain or completion channel on %s: %s",
-                    rail->choice.device, strerror(errno));
+        !watch_adapter(rail)) {
+        wring_error(&verbs->log, "no completion channel on %s: %s", rail->choice.device,
+                    strerror(errno));
         return WRING_ERR_DEVICE;
     }
     rail->up = true;
@@ -150,15 +154,11 @@ void wring_verbs_rail_close(struct verbs_rail *rail)
         library->destroy_cq(rail->cq);
     if (rail->channel != NULL) {
         wring_descriptor_take_back(rail->channel->fd);
-        wring_descriptor_take_back(rail->context->async_fd);
-        wring_descriptor_take_back(rail->context->cmd_fd);
-    }
-    if (rail->channel != NULL)
         library->destroy_comp_channel(rail->channel);
-    if (rail->pd != NULL)
-        library->dealloc_pd(rail->pd);
-    if (rail->context != NULL)
-        library->close_device(rail->context);
+    }
+    if (rail->watches_async) /* others may go on with it */
+        epoll_ctl(rail->provider->epoll, EPOLL_CTL_DEL, rail->context->async_fd, NULL);
+    wring_verbs_seat_leave(&rail->seat);
     free(rail->slots);
 }
 

@@ -59,6 +59,7 @@ static bool make_qp(struct verbs_path *path)
     const struct verbs_rail *rail = path->rail;
     const struct verbs_settings *settings = &rail->provider->settings;
     struct ibv_qp_init_attr init = {
+        .qp_context = &path->news,
         .cap = {VERBS_REQUESTS, VERBS_RECEIVES, 1, 1,
                 rail->inline_works ? settings->inline_bytes : 0},
         .qp_type = IBV_QPT_RC,
@@ -154,6 +155,7 @@ enum wring_status wring_verbs_path_create(struct verbs_conn *conn, unsigned inde
     path->rail = rail;
     path->index = index;
     path->state = VERBS_PATH_WORKS;
+    path->news.seat = &rail->seat;
     path->peer_rail = peer_rail;
     path->mtu = mtu;
     enum wring_status status = wring_verbs_rail_join(rail, path);
@@ -191,6 +193,7 @@ enum wring_status wring_verbs_path_renew(struct verbs_path *path)
         rail->provider->library.destroy_qp(path->qp);
     path->qp = NULL;
     path->qp_ex = NULL;
+    path->news.failure = 0; /* of the old one, whose events are all acknowledged */
     wring_verbs_rail_leave(rail, path);
     wring_verbs_rail_empty(rail);
     path->head = path->posted = path->tail = path->unsignalled = path->sent = 0;
@@ -339,7 +342,7 @@ static bool open_flush_rail(struct verbs_flusher *flusher, unsigned index)
         return false;
     flush->path->rail = rail;
     flush->path->mtu = rail->choice.mtu;
-    flush->cq = library->create_cq(rail->context, FLUSHES, NULL, NULL, 0);
+    flush->cq = library->create_cq(rail->context, FLUSHES, &rail->seat, NULL, 0);
     if (flush->cq != NULL) {
         struct ibv_qp_init_attr init = {.cap = {FLUSHES, 1, 1, 1, 0},
                                         .qp_type = IBV_QPT_RC,

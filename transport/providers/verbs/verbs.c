@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/config.h"
@@ -76,46 +78,50 @@ static void revive_rail(struct verbs_rail *rail)
             wring_verbs_paths_hope(rail->slots[i].path->conn, 1u << rail->slots[i].path->index);
 }
 
-static void fail_queue_pair(struct verbs_rail *rail, const struct ibv_qp *qp, const char *what)
-{
-    for (uint32_t i = 0; i < rail->n_slots; i++)
-        if (rail->slots[i].path != NULL && rail->slots[i].path->qp == qp)
-            wring_verbs_path_fail(rail->slots[i].path, WRING_ERR_DEVICE, what);
-}
-
-static void rail_take_async(struct verbs_rail *rail)
+static void fail_queue_pairs(struct verbs_rail *rail)
 {
     const struct verbs_library *library = &rail->provider->library;
-    struct ibv_async_event event;
-    if (library->get_async_event(rail->context, &event) != 0)
-        return;
-    const char *what = library->event_type_str(event.event_type);
-    bool ours = event.element.port_num == rail->choice.port;
-    switch (event.event_type) {
-    case IBV_EVENT_DEVICE_FATAL:
-    case IBV_EVENT_CQ_ERR: /* the completion queues are too large for this to happen */
-        wring_verbs_rail_fail(rail, what);
-        break;
-    case IBV_EVENT_PORT_ERR:
-        if (ours)
-            wring_verbs_rail_fail(rail, what);
-        break;
-    case IBV_EVENT_PORT_ACTIVE:
-        if (ours)
-            revive_rail(rail);
-        wring_info(&rail->provider->log, "device %s port %d: %s", rail->choice.device,
-                   event.element.port_num, what);
-        break;
-    case IBV_EVENT_QP_FATAL:
-    case IBV_EVENT_QP_REQ_ERR:
-    case IBV_EVENT_QP_ACCESS_ERR:
-        fail_queue_pair(rail, event.element.qp, what);
-        break;
-    default: /* addresses and keys that change, path migration: nothing that we use */
-        wring_debug(&rail->provider->log, "device %s: %s", rail->choice.device, what);
-        break;
+    for (uint32_t i = 0; i < rail->n_slots; i++) {
+        struct verbs_path *path = rail->slots[i].path;
+        int what = path != NULL ? __atomic_exchange_n(&path->news.failure, 0, __ATOMIC_RELAXED) : 0;
+        if (what != 0)
+            wring_verbs_path_fail(path, WRING_ERR_DEVICE,
+                                  library->event_type_str((enum ibv_event_type)what));
     }
-    library->ack_async_event(&event);
+}
+
+static void rail_take_news(struct verbs_rail *rail)
+{
+    const struct verbs_library *library = &rail->provider->library;
+    struct verbs_news news;
+    if (!wring_verbs_seat_news(&rail->seat, &news))
+        return;
+    wring_info(&rail->provider->log, "device %s port %d: %s", rail->choice.device,
+               rail->choice.port, library->event_type_str(news.last));
+    if (news.broken)
+        wring_verbs_rail_fail(rail, library->event_type_str(news.broken_by));
+    if (news.port_failed)
+        wring_verbs_rail_fail(rail, library->event_type_str(IBV_EVENT_PORT_ERR));
+    if (news.queue_pairs)
+        fail_queue_pairs(rail);
+    if (news.port_back)
+        revive_rail(rail);
+}
+
+static void take_news(struct verbs_provider *verbs)
+{
+    uint64_t rung;
+    if (read(verbs->bell, &rung, sizeof(rung)) < 0 && errno != EAGAIN)
+        wring_debug(&verbs->log, "the bell: %s", strerror(errno));
+    for (unsigned i = 0; i < verbs->n_rails; i++)
+        rail_take_news(&verbs->rails[i]);
+}
+
+/** Words of devices that were open when another provider read them come by the bell as well. */
+static void rail_take_async(struct verbs_rail *rail)
+{
+    wring_verbs_seat_listen(&rail->seat);
+    take_news(rail->provider);
 }
 
 /* ---- progress ---- */
@@ -159,6 +165,9 @@ static void service_watch(struct verbs_provider *verbs, const struct verbs_watch
         break;
     case VERBS_WATCH_ASYNC:
         rail_take_async(watch->owner);
+        break;
+    case VERBS_WATCH_BELL:
+        take_news(verbs);
         break;
     }
 }
@@ -289,8 +298,8 @@ static enum wring_status open_memory(struct verbs_provider *verbs,
                                          .config = config,
                                          .n_rails = verbs->n_rails};
     for (unsigned i = 0; i < verbs->n_rails; i++)
-        params.rails[i] =
-            (struct verbs_memory_rail){verbs->rails[i].pd, verbs->rails[i].choice.device};
+        params.rails[i] = (struct verbs_memory_rail){
+            verbs->rails[i].pd, verbs->rails[i].choice.device, verbs->rails[i].seat.adapter};
     return wring_verbs_memory_create(&params, &verbs->memory);
 }
 
@@ -305,7 +314,7 @@ static enum wring_status open_rails(struct verbs_provider *verbs, const struct w
     for (unsigned i = 0; status == WRING_OK && i < n; i++) {
         struct verbs_rail *rail = &verbs->rails[verbs->n_rails++];
         *rail = (struct verbs_rail){.provider = verbs, .index = i, .choice = choices[i]};
-        status = wring_verbs_rail_open(rail);
+        status = wring_verbs_rail_open(rail, config->key);
         if (rail->max_message < verbs->put_max_bytes)
             verbs->put_max_bytes = rail->max_message;
     }
@@ -325,10 +334,20 @@ static void provider_close(struct wring_provider *base)
         wring_verbs_rail_close(&verbs->rails[--verbs->n_rails]);
     wring_verbs_library_unload(&verbs->library);
     wring_descriptor_close(verbs->listener);
+    wring_descriptor_close(verbs->bell);
     wring_descriptor_close(verbs->epoll);
     free(verbs->conns);
     explicit_bzero(verbs->secret, sizeof(verbs->secret));
     free(verbs);
+}
+
+/** By which other providers of this process tell of events of a device that they share. */
+static bool hang_bell(struct verbs_provider *verbs)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = &verbs->rings};
+    verbs->rings = (struct verbs_watch){VERBS_WATCH_BELL, verbs};
+    verbs->bell = WRING_DESCRIPTOR(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    return verbs->bell >= 0 && epoll_ctl(verbs->epoll, EPOLL_CTL_ADD, verbs->bell, &event) == 0;
 }
 
 static enum wring_status fill_provider(struct verbs_provider *verbs, const char *bind,
@@ -350,6 +369,10 @@ static enum wring_status fill_provider(struct verbs_provider *verbs, const char 
         wring_error(&verbs->log, "no epoll descriptor: %s", WRING_REFUSED("epoll_create1"));
         return WRING_ERR_SYSTEM;
     }
+    if (!hang_bell(verbs)) {
+        wring_error(&verbs->log, "no event descriptor: %s", WRING_REFUSED("eventfd"));
+        return WRING_ERR_SYSTEM;
+    }
     settings_read(config, &verbs->settings);
     return open_rails(verbs, config);
 }
@@ -369,7 +392,7 @@ static enum wring_status provider_open(const struct wring_provider_params *param
     if (verbs == NULL)
         return WRING_ERR_NO_MEMORY;
     verbs->base.ops = &wring_provider_verbs;
-    verbs->listener = verbs->epoll = -1;
+    verbs->listener = verbs->epoll = verbs->bell = -1;
     verbs->door.module = WRING_MODULE;
     verbs->job_size = params->size;
     if (params->log != NULL)

@@ -104,8 +104,8 @@ struct verbs_provider {
     struct verbs_memory *memory;
     struct verbs_flusher *flusher; /* NULL: nothing has been flushed yet */
     size_t put_max_bytes;
-    int epoll, listener;
-    struct verbs_watch listening;
+    int epoll, listener, bell;
+    struct verbs_watch listening, rings;
     struct wring_door door;
     bool is_listening; /* the epoll set speaks for the listener */
 
