@@ -14,6 +14,10 @@ bool wring_hmac(const uint8_t *key, size_t key_bytes, const void *data, size_t b
                 uint8_t out[WRING_MAC_BYTES])
 {
     unsigned written = 0;
+
+    /* A child that another thread forks meanwhile has copies of libcrypto's locks as they are now:
+     * its exit() would wait for one of them in the clean-up that this leaves out. */
+    OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
     return HMAC(EVP_sha256(), key, (int)key_bytes, data, bytes, out, &written) != NULL &&
            written == WRING_MAC_BYTES;
 }
