@@ -97,6 +97,11 @@ static void *get_memory(struct run *run, enum program_memory memory, size_t byte
         return wring_buffer_alloc(run->session, bytes, &data) == WRING_OK ? data : NULL;
     struct run_memory *kept = malloc(sizeof(*kept));
     data = calloc(1, bytes);
+    if (kept == NULL || data == NULL) {
+        free(kept);
+        free(data);
+        return NULL;
+    }
     *kept = (struct run_memory){run->kept, data};
     run->kept = kept;
     if (memory == PROGRAM_REGISTERED &&
@@ -570,9 +575,32 @@ static enum wring_status abort_group(struct run *run, const struct program_phase
     return note(run, status == WRING_ERR_BUSY ? WRING_OK : status, "abort", event);
 }
 
+/** @param what  out, what of spoilt memory has changed. @return whether any has */
+static bool find_change(const struct event *event, int memory, char *what, size_t bytes)
+{
+    const uint8_t *data = event->memory[memory];
+    size_t begin = 0, end = event->bytes[memory], used = 0;
+
+    while (begin < end && data[begin] == SPOILT)
+        begin++;
+    while (end > begin && data[end - 1] == SPOILT)
+        end--;
+    if (begin == end)
+        return false;
+    used = (size_t)snprintf(what, bytes,
+                            "bytes %zu to %zu of %zu of memory %d were written after "
+                            "an abort:",
+                            begin, end, event->bytes[memory], memory);
+    for (size_t at = begin; at < end && at < begin + 24 && used < bytes; at++)
+        used += (size_t)snprintf(what + used, bytes - used, " %02x", data[at]);
+    return true;
+}
+
 /** Nothing writes to what its calls and steps had, not even while others still hear of it. */
 static enum wring_status watch_memory(struct run *run, struct event *events, uint32_t n)
 {
+    char what[256];
+
     for (uint32_t i = 0; i < n; i++)
         for (int m = 0; m < 2 && events[i].gone; m++)
             if (events[i].memory[m] != NULL)
@@ -581,10 +609,8 @@ static enum wring_status watch_memory(struct run *run, struct event *events, uin
         wring_barrier(wring_session_world(run->session), NULL, NULL); /* all have left it */
     for (uint32_t i = 0; i < n && status == WRING_OK; i++)
         for (int m = 0; m < 2 && events[i].gone; m++)
-            for (size_t at = 0; events[i].memory[m] != NULL && at < events[i].bytes[m]; at++)
-                if (((const uint8_t *)events[i].memory[m])[at] != SPOILT)
-                    return note(run, WRING_ERR_FRAME, "memory was written after an abort",
-                                &events[i]);
+            if (events[i].memory[m] != NULL && find_change(&events[i], m, what, sizeof(what)))
+                return note(run, WRING_ERR_FRAME, what, &events[i]);
     for (uint32_t i = 0; i < n && status == WRING_OK; i++)
         if (events[i].gone && events[i].call != NULL)
             put_call(run, &events[i]);
@@ -764,6 +790,8 @@ static enum wring_status save_state(struct run *run)
         return note(run, status, "size of state", NULL);
     free(run->state);
     run->state = malloc(run->state_bytes + 1);
+    if (run->state == NULL)
+        return note(run, WRING_ERR_NO_MEMORY, "memory of a state", NULL);
     return note(run, wring_session_save_state(run->session, run->state, &run->state_bytes),
                 "save state", NULL);
 }
