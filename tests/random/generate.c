@@ -11,7 +11,7 @@
 #define ELEMS_MAX 100000
 #define RUN_ELEMS_MAX 20000 /* of a call in which each member has a run */
 
-const char *const generate_configs[] = {"shm", "tcp", "nodes", NULL};
+const char *const generate_configs[] = {"shm", "tcp", "nodes", "verbs", NULL};
 
 /* the first ones go into immediate calls, of these the last two only into allreduces */
 #define RUN_CODECS 7
@@ -118,7 +118,7 @@ static void draw_provider(struct draw *d)
                                          "disconnect=after:40", "disconnect=3e-2,rank=0"};
     char fault[48];
 
-    set(d, "WRING_PROVIDER", is_config(d, "tcp") ? "tcp" : is_config(d, "shm") ? "shm" : "auto");
+    set(d, "WRING_PROVIDER", is_config(d, "nodes") ? "auto" : d->p->config);
     if (d->p->faults && d->p->killed < 0) {
         snprintf(fault, sizeof(fault), "%s,seed=%u", PICK(d, breaks), below(d, 1000));
         set(d, "WRING_FAULT", fault);

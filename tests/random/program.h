@@ -16,7 +16,7 @@
 #define PROGRAM_OPS 76
 #define PROGRAM_CALLS 5 /* of one phase */
 #define PROGRAM_MESSAGES 10
-#define PROGRAM_SETTINGS 17
+#define PROGRAM_SETTINGS 24 /* with those that tests/soak adds */
 #define PROGRAM_NONE UINT32_MAX
 
 enum program_op_kind {
