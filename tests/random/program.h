@@ -138,6 +138,7 @@ struct program {
     bool faults;        /* something breaks: errors are right, wrong results are not */
     int32_t killed;     /* rank that dies; -1: none */
     uint32_t killed_at; /* before this operation */
+    uint32_t wait_s;    /* a rank waits so long for anything; 0: as long as is right */
 };
 
 static inline bool program_is_member(const struct program *p, uint32_t group, uint32_t rank)

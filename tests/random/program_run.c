@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 
-#define WAIT_NS (90 * WRING_NS_PER_S)
+#define WAIT_S 90
 #define EVENTS_MAX (PROGRAM_BUCKETS + PROGRAM_CALLS + 2 * PROGRAM_MESSAGES)
 #define SPOILT 0xA5 /* what memory is filled with that nothing may read or write any more */
 
@@ -58,6 +58,12 @@ static uint32_t below(struct run *run, uint32_t n)
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
     z = (z ^ z >> 27) * 0x94D049BB133111EBu;
     return (uint32_t)((z ^ z >> 31) >> 32) % n;
+}
+
+/** Nothing may take longer. */
+static uint64_t wait_ns(const struct run *run)
+{
+    return (run->p->wait_s > 0 ? run->p->wait_s : WAIT_S) * WRING_NS_PER_S;
 }
 
 /** Note where a call failed, once. */
@@ -440,7 +446,7 @@ static struct wring_result *result_of(struct event *event)
 
 static enum wring_status poll_until(struct run *run, struct event *event)
 {
-    uint64_t deadline = wring_deadline_in(WAIT_NS);
+    uint64_t deadline = wring_deadline_in(wait_ns(run));
     for (;;) {
         enum wring_status status = is_bucket(event)
                                        ? wring_bucket_test(run->buckets[event->bucket], NULL)
@@ -461,7 +467,7 @@ static enum wring_status wait_one(struct run *run, struct event *event)
     if (choice == 0)
         return poll_until(run, event);
     for (uint32_t i = 0; i < 2 && status == WRING_ERR_TIMEOUT; i++) {
-        uint64_t limit = choice == 1 && i == 0 ? below(run, 1000000) : WAIT_NS;
+        uint64_t limit = choice == 1 && i == 0 ? below(run, 1000000) : wait_ns(run);
         status = is_bucket(event) ? wring_bucket_wait(run->buckets[event->bucket], limit, NULL)
                                   : wring_request_wait(event->request, limit, result_of(event));
     }
@@ -480,7 +486,7 @@ static enum wring_status wait_any(struct run *run, struct event *events, uint32_
             entries[i].bucket = run->buckets[events[i].bucket];
         else if (events[i].under_way)
             entries[i].request = events[i].request;
-    enum wring_status status = wring_wait_any(entries, n, WAIT_NS, &index, &result);
+    enum wring_status status = wring_wait_any(entries, n, wait_ns(run), &index, &result);
     if (index < n)
         events[index].got = result;
     *done = (uint32_t)index;
@@ -634,7 +640,7 @@ static enum wring_status end_of_group(struct run *run, const struct program_phas
         return note(run, WRING_ERR_INVALID, "a call of an aborted group", NULL);
     if (status == WRING_OK)
         return note(run, wring_barrier(world, NULL, NULL), "barrier after no abort", NULL);
-    uint64_t deadline = wring_deadline_in(WAIT_NS);
+    uint64_t deadline = wring_deadline_in(wait_ns(run));
     bool cancelled = status == WRING_ERR_CANCELLED;
     while (cancelled && (status = wring_group_abort(group)) == WRING_ERR_BUSY)
         if (wring_now_ns() >= deadline) /* though all others are there */

@@ -46,6 +46,7 @@ static const struct {
     [FAULT_FROZEN] = {"frozen", true, NULL},
     [FAULT_CUT] = {"cut", true, NULL},
     [FAULT_CORRUPT] = {"corrupt", true, "tcp"}, /* shared memory has no frames to check */
+    [FAULT_LIES] = {"lies", true, NULL},
     [FAULT_LIMITS] = {"limits", true, NULL},
     [FAULT_ALLOCATIONS] = {"allocations", true, NULL},
     [FAULT_BLACK_HOLE] = {"black-hole", true, "tcp nodes"},
@@ -68,6 +69,11 @@ enum fault_kind fault_find(const char *name)
 bool fault_breaks(enum fault_kind kind)
 {
     return kinds[kind].breaks;
+}
+
+bool fault_lies(enum fault_kind kind)
+{
+    return kind == FAULT_LIES;
 }
 
 static bool needs_hosts(enum fault_kind kind)
@@ -118,6 +124,7 @@ static void draw_settings(const struct fault *fault, uint64_t *state, struct pro
                                        "disconnect=after:40", "disconnect=3e-2,rank=0",
                                        "disconnect=after:64kb"};
     static const char *const spoils[] = {"corrupt=1e-2", "corrupt=1e-3", "corrupt=0.2,rank=1"};
+    static const char *const lies[] = {"corrupt=0.02", "corrupt=0.1", "corrupt=0.5"};
     uint32_t seed = below(state, 1000);
 
     set(p, "WRING_JOIN_TIMEOUT", "%s", fault_breaks(fault->kind) ? "10s" : "60s");
@@ -130,6 +137,13 @@ static void draw_settings(const struct fault *fault, uint64_t *state, struct pro
     if (fault->kind == FAULT_CORRUPT) {
         set(p, "WRING_FAULT", "%s,seed=%u", spoils[below(state, COUNT(spoils))], seed);
         set(p, "WRING_TCP_CHECKSUM", "on");
+    }
+    if (fault->kind == FAULT_LIES) { /* unchecked, a changed byte is the sender's own word */
+        set(p, "WRING_FAULT", "%s,rank=%u,seed=%u", lies[below(state, COUNT(lies))], fault->rank,
+            seed);
+        set(p, "WRING_TCP_CHECKSUM", "off");
+        set(p, "WRING_TIMEOUT", "5s");
+        p->wait_s = 8;
     }
     if (fault->kind == FAULT_FROZEN || needs_hosts(fault->kind)) {
         set(p, "WRING_HEARTBEAT", "100ms");

@@ -21,6 +21,7 @@ enum fault_kind {
     FAULT_FROZEN,      /* a rank stands still for longer than the others wait */
     FAULT_CUT,         /* connections break */
     FAULT_CORRUPT,     /* bytes change on the wire */
+    FAULT_LIES,        /* one rank says what is not so, in frames that are sound */
     FAULT_LIMITS,      /* on descriptors, files, locked memory */
     FAULT_ALLOCATIONS, /* one fails: in each round another one */
     FAULT_BLACK_HOLE,  /* two hosts whose cable is pulled */
@@ -49,6 +50,10 @@ enum fault_kind fault_find(const char *name);
 
 /** May a rank end with an error? */
 bool fault_breaks(enum fault_kind kind);
+
+/** May results be wrong that come with WRING_OK, and may a wait be in vain? A rank that knows the
+ * key can bring that about. */
+bool fault_lies(enum fault_kind kind);
 
 /** Can it befall jobs of that configuration, here? */
 bool fault_suits(enum fault_kind kind, const char *config);
