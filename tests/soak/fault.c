@@ -210,7 +210,8 @@ static void begin_signals(void)
 static pthread_t forker;
 static atomic_bool forker_stops;
 
-/** One child after the other: they end at once, or later by exit(), or become another program. */
+/** One child after the other: they end at once or later, or become another program. None calls
+ * exit(), which waits for a lock that another thread may have held in the moment of the fork. */
 static void *fork_again_and_again(void *arg)
 {
     uint32_t seed = *(const uint32_t *)arg | 1;
@@ -229,7 +230,7 @@ static void *fork_again_and_again(void *arg)
             execl("/bin/true", "true", (char *)NULL);
         if (children[n] == 0) {
             usleep(30000);
-            exit(0);
+            _exit(0);
         }
         n += children[n] > 0;
     }
