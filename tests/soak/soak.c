@@ -4,6 +4,7 @@
  *
  *     soak [--rounds N | --minutes M] [--seed S] [--provider LIST] [--fault NAME] [--verbose]
  *     soak --sessions N [--provider NAME]
+ *     soak --strangers N [--provider NAME]
  */
 #include <dirent.h>
 #include <inttypes.h>
@@ -21,6 +22,7 @@
 #include "tests/random/reference.h"
 #include "tests/soak/fault.h"
 #include "tests/soak/sessions.h"
+#include "tests/soak/siege.h"
 
 #define ROUND_DEADLINE_S 150 /* longer than any wait in a rank */
 #define WARM_ROUNDS 20       /* as threads, after which this process has all that it keeps */
@@ -30,8 +32,7 @@
 
 struct options {
     const char *self, *providers;
-    uint64_t seed, rounds, sessions;
-    uint64_t minutes;
+    uint64_t seed, rounds, minutes, sessions, strangers;
     enum fault_kind kind; /* FAULT_KINDS: all in turn */
     bool verbose;
 };
@@ -49,7 +50,7 @@ __attribute__((noreturn)) static void usage(const char *self)
     fprintf(stderr,
             "usage: %s [--rounds N | --minutes M] [--seed S] [--provider tcp,shm,nodes,verbs]\n"
             "          [--fault NAME] [--verbose]\n"
-            "       %s --sessions N [--provider NAME]\nfaults:",
+            "       %s --sessions N | --strangers N [--provider NAME]\nfaults:",
             self, self);
     for (unsigned i = 0; i < FAULT_KINDS; i++)
         fprintf(stderr, " %s", fault_name((enum fault_kind)i));
@@ -92,6 +93,8 @@ static struct options parse(int argc, char **argv)
             o.minutes = parse_number(o.self, value);
         else if (strcmp(argv[i - 1], "--sessions") == 0)
             o.sessions = parse_number(o.self, value);
+        else if (strcmp(argv[i - 1], "--strangers") == 0)
+            o.strangers = parse_number(o.self, value);
         else
             usage(o.self);
     }
@@ -362,5 +365,8 @@ static int run_rounds(const struct options *o)
 int main(int argc, char **argv)
 {
     struct options o = parse(argc, argv);
+
+    if (o.strangers > 0)
+        return siege_run(o.providers, o.strangers);
     return o.sessions > 0 ? sessions_run(o.providers, o.sessions) : run_rounds(&o);
 }
