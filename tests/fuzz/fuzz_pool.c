@@ -60,7 +60,7 @@ static void put(struct pool_rig *rig, struct fuzz_input *input)
         pool_rig_put(rig, id << WRING_SEQUENCE_BITS | in, bytes);
 }
 
-static void send(struct pool_rig *rig, struct fuzz_input *input)
+static void send_piece(struct pool_rig *rig, struct fuzz_input *input)
 {
     struct wring_channel_out *out = &rig->channel.out[1];
     uint32_t bytes = number(input) % (POOL_RIG_CHUNK + 1), sequence = out->reserved;
@@ -100,7 +100,7 @@ static void run_step(struct pool_rig *rig, struct fuzz_input *input)
         put(rig, input);
         break;
     case 4:
-        send(rig, input);
+        send_piece(rig, input);
         break;
     case 5:
         while (!pool_rig_is_aborted(rig) && pool_rig_take(rig))

@@ -120,7 +120,7 @@ static void side_open(struct side *side, uint32_t me)
     side->channel.tag = TAG;
     for (uint32_t i = 0; i < MEMBERS; i++) {
         struct wire *wire = &side->wires[i];
-        *wire = (struct wire){{&net, NULL}, {&wire->conn, 1 << 20}, me, i};
+        *wire = (struct wire){{.provider = &net}, {&wire->conn, 1 << 20}, me, i};
         side->peers[ranks[i]].state = WRING_PEER_READY;
         side->peers[ranks[i]].conn = &wire->conn;
         side->peers[ranks[i]].window.limit = 2 << 20;

@@ -24,7 +24,7 @@ static enum wring_status keep(struct wring_conn *conn, const void *data, size_t 
 
 static const struct wring_provider_ops keeping = {.name = "keeping", .send = keep};
 static struct wring_provider provider = {&keeping};
-static struct wring_conn conn = {&provider, NULL};
+static struct wring_conn conn = {.provider = &provider};
 
 /** Parse from memory that ends at an unmapped page. */
 static bool parse(const uint8_t *data, size_t bytes, struct wring_control *out)

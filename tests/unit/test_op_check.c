@@ -47,7 +47,7 @@ static void open_rank(void)
 {
     static const struct wring_provider_ops ops = {.name = "keeping", .send = keep};
     static struct wring_provider provider = {&ops};
-    static struct wring_conn conn = {&provider, NULL};
+    static struct wring_conn conn = {.provider = &provider};
     static const uint32_t ranks[RANKS] = {0, 1};
     static const struct wring_collective_ops waiting = {.awaits = awaits_nobody};
 

@@ -39,7 +39,7 @@ static enum wring_status connect_to(struct wring_shm_flags *flags, uint32_t memb
 {
     struct wring_provider provider = {&ops};
     uint32_t whose = member;
-    struct wring_conn conn = {&provider, &whose};
+    struct wring_conn conn = {.provider = &provider, .user = &whose};
     struct wring_remote remote = {&conn, bytes};
     return wring_shm_flags_connect(flags, member, &remote, offset);
 }
