@@ -49,33 +49,36 @@ enum wring_status wring_channel_init(struct wring_channel *channel, struct wring
         *channel = (struct wring_channel){0};
         return WRING_ERR_NO_MEMORY;
     }
+    channel->slots = slots;
     for (size_t i = 0; memory != NULL && i < (size_t)members.n * window; i++)
         slots[i].data = memory + i * channel->stride;
-    for (uint32_t i = 0; i < members.n; i++) {
-        channel->in[i].slots = slots + (size_t)i * window;
-        channel->out[i].peer = &fabric->peers[members.ranks[i]];
-        channel->out[i].window = channel->out[i].limit = window;
-    }
     return WRING_OK;
+}
+
+void wring_channel_open(const struct wring_channel *channel, uint32_t member)
+{
+    struct wring_channel_out *out = &channel->out[member];
+    out->peer = wring_fabric_peer(channel->fabric, channel->members.ranks[member]);
+    out->window = out->limit = channel->window;
+    if (channel->pairs != NULL)
+        out->name.id = WRING_NO_CHANNEL;
 }
 
 void wring_channel_set_window(struct wring_channel *channel, uint32_t member, uint32_t window)
 {
-    channel->out[member].window = window;
-    channel->out[member].limit = channel->out[member].reserved + window;
+    struct wring_channel_out *out = wring_channel_out(channel, member);
+    out->window = window;
+    out->limit = out->reserved + window;
 }
 
 void wring_channel_unpair(struct wring_channel *channel, struct wring_pairs *pairs)
 {
     channel->pairs = pairs;
-    for (uint32_t i = 0; i < channel->members.n; i++)
-        channel->out[i].name.id = WRING_NO_CHANNEL;
 }
 
 void wring_channel_finish(struct wring_channel *channel)
 {
-    if (channel->in != NULL)
-        free(channel->in[0].slots); /* one allocation for all members */
+    free(channel->slots);
     free(channel->in);
     free(channel->out);
     free(channel->asks);
@@ -98,7 +101,8 @@ struct wring_channel_name wring_channel_read_name(struct wring_reader *in)
 
 bool wring_channel_has_credit(const struct wring_channel *channel, uint32_t member)
 {
-    return channel->out[member].reserved != channel->out[member].limit;
+    const struct wring_channel_out *out = wring_channel_out(channel, member);
+    return out->reserved != out->limit;
 }
 
 bool wring_channel_has_credits(const struct wring_channel *channel)
@@ -113,7 +117,7 @@ bool wring_channel_has_credits(const struct wring_channel *channel)
 
 uint32_t wring_channel_reserve(struct wring_channel *channel, uint32_t member)
 {
-    return channel->out[member].reserved++;
+    return wring_channel_out(channel, member)->reserved++;
 }
 
 static uint32_t sequence_mask(const struct wring_channel *channel)
@@ -132,7 +136,7 @@ enum wring_status wring_channel_put(struct wring_channel *channel, uint32_t memb
                                     uint32_t sequence, struct wring_region *region,
                                     const void *local, size_t bytes, uint64_t cookie)
 {
-    struct wring_channel_out *out = &channel->out[member];
+    struct wring_channel_out *out = wring_channel_out(channel, member);
     if (channel->pool != NULL)
         return channel->pool_ops->put(channel, member, sequence, region, local, bytes, cookie);
     uint64_t offset = out->offset + (uint64_t)(sequence % out->window) * channel->stride;
@@ -147,7 +151,7 @@ enum wring_status wring_channel_put_placed(struct wring_channel *channel, uint32
                                            struct wring_region *region, const void *local,
                                            uint64_t offset, size_t bytes, uint64_t cookie)
 {
-    struct wring_channel_out *out = &channel->out[member];
+    struct wring_channel_out *out = wring_channel_out(channel, member);
     enum wring_status status =
         wring_fabric_put(channel->fabric, out->peer, region, local, out->remote,
                          out->offset + offset, bytes, wring_channel_imm(channel, out, 0), cookie);
@@ -163,7 +167,8 @@ struct wring_slot *wring_channel_expect(struct wring_channel *channel, uint32_t 
 
     if (ahead >= channel->window)
         return NULL;
-    struct wring_slot *slot = &in->slots[(in->consumed + ahead) % channel->window];
+    struct wring_slot *slot =
+        &wring_channel_slots(channel, member)[(in->consumed + ahead) % channel->window];
     return slot->arrived ? NULL : slot;
 }
 
@@ -201,7 +206,7 @@ enum wring_status wring_channel_arrived(struct wring_channel *channel, uint32_t 
 static uint32_t slot_index(const struct wring_channel *channel, uint32_t member,
                            const struct wring_slot *piece)
 {
-    return (uint32_t)(piece - channel->in[member].slots);
+    return (uint32_t)(piece - wring_channel_slots(channel, member));
 }
 
 uint32_t wring_channel_sequence(const struct wring_channel *channel, uint32_t member,
@@ -224,7 +229,7 @@ static const struct wring_slot *next_slot(const struct wring_channel *channel, u
     const struct wring_channel_in *in = &channel->in[member];
     if (channel->placed || in->taken - in->consumed == channel->window)
         return NULL;
-    return &in->slots[in->taken % channel->window];
+    return &wring_channel_slots(channel, member)[in->taken % channel->window];
 }
 
 bool wring_channel_is_foreign(const struct wring_channel *channel, uint32_t member)
@@ -250,7 +255,7 @@ uint32_t wring_channel_take(struct wring_channel *channel, uint32_t member)
 /** A pooled channel's say how far the ring of small pieces is free, too. */
 static enum wring_status send_credit(struct wring_channel *channel, uint32_t member)
 {
-    const struct wring_channel_out *out = &channel->out[member];
+    const struct wring_channel_out *out = wring_channel_out(channel, member);
     uint32_t consumed = channel->in[member].consumed;
 
     if (channel->pool == NULL)
@@ -267,7 +272,8 @@ static enum wring_status send_credit(struct wring_channel *channel, uint32_t mem
 static void return_credits(struct wring_channel *channel, uint32_t member, uint32_t batch)
 {
     struct wring_channel_in *in = &channel->in[member];
-    if (in->consumed - in->credited < batch || channel->out[member].name.id == WRING_NO_CHANNEL)
+    if (in->consumed - in->credited < batch ||
+        wring_channel_out(channel, member)->name.id == WRING_NO_CHANNEL)
         return; /* when its end is known they are */
     enum wring_status status = send_credit(channel, member);
     if (status == WRING_OK)
@@ -290,13 +296,14 @@ static void clear_slot(struct wring_channel *channel, struct wring_slot *slot)
 void wring_channel_release(struct wring_channel *channel, uint32_t member, uint32_t sequence)
 {
     struct wring_channel_in *in = &channel->in[member];
-    struct wring_slot *slot = &in->slots[sequence % channel->window];
+    struct wring_slot *slots = wring_channel_slots(channel, member);
+    struct wring_slot *slot = &slots[sequence % channel->window];
 
     if (channel->pool != NULL)
         channel->pool_ops->release(channel, member, slot);
     slot->released = true;
-    while (in->consumed != in->taken && in->slots[in->consumed % channel->window].released)
-        clear_slot(channel, &in->slots[in->consumed++ % channel->window]);
+    while (in->consumed != in->taken && slots[in->consumed % channel->window].released)
+        clear_slot(channel, &slots[in->consumed++ % channel->window]);
     return_credits(channel, member, credit_batch(channel));
     if (channel->pool != NULL)
         channel->pool_ops->return_credits(channel, member);
@@ -313,7 +320,7 @@ void wring_channel_return_credits(struct wring_channel *channel)
 enum wring_status wring_channel_credit(struct wring_channel *channel, uint32_t member,
                                        uint32_t consumed)
 {
-    struct wring_channel_out *out = &channel->out[member];
+    struct wring_channel_out *out = wring_channel_out(channel, member);
     uint32_t limit = consumed + out->window;
 
     /* the peer cannot have consumed more than we sent, nor less than before */
@@ -323,10 +330,44 @@ enum wring_status wring_channel_credit(struct wring_channel *channel, uint32_t m
     return WRING_OK;
 }
 
+uint32_t *wring_members_index(struct wring_members *members, bool *ok)
+{
+    uint32_t mask = 1, *table;
+    bool own_numbers = true;
+    for (uint32_t i = 0; i < members->n && own_numbers; i++)
+        own_numbers = members->ranks[i] == i;
+    *ok = true;
+    if (own_numbers)
+        return NULL;
+    while (mask < 2 * members->n)
+        mask = 2 * mask + 1;
+    table = calloc((size_t)mask + 1, sizeof(*table));
+    *ok = table != NULL;
+    if (table == NULL)
+        return NULL;
+    members->mask = mask;
+    for (uint32_t i = members->n; i-- > 0;) { /* of two that are alike, the first one is found */
+        uint32_t at = wring_members_slot(members, members->ranks[i]);
+        while (table[at] != 0 && members->ranks[table[at] - 1] != members->ranks[i])
+            at = (at + 1) & mask;
+        table[at] = i + 1;
+    }
+    members->table = table;
+    return table;
+}
+
 uint32_t wring_members_find(const struct wring_members *members, uint32_t rank)
 {
-    for (uint32_t i = 0; i < members->n; i++)
-        if (members->ranks[i] == rank)
-            return i;
-    return members->n;
+    if (rank < members->n && members->ranks[rank] == rank)
+        return rank;
+    if (members->table == NULL) {
+        for (uint32_t i = 0; i < members->n; i++)
+            if (members->ranks[i] == rank)
+                return i;
+        return members->n;
+    }
+    uint32_t at = wring_members_slot(members, rank);
+    while (members->table[at] != 0 && members->ranks[members->table[at] - 1] != rank)
+        at = (at + 1) & members->mask;
+    return members->table[at] != 0 ? members->table[at] - 1 : members->n;
 }

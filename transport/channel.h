@@ -35,7 +35,24 @@
 struct wring_members {
     uint32_t n, me;
     const uint32_t *ranks; /* [n] */
+    const uint32_t *table; /* [mask + 1] by rank: 1 + member; 0: free. NULL: members are searched */
+    uint32_t mask;
 };
+
+/**
+ * Make the table by which wring_members_find() is O(1). @return to be freed after the last use of
+ * the members; NULL where none is needed, as each member is the rank of its number, or no memory is
+ * left: then *ok is false
+ */
+uint32_t *wring_members_index(struct wring_members *members, bool *ok);
+
+/** Where the search for a rank begins in the table. */
+static inline uint32_t wring_members_slot(const struct wring_members *members, uint32_t rank)
+{
+    uint32_t spread =
+        rank * UINT32_C(0x9E3779B9); /* odd and without pattern: 2^32 by the golden ratio */
+    return (uint32_t)((uint64_t)spread * ((uint64_t)members->mask + 1) >> 32);
+}
 
 enum wring_slot_home {
     WRING_SLOT_OWN,   /* the channel's memory */
@@ -58,7 +75,6 @@ struct wring_slot {
 struct wring_channel_in {
     uint32_t taken, consumed, credited; /* sequences */
     uint32_t arrivals;                  /* pieces so far, all steps */
-    struct wring_slot *slots;           /* [window] */
 };
 
 /** The name that peers use for a channel. Control messages for another generation of its id are
@@ -79,6 +95,7 @@ struct wring_channel_ask {
     uint16_t slot;
 };
 
+/** All zero until something is sent to that member, or comes from it: wring_channel_out(). */
 struct wring_channel_out {
     struct wring_peer *peer;
     struct wring_remote *remote;    /* the peer's slots, or its data if placed; borrowed */
@@ -132,12 +149,32 @@ struct wring_channel {
     uint8_t *memory;               /* our slots: [n][window][stride]; borrowed */
     struct wring_channel_in *in;   /* [n] */
     struct wring_channel_out *out; /* [n] */
+    struct wring_slot *slots;      /* [n][window] */
     struct wring_collective *owner;
     struct wring_pairs *pairs; /* of a group: that find peers' ends at their first piece; or NULL */
     struct wring_pool *pool;   /* pooled; else NULL */
     const struct wring_channel_pool_ops *pool_ops; /* pooled */
     struct wring_channel_ask *asks;                /* [n][window] pooled */
 };
+
+void wring_channel_open(const struct wring_channel *channel, uint32_t member);
+
+/** How it stands with what goes to a member. */
+static inline struct wring_channel_out *wring_channel_out(const struct wring_channel *channel,
+                                                          uint32_t member)
+{
+    struct wring_channel_out *out = &channel->out[member];
+    if (out->peer == NULL)
+        wring_channel_open(channel, member);
+    return out;
+}
+
+/** The slots of what comes from a member, [window]. */
+static inline struct wring_slot *wring_channel_slots(const struct wring_channel *channel,
+                                                     uint32_t member)
+{
+    return channel->slots + (size_t)member * channel->window;
+}
 
 /** Bytes of slots that a channel of these dimensions needs. */
 size_t wring_channel_memory(uint32_t members, uint32_t window, size_t slot_bytes);

@@ -353,6 +353,13 @@ enum wring_status wring_block_alloc_data(struct wring_fabric *fabric, size_t byt
 enum wring_status wring_block_alloc(struct wring_fabric *fabric, size_t bytes,
                                     struct wring_block *out);
 
+#define WRING_BLOCK_FEW_RANKS 16
+
+/** As wring_block_alloc(), of memory of which much may never be touched. In jobs of more ranks it
+ *  lies on small pages: one large page for each slot would be most of what a rank takes. */
+enum wring_status wring_block_alloc_sparse(struct wring_fabric *fabric, size_t bytes,
+                                           struct wring_block *out);
+
 /** The same for memory that is only ever put from: no peer can write into it, and it has no key. */
 enum wring_status wring_block_alloc_source(struct wring_fabric *fabric, size_t bytes,
                                            struct wring_block *out);

@@ -298,10 +298,10 @@ static enum wring_status alloc_memory(const struct wring_fabric *fabric, size_t 
 }
 
 static enum wring_status alloc_block(struct wring_fabric *fabric, size_t bytes, bool source_only,
-                                     struct wring_block *out)
+                                     enum wring_memory_pages wish, struct wring_block *out)
 {
     struct wring_block block = {.fabric = fabric, .owned = true};
-    enum wring_memory_pages wish = wish_for_pages(fabric->config), got;
+    enum wring_memory_pages got;
     enum wring_status status = alloc_memory(fabric, bytes, wish, &block.memory, &got);
     if (status != WRING_OK) {
         wring_error(fabric->log, "no memory of %zu bytes: %s", bytes,
@@ -322,13 +322,13 @@ static enum wring_status alloc_block(struct wring_fabric *fabric, size_t bytes, 
 enum wring_status wring_block_alloc_data(struct wring_fabric *fabric, size_t bytes,
                                          struct wring_block *out)
 {
-    return alloc_block(fabric, bytes, false, out);
+    return alloc_block(fabric, bytes, false, wish_for_pages(fabric->config), out);
 }
 
 static enum wring_status alloc_hidden(struct wring_fabric *fabric, size_t bytes, bool source_only,
-                                      struct wring_block *out)
+                                      enum wring_memory_pages wish, struct wring_block *out)
 {
-    enum wring_status status = alloc_block(fabric, bytes, source_only, out);
+    enum wring_status status = alloc_block(fabric, bytes, source_only, wish, out);
     if (status != WRING_OK)
         return status;
     memory_hide(&out->memory);
@@ -339,13 +339,22 @@ static enum wring_status alloc_hidden(struct wring_fabric *fabric, size_t bytes,
 enum wring_status wring_block_alloc(struct wring_fabric *fabric, size_t bytes,
                                     struct wring_block *out)
 {
-    return alloc_hidden(fabric, bytes, false, out);
+    return alloc_hidden(fabric, bytes, false, wish_for_pages(fabric->config), out);
+}
+
+enum wring_status wring_block_alloc_sparse(struct wring_fabric *fabric, size_t bytes,
+                                           struct wring_block *out)
+{
+    enum wring_memory_pages wish = wish_for_pages(fabric->config);
+    if (wish == WRING_PAGES_TRANSPARENT && fabric->size > WRING_BLOCK_FEW_RANKS)
+        wish = WRING_PAGES_SMALL;
+    return alloc_hidden(fabric, bytes, false, wish, out);
 }
 
 enum wring_status wring_block_alloc_source(struct wring_fabric *fabric, size_t bytes,
                                            struct wring_block *out)
 {
-    return alloc_hidden(fabric, bytes, true, out);
+    return alloc_hidden(fabric, bytes, true, wish_for_pages(fabric->config), out);
 }
 
 enum wring_status wring_block_populate(const struct wring_block *block)

@@ -476,7 +476,7 @@ static bool read_words(const struct wring_control *control, struct words *out)
 static void set_channel_out(struct wring_channel *channel, uint32_t member,
                             struct wring_pool_link *link, struct wring_channel_name name)
 {
-    struct wring_channel_out *out = &channel->out[member];
+    struct wring_channel_out *out = wring_channel_out(channel, member);
     out->link = link;
     out->name = name;
     channel->owes_credits = channel->fabric->owes_credits = true;

@@ -83,7 +83,7 @@ static enum wring_status ensure_ring_block(struct wring_pool *pool)
     struct wring_block *block = calloc(1, sizeof(*block));
     if (block == NULL)
         return WRING_ERR_NO_MEMORY;
-    enum wring_status status = wring_block_alloc(fabric, per * RING_BYTES, block);
+    enum wring_status status = wring_block_alloc_sparse(fabric, per * RING_BYTES, block);
     if (status != WRING_OK) {
         free(block);
         return status;
@@ -97,8 +97,8 @@ static enum wring_status alloc_pool_memory(struct wring_pool *pool)
 {
     enum wring_status status = ensure_ring_block(pool);
     if (status == WRING_OK && pool->slots.block.fabric == NULL)
-        status = wring_block_alloc(pool->engine->fabric, pool->slots.n * pool->slots.bytes,
-                                   &pool->slots.block);
+        status = wring_block_alloc_sparse(pool->engine->fabric, pool->slots.n * pool->slots.bytes,
+                                          &pool->slots.block);
     return status;
 }
 
@@ -533,7 +533,7 @@ enum wring_status wring_pool_put(struct wring_channel *channel, uint32_t member,
                                  struct wring_region *region, const void *local, size_t bytes,
                                  uint64_t cookie)
 {
-    struct wring_channel_out *out = &channel->out[member];
+    struct wring_channel_out *out = wring_channel_out(channel, member);
     struct wring_pool_link *link = out->link;
 
     if (link == NULL)

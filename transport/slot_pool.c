@@ -151,7 +151,7 @@ static struct wring_pool_ask **find_next_ask(struct wring_pool_slots *slots)
 
 static void say_grant(struct wring_pool_slots *slots, struct wring_pool_slot *slot)
 {
-    const struct wring_channel_out *out = &slot->channel->out[slot->member];
+    const struct wring_channel_out *out = wring_channel_out(slot->channel, slot->member);
     const struct wring_control control = {.kind = WRING_CONTROL_GRANT,
                                           .a = out->name.id,
                                           .b = (uint32_t)(slot - slots->slot),
@@ -636,8 +636,8 @@ void wring_pool_remove(struct wring_pool *pool, struct wring_channel *channel)
     forget_channel(channel, true);
     for (uint32_t i = 0; i < channel->members.n; i++)
         for (uint32_t k = 0; k < channel->window; k++)
-            if (channel->in[i].slots[k].home == WRING_SLOT_MOVED)
-                free(channel->in[i].slots[k].data);
+            if (wring_channel_slots(channel, i)[k].home == WRING_SLOT_MOVED)
+                free(wring_channel_slots(channel, i)[k].data);
     if (wring_pool_find(pool, channel->name.id) != channel)
         return;
     *channel_entry(pool, channel->name.id) = NULL;

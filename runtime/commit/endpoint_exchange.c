@@ -159,7 +159,7 @@ static void set_slots(struct wring_channel *channel, uint32_t member,
                       const struct endpoint *endpoint, uint64_t offset)
 {
     size_t bytes = wring_channel_memory(1, endpoint->window, channel->slot_bytes);
-    struct wring_channel_out *out = &channel->out[member];
+    struct wring_channel_out *out = wring_channel_out(channel, member);
 
     wring_channel_set_window(channel, member, endpoint->window);
     out->remote = endpoint->slots.remote;
@@ -171,12 +171,12 @@ static void set_endpoints(struct wring_bucket *bucket, uint32_t member,
                           const struct endpoint *endpoint)
 {
     if (bucket->collective.scatter != NULL) {
-        bucket->scatter.out[member].name = endpoint->scatter;
+        wring_channel_out(&bucket->scatter, member)->name = endpoint->scatter;
         set_slots(&bucket->scatter, member, endpoint, endpoint->scatter_offset);
     }
     if (bucket->collective.gather == NULL)
         return;
-    struct wring_channel_out *out = &bucket->gather.out[member];
+    struct wring_channel_out *out = wring_channel_out(&bucket->gather, member);
     out->name = endpoint->gather;
     if (!bucket->gather.placed) {
         set_slots(&bucket->gather, member, endpoint, endpoint->gather_offset);

@@ -37,8 +37,16 @@ static enum wring_status group_new(struct wring_session *session, const uint32_t
         return WRING_ERR_NO_MEMORY;
     }
     memcpy(group->ranks, ranks, n * sizeof(*ranks));
-    group->members = (struct wring_members){n, 0, group->ranks};
+    group->members = (struct wring_members){.n = n, .ranks = group->ranks};
+    bool indexed;
+    group->index = wring_members_index(&group->members, &indexed);
     group->members.me = wring_members_find(&group->members, session->rank);
+    if (!indexed) {
+        free(group->ranks);
+        pthread_mutex_destroy(&group->mutex);
+        free(group);
+        return WRING_ERR_NO_MEMORY;
+    }
     *out = group;
     return WRING_OK;
 }
@@ -61,6 +69,12 @@ struct wring_group_nodes wring_group_count_nodes(const struct wring_group *group
 {
     struct wring_group_nodes nodes = {.least = UINT32_MAX};
 
+    if (group->session->fabric->roster.nodes == NULL) /* all ranks are on one */
+        return (struct wring_group_nodes){.n = 1,
+                                          .least = group->members.n,
+                                          .least_rank = group->ranks[0],
+                                          .most = group->members.n,
+                                          .most_rank = group->ranks[0]};
     for (uint32_t i = 0; i < group->members.n; i++) {
         if (count_on_same_node(group, i, i) > 0)
             continue; /* not the first of its node */
@@ -659,6 +673,7 @@ void wring_group_free(struct wring_group *group)
     wring_immediate_free_kept(group);
     wring_requests_free(group);
     pthread_mutex_destroy(&group->mutex);
+    free(group->index);
     free(group->ranks);
     free(group);
 }

@@ -17,6 +17,7 @@ struct wring_group {
     struct wring_session *session;
     struct wring_group *next;
     uint32_t *ranks;
+    uint32_t *index; /* of members; NULL where none is needed */
     struct wring_members members;
     struct wring_group *node, *across; /* its ranks on our node, and those at our position on each
                                           node; NULL: nobody has asked */

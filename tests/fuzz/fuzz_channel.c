@@ -63,14 +63,15 @@ static void open_rig(struct rig *rig, struct wring_provider *provider, struct fu
     rig->fabric.config = &rig->config;
     rig->fabric.peers = rig->peers;
     rig->remote = (struct wring_remote){&rig->conn, bytes};
-    FUZZ_CHECK(memory != NULL && wring_channel_init(&rig->channel, &rig->fabric,
-                                                    (struct wring_members){MEMBERS, 0, ranks},
-                                                    window, slot_bytes, memory) == WRING_OK,
+    FUZZ_CHECK(memory != NULL &&
+                   wring_channel_init(&rig->channel, &rig->fabric,
+                                      (struct wring_members){.n = MEMBERS, .ranks = ranks}, window,
+                                      slot_bytes, memory) == WRING_OK,
                "no channel");
     rig->channel.tagged = first >= 128;
     for (uint32_t i = 0; i < MEMBERS; i++) {
         struct wring_channel_in *in = &rig->channel.in[i];
-        struct wring_channel_out *out = &rig->channel.out[i];
+        struct wring_channel_out *out = wring_channel_out(&rig->channel, i);
         rig->peers[i].state = WRING_PEER_READY;
         rig->peers[i].conn = &rig->conn;
         rig->peers[i].window.limit = 2 << 20;

@@ -62,7 +62,7 @@ static void put(struct pool_rig *rig, struct fuzz_input *input)
 
 static void send_piece(struct pool_rig *rig, struct fuzz_input *input)
 {
-    struct wring_channel_out *out = &rig->channel.out[1];
+    struct wring_channel_out *out = wring_channel_out(&rig->channel, 1);
     uint32_t bytes = number(input) % (POOL_RIG_CHUNK + 1), sequence = out->reserved;
 
     if (out->link == NULL || pool_rig_is_aborted(rig))

@@ -141,7 +141,7 @@ bool pool_rig_make_channel(struct pool_rig *rig)
                            NULL) != WRING_OK)
         return false;
     rig->channel.owner = &rig->owner;
-    rig->channel.out[1].name.id = WRING_NO_CHANNEL;
+    wring_channel_out(&rig->channel, 1)->name.id = WRING_NO_CHANNEL;
     return wring_pool_add(rig->engine.pool, &rig->channel) == WRING_OK;
 }
 
@@ -202,7 +202,7 @@ struct wring_control pool_rig_link(void)
 
 void pool_rig_connect(struct pool_rig *rig)
 {
-    struct wring_channel_out *out = &rig->channel.out[1];
+    struct wring_channel_out *out = wring_channel_out(&rig->channel, 1);
     const struct wring_control control = pool_rig_link();
 
     if (!rig->engine.pool->links[1]->heard)

@@ -112,8 +112,8 @@ static void side_open(struct side *side, uint32_t me)
     *side = (struct side){.fabric = {.config = &config, .peers = side->peers}};
     side->memory = wring_test_guarded(wring_channel_memory(MEMBERS, window, slot_bytes));
     REQUIRE(wring_channel_init(&side->channel, &side->fabric,
-                               (struct wring_members){MEMBERS, me, ranks}, window, slot_bytes,
-                               side->memory) == WRING_OK,
+                               (struct wring_members){.n = MEMBERS, .me = me, .ranks = ranks},
+                               window, slot_bytes, side->memory) == WRING_OK,
             "init");
     side->channel.name = (struct wring_channel_name){me + 10, GENERATION};
     side->channel.tagged = tagged;
@@ -124,7 +124,7 @@ static void side_open(struct side *side, uint32_t me)
         side->peers[ranks[i]].state = WRING_PEER_READY;
         side->peers[ranks[i]].conn = &wire->conn;
         side->peers[ranks[i]].window.limit = 2 << 20;
-        struct wring_channel_out *out = &side->channel.out[i];
+        struct wring_channel_out *out = wring_channel_out(&side->channel, i);
         CHECK(out->peer == &side->peers[ranks[i]] && out->limit == window, "member %u", i);
         out->remote = &wire->remote;
         out->offset = (uint64_t)me * window * side->channel.stride;
@@ -426,15 +426,50 @@ static void pieces_of_another_tag_do_not_show(void)
 
 static void members_are_found(void)
 {
-    const struct wring_members members = {MEMBERS, 0, ranks};
+    const struct wring_members members = {.n = MEMBERS, .ranks = ranks};
     CHECK(wring_members_find(&members, 1) == 0 && wring_members_find(&members, 4) == 2, "wrong");
     CHECK(wring_members_find(&members, 0) == MEMBERS, "a stranger");
     CHECK(wring_members_find(&members, UINT32_MAX) == MEMBERS, "nobody");
 }
 
+/** Members are found by a table: a look or two each, however many there are. */
+static void members_are_found_at_once(void)
+{
+    static uint32_t many[1000];
+    bool ok;
+    for (uint32_t step = 1; step < 9; step++) {
+        struct wring_members members = {.n = 1000, .ranks = many};
+        for (uint32_t i = 0; i < members.n; i++)
+            many[i] = (members.n - i) * step;
+        uint32_t *table = wring_members_index(&members, &ok), looks = 0, most = 0;
+        REQUIRE(ok && table != NULL, "no table");
+        for (uint32_t i = 0; i < members.n; i++) {
+            uint32_t at = wring_members_slot(&members, many[i]), here = 1;
+            for (; table[at] != i + 1; at = (at + 1) & members.mask)
+                here++;
+            looks += here;
+            most = here > most ? here : most;
+            CHECK(wring_members_find(&members, many[i]) == i, "rank %u", many[i]);
+        }
+        CHECK(looks <= 3 * members.n && most <= 16, "step %u: %u looks, %u at most", step, looks,
+              most);
+        CHECK(wring_members_find(&members, 0) == members.n &&
+                  wring_members_find(&members, 9000) == members.n,
+              "ranks that are none");
+        free(table);
+    }
+    struct wring_members world = {.n = 1000, .ranks = many};
+    for (uint32_t i = 0; i < world.n; i++)
+        many[i] = i;
+    CHECK(wring_members_index(&world, &ok) == NULL && ok, "all ranks need a table");
+    CHECK(wring_members_find(&world, 999) == 999 && wring_members_find(&world, 1000) == 1000,
+          "ranks are their own numbers");
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
+        {"members_are_found_at_once", members_are_found_at_once},
         {"pieces_come_in_sequence_and_stay_until_released",
          pieces_come_in_sequence_and_stay_until_released},
         {"sequences_wrap", sequences_wrap},

@@ -65,8 +65,8 @@ static void make(uint32_t me, bool in_place)
                  .out = member->data},
     };
     enum wring_status status =
-        wring_shm_flags_create((struct wring_members){MEMBERS, me, ranks}, in_place ? 1 : BYTES,
-                               member->memory, &member->collective.shm_flags);
+        wring_shm_flags_create((struct wring_members){.n = MEMBERS, .me = me, .ranks = ranks},
+                               in_place ? 1 : BYTES, member->memory, &member->collective.shm_flags);
     REQUIRE(status == WRING_OK, "%s", wring_status_text(status));
     wring_shm_flags_prepare(&member->collective);
 }

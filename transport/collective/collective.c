@@ -463,7 +463,7 @@ static enum wring_status put_piece(struct wring_task *task, uint32_t member)
     struct wring_collective *collective = task->collective;
     bool all = task->member == WRING_EVERYBODY;
     struct wring_channel *channel = all ? collective->gather : collective->scatter;
-    struct wring_region *region = source_region(task, channel->out[member].peer);
+    struct wring_region *region = source_region(task, wring_channel_out(channel, member)->peer);
     uint64_t cookie = (uintptr_t)task;
 
     if (channel->placed) {

@@ -177,7 +177,7 @@ static void write_statement(const struct wring_op_history *calls, uint32_t numbe
 /** Tell a member which our latest call is. @return false if there was no room to */
 static bool send_statement(const struct wring_collective *collective, uint32_t member)
 {
-    const struct wring_channel_out *out = &collective->scatter->out[member];
+    const struct wring_channel_out *out = wring_channel_out(collective->scatter, member);
     struct wring_pairs *pairs = collective->scatter->pairs;
     if (out->name.id == WRING_NO_CHANNEL)
         return pairs->want(pairs, member) != WRING_ERR_AGAIN;

@@ -32,7 +32,8 @@ static uint64_t fold_channel(uint64_t hash, const struct wring_channel *channel)
         const struct wring_channel_out *out = &channel->out[i];
         hash = wring_fold(hash, (uint64_t)in->arrivals << 32 | in->taken);
         hash = wring_fold(hash, (uint64_t)in->consumed << 32 | in->credited);
-        hash = wring_fold(hash, (uint64_t)out->reserved << 32 | out->limit);
+        uint32_t limit = out->peer != NULL ? out->limit : channel->window; /* as it will be */
+        hash = wring_fold(hash, (uint64_t)out->reserved << 32 | limit);
         hash = wring_fold(hash, out->puts);
     }
     return hash;
@@ -178,7 +179,7 @@ static void try_send_statement(const struct wring_collective *collective, uint32
 {
     const struct wring_channel *channel =
         collective->scatter != NULL ? collective->scatter : collective->gather;
-    const struct wring_channel_out *out = &channel->out[member];
+    const struct wring_channel_out *out = wring_channel_out(channel, member);
     if (out->name.id == WRING_NO_CHANNEL) {
         channel->pairs->want(channel->pairs, member);
         return;

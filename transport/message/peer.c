@@ -36,7 +36,7 @@ static struct wring_block *ensure_ring_block(struct wring_messenger *messenger)
     struct wring_block *block = calloc(1, sizeof(*block));
     if (block == NULL)
         return NULL;
-    if (wring_block_alloc(fabric, per * WRING_RING_BYTES, block) != WRING_OK) {
+    if (wring_block_alloc_sparse(fabric, per * WRING_RING_BYTES, block) != WRING_OK) {
         free(block);
         return NULL;
     }
