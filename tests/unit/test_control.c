@@ -26,6 +26,9 @@ static const struct wring_provider_ops keeping = {.name = "keeping", .send = kee
 static struct wring_provider provider = {&keeping};
 static struct wring_conn conn = {.provider = &provider};
 
+
+static struct wring_fabric fabric; /* in which messages are counted */
+
 /** Parse from memory that ends at an unmapped page. */
 static bool parse(const uint8_t *data, size_t bytes, struct wring_control *out)
 {
@@ -51,7 +54,7 @@ static void messages_come_back_as_they_went(void)
         {WRING_CONTROL_WELCOME, 0, 0, 0, {""}, 0},
         {WRING_CONTROL_FLIGHT, 3, 0, 0, {"1 1 11 208d|call 17 of all 4 ranks, barrier"}, 0},
     };
-    struct wring_peer peer = {.state = WRING_PEER_READY, .conn = &conn};
+    struct wring_peer peer = {.fabric = &fabric, .state = WRING_PEER_READY, .conn = &conn};
     send_answer = WRING_OK;
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         struct wring_control got;
@@ -70,7 +73,7 @@ static void messages_come_back_as_they_went(void)
 static void a_credit_has_these_bytes(void)
 {
     static const uint8_t want[16] = {2, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 6, 0, 0, 0};
-    struct wring_peer peer = {.state = WRING_PEER_READY, .conn = &conn};
+    struct wring_peer peer = {.fabric = &fabric, .state = WRING_PEER_READY, .conn = &conn};
     struct wring_control credit = {WRING_CONTROL_CREDIT, 3, 1, 6, {""}, 0};
     send_answer = WRING_OK;
     CHECK(wring_control_send(&peer, &credit) == WRING_OK, "send");
@@ -80,7 +83,7 @@ static void a_credit_has_these_bytes(void)
 static void the_longest_text_fits(void)
 {
     struct wring_control abort_it = {.kind = WRING_CONTROL_ABORT}, got;
-    struct wring_peer peer = {.state = WRING_PEER_READY, .conn = &conn};
+    struct wring_peer peer = {.fabric = &fabric, .state = WRING_PEER_READY, .conn = &conn};
     memset(abort_it.text, 'x', sizeof(abort_it.text) - 1);
     send_answer = WRING_OK;
     CHECK(wring_control_send(&peer, &abort_it) == WRING_OK, "send");
@@ -93,7 +96,7 @@ static void bodies_come_as_they_went(void)
 {
     static const enum wring_control_kind kinds[] = {WRING_CONTROL_FORM, WRING_CONTROL_PAIR,
                                                     WRING_CONTROL_CEASE};
-    struct wring_peer peer = {.state = WRING_PEER_READY, .conn = &conn};
+    struct wring_peer peer = {.fabric = &fabric, .state = WRING_PEER_READY, .conn = &conn};
 
     send_answer = WRING_OK;
     for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++)
@@ -112,14 +115,14 @@ static void bodies_come_as_they_went(void)
 
 static void what_cannot_be_sent_is_no_sign_of_life(void)
 {
-    struct wring_peer peer = {.state = WRING_PEER_READY, .conn = &conn};
+    struct wring_peer peer = {.fabric = &fabric, .state = WRING_PEER_READY, .conn = &conn};
     const struct wring_control beat = {.kind = WRING_CONTROL_HEARTBEAT};
     send_answer = WRING_ERR_AGAIN;
     CHECK(wring_control_send(&peer, &beat) == WRING_ERR_AGAIN && peer.sent_ns == 0, "full");
     send_answer = WRING_OK;
     peer.state = WRING_PEER_GONE;
     CHECK(wring_control_send(&peer, &beat) == WRING_ERR_CLOSED && peer.sent_ns == 0, "gone");
-    peer = (struct wring_peer){.conn = NULL};
+    peer = (struct wring_peer){.fabric = &fabric};
     CHECK(wring_control_send(&peer, &beat) == WRING_ERR_CLOSED && peer.sent_ns == 0, "never there");
 }
 
