@@ -113,11 +113,12 @@ bool wring_engine_works_long(const struct wring_engine *engine)
 }
 
 /** Does it wait for ranks on other cores alone, which need none of ours? Not in steps of one
- *  hop: a rank that gets our core meanwhile ends its own step there. */
+ *  hop, or of many small ones: a rank that gets our core meanwhile ends its own there. */
 static bool waits_beside(const struct wring_collective *collective)
 {
     const struct wring_peer *peers = collective->engine->fabric->peers;
-    if (wring_algorithm_is_eager(collective->work.algorithm))
+    if (wring_algorithm_is_eager(collective->work.algorithm) ||
+        wring_algorithm_has_partners(collective->work.algorithm))
         return false;
     for (uint32_t i = 0; i < collective->members.n; i++)
         if (i != collective->members.me && !peers[collective->members.ranks[i]].beside &&

@@ -178,6 +178,7 @@ struct wring_fabric {
     bool deaf;                       /* we leave: see wring_fabric_turn_deaf() */
     atomic_uint changes;             /* grows whenever a connection stands */
     bool crowded;                    /* ranks of this machine have fewer cores than they are */
+    uint32_t turns;                  /* then: ranks that share a core, 1 or more */
     bool told_pages;                 /* what buffers lie on was logged */
     struct wring_event *events;      /* [n_events], of this poll, that are yet to be handled */
     size_t n_events;

@@ -468,6 +468,7 @@ static enum wring_status make_roster(struct making *making, const struct wring_d
     if (status != WRING_OK)
         return status;
     fabric->crowded = making->load > CPU_COUNT(&own->cores);
+    fabric->turns = (uint32_t)(making->load / CPU_COUNT(&own->cores));
     log_device_choice(making);
     close_unused_devices(fabric, used);
     return WRING_OK;

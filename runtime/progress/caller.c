@@ -272,7 +272,7 @@ static void sleep_as_onlooker(struct wring_progress *progress, const struct wrin
     pthread_mutex_lock(&progress->park_mutex);
     atomic_fetch_add(&progress->onlookers, 1);
     if (!is_goal_reached(goal) && is_driver_locked(progress))
-        wring_sleep_on(progress, &progress->changed);
+        wring_sleep_on(progress, &progress->changed, wring_wait_policy.park_ns);
     pthread_mutex_unlock(&progress->park_mutex);
     atomic_fetch_sub(&progress->onlookers, 1);
 }

@@ -70,6 +70,16 @@ static void drive_as_thread(struct wring_progress *progress)
     wring_let_go(progress);
 }
 
+/** How long the thread stands back at a stretch. While a caller drives it would only take the core
+ *  from other ranks, and a turn of all that share it takes longer than a look is worth. */
+static uint64_t park_ns(const struct wring_progress *progress)
+{
+    const struct wring_fabric *fabric = progress->engine->fabric;
+    bool driven = fabric->crowded && atomic_load(&progress->takers) > 0 &&
+                  !atomic_load_explicit(&progress->visited, memory_order_relaxed);
+    return wring_wait_policy.park_ns * (driven ? fabric->turns : 1);
+}
+
 /** @return true if we slept all the time, and nobody called */
 static bool sleep_parked(struct wring_progress *progress)
 {
@@ -77,7 +87,7 @@ static bool sleep_parked(struct wring_progress *progress)
     pthread_mutex_lock(&progress->park_mutex);
     atomic_store(&progress->parked, true);
     if (!atomic_load(&progress->resumed) && !atomic_load(&progress->stop))
-        called = !wring_sleep_on(progress, &progress->resume);
+        called = !wring_sleep_on(progress, &progress->resume, park_ns(progress));
     atomic_store(&progress->parked, false);
     pthread_mutex_unlock(&progress->park_mutex);
     return !called;

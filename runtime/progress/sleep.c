@@ -195,10 +195,10 @@ bool wring_nap_if_crowded(struct wring_progress *progress, uint64_t deadline_ns)
     return true;
 }
 
-bool wring_sleep_on(struct wring_progress *progress, pthread_cond_t *condition)
+bool wring_sleep_on(struct wring_progress *progress, pthread_cond_t *condition, uint64_t ns)
 {
     struct timespec until;
-    uint64_t at = wring_clock_ns(CLOCK_MONOTONIC) + wring_wait_policy.park_ns;
+    uint64_t at = wring_clock_ns(CLOCK_MONOTONIC) + ns;
 
     until.tv_sec = (time_t)(at / WRING_NS_PER_S);
     until.tv_nsec = (long)(at % WRING_NS_PER_S);

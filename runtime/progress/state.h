@@ -159,8 +159,8 @@ bool wring_sleep_prepare(struct wring_progress *progress, struct wring_wait_set 
 /** After the sleep. */
 void wring_sleep_end(struct wring_sleeper *sleeper);
 
-/** Wait on one of the conditions for at most park_ns. Under park_mutex. @return true if that
- *  time is over */
-bool wring_sleep_on(struct wring_progress *progress, pthread_cond_t *condition);
+/** Wait on one of the conditions for at most so long. Under park_mutex. @return true if that time
+ * is over */
+bool wring_sleep_on(struct wring_progress *progress, pthread_cond_t *condition, uint64_t ns);
 
 #endif

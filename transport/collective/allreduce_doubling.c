@@ -404,7 +404,7 @@ static void doubling_job_done(struct wring_collective *collective, struct wring_
 
 static bool doubling_owes(const struct wring_collective *collective, uint32_t member)
 {
-    uint32_t n = count_exchanges(collective);
+    uint32_t n = wring_collective_pairs_with(collective, member) ? count_exchanges(collective) : 0;
 
     for (uint32_t k = (uint32_t)collective->reduced; k < n; k++) {
         struct exchange exchange = exchange_at(collective, k);
@@ -420,7 +420,7 @@ static bool doubling_awaits(const struct wring_collective *collective, uint32_t 
 {
     size_t bytes;
 
-    if (is_over(collective))
+    if (!wring_collective_pairs_with(collective, member) || is_over(collective))
         return false;
     struct exchange exchange = current(collective);
     return exchange.member == member &&

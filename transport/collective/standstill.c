@@ -377,8 +377,12 @@ void wring_standstill_look(struct wring_collective *collective, uint64_t now_ns)
     if (!can_stand_still(collective) || (step == standstill->step && now_ns < standstill->look_ns))
         return;
     standstill->look_ns = now_ns + collective->engine->config->heartbeat_ns;
+    if (step != standstill->step) { /* nearly all steps end before anybody looks again */
+        begin_anew(standstill, step, 0);
+        return;
+    }
     uint64_t sign = hash_progress(collective);
-    if (step != standstill->step || sign != standstill->sign || is_at_work(collective)) {
+    if (sign != standstill->sign || is_at_work(collective)) {
         begin_anew(standstill, step, sign);
         return;
     }
