@@ -18,6 +18,13 @@ size_t wring_channel_memory(uint32_t members, uint32_t window, size_t slot_bytes
     return (size_t)members * window * round_up(slot_bytes);
 }
 
+size_t wring_channel_state_bytes(uint32_t members, uint32_t window)
+{
+    return sizeof(struct wring_channel) +
+           members * (sizeof(struct wring_channel_in) + sizeof(struct wring_channel_out) +
+                      window * (sizeof(struct wring_slot) + sizeof(struct wring_channel_ask)));
+}
+
 uint32_t wring_channel_window(uint64_t most, uint64_t pieces)
 {
     uint32_t window = 2;

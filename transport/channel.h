@@ -179,6 +179,9 @@ static inline struct wring_slot *wring_channel_slots(const struct wring_channel 
 /** Bytes of slots that a channel of these dimensions needs. */
 size_t wring_channel_memory(uint32_t members, uint32_t window, size_t slot_bytes);
 
+/** Bytes that a channel and its entries for members take, pooled; touched once used. */
+size_t wring_channel_state_bytes(uint32_t members, uint32_t window);
+
 /** The window of a channel that carries that many pieces a step: a power of two, at least 2.
  *  @param most  the session's; never exceeded but by 2 */
 uint32_t wring_channel_window(uint64_t most, uint64_t pieces);

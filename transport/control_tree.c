@@ -646,6 +646,13 @@ struct wring_control_tree_endpoint wring_control_tree_endpoint(
     return (struct wring_control_tree_endpoint){tree->address, tree->address_bytes};
 }
 
+size_t wring_control_tree_link_bytes(const struct wring_control_tree *tree)
+{
+    struct wring_provider_caps caps;
+    tree->provider->ops->capabilities(tree->provider, &caps);
+    return sizeof(struct link) + caps.conn_bytes;
+}
+
 void wring_control_tree_join(struct wring_control_tree *tree)
 {
     tree->dialled_ns = tree->looked_ns = wring_now_ns();

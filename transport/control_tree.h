@@ -62,6 +62,9 @@ enum wring_status wring_control_tree_create(const struct wring_control_tree_para
 struct wring_control_tree_endpoint wring_control_tree_endpoint(
     const struct wring_control_tree *tree);
 
+/** Bytes that the connection to a neighbour takes. */
+size_t wring_control_tree_link_bytes(const struct wring_control_tree *tree);
+
 /** Begin to connect. */
 void wring_control_tree_join(struct wring_control_tree *tree);
 

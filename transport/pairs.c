@@ -125,6 +125,11 @@ static struct wring_peer *peer_of(const struct wring_pairs *pairs, uint32_t memb
 
 static enum wring_status want_pair(struct wring_pairs *pairs, uint32_t member);
 
+size_t wring_pairs_state_bytes(uint32_t members)
+{
+    return members * sizeof(struct wring_pair);
+}
+
 enum wring_status wring_pairs_add(struct wring_pairs *pairs)
 {
     struct wring_engine *engine = pairs->engine;

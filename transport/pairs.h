@@ -43,6 +43,9 @@ struct wring_pairs {
     struct wring_pairs *next;
 };
 
+/** Bytes that pairs of so many members take. */
+size_t wring_pairs_state_bytes(uint32_t members);
+
 /** Pairs can be told from now on. The channels have their names. Errors: WRING_ERR_NO_MEMORY. */
 enum wring_status wring_pairs_add(struct wring_pairs *pairs);
 

@@ -59,7 +59,6 @@ static void pool_ring_forget(struct wring_pool_ring *ring, const struct wring_ch
 
 /* ---- link ---- */
 
-#define RING_BYTES (WRING_POOL_RING * WRING_POOL_SMALL)
 #define RING_KEPT                                                                       \
     4 /* small pieces in a ring that may wait; with those that are not told yet at most \
          WRING_POOL_RING */
@@ -83,7 +82,7 @@ static enum wring_status ensure_ring_block(struct wring_pool *pool)
     struct wring_block *block = calloc(1, sizeof(*block));
     if (block == NULL)
         return WRING_ERR_NO_MEMORY;
-    enum wring_status status = wring_block_alloc_sparse(fabric, per * RING_BYTES, block);
+    enum wring_status status = wring_block_alloc_sparse(fabric, per * WRING_POOL_RING_BYTES, block);
     if (status != WRING_OK) {
         free(block);
         return status;
@@ -120,7 +119,7 @@ enum wring_status wring_pool_reach(struct wring_pool *pool, struct wring_peer *p
     link->peer = peer;
     link->small.n = link->small_room.n = WRING_POOL_RING;
     link->block = pool->ring_blocks[pool->n_ring_blocks - 1];
-    link->memory = (uint8_t *)link->block->memory.base + --pool->rings_left * RING_BYTES;
+    link->memory = (uint8_t *)link->block->memory.base + --pool->rings_left * WRING_POOL_RING_BYTES;
     *out = pool->links[peer->rank] = link;
     return WRING_OK;
 }
@@ -193,8 +192,8 @@ static enum wring_status read_link(struct wring_pool_link *link,
         status = import_key(link, &in, &link->remote_slots);
     if (status != WRING_OK)
         return status;
-    bool inside = RING_BYTES <= link->remote_ring->bytes &&
-                  link->remote_at <= link->remote_ring->bytes - RING_BYTES &&
+    bool inside = WRING_POOL_RING_BYTES <= link->remote_ring->bytes &&
+                  link->remote_at <= link->remote_ring->bytes - WRING_POOL_RING_BYTES &&
                   link->slot_bytes * link->n_slots <= link->remote_slots->bytes;
     link->heard = inside && in.bytes == 0;
     return link->heard ? WRING_OK : WRING_ERR_FRAME;

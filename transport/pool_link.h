@@ -45,6 +45,7 @@ static inline uint32_t wring_pool_ring_next(const struct wring_pool_ring *ring)
     return ring->come % ring->n;
 }
 
+#define WRING_POOL_RING_BYTES (WRING_POOL_RING * WRING_POOL_SMALL) /* of a link's ring */
 #define WRING_POOL_SMALL ((size_t)8 << 10) /* bytes of a piece that goes into the ring */
 
 struct wring_pool;

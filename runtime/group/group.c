@@ -161,6 +161,7 @@ static void group_describe_mismatch(const struct wring_formation_word *word, cha
 
 #define SEND_TASKS 8
 #define STAGE_TASKS 4
+_Static_assert(2 * SEND_TASKS + STAGE_TASKS == WRING_GROUP_TASKS, "as others count them");
 
 /** Largest flat call in bytes, 1 or more; 0: a group of this size has no board. */
 static size_t board_room(const struct wring_group *group)

@@ -11,6 +11,7 @@
 #include <wring/wring.h>
 
 #define WRING_GROUP_KEPT 32
+#define WRING_GROUP_TASKS 20 /* of the collective that its calls share */
 
 /** A group's members and what its immediate calls run on. */
 struct wring_group {

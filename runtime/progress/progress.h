@@ -15,6 +15,8 @@
 struct wring_message;
 struct wring_progress;
 
+#define WRING_PROGRESS_DESCRIPTORS 2 /* that wake the thread and a caller who drives */
+
 /**
  * The engine and its fabric are ready.
  * @param threaded     false: only callers drive

@@ -10,6 +10,7 @@
 #include "tools/calibrate/calibrate.h"
 #include "tools/commands.h"
 #include "tools/output.h"
+#include "tools/values.h"
 #include <wring/codec.h>
 #include <wring/provider.h>
 
@@ -265,9 +266,14 @@ enum part {
     PART_ALL = (1 << 7) - 1,
 };
 
+#define SCALE_MAX 1000000u
+
 enum {
     OPTION_PROFILE = 0x100,
     OPTION_SVG,
+    OPTION_SCALE,
+    OPTION_PROVIDER,
+    OPTION_BYTES,
 };
 
 static const struct argp_option options[] = {
@@ -282,6 +288,10 @@ static const struct argp_option options[] = {
     {"profile", OPTION_PROFILE, "P", 0,
      "a wring-profile file, or the name of one that is built in, instead", 2},
     {"svg", OPTION_SVG, "FILE", 0, "draw its curves, too", 2},
+    {"scale", OPTION_SCALE, "N", 0,
+     "what a rank of a job of N ranks would take: memory, descriptors, connections, messages", 3},
+    {"provider", OPTION_PROVIDER, "NAME", 0, "of that job (default: WRING_PROVIDER)", 3},
+    {"bytes", OPTION_BYTES, "B", 0, "of the sums that it makes (default: 4k)", 3},
     {0},
 };
 
@@ -289,6 +299,7 @@ struct info {
     bool json;
     unsigned parts;
     const char *profile, *svg;
+    struct wring_scale_job scale; /* ranks: 0, it was not asked for */
 };
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
@@ -326,7 +337,20 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case OPTION_SVG:
         info->svg = arg;
         return 0;
+    case OPTION_SCALE:
+        if (!wring_value_count(arg, 2, SCALE_MAX, &info->scale.ranks))
+            argp_error(state, "--scale %s: needs a number of ranks, 2 to %u", arg, SCALE_MAX);
+        return 0;
+    case OPTION_PROVIDER:
+        info->scale.provider = arg;
+        return 0;
+    case OPTION_BYTES:
+        if (!wring_value_bytes(arg, &info->scale.bytes) || info->scale.bytes == 0)
+            argp_error(state, "--bytes %s: needs bytes, as 4k or 1m", arg);
+        return 0;
     case ARGP_KEY_END:
+        if (info->scale.ranks == 0 && (info->scale.provider != NULL || info->scale.bytes > 0))
+            argp_error(state, "--provider and --bytes say more of a job: --scale is needed");
         if (info->svg != NULL && info->profile == NULL)
             argp_error(state, "--svg draws a profile: --profile is needed");
         return 0;
@@ -532,6 +556,12 @@ int wring_cmd_info(int argc, char **argv)
         return wring_profile_info(argv[0], info.profile, info.svg, info.json);
     if (wring_config_load(&config, &log) != WRING_OK)
         return WRING_EXIT_FAILURE; /* the log line said why */
+    if (info.scale.ranks > 0) {
+        info.scale.bytes = info.scale.bytes > 0 ? info.scale.bytes : 4096;
+        if (info.scale.provider == NULL)
+            info.scale.provider = config.provider;
+        return wring_info_scale(&config, &info.scale, info.json);
+    }
     json_t *all = gather_parts(&config, info.parts != 0 ? info.parts : PART_ALL);
     if (all == NULL)
         return wring_fail(argv[0], "this machine cannot be described: out of memory, or hwloc "

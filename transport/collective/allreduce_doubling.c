@@ -200,6 +200,19 @@ static struct wring_span piece_span(const struct wring_collective *collective,
     return (struct wring_span){begin, begin + most < span.end ? begin + most : span.end};
 }
 
+struct wring_collective_traffic wring_doubling_traffic(const struct wring_collective *collective)
+{
+    bool leaf = collective->members.me < count_leaves(collective);
+    struct wring_collective_traffic traffic = {
+        .partners =
+            leaf ? count_levels(collective) + has_fold(collective, collective->members.me) : 1};
+    for (uint32_t k = 0; k < count_exchanges(collective); k++) {
+        struct exchange exchange = exchange_at(collective, k);
+        traffic.messages += count_to_send(collective, &exchange);
+    }
+    return traffic;
+}
+
 /* The state: which exchange is under way, and how many of its pieces have been begun and taken. */
 
 static struct exchange current(const struct wring_collective *collective)

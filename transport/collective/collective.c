@@ -288,6 +288,17 @@ static enum wring_status prepare_task(struct wring_collective *collective, uint3
                : WRING_ERR_NO_MEMORY;
 }
 
+size_t wring_collective_state_bytes(uint32_t members, uint32_t tasks)
+{
+    const struct wring_collective *of = NULL;
+    size_t task =
+        sizeof(*of->tasks) + members * (sizeof(*of->tasks->sources) + sizeof(*of->tasks->copies) +
+                                        sizeof(*of->tasks->put_to) + sizeof(*of->tasks->taken));
+    return tasks * task +
+           members * (sizeof(*of->sent) + sizeof(*of->decoded) + sizeof(*of->arrivals) +
+                      sizeof(*of->standstill.others) + 2 * sizeof(*of->begins));
+}
+
 /** It can be asked where it is: a bucket's, or that of a group's calls. */
 static void list_collective(struct wring_collective *collective)
 {

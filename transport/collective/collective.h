@@ -256,6 +256,19 @@ static inline bool wring_collective_ends_here(const struct wring_collective *col
  * alone comes to all members. */
 bool wring_collective_pairs_with(const struct wring_collective *collective, uint32_t member);
 
+/** What a member's step over connections will come to, before it begins. */
+struct wring_collective_traffic {
+    uint32_t partners; /* members that it exchanges with */
+    uint64_t messages; /* that it sends, credits not counted */
+};
+
+/** Of an allreduce. Of the collective its members and work are looked at. */
+struct wring_collective_traffic wring_collective_traffic(const struct wring_collective *collective);
+struct wring_collective_traffic wring_doubling_traffic(const struct wring_collective *collective);
+
+/** Bytes that wring_collective_prepare() allocates for so many members and tasks. */
+size_t wring_collective_state_bytes(uint32_t members, uint32_t tasks);
+
 /** Where its costs and losses count. */
 static inline struct wring_collective *wring_collective_whole(struct wring_collective *collective)
 {

@@ -99,17 +99,19 @@ struct wring_provider_params {
 };
 
 struct wring_provider_caps {
-    size_t put_max_bytes; /* largest single put, 1 MiB or more */
-    unsigned put_depth;   /* puts that may be under way per connection: so many the caller can
-                             post without a poll in between */
-    bool local_any;       /* put takes any local pointer: region may be NULL */
-    bool put_copies;      /* put has read its source when it returns: see WRING_NO_PUT_DONE */
-    bool put_acked;       /* PUT_DONE waits for the peer's acknowledgement, a round trip */
-    bool host_regions;    /* region_create takes WRING_MEMORY_HOST too; all take SHARED */
-    bool dmabuf_regions;  /* and WRING_MEMORY_DEVICE, by its dma-buf */
-    bool device_regions;  /* and that by its address, where the caller asks for it */
-    bool remote_map;      /* wring_provider_ops.remote_map works */
-    bool same_host_only;  /* reaches peers of one boot id and network namespace only */
+    size_t put_max_bytes;      /* largest single put, 1 MiB or more */
+    unsigned put_depth;        /* puts that may be under way per connection: so many the caller can
+                                  post without a poll in between */
+    bool local_any;            /* put takes any local pointer: region may be NULL */
+    bool put_copies;           /* put has read its source when it returns: see WRING_NO_PUT_DONE */
+    bool put_acked;            /* PUT_DONE waits for the peer's acknowledgement, a round trip */
+    bool host_regions;         /* region_create takes WRING_MEMORY_HOST too; all take SHARED */
+    bool dmabuf_regions;       /* and WRING_MEMORY_DEVICE, by its dma-buf */
+    bool device_regions;       /* and that by its address, where the caller asks for it */
+    bool remote_map;           /* wring_provider_ops.remote_map works */
+    unsigned conn_descriptors; /* that a connection takes once it stands */
+    size_t conn_bytes;         /* of memory, likewise; buffers of the kernel not counted */
+    bool same_host_only;       /* reaches peers of one boot id and network namespace only */
 };
 
 /**

@@ -391,6 +391,8 @@ static void provider_capabilities(struct wring_provider *provider, struct wring_
     *out = (struct wring_provider_caps){
         .put_max_bytes = SIZE_MAX / 2,
         .put_depth = SHM_RING_ENTRIES,
+        .conn_descriptors = 1,
+        .conn_bytes = sizeof(struct shm_conn) + sizeof(struct shm_inbox),
         .local_any = true,
         .put_copies = true,
         .remote_map = true,

@@ -255,6 +255,8 @@ static void tcp_capabilities(struct wring_provider *provider, struct wring_provi
     *out = (struct wring_provider_caps){
         .put_max_bytes = TCP_PUT_MAX,
         .put_depth = TCP_PUT_DEPTH,
+        .conn_descriptors = 1,
+        .conn_bytes = sizeof(struct tcp_conn),
         .local_any = true,
         .host_regions = true,
     };
