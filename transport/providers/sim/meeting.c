@@ -95,7 +95,7 @@ static enum wring_status meeting_exchange(struct wring_bootstrap *base, const vo
             return WRING_ERR_CLOSED;
         if (meeting->sim->clock.now_ns >= deadline_ns)
             return WRING_ERR_PEER;
-        wring_sim_sleep(meeting->sim, deadline_ns);
+        wring_sim_doze(meeting->sim, deadline_ns);
     }
     base->at_fault = meeting->dead;
     if (meeting->round == round)

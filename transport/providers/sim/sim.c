@@ -405,6 +405,8 @@ void wring_sim_deliver(struct wring_sim *sim, struct sim_frame *frame)
 
     if (frame->kind == SIM_CONNECT)
         on_connect(sim, frame);
+    else if (frame->kind == SIM_OTHER)
+        frame->arrived(frame->arg), wring_sim_free_frame(frame);
     else if (to->dropped || to->state == DEAD)
         wring_sim_free_frame(frame);
     else if (frame->kind == SIM_PUT)

@@ -78,6 +78,17 @@ void wring_sim_kill(struct wring_sim *sim, uint32_t rank);
 /** The running rank sleeps until that time. */
 void wring_sim_sleep_until(struct wring_sim *sim, uint64_t at_ns);
 
+/** Rank `from` sends something that is no provider's, such as what goes over a socket of the
+ *  program's own: arrived() is called when it is there, by no rank. Errors: WRING_ERR_NO_MEMORY. */
+enum wring_status wring_sim_carry(struct wring_sim *sim, uint32_t from, uint32_t to, size_t bytes,
+                                  void (*arrived)(void *arg), void *arg);
+
+/** The running rank sleeps until then, or until it is roused or something came for it. */
+void wring_sim_doze(struct wring_sim *sim, uint64_t until_ns);
+
+/** A rank that sleeps looks again what has changed. */
+void wring_sim_rouse(struct wring_sim *sim, uint32_t rank);
+
 struct wring_sim_counts wring_sim_sent(const struct wring_sim *sim, uint32_t rank);
 struct wring_sim_counts wring_sim_received(const struct wring_sim *sim, uint32_t rank);
 

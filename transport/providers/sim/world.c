@@ -70,7 +70,7 @@ static uint64_t take_port(struct wring_sim *sim, struct sim_port *port,
     port->free_ns = begin_ns + port_ns(sim, frame);
     if (frame->kind == SIM_PUT)
         port->counts.puts++, port->counts.put_bytes += frame->wire_bytes;
-    else if (frame->kind == SIM_MESSAGE)
+    else if (frame->kind == SIM_MESSAGE || frame->kind == SIM_OTHER)
         port->counts.messages++, port->counts.message_bytes += frame->wire_bytes;
     else if (frame->kind == SIM_CONNECT)
         port->counts.connections++;
@@ -91,6 +91,28 @@ void wring_sim_send(struct wring_sim *sim, struct sim_frame *frame)
 {
     uint64_t begin_ns = take_port(sim, &sim->ranks[frame->from_rank].out, frame);
     set_frame_timer(sim, frame, SIM_REACH, begin_ns + sim->params.latency_ns);
+}
+
+enum wring_status wring_sim_carry(struct wring_sim *sim, uint32_t from, uint32_t to, size_t bytes,
+                                  void (*arrived)(void *arg), void *arg)
+{
+    struct sim_frame *frame = calloc(1, sizeof(*frame));
+
+    if (frame == NULL)
+        return WRING_ERR_NO_MEMORY;
+    frame->kind = SIM_OTHER;
+    frame->from_rank = from;
+    frame->to_rank = to;
+    frame->wire_bytes = bytes;
+    frame->arrived = arrived;
+    frame->arg = arg;
+    wring_sim_send(sim, frame);
+    return WRING_OK;
+}
+
+void wring_sim_rouse(struct wring_sim *sim, uint32_t rank)
+{
+    wring_sim_wake(sim, &sim->ranks[rank]);
 }
 
 /** It is cut through: its first byte may leave the port while its last one is yet to come. */
@@ -139,7 +161,7 @@ void wring_sim_wake(struct wring_sim *sim, struct sim_rank *rank)
     sim->last_runnable = &rank->next_runnable;
 }
 
-void wring_sim_sleep(struct wring_sim *sim, uint64_t until_ns)
+void wring_sim_doze(struct wring_sim *sim, uint64_t until_ns)
 {
     struct sim_rank *rank = sim->running;
     struct sim_timer timer = {.at_ns = until_ns, .kind = SIM_WAKE};
@@ -159,7 +181,7 @@ static void sleep_on_set(struct wring_clock *clock, const struct wring_wait_set 
     uint64_t soon_ns = clock->now_ns + BUSY_NS;
 
     if (sim->running != NULL)
-        wring_sim_sleep(sim, set->busy || set->deadline_ns < soon_ns ? soon_ns : set->deadline_ns);
+        wring_sim_doze(sim, set->busy || set->deadline_ns < soon_ns ? soon_ns : set->deadline_ns);
     else if (!set->busy && sim->n_timers == 0 && set->deadline_ns != WRING_NEVER)
         clock->now_ns = set->deadline_ns;
 }
@@ -167,7 +189,7 @@ static void sleep_on_set(struct wring_clock *clock, const struct wring_wait_set 
 void wring_sim_sleep_until(struct wring_sim *sim, uint64_t at_ns)
 {
     while (sim->clock.now_ns < at_ns)
-        wring_sim_sleep(sim, at_ns);
+        wring_sim_doze(sim, at_ns);
 }
 
 static void rank_main(unsigned high, unsigned low)
@@ -269,7 +291,7 @@ void wring_sim_kill(struct wring_sim *sim, uint32_t i)
     wring_sim_cut_off(rank);
     wring_sim_meeting_break(sim->meeting, i);
     if (rank == sim->running)
-        wring_sim_sleep(sim, WRING_NEVER);
+        wring_sim_doze(sim, WRING_NEVER);
 }
 
 uint32_t wring_sim_rank(const struct wring_sim *sim)

@@ -19,6 +19,7 @@ enum sim_frame_kind {
     SIM_PUT,
     SIM_MESSAGE,
     SIM_CLOSE,
+    SIM_OTHER, /* no provider's */
 };
 
 /** Something on its way, or what a provider has yet to tell. It holds both ends of its connection.
@@ -32,8 +33,10 @@ struct sim_frame {
     /* PUT */
     const void *source;
     uint64_t region, offset;
-    struct sim_frame *done;   /* becomes PUT_DONE; NULL: nobody is told */
-    uint32_t listener;        /* CONNECT */
+    struct sim_frame *done;     /* becomes PUT_DONE; NULL: nobody is told */
+    uint32_t listener;          /* CONNECT */
+    void (*arrived)(void *arg); /* OTHER */
+    void *arg;
     struct wring_event event; /* once it is there */
     uint8_t data[];           /* CONNECT, MESSAGE */
 };
@@ -114,9 +117,6 @@ bool wring_sim_step(struct wring_sim *sim);
 
 /** A rank that sleeps goes on. */
 void wring_sim_wake(struct wring_sim *sim, struct sim_rank *rank);
-
-/** The running rank sleeps until then, or until it is woken. */
-void wring_sim_sleep(struct wring_sim *sim, uint64_t until_ns);
 
 /** It leaves by its sender's port, and is delivered once it is through the receiver's. */
 void wring_sim_send(struct wring_sim *sim, struct sim_frame *frame);
