@@ -6,9 +6,10 @@
  *                PORT[@SITE]...
  *
  * A frame takes DELAY_US from a port to one of another site; each port is a site of its own where
- * none is given. Each port lets through BITS_PER_S each way, and has a queue of QUEUE_BYTES before
- * each, of which the end is dropped. LOSS and REORDER are shares of frames, chosen by SEED and by
- * the frames' numbers: a reordered one takes an eighth of the delay longer than its followers.
+ * none is given. Within a site nothing is on its way. Between sites each port lets through
+ * BITS_PER_S each way, and has a queue of QUEUE_BYTES before each, of which the end is dropped.
+ * LOSS and REORDER are shares of frames, chosen by SEED and by the frames' numbers: a reordered one
+ * takes an eighth of the delay longer than its followers.
  *
  * Frames that a host has left to its device to cut and to sum up stay so, as the next device does
  * both. Each of them is one frame here: let hosts cut their own (gso_max_segs 1) where single ones
@@ -157,30 +158,16 @@ static double choose(const struct relay *relay, uint32_t port, uint64_t frame, u
 }
 
 /** Bytes of all frames that a device makes of this one. */
-static uint32_t bytes_on_line(const struct frame *frame)
+static uint32_t bytes_on_line(const uint8_t *data, uint32_t bytes)
 {
     struct virtio_net_hdr head;
 
-    memcpy(&head, frame->data, sizeof(head));
-    uint32_t bytes = frame->bytes - (uint32_t)sizeof(head);
+    memcpy(&head, data, sizeof(head));
+    bytes -= (uint32_t)sizeof(head);
     if (head.gso_type == VIRTIO_NET_HDR_GSO_NONE || head.gso_size == 0 || head.hdr_len >= bytes)
         return bytes;
     uint32_t cuts = (bytes - head.hdr_len - 1) / head.gso_size;
     return bytes + cuts * head.hdr_len;
-}
-
-/** A frame has come from a port and goes to another: over both links, and the way between. */
-static void enter(struct relay *relay, uint32_t from, struct frame *frame, uint64_t begun_ns,
-                  bool late)
-{
-    const struct port *source = &relay->ports[from], *target = &relay->ports[frame->to];
-
-    frame->number = relay->numbers++;
-    frame->due_ns = begun_ns;
-    if (source->site != target->site)
-        frame->due_ns += relay->delay_ns + (late ? relay->delay_ns / REORDER_PARTS : 0);
-    frame->arrived = false;
-    push(relay, frame);
 }
 
 static void learn(struct relay *relay, const uint8_t *mac, uint32_t port)
@@ -212,45 +199,87 @@ static struct frame *make_frame(const uint8_t *data, uint32_t bytes)
         die("malloc");
     frame->bytes = bytes;
     memcpy(frame->data, data, bytes);
-    frame->line_bytes = bytes_on_line(frame);
+    frame->line_bytes = bytes_on_line(data, bytes);
     return frame;
+}
+
+static void put_out(struct relay *relay, struct frame *frame, uint64_t now)
+{
+    relay->counts.late += now - frame->due_ns > LATE_NS;
+    if (send(relay->ports[frame->to].fd, frame->data, frame->bytes, MSG_DONTWAIT) >= 0)
+        relay->counts.forwarded++;
+    else if (errno == ENOBUFS || errno == EAGAIN || errno == ENETDOWN)
+        relay->counts.dropped++;
+    else
+        die("send");
+    free(frame);
+}
+
+/** A frame leaves its host's link, and goes the long way. */
+static void enter(struct relay *relay, uint32_t from, uint32_t to, const uint8_t *data,
+                  uint32_t bytes, bool late)
+{
+    struct frame *frame = make_frame(data, bytes);
+
+    frame->to = to;
+    frame->number = relay->numbers++;
+    frame->due_ns = relay->ports[from].up_free_ns + relay->delay_ns;
+    frame->due_ns += late ? relay->delay_ns / REORDER_PARTS : 0;
+    frame->arrived = false;
+    push(relay, frame);
+}
+
+/** Within a site there is nothing on the way. */
+static void pass(struct relay *relay, uint32_t to, const uint8_t *data, uint32_t bytes,
+                 uint64_t now)
+{
+    struct frame *frame = make_frame(data, bytes);
+
+    frame->to = to;
+    frame->due_ns = now;
+    put_out(relay, frame, now);
+}
+
+/** Send it to one port, or to all others, of other sites, unless it is dropped or lost. */
+static void take_far(struct relay *relay, uint32_t from, uint32_t to, const uint8_t *data,
+                     uint32_t bytes, uint64_t now)
+{
+    struct port *port = &relay->ports[from];
+    uint64_t number = port->frames++;
+
+    if (is_full(relay, port->up_free_ns, now)) {
+        relay->counts.dropped++;
+        return;
+    }
+    uint64_t begin = port->up_free_ns > now ? port->up_free_ns : now;
+    port->up_free_ns = begin + line_ns(relay, bytes_on_line(data, bytes));
+    if (choose(relay, from, number, 0) < relay->loss) {
+        relay->counts.lost++;
+        return;
+    }
+    bool late = choose(relay, from, number, 1) < relay->reorder;
+    relay->counts.reordered += late;
+    for (uint32_t i = 0; i < relay->n_ports; i++)
+        if (relay->ports[i].site != port->site && (to == i || to == relay->n_ports))
+            enter(relay, from, i, data, bytes, late);
 }
 
 /** A host has sent this. */
 static void take(struct relay *relay, uint32_t from, const uint8_t *data, uint32_t bytes,
                  uint64_t now)
 {
-    struct port *port = &relay->ports[from];
     const uint8_t *head = data + sizeof(struct virtio_net_hdr);
-    uint64_t number = port->frames++;
 
     if (bytes < sizeof(struct virtio_net_hdr) + sizeof(struct ether_header))
         return;
     learn(relay, head + ETH_ALEN, from);
     uint32_t to = find(relay, head);
-    if (to == from)
-        return;
-    if (is_full(relay, port->up_free_ns, now)) {
-        relay->counts.dropped++;
-        return;
-    }
-    struct frame *frame = make_frame(data, bytes);
-    uint64_t begin = port->up_free_ns > now ? port->up_free_ns : now;
-    port->up_free_ns = begin + line_ns(relay, frame->line_bytes);
-    if (choose(relay, from, number, 0) < relay->loss) {
-        relay->counts.lost++;
-        free(frame);
-        return;
-    }
-    bool late = choose(relay, from, number, 1) < relay->reorder;
-    relay->counts.reordered += late;
+    bool all = to == relay->n_ports;
     for (uint32_t i = 0; i < relay->n_ports; i++)
-        if (i != from && (to == i || to == relay->n_ports)) {
-            struct frame *copy = make_frame(data, bytes);
-            copy->to = i;
-            enter(relay, from, copy, port->up_free_ns, late);
-        }
-    free(frame);
+        if (i != from && (all || to == i) && relay->ports[i].site == relay->ports[from].site)
+            pass(relay, i, data, bytes, now);
+    if (all || relay->ports[to].site != relay->ports[from].site)
+        take_far(relay, from, to, data, bytes, now);
 }
 
 static void receive(struct relay *relay, uint32_t from)
@@ -265,18 +294,6 @@ static void receive(struct relay *relay, uint32_t from)
             die("recv");
         take(relay, from, data, (uint32_t)n, wring_now_ns());
     }
-}
-
-static void put_out(struct relay *relay, struct frame *frame, uint64_t now)
-{
-    relay->counts.late += now - frame->due_ns > LATE_NS;
-    if (send(relay->ports[frame->to].fd, frame->data, frame->bytes, MSG_DONTWAIT) >= 0)
-        relay->counts.forwarded++;
-    else if (errno == ENOBUFS || errno == EAGAIN || errno == ENETDOWN)
-        relay->counts.dropped++;
-    else
-        die("send");
-    free(frame);
 }
 
 /** It has come to the link of the host that it is for: it goes through at once, or waits. */

@@ -51,7 +51,8 @@ class Link:
     loss: float = 0  # share of frames that are lost, each way
     reorder: float = 0  # and of those that others overtake
     seed: int = 1
-    sites: int = 0  # the hosts stand in so many, next ones together; 0: each in its own
+    sites: int = 0  # the hosts stand in so many, next ones together, and only what leaves one
+    #                 passes the link; 0: each in its own
 
     def bytes_per_us(self):
         return self.gbit * 1e3 / 8
