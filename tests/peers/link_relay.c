@@ -28,7 +28,6 @@
 #include <net/ethernet.h>
 #include <net/if.h>
 #include <poll.h>
-#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -45,6 +44,7 @@
 #define ADDRESSES_MAX 256
 #define FRAME_MAX (sizeof(struct virtio_net_hdr) + 14 + 65535 + 64)
 #define TURN_FRAMES 64 /* of one port, before others have their turn */
+#define PRIORITY -5    /* it is a part of the network */
 #define LATE_NS 1000000ull
 #define SOCKET_BYTES (32 << 20)
 #define REORDER_PARTS 8 /* of the delay: what a reordered frame comes late */
@@ -456,11 +456,10 @@ static void run(struct relay *relay)
 int main(int argc, char **argv)
 {
     static struct relay relay;
-    const struct sched_param first = {.sched_priority = 1};
 
     read_arguments(&relay, argc, argv);
     prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
-    if (sched_setscheduler(0, SCHED_FIFO, &first) != 0) /* LATE shows what that costs */
+    if (setpriority(PRIO_PROCESS, 0, PRIORITY) != 0) /* LATE shows what that costs */
         fprintf(stderr, "link_relay: runs without priority: %s\n", strerrordesc_np(errno));
     printf("ready\n");
     fflush(stdout);
