@@ -333,6 +333,7 @@ enum wring_status wring_session_open_like(const struct wring_session *like,
         return WRING_ERR_NO_MEMORY;
     }
     session->config = like->config;
+    session->config.local_size = -1; /* detected: ranks of this host may be gone */
     session->launched = (struct wring_launched){
         .name = bootstrap->ops->name,
         .rank = bootstrap->rank,

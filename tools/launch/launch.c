@@ -138,19 +138,28 @@ static int guard_start(struct wring_local_job *job)
 #define EXIT_CANNOT_RUN 126
 #define EXIT_NOT_FOUND 127
 
-/** A loopback socket for the rendezvous; rank 0 inherits it, so no port is ever guessed. */
-static int make_root(struct wring_local_job *job)
+/** @param text  out, [bytes] where it listens @param fd  out, -1 where that fails */
+static int listen_on_loopback(const struct wring_local_job *job, char *text, size_t text_bytes,
+                              int *fd)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t bytes = sizeof(address);
 
-    job->listen_fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (job->listen_fd < 0 || bind(job->listen_fd, (struct sockaddr *)&address, bytes) != 0 ||
-        listen(job->listen_fd, SOMAXCONN) != 0 ||
-        getsockname(job->listen_fd, (struct sockaddr *)&address, &bytes) != 0)
+    *fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (*fd < 0 || bind(*fd, (struct sockaddr *)&address, bytes) != 0 ||
+        listen(*fd, SOMAXCONN) != 0 || getsockname(*fd, (struct sockaddr *)&address, &bytes) != 0)
         return wring_fail(job->params->name, "cannot listen on 127.0.0.1: %s", strerror(errno));
-    snprintf(job->root, sizeof(job->root), "127.0.0.1:%u", ntohs(address.sin_port));
+    snprintf(text, text_bytes, "127.0.0.1:%u", ntohs(address.sin_port));
     return 0;
+}
+
+/** Sockets for the rendezvous and for newcomers; ranks inherit them, so no port is ever guessed. */
+static int make_root(struct wring_local_job *job)
+{
+    int code = listen_on_loopback(job, job->root, sizeof(job->root), &job->listen_fd);
+    if (code == 0 && job->params->least > 0)
+        code = listen_on_loopback(job, job->door, sizeof(job->door), &job->door_fd);
+    return code;
 }
 
 static int make_key(struct wring_local_job *job)
@@ -203,6 +212,19 @@ static void set_number(const char *name, uint32_t value)
 /** In the child. */
 static void set_environment(const struct wring_local_job *job, uint32_t rank)
 {
+    bool newcomer = job->begun;
+
+    if (job->door_fd >= 0) {
+        set_number("WRING_DOOR_FD", (uint32_t)job->door_fd);
+        setenv("WRING_ROLLBACK", "on", 0);
+    }
+    if (newcomer) {
+        setenv("WRING_JOIN", job->door, 1);
+        setenv("WRING_KEY", job->key, 1);
+        unsetenv("WRING_KEY_FILE");
+        unsetenv("WRING_ROOT_FD");
+        return;
+    }
     set_number("WRING_RANK", rank);
     set_number("WRING_SIZE", job->params->ranks);
     set_number("WRING_LOCAL_SIZE", job->params->ranks);
@@ -227,8 +249,10 @@ static void set_descriptors(const struct wring_local_job *job, uint32_t rank, co
             close(none);
         }
     }
-    if (rank == 0)
+    if (rank == 0 && !job->begun)
         fcntl(job->listen_fd, F_SETFD, 0);
+    if (job->door_fd >= 0)
+        fcntl(job->door_fd, F_SETFD, 0);
     for (int i = 0; i < 2; i++)
         if (out[i] >= 0)
             dup2(out[i], STDOUT_FILENO + i);
@@ -341,13 +365,42 @@ static int local_job_start(struct wring_local_job *job)
         code = start_rank(job, rank);
     if (code == 0)
         code = guard_start(job);
-    if (job->topology != NULL)
-        hwloc_topology_destroy(job->topology);
-    job->topology = NULL;
     if (job->listen_fd >= 0)
         close(job->listen_fd);
     job->listen_fd = -1;
+    job->begun = true;
     return code;
+}
+
+/** The one that stands there does not know of ranks that were started after it. */
+static int replace_guard(struct wring_local_job *job)
+{
+    if (job->guard > 0) {
+        kill(job->guard, SIGKILL);
+        waitpid(job->guard, NULL, 0);
+    }
+    if (job->guard_fd >= 0)
+        close(job->guard_fd);
+    job->guard = 0;
+    job->guard_fd = -1;
+    return guard_start(job);
+}
+
+int wring_local_job_restart(struct wring_local_job *job, uint32_t rank)
+{
+    struct wring_rank_process *process = &job->ranks[rank];
+    uint32_t restarts = process->restarts + 1;
+
+    kill(-process->pid, SIGKILL); /* what it has started */
+    waitpid(process->pid, NULL, 0);
+    for (int i = 0; i < 2; i++) {
+        wring_lines_drain(&process->lines[i]);
+        wring_lines_finish(&process->lines[i]);
+    }
+    *process = (struct wring_rank_process){.restarts = restarts};
+    process->lines[0].from = process->lines[1].from = -1;
+    int code = start_rank(job, rank);
+    return code == 0 ? replace_guard(job) : code;
 }
 
 /** Kill what the ranks left behind and has become a child of this process. */
@@ -389,6 +442,10 @@ static void finish_job(struct wring_local_job *job)
         for (int i = 0; i < 2; i++)
             wring_lines_finish(&job->ranks[rank].lines[i]);
     free(job->ranks);
+    if (job->topology != NULL)
+        hwloc_topology_destroy(job->topology);
+    if (job->door_fd >= 0)
+        close(job->door_fd);
     if (job->signal_fd >= 0)
         close(job->signal_fd);
     if (job->guard_fd >= 0)
@@ -401,6 +458,7 @@ int wring_launch(const struct wring_launch_params *params)
     struct wring_local_job job = {.params = params,
                                   .signal_fd = -1,
                                   .listen_fd = -1,
+                                  .door_fd = -1,
                                   .guard_fd = -1,
                                   .outputs.name = params->name};
 

@@ -16,13 +16,16 @@
 #include "transport/bootstrap/launcher.h"
 
 #define WRING_LAUNCH_RANKS_MAX 4096
+#define WRING_LAUNCH_RESTARTS 32 /* of each rank */
 #define WRING_LAUNCH_GRACE_NS 5000000000ull
 
 struct wring_launch_params {
-    const char *name;  /* of the command, before each message: "wring run" */
-    uint32_t ranks;    /* 1..WRING_LAUNCH_RANKS_MAX */
-    bool tag;          /* prefix each line of output with its rank */
-    bool unbound;      /* let every rank run on every core */
+    const char *name; /* of the command, before each message: "wring run" */
+    uint32_t ranks;   /* 1..WRING_LAUNCH_RANKS_MAX */
+    bool tag;         /* prefix each line of output with its rank */
+    bool unbound;     /* let every rank run on every core */
+    uint32_t least; /* elastic: the job goes on with so many ranks, and those that fail are started
+                       again; 0: it ends with the first that fails */
     uint64_t grace_ns; /* how long the others may go on after one failed */
     char **argv;       /* program and arguments, NULL-terminated; looked up in PATH */
 };
@@ -34,9 +37,13 @@ struct wring_launch_params {
  * Each rank is bound to its share of the cores that this process may use, where they share out
  * evenly: as many cores as ranks or more, or the same number of ranks on each core.
  *
- * When a rank fails, it is named on standard error; the others get the grace time to end by
- * themselves, then SIGTERM, then SIGKILL. SIGINT, SIGTERM and SIGHUP are passed on to all ranks,
- * but for those that this process ignores. Tagged output whose reader has gone is dropped.
+ * Of an elastic job, ranks inherit a socket where newcomers knock (WRING_DOOR_FD). A rank that
+ * fails is named and started again as a newcomer (WRING_JOIN), WRING_LAUNCH_RESTARTS times at most,
+ * unless some rank has ended well: the job ends then. With fewer than `least` ranks it has failed.
+ *
+ * When a rank of another job fails, it is named on standard error; the others get the grace time to
+ * end by themselves, then SIGTERM, then SIGKILL. SIGINT, SIGTERM and SIGHUP are passed on to all
+ * ranks, but for those that this process ignores. Tagged output whose reader has gone is dropped.
  * When this returns nothing that the ranks started is left; when this process is killed, the
  * ranks die with it, and so does what they started in their process groups.
  *
@@ -81,6 +88,7 @@ struct wring_rank_process {
     bool ended; /* seen, not reaped: its number stays reserved until the job is over */
     int code;   /* exit status, or 128 + signal */
     int signal; /* that killed it; 0 */
+    uint32_t restarts;
     struct wring_lines lines[2]; /* standard output, standard error */
 };
 
@@ -92,14 +100,19 @@ struct wring_local_job {
     sigset_t blocked, before; /* signals taken by signal_fd, and the mask as it was */
     int signal_fd;
     int listen_fd;
+    int door_fd;  /* of an elastic job; else -1 */
+    bool begun;   /* all ranks were started: those that are from now on are newcomers */
     int guard_fd; /* closed when this process ends; -1: there is no guard */
     pid_t guard;
     hwloc_topology_t topology; /* to share out among the ranks; NULL: they run unbound */
-    char root[64], key[65];
+    char root[64], key[65], door[64];
 };
 
 /** See the started ranks through to their end. @return the status to exit with */
 int wring_local_job_watch(struct wring_local_job *job);
+
+/** Start a rank again that has ended. @return 0; else it was said why that cannot be */
+int wring_local_job_restart(struct wring_local_job *job, uint32_t rank);
 
 /** Send a signal to all that a rank started. */
 void wring_local_job_signal(struct wring_local_job *job, int number);
@@ -107,5 +120,8 @@ void wring_local_job_signal(struct wring_local_job *job, int number);
 int wring_lines_init(struct wring_lines *lines, int from, int to, uint32_t rank,
                      struct wring_outputs *outputs);
 void wring_lines_finish(struct wring_lines *lines);
+
+/** Pass on what has come, without waiting. */
+void wring_lines_drain(struct wring_lines *lines);
 
 #endif

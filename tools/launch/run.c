@@ -9,8 +9,15 @@
 #include "tools/launch/launch.h"
 #include "tools/values.h"
 
+#define RANKS 2 /* where nobody says how many */
+
 static const struct argp_option options[] = {
     {"ranks", 'n', "N", 0, "start N ranks (default 2)", 0},
+    {"elastic", 'e', "MIN:MAX", 0,
+     "go on with MIN ranks or more when some fail, and start these again, up to MAX in all; "
+     "starts MAX ranks, or those of --ranks. The program calls wring_session_shrink() and "
+     "wring_session_grow()",
+     0},
     {"provider", 'p', "NAME", 0, "transport provider; see wring info", 0},
     {"tag", 't', NULL, 0, "begin each line of output with its rank, as [3]", 0},
     {"bind", 'b', "HOW", 0,
@@ -23,7 +30,23 @@ static const struct argp_option options[] = {
 struct run {
     struct wring_launch_params launch;
     const char *provider;
+    uint32_t most; /* elastic; 0: it is not */
 };
+
+/** "2:4" @return false: it is no such thing */
+static bool parse_elastic(const char *text, struct run *run)
+{
+    char least[16];
+    const char *colon = strchr(text, ':');
+    size_t n = colon != NULL ? (size_t)(colon - text) : sizeof(least);
+
+    if (n >= sizeof(least))
+        return false;
+    memcpy(least, text, n);
+    least[n] = '\0';
+    return wring_value_count(least, 1, WRING_LAUNCH_RANKS_MAX, &run->launch.least) &&
+           wring_value_count(colon + 1, run->launch.least, WRING_LAUNCH_RANKS_MAX, &run->most);
+}
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
@@ -34,6 +57,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case 'n':
         if (!wring_value_count(arg, 1, WRING_LAUNCH_RANKS_MAX, &run->launch.ranks))
             argp_error(state, "--ranks needs a number from 1 to %d", WRING_LAUNCH_RANKS_MAX);
+        return 0;
+    case 'e':
+        if (!parse_elastic(arg, run))
+            argp_error(state, "--elastic needs MIN:MAX, as 2:4, from 1 to %d",
+                       WRING_LAUNCH_RANKS_MAX);
         return 0;
     case 'p':
         run->provider = arg;
@@ -79,10 +107,15 @@ static const struct argp run_argp = {
 int wring_cmd_run(int argc, char **argv)
 {
     struct run run = {
-        .launch = {.name = argv[0], .ranks = 2, .grace_ns = WRING_LAUNCH_GRACE_NS},
+        .launch = {.name = argv[0], .grace_ns = WRING_LAUNCH_GRACE_NS},
     };
 
     argp_parse(&run_argp, argc, argv, ARGP_IN_ORDER, NULL, &run);
+    if (run.launch.ranks == 0)
+        run.launch.ranks = run.most > 0 ? run.most : RANKS;
+    if (run.most > 0 && (run.launch.ranks < run.launch.least || run.launch.ranks > run.most))
+        return wring_fail(argv[0], "--ranks %u is not within --elastic %u:%u", run.launch.ranks,
+                          run.launch.least, run.most);
     if (run.provider != NULL)
         setenv("WRING_PROVIDER", run.provider, 1);
     return wring_launch(&run.launch);

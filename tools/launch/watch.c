@@ -136,6 +136,16 @@ static void lines_pump(struct wring_lines *lines)
         pass_on_rest(lines);
 }
 
+void wring_lines_drain(struct wring_lines *lines)
+{
+    struct pollfd pollfd = {.fd = lines->from, .events = POLLIN};
+
+    while (lines->from >= 0 && poll(&pollfd, 1, 0) > 0)
+        lines_pump(lines);
+    if (lines->from >= 0)
+        pass_on_rest(lines);
+}
+
 /* ---- watch ---- */
 
 #define TERM_GRACE_NS (2 * WRING_NS_PER_S) /* between SIGTERM and SIGKILL */
@@ -231,6 +241,63 @@ static bool explains_failure(const struct watch *watch, uint32_t rank)
         return true;
     return watch->stage == STAGE_GRACE && ranks[rank].signal == SIGKILL &&
            ranks[watch->first_failed].signal == 0;
+}
+
+/** Has any rank done all its work? Then nobody lets newcomers in any more. */
+static bool is_job_ending(const struct wring_local_job *job)
+{
+    for (uint32_t rank = 0; rank < job->params->ranks; rank++)
+        if (job->ranks[rank].ended && job->ranks[rank].code == 0)
+            return true;
+    return false;
+}
+
+/** A rank of an elastic job has failed, and the others go on. */
+static void replace_rank(struct watch *watch, uint32_t rank)
+{
+    struct wring_local_job *job = watch->job;
+    struct wring_rank_process *process = &job->ranks[rank];
+    bool again = !is_job_ending(job) && process->restarts < WRING_LAUNCH_RESTARTS;
+    uint32_t running = job->running;
+    char end[96];
+
+    describe_end(process, end, sizeof(end));
+    wring_fail(job->params->name, "rank %u %s; %u go%s on%s", rank, end, running,
+               running == 1 ? "es" : "", again ? ", and it is started again as a newcomer" : "");
+    if (again)
+        wring_local_job_restart(job, rank);
+}
+
+/** Do the others go on without a rank that has failed? Those that have done their work count. */
+static bool goes_on(const struct watch *watch)
+{
+    const struct wring_local_job *job = watch->job;
+    uint32_t n = job->running;
+
+    for (uint32_t rank = 0; rank < job->params->ranks; rank++)
+        n += job->ranks[rank].ended && job->ranks[rank].code == 0;
+    return watch->stage == STAGE_RUNNING && job->params->least > 0 && n >= job->params->least;
+}
+
+/** Note the ranks of an elastic job that have ended. */
+static void note_elastic_ends(struct watch *watch)
+{
+    struct wring_local_job *job = watch->job;
+    uint32_t failed = NOBODY;
+
+    for (uint32_t rank = 0; rank < job->params->ranks; rank++) {
+        if (!check_for_end(&job->ranks[rank]))
+            continue;
+        job->running--;
+        if (job->ranks[rank].code == 0)
+            continue;
+        if (goes_on(watch))
+            replace_rank(watch, rank);
+        else
+            failed = rank;
+    }
+    if (failed != NOBODY && explains_failure(watch, failed))
+        report_failure(watch, failed);
 }
 
 /** Note the ranks that have ended. If several ended at the same time, a killed one explains those
@@ -372,7 +439,7 @@ static int decide_exit_status(const struct watch *watch)
     if (watch->first_failed != NOBODY)
         return job->ranks[watch->first_failed].code;
     for (uint32_t rank = 0; rank < job->params->ranks; rank++)
-        if (job->ranks[rank].code != 0)
+        if (job->ranks[rank].code != 0 && (job->params->least == 0 || watch->passed_on != 0))
             return 128 + watch->passed_on;
     return job->outputs.ends[0].failed || job->outputs.ends[1].failed ? WRING_EXIT_FAILURE : 0;
 }
@@ -387,7 +454,10 @@ int wring_local_job_watch(struct wring_local_job *job)
     while (job->running > 0) {
         pump_outputs(&watch, watch.deadline_ns);
         read_signals(&watch);
-        note_ends(&watch);
+        if (job->params->least > 0)
+            note_elastic_ends(&watch);
+        else
+            note_ends(&watch);
         advance_stage(&watch);
     }
     drain_outputs(&watch);
