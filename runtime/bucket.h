@@ -196,8 +196,8 @@ static inline bool wring_bucket_keeps(const struct wring_bucket *bucket)
     return bucket->kept != NULL || (bucket->states != NULL && bucket->states->kept[0] != NULL);
 }
 
-/** It is of that session from now on, with what its codec holds back; no session has it committed,
- *  or in a list. Errors: those of registration; it is of neither then, and wring_bucket_free() is
+/** It is of that session from now on, and so is its residual; no session has it committed, or in a
+ *  list. Errors: those of registration; it is of neither then, and wring_bucket_free() is
  *  all that may be called. */
 enum wring_status wring_bucket_move(struct wring_bucket *bucket, struct wring_session *to);
 

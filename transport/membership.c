@@ -307,7 +307,7 @@ static void call_round(struct wring_engine *engine)
     spread(engine, &control);
 }
 
-/** Ranks that came with what they have built last. */
+/** A rank came, and said which plan it has built last. */
 static void note_built(struct wring_engine *engine, uint32_t from,
                        const struct wring_membership_plan *plan)
 {

@@ -20,8 +20,8 @@ struct wring_guests {
 };
 
 /**
- * Agree with the others on who goes on, and take part in their new session. The old one is closed
- * on success.
+ * Agree with the others which ranks go on, and take part in their new session. The old one is
+ * closed on success.
  * @param late_ns  until when living ranks that have not come are waited for
  * @param guests   who come in if no rank is lost; their connections are closed once they were told
  * Errors: those of wring_session_shrink().

@@ -35,7 +35,7 @@ static struct wring_membership *membership_of(const struct reforming *reforming)
     return &reforming->session->engine->membership;
 }
 
-/** Asked by whoever waits while `next` is built: the ranks have agreed on something else. */
+/** Asked again and again while `next` is built: have the ranks agreed on something else? */
 static bool is_round_over(void *arg)
 {
     const struct reforming *reforming = arg;
@@ -118,7 +118,7 @@ static enum wring_status meet(struct reforming *reforming, const struct wring_me
     return wring_rendezvous_create(&params, out);
 }
 
-/** Ranks may differ by one step: all go back to what each of them has completed. */
+/** Ranks may differ by one step: all go back to the last one that each of them has completed. */
 static enum wring_status agree_on_steps(const struct reforming *reforming, uint64_t *steps)
 {
     struct wring_writer writer = {0};

@@ -121,7 +121,7 @@ int wring_lines_init(struct wring_lines *lines, int from, int to, uint32_t rank,
                      struct wring_outputs *outputs);
 void wring_lines_finish(struct wring_lines *lines);
 
-/** Pass on what has come, without waiting. */
+/** Pass on all that has come, without waiting. */
 void wring_lines_drain(struct wring_lines *lines);
 
 #endif

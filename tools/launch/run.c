@@ -101,7 +101,9 @@ static const struct argp run_argp = {
         "Each rank finds WRING_RANK, WRING_SIZE, WRING_LOCAL_SIZE, WRING_ROOT and a fresh "
         "WRING_KEY in its environment. The exit status is that of the rank that failed first, or "
         "of one that SIGKILL ended before the others' time was over; 128 + n if signal n "
-        "killed it. Nothing that the ranks started is left running.",
+        "killed it. With --elastic they also find WRING_DOOR_FD, and WRING_JOIN if they are "
+        "started "
+        "again. Nothing that the ranks started is left running.",
 };
 
 int wring_cmd_run(int argc, char **argv)

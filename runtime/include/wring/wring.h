@@ -25,7 +25,8 @@
  * A program's own event loop watches wring_session_fd() instead of waiting.
  *
  * Failure: a rank that dies, hangs or is cut off ends the session on every rank. The pending and
- * all later calls return WRING_ERR_PEER at once, and wring_session_error() says who and why. A step
+ * all later calls return WRING_ERR_PEER at once, and wring_session_error() says who and why. The
+ * other ranks may go on by wring_session_shrink(). A step
  * in which all ranks are alive and none can go on ends the session, too, with rank -1. A rank that
  * is slow, or has not posted, never ends it.
  *
@@ -187,8 +188,8 @@ enum wring_status wring_session_abort(struct wring_session *session);
 
 /**
  * Go on without ranks that are lost. Every rank that is left calls it after a call of the session
- * has failed, with WRING_ERR_PEER or WRING_ERR_CANCELLED. They agree on who is left, without a
- * launcher and whichever ranks are lost, and get a session of their own: ranks 0 to m - 1 in the
+ * has failed, with WRING_ERR_PEER or WRING_ERR_CANCELLED. They agree which ranks are left, without
+ * a launcher and whichever ranks are lost, and get a session of their own: ranks 0 to m - 1 in the
  * order that they had. The old session is closed on success.
  *
  * Buckets and memory move: all pointers of wring_bucket_register() and wring_buffer_alloc(), and
@@ -211,7 +212,7 @@ enum wring_status wring_session_abort(struct wring_session *session);
  *
  * Errors: WRING_ERR_PEER (no quorum, or the others go on without this rank; the log line says
  * which), WRING_ERR_TIMEOUT, WRING_ERR_INVALID (the session has not failed, or has one rank),
- * WRING_ERR_UNSUPPORTED (a bucket belongs to a group; the lost ranks lie in more than 16 places
+ * WRING_ERR_UNSUPPORTED (a bucket belongs to a group; the lost ranks lie in more than 8 places
  * among the others), WRING_ERR_ADDRESS, WRING_ERR_NO_MEMORY, those of wring_session_open().
  *
  * Threads: a setup call. No other thread uses the session, or what belongs to it, meanwhile.
