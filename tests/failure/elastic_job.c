@@ -192,28 +192,6 @@ static enum wring_status go_on(struct member *member)
     return status;
 }
 
-static enum wring_status step_once(struct member *member, uint64_t step, bool *right)
-{
-    enum wring_status status = wring_bucket_post(member->bucket);
-
-    perhaps_die(member, step, false);
-    if (status == WRING_OK)
-        status = wring_bucket_wait(member->bucket, WRING_FOREVER, NULL);
-    if (status != WRING_OK)
-        return status;
-    if (member->awaits_sum)
-        note_time(member->plan->summed_ns, member);
-    member->awaits_sum = false;
-    if (!is_right(member, step)) {
-        *right = false;
-        return WRING_OK;
-    }
-    status = compare_bits(member, right);
-    if (status == WRING_OK && !*right)
-        procs_say(member->rank, "step %" PRIu64 ": ranks have different bits", step);
-    return status;
-}
-
 /** What a training loop keeps: the sum of all steps. */
 static void take_step(struct member *member)
 {
@@ -230,6 +208,29 @@ static void go_back(struct member *member, uint64_t step)
         return;
     memcpy(member->weights, member->before, sizeof(member->weights));
     member->weighed--;
+}
+
+static enum wring_status step_once(struct member *member, uint64_t step, bool *right)
+{
+    enum wring_status status = wring_bucket_post(member->bucket);
+
+    perhaps_die(member, step, false);
+    if (status == WRING_OK)
+        status = wring_bucket_wait(member->bucket, WRING_FOREVER, NULL);
+    if (status != WRING_OK)
+        return status;
+    if (member->awaits_sum)
+        note_time(member->plan->summed_ns, member);
+    member->awaits_sum = false;
+    take_step(member); /* whatever becomes of the comparison: the bucket has made it */
+    if (!is_right(member, step)) {
+        *right = false;
+        return WRING_OK;
+    }
+    status = compare_bits(member, right);
+    if (status == WRING_OK && !*right)
+        procs_say(member->rank, "step %" PRIu64 ": ranks have different bits", step);
+    return status;
 }
 
 static enum wring_status compare_weights(struct member *member, bool *same)
@@ -300,8 +301,6 @@ static int run_steps(struct member *member)
         if (repeats && go_on(member) != WRING_OK)
             return 4;
         step = wring_bucket_steps(member->bucket);
-        if (!repeats)
-            take_step(member);
         go_back(member, step);
     }
     if (right && compare_weights(member, &right) != WRING_OK)
