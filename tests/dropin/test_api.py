@@ -432,6 +432,51 @@ class Processes(unittest.TestCase):
             self.assertEqual(sorted(line[-11:] for line in said.stdout.splitlines()),
                              [f"rank {rank} of 3" for rank in range(3)])
 
+    def test_a_lost_rank_comes_back(self):
+        program = '''
+import array, os, signal
+from wring import api
+session = api.Session()
+number, weights = session.rank, array.array("d", [0.0])
+data, out = array.array("d", [0.0] * 1000), array.array("d", [0.0] * 1000)
+bucket = session.register("b", data, out=out)
+session.commit()
+session.share(weights)
+step = grown = bucket.steps
+newcomer = step > 0
+while step < 30 or session.size < 3:
+    if not newcomer and (number, step) == (1, 12):
+        os.kill(os.getpid(), signal.SIGKILL)
+    try:
+        if step % 5 == 0 and grown != step:
+            grown = step
+            if session.grow():
+                session.share(weights)
+            continue
+        data[999] = 1.0
+        bucket.post()
+        bucket.wait()
+        assert out[999] == session.size, out[999]
+        weights[0], before, step = weights[0] + out[999], weights[0], step + 1
+    except api.WringError as error:
+        assert error.status == api.Status.PEER, error
+        session.shrink()
+        if bucket.steps < step:
+            weights[0] = before
+        grown = step = bucket.steps
+print(f"{session.size} ranks, step {step}, {weights[0]}")
+session.close()
+'''
+        environment = {**os.environ,
+                       "PYTHONPATH": str(pathlib.Path(SOURCE) / "dropin" / "torch")}
+        said = subprocess.run([WRING, "run", "--elastic", "2:3", "--", sys.executable, "-B", "-c",
+                               program], env=environment, text=True, capture_output=True,
+                              timeout=PATIENCE)
+        self.assertEqual(said.returncode, 0, said.stderr)
+        lines = said.stdout.splitlines()
+        self.assertEqual((len(lines), len(set(lines)), lines[0][:7]), (3, 1, "3 ranks"),
+                         said.stdout + said.stderr)
+
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1])

@@ -252,6 +252,38 @@ class Session:
         """End all that is under way, on every rank."""
         self._call("wring_session_abort", self._alive())
 
+    def _replace(self, name, timeout):
+        """Another session takes this one's place. @return whether it is another one"""
+        before, out = self._alive(), c_void_p()
+        self._call(name, before, 0 if timeout is None else _timeout_ns(timeout), byref(out))
+        if out.value == before:
+            return False
+        for request in list(self._under_way):
+            request._handle = None
+            request.result = request.result or Result(Status.CLOSED, -1, 0, 0)
+        self._under_way.clear()
+        self._take(out.value, self._owned)
+        return True
+
+    def shrink(self, timeout=None):
+        """After a call failed with PEER: go on without the ranks that are lost. Every rank that is
+        left calls it. Buckets and memory stay; rank, size and world are others; groups, requests
+        and descriptors of before are gone. Bucket.steps says with which step to go on.
+
+        timeout  seconds for all of it; None: WRING_JOIN_TIMEOUT
+        """
+        self._replace("wring_session_shrink", timeout)
+
+    def grow(self, timeout=None):
+        """Let newcomers in. All ranks call it between the same steps. Then all call share().
+        @return whether anybody came"""
+        return self._replace("wring_session_grow", timeout)
+
+    def share(self, data=None):
+        """Give all ranks what rank 0 has there, and its buckets' steps. Collective, after commit()."""
+        memory = memory_of(data, True)
+        self._call("wring_session_share", self._alive(), memory.address, memory.bytes)
+
     def fileno(self):
         """A descriptor for an event loop, which calls progress() when it is readable."""
         fd = self._lib.wring_session_fd(self._alive())
@@ -463,6 +495,11 @@ class Bucket:
         if status == Status.TIMEOUT:
             raise self.session._error(status, f"bucket '{self.name}'")
         return self._ended(status)
+
+    @property
+    def steps(self):
+        """How many steps it has made."""
+        return self.session._lib.wring_bucket_steps(self._alive())
 
     def cancel(self):
         """Give up its step. @return whether its data is the caller's again"""
