@@ -112,9 +112,8 @@ static enum wring_status tell(struct teller *from, const void *blob, size_t byte
     memcpy(message, from->record->messages[at].data, said);
     while (changes.left > 0)
         said = change(message, said, &changes, at);
-    struct wring_blobs blobs = {.n = 2,
-                                .offsets = calloc(3, sizeof(size_t)),
-                                .storage = malloc(bytes + said + 1)};
+    struct wring_blobs blobs = {
+        .n = 2, .offsets = calloc(3, sizeof(size_t)), .storage = malloc(bytes + said + 1)};
     FUZZ_CHECK(blobs.offsets != NULL && blobs.storage != NULL, "out of memory");
     blobs.offsets[1] = bytes;
     blobs.offsets[2] = bytes + said;

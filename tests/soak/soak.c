@@ -42,7 +42,8 @@ struct counts {
     uint64_t rounds, of[FAULT_KINDS], compared;
     uint64_t hangs, wrong, ends, leaks;
     uint64_t threaded;
-    size_t rss_before, rss_after; /* of this process, between rounds as threads */
+    size_t rss_before, rss_after;   /* of this process, between rounds as threads */
+    size_t heap_before, heap_after; /* what of it malloc() has given out */
 };
 
 __attribute__((noreturn)) static void usage(const char *self)
@@ -241,10 +242,14 @@ static void run_threads(struct round *round, struct counts *counts, bool verbose
     unsigned after = count_descriptors();
     counts->leaks += after != descriptors;
     CHECK(after == descriptors, "%u descriptors before, %u after", descriptors, after);
-    if (++counts->threaded == WARM_ROUNDS)
-        counts->rss_before = soak_resident_bytes();
-    else if (counts->threaded > WARM_ROUNDS)
-        counts->rss_after = soak_resident_bytes();
+    if (++counts->threaded < WARM_ROUNDS)
+        return;
+    counts->rss_after = soak_resident_bytes();
+    counts->heap_after = mallinfo2().uordblks;
+    if (counts->threaded > WARM_ROUNDS)
+        return;
+    counts->rss_before = counts->rss_after;
+    counts->heap_before = counts->heap_after;
 }
 
 static const struct options *running; /* for the alarm */
@@ -335,8 +340,10 @@ static void say_counts(const struct options *o, const struct counts *counts, dou
         printf(" %s %" PRIu64, fault_name((enum fault_kind)i), counts->of[i]);
     printf("; %u strangers\n", fault_strangers);
     if (counts->rss_after > 0)
-        printf("soak: resident memory %zu KiB after %d rounds as threads, %zu KiB at the end\n",
-               counts->rss_before / 1024, WARM_ROUNDS, counts->rss_after / 1024);
+        printf("soak: after %d rounds as threads, and at the end: %zu and %zu KiB allocated, %zu "
+               "and %zu KiB resident\n",
+               WARM_ROUNDS, counts->heap_before / 1024, counts->heap_after / 1024,
+               counts->rss_before / 1024, counts->rss_after / 1024);
 }
 
 static int run_rounds(const struct options *o)
