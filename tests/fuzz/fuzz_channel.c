@@ -72,6 +72,7 @@ static void open_rig(struct rig *rig, struct wring_provider *provider, struct fu
     for (uint32_t i = 0; i < MEMBERS; i++) {
         struct wring_channel_in *in = &rig->channel.in[i];
         struct wring_channel_out *out = wring_channel_out(&rig->channel, i);
+        rig->peers[i].fabric = &rig->fabric;
         rig->peers[i].state = WRING_PEER_READY;
         rig->peers[i].conn = &rig->conn;
         rig->peers[i].window.limit = 2 << 20;

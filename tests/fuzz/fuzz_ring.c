@@ -130,6 +130,7 @@ static void open_rig(struct rig *rig, struct wring_provider *provider, uint32_t 
         .name = "none",
         .caps = {.local_any = true, .remote_map = how & 1, .host_regions = (how & 4) != 0}};
     rig->peers[1] = (struct wring_peer){.rank = 1,
+                                        .fabric = &rig->fabric,
                                         .state = WRING_PEER_READY,
                                         .conn = &rig->conn,
                                         .put_copies = (how & 2) != 0,

@@ -373,6 +373,7 @@ int main(int argc, char **argv)
 {
     struct options o = parse(argc, argv);
 
+    mallopt(M_ARENA_MAX, 1); /* what threads leave between their pieces would look like a leak */
     if (o.strangers > 0)
         return siege_run(o.providers, o.strangers);
     return o.sessions > 0 ? sessions_run(o.providers, o.sessions) : run_rounds(&o);
