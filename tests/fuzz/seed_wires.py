@@ -360,5 +360,34 @@ def pool():
     write("pool", "not-granted", link + put(255, 0, large))
 
 
+def pmi():
+    """How the two protocols go, rank 0's part and another's, and where they may be broken off."""
+    first = ["cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n",
+             "cmd=my_kvsname kvsname=kvs_7\n"]
+    get = [*first, "cmd=barrier_out\n", "cmd=get_result rc=0 value=10.0.0.1:4711,key\n"]
+    put = [*first, "cmd=put_result rc=0\n", "cmd=barrier_out\n"]
+
+    def framed(text):
+        return f"{len(text):6}{text}"
+
+    second = ["cmd=response_to_init pmi_version=2 pmi_subversion=0 rc=0\n",
+              framed("cmd=fullinit-response;rank=1;size=2;rc=0;")]
+    get2 = [*second, framed("cmd=kvs-fence-response;rc=0;"),
+            framed("cmd=kvs-get-response;found=TRUE;value=10.0.0.1:4711;rc=0;")]
+    put2 = [*second, framed("cmd=kvs-put-response;rc=0;"), framed("cmd=kvs-fence-response;rc=0;")]
+    for name, how, words in [("one-get", 0, get), ("one-put", 2, put), ("two-get", 1, get2),
+                             ("two-put", 3, put2)]:
+        write("pmi", name, bytes([how]) + "".join(words).encode())
+        write("pmi", name + "-cut", bytes([how]) + "".join(words).encode()[:-9])
+    write("pmi", "refused", b"\0" + (first[0].replace("rc=0", "rc=1")).encode())
+    write("pmi", "out-of-turn", b"\0" + "".join(reversed(get)).encode())
+    write("pmi", "no-name", b"\0" + (first[0] + "cmd=my_kvsname\n").encode())
+    write("pmi", "long-line", b"\0" + b"cmd=" + b"x" * 5000)
+    write("pmi", "long-value", b"\0" + ("".join(get[:3]) + "cmd=get_result rc=0 value="
+                                        + "v" * 1900 + "\n").encode())
+    write("pmi", "no-length", b"\1" + (second[0] + "    -1cmd=fullinit-response;").encode())
+    write("pmi", "long-frame", b"\1" + (second[0] + "  9999cmd=fullinit-response;").encode())
+
+
 MAKERS = (pool, ring, shm_stream, channel, peer, rendezvous, verbs, shm, tcp, handshake, control,
-          flight)
+          flight, pmi)
