@@ -208,20 +208,172 @@ static void configure_device(struct wring_nccl_device *device)
     }
 }
 
+/* ---- several ports as one ---- */
+
+/** NCCL keeps its numbers as long as the plugin is loaded. */
+struct fused {
+    int n, parts[WRING_NCCL_PARTS];
+    char names[WRING_NCCL_PARTS][WRING_NCCL_NAME];
+};
+
+static unsigned list_fused(struct fused *out)
+{
+    const struct wring_nccl_own *own = &wring_nccl_own;
+    unsigned n = 0;
+
+    for (int i = own->n_real; i < own->n_devices; i++, n++) {
+        out[n].n = own->devices[i].n_parts;
+        memcpy(out[n].parts, own->devices[i].parts, sizeof(out[n].parts));
+        for (int part = 0; part < out[n].n; part++)
+            memcpy(out[n].names[part], own->devices[out[n].parts[part]].name, WRING_NCCL_NAME);
+    }
+    return n;
+}
+
+/** Names of the parts, with something between them. @return false: they are too long */
+static bool join_names(int n, const int *parts, const char *between, char *out, size_t bytes)
+{
+    size_t at = 0;
+
+    for (int i = 0; i < n && at < bytes; i++)
+        at += (size_t)snprintf(out + at, bytes - at, "%s%s", i > 0 ? between : "",
+                               wring_nccl_own.devices[parts[i]].name);
+    return at < bytes;
+}
+
+/** The parts are real ones. @return false: their names are too long */
+static bool add_fused(int n, const int *parts)
+{
+    struct wring_nccl_own *own = &wring_nccl_own;
+    struct wring_nccl_device *device = &own->devices[own->n_devices];
+    char name[WRING_NCCL_NAME] = "", list[WRING_CONFIG_TEXT] = "=", rails[8];
+
+    if (!join_names(n, parts, "+", name, sizeof(name)) ||
+        !join_names(n, parts, ",", list + 1, sizeof(list) - 1))
+        return false;
+    *device = own->devices[parts[0]];
+    memcpy(device->name, name, sizeof(name));
+    device->guid = make_guid(device->name);
+    device->n_parts = n;
+    memcpy(device->parts, parts, (size_t)n * sizeof(parts[0]));
+    for (int i = 1; i < n; i++) {
+        device->speed_mbps += own->devices[parts[i]].speed_mbps;
+        device->dmabuf &= own->devices[parts[i]].dmabuf;
+        device->addresses &= own->devices[parts[i]].addresses;
+    }
+    if (device->cuda && !device->dmabuf && !device->addresses)
+        snprintf(device->about, sizeof(device->about), "%s", STAGED " (one of its ports does not)");
+    device->cuda = device->dmabuf || device->addresses;
+    snprintf(rails, sizeof(rails), "%d", n);
+    device->n_settings = 0;
+    add_setting(device, "WRING_VERBS_DEVICES", list);
+    add_setting(device, "WRING_VERBS_RAILS", rails);
+    if (device->cuda)
+        add_setting(device, "WRING_PROVIDER", "verbs");
+    configure_device(device);
+    own->n_devices++; /* last: other threads read what is below it */
+    return true;
+}
+
+/** Those of before, if their parts are where they were. */
+static void add_fused_again(const struct fused *fused, unsigned n)
+{
+    const struct wring_nccl_own *own = &wring_nccl_own;
+
+    for (unsigned i = 0; i < n && own->n_devices < WRING_NCCL_DEVICES; i++) {
+        bool there = true;
+        for (int part = 0; part < fused[i].n && there; part++)
+            there = fused[i].parts[part] < own->n_real &&
+                    strcmp(own->devices[fused[i].parts[part]].name, fused[i].names[part]) == 0;
+        if (!there || !add_fused(fused[i].n, fused[i].parts))
+            return; /* numbers of those that follow would differ */
+    }
+}
+
+/** @return NULL, or what is wrong with it */
+static const char *find_fault_of_parts(int n, const int *parts)
+{
+    const struct wring_nccl_own *own = &wring_nccl_own;
+
+    if (n < 1 || n > WRING_NCCL_PARTS)
+        return "it has between 1 and 8 parts";
+    for (int i = 0; i < n; i++) {
+        if (parts[i] < 0 || parts[i] >= own->n_real)
+            return "a part is no device, or made of several itself";
+        if (own->devices[parts[i]].n_settings == 0)
+            return "only ports of RDMA devices can be parts";
+        for (int j = 0; j < i; j++)
+            if (parts[i] == parts[j])
+                return "a part is there twice";
+    }
+    return NULL;
+}
+
+/** @return its number; -1: there is none */
+static int find_fused(int n, const int *parts)
+{
+    const struct wring_nccl_own *own = &wring_nccl_own;
+
+    for (int i = 0; i < own->n_devices; i++)
+        if (own->devices[i].n_parts == n &&
+            memcmp(own->devices[i].parts, parts, (size_t)n * sizeof(parts[0])) == 0)
+            return i;
+    return -1;
+}
+
+int wring_nccl_devices_fuse(int *out, int n, const int *parts)
+{
+    struct wring_nccl_own *own = &wring_nccl_own;
+    int code = wring_nccl_check_device(0);
+
+    if (code != WRING_NCCL_SUCCESS)
+        return code;
+    pthread_mutex_lock(&own->mutex);
+    const char *fault = find_fault_of_parts(n, parts);
+    int made = fault == NULL ? find_fused(n, parts) : -1;
+    bool is_new = fault == NULL && made < 0;
+    if (is_new && own->n_devices == WRING_NCCL_DEVICES)
+        fault = "there are as many devices as can be";
+    else if (is_new && !add_fused(n, parts))
+        fault = "the names of its parts are too long";
+    else if (is_new)
+        made = own->n_devices - 1;
+    pthread_mutex_unlock(&own->mutex);
+    if (fault != NULL) {
+        wring_nccl_say(WRING_NCCL_LOG_WARN, "wring: no device can be made of those %d: %s", n,
+                       fault);
+        return WRING_NCCL_INVALID_USAGE;
+    }
+    if (is_new)
+        wring_nccl_say(WRING_NCCL_LOG_INFO, "wring: device %d: %s, %d Mbit/s, %s", made,
+                       own->devices[made].name, own->devices[made].speed_mbps,
+                       own->devices[made].about);
+    *out = made;
+    return WRING_NCCL_SUCCESS;
+}
+
 void wring_nccl_devices_find(bool rdma, const char *interface)
 {
+    struct wring_nccl_own *own = &wring_nccl_own;
+    struct fused fused[WRING_NCCL_DEVICES];
     struct verbs_survey survey;
+    unsigned n_fused = list_fused(fused);
 
-    wring_nccl_own.n_devices = 0;
+    own->n_devices = 0;
     if (uses_verbs()) {
-        wring_verbs_survey(&wring_nccl_own.config, &survey);
+        wring_verbs_survey(&own->config, &survey);
         add_listed_ports(&survey);
         wring_verbs_survey_finish(&survey);
     }
-    if (wring_nccl_own.n_devices == 0)
+    if (own->n_devices == 0)
         add_network_device(rdma, interface);
-    for (int i = 0; i < wring_nccl_own.n_devices; i++)
-        configure_device(&wring_nccl_own.devices[i]);
+    own->n_real = own->n_devices;
+    for (int i = 0; i < own->n_real; i++) {
+        own->devices[i].n_parts = 1;
+        own->devices[i].parts[0] = i;
+        configure_device(&own->devices[i]);
+    }
+    add_fused_again(fused, n_fused);
 }
 
 int wring_nccl_check_device(int device)

@@ -69,7 +69,7 @@ static enum wring_status open_bootstrap(struct wring_nccl_opening *opening, uint
 static enum wring_status open_session(struct wring_nccl_opening *opening)
 {
     const struct wring_nccl_own *own = &wring_nccl_own;
-    const char *settings[2 + 2 + 2 + 1] = {"WRING_PROGRESS=thread", "WRING_PLAN="};
+    const char *settings[2 + 2 + 3 + 1] = {"WRING_PROGRESS=thread", "WRING_PLAN="};
     unsigned n = 2;
     struct wring_session_params params = WRING_SESSION_PARAMS_INIT;
 

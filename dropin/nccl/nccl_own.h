@@ -34,6 +34,7 @@
 #define WRING_NCCL_ROOT 48
 #define WRING_NCCL_NAME 96
 #define WRING_NCCL_DEVICES 16 /* at most, in NCCL's eyes */
+#define WRING_NCCL_PARTS 8    /* of one, at most */
 #define WRING_NCCL_SETTING (WRING_CONFIG_TEXT + 32)
 
 /* ---- nccl_devices.c ---- */
@@ -48,13 +49,25 @@ struct wring_nccl_device {
     bool cuda;                            /* it moves device memory by itself */
     bool dmabuf, addresses;               /* that is registered so */
     char about[128];                      /* for the log */
-    char settings[2][WRING_NCCL_SETTING]; /* NAME=VALUE of its sessions */
+    char settings[3][WRING_NCCL_SETTING]; /* NAME=VALUE of its sessions */
     unsigned n_settings;
-    struct wring_config config; /* of its links: the process's with these */
+    int parts[WRING_NCCL_PARTS]; /* [n_parts] the real devices that it is made of */
+    int n_parts;                 /* 1: it is one itself */
+    struct wring_config config;  /* of its links: the process's with these */
 };
 
 /** Fill in the process's devices. @param interface  of its address, or "" */
 void wring_nccl_devices_find(bool rdma, const char *interface);
+
+/**
+ * Make one device of several ports, over which verbs spreads. The same parts are the same device,
+ * also after NCCL has finalized the plugin and initialised it again.
+ *
+ * @param out    its number
+ * @param parts  [n] numbers of real ones
+ * @return NCCL's code; errors are logged
+ */
+int wring_nccl_devices_fuse(int *out, int n, const int *parts);
 
 /** @return WRING_NCCL_SUCCESS, or an error that is logged */
 int wring_nccl_check_device(int device);
@@ -579,6 +592,7 @@ struct wring_nccl_own {
     const char *iface_by;                 /* the variable that names the interface; NULL: none */
     char settings[2][WRING_NCCL_SETTING]; /* NAME=VALUE of all sessions, by NCCL's variables */
     unsigned n_settings;
+    int n_real; /* of them; those that NCCL had made of several come after */
     struct wring_nccl_device devices[WRING_NCCL_DEVICES];
     int n_devices;
     uint64_t n_listens;

@@ -15,6 +15,15 @@ static int devices(int *n)
     return WRING_NCCL_SUCCESS;
 }
 
+/** NCCL asks CollNet to make none. */
+static int coll_devices(int *n)
+{
+    if (wring_nccl_check_device(0) != WRING_NCCL_SUCCESS)
+        return WRING_NCCL_INVALID_USAGE;
+    *n = wring_nccl_own.n_real;
+    return WRING_NCCL_SUCCESS;
+}
+
 static int properties_v8(int device, struct wring_nccl_properties_v8 *out)
 {
     int code = wring_nccl_check_device(device);
@@ -37,6 +46,16 @@ static int properties_v8(int device, struct wring_nccl_properties_v8 *out)
     return WRING_NCCL_SUCCESS;
 }
 
+/** Version 11 has room for 4 of them, and makes none of more. */
+#define FILL_PARTS(device, out)                                                              \
+    do {                                                                                     \
+        const struct wring_nccl_device *whole = &wring_nccl_own.devices[device];             \
+        for (int part = 0; part < whole->n_parts &&                                          \
+                           part < (int)(sizeof((out)->devices) / sizeof((out)->devices[0])); \
+             part++)                                                                         \
+            (out)->devices[(out)->n++] = whole->parts[part];                                 \
+    } while (0)
+
 /** What versions 11 and 12 have in common. */
 #define FILL_PROPERTIES(device, out)                          \
     do {                                                      \
@@ -55,11 +74,11 @@ static int properties_v8(int device, struct wring_nccl_properties_v8 *out)
             .max_comms = known.max_comms,                     \
             .max_recvs = known.max_recvs,                     \
             .device_type = known.device_type,                 \
-            .parts = {.n = 1, .devices = {device}},           \
             .max_p2p_bytes = WRING_NCCL_BYTES_MAX,            \
             .max_coll_bytes = WRING_NCCL_BYTES_MAX,           \
             .max_multi_request = 1,                           \
         };                                                    \
+        FILL_PARTS(device, &(out)->parts);                    \
     } while (0)
 
 static int properties_v11(int device, struct wring_nccl_properties_v11 *out)
@@ -76,6 +95,16 @@ static int properties_v12(int device, struct wring_nccl_properties_v12 *out)
 }
 
 /* ---- ncclNet ---- */
+
+static int make_vdevice_v11(int *device, struct wring_nccl_parts_v11 *parts)
+{
+    return wring_nccl_devices_fuse(device, parts->n, parts->devices);
+}
+
+static int make_vdevice_v12(int *device, struct wring_nccl_parts_v12 *parts)
+{
+    return wring_nccl_devices_fuse(device, parts->n, parts->devices);
+}
 
 static int net_init_v12(void **context, uint64_t comm_id, struct wring_nccl_config *config,
                         wring_nccl_log_fn log, wring_nccl_profiler_fn profiler)
@@ -180,6 +209,7 @@ EXPORTED const struct wring_nccl_net_v12 ncclNetPlugin_v12 = {
     .name = "wring",
     .init = net_init_v12,
     .devices = devices,
+    .make_vdevice = make_vdevice_v12,
     .get_properties = properties_v12,
     .listen = net_listen,
     .connect = net_connect,
@@ -201,6 +231,7 @@ EXPORTED const struct wring_nccl_net_v11 ncclNetPlugin_v11 = {
     .name = "wring",
     .init = net_init_v11,
     .devices = devices,
+    .make_vdevice = make_vdevice_v11,
     .get_properties = properties_v11,
     .listen = net_listen,
     .connect = net_connect,
@@ -396,7 +427,7 @@ static int ireducescatter_v8(void *comm, int n_parts, struct wring_nccl_part_v8 
 EXPORTED const struct wring_nccl_coll_v12 ncclCollNetPlugin_v12 = {
     .name = "wring",
     .init = coll_init,
-    .devices = devices,
+    .devices = coll_devices,
     .get_properties = coll_properties_v12,
     .listen = coll_listen,
     .connect = wring_nccl_coll_connect,
@@ -417,7 +448,7 @@ EXPORTED const struct wring_nccl_coll_v12 ncclCollNetPlugin_v12 = {
 EXPORTED const struct wring_nccl_coll_v11 ncclCollNetPlugin_v11 = {
     .name = "wring",
     .init = coll_init,
-    .devices = devices,
+    .devices = coll_devices,
     .get_properties = coll_properties_v11,
     .listen = coll_listen,
     .connect = wring_nccl_coll_connect,
@@ -438,7 +469,7 @@ EXPORTED const struct wring_nccl_coll_v11 ncclCollNetPlugin_v11 = {
 EXPORTED const struct wring_nccl_coll_v8 ncclCollNetPlugin_v8 = {
     .name = "wring",
     .init = coll_init_v8,
-    .devices = devices,
+    .devices = coll_devices,
     .get_properties = coll_properties_v8,
     .listen = coll_listen_v8,
     .connect = wring_nccl_coll_connect,

@@ -273,6 +273,24 @@ int plugin_get_properties(struct plugin *plugin, int device, struct plugin_prope
     return ENTER("getProperties", get_net_properties(plugin, device, out));
 }
 
+bool plugin_can_fuse(const struct plugin *plugin)
+{
+    return plugin->version == 12 ? plugin->net12->make_vdevice != NULL
+                                 : !OLD(net) && plugin->net11->make_vdevice != NULL;
+}
+
+int plugin_fuse(struct plugin *plugin, int n, const int *parts, int *out)
+{
+    struct wring_nccl_parts_v12 twelve = {.n = n};
+    struct wring_nccl_parts_v11 eleven = {.n = n};
+
+    memcpy(twelve.devices, parts, (size_t)n * sizeof(parts[0]));
+    memcpy(eleven.devices, parts, (size_t)(n < 4 ? n : 4) * sizeof(parts[0]));
+    if (plugin->version == 12)
+        return ENTER("makeVDevice", plugin->net12->make_vdevice(out, &twelve));
+    return ENTER("makeVDevice", plugin->net11->make_vdevice(out, &eleven));
+}
+
 int plugin_set_attributes(struct plugin *plugin, void *ctx)
 {
     struct wring_nccl_attributes attributes;

@@ -70,6 +70,10 @@ int plugin_init(struct plugin *plugin, uint64_t comm_id, void **ctx);
 int plugin_finalize(struct plugin *plugin, void *ctx);
 int plugin_devices(struct plugin *plugin, int *n);
 int plugin_get_properties(struct plugin *plugin, int device, struct plugin_properties *out);
+
+/** @return PLUGIN_OK; or the plugin's code. The function may not be there: false then */
+bool plugin_can_fuse(const struct plugin *plugin);
+int plugin_fuse(struct plugin *plugin, int n, const int *parts, int *out);
 int plugin_set_attributes(struct plugin *plugin, void *ctx); /* OK where the version has none */
 
 int plugin_listen(struct plugin *plugin, void *ctx, int device, void *handle, void **out);

@@ -175,6 +175,139 @@ static void connections_use_their_devices(void)
         world_run(&(struct world_job){.size = 2, .run = use_each, .arg = &devices});
 }
 
+/* ---- several ports as one ---- */
+
+static int fuse(struct rig *rig, int n, const int *parts)
+{
+    int device = -1;
+    int result = plugin_fuse(rig->plugin, n, parts, &device);
+    MUST(result == PLUGIN_OK || device == -1, "an error, and a device");
+    return result == PLUGIN_OK ? device : -1;
+}
+
+static void check_fused(struct rig *rig, int device)
+{
+    struct plugin_properties properties = properties_of(rig, device);
+    CHECK(strcmp(properties.name, "mock0:1+mock1:1") == 0, "it is %s", properties.name);
+    CHECK(properties.speed == 200000, "%d Mbit/s", properties.speed);
+    CHECK(properties.pointers == CUDA, "ptrSupport %d", properties.pointers);
+    CHECK(properties.virtual_devices == 2 && properties.virtual_device[0] == 0 &&
+              properties.virtual_device[1] == 1,
+          "made of %d", properties.virtual_devices);
+    CHECK(properties.guid != properties_of(rig, 0).guid &&
+              properties.guid != properties_of(rig, 1).guid,
+          "it has a part's GUID");
+}
+
+static void fuse_well_and_badly(const struct world_rank *me, void *arg)
+{
+    const int version = *(const int *)arg, both[] = {0, 1}, one[] = {1};
+    const struct {
+        int n, parts[2];
+        const char *why;
+    } wrong[] = {{2, {0, 0}, "a part is there twice"},
+                 {2, {0, 2}, "made of several itself"},
+                 {2, {-1, 0}, "a part is no device"},
+                 {0, {0}, "between 1 and 8"}};
+    struct rig rig;
+    int n = 0;
+
+    load_driver(true);
+    rig_begin_version(&rig, me, version, 1);
+    MUST(plugin_can_fuse(rig.plugin), "makeVDevice");
+    MUST(fuse(&rig, 2, both) == 2, "not the number that follows");
+    check_fused(&rig, 2);
+    CHECK(plugin_devices(rig.plugin, &n) == PLUGIN_OK && n == 3, "%d devices", n);
+    CHECK(fuse(&rig, 2, both) == 2, "the same parts are another device");
+    CHECK(fuse(&rig, 1, one) == 1, "one part is not itself");
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        world_forget_log();
+        CHECK(fuse(&rig, wrong[i].n, wrong[i].parts) == -1, "%s: taken", wrong[i].why);
+        CHECK(world_logged(PLUGIN_LOG_WARN, wrong[i].why) == 1, "no line says: %s", wrong[i].why);
+    }
+    CHECK(plugin_devices(rig.plugin, &n) == PLUGIN_OK && n == 3, "%d devices", n);
+    int result = plugin_finalize(rig.plugin, rig.ctx); /* NCCL keeps its numbers */
+    MUST(result == PLUGIN_OK && plugin_init(rig.plugin, 2, &rig.ctx) == PLUGIN_OK, "init again");
+    CHECK(plugin_devices(rig.plugin, &n) == PLUGIN_OK && n == 3, "then %d devices", n);
+    check_fused(&rig, 2);
+    rig_end(&rig);
+}
+
+static void ports_are_made_one_device(void)
+{
+    for (int version = 11; version <= 12; version++)
+        world_run(&(struct world_job){.size = 1, .run = fuse_well_and_badly, .arg = &version});
+}
+
+static void fuse_the_network(const struct world_rank *me, void *arg)
+{
+    const int alone[] = {0};
+    struct rig rig;
+
+    (void)arg;
+    putenv((char *)(uintptr_t) "WRING_NCCL_DEVICES=one");
+    rig_begin(&rig, me);
+    CHECK(fuse(&rig, 1, alone) == -1, "taken");
+    CHECK(world_logged(PLUGIN_LOG_WARN, "only ports of RDMA devices can be parts") == 1,
+          "no line says why");
+    rig_end(&rig);
+}
+
+static void the_network_is_no_part(void)
+{
+    world_run(&(struct world_job){.size = 1, .run = fuse_the_network});
+}
+
+static void set_port(const char *device, enum ibv_port_state state)
+{
+    void *verbs = dlopen("libibverbs.so.1", RTLD_NOW);
+    void (*set)(const char *device, unsigned port, enum ibv_port_state state) = NULL;
+
+    MUST(verbs != NULL, "%s", dlerror());
+    *(void **)(uintptr_t)&set = dlsym(verbs, "mock_port_state");
+    MUST(set != NULL, "mock_port_state");
+    set(device, 1, state);
+    dlclose(verbs);
+}
+
+/** Both ports are used; one of them goes down, and messages go on over the other. */
+static void use_fused(const struct world_rank *me, void *arg)
+{
+    const int both[] = {0, 1};
+    struct rig_link link = {.from = 0, .to = 1};
+    struct flow_plan plan = {
+        .seed = 8, .tags = 1, .count = 30, .depth = PLUGIN_STEPS, .largest = 500000};
+    struct rig rig;
+
+    (void)arg;
+    putenv((char *)(uintptr_t) "WRING_LOG=info");
+    rig_begin(&rig, me);
+    rig.device = fuse(&rig, 2, both);
+    world_forget_log();
+    rig_connect(&rig, &link, 1);
+    CHECK(world_logged(PLUGIN_LOG_INFO, "rail mock0:1") > 0 &&
+              world_logged(PLUGIN_LOG_INFO, "rail mock1:1") > 0,
+          "a port is not used");
+    for (int i = 0; i < 2; i++) {
+        struct flow *flow = flow_start(&rig, &plan, link.send != NULL ? link.send : link.receive,
+                                       link.send != NULL);
+        flow_run(&flow, 1);
+        world_meet();
+        if (me->rank == 0)
+            set_port("mock0", i == 0 ? IBV_PORT_DOWN : IBV_PORT_ACTIVE);
+        world_meet();
+    }
+    CHECK(world_logged(PLUGIN_LOG_INFO, "goes on over 1 of 2 queue pairs") > 0,
+          "no path was lost with the port");
+    rig_disconnect(&rig, &link, 1);
+    rig_end(&rig);
+}
+
+static void a_fused_device_outlives_a_port(void)
+{
+    world_run(&(struct world_job){.size = 2, .run = use_fused});
+}
+
 /** @return what the plugin says to the last call */
 static int try_to_connect(struct rig *rig, struct rig_link *link, struct rig_meeting *meeting)
 {
@@ -578,6 +711,9 @@ int main(int argc, char **argv)
     static const struct wring_test_case cases[] = {
         {"each_port_is_a_device", each_port_is_a_device},
         {"connections_use_their_devices", connections_use_their_devices},
+        {"ports_are_made_one_device", ports_are_made_one_device},
+        {"the_network_is_no_part", the_network_is_no_part},
+        {"a_fused_device_outlives_a_port", a_fused_device_outlives_a_port},
         {"counts_that_differ_are_told", counts_that_differ_are_told},
         {"collnet_names_the_rank_that_differs", collnet_names_the_rank_that_differs},
         {"device_memory_travels", device_memory_travels},
