@@ -164,11 +164,14 @@ static enum wring_status timed_call(struct wring_allreduce_bench *bench,
     return status;
 }
 
-/** Rank 0 decides how many calls a turn has, from the time that the last warm-up took. */
+/** How many calls a turn has, from the time that the last warm-up took on its slowest rank: on a
+ *  long way the last to leave a barrier finds all others' pieces there. */
 static enum wring_status agree_on_calls(struct wring_allreduce_bench *bench, double warm_us,
                                         uint64_t *count)
 {
     const struct wring_allreduce_params *params = bench->params;
+    enum wring_status status =
+        wring_allreduce(bench->world, &warm_us, &warm_us, 1, WRING_F64, WRING_MAX, NULL, NULL);
     double fit = params->seconds * 1e6 / (warm_us > 1 ? warm_us : 1);
     uint64_t all = fit > ITERATIONS_MAX ? ITERATIONS_MAX : (uint64_t)fit;
 
@@ -177,7 +180,7 @@ static enum wring_status agree_on_calls(struct wring_allreduce_bench *bench, dou
     if (params->iterations > 0)
         all = params->iterations;
     *count = (all + params->turns - 1) / params->turns;
-    return wring_broadcast(bench->world, count, sizeof(*count), 0, NULL, NULL);
+    return status;
 }
 
 /** One turn of a case. */
