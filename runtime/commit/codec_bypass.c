@@ -200,6 +200,7 @@ static void trial_bench_finish(struct wring_codec_bypass_bench *bench)
 #define SHORT_NS (50 * WRING_NS_PER_MS)   /* longer steps have one turn: a disturbance is less */
 #define PLENTY_NS (100 * WRING_NS_PER_MS) /* fewer than STEPS_MIN are enough */
 #define SLOPE_NS (4 * WRING_NS_PER_MS)    /* more than latency: larger sizes tell nothing new */
+#define FAR_NS (5 * WRING_NS_PER_MS)      /* of the least size: ranks are far apart */
 #define FAR_STEPS 4 /* so many steps of the least size that takes if ranks are far apart */
 
 static enum wring_status run_step(struct wring_bucket *bucket)
@@ -291,7 +292,7 @@ static enum wring_status measure_further_turn(struct wring_codec_bypass_bench *b
 
     for (uint32_t size = 0; size < curve->n && status == WRING_OK; size++) {
         uint64_t ns = curve->points[size].ns;
-        if (ns < SHORT_NS + 2 * telling_ns(curve))
+        if (ns < SHORT_NS || curve->points[0].ns > FAR_NS)
             status = measure_size(bench, trial, size, &ns);
         if (ns < curve->points[size].ns)
             curve->points[size].ns = ns;
@@ -338,8 +339,8 @@ static void keep_trial_curves(const struct wring_codec_bypass_bench *bench)
  * Each takes a few steps of 4 KiB, 64 KiB, 1 MiB and 8 MiB, the largest no larger than `wanted`,
  * and ends early once a step takes milliseconds, or several times as long as the way. The time of a
  * step is that of its slowest rank, and of a few the median counts. All cases have two turns at
- * steps of less than 50 ms, or of several times the way, and the lower median is taken: who was
- * disturbed in one turn is not left out for it.
+ * steps of less than 50 ms, and at all where ranks are far apart, and the lower median is taken:
+ * who was disturbed in one turn is not left out for it.
  *
  * Errors: those of a commit, and of a bucket's wait. Nothing is taken over then.
  */
