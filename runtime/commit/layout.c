@@ -136,9 +136,10 @@ static uint64_t widen_window(const struct wring_bucket *bucket, uint64_t pieces,
         return 0;
     double bytes = 2 * rate * (double)path.round_trip_ns / 1e9;
     uint64_t slots = (uint64_t)(bytes / (double)shape->slot_bytes) + 1;
-    shape->round_trip_ns = path.round_trip_ns;
-    while (shape->window < slots && shape->window < pieces && shape->window < WRING_WINDOW_MAX)
+    while (shape->window < slots && shape->window < pieces && shape->window < WRING_WINDOW_MAX) {
         shape->window *= 2;
+        shape->round_trip_ns = path.round_trip_ns;
+    }
     return slots;
 }
 
