@@ -159,7 +159,7 @@ struct wring_channel {
 
 void wring_channel_open(const struct wring_channel *channel, uint32_t member);
 
-/** How it stands with what goes to a member. */
+/** The state of pieces to a member. */
 static inline struct wring_channel_out *wring_channel_out(const struct wring_channel *channel,
                                                           uint32_t member)
 {
@@ -169,7 +169,7 @@ static inline struct wring_channel_out *wring_channel_out(const struct wring_cha
     return out;
 }
 
-/** The slots of what comes from a member, [window]. */
+/** The slots of pieces from a member, [window]. */
 static inline struct wring_slot *wring_channel_slots(const struct wring_channel *channel,
                                                      uint32_t member)
 {

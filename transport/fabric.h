@@ -356,8 +356,8 @@ enum wring_status wring_block_alloc(struct wring_fabric *fabric, size_t bytes,
 
 #define WRING_BLOCK_FEW_RANKS 16
 
-/** As wring_block_alloc(), of memory of which much may never be touched. In jobs of more ranks it
- *  lies on small pages: one large page for each slot would be most of what a rank takes. */
+/** As wring_block_alloc(), for memory that may never be touched as a whole. In jobs of more ranks
+ * it lies on small pages: one large page for each slot would be most of its memory. */
 enum wring_status wring_block_alloc_sparse(struct wring_fabric *fabric, size_t bytes,
                                            struct wring_block *out);
 

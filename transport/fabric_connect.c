@@ -72,7 +72,7 @@ static void set_peer_address(const struct wring_fabric *fabric, struct wring_pee
     peer->address_bytes = other->devices[theirs].address_bytes;
 }
 
-/** Fill in what its description says. It was read before, and was sound. @return false: no memory
+/** Fill in its description. It was read before, and was sound. @return false: no memory
  */
 static bool read_peer(struct wring_fabric *fabric, struct wring_peer *peer)
 {

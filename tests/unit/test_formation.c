@@ -85,8 +85,10 @@ static void open_all(uint32_t seed)
             .fabric = &side->fabric, .given_up = count_given_up, .arg = side};
         for (uint32_t k = 0; k < RANKS; k++) {
             side->wires[k] = (struct wire){{.provider = &provider}, i, k};
-            side->peers[k] = (struct wring_peer){
-                .rank = k, .state = WRING_PEER_READY, .conn = &side->wires[k].conn};
+            side->peers[k] = (struct wring_peer){.fabric = &side->fabric,
+                                                 .rank = k,
+                                                 .state = WRING_PEER_READY,
+                                                 .conn = &side->wires[k].conn};
         }
     }
 }

@@ -52,7 +52,8 @@ static void open_rank(void)
     static const struct wring_collective_ops waiting = {.awaits = awaits_nobody};
 
     log_of_all = (struct wring_log){.fn = keep_quiet};
-    peers[1] = (struct wring_peer){.rank = 1, .conn = &conn, .state = WRING_PEER_READY};
+    peers[1] =
+        (struct wring_peer){.fabric = &fabric, .rank = 1, .conn = &conn, .state = WRING_PEER_READY};
     fabric = (struct wring_fabric){.config = &config,
                                    .log = &log_of_all,
                                    .size = RANKS,

@@ -380,7 +380,7 @@ static enum wring_status hear_rank(struct planter *planter, uint32_t i,
                     "sent malformed bytes to the rendezvous");
 }
 
-/** Look at those of whom something has come. @param left in and out: ranks that are awaited */
+/** Look at those that have sent something. @param left in and out: ranks that are awaited */
 static enum wring_status hear_ready(struct planter *planter, const struct epoll_event *events,
                                     int n, enum wring_rendezvous_kind kind, uint32_t *left)
 {

@@ -78,8 +78,8 @@ void wring_sim_kill(struct wring_sim *sim, uint32_t rank);
 /** The running rank sleeps until that time. */
 void wring_sim_sleep_until(struct wring_sim *sim, uint64_t at_ns);
 
-/** Rank `from` sends something that is no provider's, such as what goes over a socket of the
- *  program's own: arrived() is called when it is there, by no rank. Errors: WRING_ERR_NO_MEMORY. */
+/** Rank `from` sends something past all providers, such as bytes of a socket of the program's own:
+ *  arrived() is called when it is there, by no rank. Errors: WRING_ERR_NO_MEMORY. */
 enum wring_status wring_sim_carry(struct wring_sim *sim, uint32_t from, uint32_t to, size_t bytes,
                                   void (*arrived)(void *arg), void *arg);
 
