@@ -62,6 +62,21 @@ enum wring_status wring_channel_init(struct wring_channel *channel, struct wring
     return WRING_OK;
 }
 
+void wring_channel_seat(struct wring_channel *channel,
+                        uint32_t (*place)(uint32_t n, uint32_t me, uint32_t member))
+{
+    const struct wring_members *members = &channel->members;
+
+    for (uint32_t i = 0; i < members->n; i++) {
+        uint32_t at = place(members->n, members->me, i);
+        for (uint32_t k = 0; k < channel->window; k++)
+            wring_channel_slots(channel, i)[k].data =
+                at == UINT32_MAX
+                    ? NULL
+                    : channel->memory + ((size_t)at * channel->window + k) * channel->stride;
+    }
+}
+
 void wring_channel_open(const struct wring_channel *channel, uint32_t member)
 {
     struct wring_channel_out *out = &channel->out[member];

@@ -194,6 +194,14 @@ enum wring_status wring_channel_init(struct wring_channel *channel, struct wring
                                      struct wring_members members, uint32_t window,
                                      size_t slot_bytes, uint8_t *memory);
 
+/**
+ * Not all members send: those that do have their slots at these places of the memory, one after the
+ * other, in which nothing has come yet.
+ * @param place  of a member; UINT32_MAX: it sends nothing
+ */
+void wring_channel_seat(struct wring_channel *channel,
+                        uint32_t (*place)(uint32_t n, uint32_t me, uint32_t member));
+
 /** A member has so many slots for us, of which none is in use. A power of two. */
 void wring_channel_set_window(struct wring_channel *channel, uint32_t member, uint32_t window);
 

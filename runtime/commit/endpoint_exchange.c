@@ -154,16 +154,28 @@ static void map_slot_pages(const struct endpoint *endpoint, uint64_t offset, siz
                                                  .bytes = bytes + inside});
 }
 
-/** @param offset  of the channel in the peer's slots */
-static void set_slots(struct wring_channel *channel, uint32_t member,
-                      const struct endpoint *endpoint, uint64_t offset)
+/** Where ours are among a member's slots: by our index, or as one of those that it exchanges with.
+ *  WRING_NO_PARTNER: it has none for us. */
+static uint32_t place_at(const struct wring_bucket *bucket, uint32_t member)
 {
+    const struct wring_members *members = &bucket->group->members;
+    return wring_algorithm_has_partners(bucket->shape.algorithm)
+               ? wring_partners_place(members->n, member, members->me)
+               : members->me;
+}
+
+/** @param offset  of the channel in the peer's slots @param place  of ours in it */
+static void set_slots(struct wring_channel *channel, uint32_t member,
+                      const struct endpoint *endpoint, uint64_t offset, uint32_t place)
+{
+    if (place == WRING_NO_PARTNER)
+        return;
     size_t bytes = wring_channel_memory(1, endpoint->window, channel->slot_bytes);
     struct wring_channel_out *out = wring_channel_out(channel, member);
 
     wring_channel_set_window(channel, member, endpoint->window);
     out->remote = endpoint->slots.remote;
-    out->offset = offset + bytes * channel->members.me;
+    out->offset = offset + bytes * place;
     map_slot_pages(endpoint, out->offset, bytes);
 }
 
@@ -172,14 +184,16 @@ static void set_endpoints(struct wring_bucket *bucket, uint32_t member,
 {
     if (bucket->collective.scatter != NULL) {
         wring_channel_out(&bucket->scatter, member)->name = endpoint->scatter;
-        set_slots(&bucket->scatter, member, endpoint, endpoint->scatter_offset);
+        set_slots(&bucket->scatter, member, endpoint, endpoint->scatter_offset,
+                  place_at(bucket, member));
     }
     if (bucket->collective.gather == NULL)
         return;
     struct wring_channel_out *out = wring_channel_out(&bucket->gather, member);
     out->name = endpoint->gather;
     if (!bucket->gather.placed) {
-        set_slots(&bucket->gather, member, endpoint, endpoint->gather_offset);
+        set_slots(&bucket->gather, member, endpoint, endpoint->gather_offset,
+                  place_at(bucket, member));
         return;
     }
     out->remote = endpoint->data;

@@ -240,6 +240,13 @@ static void shapes_choose(struct wring_session *session)
             choose_shape_of_whole(at);
 }
 
+/** Members that have slots in a channel of the bucket. */
+static uint32_t count_senders(const struct wring_bucket *bucket)
+{
+    uint32_t n = bucket->group->members.n;
+    return wring_algorithm_has_partners(bucket->shape.algorithm) ? wring_partners_most(n) : n;
+}
+
 /** Bytes of the slots in both channels of a bucket, if its window is no wider than that. */
 static uint64_t slot_bytes_of_bucket(const struct wring_bucket *bucket, uint32_t widest)
 {
@@ -250,7 +257,7 @@ static uint64_t slot_bytes_of_bucket(const struct wring_bucket *bucket, uint32_t
     uint32_t window = shape->window < widest ? shape->window : widest;
 
     return channels *
-           (uint64_t)wring_channel_memory(bucket->group->members.n, window, shape->slot_bytes);
+           (uint64_t)wring_channel_memory(count_senders(bucket), window, shape->slot_bytes);
 }
 
 static uint64_t slot_bytes_of_all(const struct wring_session *session, uint32_t widest)
@@ -344,7 +351,7 @@ static size_t board_room(const struct wring_bucket *bucket)
 static size_t channel_bytes(const struct wring_bucket *bucket)
 {
     const struct wring_shape *shape = &bucket->shape;
-    return wring_channel_memory(bucket->group->members.n, shape->window, shape->slot_bytes);
+    return wring_channel_memory(count_senders(bucket), shape->window, shape->slot_bytes);
 }
 
 /** What a leg's steps are called in the trace. */
@@ -509,7 +516,9 @@ static enum wring_status make_channel(struct wring_bucket *bucket, struct wring_
     if (status != WRING_OK)
         return status;
     channel->owner = &bucket->collective;
-    *memory += wring_channel_memory(bucket->group->members.n, window, slot_bytes);
+    if (wring_algorithm_has_partners(bucket->shape.algorithm))
+        wring_channel_seat(channel, wring_partners_place);
+    *memory += wring_channel_memory(count_senders(bucket), window, slot_bytes);
     return wring_engine_add_channel(session->engine, channel);
 }
 

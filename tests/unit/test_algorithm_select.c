@@ -67,6 +67,8 @@ static const struct row rows[] = {
     {8,             9,  WRING_SCHEME_AUTO,        NULL,      &over_tcp,        WRING_ALLREDUCE_DOUBLING},
     {4 * KIB,       65, WRING_SCHEME_AUTO,        NULL,      &over_verbs,      WRING_ALLREDUCE_DOUBLING},
     {1024 * KIB,    64, WRING_SCHEME_AUTO,        NULL,      &over_tcp_placed, WRING_ALLREDUCE_HALVING},
+    {4096 * KIB,    64, WRING_SCHEME_AUTO,        NULL,      &over_tcp_placed, WRING_ALLREDUCE_HALVING},
+    {4096 * KIB,    16, WRING_SCHEME_AUTO,        NULL,      &over_tcp_placed, WRING_ALLREDUCE_TWO_SHOT_PLACED},
     {1 << 30,       64, WRING_SCHEME_AUTO,        NULL,      &over_tcp_placed, WRING_ALLREDUCE_TWO_SHOT_PLACED},
     {8 * KIB,       65, WRING_SCHEME_INDIVISIBLE, NULL,      &over_tcp,        WRING_ALLREDUCE_ONE_SHOT},
     {8 * KIB,       65, WRING_SCHEME_DIVISIBLE,   NULL,      &over_tcp,        WRING_ALLREDUCE_TWO_SHOT},

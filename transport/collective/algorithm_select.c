@@ -145,7 +145,8 @@ static const struct {
     enum wring_algorithm algorithm;
 } partners[] = {
     {WRING_ORDER_FOLDED + 1, 32 << 10, WRING_ALLREDUCE_DOUBLING},
-    {WRING_ORDER_FOLDED + 1, 4 << 20, WRING_ALLREDUCE_HALVING},
+    {WRING_ORDER_FOLDED + 1, 2 << 20, WRING_ALLREDUCE_HALVING},
+    {32, 4 << 20, WRING_ALLREDUCE_HALVING},
 };
 
 /** @return whether members exchange sums two by two */

@@ -35,9 +35,14 @@ struct exchange {
     struct wring_span send, receive;
 };
 
+static uint32_t levels_of(uint32_t n)
+{
+    return 31 - (uint32_t)__builtin_clz(n);
+}
+
 static uint32_t count_levels(const struct wring_collective *collective)
 {
-    return 31 - (uint32_t)__builtin_clz(collective->members.n);
+    return levels_of(collective->members.n);
 }
 
 /** p */
@@ -57,16 +62,29 @@ static bool has_fold(const struct wring_collective *collective, uint32_t member)
     return member < collective->members.n - count_leaves(collective);
 }
 
+uint32_t wring_partners_most(uint32_t n)
+{
+    return levels_of(n) + 1;
+}
+
+uint32_t wring_partners_place(uint32_t n, uint32_t a, uint32_t b)
+{
+    uint32_t levels = levels_of(n), p = 1u << levels, apart = a ^ b;
+
+    if (a >= p || b >= p)
+        return a + p == b || b + p == a ? levels : WRING_NO_PARTNER;
+    if (apart == 0 || (apart & (apart - 1)) != 0)
+        return WRING_NO_PARTNER;
+    return (uint32_t)__builtin_ctz(apart);
+}
+
 bool wring_collective_pairs_with(const struct wring_collective *collective, uint32_t member)
 {
-    uint32_t me = collective->members.me, p, apart = me ^ member;
+    const struct wring_members *members = &collective->members;
 
     if (!wring_algorithm_has_partners(collective->work.algorithm))
-        return member != me;
-    p = count_leaves(collective);
-    if (me >= p || member >= p)
-        return me + p == member || member + p == me;
-    return apart != 0 && (apart & (apart - 1)) == 0;
+        return member != members->me;
+    return wring_partners_place(members->n, members->me, member) != WRING_NO_PARTNER;
 }
 
 static uint32_t count_exchanges(const struct wring_collective *collective)

@@ -252,6 +252,16 @@ static inline bool wring_collective_ends_here(const struct wring_collective *col
     return !collective->work.to_root || collective->work.root == collective->members.me;
 }
 
+/* Members that exchange partial sums two by two. */
+
+#define WRING_NO_PARTNER UINT32_MAX
+
+/** A member exchanges with so many others at most. @param n  members */
+uint32_t wring_partners_most(uint32_t n);
+
+/** Which one two members are to each other: below that. WRING_NO_PARTNER: they exchange nothing. */
+uint32_t wring_partners_place(uint32_t n, uint32_t a, uint32_t b);
+
 /** Does this step exchange anything with that other member? Word that travels along these pairs
  * alone comes to all members. */
 bool wring_collective_pairs_with(const struct wring_collective *collective, uint32_t member);
