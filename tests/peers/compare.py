@@ -7,8 +7,8 @@
 
 Sections: codec (speeds beside memory's), shm (2 ranks), shm4 (4 ranks), tcp (loopback), links (four
 hosts on slow links, in network namespaces), switch (what a codec that is switched on costs),
-messages and tcp-messages (between two ranks), mpi, mpi4 and mpi-tcp (a program of MPI with
-libwring_mpi.so before its library, and without).
+messages and tcp-messages (between two ranks), scale (16 and 64 ranks on this host), mpi, mpi4 and
+mpi-tcp (a program of MPI with libwring_mpi.so before its library, and without).
 
 All sides follow the same rules: the input is written anew before each call, into the memory that is
 reduced; a barrier goes before it; a call takes as long as its slowest rank; results are checked. A
@@ -29,6 +29,7 @@ import peer_bars
 import peer_links
 import peer_messages
 import peer_mpi
+import peer_scale
 import peer_table
 from peer_sides import Failed, Tools
 from peer_watch import Watch
@@ -36,8 +37,8 @@ from peer_watch import Watch
 SECTIONS = {section.name: section for section in
             (peer_bars.Codecs, peer_bars.SharedMemory, peer_bars.Crowded, peer_bars.Loopback,
              peer_links.Links, peer_links.Switch, peer_messages.MappedMessages,
-             peer_messages.LoopbackMessages, peer_mpi.Interposed, peer_mpi.InterposedCrowded,
-             peer_mpi.InterposedLoopback)}
+             peer_messages.LoopbackMessages, peer_scale.Scale, peer_mpi.Interposed,
+             peer_mpi.InterposedCrowded, peer_mpi.InterposedLoopback)}
 
 
 def parse_arguments():

@@ -16,6 +16,7 @@ import compare
 import peer_links
 import peer_messages
 import peer_mpi
+import peer_scale
 import peer_sides
 import peer_table
 from peer_bars import MIB, Entry, Loopback, Rotation, best_of, column, ratio
@@ -275,6 +276,22 @@ class Interposed(unittest.TestCase):
         self.assertTrue(rows[0].checks[0].met)
         rows = list(section.rows({"wring": [{8: 0.24}], "Open MPI": [{8: 0.2}]}))
         self.assertFalse(rows[0].checks[0].met)
+
+
+class ManyRanks(unittest.TestCase):
+    def test_each_job_has_rows_and_bars_of_its_own(self):
+        section = peer_scale.Scale(tools(), arguments())
+        samples = {(ranks, provider, side): [{size: us * size for size in section.sizes}]
+                   for ranks, provider in section.jobs
+                   for side, us in (("wring", ranks), ("wring, calls", 2 * ranks),
+                                    ("Open MPI", 3 * ranks), ("Open MPI, apart", 1.2 * ranks))}
+        rows = list(section.rows(samples))
+        self.assertEqual([entry.side for entry in section.entries()], list(samples))
+        self.assertEqual(len(rows), len(section.jobs) * len(section.sizes))
+        checks = {(row.what, row.bytes): row.checks for row in rows}
+        self.assertEqual(checks["64 ranks, shm", MIB], [])
+        self.assertEqual(checks["16 ranks, tcp", MIB], [Check("16 ranks, tcp", 1.2, 1.5)])
+        self.assertFalse(checks["64 ranks, tcp", MIB][0].met)
 
 
 if __name__ == "__main__":
