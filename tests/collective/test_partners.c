@@ -155,6 +155,70 @@ static void buckets(void)
     check_counts(23, true);
 }
 
+/* ---- somebody leaves ---- */
+
+#define LEAVERS 13
+#define LARGE 30000 /* elements: halves are exchanged */
+
+struct leave {
+    uint32_t who;
+    uint64_t elems;
+    float *data[LEAVERS]; /* longer than the sessions: a step that fails may be in it */
+};
+
+/** It makes three sums, and the others a fourth. */
+static void run_until_left(struct wring_session *session, uint32_t rank, void *arg)
+{
+    const struct leave *leave = arg;
+    struct wring_error_detail detail = WRING_ERROR_DETAIL_INIT;
+    enum wring_status status = WRING_OK;
+
+    for (int i = 0; i < 3 && status == WRING_OK; i++)
+        status = wring_allreduce(wring_session_world(session), leave->data[rank], leave->data[rank],
+                                 leave->elems, WRING_F32, WRING_MAX, NULL, NULL);
+    CHECK(status == WRING_OK, "rank %u, before: %s", rank, wring_status_text(status));
+    if (rank == leave->who)
+        return;
+    status = wring_allreduce(wring_session_world(session), leave->data[rank], leave->data[rank],
+                             leave->elems, WRING_F32, WRING_MAX, NULL, NULL);
+    CHECK(status == WRING_ERR_PEER, "rank %u: %s", rank, wring_status_text(status));
+    CHECK(wring_session_error(session, &detail) == WRING_ERR_PEER &&
+              detail.rank == (int32_t)leave->who,
+          "rank %u blames %d, not %u: %s", rank, detail.rank, leave->who, detail.text);
+}
+
+static void log_nothing(void *arg, enum wring_log_level level, const char *module, const char *text)
+{
+    (void)arg, (void)level, (void)module, (void)text;
+}
+
+static void leave_as(uint32_t who, uint64_t elems)
+{
+    static const char *const settings[] = {"WRING_PROVIDER=tcp", NULL};
+    struct leave leave = {.who = who, .elems = elems};
+
+    for (uint32_t i = 0; i < LEAVERS; i++)
+        leave.data[i] = calloc(elems, sizeof(float));
+    wring_test_run_ranks(&(struct wring_test_job){.ranks = LEAVERS,
+                                                  .settings = settings,
+                                                  .arg = &leave,
+                                                  .run = run_until_left,
+                                                  .log = log_nothing});
+    for (uint32_t i = 0; i < LEAVERS; i++)
+        free(leave.data[i]);
+}
+
+/** One that is folded, one that another is folded into, and one without. */
+static void who_leaves_is_named(void)
+{
+    static const uint32_t whos[] = {12, 2, 7};
+
+    for (size_t i = 0; i < sizeof(whos) / sizeof(whos[0]); i++) {
+        leave_as(whos[i], ELEMS);
+        leave_as(whos[i], LARGE);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
@@ -162,6 +226,7 @@ int main(int argc, char **argv)
         {"calls_of_64", calls_of_64},
         {"buckets", buckets},
         {"calls_of_256", calls_of_256},
+        {"who_leaves_is_named", who_leaves_is_named},
         {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);
