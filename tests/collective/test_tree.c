@@ -2,6 +2,7 @@
 /*
  * More than eight members: the order of a reduction is the tree of FORMAT.md, bit for bit, whatever
  * provider, scheme, size, chunk or executor carries it. The oracle computes it from its definition.
+ * test_tree [provider=NAME] [CASE...]: sums exchanged two by two go by that one, not each in turn.
  */
 #include <string.h>
 
@@ -111,6 +112,8 @@ static void every_type_and_operation(void)
         }
 }
 
+static const char *only; /* provider; NULL: each in turn */
+
 /** Sums exchanged two by two, all of them or halves: of all types, whose sums travel as they are or
  *  in float32. */
 static void two_by_two(void)
@@ -127,7 +130,7 @@ static void two_by_two(void)
             c.what = (dtype + op) % 2 || op == WRING_PREMUL_SUM ? WRING_MATRIX_ALLREDUCE
                                                                 : WRING_MATRIX_BUCKET;
             c.ranks = ranks[(dtype + op) % COUNT(ranks)];
-            c.provider = providers[(dtype * 2 + op) % COUNT(providers)];
+            c.provider = only != NULL ? only : providers[(dtype * 2 + op) % COUNT(providers)];
             c.memory = (enum wring_matrix_memory)((dtype + op * 2) % WRING_MATRIX_MEMORIES);
             c.in_place = op % 2;
             c.strict = (dtype + op) % 3 == 0;
@@ -146,7 +149,7 @@ static void every_count_two_by_two(void)
     for (uint32_t n = 1; n <= 64; n += n < 17 ? 1 : n < 33 ? 16 : 31) {
         struct wring_matrix_case c = plain;
         c.ranks = n;
-        c.provider = n % 2 ? "tcp" : "shm+fault";
+        c.provider = only != NULL ? only : n % 2 ? "tcp" : "shm+fault";
         c.what = n % 3 ? WRING_MATRIX_ALLREDUCE : WRING_MATRIX_BUCKET;
         c.dtype = n % 2 ? WRING_F32 : WRING_BF16;
         c.op = n % 3 ? WRING_AVG : WRING_SUM;
@@ -210,5 +213,9 @@ int main(int argc, char **argv)
         {"hierarchically", hierarchically},
         {NULL, NULL},
     };
+    if (argc > 1 && strncmp(argv[1], "provider=", 9) == 0) {
+        only = argv[1] + 9;
+        argc--, argv++;
+    }
     return wring_test_main(argc, argv, cases);
 }
