@@ -344,7 +344,8 @@ static enum wring_status connect_members(struct wring_session *session)
     enum wring_status status = WRING_OK;
     for (const struct wring_bucket *at = session->buckets; at != NULL && status == WRING_OK;
          at = at->next)
-        status = wring_session_reach(session, &at->group->members);
+        if (!wring_shape_has_partners(at)) /* they connect once that is settled */
+            status = wring_session_reach(session, &at->group->members);
     return status;
 }
 
@@ -447,13 +448,48 @@ enum wring_status wring_commit_find_data(struct wring_session *session)
     return status;
 }
 
-/** Are we in a bucket's group with that rank? We are connected to it then. */
-static bool is_in_group_with(const struct wring_session *session, uint32_t rank)
+static bool is_exchanged_with(const struct wring_bucket *bucket, uint32_t rank)
+{
+    uint32_t member = wring_members_find(&bucket->group->members, rank);
+    return member < bucket->group->members.n &&
+           wring_collective_pairs_with(&bucket->collective, member);
+}
+
+/** Is a bucket exchanged with that rank? We are connected to it then. */
+static bool is_any_exchanged_with(const struct wring_session *session, uint32_t rank)
 {
     const struct wring_bucket *at = session->buckets;
-    while (at != NULL && wring_members_find(&at->group->members, rank) == at->group->members.n)
+    while (at != NULL && !is_exchanged_with(at, rank))
         at = at->next;
     return at != NULL;
+}
+
+/** Connect to the members with whom a bucket is exchanged. */
+static enum wring_status reach_partners(struct wring_session *session,
+                                        const struct wring_bucket *bucket)
+{
+    const struct wring_members *all = &bucket->group->members;
+    uint32_t *ranks = malloc(all->n * sizeof(*ranks)), n = 0;
+    if (ranks == NULL)
+        return WRING_ERR_NO_MEMORY;
+    ranks[n++] = session->rank;
+    for (uint32_t i = 0; i < all->n; i++)
+        if (i != all->me && wring_collective_pairs_with(&bucket->collective, i))
+            ranks[n++] = all->ranks[i];
+    const struct wring_members partners = {.n = n, .ranks = ranks};
+    enum wring_status status = wring_session_reach(session, &partners);
+    free(ranks);
+    return status;
+}
+
+/** Those who are not connected already: see connect_members(). */
+static enum wring_status connect_partners(struct wring_session *session)
+{
+    enum wring_status status = WRING_OK;
+    for (const struct wring_bucket *at = session->buckets; at != NULL && status == WRING_OK;
+         at = at->next)
+        status = reach_partners(session, at);
+    return status;
 }
 
 static enum wring_status import_all_endpoints(struct wring_session *session,
@@ -461,7 +497,7 @@ static enum wring_status import_all_endpoints(struct wring_session *session,
 {
     enum wring_status status = WRING_OK;
     for (uint32_t i = 0; i < session->size && status == WRING_OK; i++)
-        if (i != session->rank && is_in_group_with(session, i))
+        if (i != session->rank && is_any_exchanged_with(session, i))
             status = wring_commit_read_endpoints(session, wring_fabric_peer(session->fabric, i),
                                                  wring_blobs_reader(blobs, i));
     return status;
@@ -478,6 +514,8 @@ static enum wring_status exchange_endpoints(struct wring_session *session)
         wring_commit_write_endpoints(session, &endpoints);
     wring_progress_unlock(session->progress);
     status = wring_session_agree(session, status, "");
+    if (status == WRING_OK)
+        status = connect_partners(session);
     if (status != WRING_OK) {
         free(endpoints.data);
         return status;

@@ -217,6 +217,24 @@ static void choose_shape(struct wring_bucket *bucket)
     bucket->shape = shape_alone(bucket, within || chosen->choice.bypass || has_raw_codec(bucket));
 }
 
+bool wring_shape_has_partners(const struct wring_bucket *bucket)
+{
+    const struct wring_fabric *fabric = bucket->session->fabric;
+    const struct wring_config *config = &bucket->session->config;
+    const struct wring_members *members = &bucket->group->members;
+    struct wring_operation operation = wring_shape_operation(bucket, has_raw_codec(bucket));
+    struct wring_reach reach = {.eager_bytes = config->flat_bytes,
+                                .chunk_bytes = config->chunk_bytes,
+                                .piece_elems = UINT64_MAX};
+
+    if (bucket->levels != NULL || bucket->whole != NULL || members->n == 1)
+        return false;
+    for (uint32_t i = 0; i < members->n; i++)
+        if (i != members->me && wring_fabric_device(fabric, members->ranks[i])->caps.remote_map)
+            return false;
+    return wring_algorithm_has_partners(wring_algorithm_select(&operation, &reach));
+}
+
 /** The shape of a bucket that goes by legs is that of its leg between nodes. */
 static void choose_shape_of_whole(struct wring_bucket *bucket)
 {

@@ -19,6 +19,9 @@ struct wring_shape {
     uint32_t send_tasks, reduce_tasks, decode_tasks;
 };
 
+/** Will members exchange sums two by two? As far as can be said before they are connected. */
+bool wring_shape_has_partners(const struct wring_bucket *bucket);
+
 /** What a bucket is to transport/collective/algorithm_select.h. @param raw  without its codec */
 struct wring_operation wring_shape_operation(const struct wring_bucket *bucket, bool raw);
 
