@@ -464,7 +464,7 @@ static bool is_any_exchanged_with(const struct wring_session *session, uint32_t 
     return at != NULL;
 }
 
-/** Connect to the members with whom a bucket is exchanged. */
+/** Connect to the members that exchange pieces of a bucket with us. */
 static enum wring_status reach_partners(struct wring_session *session,
                                         const struct wring_bucket *bucket)
 {
