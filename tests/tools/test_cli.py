@@ -46,6 +46,9 @@ class BadUsage(unittest.TestCase):
         self.check()
         self.check("--nonsense", says="nonsense")
         self.check("info", "--nonsense", says="nonsense")
+        self.check("info", "--scale", "1", says="2 to")
+        self.check("info", "--scale", "64", "--bytes", "none", says="--bytes none")
+        self.check("info", "--bytes", "4k", says="--scale is needed")
         self.check("run", says="no program")
         self.check("run", "-n", "0", "--", "true", says="1 to")
         self.check("run", "-n", "two", "--", "true", says="1 to")
@@ -91,6 +94,24 @@ class Info(unittest.TestCase):
         info = json.loads(wring("info", "--json", "--providers").stdout)
         self.assertEqual(list(info), ["providers"])
         self.assertTrue(any(p["name"] == "tcp" and p["available"] for p in info["providers"]))
+
+    def test_scale_says_what_a_job_takes(self):
+        def scale(ranks, size="4k"):
+            result = wring("info", "--json", "--scale", str(ranks), "--provider", "tcp", "--bytes", size)
+            return json.loads(result.stdout)["scale"]
+
+        small, large = scale(256), scale(4096)
+        self.assertEqual([large["ranks"], large["provider"], large["bytes"]], [4096, "tcp", 4096])
+        for rank in (large["root"], large["most"]):
+            self.assertEqual(rank["memory_bytes"],
+                             sum(rank[part + "_bytes"] for part in ("table", "state", "connection", "slot", "fixed")))
+        # sixteen times as many ranks: four more to talk to, and as many descriptors each
+        self.assertEqual(large["root"]["connections"] - small["root"]["connections"], 4)
+        self.assertEqual(large["most"]["descriptors"] - small["most"]["descriptors"], 4)
+        self.assertEqual(large["root"]["table_bytes"], 4096 * large["table_bytes_per_rank"])
+        shown = wring("info", "--scale", "4096", "--provider", "tcp").stdout
+        self.assertIn("4096 ranks over tcp", shown)
+        self.assertLessEqual(max(len(line) for line in shown.splitlines()), 100)
 
     def test_network_says_where_a_rank_would_listen(self):
         def network(**settings):

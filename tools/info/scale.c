@@ -23,8 +23,8 @@ static json_t *describe_rank(uint32_t rank, const struct wring_scale_rank *of)
 static void show_rank(const char *name, const struct wring_scale_rank *of)
 {
     const struct wring_scale_memory *memory = &of->memory;
-    printf("  %-14s %11" PRIu64 "  %11" PRIu64 "  %8" PRIu64 "  %10.2f  %8.2f  %8.2f  %11.2f  "
-           "%8.2f  %8.2f\n",
+    printf("  %-13s %11" PRIu64 " %11" PRIu64 " %8" PRIu64
+           " %10.2f %6.2f %6.2f %11.2f %6.2f %6.2f\n",
            name, of->connections, of->descriptors, of->messages,
            (double)wring_scale_bytes(memory) / (1 << 20), (double)memory->table / (1 << 20),
            (double)memory->state / (1 << 20), (double)memory->connections / (1 << 20),
@@ -54,9 +54,8 @@ int wring_info_scale(const struct wring_config *config, const struct wring_scale
         return print_json(job, &scale);
     printf("a job of %" PRIu32 " ranks over %s that sums %s of float32 (%s)\n", job->ranks,
            scale.provider, wring_value_show_bytes(job->bytes, text, sizeof(text)), scale.algorithm);
-    printf("  %-14s %11s  %11s  %8s  %10s  %8s  %8s  %11s  %8s  %8s\n", "", "connections",
-           "descriptors", "messages", "memory MiB", "table", "state", "connections", "slots",
-           "fixed");
+    printf("  %-13s %11s %11s %8s %10s %6s %6s %11s %6s %6s\n", "", "connections", "descriptors",
+           "messages", "memory MiB", "table", "state", "connections", "slots", "fixed");
     snprintf(most, sizeof(most), "rank %" PRIu32 ", most", scale.most_rank);
     show_rank("rank 0", &scale.root);
     show_rank(most, &scale.most);
