@@ -266,8 +266,20 @@ void wring_collective_give_slots(struct wring_collective *collective, uint8_t *b
         collective->tasks[i].slot = base + (size_t)i * slot_stride(collective);
 }
 
-static enum wring_status prepare_task(struct wring_collective *collective, uint32_t i)
+/** Of what a task has for each member. */
+static size_t task_arrays_bytes(const struct wring_collective *collective)
 {
+    const struct wring_task *task = NULL;
+    size_t each = sizeof(*task->sources) + sizeof(*task->copies) + sizeof(*task->taken) +
+                  sizeof(*task->put_to);
+    return (collective->members.n * each + SLOT_ALIGN - 1) / SLOT_ALIGN * SLOT_ALIGN;
+}
+
+/** All tasks' arrays are one piece of memory: in large groups most of it is never touched. */
+static void prepare_task(struct wring_collective *collective, uint32_t i)
+{
+    uint8_t *arrays = collective->task_arrays + i * task_arrays_bytes(collective);
+    size_t n = collective->members.n;
     struct wring_task *task = &collective->tasks[i];
     uint32_t slots = collective->send_tasks + collective->reduce_tasks;
 
@@ -278,14 +290,10 @@ static enum wring_status prepare_task(struct wring_collective *collective, uint3
     task->job.cookie = task;
     if (i < slots && collective->slots_base != NULL)
         task->slot = collective->slots_base + (size_t)i * slot_stride(collective);
-    task->sources = calloc(collective->members.n, sizeof(*task->sources));
-    task->copies = calloc(collective->members.n, sizeof(*task->copies));
-    task->put_to = calloc(collective->members.n, sizeof(*task->put_to));
-    task->taken = calloc(collective->members.n, sizeof(*task->taken));
-    return task->sources != NULL && task->copies != NULL && task->put_to != NULL &&
-                   task->taken != NULL
-               ? WRING_OK
-               : WRING_ERR_NO_MEMORY;
+    task->sources = (struct wring_source *)(void *)arrays;
+    task->copies = (void **)(void *)(task->sources + n);
+    task->taken = (uint32_t *)(void *)(task->copies + n);
+    task->put_to = (bool *)(task->taken + n);
 }
 
 size_t wring_collective_state_bytes(uint32_t members, uint32_t tasks)
@@ -327,6 +335,7 @@ enum wring_status wring_collective_prepare(struct wring_collective *collective)
     uint32_t n = collective->members.n;
 
     collective->tasks = calloc(count_tasks(collective) + 1, sizeof(*collective->tasks));
+    collective->task_arrays = calloc(count_tasks(collective) + 1, task_arrays_bytes(collective));
     collective->sent = calloc(n, sizeof(*collective->sent));
     collective->decoded = calloc(n, sizeof(*collective->decoded));
     collective->arrivals = calloc(n, sizeof(*collective->arrivals));
@@ -335,11 +344,12 @@ enum wring_status wring_collective_prepare(struct wring_collective *collective)
         collective->begins = calloc(2 * ((size_t)n + 1), sizeof(*collective->begins));
     enum wring_status status = WRING_OK;
     if ((collective->calls != NULL && collective->begins == NULL) || collective->tasks == NULL ||
-        collective->sent == NULL || collective->decoded == NULL || collective->arrivals == NULL ||
+        collective->task_arrays == NULL || collective->sent == NULL ||
+        collective->decoded == NULL || collective->arrivals == NULL ||
         collective->standstill.others == NULL)
         status = WRING_ERR_NO_MEMORY;
     for (uint32_t i = 0; status == WRING_OK && i < count_tasks(collective); i++)
-        status = prepare_task(collective, i);
+        prepare_task(collective, i);
     if (status != WRING_OK)
         wring_collective_finish(collective);
     else
@@ -349,16 +359,11 @@ enum wring_status wring_collective_prepare(struct wring_collective *collective)
 
 void wring_collective_finish(struct wring_collective *collective)
 {
-    for (uint32_t i = 0; collective->tasks != NULL && i < count_tasks(collective); i++) {
-        free(collective->tasks[i].sources);
-        free(collective->tasks[i].copies);
-        free(collective->tasks[i].put_to);
-        free(collective->tasks[i].taken);
-    }
     unlist_collective(collective);
     wring_shm_flags_destroy(collective->shm_flags);
     free(collective->standstill.others);
     free(collective->tasks);
+    free(collective->task_arrays);
     free(collective->sent);
     free(collective->decoded);
     free(collective->arrivals);
@@ -368,6 +373,7 @@ void wring_collective_finish(struct wring_collective *collective)
     collective->standstill = (struct wring_standstill){0};
     collective->shm_flags = NULL;
     collective->tasks = NULL;
+    collective->task_arrays = NULL;
     collective->sent = NULL;
     collective->decoded = NULL;
     collective->arrivals = NULL;

@@ -223,6 +223,7 @@ struct wring_collective {
     struct wring_steps_cost cost;
     struct wring_codec_error_stats error_stats;
     struct wring_task *tasks; /* sends, then reduces, then decodes */
+    uint8_t *task_arrays;     /* what they have for each member */
     uint64_t *sent;           /* [n] chunks begun for each member; those for all count as our own */
     uint64_t *decoded;        /* [n] chunks begun, of each member */
     uint32_t *arrivals;       /* [n] placed: count of arrivals when this step is complete */
