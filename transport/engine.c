@@ -24,6 +24,8 @@
  *  one, the job fails. */
 static void fail_if_departed(struct wring_engine *engine)
 {
+    if (!engine->fabric->any_left)
+        return;
     for (struct wring_collective *at = engine->active; at != NULL; at = at->next_active)
         for (uint32_t i = 0; i < at->members.n; i++) {
             uint32_t rank = at->members.ranks[i];

@@ -179,7 +179,7 @@ void wring_liveness_heard(struct wring_fabric *fabric, struct wring_peer *peer,
         heard_abort(fabric, peer->rank, control);
         return;
     case WRING_CONTROL_BYE:
-        peer->left = true;
+        peer->left = fabric->any_left = true;
         wring_control_send(peer, &(struct wring_control){.kind = WRING_CONTROL_BYE_ACK});
         return;
     case WRING_CONTROL_BYE_ACK:
@@ -202,7 +202,7 @@ void wring_liveness_told(void *arg, uint32_t from, const struct wring_control *c
     if (control->kind == WRING_CONTROL_ABORT)
         heard_abort(fabric, from, control);
     else if (control->kind == WRING_CONTROL_BYE)
-        fabric->peers[from].left = true;
+        fabric->peers[from].left = fabric->any_left = true;
     else if (control->kind == WRING_CONTROL_CALL)
         fabric->handler.call(fabric->handler.arg, wring_fabric_peer(fabric, from), control->a,
                              control->b, control->c, control->text);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/host.h"
 #include "base/log.h"
@@ -467,8 +468,10 @@ static enum wring_status make_roster(struct making *making, const struct wring_d
     status = check_choices(making, used);
     if (status != WRING_OK)
         return status;
-    fabric->crowded = making->load > CPU_COUNT(&own->cores);
-    fabric->turns = (uint32_t)(making->load / CPU_COUNT(&own->cores));
+    /* simulated ranks have as many cores as they are */
+    double load = wring_thread_clock == NULL ? making->load : 0;
+    fabric->crowded = load > CPU_COUNT(&own->cores);
+    fabric->turns = (uint32_t)(load / CPU_COUNT(&own->cores));
     log_device_choice(making);
     close_unused_devices(fabric, used);
     return WRING_OK;
