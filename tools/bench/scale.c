@@ -37,6 +37,7 @@ enum {
     OPTION_MESSAGE,
     OPTION_RATE,
     OPTION_EMPTY,
+    OPTION_STEPS,
     OPTION_DEATH,
     OPTION_CSV,
     OPTION_SVG,
@@ -49,6 +50,7 @@ static const struct argp_option options[] = {
     {"latency", OPTION_LATENCY, "US", 0, "of the network (default 5)", 0},
     {"message", OPTION_MESSAGE, "US", 0, "that each message takes a port (default 0.5)", 0},
     {"rate", OPTION_RATE, "GBIT", 0, "Gbit/s of each port (default 100)", 0},
+    {"steps", OPTION_STEPS, "N", 0, "of each size; the last one is reported (default 3)", 0},
     {"empty", OPTION_EMPTY, NULL, 0,
      "messages carry no bytes: saves memory, and no sum is compared", 0},
     {"death", OPTION_DEATH, NULL, 0, "kill a rank in the end: when have all heard of it?", 0},
@@ -109,6 +111,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case OPTION_RATE:
         parse_real("--rate", arg, 1e-3, 1e5, &scale->gbit, state);
         return 0;
+    case OPTION_STEPS:
+        if (!wring_value_count(arg, 1, WRING_SCALE_STEPS_MAX, &scale->asked.steps))
+            argp_error(state, "--steps needs a number from 1 to %d", WRING_SCALE_STEPS_MAX);
+        return 0;
     case OPTION_EMPTY:
         scale->asked.network.empty = true;
         return 0;
@@ -139,7 +145,7 @@ static const struct argp command_line = {
            "simulated, and computing takes no time there. A message alone takes latency + message "
            "+ bytes / rate. Each rank has one port, where messages wait for each other. The "
            "prediction is the textbook's for the algorithm that such a sum takes. The first step "
-           "also connects ranks; times are of the third one, until the last rank is done. Sums are "
+           "also connects ranks; times are of the last one, until the last rank is done. Sums are "
            "compared bit by bit in up to 1024 elements of each rank.",
 };
 
@@ -376,13 +382,14 @@ int wring_bench_scale(int argc, char **argv)
 
     if (scale == NULL)
         return wring_fail(argv[0], "no memory");
-    *scale = (struct scale){.name = argv[0],
-                            .asked = {.n_sizes = 2, .sizes = {{.bytes = 4096}, {.bytes = 1 << 20}}},
-                            .ranks = {16, 64, 256},
-                            .n = 3,
-                            .latency_us = 5,
-                            .message_us = 0.5,
-                            .gbit = 100};
+    *scale = (struct scale){
+        .name = argv[0],
+        .asked = {.steps = 3, .n_sizes = 2, .sizes = {{.bytes = 4096}, {.bytes = 1 << 20}}},
+        .ranks = {16, 64, 256},
+        .n = 3,
+        .latency_us = 5,
+        .message_us = 0.5,
+        .gbit = 100};
     error_t error = argp_parse(&command_line, argc, argv, 0, NULL, scale);
     int exit = error == 0 ? run_all(scale) : wring_fail(argv[0], "%s", strerror(error));
     free(scale);

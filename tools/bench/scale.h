@@ -9,6 +9,7 @@
 #include "transport/providers/sim/sim.h"
 
 #define WRING_SCALE_SIZES_MAX 8
+#define WRING_SCALE_STEPS_MAX 16
 
 struct wring_scale_size {
     uint64_t bytes;
@@ -21,7 +22,8 @@ struct wring_scale_size {
 struct wring_scale_job {
     /* what is asked */
     struct wring_sim_params network;
-    bool death; /* a rank is to be killed in the end */
+    bool death;     /* a rank is to be killed in the end */
+    uint32_t steps; /* of each size, 1..WRING_SCALE_STEPS_MAX */
     uint32_t n_sizes;
     struct wring_scale_size sizes[WRING_SCALE_SIZES_MAX]; /* their bytes are given */
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -13,7 +14,6 @@
 #include "tools/commands.h"
 #include <wring/wring.h>
 
-#define STEPS 3
 #define SAMPLES 1024 /* elements of each sum that are compared */
 #define ARRAY_BYTES (64 << 10)
 #define DIES_AFTER_NS WRING_NS_PER_MS
@@ -23,7 +23,8 @@ struct run {
     struct wring_sim *sim;
     float *sums;  /* [SAMPLES], of the size that is under way */
     void *shared; /* the data of all ranks, where they need none of their own */
-    uint64_t begin_ns[WRING_SCALE_SIZES_MAX][STEPS], end_ns[WRING_SCALE_SIZES_MAX][STEPS];
+    uint64_t begin_ns[WRING_SCALE_SIZES_MAX][WRING_SCALE_STEPS_MAX],
+        end_ns[WRING_SCALE_SIZES_MAX][WRING_SCALE_STEPS_MAX];
     uint64_t died_ns, heard_ns;
     uint32_t ended;
     struct wring_scale_size *expected; /* whose sums those are */
@@ -131,11 +132,11 @@ static enum wring_status run_step(struct run *run, struct wring_group *world, ui
     if (status == WRING_OK)
         status = wring_allreduce(world, data, data, elems, WRING_F32, WRING_SUM, NULL, NULL);
     struct wring_sim_counts after = wring_sim_sent(run->sim, rank);
-    if (step == STEPS - 1)
+    if (step == run->job->steps - 1)
         note_sent(size, &before, &after);
     if (run->end_ns[s][step] < wring_sim_now_ns(run->sim))
         run->end_ns[s][step] = wring_sim_now_ns(run->sim);
-    if (status == WRING_OK && checks && step != 1)
+    if (status == WRING_OK && checks && (step == 0 || step == run->job->steps - 1))
         size->wrong += !are_sums(run, data, elems);
     return status;
 }
@@ -150,7 +151,7 @@ static enum wring_status run_size(struct run *run, struct wring_group *world, ui
     if (run->expected != size && !run->job->network.empty && status == WRING_OK)
         status = compute_sums(run, elems) ? WRING_OK : WRING_ERR_NO_MEMORY;
     run->expected = size;
-    for (unsigned step = 0; step < STEPS && status == WRING_OK; step++)
+    for (unsigned step = 0; step < run->job->steps && status == WRING_OK; step++)
         status = run_step(run, world, s, step, data, elems);
     if (status == WRING_OK) /* the first rank to go on computes the next size's sums */
         status = wring_barrier(world, NULL, NULL);
@@ -211,13 +212,8 @@ static void rank_main(void *arg, uint32_t rank)
 {
     struct run *run = arg;
     struct wring_scale_job *job = run->job;
-    char node[32];
-    const char *settings[] = {"WRING_PROVIDER=sim",
-                              "WRING_PROGRESS=caller",
-                              "WRING_SPIN=0",
-                              "WRING_BYPASS=never",
-                              node,
-                              NULL};
+    const char *const settings[] = {"WRING_PROVIDER=sim", "WRING_PROGRESS=caller", "WRING_SPIN=0",
+                                    "WRING_BYPASS=never", NULL};
     const struct wring_session_params params = {
         .bootstrap = wring_sim_bootstrap(run->sim, rank),
         .settings = settings,
@@ -225,7 +221,6 @@ static void rank_main(void *arg, uint32_t rank)
     };
     struct wring_session *session;
 
-    snprintf(node, sizeof(node), "WRING_NODE=%u", rank);
     if (wring_session_open(&params, &session) != WRING_OK) {
         job->unopened++;
         return;
@@ -255,11 +250,12 @@ static uint64_t largest_size(const struct wring_scale_job *job)
 static void take_results(const struct run *run)
 {
     struct wring_scale_job *job = run->job;
+    uint32_t last = job->steps - 1;
 
     for (uint32_t s = 0; s < job->n_sizes; s++) {
         const uint64_t *begin = run->begin_ns[s], *end = run->end_ns[s];
         job->sizes[s].first_us = (double)(end[0] - begin[0]) / 1e3;
-        job->sizes[s].us = (double)(end[STEPS - 1] - begin[STEPS - 1]) / 1e3;
+        job->sizes[s].us = (double)(end[last] - begin[last]) / 1e3;
         job->sizes[s].predicted_us = wring_scale_predict_us(&job->network, job->sizes[s].bytes);
     }
     job->death_us = (double)(run->heard_ns - run->died_ns) / 1e3;
@@ -293,6 +289,8 @@ bool wring_scale_run(struct wring_scale_job *job, const char *command)
     uint64_t began_ns = wring_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 
     mallopt(M_MMAP_THRESHOLD, ARRAY_BYTES); /* what nobody touches of an array takes no memory */
+    mallopt(M_MMAP_MAX, 1 << 30);
+    prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
     if (job->network.empty)
         run.shared = malloc(largest_size(job));
     bool well = run.sums != NULL && (run.shared != NULL) == job->network.empty;

@@ -18,10 +18,18 @@ static double exchange_ns(const struct wring_sim_params *network, double bytes, 
            times * (pieces * (double)network->message_ns + bytes / network->bytes_per_ns);
 }
 
+/** Each message but the last is answered by a credit, which goes out ahead of the next one. */
+static double credits_ns(const struct wring_sim_params *network, double exchanges)
+{
+    return (exchanges - 1) * (double)network->message_ns;
+}
+
 /** Members beyond a power of two send all they have to one of the others, and get the result. */
 static double fold_ns(const struct wring_sim_params *network, double bytes, uint32_t levels)
 {
-    return network->ranks > 1u << levels ? 2 * exchange_ns(network, bytes, 1) : 0;
+    return network->ranks > 1u << levels
+               ? 2 * (exchange_ns(network, bytes, 1) + (double)network->message_ns)
+               : 0;
 }
 
 double wring_scale_predict_us(const struct wring_sim_params *network, uint64_t total)
@@ -40,5 +48,6 @@ double wring_scale_predict_us(const struct wring_sim_params *network, uint64_t t
     for (uint32_t level = 0; level < levels; level++)
         ns += total <= DOUBLING_BYTES ? exchange_ns(network, bytes, 1)
                                       : 2 * exchange_ns(network, bytes / (double)(2u << level), 1);
+    ns += credits_ns(network, total <= DOUBLING_BYTES ? levels : 2 * levels);
     return (ns + fold_ns(network, bytes, levels)) / 1e3;
 }
