@@ -26,7 +26,7 @@ struct run {
     uint64_t begin_ns[WRING_SCALE_SIZES_MAX][WRING_SCALE_STEPS_MAX],
         end_ns[WRING_SCALE_SIZES_MAX][WRING_SCALE_STEPS_MAX];
     uint64_t died_ns, heard_ns;
-    uint32_t ended;
+    uint32_t ended, done;
     struct wring_scale_size *expected; /* whose sums those are */
 };
 
@@ -223,7 +223,7 @@ static void rank_main(void *arg, uint32_t rank)
 
     if (wring_session_open(&params, &session) != WRING_OK) {
         job->unopened++;
-        return;
+        wring_sim_stop(run->sim);
     }
     double open_us = (double)(wring_sim_now_ns(run->sim) - WRING_NS_PER_S) / 1e3;
     job->open_us = open_us > job->open_us ? open_us : job->open_us;
@@ -234,7 +234,10 @@ static void rank_main(void *arg, uint32_t rank)
     note_costs(run);
     if (job->death && status == WRING_OK && job->network.ranks > 1)
         die_or_hear(run, session);
-    wring_session_close(session);
+    /* nobody closes: each rank's good-bye goes to all others, and that is not what is asked */
+    if (++run->done == job->network.ranks - (job->death && job->network.ranks > 1))
+        wring_sim_stop(run->sim);
+    wring_sim_sleep_until(run->sim, WRING_NEVER);
 }
 
 /* ---- the job ---- */

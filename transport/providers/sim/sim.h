@@ -75,6 +75,10 @@ uint64_t wring_sim_now_ns(const struct wring_sim *sim);
  *  connections end. Once all others have returned, it goes on, without a network, and returns. */
 void wring_sim_kill(struct wring_sim *sim, uint32_t rank);
 
+/** The running rank ends the simulation: wring_sim_run() returns WRING_OK, and what ranks hold is
+ *  lost. */
+void wring_sim_stop(struct wring_sim *sim);
+
 /** The running rank sleeps until that time. */
 void wring_sim_sleep_until(struct wring_sim *sim, uint64_t at_ns);
 

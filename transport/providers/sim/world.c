@@ -222,7 +222,7 @@ static void begin_rank(struct wring_sim *sim, uint32_t i)
 /** Run all that can, until none can. */
 static void run_runnable(struct wring_sim *sim)
 {
-    while (sim->first_runnable != NULL) {
+    while (sim->first_runnable != NULL && !sim->stopped) {
         struct sim_rank *rank = sim->first_runnable;
         sim->first_runnable = rank->next_runnable;
         if (sim->first_runnable == NULL)
@@ -271,10 +271,10 @@ enum wring_status wring_sim_run(struct wring_sim *sim, void (*main)(void *arg, u
             buried = true;
             continue;
         }
-        goes_on = sim->n_ended < sim->params.ranks && wring_sim_step(sim);
+        goes_on = sim->n_ended < sim->params.ranks && !sim->stopped && wring_sim_step(sim);
     }
     wring_sim_leave(sim);
-    if (sim->n_ended == sim->params.ranks)
+    if (sim->n_ended == sim->params.ranks || sim->stopped)
         return WRING_OK;
     *stuck = find_sleeper(sim);
     return WRING_ERR_TIMEOUT;
@@ -292,6 +292,12 @@ void wring_sim_kill(struct wring_sim *sim, uint32_t i)
     wring_sim_meeting_break(sim->meeting, i);
     if (rank == sim->running)
         wring_sim_doze(sim, WRING_NEVER);
+}
+
+void wring_sim_stop(struct wring_sim *sim)
+{
+    sim->stopped = true;
+    wring_sim_doze(sim, WRING_NEVER);
 }
 
 uint32_t wring_sim_rank(const struct wring_sim *sim)

@@ -95,6 +95,7 @@ struct wring_sim {
     struct sim_rank *running; /* NULL: none */
     struct sim_rank *first_runnable, **last_runnable;
     uint32_t n_ended, n_killed;
+    bool stopped;
     ucontext_t scheduler;
     void (*main)(void *arg, uint32_t rank);
     void *arg;
