@@ -96,6 +96,37 @@ static void a_step_of_two_takes_one_message(void)
     CHECK(sums.after.put_bytes - sums.before.put_bytes == 4096, "not 4096 bytes");
 }
 
+static unsigned count_doublings(uint32_t ranks)
+{
+    unsigned n = 0;
+    while (ranks >= 2u << n)
+        n++;
+    return n;
+}
+
+/** Members exchange all they have summed, twice as far each time. A credit answers each message,
+ * and goes out ahead of the next one. */
+static void steps_grow_with_the_logarithm(void)
+{
+    static const uint32_t ranks[] = {16, 20, 64, 256};
+    for (size_t i = 0; i < sizeof(ranks) / sizeof(ranks[0]); i++) {
+        const struct wring_sim_params network = sim_network(ranks[i]);
+        struct sums sums = run_sums(ranks[i], 1024);
+        unsigned levels = count_doublings(ranks[i]);
+        uint64_t puts = sums.after.puts - sums.before.puts;
+        uint64_t want_ns =
+            levels * sim_message_ns(&network, 4096) + (levels - 1) * network.message_ns;
+        bool even = ranks[i] == 1u << levels;
+
+        CHECK(puts >= levels && puts <= levels + (even ? 0 : 2), "%u ranks: %llu puts", ranks[i],
+              (unsigned long long)puts);
+        CHECK(sums.after.messages - sums.before.messages <= puts + 2, "%u ranks: %llu messages",
+              ranks[i], (unsigned long long)(sums.after.messages - sums.before.messages));
+        CHECK(!even || sums.step_ns <= want_ns + 100, "%u ranks: %llu ns, not %llu", ranks[i],
+              (unsigned long long)sums.step_ns, (unsigned long long)want_ns);
+    }
+}
+
 static void runs_repeat(void)
 {
     struct sums one = run_sums(16, 5000), other = run_sums(16, 5000);
@@ -167,6 +198,7 @@ static void deaths_are_heard_by_all(void)
 static const struct wring_test_case cases[] = {
     {"sums_are_right", sums_are_right},
     {"a_step_of_two_takes_one_message", a_step_of_two_takes_one_message},
+    {"steps_grow_with_the_logarithm", steps_grow_with_the_logarithm},
     {"runs_repeat", runs_repeat},
     {"deaths_are_heard_by_all", deaths_are_heard_by_all},
     {0},
