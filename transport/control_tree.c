@@ -300,8 +300,7 @@ void wring_control_tree_seek(struct wring_control_tree *tree, uint32_t rank)
         if (at->rank == rank && (at->seeks || at->open))
             return;
     }
-    if (seeks == SEEKS_MAX || tree->fates[rank] == GONE || tree->fates[rank] == LEFT ||
-        tree->leaving)
+    if (seeks == SEEKS_MAX || tree->fates[rank] == GONE || tree->leaving)
         return;
     struct link *link = dial(tree, rank, false, LOOK);
     if (link != NULL)
@@ -322,9 +321,14 @@ bool wring_control_tree_is_lost(const struct wring_control_tree *tree, uint32_t 
     return tree->fates[rank] != ALIVE;
 }
 
+int wring_control_tree_hold_port(const struct wring_control_tree *tree)
+{
+    return wring_tcp_hold_port(tree->provider);
+}
+
 bool wring_control_tree_is_gone(const struct wring_control_tree *tree, uint32_t rank)
 {
-    return tree->fates[rank] == GONE || tree->fates[rank] == LEFT;
+    return tree->fates[rank] == GONE;
 }
 
 /** It stands: say so, and all that has happened so far. */

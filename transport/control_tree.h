@@ -106,7 +106,15 @@ bool wring_control_tree_is_lost(const struct wring_control_tree *tree, uint32_t 
  *  be repeated. */
 void wring_control_tree_seek(struct wring_control_tree *tree, uint32_t rank);
 
-/** Has it left, or was its address found to refuse callers? Then it takes part in nothing more. */
+/**
+ * A descriptor that keeps the port open at which this rank accepts its neighbours, also once the
+ * tree is gone: nobody who dials it is refused, or served. A rank that others have left behind so
+ * sees that they live. @return -1: there is none
+ */
+int wring_control_tree_hold_port(const struct wring_control_tree *tree);
+
+/** Was its address found to refuse callers? Then it takes part in nothing more, and no session that
+ *  came after this one has it. */
 bool wring_control_tree_is_gone(const struct wring_control_tree *tree, uint32_t rank);
 
 /** By which rank the way up leads now; our own rank: there is none. */

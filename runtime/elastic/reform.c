@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Another session in the place of one: of those who are left, or with newcomers. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -13,6 +15,7 @@
 #include "runtime/state.h"
 #include "runtime/versioned_struct.h"
 #include "transport/bootstrap/rendezvous.h"
+#include "transport/control_tree.h"
 #include "transport/membership.h"
 
 #define WRING_MODULE "elastic"
@@ -25,6 +28,7 @@ struct reforming {
     uint64_t deadline_ns, late_ns; /* late: living ranks that have not come stay behind */
     uint64_t round;                /* that `next` is of */
     uint32_t newcomers;            /* in `next` */
+    bool leaves_behind;            /* ranks of this session are not in it */
     uint64_t steps;                /* that buckets went back to; UINT64_MAX: they have not */
     int fd;                        /* where others meet this rank, should it lead */
     struct wring_guests *guests;   /* who want to come in here */
@@ -226,6 +230,7 @@ static enum wring_status build_and_tell(struct reforming *reforming,
     discard_next(reforming);
     reforming->round = plan->round;
     reforming->newcomers = plan->guests;
+    reforming->leaves_behind = plan->n_ranges > 0;
     enum wring_status status = build_next(reforming, plan);
     wring_progress_lock(session->progress);
     if (status == WRING_OK)
@@ -328,6 +333,36 @@ static void say_who_goes_on(const struct wring_session *session, const struct wr
                (double)(wring_now_ns() - began_ns) / 1e6);
 }
 
+/** The new session has those that the old one held. Ranks that it leaves behind may live, and must
+ *  not find that nobody is at its port: they would go on, too. */
+static enum wring_status hold_port(struct wring_session *session)
+{
+    int *ports = realloc(session->held_ports, (session->n_held + 1) * sizeof(*ports));
+    if (ports == NULL)
+        return WRING_ERR_NO_MEMORY;
+    session->held_ports = ports;
+    if (session->fabric->tree == NULL) /* one rank leaves nobody behind */
+        return WRING_OK;
+    int fd = wring_control_tree_hold_port(session->fabric->tree);
+    if (fd < 0) {
+        wring_error(&session->log, "this rank cannot hold its control port: %s",
+                    WRING_REFUSED("fcntl"));
+        return WRING_ERR_SYSTEM;
+    }
+    ports[session->n_held++] = fd;
+    return WRING_OK;
+}
+
+static void hand_over_ports(struct wring_session *session, struct wring_session *next)
+{
+    next->door_fd = session->door_fd;
+    next->held_ports = session->held_ports;
+    next->n_held = session->n_held;
+    session->door_fd = -1;
+    session->held_ports = NULL;
+    session->n_held = 0;
+}
+
 enum wring_status wring_elastic_reform(struct wring_session *session, uint64_t late_ns,
                                        uint64_t deadline_ns, struct wring_guests *guests,
                                        struct wring_session **out)
@@ -339,9 +374,12 @@ enum wring_status wring_elastic_reform(struct wring_session *session, uint64_t l
                                   .fd = -1,
                                   .guests = guests};
     uint64_t began_ns = wring_now_ns();
+    uint32_t held_before = session->n_held;
 
     reforming.called_off = (struct wring_cancel){is_round_over, &reforming};
     enum wring_status status = await_quiet(&reforming);
+    if (status == WRING_OK)
+        status = hold_port(session);
     if (status == WRING_OK)
         status = come(&reforming);
     if (status == WRING_OK)
@@ -353,8 +391,9 @@ enum wring_status wring_elastic_reform(struct wring_session *session, uint64_t l
     }
     struct wring_session *next = reforming.next;
     say_who_goes_on(session, next, began_ns);
-    next->door_fd = session->door_fd;
-    session->door_fd = -1;
+    if (!reforming.leaves_behind && session->n_held > held_before)
+        wring_descriptor_close(session->held_ports[--session->n_held]);
+    hand_over_ports(session, next);
     wring_session_close(session);
     *out = next;
     return WRING_OK;

@@ -461,6 +461,9 @@ void wring_session_close(struct wring_session *session)
         session->bootstrap->ops->close(session->bootstrap);
     wring_descriptor_close(session->root_fd);
     wring_descriptor_close(session->door_fd);
+    while (session->n_held > 0)
+        wring_descriptor_close(session->held_ports[--session->n_held]);
+    free(session->held_ports);
     wring_completions_finish(&session->completions);
     pthread_mutex_destroy(&session->executor_mutex);
     pthread_mutex_destroy(&session->shm_flags_mutex);

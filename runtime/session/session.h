@@ -41,7 +41,10 @@ struct wring_session {
     const struct wring_codec_ops *const *codecs; /* the program's own; NULL: none */
     struct wring_bootstrap *bootstrap;
     bool owns_bootstrap;
-    int root_fd; /* rank 0's listening socket while it is this session's; -1: there is none */
+    int root_fd;     /* rank 0's listening socket while it is this session's; -1: there is none */
+    int *held_ports; /* [n_held] of sessions before, which left ranks behind: they see that we live
+                      */
+    uint32_t n_held;
     int door_fd; /* where newcomers knock, this session's; -1: nowhere, or at config.door_fd */
     char local_address[WRING_INTERFACE_ADDRESS]; /* by which the others reach it; "": unknown */
     struct wring_executor *executor;

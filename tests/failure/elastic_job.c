@@ -198,7 +198,8 @@ static void take_step(struct member *member)
     memcpy(member->before, member->weights, sizeof(member->before));
     for (uint64_t i = 0; i < WEIGHTS; i++)
         member->weights[i] += member->out[i % member->plan->elems];
-    member->weighed++;
+    if (member->weighed++ == 0)
+        atomic_fetch_add(&member->plan->begun, 1);
 }
 
 /** A step that this rank has completed, and another one has not, is to be made again. */
@@ -256,6 +257,8 @@ static uint32_t count_living(const struct elastic_plan *plan, uint32_t ranks)
 /** All steps are made, and whoever was to die is dead and left behind; ranks find that alike. */
 static bool is_finished(const struct member *member, uint64_t step)
 {
+    if (member->plan->ends_with > 0)
+        return member->n_present == member->plan->ends_with;
     return step >= member->plan->steps &&
            member->n_present == count_living(member->plan, member->rank->size);
 }
@@ -395,6 +398,10 @@ int elastic_run(struct procs_rank *rank, void *arg)
         return 2;
     }
     int code = run_steps(&member);
+    const struct timespec pause = {0, 10000000};
+    for (int i = 0; member.plan->ends_with > 0 && code == 0 && i < 3000; i++)
+        if (!atomic_load(&member.plan->released))
+            nanosleep(&pause, NULL);
     wring_session_close(member.session);
     int after = count_descriptors();
     if (code == 0 && after > before) {

@@ -33,9 +33,12 @@ struct elastic_plan {
     enum elastic_input input;
     bool out_of_place, refills; /* refills: fills the bucket again before a step is repeated */
     uint32_t steps;
-    bool grows;         /* ranks let newcomers in before each step */
-    uint32_t newcomers; /* that come once somebody has died, or at once if nobody does */
-    uint16_t door_port; /* where they knock */
+    uint32_t ends_with;   /* > 0: steps are made until there are so many ranks */
+    atomic_bool released; /* ranks that have ended so close their sessions */
+    atomic_uint begun;    /* ranks that have made a step */
+    bool grows;           /* ranks let newcomers in before each step */
+    uint32_t newcomers;   /* that come once somebody has died, or at once if nobody does */
+    uint16_t door_port;   /* where they knock */
     struct elastic_death deaths[PROCS_MAX];
     atomic_ullong died_ns; /* the last death */
     atomic_ullong error_ns[PROCS_MAX], shrunk_ns[PROCS_MAX], summed_ns[PROCS_MAX]; /* after that */

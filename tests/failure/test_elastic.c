@@ -3,9 +3,11 @@
 #include <arpa/inet.h>
 #include <inttypes.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "tests/failure/elastic_job.h"
@@ -14,6 +16,7 @@
 static const char *const tcp_back[] = {"WRING_PROVIDER=tcp", "WRING_ROLLBACK=on", NULL};
 static const char *const shm_back[] = {"WRING_PROVIDER=shm", "WRING_ROLLBACK=on", NULL};
 static const char *const *const both[] = {tcp_back, shm_back};
+static unsigned stopped, goes_on; /* a bit for each rank */
 
 static void print_times(const struct elastic_plan *plan, const char *name)
 {
@@ -96,6 +99,54 @@ static void one_of_two_and_all_but_one(void)
     elastic_check("all but one", 4, tcp_back, plan);
 }
 
+/** Stopped for longer than others wait for signs of life, as if the network had parted. */
+static void stop_and_wake(const struct procs_job *running)
+{
+    struct elastic_plan *plan = running->arg;
+    const struct timespec pause = {0, 20000000}, parted = {9, 0};
+
+    for (int i = 0; i < 1000 && atomic_load(&plan->begun) < running->ranks; i++)
+        nanosleep(&pause, NULL);
+    for (uint32_t i = 0; i < running->ranks; i++)
+        if (stopped >> i & 1)
+            kill(running->pids[i], SIGSTOP);
+    nanosleep(&parted, NULL);
+    for (uint32_t i = 0; i < running->ranks; i++)
+        kill(running->pids[i], SIGCONT);
+    for (uint32_t i = 0; i < running->ranks; i++)
+        if (!(goes_on >> i & 1))
+            CHECK(procs_await_end(running, i, 30), "rank %u goes on", i);
+    atomic_store(&plan->released, true);
+}
+
+/** Ranks that are stopped live: one side goes on at most, and it is the right one. */
+static void one_side_of_two_goes_on(void)
+{
+    static const struct {
+        unsigned stopped, go_on;
+        uint32_t n;
+    } cases[] = {{1u << 2, 0xb, 3}, {1u << 1 | 1u << 3, 0x5, 2}, {1u << 0 | 1u << 1, 0x3, 2}};
+    static const char *const watchful[] = {"WRING_PROVIDER=tcp",    "WRING_ROLLBACK=on",
+                                           "WRING_HEARTBEAT=100ms", "WRING_PEER_TIMEOUT=2s",
+                                           "WRING_JOIN_TIMEOUT=4s", NULL};
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct elastic_plan *plan = elastic_plan_new();
+        plan->elems = 1000;
+        plan->ends_with = cases[i].n;
+        stopped = cases[i].stopped;
+        goes_on = cases[i].go_on;
+        start(4, watchful, elastic_run);
+        job.arg = plan;
+        job.meddle = stop_and_wake;
+        CHECK(procs_run(&job, DEADLINE_S), "stopped %x: hangs", stopped);
+        for (uint32_t k = 0; k < 4; k++)
+            CHECK(job.codes[k] == (cases[i].go_on >> k & 1 ? 0 : 4),
+                  "stopped %x: rank %u (code %d) said:\n%s", stopped, k, job.codes[k],
+                  job.texts[k]);
+    }
+}
+
 static int make_door(uint16_t *port)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -140,6 +191,7 @@ int main(int argc, char **argv)
         {"two_at_once", two_at_once},
         {"one_more_meanwhile", one_more_meanwhile},
         {"one_of_two_and_all_but_one", one_of_two_and_all_but_one},
+        {"one_side_of_two_goes_on", one_side_of_two_goes_on},
         {"newcomers_come_in", newcomers_come_in},
         {NULL, NULL},
     };

@@ -10,6 +10,10 @@ extern const struct wring_provider_ops wring_provider_tcp;
 extern const struct wring_provider_ops wring_provider_verbs; /* a stub where headers are missing */
 extern const struct wring_provider_ops wring_provider_sim;   /* in simulations only */
 
+/** A descriptor that keeps a tcp provider's port open, also once the provider is closed: its
+ * callers wait there, and nobody comes. @return -1: it is no such provider, or does not listen */
+int wring_tcp_hold_port(const struct wring_provider *provider);
+
 /** What control connections are made of. */
 const struct wring_provider_ops *wring_provider_for_control(void);
 

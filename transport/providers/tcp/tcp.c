@@ -2,11 +2,13 @@
 #include "transport/providers/tcp/tcp.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #include "base/bytes.h"
 #include "base/clock.h"
@@ -405,6 +407,15 @@ static void tcp_arm(struct wring_provider *base, struct wring_wait_set *set)
         deadline = provider->door.retry_ns;
     if (deadline < set->deadline_ns)
         set->deadline_ns = deadline;
+}
+
+int wring_tcp_hold_port(const struct wring_provider *provider)
+{
+    const struct tcp_provider *tcp = (const struct tcp_provider *)provider;
+
+    if (provider->ops != &wring_provider_tcp || tcp->listener < 0)
+        return -1;
+    return WRING_DESCRIPTOR(fcntl(tcp->listener, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
 }
 
 const struct wring_provider_ops wring_provider_tcp = {
