@@ -213,6 +213,7 @@ static void go_back(struct member *member, uint64_t step)
 
 static enum wring_status step_once(struct member *member, uint64_t step, bool *right)
 {
+    uint64_t began_ns = wring_now_ns();
     enum wring_status status = wring_bucket_post(member->bucket);
 
     perhaps_die(member, step, false);
@@ -220,6 +221,7 @@ static enum wring_status step_once(struct member *member, uint64_t step, bool *r
         status = wring_bucket_wait(member->bucket, WRING_FOREVER, NULL);
     if (status != WRING_OK)
         return status;
+    atomic_store(&member->plan->step_ns[member->rank->rank], wring_now_ns() - began_ns);
     if (member->awaits_sum)
         note_time(member->plan->summed_ns, member);
     member->awaits_sum = false;

@@ -42,6 +42,7 @@ struct elastic_plan {
     struct elastic_death deaths[PROCS_MAX];
     atomic_ullong died_ns; /* the last death */
     atomic_ullong error_ns[PROCS_MAX], shrunk_ns[PROCS_MAX], summed_ns[PROCS_MAX]; /* after that */
+    atomic_ullong step_ns[PROCS_MAX]; /* how long the last step took */
 };
 
 /** @return a plan in which nobody dies; all jobs of the program share one. */
