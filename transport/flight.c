@@ -16,7 +16,9 @@
 #define WRING_MODULE "where"
 #define WORLD_GENERATION 1 /* of the group of all ranks */
 #define RANKS_NAMED 3
-#define SPREAD 0x9E3779B97F4A7C15u /* odd: generations of a key have names of their own */
+#define SEEKS 8                              /* silent ranks that the root looks for at a time */
+#define SEEK_AGAIN_NS (50 * WRING_NS_PER_MS) /* between such looks */
+#define SPREAD 0x9E3779B97F4A7C15u           /* odd: generations of a key have names of their own */
 
 uint64_t wring_flight_group(const struct wring_pairs *pairs)
 {
@@ -619,6 +621,7 @@ static void begin_inquiry(struct wring_engine *engine, uint64_t group)
     flight->number = control.b = flight->numbers;
     flight->group = group;
     flight->until_ns = wring_deadline_in(WRING_FLIGHT_NS);
+    flight->seek_ns = wring_deadline_in(WRING_FLIGHT_SEEK_NS);
     flight_describe(engine, group, &flight->rows[engine->fabric->rank]);
     snprintf(control.text, sizeof(control.text), "%016" PRIx64, group);
     if (tree_of(engine) != NULL)
@@ -661,7 +664,12 @@ void wring_flight_poll(struct wring_engine *engine)
 
 uint64_t wring_flight_deadline(const struct wring_engine *engine)
 {
-    return engine->flight.number != 0 ? engine->flight.until_ns : WRING_NEVER;
+    const struct wring_flight *flight = &engine->flight;
+
+    if (flight->number != 0)
+        return flight->until_ns;
+    return flight->failed && !flight->settled && is_tree_root(engine) ? flight->seek_ns
+                                                                      : WRING_NEVER;
 }
 
 /** @return the group that a message is about; 0: it is malformed */
@@ -759,6 +767,28 @@ void wring_flight_lost(struct wring_engine *engine, uint32_t rank)
     say(engine, rank, 0, &flight->rows[rank]);
 }
 
+/** The root. Nobody says of a rank that it is lost if its neighbours are, too: see whether anybody
+ * is at its port. A few are looked for; more are slow rather than lost. */
+static void seek_silent(struct wring_engine *engine)
+{
+    struct wring_flight *flight = &engine->flight;
+    const struct wring_fabric *fabric = engine->fabric;
+    uint64_t now_ns = wring_now_ns();
+    bool again = now_ns >= flight->seek_ns;
+
+    if (again)
+        flight->seek_ns = now_ns + SEEK_AGAIN_NS;
+    for (uint32_t i = 0, n = 0; i < fabric->size && n < SEEKS; i++) {
+        if (flight->rows[i].state != WRING_FLIGHT_SILENT || fabric->peers[i].left)
+            continue;
+        n++;
+        if (wring_control_tree_is_gone(tree_of(engine), i))
+            flight->rows[i] = (struct wring_flight_row){.state = WRING_FLIGHT_LOST};
+        else if (again)
+            wring_control_tree_seek(tree_of(engine), i);
+    }
+}
+
 /** The root. The others need not wait for more. */
 static void settle_last_table(struct wring_engine *engine)
 {
@@ -776,6 +806,8 @@ bool wring_flight_account(struct wring_engine *engine)
 
     if (!flight->failed || flight->settled)
         return true;
+    if (is_tree_root(engine))
+        seek_silent(engine);
     if (is_tree_root(engine) && (has_heard_all(engine) || wring_now_ns() >= flight->until_ns))
         settle_last_table(engine);
     else if (!is_tree_root(engine) && wring_control_tree_parent(tree_of(engine)) != flight->parent)

@@ -27,6 +27,7 @@
 #define WRING_FLIGHT_LINE 216                       /* of the line that names ranks behind */
 #define WRING_FLIGHT_NAMED 16                       /* ranks that have a line of their own */
 #define WRING_FLIGHT_NS (400 * WRING_NS_PER_MS)     /* for all ranks to answer */
+#define WRING_FLIGHT_SEEK_NS (5 * WRING_NS_PER_MS)  /* until the root looks for silent ranks */
 #define WRING_FLIGHT_AGAIN_NS (10 * WRING_NS_PER_S) /* until a group's table is logged again */
 #define WRING_FLIGHT_ASKS 8                         /* groups that wait for their turn */
 
@@ -65,6 +66,7 @@ struct wring_flight {
     uint32_t numbers;
     uint64_t group;    /* that it is about */
     uint64_t until_ns; /* when it is answered without those who say nothing */
+    uint64_t seek_ns;  /* of the job's failure: when the root looks for those next */
     uint64_t asked[WRING_FLIGHT_ASKS];
     uint32_t n_asked; /* groups after that one */
     uint64_t logged_group, logged_ns;
