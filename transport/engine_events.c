@@ -30,7 +30,7 @@ static uint32_t find_free_id(const struct wring_engine *engine)
 {
     for (uint32_t i = 0; i < engine->n_channels; i++) {
         uint32_t id = (engine->next_id + i) % engine->n_channels;
-        if (engine->channels[id] == NULL && id < WRING_POOL_ID)
+        if (id < WRING_POOL_ID && engine->channels[id] == NULL)
             return id;
     }
     return engine->n_channels;

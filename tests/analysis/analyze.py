@@ -50,7 +50,8 @@ def run_clang(sources):
 def run_cppcheck(sources):
     for name, folder, options in sources:
         done = subprocess.run(
-            ["cppcheck", "--enable=warning,portability", "--inline-suppr", "--quiet", "--std=c17",
+            ["cppcheck", "--enable=warning,portability", "--platform=unix64", "-D__x86_64__=1",
+             "-D__GNUC__=12", "--inline-suppr", "--quiet", "--std=c17",
              "--suppress=missingIncludeSystem", "--max-configs=1",
              "--template={file}:{line}: {id}: {message}",
              *[option for option in options if option.startswith(("-I", "-D"))], ROOT / name],
@@ -87,7 +88,7 @@ def read_list():
 
 
 def main():
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--tool", choices=sorted(TOOLS), action="append")
     parser.add_argument("parts", nargs="*")

@@ -22,7 +22,7 @@ int wring_start_ranks(const char *name, const char *const *words, uint32_t ranks
     if (line == NULL)
         return wring_fail(name, "out of memory");
     line[n++] = program;
-    for (int i = 0; words[i] != NULL && i < 2; i++)
+    for (int i = 0; i < 2 && words[i] != NULL; i++)
         line[n++] = (char *)(uintptr_t)words[i];
     for (int i = 1; i < argc; i++)
         line[n++] = argv[i];
