@@ -92,7 +92,7 @@ def main():
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--tool", choices=sorted(TOOLS), action="append")
     parser.add_argument("parts", nargs="*")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     tools = options.tool or sorted(TOOLS)
     sources = entries(options.build.resolve(), options.parts)
     listed, used, left = read_list(), set(), 0
