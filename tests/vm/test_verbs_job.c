@@ -155,6 +155,49 @@ static void lengths(void)
     run_cases(&cases[LENGTHS - 1], 1);
 }
 
+/** The name of the algorithm by which a bucket of so many floats runs. */
+static void check_algorithm(uint64_t elems, const char *algorithm)
+{
+    struct wring_session *session = open_session("16k");
+    struct wring_bucket_params params = WRING_BUCKET_PARAMS_INIT;
+    struct wring_bucket_stats stats = WRING_BUCKET_STATS_INIT;
+    struct wring_bucket *bucket;
+    float *data = calloc(elems, sizeof(*data));
+
+    REQUIRE(session != NULL && data != NULL, "no session");
+    params.name = "b";
+    params.data = data;
+    params.elems = elems;
+    CHECK(wring_bucket_register(session, &params, &bucket) == WRING_OK &&
+              wring_session_commit(session) == WRING_OK &&
+              wring_bucket_stats(bucket, &stats) == WRING_OK,
+          "no bucket");
+    CHECK(stats.algorithm != NULL && strcmp(stats.algorithm, algorithm) == 0, "%llu elements: %s",
+          (unsigned long long)elems, stats.algorithm);
+    wring_session_close(session);
+    free(data);
+}
+
+/** More than eight ranks exchange partial sums two by two: all of them, or halves. */
+static void partners(void)
+{
+    static const struct {
+        uint64_t elems;
+        const char *algorithm;
+    } all[] = {{1501, "doubling"}, {20011, "halving"}};
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        struct wring_matrix_case c[2] = {plain_case(), plain_case()};
+        c[0].what = WRING_MATRIX_BUCKET;
+        c[1].what = WRING_MATRIX_ALLREDUCE;
+        c[0].elems = c[1].elems = all[i].elems;
+        c[0].steps = c[1].steps = 2;
+        run_cases(&c[0], 1);
+        run_cases(&c[1], 1);
+        check_algorithm(all[i].elems, all[i].algorithm);
+    }
+}
+
 /** Each as it is, and with error feedback where it loses something: a job each, as their random
  *  numbers hang on the bucket's. */
 static void codecs(void)
@@ -175,8 +218,8 @@ static void codecs(void)
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
-        {"collectives", collectives}, {"types", types}, {"lengths", lengths},
-        {"codecs", codecs},           {NULL, NULL},
+        {"collectives", collectives}, {"types", types},       {"lengths", lengths},
+        {"codecs", codecs},           {"partners", partners}, {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);
 }

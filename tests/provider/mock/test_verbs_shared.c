@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/config.h"
@@ -19,6 +20,7 @@
 #define MANY 6
 #define THREADS 4
 #define ROUNDS 100
+#define FLAPS 20 /* even: the port is up at the end */
 #define BYTES ((size_t)1 << 20)
 
 static struct wring_config config;
@@ -326,6 +328,51 @@ static void a_queue_pairs_event_is_its_owners(void)
     nothing_is_left();
 }
 
+struct driver {
+    struct losses losses;
+    _Atomic bool stop;
+};
+
+static void *drive(void *arg)
+{
+    struct driver *driver = arg;
+    for (unsigned i = 0; !driver->stop; i++) {
+        end_turn(&driver->losses.a);
+        end_turn(&driver->losses.b);
+        if (i % 16 == 0) /* it reads events around a sleep */
+            end_sleep(&driver->losses.a, wring_deadline_in(WRING_NS_PER_MS / 10));
+    }
+    return NULL;
+}
+
+/** A port goes down and comes back, while each pair has a thread of its own that may read it. */
+static void threads_share_what_a_port_says(void)
+{
+    static struct driver drivers[2];
+    pthread_t threads[2];
+    const struct timespec pause = {0, 5 * WRING_NS_PER_MS};
+    for (unsigned i = 0; i < 2; i++) {
+        drivers[i].losses = one_of_two();
+        REQUIRE(losses_pair(&drivers[i].losses, BYTES), "no pair");
+    }
+    for (unsigned i = 0; i < 2; i++)
+        REQUIRE(pthread_create(&threads[i], NULL, drive, &drivers[i]) == 0, "thread");
+    for (unsigned i = 0; i < FLAPS; i++) {
+        mock_port_state("mock2", 1, i % 2 == 0 ? IBV_PORT_DOWN : IBV_PORT_ACTIVE);
+        nanosleep(&pause, NULL);
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        drivers[i].stop = true;
+        pthread_join(threads[i], NULL);
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        struct end *a = &drivers[i].losses.a, *b = &drivers[i].losses.b;
+        UNTIL(a, b, counters_of(a).recoveries > 0 && counters_of(b).recoveries > 0);
+        go_on(&drivers[i].losses);
+    }
+    nothing_is_left();
+}
+
 /* ---- forks ---- */
 
 static int use_in_child(void)
@@ -387,6 +434,7 @@ int main(int argc, char **argv)
         {"a_ports_events_reach_all", a_ports_events_reach_all},
         {"events_are_not_lost_by_those_that_rest", events_are_not_lost_by_those_that_rest},
         {"a_queue_pairs_event_is_its_owners", a_queue_pairs_event_is_its_owners},
+        {"threads_share_what_a_port_says", threads_share_what_a_port_says},
         {"a_child_opens_its_own", a_child_opens_its_own},
         {"a_broken_device_is_given_to_nobody_new", a_broken_device_is_given_to_nobody_new},
         {NULL, NULL},

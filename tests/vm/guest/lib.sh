@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # What the tests of plan.toml are written with; sourced in each machine, before each test.
 #
-# A job has RANKS ranks: as many as there are machines, one on each, or two on the only machine, one
+# A job has RANKS ranks: as many as there are machines, EACH on each, or two on the only machine, one
 # at each end of the cable. Every machine runs the same script. Nothing here waits for ever: what
 # takes longer than it may is killed with its test.
 . "$RIG/guest/network.sh"
 TESTS=$BUILD/tests/vm
 WRING=$BUILD/tools/wring
 RAILS=1 # in use, until a test says otherwise
+EACH=1
 RANKS=$MACHINES
 [ "$MACHINES" != 1 ] || RANKS=2
 KEY="of the job in the machines"
@@ -25,12 +26,18 @@ skip() {
 # ---- jobs ----------------------------------------------------------------------------------
 
 end_of() {
-    if [ "$MACHINES" = 1 ]; then echo $(($1 % 2)); else echo "$1"; fi
+    if [ "$MACHINES" = 1 ]; then echo $(($1 % 2)); else echo $(($1 / EACH)); fi
+}
+
+# ranks_each N: so many on each of several machines
+ranks_each() {
+    EACH=$1
+    RANKS=$((MACHINES * EACH))
 }
 
 # Ranks that this machine runs.
 ranks() {
-    if [ "$MACHINES" = 1 ]; then seq 0 $((RANKS - 1)); else echo "$MACHINE"; fi
+    if [ "$MACHINES" = 1 ]; then seq 0 $((RANKS - 1)); else seq $((MACHINE * EACH)) $((MACHINE * EACH + EACH - 1)); fi
 }
 
 # The devices of an end on all rails in use, exactly these, as a setting.
