@@ -45,6 +45,7 @@
 /** What this process has, and has done since the library was loaded. */
 struct mock_counts {
     uint64_t contexts, pds, mrs, qps, cqs, channels; /* alive */
+    uint64_t opens;                                  /* of devices, closed since or not */
     uint64_t pinned_bytes;
     uint64_t registrations, relaxed_registrations, dmabuf_registrations;
     uint64_t local_registrations;               /* of these: no peer may write there */

@@ -225,6 +225,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
     net_lock(mock_self.net);
     int32_t index = net_take_context(mock_self.net, context->device->number, context->bell);
     mock_self.counts.contexts += index >= 0;
+    mock_self.counts.opens += index >= 0;
     net_unlock(mock_self.net);
     if (index < 0) {
         net_bell_destroy(mock_self.net, context->bell, context->verbs.context.async_fd);

@@ -72,8 +72,13 @@ static void nothing_is_left(void)
 static void a_device_is_open_once(void)
 {
     struct wring_provider *all[MANY];
-    for (unsigned i = 0; i < MANY; i++)
+    uint64_t opens = 0;
+    for (unsigned i = 0; i < MANY; i++) {
         all[i] = open_one("=mock0,mock1", "of all");
+        opens = i == 0 ? counts().opens : opens;
+    }
+    CHECK(counts().opens == opens + 2 * (MANY - 1), "%llu more times were devices opened",
+          (unsigned long long)(counts().opens - opens)); /* mock2 and mock3, to be looked at */
     CHECK(counts().contexts == 2 && counts().pds == 2, "%llu contexts, %llu domains",
           (unsigned long long)counts().contexts, (unsigned long long)counts().pds);
     CHECK(counts().channels == MANY * 2, "each rail has notices of its own");

@@ -195,6 +195,36 @@ void wring_verbs_seat_leave(struct verbs_seat *seat)
     pthread_mutex_unlock(&all->mutex);
 }
 
+static struct ibv_context *borrow_context(const char *device)
+{
+    struct adapters *all = find_adapters();
+    if (all == NULL)
+        return NULL;
+    pthread_mutex_lock(&all->mutex);
+    struct verbs_adapter *at = all->first;
+    while (at != NULL && (strcmp(at->device, device) != 0 || atomic_load(&at->broken)))
+        at = at->next;
+    if (at != NULL)
+        at->users++;
+    pthread_mutex_unlock(&all->mutex);
+    return at != NULL ? at->context : NULL;
+}
+
+static void give_back_context(struct ibv_context *context)
+{
+    struct adapters *all = find_adapters(); /* there is one: it was borrowed here */
+    pthread_mutex_lock(&all->mutex);
+    struct verbs_adapter *at = all->first;
+    while (at->context != context)
+        at = at->next;
+    if (--at->users == 0)
+        remove_adapter(at);
+    pthread_mutex_unlock(&all->mutex);
+}
+
+const struct verbs_opened wring_verbs_opened = {.borrow = borrow_context,
+                                                .give_back = give_back_context};
+
 struct ibv_context *wring_verbs_seat_context(const struct verbs_seat *seat)
 {
     return seat->adapter->context;

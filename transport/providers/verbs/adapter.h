@@ -27,6 +27,7 @@
 #include <stdint.h>
 
 struct verbs_adapter;
+struct verbs_opened;
 
 /** The events of a seat since it was last asked. */
 struct verbs_news {
@@ -80,6 +81,9 @@ struct verbs_share_key {
     size_t bytes;
     unsigned access, kind;
 };
+
+/** The adapters' devices, whichever key they are for: to read what their ports say. */
+extern const struct verbs_opened wring_verbs_opened;
 
 struct verbs_share; /* one user of a registration */
 

@@ -412,16 +412,12 @@ static bool add_trouble(struct verbs_table *table, const char *device, const cha
     return port != NULL;
 }
 
-static bool add_device(const struct verbs_library *library, struct ibv_device *device,
-                       bool with_abilities, struct verbs_table *table)
+/** What one that is open has to say. */
+static bool add_ports(const struct verbs_library *library, struct ibv_context *context,
+                      const char *name, bool with_abilities, struct verbs_table *table)
 {
-    const char *name = library->get_device_name(device);
     struct verbs_caps can = {0};
     struct ibv_device_attr attr;
-    struct ibv_context *context = library->open_device(device);
-    if (context == NULL)
-        return add_trouble(table, name, "the device does not open", errno);
-
     bool good = true;
     int error = library->query_device(context, &attr);
     if (error != 0)
@@ -438,12 +434,28 @@ static bool add_device(const struct verbs_library *library, struct ibv_device *d
             read_port(library, context, port);
         }
     }
-    library->close_device(context);
     return good;
 }
 
-bool wring_verbs_table_read(const struct verbs_library *library, bool with_abilities,
-                            struct verbs_table *table, char *reason, size_t bytes)
+static bool add_device(const struct verbs_library *library, const struct verbs_opened *opened,
+                       struct ibv_device *device, bool with_abilities, struct verbs_table *table)
+{
+    const char *name = library->get_device_name(device);
+    struct ibv_context *borrowed = opened != NULL ? opened->borrow(name) : NULL;
+    struct ibv_context *context = borrowed != NULL ? borrowed : library->open_device(device);
+    if (context == NULL)
+        return add_trouble(table, name, "the device does not open", errno);
+    bool good = add_ports(library, context, name, with_abilities, table);
+    if (borrowed != NULL)
+        opened->give_back(borrowed);
+    else
+        library->close_device(context);
+    return good;
+}
+
+bool wring_verbs_table_read(const struct verbs_library *library, const struct verbs_opened *opened,
+                            bool with_abilities, struct verbs_table *table, char *reason,
+                            size_t bytes)
 {
     struct verbs_table found = {0};
     bool good = true;
@@ -460,7 +472,7 @@ bool wring_verbs_table_read(const struct verbs_library *library, bool with_abili
         return false;
     }
     for (int i = 0; i < n && good; i++)
-        good = add_device(library, list[i], with_abilities, &found);
+        good = add_device(library, opened, list[i], with_abilities, &found);
     library->free_device_list(list);
     if (!good) {
         snprintf(reason, bytes, "out of memory");

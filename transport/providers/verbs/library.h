@@ -42,16 +42,24 @@ void wring_verbs_library_unload(struct verbs_library *library);
 
 /* The RDMA devices of this host, as tables (verbs/devices.h), read from libibverbs. */
 
+/** Devices that this process has open already: to look at one takes no opening then. */
+struct verbs_opened {
+    struct ibv_context *(*borrow)(const char *device); /* NULL: it is not */
+    void (*give_back)(struct ibv_context *context);
+};
+
 /**
  * Look at every port of every device; nothing stays open.
  *
+ * @param opened  NULL: each is opened for it
  * @param with_abilities  try out what the devices can do, too: makes queue pairs and takes a while
  * @param table   out, to be freed with wring_verbs_table_free(); untouched on failure
  * @param reason  out, [bytes], why it cannot be read; written on failure only. No device at all is
  *                such a failure
  */
-bool wring_verbs_table_read(const struct verbs_library *library, bool with_abilities,
-                            struct verbs_table *table, char *reason, size_t bytes);
+bool wring_verbs_table_read(const struct verbs_library *library, const struct verbs_opened *opened,
+                            bool with_abilities, struct verbs_table *table, char *reason,
+                            size_t bytes);
 void wring_verbs_table_free(struct verbs_table *table);
 
 /** Open the device of that name. @return NULL where it is not there or does not open; errno */

@@ -373,7 +373,8 @@ enum wring_status wring_verbs_select(const struct verbs_library *library,
         wring_error(log, "WRING_VERBS_DEVICES=%s: %s", wish.devices, fault);
         return WRING_ERR_INVALID;
     }
-    if (!wring_verbs_table_read(library, false, &table, reason, sizeof(reason))) {
+    if (!wring_verbs_table_read(library, &wring_verbs_opened, false, &table, reason,
+                                sizeof(reason))) {
         wring_error(log, "%s", reason);
         return WRING_ERR_DEVICE;
     }
@@ -416,7 +417,8 @@ void wring_verbs_survey(const struct wring_config *config, struct verbs_survey *
     struct verbs_library library = {0};
     *out = (struct verbs_survey){0};
     if (wring_verbs_library_load(&library, out->reason, sizeof(out->reason)) &&
-        wring_verbs_table_read(&library, true, &out->table, out->reason, sizeof(out->reason)) &&
+        wring_verbs_table_read(&library, NULL, true, &out->table, out->reason,
+                               sizeof(out->reason)) &&
         !choose_for_survey(config, out)) {
         wring_verbs_table_free(&out->table);
         snprintf(out->reason, sizeof(out->reason), "out of memory");
@@ -431,7 +433,7 @@ static size_t choose_without_log(const struct verbs_library *library, const stru
     char text[LIST_TEXT] = "out of memory";
     struct verbs_table table;
     size_t n = 0;
-    if (!wring_verbs_table_read(library, false, &table, reason, bytes))
+    if (!wring_verbs_table_read(library, &wring_verbs_opened, false, &table, reason, bytes))
         return 0;
     char(*why)[VERBS_WHY] = calloc(table.n, sizeof(*why));
     if (why != NULL) {
