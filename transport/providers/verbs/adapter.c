@@ -19,14 +19,6 @@
 
 /* ---- the process's adapters ---- */
 
-struct verbs_share {
-    struct verbs_share_key key;
-    struct ibv_mr *mr;
-    unsigned users;
-    bool gone;
-    struct verbs_share *next;
-};
-
 struct verbs_adapter {
     struct adapters *all; /* that it is one of */
     char device[VERBS_NAME];
@@ -157,6 +149,8 @@ bool wring_verbs_seat_take(const char *device, const char *key, struct verbs_sea
         adapter->users++;
         pthread_mutex_lock(&adapter->events);
         seat->adapter = adapter;
+        seat->context = adapter->context;
+        seat->pd = adapter->pd;
         seat->news = (struct verbs_news){0};
         seat->next = adapter->seats;
         adapter->seats = seat;
@@ -224,16 +218,6 @@ static void give_back_context(struct ibv_context *context)
 
 const struct verbs_opened wring_verbs_opened = {.borrow = borrow_context,
                                                 .give_back = give_back_context};
-
-struct ibv_context *wring_verbs_seat_context(const struct verbs_seat *seat)
-{
-    return seat->adapter->context;
-}
-
-struct ibv_pd *wring_verbs_seat_pd(const struct verbs_seat *seat)
-{
-    return seat->adapter->pd;
-}
 
 /* ---- events ---- */
 
@@ -372,11 +356,6 @@ struct verbs_share *wring_verbs_share_take(struct verbs_adapter *adapter,
         share->users++;
     pthread_mutex_unlock(&adapter->memory);
     return share;
-}
-
-struct ibv_mr *wring_verbs_share_mr(const struct verbs_share *share)
-{
-    return share->mr;
 }
 
 void wring_verbs_share_drop(struct verbs_adapter *adapter, struct verbs_share *share)

@@ -41,7 +41,9 @@ struct verbs_news {
 
 struct verbs_seat {
     struct verbs_adapter *adapter; /* NULL: it has none */
-    struct verbs_seat *next;       /* this and the news belong to the adapter */
+    struct ibv_context *context;   /* the adapter's, as is pd */
+    struct ibv_pd *pd;
+    struct verbs_seat *next; /* this and the news belong to the adapter */
     struct verbs_news news;
     uint8_t port;
     int bell; /* an eventfd of its owner, written to when there is news */
@@ -66,9 +68,6 @@ bool wring_verbs_seat_take(const char *device, const char *key, struct verbs_sea
 /** Its queue pairs, completion queues and shares are gone. One that was never taken is fine. */
 void wring_verbs_seat_leave(struct verbs_seat *seat);
 
-struct ibv_context *wring_verbs_seat_context(const struct verbs_seat *seat);
-struct ibv_pd *wring_verbs_seat_pd(const struct verbs_seat *seat);
-
 /** The context's async_fd is readable: read it, and tell all that it concerns. */
 void wring_verbs_seat_listen(struct verbs_seat *seat);
 
@@ -85,7 +84,14 @@ struct verbs_share_key {
 /** The adapters' devices, whichever key they are for: to read what their ports say. */
 extern const struct verbs_opened wring_verbs_opened;
 
-struct verbs_share; /* one user of a registration */
+/** A registration and its users. All but `mr` belongs to the adapter. */
+struct verbs_share {
+    struct ibv_mr *mr;
+    struct verbs_share_key key;
+    unsigned users;
+    bool gone; /* its memory is another's now */
+    struct verbs_share *next;
+};
 
 /**
  * Use a registration that is there, or else make it. Others who want the same one wait meanwhile.
@@ -95,7 +101,6 @@ struct verbs_share; /* one user of a registration */
 struct verbs_share *wring_verbs_share_take(struct verbs_adapter *adapter,
                                            const struct verbs_share_key *key,
                                            struct ibv_mr *(*make)(void *arg), void *arg);
-struct ibv_mr *wring_verbs_share_mr(const struct verbs_share *share);
 
 /** One user less; the last one deregisters. */
 void wring_verbs_share_drop(struct verbs_adapter *adapter, struct verbs_share *share);

@@ -244,7 +244,7 @@ static struct ibv_mr *register_one(struct verbs_registrar *registrar, unsigned r
     const struct verbs_share_key key = {(uintptr_t)pin->base, pin->bytes, (unsigned)making.access,
                                         dmabuf};
     pin->shares[rail] = wring_verbs_share_take(adapter, &key, make_mr, &making);
-    return pin->shares[rail] != NULL ? wring_verbs_share_mr(pin->shares[rail]) : NULL;
+    return pin->shares[rail] != NULL ? pin->shares[rail]->mr : NULL;
 }
 
 /** A device, or the kernel, that refuses the flag gets its registrations without it from then on.

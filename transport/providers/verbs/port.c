@@ -112,8 +112,8 @@ static bool take_seat(struct verbs_rail *rail, const char *key)
     rail->seat = (struct verbs_seat){.port = rail->choice.port, .bell = rail->provider->bell};
     if (!wring_verbs_seat_take(rail->choice.device, key, &rail->seat))
         return false;
-    rail->context = wring_verbs_seat_context(&rail->seat);
-    rail->pd = wring_verbs_seat_pd(&rail->seat);
+    rail->context = rail->seat.context;
+    rail->pd = rail->seat.pd;
     return true;
 }
 
