@@ -183,6 +183,47 @@ static void newcomers_come_in(void)
     }
 }
 
+static char said[4096];
+
+static void keep_line(void *arg, enum wring_log_level level, const char *module, const char *text)
+{
+    (void)arg, (void)level, (void)module;
+    snprintf(said, sizeof(said), "%s", text);
+}
+
+static void calls_in_the_wrong_place_are_refused(void)
+{
+    const char *const nowhere[] = {"WRING_JOIN=127.0.0.1:1", "WRING_JOIN_TIMEOUT=1s", NULL};
+    const char *const open_door[] = {"WRING_DOOR=0.0.0.0", NULL};
+    struct wring_session_params params = {.struct_bytes = sizeof(params), .log = keep_line};
+    struct wring_session *session, *other = NULL;
+    float weight = 1;
+
+    REQUIRE(wring_session_open(&params, &session) == WRING_OK, "open: %s", said);
+    CHECK(wring_session_shrink(session, 0, &other) == WRING_ERR_INVALID && other == NULL &&
+              strstr(said, "has not failed") != NULL,
+          "shrink: %s", said);
+    CHECK(wring_session_grow(session, 0, &other) == WRING_OK && other == session, "grow: %s", said);
+    CHECK(wring_session_share(session, &weight, sizeof(weight)) == WRING_OK && weight == 1,
+          "share: %s", said);
+    CHECK(wring_session_share(session, NULL, 4) == WRING_ERR_INVALID, "share of NULL");
+    wring_session_abort(session);
+    CHECK(wring_session_shrink(session, 0, &other) == WRING_ERR_INVALID &&
+              strstr(said, "one rank") != NULL,
+          "shrink of one: %s", said);
+    CHECK(wring_session_grow(session, 0, &other) == WRING_ERR_CANCELLED, "grow after an abort");
+    wring_session_close(session);
+
+    params.settings = nowhere;
+    CHECK(wring_session_open(&params, &session) == WRING_ERR_PEER &&
+              strstr(said, "no rank let this one in") != NULL,
+          "join: %s", said);
+    params.settings = open_door;
+    CHECK(wring_session_open(&params, &session) == WRING_ERR_AUTH &&
+              strstr(said, "needs a key") != NULL,
+          "door: %s", said);
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
@@ -193,6 +234,7 @@ int main(int argc, char **argv)
         {"one_of_two_and_all_but_one", one_of_two_and_all_but_one},
         {"one_side_of_two_goes_on", one_side_of_two_goes_on},
         {"newcomers_come_in", newcomers_come_in},
+        {"calls_in_the_wrong_place_are_refused", calls_in_the_wrong_place_are_refused},
         {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);
