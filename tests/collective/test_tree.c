@@ -163,6 +163,24 @@ static void every_count_two_by_two(void)
     }
 }
 
+/** No order there: from member to member, in one chunk and in many. */
+static void broadcasts(void)
+{
+    for (uint32_t n = 2; n <= 33; n += n < 17 ? 1 : 16) {
+        struct wring_matrix_case c = plain;
+        c.what = WRING_MATRIX_BROADCAST;
+        c.ranks = n;
+        c.provider = only != NULL ? only : n % 2 ? "tcp" : "shm+fault";
+        c.memory = (enum wring_matrix_memory)(n % WRING_MATRIX_MEMORIES);
+        c.in_place = n % 3 == 0;
+        c.steps = 3;
+        c.elems = n % 4 == 0 ? 0 : 7;
+        wring_matrix_run(&c);
+        c.elems = 20011;
+        wring_matrix_run(&c);
+    }
+}
+
 /** Codes are decoded and added in that order: of fixed size, of any, and of the whole tensor. */
 static void codes(void)
 {
@@ -209,6 +227,7 @@ int main(int argc, char **argv)
         {"every_type_and_operation", every_type_and_operation},
         {"two_by_two", two_by_two},
         {"every_count_two_by_two", every_count_two_by_two},
+        {"broadcasts", broadcasts},
         {"codes", codes},
         {"hierarchically", hierarchically},
         {NULL, NULL},

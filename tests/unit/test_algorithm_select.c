@@ -149,6 +149,11 @@ static void others_hold(void)
     CHECK(wring_algorithm_select(&operation, &over_shm) == WRING_REDUCE_ONE_SHOT, "nothing");
     operation.elems = 8 * KIB + 1;
     CHECK(wring_algorithm_select(&operation, &over_shm) == WRING_REDUCE_TWO_SHOT, "by shards");
+    operation.kind = WRING_CALL_BROADCAST;
+    CHECK(wring_algorithm_select(&operation, &over_shm) == WRING_ALLGATHER_ALLTOALL, "mapped");
+    operation.members = 9;
+    CHECK(wring_algorithm_select(&operation, &over_tcp) == WRING_BROADCAST_TREE, "of many");
+    operation.members = 8;
     operation.kind = WRING_CALL_GATHER;
     CHECK(wring_algorithm_select(&operation, &over_tcp) == WRING_ALLGATHER_ALLTOALL, "gather");
     operation.kind = WRING_CALL_ALLGATHER;
@@ -164,12 +169,12 @@ static struct wring_operation random_operation(uint32_t *random)
 {
     static const struct wring_codec_info *const codes[] = {NULL, NULL, &divided, &whole, &two_ways};
     static const enum wring_call_kind kinds[] = {WRING_CALL_ALLREDUCE, WRING_CALL_ALLREDUCE,
-                                                 WRING_CALL_REDUCE, WRING_CALL_REDUCE_SCATTER,
-                                                 WRING_CALL_ALLGATHER};
+                                                 WRING_CALL_REDUCE,    WRING_CALL_REDUCE_SCATTER,
+                                                 WRING_CALL_ALLGATHER, WRING_CALL_BROADCAST};
     uint32_t nodes = 1 + wring_test_random(random) % 4, each = wring_test_random(random) % 5;
 
     return (struct wring_operation){
-        .kind = kinds[wring_test_random(random) % 5],
+        .kind = kinds[wring_test_random(random) % 6],
         .dtype = (enum wring_dtype)(wring_test_random(random) % WRING_DTYPES),
         .op = (enum wring_op)(wring_test_random(random) % WRING_OPS),
         .elems = wring_test_random(random) >> wring_test_random(random) % 32,

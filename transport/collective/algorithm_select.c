@@ -31,6 +31,7 @@ const struct wring_algorithm_parts wring_algorithms[WRING_ALGORITHMS] = {
     [WRING_REDUCE_TWO_SHOT]           = {"reduce-two-shot", &wring_allreduce_two_shot,  WRING_ORDER_MEMBERS, true,  false},
     [WRING_ALLGATHER_ALLTOALL]        = {"alltoall",        &wring_allgather_alltoall,  WRING_ORDER_NONE,    false, true},
     [WRING_ALLGATHER_ALLTOALL_PLACED] = {"alltoall-placed", &wring_allgather_alltoall,  WRING_ORDER_NONE,    false, true},
+    [WRING_BROADCAST_TREE]            = {"tree",            &wring_broadcast_tree,      WRING_ORDER_NONE,    true,  false},
     /* clang-format on */
 };
 
@@ -237,9 +238,12 @@ enum wring_algorithm wring_algorithm_select(const struct wring_operation *operat
     case WRING_CALL_ALLGATHERV:
     case WRING_CALL_ALLTOALLV:
         return WRING_ALLGATHER_ALLTOALL;
+    case WRING_CALL_BROADCAST:
+        if (raw && !reach->mappable && operation->members > WRING_ORDER_FOLDED)
+            return WRING_BROADCAST_TREE;
+        break;
     case WRING_CALL_ALLGATHER:
     case WRING_CALL_ALLTOALL:
-    case WRING_CALL_BROADCAST:
         break;
     }
     return raw && reach->placeable ? WRING_ALLGATHER_ALLTOALL_PLACED : WRING_ALLGATHER_ALLTOALL;

@@ -48,8 +48,9 @@ enum wring_algorithm {
     WRING_ALLGATHER_ALLTOALL,        /* pieces as they are: allgather, alltoall, broadcast, gather,
                                     scatter */
     WRING_ALLGATHER_ALLTOALL_PLACED, /* straight into everyone's data */
+    WRING_BROADCAST_TREE,            /* members pass on what the root has */
 };
-#define WRING_ALGORITHMS 16
+#define WRING_ALGORITHMS 17
 
 /** An operation, as all members know it. */
 struct wring_operation {

@@ -3,7 +3,7 @@
  * A collective: one operation of one bucket (or of a group's immediate calls), run again and again.
  *
  * Its owner fills in its work, prepares it once, posts it to the engine for each step and waits for
- * its status. Five state machines cover the algorithms (algorithm_select.h); codecs are in their
+ * its status. Six state machines cover the algorithms (algorithm_select.h); codecs are in their
  * path. "In order" means the order of compress/reduce.h for so many members.
  *
  *     allreduce_two_shot   every member sends each shard to its owner, which reduces it in order,
@@ -22,6 +22,8 @@
  *                          allgather to which the root alone contributes), alltoall, gather and
  *                          scatter (alltoalls of which only the root takes anything, or
  *                          contributes)
+ *
+ *     broadcast_tree       a raw broadcast among more than eight members, from member to member
  *
  * and one drives others, its legs: hierarchical (hierarchical.h).
  */
@@ -244,6 +246,7 @@ extern const struct wring_collective_ops wring_allreduce_eager;
 extern const struct wring_collective_ops wring_allreduce_doubling;
 extern const struct wring_collective_ops wring_allreduce_shm_flags;
 extern const struct wring_collective_ops wring_allgather_alltoall;
+extern const struct wring_collective_ops wring_broadcast_tree;
 extern const struct wring_collective_ops wring_round_job, wring_round_gathered; /* coding.h */
 extern const struct wring_collective_ops wring_hierarchical;
 
