@@ -16,17 +16,6 @@ bool wring_control_has_body(enum wring_control_kind kind)
            kind == WRING_CONTROL_LEND || kind == WRING_CONTROL_MEMBER;
 }
 
-bool wring_control_is_passed_on(enum wring_control_kind kind)
-{
-    return kind == WRING_CONTROL_FLIGHT || kind == WRING_CONTROL_MEMBER;
-}
-
-bool wring_control_is_of_groups(enum wring_control_kind kind)
-{
-    return (wring_control_has_body(kind) && kind != WRING_CONTROL_MEMBER) ||
-           kind == WRING_CONTROL_ASK || kind == WRING_CONTROL_GRANT || kind == WRING_CONTROL_SPARE;
-}
-
 size_t wring_control_pack(const struct wring_control *control, uint8_t *out)
 {
     size_t bytes = wring_control_has_body(control->kind) ? control->bytes : strlen(control->text);

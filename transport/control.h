@@ -48,12 +48,6 @@ struct wring_control {
 bool wring_control_is_text(enum wring_control_kind kind);
 bool wring_control_has_body(enum wring_control_kind kind);
 
-/** Does it go up and down the control tree without being kept there? */
-bool wring_control_is_passed_on(enum wring_control_kind kind);
-
-/** Is it about groups, or the pieces of their calls? */
-bool wring_control_is_of_groups(enum wring_control_kind kind);
-
 /** To a peer that no connection stands to, CALL and STANDSTILL go by the control tree.
  *  Errors: WRING_ERR_CLOSED (no connection stands), WRING_ERR_AGAIN. */
 enum wring_status wring_control_send(struct wring_peer *peer, const struct wring_control *control);

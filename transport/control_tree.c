@@ -452,6 +452,12 @@ static void on_accepted(struct wring_control_tree *tree, struct wring_event *eve
     open_link(tree, link, now_ns);
 }
 
+/** Does it go up and down the tree without being kept there? */
+static bool is_passed_on(enum wring_control_kind kind)
+{
+    return kind == WRING_CONTROL_FLIGHT || kind == WRING_CONTROL_MEMBER;
+}
+
 static void on_told_all(struct wring_control_tree *tree, struct link *link, uint32_t from,
                         const struct wring_control *control)
 {
@@ -460,7 +466,7 @@ static void on_told_all(struct wring_control_tree *tree, struct link *link, uint
         send_over_link(link, tree->rank, from,
                        &(struct wring_control){.kind = WRING_CONTROL_BYE_ACK});
     }
-    if (!wring_control_is_passed_on(control->kind) && !note_fate_or_failure(tree, from, control))
+    if (!is_passed_on(control->kind) && !note_fate_or_failure(tree, from, control))
         return;
     send_to_other_links(tree, from, control, link);
     tree->handler.heard(tree->handler.arg, from, control);
@@ -479,7 +485,7 @@ static void on_told_us(struct wring_control_tree *tree, struct link *link, uint3
 static void on_raised(struct wring_control_tree *tree, const struct link *link, uint32_t from,
                       const struct wring_control *control)
 {
-    if (link->up || !wring_control_is_passed_on(control->kind))
+    if (link->up || !is_passed_on(control->kind))
         return;
     wring_control_tree_raise(tree, from, control);
     tree->handler.heard(tree->handler.arg, from, control);

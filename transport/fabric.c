@@ -303,6 +303,13 @@ static void on_closed(struct wring_fabric *fabric, struct wring_peer *peer,
                       fabric->devices[peer->device].name, text);
 }
 
+/** Is it about groups, or the pieces of their calls? */
+static bool is_of_groups(enum wring_control_kind kind)
+{
+    return (wring_control_has_body(kind) && kind != WRING_CONTROL_MEMBER) ||
+           kind == WRING_CONTROL_ASK || kind == WRING_CONTROL_GRANT || kind == WRING_CONTROL_SPARE;
+}
+
 static void on_message(struct wring_fabric *fabric, struct wring_peer *peer,
                        const struct wring_event *event)
 {
@@ -325,7 +332,7 @@ static void on_message(struct wring_fabric *fabric, struct wring_peer *peer,
         fabric->handler.call(arg, peer, control.a, control.b, control.c, control.text);
     else if (control.kind == WRING_CONTROL_STANDSTILL)
         fabric->handler.standstill(arg, peer, control.a, control.b, control.c, control.text);
-    else if (wring_control_is_of_groups(control.kind))
+    else if (is_of_groups(control.kind))
         fabric->handler.group(arg, peer, &control);
     else
         wring_liveness_heard(fabric, peer, &control);

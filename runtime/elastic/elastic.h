@@ -55,13 +55,4 @@ enum wring_status wring_elastic_move(struct wring_session *from, struct wring_se
 /** They go back to a session that has failed, for another try: buffers are registered nowhere. */
 void wring_elastic_move_back(struct wring_session *from, struct wring_session *to);
 
-/** A listening socket where others reach this rank. @param address  out,
- *  [WRING_INTERFACE_ADDRESS] @param port  out @param fd  out, the caller's. Errors, logged:
- *  WRING_ERR_ADDRESS, WRING_ERR_INVALID. */
-enum wring_status wring_elastic_listen(const struct wring_session *session, char *address,
-                                       uint16_t *port, int *fd);
-
-/** "10.0.0.1:4000", "[fe80::1]:4000". @param text  out, [bytes] */
-void wring_elastic_name_root(const char *address, uint16_t port, char *text, size_t bytes);
-
 #endif

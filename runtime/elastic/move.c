@@ -2,20 +2,15 @@
 /* What the application has pointers to goes from one session to another. */
 #include "runtime/elastic/elastic.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netdb.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #include "runtime/commit/commit.h"
 #include "runtime/commit/hierarchy_phases.h"
 #include "runtime/plan/bucket_fusion.h"
-#include "transport/door.h"
 
 #define WRING_MODULE "elastic"
-#define BACKLOG 1024 /* ranks that dial at once; the system may allow fewer */
 
 enum wring_status wring_elastic_check(const struct wring_session *session)
 {
@@ -146,57 +141,4 @@ void wring_elastic_move_back(struct wring_session *from, struct wring_session *t
         move_list_of_buffers(from, to);
     }
     move_buckets(from, to);
-}
-
-/* ---- where the others meet this rank ---- */
-
-/** A number, with its zone: names are not looked up here. */
-static bool parse_number(const char *text, struct sockaddr_storage *out, socklen_t *bytes)
-{
-    struct addrinfo hints = {.ai_flags = AI_NUMERICHOST, .ai_socktype = SOCK_STREAM}, *found;
-
-    if (getaddrinfo(text, NULL, &hints, &found) != 0)
-        return false;
-    memcpy(out, found->ai_addr, found->ai_addrlen);
-    *bytes = found->ai_addrlen;
-    freeaddrinfo(found);
-    return true;
-}
-
-enum wring_status wring_elastic_listen(const struct wring_session *session, char *address,
-                                       uint16_t *port, int *fd)
-{
-    const struct wring_config *config = &session->config;
-    struct sockaddr_storage storage = {0};
-    socklen_t bytes = 0;
-    struct wring_ports ports;
-    char why[160] = "it is no address";
-    const char *text = "127.0.0.1";
-
-    if (config->key[0] != '\0' && session->local_address[0] != '\0')
-        text = session->local_address;
-    if (config->bind[0] != '\0')
-        text = config->bind;
-    enum wring_status status = wring_ports_read(&session->log, config->ports, &ports);
-    if (status != WRING_OK)
-        return status;
-    int listening = -1;
-    if (parse_number(text, &storage, &bytes))
-        listening = wring_ports_listen(&ports, &storage, bytes, BACKLOG, why, sizeof(why));
-    if (listening < 0) {
-        wring_error(&session->log, "this rank cannot listen for the others at %s: %s", text, why);
-        return WRING_ERR_ADDRESS;
-    }
-    bytes = sizeof(storage);
-    getsockname(listening, (struct sockaddr *)&storage, &bytes);
-    *port = ntohs(storage.ss_family == AF_INET6 ? ((const struct sockaddr_in6 *)&storage)->sin6_port
-                                                : ((const struct sockaddr_in *)&storage)->sin_port);
-    snprintf(address, WRING_INTERFACE_ADDRESS, "%.*s", WRING_INTERFACE_ADDRESS - 1, text);
-    *fd = listening;
-    return WRING_OK;
-}
-
-void wring_elastic_name_root(const char *address, uint16_t port, char *text, size_t bytes)
-{
-    snprintf(text, bytes, strchr(address, ':') != NULL ? "[%s]:%u" : "%s:%u", address, port);
 }

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Another session in the place of one: of those who are left, or with newcomers. */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -16,9 +19,11 @@
 #include "runtime/versioned_struct.h"
 #include "transport/bootstrap/rendezvous.h"
 #include "transport/control_tree.h"
+#include "transport/door.h"
 #include "transport/membership.h"
 
 #define WRING_MODULE "elastic"
+#define BACKLOG 1024 /* ranks that dial at once; the system may allow fewer */
 #define LOOK_NS (WRING_NS_PER_MS / 5)
 
 /** One call, on one session that has failed. */
@@ -33,6 +38,65 @@ struct reforming {
     int fd;                        /* where others meet this rank, should it lead */
     struct wring_guests *guests;   /* who want to come in here */
 };
+
+/* ---- where the others meet this rank ---- */
+
+/** A number, with its zone: names are not looked up here. */
+static bool parse_number(const char *text, struct sockaddr_storage *out, socklen_t *bytes)
+{
+    struct addrinfo hints = {.ai_flags = AI_NUMERICHOST, .ai_socktype = SOCK_STREAM}, *found;
+
+    if (getaddrinfo(text, NULL, &hints, &found) != 0)
+        return false;
+    memcpy(out, found->ai_addr, found->ai_addrlen);
+    *bytes = found->ai_addrlen;
+    freeaddrinfo(found);
+    return true;
+}
+
+/** A listening socket where others reach this rank. @param address  out,
+ *  [WRING_INTERFACE_ADDRESS] @param port  out @param fd  out, the caller's. Errors, logged:
+ *  WRING_ERR_ADDRESS, WRING_ERR_INVALID. */
+static enum wring_status listen_for_others(const struct wring_session *session, char *address,
+                                           uint16_t *port, int *fd)
+{
+    const struct wring_config *config = &session->config;
+    struct sockaddr_storage storage = {0};
+    socklen_t bytes = 0;
+    struct wring_ports ports;
+    char why[160] = "it is no address";
+    const char *text = "127.0.0.1";
+
+    if (config->key[0] != '\0' && session->local_address[0] != '\0')
+        text = session->local_address;
+    if (config->bind[0] != '\0')
+        text = config->bind;
+    enum wring_status status = wring_ports_read(&session->log, config->ports, &ports);
+    if (status != WRING_OK)
+        return status;
+    int listening = -1;
+    if (parse_number(text, &storage, &bytes))
+        listening = wring_ports_listen(&ports, &storage, bytes, BACKLOG, why, sizeof(why));
+    if (listening < 0) {
+        wring_error(&session->log, "this rank cannot listen for the others at %s: %s", text, why);
+        return WRING_ERR_ADDRESS;
+    }
+    bytes = sizeof(storage);
+    getsockname(listening, (struct sockaddr *)&storage, &bytes);
+    *port = ntohs(storage.ss_family == AF_INET6 ? ((const struct sockaddr_in6 *)&storage)->sin6_port
+                                                : ((const struct sockaddr_in *)&storage)->sin_port);
+    snprintf(address, WRING_INTERFACE_ADDRESS, "%.*s", WRING_INTERFACE_ADDRESS - 1, text);
+    *fd = listening;
+    return WRING_OK;
+}
+
+/** "10.0.0.1:4000", "[fe80::1]:4000". @param text  out, [bytes] */
+static void name_root(const char *address, uint16_t port, char *text, size_t bytes)
+{
+    snprintf(text, bytes, strchr(address, ':') != NULL ? "[%s]:%u" : "%s:%u", address, port);
+}
+
+/* ---- one call ---- */
 
 static struct wring_membership *membership_of(const struct reforming *reforming)
 {
@@ -83,7 +147,7 @@ static enum wring_status come(struct reforming *reforming)
     char address[WRING_INTERFACE_ADDRESS];
     uint16_t port;
 
-    enum wring_status status = wring_elastic_listen(session, address, &port, &reforming->fd);
+    enum wring_status status = listen_for_others(session, address, &port, &reforming->fd);
     if (status != WRING_OK)
         return status;
     wring_progress_lock(session->progress);
@@ -105,7 +169,7 @@ static enum wring_status meet(struct reforming *reforming, const struct wring_me
     size += plan->guests;
     if (size == 1)
         return wring_bootstrap_local_create(1, out);
-    wring_elastic_name_root(plan->address, plan->port, root, sizeof(root));
+    name_root(plan->address, plan->port, root, sizeof(root));
     snprintf(job, sizeof(job), "%016" PRIx64, plan->nonce);
     wring_guests_tell(session, reforming->guests, plan);
     struct wring_rendezvous_params params = {
