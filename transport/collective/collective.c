@@ -266,7 +266,7 @@ void wring_collective_give_slots(struct wring_collective *collective, uint8_t *b
         collective->tasks[i].slot = base + (size_t)i * slot_stride(collective);
 }
 
-/** Of a task's arrays by member. */
+/** Bytes of a task's arrays, all of which have an entry for each member. */
 static size_t task_arrays_bytes(const struct wring_collective *collective)
 {
     const struct wring_task *task = NULL;
