@@ -19,7 +19,7 @@ trap 'rm -f "$log"' EXIT
 for test in tests/unit/test_*; do
     [ -f "$test" ] && [ -x "$test" ] || continue
     name=${test##*/}
-    HWLOC_COMPONENTS=-pci timeout "$seconds" valgrind -q --error-exitcode=99 --leak-check=full \
+    HWLOC_COMPONENTS=-pci timeout "$seconds" valgrind -q --max-threads=2200 --error-exitcode=99 --leak-check=full \
         --errors-for-leak-kinds=definite --show-leak-kinds=definite "$test" >"$log" 2>&1
     code=$?
     tests=$((tests + 1))
