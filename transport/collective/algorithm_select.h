@@ -48,7 +48,7 @@ enum wring_algorithm {
     WRING_ALLGATHER_ALLTOALL,        /* pieces as they are: allgather, alltoall, broadcast, gather,
                                     scatter */
     WRING_ALLGATHER_ALLTOALL_PLACED, /* straight into everyone's data */
-    WRING_BROADCAST_TREE,            /* members pass on what the root has */
+    WRING_BROADCAST_TREE,            /* members pass on the data of the root */
 };
 #define WRING_ALGORITHMS 17
 
