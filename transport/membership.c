@@ -20,6 +20,8 @@
     (1 * WRING_NS_PER_S)    /* for such looks to tell, before a round ends without a quorum */
 #define RANKS_PER_REPEAT 64 /* so many more ranks repeat that much less often */
 
+#define ROUNDS_AHEAD ((uint64_t)1 << 16) /* that a rank may have missed */
+
 /* What is known of a rank, in this round. */
 #define CAME 1  /* it has come to it */
 #define HAS 2   /* it has built `best` */
@@ -536,11 +538,19 @@ static void lead(struct wring_engine *engine)
 
 /* ---- hearing ---- */
 
+/** Rounds go up one by one. A number far above ours is made up, and would soon leave none. */
+static bool is_made_up(const struct wring_membership *own, uint64_t round)
+{
+    return round >> 32 > (own->called >> 32) + ROUNDS_AHEAD;
+}
+
 /** A root calls. */
 static void heard_call(struct wring_engine *engine, uint64_t round)
 {
     struct wring_membership *own = &engine->membership;
 
+    if (is_made_up(own, round))
+        return;
     own->called = own->called > round ? own->called : round;
     if (own->state == WRING_MEMBERSHIP_AWAY || is_over(own) || round < promised_round(own))
         return;
