@@ -58,7 +58,7 @@ static void open_rig(struct rig *rig, struct wring_provider *provider, struct fu
     size_t bytes = wring_channel_memory(MEMBERS, window, slot_bytes);
     uint8_t *memory = calloc(1, bytes + (bytes == 0));
 
-    *rig = (struct rig){.conn = {provider, NULL}};
+    *rig = (struct rig){.conn = {.provider = provider}};
     rig->config.chunk_bytes = 1 << 20;
     rig->fabric.config = &rig->config;
     rig->fabric.peers = rig->peers;

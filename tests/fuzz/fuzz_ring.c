@@ -114,7 +114,7 @@ static void open_rig(struct rig *rig, struct wring_provider *provider, uint32_t 
 {
     static const uint32_t ranks[] = {0, 1};
 
-    *rig = (struct rig){.log = {no_line, NULL, WRING_LOG_ERROR}, .conn = {provider, NULL}};
+    *rig = (struct rig){.log = {no_line, NULL, WRING_LOG_ERROR}, .conn = {.provider = provider}};
     rig->config.eager_bytes = WRING_MESSAGE_EAGER_MAX;
     rig->config.unexpected_bytes = 256 << 10;
     rig->config.chunk_bytes = 4096;

@@ -148,8 +148,8 @@ static void begin(struct made *made, uint32_t member, struct wring_formation_wor
                   uint64_t timeout_ns)
 {
     struct wring_formation *formation = &made->by[member];
-    *formation =
-        (struct wring_formation){.members = {made->n, member, made->ranks}, .tag = made->tag};
+    *formation = (struct wring_formation){
+        .members = {.n = made->n, .me = member, .ranks = made->ranks}, .tag = made->tag};
     REQUIRE(wring_group_key_make(&formation->members, made->tag, &formation->key) == WRING_OK,
             "key");
     CHECK(wring_formation_begin(&sides[made->ranks[member]].formations, formation, &own,

@@ -63,7 +63,7 @@ static void open_rank(void)
     scatter = gather = (struct wring_channel){.out = outs, .tagged = true};
     calls = (struct wring_op_history){0};
     collective = (struct wring_collective){.engine = &engine,
-                                           .members = {RANKS, 0, ranks},
+                                           .members = {.n = RANKS, .me = 0, .ranks = ranks},
                                            .scatter = &scatter,
                                            .gather = &gather,
                                            .calls = &calls,

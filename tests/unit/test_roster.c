@@ -107,7 +107,7 @@ static enum wring_status make(struct job *job, uint32_t rank)
         .devices = {{.provider = &near_one, .name = "near", .caps = {.same_host_only = true}},
                     {.provider = &fast_one, .name = "fast"},
                     {.provider = &slow_one, .name = "slow"}},
-        .blobs = {job->size, offsets, all.data},
+        .blobs = {.n = job->size, .offsets = offsets, .storage = all.data},
     };
     asked = kinds_asked = 0;
     line[0] = '\0';

@@ -156,7 +156,7 @@ static bool read_place(const uint8_t *bytes, struct wring_newcomer_place *out)
 }
 
 /** @return a connection; -1: nobody is there */
-static int dial(const struct wring_log *log, const char *door, uint64_t deadline_ns)
+static int dial(const char *door, uint64_t deadline_ns)
 {
     struct wring_patience patience = {deadline_ns, NULL};
     struct addrinfo *found;
@@ -164,7 +164,7 @@ static int dial(const struct wring_log *log, const char *door, uint64_t deadline
     int fd = -1, error = 0;
     socklen_t bytes = sizeof(error);
 
-    if (wring_rendezvous_resolve(log, door, &found, &is_name) != WRING_OK)
+    if (wring_rendezvous_resolve(NULL, door, &found, &is_name) != WRING_OK)
         return -1;
     for (const struct addrinfo *at = found; at != NULL && fd < 0; at = at->ai_next) {
         fd = WRING_DESCRIPTOR(socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -182,8 +182,7 @@ static int dial(const struct wring_log *log, const char *door, uint64_t deadline
 }
 
 /** Wait at one door until somebody opens. */
-static enum wring_status knock_at(const struct wring_log *log, const char *door,
-                                  const uint8_t *secret, uint64_t deadline_ns,
+static enum wring_status knock_at(const char *door, const uint8_t *secret, uint64_t deadline_ns,
                                   struct wring_newcomer_place *out)
 {
     uint64_t dial_ns = wring_deadline_in(DIAL_NS);
@@ -191,7 +190,7 @@ static enum wring_status knock_at(const struct wring_log *log, const char *door,
     uint8_t bytes[PLACE_BYTES];
     struct wring_auth auth;
 
-    int fd = dial(log, door, dial_ns < deadline_ns ? dial_ns : deadline_ns);
+    int fd = dial(door, dial_ns < deadline_ns ? dial_ns : deadline_ns);
     if (fd < 0)
         return WRING_ERR_PEER;
     wring_auth_init(&auth, true, WRING_AUTH_DOOR, secret, NULL, 0);
@@ -219,6 +218,39 @@ static enum wring_status fail_knocking(const struct wring_log *log, const char *
     return status == WRING_ERR_AUTH || status == WRING_ERR_VERSION ? status : WRING_ERR_PEER;
 }
 
+/** The next of the doors. @return how many characters of `doors` it takes, with its comma */
+static size_t next_door(const char *doors, char door[WRING_RENDEZVOUS_TEXT])
+{
+    size_t n = strcspn(doors, ",");
+    snprintf(door, WRING_RENDEZVOUS_TEXT, "%.*s", (int)n, doors);
+    return n + (doors[n] == ',');
+}
+
+/** Has each door an address? A rank that is not there yet may still come. */
+static enum wring_status check_doors(const struct wring_log *log, const char *doors)
+{
+    char door[WRING_RENDEZVOUS_TEXT];
+
+    for (const char *at = doors; *at != '\0';) {
+        struct addrinfo *found;
+        bool is_name;
+        at += next_door(at, door);
+        enum wring_status status = wring_rendezvous_resolve(NULL, door, &found, &is_name);
+        if (status == WRING_ERR_INVALID)
+            wring_error(log,
+                        "WRING_JOIN=%s: needs host:port of a rank's door, for example "
+                        "10.0.0.1:5555, or several with commas between them",
+                        doors);
+        else if (status != WRING_OK)
+            wring_error(log, "WRING_JOIN=%s: %s is not known: check its name or address", doors,
+                        door);
+        if (status != WRING_OK)
+            return status;
+        freeaddrinfo(found);
+    }
+    return WRING_OK;
+}
+
 enum wring_status wring_newcomer_knock(const struct wring_log *log, const char *doors,
                                        const char *key, uint64_t deadline_ns,
                                        struct wring_newcomer_place *out)
@@ -228,15 +260,16 @@ enum wring_status wring_newcomer_knock(const struct wring_log *log, const char *
     uint8_t secret[WRING_SECRET_BYTES];
     char door[WRING_RENDEZVOUS_TEXT];
 
+    enum wring_status checked = check_doors(log, doors);
+    if (checked != WRING_OK)
+        return checked;
     if (wring_secret_derive(key, strlen(key), LABEL, NULL, 0, secret) != WRING_OK)
         return WRING_ERR_SYSTEM;
     while (status != WRING_OK && status != WRING_ERR_AUTH && status != WRING_ERR_VERSION &&
            wring_now_ns() < deadline_ns) {
         for (const char *at = doors; *at != '\0' && status != WRING_OK;) {
-            size_t n = strcspn(at, ",");
-            snprintf(door, sizeof(door), "%.*s", (int)n, at);
-            status = knock_at(log, door, secret, deadline_ns, out);
-            at += n + (at[n] == ',');
+            at += next_door(at, door);
+            status = knock_at(door, secret, deadline_ns, out);
         }
         if (status != WRING_OK)
             nanosleep(&rest, NULL);
