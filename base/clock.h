@@ -4,6 +4,7 @@
 #ifndef WRING_BASE_CLOCK_H
 #define WRING_BASE_CLOCK_H
 
+#include <stdatomic.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -28,15 +29,26 @@ struct wring_clock {
     void (*sleep)(struct wring_clock *clock, const struct wring_wait_set *set);
 };
 
-/** This thread's; NULL: the system's. Borrowed. In the initial block of thread-local memory, so
- * that a look takes one instruction in the shared library, too. */
-extern _Thread_local struct wring_clock *wring_thread_clock
-    __attribute__((tls_model("initial-exec")));
+/** Has any thread of this process ever had a clock of its own? Most have none: they need not look
+ *  into thread-local memory, which takes a call in a shared library. */
+extern atomic_bool wring_clocks_given;
+
+struct wring_clock *wring_clock_given(void);
+
+/** Give this thread another clock, borrowed; NULL: the system's. */
+void wring_clock_give(struct wring_clock *clock);
+
+/** This thread's; NULL: the system's. */
+static inline struct wring_clock *wring_clock_here(void)
+{
+    return atomic_load_explicit(&wring_clocks_given, memory_order_relaxed) ? wring_clock_given()
+                                                                           : NULL;
+}
 
 /** Monotonic time in ns; does not jump. Threads: safe. */
 static inline uint64_t wring_now_ns(void)
 {
-    const struct wring_clock *clock = wring_thread_clock;
+    const struct wring_clock *clock = wring_clock_here();
     return clock == NULL ? wring_clock_ns(CLOCK_MONOTONIC) : clock->now_ns;
 }
 

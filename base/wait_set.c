@@ -4,12 +4,26 @@
 #include "base/clock.h"
 #include "base/wait_set.h"
 
-_Thread_local struct wring_clock *wring_thread_clock;
+atomic_bool wring_clocks_given;
+static _Thread_local struct wring_clock *thread_clock;
+
+struct wring_clock *wring_clock_given(void)
+{
+    return thread_clock;
+}
+
+void wring_clock_give(struct wring_clock *clock)
+{
+    thread_clock = clock;
+    if (clock != NULL)
+        atomic_store_explicit(&wring_clocks_given, true, memory_order_relaxed);
+}
 
 void wring_wait_set_sleep(struct wring_wait_set *set)
 {
-    if (wring_thread_clock != NULL) {
-        wring_thread_clock->sleep(wring_thread_clock, set);
+    struct wring_clock *clock = wring_clock_here();
+    if (clock != NULL) {
+        clock->sleep(clock, set);
         return;
     }
     uint64_t now = wring_now_ns();

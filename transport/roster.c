@@ -469,7 +469,7 @@ static enum wring_status make_roster(struct making *making, const struct wring_d
     if (status != WRING_OK)
         return status;
     /* simulated ranks have as many cores as they are */
-    double load = wring_thread_clock == NULL ? making->load : 0;
+    double load = wring_clock_here() == NULL ? making->load : 0;
     fabric->crowded = load > CPU_COUNT(&own->cores);
     fabric->turns = (uint32_t)(load / CPU_COUNT(&own->cores));
     log_device_choice(making);

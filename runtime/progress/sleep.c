@@ -29,7 +29,7 @@ enum wring_status wring_sleep_init(struct wring_progress *progress, bool threade
     pthread_cond_init(&progress->resume, &monotonic);
     pthread_cond_init(&progress->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    if (wring_thread_clock != NULL) /* simulated ranks have but one thread, and are very many */
+    if (wring_clock_here() != NULL) /* simulated ranks have but one thread, and are very many */
         return WRING_OK;
     if (make_wake_up(&progress->caller) && (!threaded || make_wake_up(&progress->own)))
         return WRING_OK;

@@ -642,7 +642,12 @@ static void judge_claim(struct wring_rendezvous_host *host,
 static bool watch_rank(struct wring_rendezvous_host *host, int fd, uint32_t rank)
 {
     struct epoll_event event = {.events = EPOLLRDHUP, .data.u32 = rank};
-    return epoll_ctl(host->epoll, EPOLL_CTL_ADD, fd, &event) == 0;
+    if (epoll_ctl(host->epoll, EPOLL_CTL_ADD, fd, &event) == 0)
+        return true;
+    wring_warn(host->rendezvous->log,
+               "rank %" PRIu32 " cannot be watched, and has to come again: %s", rank,
+               WRING_REFUSED("epoll_ctl"));
+    return false;
 }
 
 static void admit_or_refuse(struct wring_rendezvous_host *host,

@@ -407,8 +407,11 @@ static enum wring_status hear_all(struct planter *planter, enum wring_rendezvous
     for (uint32_t i = 1; i < size; i++) {
         struct epoll_event event = {.events = EPOLLIN, .data.u32 = i};
         drop_frame(&planter->ranks[i]);
-        if (epoll_ctl(planter->epoll, EPOLL_CTL_ADD, planter->ranks[i].fd, &event) != 0)
-            return WRING_ERR_NO_MEMORY;
+        if (epoll_ctl(planter->epoll, EPOLL_CTL_ADD, planter->ranks[i].fd, &event) != 0) {
+            wring_error(planter->rendezvous->log, "rank %" PRIu32 " cannot be waited for: %s", i,
+                        WRING_REFUSED("epoll_ctl"));
+            return WRING_ERR_SYSTEM;
+        }
     }
     while (left > 0 && status == WRING_OK) {
         struct pollfd pollfd = {planter->epoll, POLLIN, 0};

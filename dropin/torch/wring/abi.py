@@ -124,7 +124,8 @@ class WringErrorDetail(Sized):
 
 class WringBlobs(ctypes.Structure):
     C_NAME = "wring_blobs"
-    _fields_ = [("n", c_uint32), ("offsets", POINTER(c_size_t)), ("storage", c_void_p)]
+    _fields_ = [("n", c_uint32), ("offsets", POINTER(c_size_t)), ("storage", c_void_p),
+                ("release", c_void_p)]
 
 
 class WringCancel(ctypes.Structure):

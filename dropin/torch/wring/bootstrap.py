@@ -25,6 +25,7 @@ def _fill(out, blobs):
     out.n = len(blobs)
     out.offsets = ctypes.cast(offsets, ctypes.POINTER(ctypes.c_size_t))
     out.storage = storage
+    out.release = None
     end = 0
     out.offsets[0] = 0
     for i, blob in enumerate(blobs):

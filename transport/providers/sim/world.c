@@ -309,18 +309,18 @@ uint32_t wring_sim_rank(const struct wring_sim *sim)
 
 void wring_sim_enter(struct wring_sim *sim)
 {
-    sim->outer = wring_thread_clock;
-    wring_thread_clock = &sim->clock;
+    sim->outer = wring_clock_here();
+    wring_clock_give(&sim->clock);
 }
 
 void wring_sim_leave(struct wring_sim *sim)
 {
-    wring_thread_clock = sim->outer;
+    wring_clock_give(sim->outer);
 }
 
 struct wring_sim *wring_sim_here(void)
 {
-    struct wring_clock *clock = wring_thread_clock;
+    struct wring_clock *clock = wring_clock_here();
     return clock != NULL && clock->sleep == sleep_on_set ? (struct wring_sim *)clock : NULL;
 }
 
