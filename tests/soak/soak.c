@@ -71,8 +71,7 @@ static uint64_t parse_number(const char *self, const char *text)
 
 static struct options parse(int argc, char **argv)
 {
-    struct options o = {
-        .self = argv[0], .providers = "tcp,shm,nodes", .seed = 1, .kind = FAULT_KINDS};
+    struct options o = {.self = argv[0], .providers = NULL, .seed = 1, .kind = FAULT_KINDS};
 
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : NULL;
@@ -102,6 +101,8 @@ static struct options parse(int argc, char **argv)
     }
     if (o.rounds == 0 && o.minutes == 0)
         o.rounds = 100;
+    if (o.providers == NULL)
+        o.providers = o.sessions > 0 || o.strangers > 0 ? "tcp" : "tcp,shm,nodes";
     return o;
 }
 
