@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/failure/elastic_job.h"
 
-#include <dirent.h>
 #include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
@@ -377,22 +376,10 @@ static enum wring_status begin(struct member *member)
     return status;
 }
 
-static int count_descriptors(void)
-{
-    int n = 0;
-    DIR *dir = opendir("/proc/self/fd");
-
-    while (dir != NULL && readdir(dir) != NULL)
-        n++;
-    if (dir != NULL)
-        closedir(dir);
-    return n;
-}
-
 int elastic_run(struct procs_rank *rank, void *arg)
 {
     struct member member = {.rank = rank, .plan = arg};
-    int before = count_descriptors() - (rank->params.root_fd > 0);
+    int before = (int)wring_test_descriptors() - (rank->params.root_fd > 0);
 
     enum wring_status status = begin(&member);
     if (status != WRING_OK) {
@@ -405,7 +392,7 @@ int elastic_run(struct procs_rank *rank, void *arg)
         if (!atomic_load(&member.plan->released))
             nanosleep(&pause, NULL);
     wring_session_close(member.session);
-    int after = count_descriptors();
+    int after = (int)wring_test_descriptors();
     if (code == 0 && after > before) {
         procs_say(rank, "%d descriptors were left open", after - before);
         code = 6;

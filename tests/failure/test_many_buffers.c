@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A buffer for each parameter of a large model, under a small limit on open files. */
-#include <dirent.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,17 +34,6 @@ static void hear(void *arg, enum wring_log_level level, const char *module, cons
     } else if (level <= WRING_LOG_WARN) {
         procs_say(heard->rank, "log %s", text);
     }
-}
-
-static unsigned open_files(void)
-{
-    unsigned n = 0;
-    DIR *folder = opendir("/proc/self/fd");
-    while (folder != NULL && readdir(folder) != NULL)
-        n++;
-    if (folder != NULL)
-        closedir(folder);
-    return n;
 }
 
 /** From one element to some pages, and now and then a large one. */
@@ -158,7 +146,7 @@ static bool commit(struct procs_rank *rank, struct wring_session *session, struc
         procs_say(rank, "no commit");
         return false;
     }
-    unsigned files = open_files();
+    unsigned files = wring_test_descriptors();
     if (files > FEW || heard->mapped != BUFFERS || heard->others != 0) {
         procs_say(rank, "%u files are open; %u buckets in place, %u not", files, heard->mapped,
                   heard->others);
@@ -183,7 +171,7 @@ static int run_many(struct procs_rank *rank, void *arg)
         return 2;
     if (wring_barrier(wring_session_world(session), NULL, NULL) != WRING_OK)
         return 2; /* what calls are received into comes with the first one */
-    unsigned before = open_files();
+    unsigned before = wring_test_descriptors();
     for (uint32_t i = 0; i < BUFFERS; i++)
         if (!make(rank, session, all, i))
             return 3;
@@ -199,8 +187,8 @@ static int run_many(struct procs_rank *rank, void *arg)
         wring_buffer_free(session, all->data[i]);
     }
     /* slots of a commit have one of their own */
-    if (wring_session_commit(session) != WRING_OK || open_files() > before + 1) {
-        procs_say(rank, "%u files are open, %u were before", open_files(), before);
+    if (wring_session_commit(session) != WRING_OK || wring_test_descriptors() > before + 1) {
+        procs_say(rank, "%u files are open, %u were before", wring_test_descriptors(), before);
         return 10;
     }
     wring_session_close(session);

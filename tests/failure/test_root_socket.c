@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rank 0's given socket, by params and by WRING_ROOT_FD, in sessions that do not come about. */
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -17,17 +16,6 @@
 #include <wring/wring.h>
 
 static struct wring_test_lines lines;
-
-static unsigned count_descriptors(void)
-{
-    unsigned n = 0;
-    DIR *all = opendir("/proc/self/fd");
-    while (all != NULL && readdir(all) != NULL)
-        n++;
-    if (all != NULL)
-        closedir(all);
-    return n;
-}
 
 static int make_socket(int type, in_addr_t at, bool listens)
 {
@@ -129,7 +117,7 @@ static void check_case(size_t i, bool inherited)
     char number[32];
     int fd = cases[i].make();
     REQUIRE(fd > 0, "%s: %s", cases[i].name, strerror(errno));
-    unsigned before = count_descriptors();
+    unsigned before = wring_test_descriptors();
     enum wring_status status = open_with(i, fd, inherited);
     CHECK(status == cases[i].status && strstr(lines.text, cases[i].says) != NULL, "%s: %s, %s",
           cases[i].name, wring_status_text(status), lines.text);
@@ -137,7 +125,7 @@ static void check_case(size_t i, bool inherited)
     CHECK(status != WRING_ERR_ADDRESS || strstr(lines.text, number) != NULL, "%s, not %s: %s",
           cases[i].name, number, lines.text);
     CHECK(is_open(fd) == inherited, "%s: %s", cases[i].name, inherited ? "closed" : "left open");
-    unsigned after = count_descriptors();
+    unsigned after = wring_test_descriptors();
     CHECK(after == before - !inherited, "%s: %u descriptors, then %u", cases[i].name, before,
           after);
     if (is_open(fd))

@@ -53,6 +53,9 @@ unsigned wring_test_failures(void);
         }                                                                 \
     } while (0)
 
+/** Descriptors that this process has open, and some more of the look itself: to compare. */
+unsigned wring_test_descriptors(void);
+
 /**
  * Memory whose end is followed by an unmapped page and whose start is preceded by a canary.
  * Freed by wring_test_free_guarded(), which checks the canary, or at the end of each case.

@@ -1,37 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** How two ends meet, or do not. */
-#include <dirent.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "tests/provider/ends.h"
 
-static unsigned descriptors(void)
-{
-    unsigned n = 0;
-    DIR *dir = opendir("/proc/self/fd");
-    while (dir != NULL && readdir(dir) != NULL)
-        n++;
-    if (dir != NULL)
-        closedir(dir);
-    return n;
-}
-
 static void hello_arrives_and_nothing_leaks(void)
 {
-    unsigned before = descriptors();
+    unsigned before = wring_test_descriptors();
     struct end a, b;
     REQUIRE(ends_open(&a, &b, 4096, 16), "no pair");
     CHECK(a.hello_bytes == 2 && memcmp(a.hello, "me", 2) == 0, "hello");
     ends_close(&a, &b);
-    CHECK(descriptors() == before, "%u descriptors, were %u", descriptors(), before);
+    CHECK(wring_test_descriptors() == before, "%u descriptors, were %u", wring_test_descriptors(),
+          before);
 }
 
 /** The last ones to know of a connection and a region need not clean up after themselves. */
 static void close_drops_everything(void)
 {
-    unsigned before = descriptors();
+    unsigned before = wring_test_descriptors();
     struct end a, b;
     REQUIRE(ends_open(&a, &b, 4096, 16), "no pair");
     a.provider->ops->remote_release(a.remote);
@@ -40,7 +29,8 @@ static void close_drops_everything(void)
     a.conn = b.conn = NULL;
     a.region = b.region = NULL;
     ends_close(&a, &b);
-    CHECK(descriptors() == before, "%u descriptors, were %u", descriptors(), before);
+    CHECK(wring_test_descriptors() == before, "%u descriptors, were %u", wring_test_descriptors(),
+          before);
 }
 
 static void null_is_fine(void)

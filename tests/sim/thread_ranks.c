@@ -3,7 +3,6 @@
  * Hundreds of ranks for real, as threads of one process: thread_ranks RANKS PROVIDER BYTES. Their
  * sums are compared on all ranks. What it prints is no verdict: a machine with few cores is slow.
  */
-#include <dirent.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -45,17 +44,6 @@ static float sum_of(uint32_t ranks, uint64_t element)
     for (uint32_t rank = 0; rank < ranks; rank++)
         sum += contribution(rank, element);
     return sum;
-}
-
-static unsigned count_descriptors(void)
-{
-    unsigned n = 0;
-    DIR *dir = opendir("/proc/self/fd");
-    while (dir != NULL && readdir(dir) != NULL)
-        n++;
-    if (dir != NULL)
-        closedir(dir);
-    return n;
 }
 
 static double seconds_since(uint64_t begin_ns)
@@ -116,7 +104,7 @@ static void *rank_main(void *arg)
     if (!run_steps(rank, session, data))
         exit(1);
     if (pthread_barrier_wait(&job->all) == PTHREAD_BARRIER_SERIAL_THREAD)
-        job->descriptors = count_descriptors();
+        job->descriptors = wring_test_descriptors();
     pthread_barrier_wait(&job->all);
     begin_ns = wring_now_ns();
     wring_session_close(session);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/soak/sessions.h"
 
-#include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,17 +13,6 @@
 #define ELEMS 3000
 #define GROWTH_MOST (1 << 20)
 #define WARM(n) ((n) / 10 + 1) /* pairs, after which the process has all that it keeps */
-
-static unsigned count_descriptors(void)
-{
-    unsigned n = 0;
-    DIR *folder = opendir("/proc/self/fd");
-    while (folder != NULL && readdir(folder) != NULL)
-        n++;
-    if (folder != NULL)
-        closedir(folder);
-    return n;
-}
 
 static void sum_once(struct wring_session *session, uint32_t rank, void *arg)
 {
@@ -61,11 +49,11 @@ int sessions_run(const char *provider, uint64_t n)
         wring_test_run_ranks(&job);
         if (i + 1 != WARM(pairs))
             continue;
-        descriptors = count_descriptors();
+        descriptors = wring_test_descriptors();
         resident = soak_resident_bytes();
     }
     size_t after = soak_resident_bytes();
-    unsigned left = count_descriptors();
+    unsigned left = wring_test_descriptors();
     printf("soak: %" PRIu64 " sessions over %s in %.1f s: descriptors %u, then %u; resident memory "
            "%zu KiB after a tenth, %zu KiB at the end\n",
            pairs * RANKS, provider, (double)(wring_now_ns() - began) / 1e9, descriptors, left,

@@ -6,7 +6,6 @@
  *     soak --sessions N [--provider NAME]
  *     soak --strangers N [--provider NAME]
  */
-#include <dirent.h>
 #include <inttypes.h>
 #include <malloc.h>
 #include <signal.h>
@@ -136,17 +135,6 @@ static enum fault_kind choose_kind(const struct options *o, uint64_t seed, const
 
 /* ---- what leaks ---- */
 
-static unsigned count_descriptors(void)
-{
-    unsigned n = 0;
-    DIR *folder = opendir("/proc/self/fd");
-    while (folder != NULL && readdir(folder) != NULL)
-        n++;
-    if (folder != NULL)
-        closedir(folder);
-    return n;
-}
-
 /** Were there so many before, but for what belongs to no session? */
 static bool has_leaked(const struct program *p, unsigned before, unsigned after)
 {
@@ -193,7 +181,7 @@ static int rank_main(struct procs_rank *rank, void *arg)
     run_settings(round->p, rank->rank, node, settings);
     rank->params.settings = settings;
     rank->params.seed = SEED;
-    before = count_descriptors();
+    before = wring_test_descriptors();
     enum wring_status status = wring_session_open(&rank->params, &session);
     if (status == WRING_OK)
         status = run_program(session, &round->results, why, &kept);
@@ -202,7 +190,7 @@ static int rank_main(struct procs_rank *rank, void *arg)
     wring_session_close(session);
     run_free(kept);
     fault_end_in_rank(round->fault);
-    unsigned after = count_descriptors();
+    unsigned after = wring_test_descriptors();
     if (!is_allowed(round->fault, status))
         return 1;
     bool leaked = has_leaked(round->p, before, after);
@@ -244,11 +232,11 @@ static void run_processes(struct round *round, struct counts *counts, bool verbo
 
 static void run_threads(struct round *round, struct counts *counts, bool verbose)
 {
-    unsigned descriptors = count_descriptors(), failures = wring_test_failures();
+    unsigned descriptors = wring_test_descriptors(), failures = wring_test_failures();
 
     job_run(round->p, &round->results, verbose);
     counts->ends += wring_test_failures() > failures;
-    unsigned after = count_descriptors();
+    unsigned after = wring_test_descriptors();
     bool leaked = has_leaked(round->p, descriptors, after);
     counts->leaks += leaked;
     CHECK(!leaked, "%u descriptors before, %u after", descriptors, after);

@@ -6,7 +6,6 @@
  */
 #include "transport/fabric.h"
 
-#include <dirent.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -200,18 +199,6 @@ static uint32_t connections_of(uint32_t rank)
 }
 
 /** Of this process. */
-static unsigned count_descriptors(void)
-{
-    unsigned n = 0;
-    DIR *dir = opendir("/proc/self/fd");
-    CHECK(dir != NULL, "/proc");
-    while (dir != NULL && readdir(dir) != NULL)
-        n++;
-    if (dir != NULL)
-        closedir(dir);
-    return n;
-}
-
 static bool pairs_stand(void)
 {
     for (uint32_t i = 0; i < n_ranks; i += 2)
@@ -223,19 +210,19 @@ static bool pairs_stand(void)
 /** Descriptors of n ranks that have joined, and of those of which each exchanges with one other. */
 static void count_pairs(uint32_t n, unsigned *joined, unsigned *paired)
 {
-    unsigned before = count_descriptors();
+    unsigned before = wring_test_descriptors();
     open_all("tcp", n);
-    *joined = count_descriptors() - before;
+    *joined = wring_test_descriptors() - before;
     for (uint32_t i = 0; i < n; i++)
         CHECK(connections_of(i) == 0, "rank %u has %u connections", i, connections_of(i));
     for (uint32_t i = 0; i < n; i += 2)
         CHECK(reach(i, i + 1) == WRING_ERR_AGAIN, "at once?");
     UNTIL(pairs_stand());
-    *paired = count_descriptors() - before;
+    *paired = wring_test_descriptors() - before;
     for (uint32_t i = 0; i < n; i++)
         CHECK(connections_of(i) == 1, "rank %u has %u connections", i, connections_of(i));
     close_all();
-    CHECK(count_descriptors() == before, "some are left open");
+    CHECK(wring_test_descriptors() == before, "some are left open");
 }
 
 static void descriptors_grow_with_those_talked_to(void)
@@ -269,14 +256,14 @@ static void both_may_dial(void)
     static const char *const names[] = {"tcp", "shm"};
     for (int i = 0; i < 20; i++) {
         open_all(names[i % 2], 3);
-        unsigned before = count_descriptors();
+        unsigned before = wring_test_descriptors();
         for (uint32_t from = 0; from < 3; from++)
             for (uint32_t to = 0; to < 3; to++)
                 if (from != to)
                     reach(from, to);
         UNTIL(stands(0, 1) && stands(0, 2) && stands(1, 2));
         if (i % 2 == 0)
-            UNTIL(count_descriptors() == before + 6);
+            UNTIL(wring_test_descriptors() == before + 6);
         for (uint32_t r = 0; r < 3; r++)
             CHECK(wring_fabric_status(ranks[r].fabric) == WRING_OK, "rank %u fails", r);
         close_all();
