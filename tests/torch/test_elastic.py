@@ -9,7 +9,7 @@ import sys
 import torch_rig
 
 WRING, LIBRARY, SOURCE = sys.argv[1:4]
-LINE = re.compile(r"rank \d of (\d+): (\d+) steps, weights (\S+)")
+LINE = re.compile(r"rank \d of (\d+): (\d+) steps, weights (-?\d+\.\d+)")
 
 python = torch_rig.find_python(["torch"])
 environment = {**torch_rig.environment(LIBRARY, SOURCE), "WRING_JOIN_TIMEOUT": "100s"}
