@@ -78,15 +78,18 @@ static void put_text(struct output *out, const char *text)
     put_raw_bytes(out, text, strlen(text));
 }
 
-static bool has_step_failed(const struct wring_bucket *bucket)
+/** The last step has begun, and not ended well. Over shared memory a step ends in whoever waits for
+ *  it: after a failure it may never have. */
+static bool is_step_cut_off(const struct wring_bucket *bucket)
 {
     return atomic_load(&bucket->collective.status) != WRING_OK;
 }
 
-/** Steps that ended well: only the last can have failed. */
+/** Steps that ended well: only the last can have failed, and only those that have ended count. */
 static uint64_t steps_made(const struct wring_bucket *bucket)
 {
-    return bucket->collective.step - has_step_failed(bucket);
+    int status = atomic_load(&bucket->collective.status);
+    return bucket->collective.step - (status != WRING_OK && status != WRING_ERR_AGAIN);
 }
 
 /** A bucket's residual and codec states, as they were at some time. */
@@ -100,7 +103,7 @@ static bool find_past(const struct wring_bucket *bucket, uint64_t steps, struct 
 {
     struct wring_codec_states *states = bucket->states;
 
-    if (bucket->choice.bypass || (!has_step_failed(bucket) && bucket->collective.step == steps)) {
+    if (bucket->choice.bypass || (!is_step_cut_off(bucket) && bucket->collective.step == steps)) {
         /* steps without the codec leave it alone */
         *out = (struct past){bucket->residual, states != NULL ? states->now : NULL};
         return true;
@@ -230,7 +233,7 @@ static void take_past(struct wring_bucket *bucket, const struct past *past)
 static void roll_bucket_back(struct wring_bucket *bucket, uint64_t steps)
 {
     struct past past;
-    bool undone = has_step_failed(bucket) || bucket->collective.step != steps;
+    bool undone = is_step_cut_off(bucket) || bucket->collective.step != steps;
 
     if (wring_state_has(bucket) && !find_past(bucket, steps, &past))
         drop_past(bucket);

@@ -99,6 +99,93 @@ static void one_of_two_and_all_but_one(void)
     elastic_check("all but one", 4, tcp_back, plan);
 }
 
+#define SMALL 50 /* elements: over shared memory such a step ends in whoever waits for it */
+
+static enum wring_status register_two(struct wring_session *session, float *small, float *coded,
+                                      struct wring_bucket **buckets)
+{
+    struct wring_bucket_params params[] = {
+        {.struct_bytes = sizeof(params[0]), .name = "small", .data = small, .elems = SMALL},
+        {.struct_bytes = sizeof(params[0]),
+         .name = "coded",
+         .data = coded,
+         .elems = ELEMS,
+         .codec = "int8+ef"}};
+    enum wring_status status = WRING_OK;
+
+    for (int i = 0; i < 2 && status == WRING_OK; i++)
+        status = wring_bucket_register(session, &params[i], &buckets[i]);
+    return status == WRING_OK ? wring_session_commit(session) : status;
+}
+
+static double held_back(struct wring_bucket *bucket)
+{
+    struct wring_bucket_stats stats = {.struct_bytes = sizeof(stats)};
+    wring_bucket_stats(bucket, &stats);
+    return stats.residual_rms;
+}
+
+static void fill_two(float *small, float *coded, uint32_t rank)
+{
+    for (uint64_t i = 0; i < SMALL; i++)
+        small[i] = (float)(rank + i);
+    for (uint64_t i = 0; i < ELEMS; i++)
+        coded[i] = (float)(rank + 1) * (float)(i % 101);
+}
+
+/** Of two steps under way a program waits for one, which fails, and forgets the other. */
+static int wait_for_one_of_two(struct procs_rank *rank, void *arg)
+{
+    static float small[SMALL], coded[ELEMS];
+    struct elastic_plan *plan = arg;
+    struct wring_session *session;
+    struct wring_bucket *buckets[2];
+    enum wring_status status = wring_session_open(&rank->params, &session);
+
+    if (status == WRING_OK)
+        status = register_two(session, small, coded, buckets);
+    for (int i = 0; i < 6 && status == WRING_OK; i++) {
+        fill_two(small, coded, rank->rank);
+        status = wring_bucket_post(buckets[i % 2]);
+        if (status == WRING_OK)
+            status = wring_bucket_wait(buckets[i % 2], WRING_FOREVER, NULL);
+    }
+    if (status != WRING_OK)
+        return 2;
+    double before = held_back(buckets[1]);
+    fill_two(small, coded, rank->rank);
+    if (rank->rank == 2) {
+        for (int i = 0; i < 2000 && atomic_load(&plan->begun) < 2; i++)
+            nanosleep(&(struct timespec){0, 10000000}, NULL);
+        kill(getpid(), SIGKILL);
+    }
+    for (int i = 0; i < 2 && status == WRING_OK; i++)
+        status = wring_bucket_post(buckets[i]);
+    atomic_fetch_add(&plan->begun, 1);
+    if (status != WRING_OK || wring_bucket_wait(buckets[1], WRING_FOREVER, NULL) != WRING_ERR_PEER)
+        return 3;
+    status = wring_session_shrink(session, 0, &session);
+    procs_say(rank, "%s, %" PRIu64 " and %" PRIu64 " steps, small[1] %g, coded[1] %g",
+              wring_status_text(status), wring_bucket_steps(buckets[0]),
+              wring_bucket_steps(buckets[1]), (double)small[1], (double)coded[1]);
+    procs_say(rank, "held back %g before and %g after: %s", before, held_back(buckets[1]),
+              before > 0 && held_back(buckets[1]) == before ? "kept" : "lost");
+    wring_session_close(session);
+    return 0;
+}
+
+static void a_step_that_nobody_waited_for(void)
+{
+    const char *const settings[] = {"WRING_PROVIDER=shm", "WRING_ROLLBACK=on", "WRING_BYPASS=never",
+                                    NULL};
+
+    start(3, settings, wait_for_one_of_two);
+    job.arg = elastic_plan_new();
+    CHECK(procs_run(&job, DEADLINE_S), "hangs");
+    SAID(0, 0, "3 and 3 steps, small[1] 1, coded[1] 1\n", "after: kept");
+    SAID(1, 0, "3 and 3 steps, small[1] 2, coded[1] 2\n", "after: kept");
+}
+
 /** Stopped for longer than others wait for signs of life, as if the network had parted. */
 static void stop_and_wake(const struct procs_job *running)
 {
@@ -232,6 +319,7 @@ int main(int argc, char **argv)
         {"two_at_once", two_at_once},
         {"one_more_meanwhile", one_more_meanwhile},
         {"one_of_two_and_all_but_one", one_of_two_and_all_but_one},
+        {"a_step_that_nobody_waited_for", a_step_that_nobody_waited_for},
         {"one_side_of_two_goes_on", one_side_of_two_goes_on},
         {"newcomers_come_in", newcomers_come_in},
         {"calls_in_the_wrong_place_are_refused", calls_in_the_wrong_place_are_refused},
