@@ -17,7 +17,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "dropin" / 
 import torch
 import torch.distributed as dist
 
-from wring.torch import session
+from wring.torch import DDPState, ddp_hook, elastic, session
 
 LONG = timedelta(seconds=120)
 
@@ -454,6 +454,85 @@ def killed():
             print("heard", time.monotonic_ns(), flush=True)
             return
         loss.backward()
+
+
+def lose(victim):
+    """The others go on in a new default group, with what error feedback held back."""
+    torch.manual_seed(1)
+    net, steps = torch.nn.Linear(200, 200), elastic.Steps()
+    state = DDPState(net, codec="int8+ef",
+                     settings={"WRING_ROLLBACK": "on", "WRING_BYPASS": "never"})
+
+    def wrap():
+        model = torch.nn.parallel.DistributedDataParallel(net)
+        model.register_comm_hook(state, ddp_hook)
+        return model
+
+    def step(model, made):
+        """@return the mean gradient of the bias, and what it should be"""
+        batch = torch.randn(4, 200, generator=torch.Generator().manual_seed(9 * made + rank()))
+        net.zero_grad()
+        own = torch.autograd.grad(net(batch).square().mean(), net.bias)[0]
+        model(batch).square().mean().backward()
+        steps.arrive()
+        dist.all_reduce(own)
+        return net.bias.grad, own / size()
+
+    def held_back():
+        return state.stats()["weight"]["residual_rms"]
+
+    steps.meet()
+    model, ranks, me, old, pair = wrap(), size(), rank(), dist.group.WORLD, dist.new_group([0, 2])
+    for made in range(3):
+        torch.testing.assert_close(*step(model, made))
+    before = held_back()
+    assert before > 0, before
+    if me == victim:
+        os.kill(os.getpid(), signal.SIGKILL)
+    with raises(f"rank {victim}"):
+        step(model, 3)
+    assert elastic.has_lost(state)
+    elastic.shrink(state)
+    assert (rank(), size()) == (me - (me > victim), ranks - 1), (rank(), size())
+    assert not elastic.has_lost(state)
+    # what was held back of sums is in units of contributions then, which is more
+    assert held_back() > before / 2, (held_back(), before)
+    assert not steps.settle() and steps.done == 3, (steps.done, steps.ready)
+    for group in (old, pair):
+        if me in (0, 2) or group is old:
+            with raises("destroyed"):
+                group.allreduce([torch.ones(3)]).wait()
+    assert session.of() is session.current() and session.current().size == ranks - 1
+    tensor = torch.full((3,), float(me))
+    dist.all_reduce(tensor, group=dist.new_group(list(reversed(range(size())))))
+    same(tensor, torch.full((3,), float(sum(range(ranks)) - victim)))
+    elastic.unwrap(model)
+    model = wrap()
+    for made in range(3, 6):
+        torch.testing.assert_close(*step(model, made))
+    assert held_back() > 0 and steps.done == 6
+    assert not elastic.grow()
+    state.close()
+
+
+def lose_1():
+    lose(1)
+
+
+def lose_0():
+    """It keeps torch's Store, too."""
+    lose(0)
+
+
+def cut_off():
+    """A step counts if one rank has passed arrive(), or if all have its gradients."""
+    steps, me = elastic.Steps(), rank()
+    assert not steps.settle() and steps.done == -1, "before all have met nothing counts"
+    for done, ready, made, behind in (((7, 7), (7, 8), 7, ()), ((7, 7), (8, 8), 8, (0, 1)),
+                                      ((7, 8), (8, 8), 8, (0,)), ((-1, 7), (-1, 8), 7, ())):
+        steps.done, steps.ready = done[me], ready[me]
+        assert steps.settle() == (me in behind), (done, ready)
+        assert steps.done == steps.ready == (made if done[me] >= 0 else -1), (done, ready)
 
 
 def aborted():

@@ -55,6 +55,9 @@ class Cases(unittest.TestCase):
     def test_killed(self):
         self.passes(["killed"], 3, dies=(1,))
 
+    def test_goes_on_without(self):
+        for victim in (0, 1):
+            self.passes([f"lose_{victim}"], 3, dies=(victim,))
 
     def test_healthy_group_3(self):
         """One after another in one group."""
@@ -70,7 +73,7 @@ def add(case):
 
 
 for name in ("leaving", "memory", "forgotten", "hooks_of_torch", "again", "refused", "mismatch",
-             "late_unwaited", "aborted", "whose"):
+             "late_unwaited", "aborted", "cut_off", "whose"):
     add(name)
 
 if __name__ == "__main__":

@@ -252,10 +252,17 @@ class Session:
         """End all that is under way, on every rank."""
         self._call("wring_session_abort", self._alive())
 
-    def _replace(self, name, timeout):
-        """Another session takes this one's place. @return whether it is another one"""
-        before, out = self._alive(), c_void_p()
-        self._call(name, before, 0 if timeout is None else _timeout_ns(timeout), byref(out))
+    def _replace(self, name, timeout, change=None):
+        """Another session takes this one's place. @return whether it is another one
+        @param change  who does it: change(nanoseconds) returns (Status, the handle from then on)"""
+        before, ns, out = self._alive(), 0 if timeout is None else _timeout_ns(timeout), c_void_p()
+        if change is None:
+            self._call(name, before, ns, byref(out))
+        else:
+            _said.line = ""
+            status, out.value = change(ns)
+            if status != Status.OK:
+                raise self._error(status, f"{name}()")
         if out.value == before:
             return False
         for request in list(self._under_way):

@@ -4,6 +4,7 @@
     DDPState, ddp_hook              a communication hook of DistributedDataParallel
     fsdp                            what FSDP2 takes in place of its own collectives
     LocalSGD                        local steps, and outer steps on what they changed
+    elastic                         default process groups that lose ranks, and get them back
     record_trace                    a trace of a model, for wring plan
     register                        makes torch.distributed know the backend `wring`
 

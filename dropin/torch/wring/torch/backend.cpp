@@ -2,6 +2,7 @@
 /* Compiled for the torch at hand on first use: native.py. */
 #include "backend.hpp"
 
+#include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
 namespace wring_torch {
@@ -55,7 +56,7 @@ void Backend::abort()
             if (work->is_message())
                 work->abort();
         Inside inside(*group_->session);
-        if (!inside.may)
+        if (!inside.may || group_->shut)
             return;
         if (group_->is_world)
             wring_session_abort(group_->session->handle());
@@ -655,7 +656,7 @@ bool Backend::pass_byte(bool send, uint32_t peer, uint64_t tag, Clock::time_poin
     uint8_t byte = 0;
     wring_request *request;
     Inside inside(*group_->session);
-    if (!inside.may)
+    if (!inside.may || group_->shut)
         return false;
     wring_status status =
         send ? wring_send(group_->handle, &byte, 1, peer, tag, nullptr, &request)
@@ -765,6 +766,8 @@ c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::
     auto me = std::find(ranks.begin(), ranks.end(), getRank());
     if (me == ranks.end())
         return nullptr;
+    if (group_->shut)
+        fail("split_group: the process group was destroyed: make another one");
     auto timeout = opts ? opts->timeout : Milliseconds(group_->timeout_ms.load());
     std::string name = opts ? opts->group_name : group_name_ + "/split";
     wring_group *made;
@@ -834,6 +837,14 @@ static uintptr_t group_pointer(const c10::intrusive_ptr<c10d::Backend> &backend)
     return ours != nullptr ? reinterpret_cast<uintptr_t>(ours->handle()) : 0;
 }
 
+/** @return (enum wring_status, the handle from then on) */
+template <Session::Change change>
+static std::pair<int, uintptr_t> replace_by(Session &session, uint64_t timeout_ns)
+{
+    int status = session.replace(change, timeout_ns);
+    return {status, reinterpret_cast<uintptr_t>(session.handle())};
+}
+
 /** A function of Python's, for as long as the process lives. */
 static std::function<void(uintptr_t)> hook(pybind11::function function)
 {
@@ -856,7 +867,11 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module)
         .def(pybind11::init<uintptr_t>())
         .def("close", &Session::close, pybind11::call_guard<pybind11::gil_scoped_release>())
         .def_property_readonly("closing", &Session::closing)
-        .def("failure", &Session::failure, pybind11::call_guard<pybind11::gil_scoped_release>());
+        .def("failure", &Session::failure, pybind11::call_guard<pybind11::gil_scoped_release>())
+        .def("shrink", &replace_by<wring_session_shrink>,
+             pybind11::call_guard<pybind11::gil_scoped_release>())
+        .def("grow", &replace_by<wring_session_grow>,
+             pybind11::call_guard<pybind11::gil_scoped_release>());
     module.def("make_backend", &make_backend,
                pybind11::call_guard<pybind11::gil_scoped_release>());
     module.def("group_pointer", &group_pointer);

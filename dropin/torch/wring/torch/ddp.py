@@ -241,6 +241,36 @@ class DDPState:
             self.session.close()
         self._reset()
 
+    # ---- other ranks -------------------------------------------------------------------------
+
+    def shrink(self, timeout=None):
+        """Go on without lost ranks: elastic.shrink() calls it. With WRING_ROLLBACK=on what is held back is
+        that of the last step that all ranks have made; without, tensors of the step that was cut off
+        begin anew."""
+        self._waiting, self._new = [], {}
+        if self.session.error() is None:  # another one has failed
+            self.session.abort()
+        self.session.shrink(timeout)
+
+    def forget(self):
+        """Close the session, whatever its state; the next step opens another one."""
+        if self.session is not None:
+            self.session.close()
+        self.session, self._layouts, self._new, self._waiting = None, {}, {}, []
+
+    def spread(self):
+        """The process group is another one, of other ranks: all of them call this. The next step
+        opens a session of theirs, with all that was held back at those that were there."""
+        mine = self.state_dict()
+        parts = [None] * dist.get_world_size(self.process_group)
+        dist.all_gather_object(parts, (mine["size"], mine["states"]), group=self.process_group)
+        states = {rank: state for _size, part in parts for rank, state in part.items()}
+        self.forget()
+        self._loaded = None
+        if states:
+            self._loaded = {"version": VERSION, "size": max(size for size, _part in parts),
+                            "states": states}
+
     # ---- what is kept ------------------------------------------------------------------------
 
     def stats(self):

@@ -20,6 +20,7 @@ from ..memory import OF_TORCH
 
 SLICE_NS = 100_000_000  # waits come back so often, for signals and deadlines
 WATCH_SECONDS = 0.1
+IDLE_SECONDS = 5  # for operations of a session that is about to be another one
 COMPLETERS_MAX = 32
 INTERNAL_TAGS = 1 << 40  # above all of torch's, which are ints
 WHERE_NS = 1_000_000_000  # for ranks to say where they are when a collective has timed out
@@ -480,6 +481,8 @@ class PythonGroup(dist.ProcessGroup):
     def abort(self):
         for work in list(self._under_way):
             work.abort()
+        if self._shut:
+            return
         if self._session.alive and self._world:
             self._lib.wring_session_abort(self._session.handle)
         elif self._session.alive:
@@ -495,6 +498,25 @@ class PythonGroup(dist.ProcessGroup):
         if self._session.groups == 0:
             self._session.say_goodbye()
             self._session.close()
+
+    @staticmethod
+    def await_idle(session):
+        """Until no operation of a session's groups is under way. @return these groups"""
+        groups = [group for group in list(_completers.groups) if group._session is session]
+        end = time.monotonic() + IDLE_SECONDS
+        while any(group._under_way for group in groups):
+            if time.monotonic() > end:
+                fail("operations are under way, and do not end: wait for them first")
+            for group in groups:
+                group._reap()
+            time.sleep(0.0005)
+        return groups
+
+    def end(self):
+        """Its session has gone; another one may have come."""
+        if not self._shut:
+            self._shut = True
+            self._session.groups -= 1
 
     def _who_is_behind(self):
         """Once a collective has timed out."""

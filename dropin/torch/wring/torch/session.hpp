@@ -3,6 +3,7 @@
 #ifndef WRING_TORCH_SESSION_HPP
 #define WRING_TORCH_SESSION_HPP
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -43,7 +44,8 @@ class Session {
     Session(const Session &) = delete;
     Session &operator=(const Session &) = delete;
 
-    wring_session *handle() const { return handle_; }
+    /** Another one after replace(). */
+    wring_session *handle() const { return handle_.load(); }
     bool closing() const { return closing_.load(); }
     bool closed() const { return closed_.load(); }
 
@@ -55,16 +57,57 @@ class Session {
     {
         if (closing_.exchange(true))
             return;
-        closes(reinterpret_cast<uintptr_t>(handle_));
+        closes(reinterpret_cast<uintptr_t>(handle()));
         auto patience = Clock::now() + 10 * std::chrono::nanoseconds(SLICE_NS);
         while (inside_.load() > 0) {
             if (Clock::now() > patience)
-                wring_session_abort(handle_);
+                wring_session_abort(handle());
             std::this_thread::sleep_for(Milliseconds(1));
         }
-        wring_session_close(handle_);
+        wring_session_close(handle());
         closed_ = true;
         kept_.clear();
+    }
+
+    using Change = wring_status (*)(wring_session *, uint64_t, wring_session **);
+
+    /**
+     * wring_session_shrink() or _grow(): if that gives another session, this object is that one from
+     * then on, and all its groups have ended. Memory of wring_buffer_alloc() goes along.
+     * @param change  which of them. Errors: those of it, and WRING_ERR_BUSY, where operations are
+     *                under way that do not end
+     */
+    wring_status replace(Change change, uint64_t timeout_ns)
+    {
+        if (closing_.exchange(true))
+            return WRING_ERR_CLOSED;
+        replacing_ = true;
+        wring_session *before = handle(), *next = before;
+        wring_status status = await_idle() ? change(before, timeout_ns, &next) : WRING_ERR_BUSY;
+        if (status == WRING_OK && next != before) {
+            std::lock_guard<std::mutex> lock(mutex_);
+            for (auto *shut : shuts_)
+                groups_ -= !shut->exchange(true);
+            handle_ = next;
+            kept_.clear();
+        }
+        replacing_ = closing_ = false;
+        return status;
+    }
+
+    /** Works that are in some group's list. */
+    void count_work(int more) { works_ += more; }
+
+    /** A group that lives, and where it notes that it has ended. */
+    void list(std::atomic<bool> *shut)
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        shuts_.push_back(shut);
+    }
+    void unlist(std::atomic<bool> *shut)
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        shuts_.erase(std::remove(shuts_.begin(), shuts_.end(), shut), shuts_.end());
     }
 
     /** Groups that are made and shut down. */
@@ -74,7 +117,7 @@ class Session {
         if (--groups_ > 0)
             return;
         if (politely && !closing() && failure().empty())
-            farewell(reinterpret_cast<uintptr_t>(handle_));
+            farewell(reinterpret_cast<uintptr_t>(handle()));
         close();
     }
 
@@ -93,21 +136,38 @@ class Session {
             kept_.push_back(std::move(tensor));
     }
 
-    /** Why the session failed: "" while it works. */
+    /** Why the session failed: "" while it works, and while another one takes its place. */
     std::string failure() const
     {
         wring_error_detail detail = WRING_ERROR_DETAIL_INIT;
-        if (closed() || wring_session_error(handle_, &detail) == WRING_OK)
-            return "";
-        return detail.text;
+        inside_++;
+        bool failed = !closed() && !replacing_ &&
+                      wring_session_error(handle(), &detail) != WRING_OK;
+        inside_--;
+        return failed ? detail.text : "";
     }
 
   private:
     friend class Inside;
-    wring_session *handle_;
-    std::atomic<int> inside_{0}, groups_{0};
-    std::atomic<bool> closing_{false}, closed_{false};
+
+    /** No call begins meanwhile. @return false: some do not end */
+    bool await_idle() const
+    {
+        auto end = Clock::now() + 50 * std::chrono::nanoseconds(SLICE_NS);
+        while (inside_.load() > 0 || works_.load() > 0) {
+            if (Clock::now() > end)
+                return false;
+            std::this_thread::sleep_for(std::chrono::microseconds(200));
+        }
+        return true;
+    }
+
+    std::atomic<wring_session *> handle_;
+    mutable std::atomic<int> inside_{0};
+    std::atomic<int> groups_{0}, works_{0};
+    std::atomic<bool> closing_{false}, closed_{false}, replacing_{false};
     std::mutex mutex_;
+    std::vector<std::atomic<bool> *> shuts_;
     std::vector<at::Tensor> kept_;
 };
 
@@ -164,7 +224,8 @@ struct Operations {
     Operation recv_any{Type::RECVANYSOURCE, "recv", "recvAnySource"};
 };
 
-/** A process group's part: the wring group, and the operations under way, oldest first. */
+/** A process group's part: the wring group, and the operations under way, oldest first. Once it is
+ *  shut its handle may be that of a group that is no more. */
 class Group {
   public:
     Group(std::shared_ptr<Session> session, wring_group *handle, std::string name, bool is_world,
@@ -173,8 +234,13 @@ class Group {
           rank(rank), size(size), operations(this->name), timeout_ms(timeout.count())
     {
         this->session->join();
+        this->session->list(&shut);
     }
-    ~Group() { shut_down(false); }
+    ~Group()
+    {
+        shut_down(false);
+        session->unlist(&shut);
+    }
     Group(const Group &) = delete;
     Group &operator=(const Group &) = delete;
 

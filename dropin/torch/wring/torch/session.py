@@ -27,6 +27,7 @@ FAREWELL_SECONDS = 5  # for ranks to leave, where nothing has failed
 
 _lock = threading.RLock()
 _current = None  # the default group's session
+_adopted = None  # an open session, for the next default group
 _open = set()  # until they are closed
 _homes = weakref.WeakValueDictionary()  # by the address of a struct wring_group: its session
 _kept = []  # bootstraps, which sessions borrow
@@ -37,10 +38,12 @@ class TorchSession:
 
     api      its api.Session, for everything that wring.api offers
     native   the module that was compiled; None: groups are made in Python
+    address  by which other hosts reach this rank; "": that is unknown
     """
+    name, timeout = "wring", None  # of the default group
 
-    def __init__(self, opened, module, meeting):
-        self.api, self.native, self.meeting = opened, module, meeting
+    def __init__(self, opened, module, meeting, address=""):
+        self.api, self.native, self.meeting, self.address = opened, module, meeting, address
         self.rank, self.size, self.handle = opened.rank, opened.size, opened.handle
         self.guard = None
         if module is not None:
@@ -64,8 +67,30 @@ class TorchSession:
     def say_goodbye(self):
         """Wait a while for the other ranks to leave, too: before that they may want what was sent
         to them last."""
-        if self.alive and self.api.error() is None:
+        if self.alive and self.meeting is not None and self.api.error() is None:
             self.meeting.leave(FAREWELL_SECONDS)
+
+    def replace(self, name, timeout=None):
+        """Become another session: wring_session_shrink() or wring_session_grow(). torch's groups of it
+        end then. @return whether it is another one"""
+        function = "wring_session_" + name
+        if self.guard is not None:
+            changed = self.api._replace(function, timeout, getattr(self.guard, name))
+        else:
+            from .python_group import PythonGroup
+            groups = PythonGroup.await_idle(self)
+            changed = self.api._replace(function, timeout)
+            for group in groups if changed else ():
+                group.end()
+        self.rank, self.size, self.handle = self.api.rank, self.api.size, self.api.handle
+        _homes[api.library().wring_session_world(self.handle)] = self
+        return changed
+
+    def shrink(self, timeout=None):
+        """Go on without lost ranks, whether they are known to be lost or not."""
+        if self.api.error() is None:
+            self.api.abort()
+        self.replace("shrink", timeout)
 
 
 def _farewell(handle):
@@ -129,8 +154,9 @@ def _check_alike(all_say):
                                f"{rank} only: set it on all ranks, or on none")
 
 
-def _choose_class(all_say, module, rank):
-    """@return the module, or None where a rank has none"""
+def choose_class(all_say, module, rank):
+    """@return the module, or None where a rank has none
+    @param all_say  [{"native": has it the module, "reason": why not}] of all ranks"""
     without = [at for at, says in enumerate(all_say) if not says["native"]]
     if not without:
         return module
@@ -153,20 +179,24 @@ def _open_session(store, rank, size, seconds):
     _kept.append(bootstrap)
     key = None if own["own key"] else all_say[0]["key"]
     opened = api.Session(bootstrap=bootstrap, key=key)
-    return TorchSession(opened, _choose_class(all_say, module, rank), meeting)
+    return TorchSession(opened, choose_class(all_say, module, rank), meeting, address)
 
 
 # ---- what torch calls ---------------------------------------------------------------------------
 
 def _session_for(options):
     """@return (session, the group's ranks in it; empty: all)"""
-    global _current
+    global _adopted, _current
     ranks = list(options.global_ranks_in_group)
     seconds = options.timeout.total_seconds()
     with _lock:
         if ranks and _current is not None and _current.alive:
             return _current, ranks
-        session = _open_session(options.store, options.group_rank, options.group_size, seconds)
+        session = None
+        if not ranks:
+            session, _adopted = _adopted, None
+        if session is None:
+            session = _open_session(options.store, options.group_rank, options.group_size, seconds)
         if not ranks:
             _current = session
         return session, []
@@ -176,6 +206,8 @@ def create(name, options, _backend_options=None):
     """Make a process group: what torch.distributed calls for init_process_group(), new_group().
     @param name  of the backend: "wring", or in whose place it stands"""
     session, ranks = _session_for(options)
+    if not ranks:
+        session.name, session.timeout = name, options.timeout
     timeout_ms = max(1, int(options.timeout.total_seconds() * 1000))
     if session.native is not None:
         group = session.native.make_backend(session.guard, ranks, options.group_rank, name,
@@ -212,6 +244,21 @@ def _replace(backends, name):
     # its type is no more that of the backend it replaces: torch takes memory of those for its own
     backends.register_backend(name, functools.partial(create, name), extended_api=True,
                               devices=["cpu"])
+
+
+def adopt(session, store):
+    """Make torch's default group of a TorchSession that is open.
+    @param store  where all its ranks meet; nobody has used it so far"""
+    global _adopted
+    from torch import distributed
+    session.meeting = store_bootstrap.StoreExchange(store, "wring/adopted", session.rank, session.size)
+    more = {} if session.timeout is None else {"timeout": session.timeout}
+    _adopted = session
+    try:
+        distributed.init_process_group(session.name, store=store, rank=session.rank,
+                                       world_size=session.size, **more)
+    finally:
+        _adopted = None
 
 
 # ---- what hooks ask ------------------------------------------------------------------------------

@@ -153,6 +153,11 @@ def first_address(store):
     return _towards(host) if host else ""
 
 
+def default_address():
+    """The local address of the default route; "" where there is none."""
+    return _towards(ELSEWHERE)
+
+
 def choose_address(own_host, own_address, others):
     """The local address that reaches the others.
     @param others  [(host name, address)] of all ranks, in rank order"""

@@ -53,8 +53,7 @@ class Work : public c10d::Work {
         try {
             Inside inside(*group_->session);
             if (!inside.may || group_->shut)
-                fail(std::string(operation_.name) +
-                     ": the process group was destroyed: make another one");
+                fail_as_gone();
             status = issue(&how, &request_);
         } catch (...) {
             group_->unlist(this);
@@ -78,6 +77,8 @@ class Work : public c10d::Work {
     template <class Issue> void run(Issue issue)
     {
         wring_call how = WRING_CALL_INIT;
+        if (group_->shut)
+            fail_as_gone();
         how.factor = factor;
         begun_ = Clock::now();
         owner_ = Owner::waiter;
@@ -215,6 +216,12 @@ class Work : public c10d::Work {
 
   private:
     enum class Owner { nobody, waiter, callback };
+
+    [[noreturn]] void fail_as_gone() const
+    {
+        fail(std::string(operation_.name) +
+             ": the process group was destroyed: make another one");
+    }
 
     Clock::time_point deadline() const
     {
@@ -590,6 +597,7 @@ class Works : public c10d::Work {
 
 inline void Group::list(Work *work)
 {
+    session->count_work(1);
     std::lock_guard<std::mutex> lock(mutex_);
     work->older = newest_;
     (newest_ != nullptr ? newest_->newer : oldest_) = work;
@@ -598,9 +606,12 @@ inline void Group::list(Work *work)
 
 inline void Group::unlist(Work *work)
 {
-    std::lock_guard<std::mutex> lock(mutex_);
-    (work->older != nullptr ? work->older->newer : oldest_) = work->newer;
-    (work->newer != nullptr ? work->newer->older : newest_) = work->older;
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        (work->older != nullptr ? work->older->newer : oldest_) = work->newer;
+        (work->newer != nullptr ? work->newer->older : newest_) = work->older;
+    }
+    session->count_work(-1);
 }
 
 inline std::vector<c10::intrusive_ptr<Work>> Group::under_way()
