@@ -524,6 +524,55 @@ def lose_0():
     lose(0)
 
 
+def shrunk_by_torch():
+    """By torch's own function, to which the program says who is lost."""
+    if rank() == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    with raises("rank 2"):
+        dist.all_reduce(torch.ones(4))
+    if session.current().native is not None and hasattr(dist, "shrink_group"):
+        dist.shrink_group([2])
+    else:  # it takes groups in C++ only
+        elastic.shrink()
+    tensor = torch.full((4,), float(rank() + 1))
+    dist.all_reduce(tensor)
+    same(tensor, torch.full((4,), 3.0))
+    assert size() == 2 and session.current().size == 2 and session.of() is session.current()
+
+
+def reconfigured():
+    """By torch's experimental reconfigure(): the program says who takes part."""
+    if not hasattr(dist, "_reconfigure"):
+        return
+    store, me = dist.distributed_c10d._get_default_store(), rank()
+    dist.barrier()
+    dist.destroy_process_group()
+    more = {"store": dist.PrefixStore("again", store), "rank": me, "world_size": 3}
+    dist.init_process_group("wring", timeout=LONG, enable_reconfigure=True, **more)
+
+    def reopen(number, members):
+        store.set(f"{number}/{me}", dist._get_reconfigure_handle())
+        handles = [store.get(f"{number}/{one}").decode() for one in members]
+        dist._reconfigure(number, handles, timeout=LONG).wait()
+        assert (rank(), size()) == (members.index(me), len(members)), (rank(), size())
+        tensor = torch.full((4,), float(me))
+        dist.all_reduce(tensor)
+        same(tensor, torch.full((4,), float(sum(members))))
+
+    assert dist._supports_reconfigure()
+    with raises("waits for reconfigure"):
+        dist.all_reduce(torch.ones(4))
+    with raises("not among the handles"):
+        dist._reconfigure(1, ["{}"])
+    reopen(1, [2, 0, 1])  # any order of ranks
+    reopen(2, [0, 1, 2])
+    if me == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    with raises("rank 1"):
+        dist.all_reduce(torch.ones(4))
+    reopen(3, [0, 2])
+
+
 def cut_off():
     """A step counts if one rank has passed arrive(), or if all have its gradients."""
     steps, me = elastic.Steps(), rank()

@@ -59,6 +59,10 @@ class Cases(unittest.TestCase):
         for victim in (0, 1):
             self.passes([f"lose_{victim}"], 3, dies=(victim,))
 
+    def test_by_functions_of_torch(self):
+        self.passes(["shrunk_by_torch"], 3, dies=(2,))
+        self.passes(["reconfigured"], 3, dies=(1,))
+
     def test_healthy_group_3(self):
         """One after another in one group."""
         self.passes(["reductions", "shapes", "all_to_all", "odd_types", "messages", "futures",

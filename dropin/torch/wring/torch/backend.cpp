@@ -2,6 +2,10 @@
 /* Compiled for the torch at hand on first use: native.py. */
 #include "backend.hpp"
 
+#include <array>
+#include <unordered_set>
+#include <variant>
+
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
@@ -14,6 +18,11 @@ Backend::Backend(std::shared_ptr<Group> group, std::string group_name)
       group_name_(std::move(group_name))
 {
     init();
+    watch();
+}
+
+void Backend::watch()
+{
     std::weak_ptr<Group> watched = group_;
     Completer::own().watch([watched] {
         auto group = watched.lock();
@@ -778,6 +787,64 @@ c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::
     return c10::make_intrusive<Backend>(std::move(group), name);
 }
 
+/* ---- other ranks ---------------------------------------------------------------------------- */
+
+/** What torch.distributed.shrink_group() calls, on all ranks that are left. */
+c10::intrusive_ptr<c10d::Backend> Backend::shrink(const std::vector<int64_t> &excluded, int,
+                                                  const c10::intrusive_ptr<Options> &opts)
+{
+    auto session = group_->session;
+    if (!group_->is_world || group_->shut)
+        fail("shrink_group: only a default group can lose ranks, before it is destroyed");
+    int before = group_->size;
+    shrinks(reinterpret_cast<uintptr_t>(session->handle()));
+    int left = static_cast<int>(wring_session_size(session->handle()));
+    if (left != before - static_cast<int>(excluded.size()))
+        fail("shrink_group: " + std::to_string(left) + " of " + std::to_string(before) +
+             " ranks are left, and ranks_to_exclude names " + std::to_string(excluded.size()) +
+             ": name all that are lost, or call wring.torch.elastic.shrink(), which finds them");
+    auto timeout = opts ? opts->timeout : Milliseconds(group_->timeout_ms.load());
+    auto group = std::make_shared<Group>(
+        session, wring_session_world(session->handle()), group_->name, true,
+        static_cast<int>(wring_session_rank(session->handle())), left, timeout);
+    return c10::make_intrusive<Backend>(std::move(group), group_name_);
+}
+
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+c10d::ReconfigureHandle Backend::get_reconfigure_handle() const
+{
+    return names_door(group_name_);
+}
+
+static std::vector<std::string> ordered(const c10d::ReconfigureOptions &opts)
+{
+    if (auto *list = std::get_if<std::vector<std::string>>(&opts.handles))
+        return *list;
+    auto &set = std::get<std::unordered_set<std::string>>(opts.handles);
+    std::vector<std::string> handles(set.begin(), set.end());
+    std::sort(handles.begin(), handles.end());
+    return handles;
+}
+
+/** The group becomes one of those whose handles these are. It is done when it returns. */
+WorkPtr Backend::reconfigure(const c10d::ReconfigureOptions &opts)
+{
+    Milliseconds timeout(group_->timeout_ms.load());
+    if (!group_->is_world)
+        fail("reconfigure: only of a group that was made by init_process_group()");
+    auto session = reopens(group_name_, ordered(opts), opts.uuid,
+                           opts.timeout.value_or(timeout).count());
+    auto *handle = session->handle();
+    without_gil([this] { group_->shut_down(false); });
+    rank_ = static_cast<int>(wring_session_rank(handle));
+    size_ = static_cast<int>(wring_session_size(handle));
+    group_ = std::make_shared<Group>(session, wring_session_world(handle), group_->name, true,
+                                     rank_, size_, timeout);
+    watch();
+    return c10::make_intrusive<Works>(rank_, c10d::OpType::UNKNOWN, nullptr, std::nullopt);
+}
+#endif
+
 at::Tensor Backend::allocateTensor(long size, at::TensorOptions options)
 {
     if (!options.device().is_cpu())
@@ -861,6 +928,33 @@ static std::function<void(uintptr_t)> hook(pybind11::function function)
     };
 }
 
+static void await_reconfigure(const c10::intrusive_ptr<c10d::Backend> &backend)
+{
+    if (auto *ours = dynamic_cast<Backend *>(backend.get()))
+        ours->await_reconfigure();
+}
+
+/** The functions that make sessions, for as long as the process lives. */
+static void set_makers(pybind11::object shrinks, pybind11::object names_door,
+                       pybind11::object reopens)
+{
+    auto *kept = new std::array<pybind11::object, 3>{std::move(shrinks), std::move(names_door),
+                                                     std::move(reopens)};
+    Backend::shrinks = [kept](uintptr_t handle) {
+        pybind11::gil_scoped_acquire gil;
+        (*kept)[0](handle);
+    };
+    Backend::names_door = [kept](const std::string &group) {
+        pybind11::gil_scoped_acquire gil;
+        return (*kept)[1](group).cast<std::string>();
+    };
+    Backend::reopens = [kept](const std::string &group, const std::vector<std::string> &handles,
+                              int64_t uuid, int64_t timeout_ms) {
+        pybind11::gil_scoped_acquire gil;
+        return (*kept)[2](group, handles, uuid, timeout_ms).cast<std::shared_ptr<Session>>();
+    };
+}
+
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, module)
 {
     pybind11::class_<Session, std::shared_ptr<Session>>(module, "Session")
@@ -875,6 +969,9 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module)
     module.def("make_backend", &make_backend,
                pybind11::call_guard<pybind11::gil_scoped_release>());
     module.def("group_pointer", &group_pointer);
+    module.def("await_reconfigure", &await_reconfigure,
+               pybind11::call_guard<pybind11::gil_scoped_release>());
+    module.def("set_makers", &set_makers);
     module.def("set_hooks", [](pybind11::function farewell, pybind11::function closes) {
         Session::farewell = hook(std::move(farewell));
         Session::closes = hook(std::move(closes));

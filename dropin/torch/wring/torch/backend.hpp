@@ -73,13 +73,32 @@ class Backend : public c10d::Backend {
     c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store> &store,
                                             const std::vector<int> &ranks,
                                             const c10::intrusive_ptr<Options> &opts);
+    bool supportsShrinking() const { return true; }
+    c10::intrusive_ptr<c10d::Backend> shrink(const std::vector<int64_t> &excluded, int flags,
+                                             const c10::intrusive_ptr<Options> &opts);
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+    bool supportsReconfigure() const { return true; }
+    c10d::ReconfigureHandle get_reconfigure_handle() const;
+    WorkPtr reconfigure(const c10d::ReconfigureOptions &opts);
+#endif
     void setTimeout(Milliseconds timeout) { group_->timeout_ms = timeout.count(); }
     bool supportsTensorAlloc(c10::DeviceIndex) { return true; }
     at::Tensor allocateTensor(long size, at::TensorOptions options = {});
     void abort();
     void shutdown();
 
+    /** It takes no part from here on, until it is made anew by reconfigure(). */
+    void await_reconfigure() { group_->shut_down(false); }
+
+    /* What sessions are opened and replaced by, in Python; they throw what that raises. */
+    static inline std::function<void(uintptr_t)> shrinks;
+    static inline std::function<std::string(const std::string &)> names_door;
+    static inline std::function<std::shared_ptr<Session>(
+        const std::string &, const std::vector<std::string> &, int64_t, int64_t)>
+        reopens;
+
   private:
+    void watch();
     c10::intrusive_ptr<Work> work(const Operation &operation, Tensors outputs,
                                   Milliseconds timeout, Tensors inputs);
     template <class Post>
@@ -91,7 +110,7 @@ class Backend : public c10d::Backend {
     bool pass_byte(bool send, uint32_t peer, uint64_t tag, Clock::time_point deadline);
     void answer_barrier(uint64_t tag, Clock::time_point deadline);
 
-    const std::shared_ptr<Group> group_;
+    std::shared_ptr<Group> group_; /* another one after reconfigure() */
     const std::string group_name_;
     bool coalescing_ = false;
     bool part_ = false; /* what is posted is one of several, which are profiled as one */

@@ -17,6 +17,8 @@ import torch.distributed as dist
 from .. import abi, api
 from ..abi import Dtype, Op, Status
 from ..memory import OF_TORCH
+from . import reconfigure
+from .session import reopen
 
 SLICE_NS = 100_000_000  # waits come back so often, for signals and deadlines
 WATCH_SECONDS = 0.1
@@ -442,7 +444,8 @@ class PythonGroup(dist.ProcessGroup):
 
     getRank, getSize = rank, size
 
-    supports_coalescing = supports_splitting = False
+    supports_coalescing = supports_splitting = supports_shrinking = False
+    supports_reconfigure = True
 
     def _get_backend(self, _device):
         return self
@@ -518,6 +521,23 @@ class PythonGroup(dist.ProcessGroup):
             self._shut = True
             self._session.groups -= 1
 
+    def get_reconfigure_handle(self):
+        return reconfigure.handle_of(self._label)
+
+    def reconfigure(self, opts):
+        """The group becomes one of those whose handles these are. It is done when this returns."""
+        handles = list(opts.handles) if isinstance(opts.handles, list) else sorted(opts.handles)
+        seconds = self._timeout if opts.timeout is None else opts.timeout.total_seconds()
+        former, session = self._session, reopen(self._label, handles, opts.uuid, seconds, None)
+        self.end()
+        if former.groups == 0:
+            former.close()
+        self._session, self._shut = session, False
+        self._rank, self._size = session.rank, session.size
+        self.wring_group = self._lib.wring_session_world(session.handle)
+        session.groups, session.kept = 1, []
+        return PythonWorks([])
+
     def _who_is_behind(self):
         """Once a collective has timed out."""
         line = ctypes.create_string_buffer(abi.WHERE_TEXT)
@@ -534,7 +554,8 @@ class PythonGroup(dist.ProcessGroup):
     def _start(self, title, function, arguments, outputs, keep, opts=None, finish=None, what="",
                received=None, factor=0.0, message=False):
         if self._shut or not self._session.alive:
-            fail(f"{title}: the process group was destroyed: make another one")
+            fail(f"{title}: the process group was destroyed, or waits for reconfigure(): make another "
+                 "one")
         if not message:
             self._sequence += 1
         timeout, seconds = getattr(opts, "timeout", None), self._timeout

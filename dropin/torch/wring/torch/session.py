@@ -20,7 +20,7 @@ import warnings
 import weakref
 
 from .. import __version__, abi, api
-from . import native, store_bootstrap
+from . import native, reconfigure, store_bootstrap
 
 HELLO_SECONDS = 60  # for ranks to come, at least: some compile first
 FAREWELL_SECONDS = 5  # for ranks to leave, where nothing has failed
@@ -49,6 +49,7 @@ class TorchSession:
         if module is not None:
             self.guard = module.Session(opened.release())
             module.set_hooks(_farewell, _forget)
+            module.set_makers(_shrink, reconfigure.handle_of, _reopen_native)
         _open.add(self)
 
     @property
@@ -105,6 +106,32 @@ def _forget(handle):
         if session.handle == handle:
             session.api.close()
             _open.discard(session)
+
+
+def _shrink(handle):
+    """What shrink_group() begins with."""
+    for session in list(_open):
+        if session.handle == handle:
+            session.shrink()
+            if session.meeting is not None:  # in which lost ranks would be waited for
+                session.meeting = store_bootstrap.StoreExchange(
+                    session.meeting.store, session.meeting.prefix + "/shrunk", session.rank,
+                    session.size)
+
+
+def reopen(group, handles, uuid, seconds, module):
+    """What a group's reconfigure() begins with. @return a TorchSession"""
+    global _current
+    opened, address = reconfigure.open_session(group, list(handles), uuid, seconds)
+    _kept.append(opened._bootstrap)
+    session = TorchSession(opened, module, None, address)
+    _homes[api.library().wring_session_world(session.handle)] = session
+    _current = session
+    return session
+
+
+def _reopen_native(group, handles, uuid, timeout_ms):
+    return reopen(group, handles, uuid, timeout_ms / 1000, native.load()[0]).guard
 
 
 @atexit.register
@@ -182,6 +209,14 @@ def _open_session(store, rank, size, seconds):
     return TorchSession(opened, choose_class(all_say, module, rank), meeting, address)
 
 
+def _open_alone(options):
+    """A session of this rank, in whose place reconfigure() puts another one."""
+    reconfigure.make_door(options.group_id, options.store)
+    alone = api.Session(bootstrap=api.Bootstrap(0, 1, lambda blob, *_: [blob]))
+    _kept.append(alone._bootstrap)
+    return TorchSession(alone, native.load()[0], None)
+
+
 # ---- what torch calls ---------------------------------------------------------------------------
 
 def _session_for(options):
@@ -195,6 +230,8 @@ def _session_for(options):
         session = None
         if not ranks:
             session, _adopted = _adopted, None
+        if session is None and getattr(options, "enable_reconfigure", False):
+            session = _open_alone(options)
         if session is None:
             session = _open_session(options.store, options.group_rank, options.group_size, seconds)
         if not ranks:
@@ -206,17 +243,25 @@ def create(name, options, _backend_options=None):
     """Make a process group: what torch.distributed calls for init_process_group(), new_group().
     @param name  of the backend: "wring", or in whose place it stands"""
     session, ranks = _session_for(options)
+    waits = getattr(options, "enable_reconfigure", False) and not ranks and session.meeting is None
+    rank = 0 if waits else options.group_rank
     if not ranks:
         session.name, session.timeout = name, options.timeout
     timeout_ms = max(1, int(options.timeout.total_seconds() * 1000))
     if session.native is not None:
-        group = session.native.make_backend(session.guard, ranks, options.group_rank, name,
+        group = session.native.make_backend(session.guard, ranks, rank, name,
                                             options.group_id, timeout_ms)
     else:
         from .python_group import PythonGroup
-        group = PythonGroup(session, ranks, options.group_rank, name, options.group_id,
+        group = PythonGroup(session, ranks, rank, name, options.group_id,
                             timeout_ms / 1000)
     _homes[_pointer_of(group)] = session
+    if waits:
+        if session.native is not None:
+            session.native.await_reconfigure(group)
+        else:
+            group.end()
+            session.close()
     return group
 
 

@@ -220,7 +220,7 @@ class Work : public c10d::Work {
     [[noreturn]] void fail_as_gone() const
     {
         fail(std::string(operation_.name) +
-             ": the process group was destroyed: make another one");
+             ": the process group was destroyed, or waits for reconfigure(): make another one");
     }
 
     Clock::time_point deadline() const
