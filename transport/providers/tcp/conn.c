@@ -2,27 +2,20 @@
 /** A connection's life: how it begins, and every way to end. */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <linux/ethtool.h>
-#include <linux/sockios.h>
-#include <linux/tcp.h>
-#include <net/if.h>
 #include <netdb.h>
+#include <netinet/tcp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/ioctl.h>
 
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/log.h"
-#include "transport/interface.h"
 #include "transport/providers/tcp/tcp.h"
 
-/* The blob: family (4 or 6), 0, port little-endian, then the address in network order. */
-#define BLOB_ADDRESS_AT 4
-
+/* An address blob: family (4 or 6), 0, port little-endian, then the address in network order. */
 /** Can a peer elsewhere use this address as it stands? */
 static bool is_reachable(const struct sockaddr_storage *address)
 {
@@ -73,18 +66,18 @@ size_t wring_tcp_address_pack(const struct sockaddr_storage *address, void *blob
         const struct sockaddr_in *v4 = (const struct sockaddr_in *)address;
         port = ntohs(v4->sin_port);
         bytes = sizeof(v4->sin_addr);
-        memcpy(out + BLOB_ADDRESS_AT, &v4->sin_addr, bytes);
+        memcpy(out + TCP_ADDRESS_AT, &v4->sin_addr, bytes);
     } else {
         const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)address;
         port = ntohs(v6->sin6_port);
         bytes = sizeof(v6->sin6_addr);
-        memcpy(out + BLOB_ADDRESS_AT, &v6->sin6_addr, bytes);
+        memcpy(out + TCP_ADDRESS_AT, &v6->sin6_addr, bytes);
     }
     out[0] = bytes == sizeof(struct in_addr) ? 4 : 6;
     out[1] = 0;
     out[2] = (uint8_t)port;
     out[3] = (uint8_t)(port >> 8);
-    return BLOB_ADDRESS_AT + bytes;
+    return TCP_ADDRESS_AT + bytes;
 }
 
 enum wring_status wring_tcp_address_unpack(const void *blob, size_t blob_bytes,
@@ -92,21 +85,21 @@ enum wring_status wring_tcp_address_unpack(const void *blob, size_t blob_bytes,
 {
     const uint8_t *in = blob;
     memset(out, 0, sizeof(*out));
-    if (blob_bytes < BLOB_ADDRESS_AT || in[1] != 0)
+    if (blob_bytes < TCP_ADDRESS_AT || in[1] != 0)
         return WRING_ERR_FRAME;
 
     uint16_t port = htons((uint16_t)(in[2] | in[3] << 8));
     struct sockaddr_in *v4 = (struct sockaddr_in *)out;
     struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)out;
-    if (in[0] == 4 && blob_bytes == BLOB_ADDRESS_AT + sizeof(v4->sin_addr)) {
+    if (in[0] == 4 && blob_bytes == TCP_ADDRESS_AT + sizeof(v4->sin_addr)) {
         v4->sin_family = AF_INET;
         v4->sin_port = port;
-        memcpy(&v4->sin_addr, in + BLOB_ADDRESS_AT, sizeof(v4->sin_addr));
+        memcpy(&v4->sin_addr, in + TCP_ADDRESS_AT, sizeof(v4->sin_addr));
         *bytes = sizeof(*v4);
-    } else if (in[0] == 6 && blob_bytes == BLOB_ADDRESS_AT + sizeof(v6->sin6_addr)) {
+    } else if (in[0] == 6 && blob_bytes == TCP_ADDRESS_AT + sizeof(v6->sin6_addr)) {
         v6->sin6_family = AF_INET6;
         v6->sin6_port = port;
-        memcpy(&v6->sin6_addr, in + BLOB_ADDRESS_AT, sizeof(v6->sin6_addr));
+        memcpy(&v6->sin6_addr, in + TCP_ADDRESS_AT, sizeof(v6->sin6_addr));
         *bytes = sizeof(*v6);
     } else {
         return WRING_ERR_FRAME;
@@ -114,8 +107,7 @@ enum wring_status wring_tcp_address_unpack(const void *blob, size_t blob_bytes,
     return port != 0 && is_reachable(out) ? WRING_OK : WRING_ERR_FRAME;
 }
 
-/** An address without its port. */
-static void write_host(const struct sockaddr_storage *address, char *text, size_t bytes)
+void wring_tcp_address_host(const struct sockaddr_storage *address, char *text, size_t bytes)
 {
     const void *at = address->ss_family == AF_INET
                          ? (const void *)&((const struct sockaddr_in *)address)->sin_addr
@@ -129,144 +121,13 @@ void wring_tcp_address_text(const struct sockaddr_storage *address, char *text, 
 {
     char host[INET6_ADDRSTRLEN];
 
-    write_host(address, host, sizeof(host));
+    wring_tcp_address_host(address, host, sizeof(host));
     if (address->ss_family == AF_INET)
         snprintf(text, bytes, "%s:%u", host,
                  ntohs(((const struct sockaddr_in *)address)->sin_port));
     else
         snprintf(text, bytes, "[%s]:%u", host,
                  ntohs(((const struct sockaddr_in6 *)address)->sin6_port));
-}
-
-/** Have both ends of a connection one address? */
-static bool stays_on_host(int fd)
-{
-    struct sockaddr_storage ends[2];
-    socklen_t bytes[2] = {sizeof(ends[0]), sizeof(ends[1])};
-    uint8_t blobs[2][WRING_ADDRESS_MAX];
-
-    if (getsockname(fd, (struct sockaddr *)&ends[0], &bytes[0]) != 0 ||
-        getpeername(fd, (struct sockaddr *)&ends[1], &bytes[1]) != 0)
-        return false;
-    size_t n = wring_tcp_address_pack(&ends[0], blobs[0]);
-    return wring_tcp_address_pack(&ends[1], blobs[1]) == n &&
-           memcmp(blobs[0] + BLOB_ADDRESS_AT, blobs[1] + BLOB_ADDRESS_AT, n - BLOB_ADDRESS_AT) == 0;
-}
-
-/* ---- control of congestion ---- */
-
-/*
- * Which congestion control a connection gets.
- *
- * BBR finds out a path's rate and sends by timers. A step of a collective is over before it has:
- * its bytes come in bursts, of which each peer gets a share that changes all the time, so the rates
- * that it finds are anything from a tenth of the link's to a hundred times it, and a low one holds
- * bytes back for tens of milliseconds while the link is idle. And every 10 s it sends next to
- * nothing for 200 ms, to see how short the path can be. Measured over links of 1 Gbit/s that costs
- * 4 % of most steps and a quarter to a half of single ones, over 10 Gbit/s a third of all.
- *
- * Reno, which every kernel has, sends what acknowledgements make room for. Its weakness, that it
- * takes long to fill a long path again after a loss, is none where there and back takes less than
- * a millisecond. So it replaces BBR there; all else, and what is further away, stays as the system
- * has it, and all of it does with WRING_TCP_CONGESTION=system. On one host there is no link to
- * learn of, and Reno is taken whatever the system has.
- *
- * A socket that once had BBR is paced for good, whatever it has later: Linux has no way back from
- * sk_pacing_status SK_PACING_NEEDED (net/ipv4/tcp_bbr.c). Then Reno too sends by timers, and the
- * more often the smaller its window is, which a connection's past decides: one that had carried
- * much cost 4 to 8 % more of the kernel's time at 10 Gbit/s than a new one beside it. How far a
- * peer is shows only once it is connected; so sockets begin with Reno, and get BBR back where it is
- * due.
- */
-
-#define NEAR_US 1000
-#define FAR_UNSENT_BYTES (2 << 20)
-
-static const char reno[] = "reno";
-
-static bool is_paced(const char *control)
-{
-    return strncmp(control, "bbr", strlen("bbr")) == 0;
-}
-
-bool wring_tcp_prefers_reno(const char *system, bool same_host, uint32_t rtt_us)
-{
-    return same_host || (is_paced(system) && rtt_us <= NEAR_US);
-}
-
-/** @return false where the kernel does not say */
-static bool get_congestion(int fd, char control[TCP_CONTROL_NAME_BYTES])
-{
-    socklen_t bytes = TCP_CONTROL_NAME_BYTES - 1;
-    memset(control, 0, TCP_CONTROL_NAME_BYTES);
-    return getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, control, &bytes) == 0;
-}
-
-static bool set_congestion(int fd, const char *control)
-{
-    return setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, control, (socklen_t)strlen(control)) == 0;
-}
-
-void wring_tcp_begin_congestion(int fd, char system[TCP_CONTROL_NAME_BYTES])
-{
-    if (get_congestion(fd, system) && is_paced(system))
-        set_congestion(fd, reno);
-}
-
-/** The shortest way there and back so far; UINT32_MAX where the kernel does not say. */
-static uint32_t shortest_rtt_us(int fd)
-{
-    struct tcp_info info;
-    socklen_t bytes = sizeof(info);
-    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0 ||
-        bytes < offsetof(struct tcp_info, tcpi_min_rtt) + sizeof(info.tcpi_min_rtt))
-        return UINT32_MAX;
-    return info.tcpi_min_rtt;
-}
-
-/** Bytes per second that the interface of a socket can send; 0: nobody knows. */
-static uint64_t interface_speed(int fd)
-{
-    struct sockaddr_storage own;
-    socklen_t bytes = sizeof(own);
-    struct ethtool_cmd command = {.cmd = ETHTOOL_GSET};
-    struct ifreq request = {.ifr_data = (char *)&command};
-    char address[64];
-
-    if (getsockname(fd, (struct sockaddr *)&own, &bytes) != 0)
-        return 0;
-    write_host(&own, address, sizeof(address));
-    wring_interface_name(address, request.ifr_name, sizeof(request.ifr_name));
-    if (request.ifr_name[0] == '\0' || ioctl(fd, SIOCETHTOOL, &request) != 0)
-        return 0;
-    uint32_t mbit = ethtool_cmd_speed(&command);
-    return mbit == (uint32_t)SPEED_UNKNOWN ? 0 : (uint64_t)mbit * 125000;
-}
-
-struct wring_path wring_tcp_path(int fd)
-{
-    struct wring_path path = {0};
-    uint32_t us = shortest_rtt_us(fd);
-
-    if (stays_on_host(fd) || us == UINT32_MAX)
-        return path;
-    path.round_trip_ns = us * (uint64_t)WRING_NS_PER_US;
-    if (us > NEAR_US) /* nobody asks how fast what is near can be */
-        path.bytes_per_s = interface_speed(fd);
-    return path;
-}
-
-bool wring_tcp_choose_congestion(int fd, const char *system)
-{
-    char has[TCP_CONTROL_NAME_BYTES];
-    if (!get_congestion(fd, has))
-        return true;
-    /* left to begin by itself, it may have what its route gives, and not what others have */
-    const char *due = is_paced(system) ? system : has;
-    bool near = wring_tcp_prefers_reno(due, stays_on_host(fd), shortest_rtt_us(fd));
-    const char *wanted = near ? reno : due;
-
-    return strcmp(has, wanted) == 0 || set_congestion(fd, wanted);
 }
 
 /* ---- connections ---- */
@@ -543,49 +404,6 @@ static bool handshake_receive(struct tcp_conn *conn)
     return errno == EINTR && n < 0;
 }
 
-/** The last number in a file of the system's; 0: it has none. */
-static long read_last_number(const char *path)
-{
-    FILE *file = fopen(path, "re");
-    long number, last = 0;
-
-    while (file != NULL && fscanf(file, "%ld", &number) == 1)
-        last = number;
-    if (file != NULL)
-        fclose(file);
-    return last;
-}
-
-long wring_tcp_choose_buffer(long wmem_max, long tcp_wmem_max)
-{
-    return 2 * wmem_max > tcp_wmem_max ? wmem_max : 0;
-}
-
-/** A long way holds more than a near peer's buffers. Bytes that the way does not take yet stay out
- *  of them, where more urgent ones can pass. */
-static void widen_buffer(struct tcp_conn *conn)
-{
-    int bytes = (int)wring_tcp_choose_buffer(read_last_number("/proc/sys/net/core/wmem_max"),
-                                             read_last_number("/proc/sys/net/ipv4/tcp_wmem"));
-    int unsent = FAR_UNSENT_BYTES;
-
-    if (conn->base.path.round_trip_ns <= NEAR_US * WRING_NS_PER_US || bytes == 0)
-        return;
-    if (setsockopt(conn->fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes)) != 0 ||
-        setsockopt(conn->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof(unsent)) != 0)
-        wring_warn(tcp_of(conn)->log, "peer %s: cannot widen the buffer: %s", conn->peer,
-                   strerrordesc_np(errno));
-}
-
-static void choose_congestion(struct tcp_conn *conn)
-{
-    const struct tcp_provider *provider = tcp_of(conn);
-    if (!provider->keeps_congestion &&
-        !wring_tcp_choose_congestion(conn->fd, provider->system_congestion))
-        wring_warn(provider->log, "peer %s: cannot have congestion control %s: %s", conn->peer,
-                   provider->system_congestion, strerrordesc_np(errno));
-}
-
 void wring_tcp_handshake(struct tcp_conn *conn)
 {
     if (conn->state == TCP_CONNECTING)
@@ -599,9 +417,7 @@ void wring_tcp_handshake(struct tcp_conn *conn)
 
     enum wring_status status = wring_auth_status(&conn->auth);
     if (status == WRING_OK) {
-        choose_congestion(conn);
-        conn->base.path = wring_tcp_path(conn->fd);
-        widen_buffer(conn);
+        wring_tcp_fit_to_path(conn);
         end_handshake(conn, TCP_READY);
         return;
     }

@@ -24,6 +24,7 @@
 #include "transport/providers/providers.h"
 #include <wring/provider.h>
 
+#define TCP_ADDRESS_AT 4   /* in an address blob, before it family and port */
 #define TCP_FRAME_BYTES 32 /* a frame's header */
 #define TCP_CHECK_BYTES 32 /* and what follows it in a checked frame */
 #define TCP_FRAME_UNIT 32  /* a frame is as many of these as it needs: see tcp_padding() */
@@ -228,6 +229,9 @@ enum wring_status wring_tcp_address_unpack(const void *blob, size_t blob_bytes,
                                            struct sockaddr_storage *out, socklen_t *bytes);
 void wring_tcp_address_text(const struct sockaddr_storage *address, char *text, size_t bytes);
 
+/** An address without its port. */
+void wring_tcp_address_host(const struct sockaddr_storage *address, char *text, size_t bytes);
+
 /* tcp/traffic.c: frames */
 
 /** @param out the header, up to TCP_HEADER_MAX @return its bytes */
@@ -263,7 +267,7 @@ enum wring_status wring_tcp_listen(struct wring_provider *provider, void *addres
 void wring_tcp_accept_some(struct tcp_provider *provider);
 bool wring_tcp_may_accept(const struct tcp_provider *provider);
 
-/* tcp/conn.c: control of congestion */
+/* tcp/path.c: what a socket leads over */
 
 /** Is Reno better than this one? @param rtt_us there and back @param same_host both ends are on one
  */
@@ -291,6 +295,9 @@ long wring_tcp_choose_buffer(long wmem_max, long tcp_wmem_max);
 
 /** What a connected socket leads over. Nothing is worth a word within one host. */
 struct wring_path wring_tcp_path(int fd);
+
+/** Give a proven socket what suits its way. */
+void wring_tcp_fit_to_path(struct tcp_conn *conn);
 
 /* tcp/conn.c */
 
