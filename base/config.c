@@ -44,6 +44,7 @@ static const struct wring_config_var vars[] = {
     { "WRING_PORTS",        "",        "",      "ports to listen on, as first-last; empty: any that is free",                 STRING,                           FIELD(ports), false },
     { "WRING_TCP_CHECKSUM", "off",     "",      "on protects each tcp frame with a CRC32C; all ranks need the same value", CHOICE("on|off"),                 FIELD(tcp_checksum), false },
     { "WRING_TCP_CONGESTION", "auto",  "",      "tcp's congestion control; auto: Reno instead of BBR for peers within a millisecond; system: the system's", CHOICE("auto|system"), FIELD(tcp_congestion), false },
+    { "WRING_TCP_SOCKETS",  "auto",    "",      "sockets of a connection over tcp; auto: one, or up to 8 to a far peer if one socket's buffer holds less than the way; the rank that connects decides", CHOICE("auto|1|2|3|4|6|8|12|16"), FIELD(tcp_sockets), false },
     { "WRING_HUGEPAGES",    "thp",     "",      "large pages for wring's own buffers; thp: transparent ones; pool: those that the system has reserved", CHOICE("thp|pool|off"), FIELD(hugepages), false },
     { "WRING_VERBS_DEVICES", "",       "",      "RDMA devices to use, as dev[:port],...: mlx5 by prefix, =mlx5_0 exactly, ^mlx5_2 all others; empty: the best ones", STRING, FIELD(verbs_devices), false },
     { "WRING_VERBS_RAILS",  "4",       "",      "largest number of device ports that a process uses at once",    INTEGER(1, 8),                    FIELD(verbs_rails), false },

@@ -39,6 +39,7 @@ struct wring_config {
     char ports[WRING_CONFIG_TEXT];
     char tcp_checksum[WRING_CONFIG_TEXT];
     char tcp_congestion[WRING_CONFIG_TEXT];
+    char tcp_sockets[WRING_CONFIG_TEXT];
     char hugepages[WRING_CONFIG_TEXT];
     uint64_t chunk_bytes;
     uint64_t window;

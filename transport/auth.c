@@ -176,6 +176,22 @@ void wring_auth_init(struct wring_auth *auth, bool initiator, uint16_t purpose,
         abandon_handshake(auth, WRING_ERR_SYSTEM);
 }
 
+void wring_auth_serve(struct wring_auth *auth, uint16_t purpose)
+{
+    assert(!auth->initiator && purpose < 32);
+    auth->also |= UINT32_C(1) << purpose;
+}
+
+uint16_t wring_auth_purpose(const struct wring_auth *auth)
+{
+    return auth->initiator ? auth->purpose : auth->peer_purpose;
+}
+
+const uint8_t *wring_auth_nonce(const struct wring_auth *auth)
+{
+    return auth->transcript + SECOND_NONCE_AT;
+}
+
 size_t wring_auth_output(struct wring_auth *auth, const void **data)
 {
     *data = auth->transcript + auth->at;
@@ -267,6 +283,13 @@ static void read_outcome(struct wring_auth *auth)
     }
 }
 
+/** Does the acceptor serve what the peer wants? */
+static bool is_served(const struct wring_auth *auth)
+{
+    return auth->peer_purpose == auth->purpose ||
+           (auth->peer_purpose < 32 && (auth->also >> auth->peer_purpose & 1) != 0);
+}
+
 static void judge_first_prefix(struct wring_auth *auth, const uint8_t *prefix)
 {
     auth->peer_version = get_u16(prefix + 4);
@@ -274,7 +297,7 @@ static void judge_first_prefix(struct wring_auth *auth, const uint8_t *prefix)
     if (auth->peer_version != WRING_WIRE_VERSION) {
         put_prefix(auth->transcript + SECOND_AT, VERDICT_VERSION);
         end_with_last_words(auth, WRING_ERR_VERSION, PREFIX_BYTES);
-    } else if (auth->peer_purpose != auth->purpose) {
+    } else if (!is_served(auth)) {
         put_prefix(auth->transcript + SECOND_AT, VERDICT_PURPOSE);
         end_with_last_words(auth, WRING_ERR_FRAME, PREFIX_BYTES);
     }
@@ -370,7 +393,7 @@ void wring_auth_describe(const struct wring_auth *auth, char *text, size_t bytes
     case WRING_ERR_FRAME:
         if (auth->initiator && get_u16(auth->transcript + SECOND_AT + 6) == VERDICT_PURPOSE)
             snprintf(text, bytes, "the peer's port is not of kind %u", auth->purpose);
-        else if (auth->peer_purpose != 0 && auth->peer_purpose != auth->purpose)
+        else if (auth->peer_purpose != 0 && !is_served(auth))
             snprintf(text, bytes, "the peer wants a port of kind %u, this one is of kind %u",
                      auth->peer_purpose, auth->purpose);
         else

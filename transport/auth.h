@@ -68,6 +68,8 @@ enum wring_auth_purpose {
     WRING_AUTH_VERBS = 4,
     WRING_AUTH_NCCL = 5,
     WRING_AUTH_DOOR = 6,
+    WRING_AUTH_TCP_FIRST = 7, /* the first socket of a connection that has several */
+    WRING_AUTH_TCP_NEXT = 8,  /* one more of them */
 };
 
 /** Fields are private; the owner only provides the memory. */
@@ -78,6 +80,7 @@ struct wring_auth {
     enum wring_status status;
     unsigned message; /* 0..3 */
     uint16_t purpose, peer_version, peer_purpose;
+    uint32_t also; /* a bit for each further purpose that the acceptor serves */
     bool initiator;
 };
 
@@ -89,6 +92,19 @@ struct wring_auth {
 void wring_auth_init(struct wring_auth *auth, bool initiator, uint16_t purpose,
                      const uint8_t secret[WRING_SECRET_BYTES], const void *hello,
                      size_t hello_bytes);
+
+/** An acceptor's port serves this purpose too. */
+void wring_auth_serve(struct wring_auth *auth, uint16_t purpose);
+
+/** What the stream is for, once its status is WRING_OK. */
+uint16_t wring_auth_purpose(const struct wring_auth *auth);
+
+/**
+ * What tells this stream from all others of the acceptor, which chose it; once the status is
+ * WRING_OK, at both ends.
+ * @return [WRING_AUTH_NONCE_BYTES], borrowed
+ */
+const uint8_t *wring_auth_nonce(const struct wring_auth *auth);
 
 /** Bytes to be sent now; 0 when it is the peer's turn or all is said. @param data out, borrowed */
 size_t wring_auth_output(struct wring_auth *auth, const void **data);

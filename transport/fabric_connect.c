@@ -23,24 +23,33 @@
 
 /* ---- peers that are met ---- */
 
-/** Bytes of puts that may be under way to a peer: at first, and at most if that is too little. */
+/** Bytes of puts that may be under way to a peer: at first, and at most if that is too little. Of a
+ *  connection that has several sockets none is to wait for bytes that the others have. */
 static struct wring_put_window make_window(const struct wring_fabric *fabric,
-                                           const struct wring_provider_caps *caps)
+                                           const struct wring_peer *peer)
 {
+    const struct wring_provider_caps *caps = &fabric->devices[peer->device].caps;
+    unsigned sockets =
+        peer->conn != NULL && peer->conn->path.sockets > 0 ? peer->conn->path.sockets : 1;
     size_t chunk_bytes = fabric->config->chunk_bytes;
     size_t limit = 2 * chunk_bytes > WINDOW_MIN_BYTES ? 2 * chunk_bytes : WINDOW_MIN_BYTES;
+    limit *= sockets;
     size_t most = caps->put_acked ? 8 * limit : limit;
     return (struct wring_put_window){.limit = limit, .most = most};
 }
 
+static void renew_window(struct wring_peer *peer)
+{
+    const struct wring_put_window window = make_window(peer->fabric, peer);
+
+    peer->window.limit = window.limit;
+    peer->window.most = window.most;
+}
+
 void wring_fabric_renew_windows(struct wring_fabric *fabric)
 {
-    for (struct wring_peer *peer = fabric->met; peer != NULL; peer = peer->next_met) {
-        const struct wring_put_window window =
-            make_window(fabric, &fabric->devices[peer->device].caps);
-        peer->window.limit = window.limit;
-        peer->window.most = window.most;
-    }
+    for (struct wring_peer *peer = fabric->met; peer != NULL; peer = peer->next_met)
+        renew_window(peer);
 }
 
 /** The peer has come by another device of ours than we should have dialled. */
@@ -52,7 +61,7 @@ static void fabric_take_device(struct wring_fabric *fabric, struct wring_peer *p
                           memory_order_relaxed);
     peer->device = device;
     peer->put_copies = fabric->devices[device].caps.put_copies;
-    peer->window = make_window(fabric, &fabric->devices[device].caps);
+    peer->window = make_window(fabric, peer);
 }
 
 /** It runs on cores of this machine, and on none of ours. */
@@ -447,6 +456,7 @@ static void set_peer_ready(struct wring_fabric *fabric, struct wring_peer *peer)
     bool dialled = !peer->dial->taken;
 
     end_dial(peer);
+    renew_window(peer);
     peer->state = WRING_PEER_READY;
     peer->heard_ns = peer->sent_ns = fabric->tick_ns;
     atomic_fetch_add_explicit(&fabric->changes, 1, memory_order_release);

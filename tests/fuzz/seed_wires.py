@@ -30,6 +30,34 @@ def checked(kind, payload=b"", **fields):
     return bytes(header) + struct.pack("<I", crc32c(header)) + padded(payload)
 
 
+def part(number, payload=b"", more=0, **fields):
+    header = bytearray(frame(3, payload=payload, **fields)[:32])
+    header[4] = 2 * more
+    return bytes(header) + struct.pack("<II", 0, number) + bytes(24) + padded(payload)
+
+
+def checked_part(number, payload=b"", more=0, **fields):
+    header = bytearray(frame(3, payload=payload, **fields)[:32])
+    header[4] = 1 + 2 * more
+    header += struct.pack("<II", crc32c(payload), number) + bytes(20)
+    return bytes(header) + struct.pack("<I", crc32c(header)) + padded(payload)
+
+
+def tcp_sockets():
+    """The first half comes over one socket, the second over the other."""
+    a, b = b"a" * 32, b"b" * 32
+    message = frame(2, generation=0, payload=b"hello")
+    write("tcp", "parts", b"\x03" + part(0, a, imm=1) + part(2, a, 1, offset=8)
+          + part(1, b, imm=2) + part(3, b, imm=3))
+    write("tcp", "parts-late", b"\x10" + part(2, a) + part(3, a) + part(0, b) + part(1, b))
+    write("tcp", "parts-message", b"\x02" + message + part(1, region=1) + part(0) + part(2))
+    write("tcp", "parts-twice", b"\x03" + part(1, a) + part(1, b))
+    write("tcp", "parts-far", b"\x40" + part(1024, a) + part(0, b))
+    write("tcp", "parts-missing", b"\x40" + part(3000, a) + part(1, b))
+    write("tcp", "parts-checked", b"\x01" + checked_part(1, a) + checked_part(0, b, 1))
+    write("tcp", "parts-message-second", b"\x01" + part(0) + message)
+
+
 def tcp():
     message = frame(2, generation=0, payload=b"hello")
     put = frame(1, region=0, offset=8, payload=b"p" * 20, imm=7)
@@ -389,5 +417,5 @@ def pmi():
     write("pmi", "long-frame", b"\1" + (second[0] + "  9999cmd=fullinit-response;").encode())
 
 
-MAKERS = (pool, ring, shm_stream, channel, peer, rendezvous, verbs, shm, tcp, handshake, control,
-          flight, pmi)
+MAKERS = (pool, ring, shm_stream, channel, peer, rendezvous, verbs, shm, tcp, tcp_sockets, handshake,
+          control, flight, pmi)

@@ -47,7 +47,11 @@ static void take(struct rig *rig, const struct wring_event *event)
         break;
     case WRING_EVENT_ARRIVED:
         rig->greeted += honest;
-        rig->evil_arrived += !honest;
+        if (!honest) {
+            rig->evil_arrived++;
+            rig->evil_imm = event->imm;
+            rig->evil_bytes = event->bytes;
+        }
         break;
     case WRING_EVENT_MESSAGE:
         rig->evil_messages += !honest;
@@ -122,18 +126,27 @@ int rig_dial(const struct rig *rig)
 
 int rig_dial_proven(struct rig *rig, uint8_t secret)
 {
+    return rig_dial_for(rig, secret, WRING_AUTH_TCP, "evil", 4, NULL);
+}
+
+int rig_dial_for(struct rig *rig, uint8_t secret, uint16_t purpose, const void *hello, size_t bytes,
+                 uint8_t nonce[WRING_AUTH_NONCE_BYTES])
+{
     const uint8_t key[WRING_SECRET_BYTES] = {secret};
     struct wring_auth auth;
     uint64_t limit = wring_deadline_in(WAIT_NS);
     int fd = rig_dial(rig);
     if (fd < 0)
         return -1;
-    wring_auth_init(&auth, true, WRING_AUTH_TCP, key, "evil", 4);
+    wring_auth_init(&auth, true, purpose, key, hello, bytes);
     while (wring_auth_status(&auth) == WRING_ERR_AGAIN && wring_now_ns() < limit &&
            wring_stream_auth(fd, &auth))
         rig_turn(rig);
-    if (wring_auth_status(&auth) == WRING_OK)
+    if (wring_auth_status(&auth) == WRING_OK) {
+        if (nonce != NULL)
+            memcpy(nonce, wring_auth_nonce(&auth), WRING_AUTH_NONCE_BYTES);
         return fd;
+    }
     close(fd);
     return -1;
 }

@@ -17,6 +17,8 @@ struct rig {
     size_t address_bytes;
     struct wring_conn *honest, *evil; /* the victim's */
     unsigned greeted;                 /* honest arrivals */
+    uint32_t evil_imm;                /* of the last that arrived */
+    size_t evil_bytes;                /* likewise */
     unsigned evil_accepted, evil_arrived, evil_messages, evil_closed;
     enum wring_status evil_why;
     char evil_text[256];
@@ -38,6 +40,10 @@ int rig_dial(const struct rig *rig);
 
 /** Dial, and prove to know the secret. */
 int rig_dial_proven(struct rig *rig, uint8_t secret);
+
+/** The same for any purpose. @param nonce out, what the stream is known by; may be NULL */
+int rig_dial_for(struct rig *rig, uint8_t secret, uint16_t purpose, const void *hello, size_t bytes,
+                 uint8_t nonce[WRING_AUTH_NONCE_BYTES]);
 
 /** Send all, while the victim is polled. @return false when the stream broke */
 bool rig_send(struct rig *rig, int fd, const void *data, size_t bytes);

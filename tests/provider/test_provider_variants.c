@@ -11,15 +11,19 @@ struct variant {
     const char *name, *provider;
     const char *checksum; /* WRING_TCP_CHECKSUM */
     const char *fault;    /* NULL: not wrapped */
+    const char *sockets;  /* WRING_TCP_SOCKETS; NULL: auto */
 };
 
 static const struct variant variants[] = {
-    {"tcp-checked", "tcp", "on", NULL},
-    {"tcp-checked-late", "tcp", "on", "delay=50us,jitter=100us,rate=20gbit,seed=3"},
-    {"tcp-late", "tcp", "off", "delay=50us,jitter=100us"},
-    {"shm-late", "shm", "off", "delay=50us,jitter=100us,seed=1"},
-    {"verbs", "verbs", "off", NULL}, /* with settings from the environment */
-    {"tcp-idle-faults", "tcp", "off", "corrupt=0,disconnect=0,delay=0ms"},
+    {"tcp-checked", "tcp", "on", NULL, NULL},
+    {"tcp-sockets", "tcp", "off", NULL, "4"},
+    {"tcp-sockets-checked", "tcp", "on", NULL, "16"},
+    {"tcp-sockets-late", "tcp", "off", "delay=50us,jitter=100us", "2"},
+    {"tcp-checked-late", "tcp", "on", "delay=50us,jitter=100us,rate=20gbit,seed=3", NULL},
+    {"tcp-late", "tcp", "off", "delay=50us,jitter=100us", NULL},
+    {"shm-late", "shm", "off", "delay=50us,jitter=100us,seed=1", NULL},
+    {"verbs", "verbs", "off", NULL, NULL}, /* with settings from the environment */
+    {"tcp-idle-faults", "tcp", "off", "corrupt=0,disconnect=0,delay=0ms", NULL},
 };
 
 static const struct variant *chosen;
@@ -52,7 +56,9 @@ int main(int argc, char **argv)
         return 2;
     }
     if (wring_config_load(&config, NULL) != WRING_OK ||
-        wring_config_set(&config, NULL, "WRING_TCP_CHECKSUM", chosen->checksum) != WRING_OK)
+        wring_config_set(&config, NULL, "WRING_TCP_CHECKSUM", chosen->checksum) != WRING_OK ||
+        wring_config_set(&config, NULL, "WRING_TCP_SOCKETS",
+                         chosen->sockets != NULL ? chosen->sockets : "auto") != WRING_OK)
         return 1;
     const struct wring_provider_driver driver = {name, open_variant};
     return wring_provider_suite(argc - 1, argv + 1, &driver);

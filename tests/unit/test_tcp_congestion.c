@@ -141,12 +141,25 @@ static void buffers_only_grow(void)
     CHECK(wring_tcp_choose_buffer(0, 0) == 0, "a system that does not say");
 }
 
+static void sockets_hold_what_the_way_does(void)
+{
+    const long linux_default = 4194304;
+
+    CHECK(wring_tcp_choose_sockets(1e6, linux_default) == 1, "one is enough");
+    CHECK(wring_tcp_choose_sockets(2.5e6, linux_default) == 2, "500 Mbit/s and 40 ms");
+    CHECK(wring_tcp_choose_sockets(2.5e6, 425984) == TCP_SOCKETS_AUTO, "no more than some");
+    CHECK(wring_tcp_choose_sockets(1e12, linux_default) == TCP_SOCKETS_AUTO, "no more than some");
+    CHECK(wring_tcp_choose_sockets(1e12, 0) == 1, "a system that does not say");
+    CHECK(wring_tcp_choose_sockets(0, linux_default) == 1, "no way at all");
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
         {"bbr goes where peers are near", bbr_goes_where_peers_are_near},
         {"others stay", others_stay},
         {"buffers only grow", buffers_only_grow},
+        {"sockets hold what the way does", sockets_hold_what_the_way_does},
         {"nothing else is needed on one host", nothing_else_is_needed_on_one_host},
         {"sockets get it", sockets_get_it},
         {"nobody begins with bbr", nobody_begins_with_bbr},

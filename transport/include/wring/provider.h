@@ -71,6 +71,7 @@ struct wring_provider {
 struct wring_path {
     uint64_t round_trip_ns; /* there and back, at the least; 0: unknown, or not worth a word */
     uint64_t bytes_per_s;   /* that the interface can send; 0: unknown */
+    unsigned sockets;       /* that the connection has, each with buffers of its own; 0: one */
 };
 
 struct wring_conn {

@@ -16,6 +16,7 @@
 #include "transport/providers/tcp/tcp.h"
 
 /* An address blob: family (4 or 6), 0, port little-endian, then the address in network order. */
+
 /** Can a peer elsewhere use this address as it stands? */
 static bool is_reachable(const struct sockaddr_storage *address)
 {
@@ -158,7 +159,7 @@ void wring_tcp_make_ready(struct tcp_conn *conn)
     provider->ready_count++;
 }
 
-static void close_socket(struct tcp_conn *conn)
+void wring_tcp_close_socket(struct tcp_conn *conn)
 {
     if (conn->fd < 0)
         return;
@@ -168,10 +169,19 @@ static void close_socket(struct tcp_conn *conn)
     conn->fd = -1;
 }
 
-static void end_handshake(struct tcp_conn *conn, enum tcp_state state);
-
-void wring_tcp_fail(struct tcp_conn *conn, enum wring_status status, const char *format, ...)
+/** The others of a bundle do nothing any more; who uses the first one frees them. */
+static void close_other_sockets(const struct tcp_bundle *bundle)
 {
+    for (unsigned i = 1; i < TCP_SOCKETS_MAX; i++)
+        if (bundle->sockets[i] != NULL) {
+            wring_tcp_end_handshake(bundle->sockets[i], TCP_CLOSED);
+            wring_tcp_close_socket(bundle->sockets[i]);
+        }
+}
+
+void wring_tcp_fail(struct tcp_conn *failed, enum wring_status status, const char *format, ...)
+{
+    struct tcp_conn *conn = tcp_front(failed);
     if (conn->state >= TCP_FAILED)
         return;
     bool known = !conn->accepted || !tcp_in_handshake(conn);
@@ -184,10 +194,12 @@ void wring_tcp_fail(struct tcp_conn *conn, enum wring_status status, const char 
     wring_info(tcp_of(conn)->log, "%s%s", known ? "" : "refused: ", conn->text);
     conn->status = status;
     /* one whose ACCEPTED was never reported is unknown to the user and just goes */
-    if (conn->accepted && conn->state == TCP_READY)
+    if (conn->accepted && conn->state <= TCP_READY)
         known = false;
-    end_handshake(conn, known ? TCP_FAILED : TCP_DROPPED);
-    close_socket(conn);
+    wring_tcp_end_handshake(conn, known ? TCP_FAILED : TCP_DROPPED);
+    wring_tcp_close_socket(conn);
+    if (conn->bundle != NULL)
+        close_other_sockets(conn->bundle);
     wring_tcp_make_ready(conn);
 }
 
@@ -202,7 +214,6 @@ static struct tcp_conn *conn_create(struct tcp_provider *provider, int fd, bool 
     conn->base.provider = &provider->base;
     conn->fd = fd;
     conn->accepted = accepted;
-    conn->deadline_ns = wring_deadline_in(TCP_HANDSHAKE_NS);
     conn->state = accepted ? TCP_HANDSHAKE : TCP_CONNECTING;
     wring_tcp_address_text(peer, conn->peer, sizeof(conn->peer));
 
@@ -210,7 +221,7 @@ static struct tcp_conn *conn_create(struct tcp_provider *provider, int fd, bool 
     if (conn->next != NULL)
         conn->next->previous = conn;
     provider->conns = conn;
-    provider->handshakes++;
+    wring_tcp_set_deadline(conn, TCP_HANDSHAKE_NS);
     provider->pending += accepted;
     return conn;
 }
@@ -232,15 +243,12 @@ static void leave_ready_list(struct tcp_conn *conn)
     conn->in_ready = false;
 }
 
-void wring_tcp_disconnect(struct wring_conn *base)
+static void free_socket(struct tcp_conn *conn)
 {
-    if (base == NULL)
-        return;
-    struct tcp_conn *conn = (struct tcp_conn *)base;
     struct tcp_provider *provider = tcp_of(conn);
 
-    end_handshake(conn, TCP_CLOSED);
-    close_socket(conn);
+    wring_tcp_end_handshake(conn, TCP_CLOSED);
+    wring_tcp_close_socket(conn);
     leave_ready_list(conn);
     if (conn->next != NULL)
         conn->next->previous = conn->previous;
@@ -250,6 +258,20 @@ void wring_tcp_disconnect(struct wring_conn *base)
         provider->conns = conn->next;
     wring_tcp_copies_free(conn);
     free(conn);
+}
+
+void wring_tcp_disconnect(struct wring_conn *base)
+{
+    if (base == NULL)
+        return;
+    struct tcp_conn *conn = tcp_front((struct tcp_conn *)base);
+    struct tcp_bundle *bundle = conn->bundle;
+
+    for (unsigned i = 1; bundle != NULL && i < TCP_SOCKETS_MAX; i++)
+        if (bundle->sockets[i] != NULL)
+            free_socket(bundle->sockets[i]);
+    free(bundle);
+    free_socket(conn);
 }
 
 static int ask_for_edges(const struct tcp_provider *provider, int op, struct tcp_conn *conn)
@@ -285,6 +307,35 @@ static enum wring_status watch_socket(struct tcp_conn *conn)
     return WRING_OK;
 }
 
+struct tcp_conn *wring_tcp_conn_create(struct tcp_provider *provider,
+                                       const struct sockaddr_storage *to)
+{
+    int fd = WRING_DESCRIPTOR(socket(to->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (fd < 0) {
+        wring_error(provider->log, "cannot make a socket: %s", WRING_REFUSED("socket"));
+        return NULL;
+    }
+    if (!provider->keeps_congestion)
+        wring_tcp_begin_congestion(fd, provider->system_congestion);
+    struct tcp_conn *conn = conn_create(provider, fd, false, to);
+    if (conn == NULL) {
+        wring_error(provider->log, "no memory for a connection");
+        wring_descriptor_close(fd);
+        return NULL;
+    }
+    if (watch_socket(conn) != WRING_OK) {
+        wring_tcp_disconnect(&conn->base);
+        return NULL;
+    }
+    return conn;
+}
+
+void wring_tcp_conn_begin(struct tcp_conn *conn, const struct sockaddr_storage *to, socklen_t bytes)
+{
+    if (connect(conn->fd, (const struct sockaddr *)to, bytes) != 0 && errno != EINPROGRESS)
+        wring_tcp_fail(conn, WRING_ERR_ADDRESS, "cannot connect: %s", strerrordesc_np(errno));
+}
+
 enum wring_status wring_tcp_connect(struct wring_provider *base, const void *address,
                                     size_t address_bytes, const void *hello, size_t hello_bytes,
                                     struct wring_conn **out)
@@ -298,48 +349,33 @@ enum wring_status wring_tcp_connect(struct wring_provider *base, const void *add
     if (status != WRING_OK)
         return status;
 
-    int fd = WRING_DESCRIPTOR(socket(to.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (fd < 0) {
-        wring_error(provider->log, "cannot make a socket: %s", WRING_REFUSED("socket"));
+    struct tcp_conn *conn = wring_tcp_conn_create(provider, &to);
+    if (conn == NULL)
         return WRING_ERR_SYSTEM;
-    }
-    if (!provider->keeps_congestion)
-        wring_tcp_begin_congestion(fd, provider->system_congestion);
-    struct tcp_conn *conn = conn_create(provider, fd, false, &to);
-    if (conn == NULL) {
-        status = WRING_ERR_NO_MEMORY;
-        goto close_fd;
-    }
     wring_auth_init(&conn->auth, true, WRING_AUTH_TCP, provider->secret, hello, hello_bytes);
-    status = watch_socket(conn);
-    if (status != WRING_OK)
-        goto disconnect;
-
-    if (connect(fd, (const struct sockaddr *)&to, to_bytes) != 0 && errno != EINPROGRESS)
-        wring_tcp_fail(conn, WRING_ERR_ADDRESS, "cannot connect: %s", strerrordesc_np(errno));
+    wring_tcp_conn_begin(conn, &to, to_bytes);
     *out = &conn->base;
     return WRING_OK;
-
-disconnect:
-    wring_tcp_disconnect(&conn->base);
-    return status;
-close_fd:
-    wring_descriptor_close(fd);
-    return status;
 }
 
 /* ---- handshake ---- */
 
 /** From a socket that connects, or was accepted, to a peer that has proven itself. */
 
-/** Leave the handshake, for better or worse. */
-static void end_handshake(struct tcp_conn *conn, enum tcp_state state)
+void wring_tcp_set_deadline(struct tcp_conn *conn, uint64_t in_ns)
+{
+    conn->deadline_ns = wring_deadline_in(in_ns);
+    tcp_of(conn)->timed += !conn->timed;
+    conn->timed = true;
+}
+
+void wring_tcp_end_handshake(struct tcp_conn *conn, enum tcp_state state)
 {
     struct tcp_provider *provider = tcp_of(conn);
-    if (tcp_in_handshake(conn)) {
-        provider->handshakes--;
+    if (tcp_in_handshake(conn))
         provider->pending -= conn->accepted;
-    }
+    provider->timed -= conn->timed;
+    conn->timed = false;
     conn->state = state;
 }
 
@@ -352,10 +388,13 @@ static void finish_connect(struct tcp_conn *conn)
         return;
     if (getsockopt(conn->fd, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0)
         error = errno;
-    if (error != 0)
+    if (error != 0) {
         wring_tcp_fail(conn, WRING_ERR_ADDRESS, "cannot connect: %s", strerrordesc_np(error));
-    else if (conn->writable)
+    } else if (conn->writable) {
         conn->state = TCP_HANDSHAKE;
+        if (conn->bundle == NULL)
+            wring_tcp_plan_sockets(conn);
+    }
 }
 
 /** @return false when the socket takes no more now, or the connection has failed */
@@ -418,7 +457,7 @@ void wring_tcp_handshake(struct tcp_conn *conn)
     enum wring_status status = wring_auth_status(&conn->auth);
     if (status == WRING_OK) {
         wring_tcp_fit_to_path(conn);
-        end_handshake(conn, TCP_READY);
+        wring_tcp_join_socket(conn);
         return;
     }
     char why[128];
@@ -432,28 +471,36 @@ void wring_tcp_handshake(struct tcp_conn *conn)
 }
 
 /** A system that takes the connection is there, though its process may be busy. */
-static void expire_handshake(struct tcp_conn *conn)
+static void expire_conn(struct tcp_conn *conn)
 {
     bool there = conn->state != TCP_CONNECTING;
-    wring_tcp_fail(conn, there ? WRING_ERR_TIMEOUT : WRING_ERR_ADDRESS,
-                   "did not finish %s within %llu s", there ? "the handshake" : "connecting",
-                   TCP_HANDSHAKE_NS / WRING_NS_PER_S);
+
+    if (conn->state == TCP_GATHERING)
+        wring_tcp_fail(conn, WRING_ERR_TIMEOUT,
+                       "opened %u sockets of a connection, and not the rest, within %llu s",
+                       conn->bundle->standing, TCP_HANDSHAKE_NS / WRING_NS_PER_S);
+    else if (conn->state == TCP_OPEN)
+        wring_tcp_fail(conn, WRING_ERR_PEER, "%s", conn->bundle->why);
+    else
+        wring_tcp_fail(conn, there ? WRING_ERR_TIMEOUT : WRING_ERR_ADDRESS,
+                       "did not finish %s within %llu s", there ? "the handshake" : "connecting",
+                       TCP_HANDSHAKE_NS / WRING_NS_PER_S);
 }
 
 void wring_tcp_expire(struct tcp_provider *provider, uint64_t now)
 {
     for (struct tcp_conn *conn = provider->conns; conn != NULL; conn = conn->next)
-        if (tcp_in_handshake(conn) && conn->deadline_ns <= now)
-            expire_handshake(conn);
+        if (conn->timed && conn->deadline_ns <= now)
+            expire_conn(conn);
 }
 
 uint64_t wring_tcp_next_deadline(const struct tcp_provider *provider)
 {
     uint64_t next = WRING_NEVER;
-    if (provider->handshakes == 0)
+    if (provider->timed == 0)
         return next;
     for (const struct tcp_conn *conn = provider->conns; conn != NULL; conn = conn->next)
-        if (tcp_in_handshake(conn) && conn->deadline_ns < next)
+        if (conn->timed && conn->deadline_ns < next)
             next = conn->deadline_ns;
     return next;
 }
@@ -515,6 +562,8 @@ static bool accept_one_peer(struct tcp_provider *provider, uint64_t now)
     }
     conn->origin = wring_door_origin(&from);
     wring_auth_init(&conn->auth, false, WRING_AUTH_TCP, provider->secret, NULL, 0);
+    wring_auth_serve(&conn->auth, WRING_AUTH_TCP_FIRST);
+    wring_auth_serve(&conn->auth, WRING_AUTH_TCP_NEXT);
     if (watch_socket(conn) != WRING_OK)
         wring_tcp_disconnect(&conn->base);
     return true;

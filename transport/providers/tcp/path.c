@@ -55,7 +55,6 @@ static bool stays_on_host(int fd)
  * due.
  */
 
-#define NEAR_US 1000
 #define FAR_UNSENT_BYTES (2 << 20)
 
 static const char reno[] = "reno";
@@ -67,7 +66,7 @@ static bool is_paced(const char *control)
 
 bool wring_tcp_prefers_reno(const char *system, bool same_host, uint32_t rtt_us)
 {
-    return same_host || (is_paced(system) && rtt_us <= NEAR_US);
+    return same_host || (is_paced(system) && rtt_us <= TCP_NEAR_US);
 }
 
 /** @return false where the kernel does not say */
@@ -127,7 +126,7 @@ struct wring_path wring_tcp_path(int fd)
     if (stays_on_host(fd) || us == UINT32_MAX)
         return path;
     path.round_trip_ns = us * (uint64_t)WRING_NS_PER_US;
-    if (us > NEAR_US) /* nobody asks how fast what is near can be */
+    if (us > TCP_NEAR_US) /* nobody asks how fast what is near can be */
         path.bytes_per_s = interface_speed(fd);
     return path;
 }
@@ -144,6 +143,10 @@ bool wring_tcp_choose_congestion(int fd, const char *system)
 
     return strcmp(has, wanted) == 0 || set_congestion(fd, wanted);
 }
+
+#define WMEM_MAX "/proc/sys/net/core/wmem_max"
+#define TCP_WMEM "/proc/sys/net/ipv4/tcp_wmem"
+#define TCP_RMEM "/proc/sys/net/ipv4/tcp_rmem"
 
 /** The last number in a file of the system's; 0: it has none. */
 static long read_last_number(const char *path)
@@ -163,15 +166,25 @@ long wring_tcp_choose_buffer(long wmem_max, long tcp_wmem_max)
     return 2 * wmem_max > tcp_wmem_max ? wmem_max : 0;
 }
 
+long wring_tcp_socket_bytes(void)
+{
+    long sent = read_last_number(TCP_WMEM), chosen, received = read_last_number(TCP_RMEM);
+
+    chosen = 2 * wring_tcp_choose_buffer(read_last_number(WMEM_MAX), sent);
+    if (chosen > sent)
+        sent = chosen;
+    return received < sent ? received : sent;
+}
+
 /** A long way holds more than a near peer's buffers. Bytes that the way does not take yet stay out
  *  of them, where more urgent ones can pass. */
 static void widen_buffer(struct tcp_conn *conn)
 {
-    int bytes = (int)wring_tcp_choose_buffer(read_last_number("/proc/sys/net/core/wmem_max"),
-                                             read_last_number("/proc/sys/net/ipv4/tcp_wmem"));
+    int bytes =
+        (int)wring_tcp_choose_buffer(read_last_number(WMEM_MAX), read_last_number(TCP_WMEM));
     int unsent = FAR_UNSENT_BYTES;
 
-    if (conn->base.path.round_trip_ns <= NEAR_US * WRING_NS_PER_US || bytes == 0)
+    if (conn->base.path.round_trip_ns <= TCP_NEAR_US * WRING_NS_PER_US || bytes == 0)
         return;
     if (setsockopt(conn->fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes)) != 0 ||
         setsockopt(conn->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof(unsent)) != 0)

@@ -196,6 +196,8 @@ static void take_settings(struct tcp_provider *provider, const struct wring_conf
     wring_crc32c_init(&provider->crc, tier);
     provider->checks = config != NULL && strcmp(config->tcp_checksum, "on") == 0;
     provider->keeps_congestion = config != NULL && strcmp(config->tcp_congestion, "system") == 0;
+    if (config != NULL && strcmp(config->tcp_sockets, "auto") != 0)
+        provider->sockets = (unsigned)strtoul(config->tcp_sockets, NULL, 10);
 }
 
 static enum wring_status tcp_open(const struct wring_provider_params *params,
@@ -251,14 +253,17 @@ static void tcp_close(struct wring_provider *base)
     free(provider);
 }
 
-static void tcp_capabilities(struct wring_provider *provider, struct wring_provider_caps *out)
+static void tcp_capabilities(struct wring_provider *base, struct wring_provider_caps *out)
 {
-    (void)provider;
+    const struct tcp_provider *provider = (const struct tcp_provider *)base;
+    unsigned sockets = provider->sockets > 1 ? provider->sockets : 1;
+
     *out = (struct wring_provider_caps){
         .put_max_bytes = TCP_PUT_MAX,
         .put_depth = TCP_PUT_DEPTH,
-        .conn_descriptors = 1,
-        .conn_bytes = sizeof(struct tcp_conn),
+        .conn_descriptors = sockets,
+        .conn_bytes =
+            sockets * sizeof(struct tcp_conn) + (sockets > 1 ? sizeof(struct tcp_bundle) : 0),
         .local_any = true,
         .host_regions = true,
     };
@@ -286,6 +291,8 @@ static void report_open(struct tcp_conn *conn, struct tcp_events *events)
     if (conn->accepted)
         event->data = wring_auth_hello(&conn->auth, &event->bytes);
     conn->state = TCP_OPEN;
+    if (conn->bundle != NULL)
+        wring_tcp_open_sockets(conn->bundle);
 }
 
 static void report_closed(struct tcp_conn *conn, struct tcp_events *events)
@@ -298,12 +305,27 @@ static void report_closed(struct tcp_conn *conn, struct tcp_events *events)
     conn->state = TCP_CLOSED;
 }
 
+/** What is due to all sockets of a connection together. */
+static void exchange_parts(struct tcp_bundle *bundle, struct tcp_events *events)
+{
+    struct tcp_conn *front = bundle->sockets[0];
+
+    if (front->state != TCP_OPEN) /* it has just failed */
+        return;
+    wring_tcp_release_parts(bundle, events);
+    wring_tcp_finish_sockets(bundle);
+    if (wring_tcp_bundle_owes(bundle))
+        wring_tcp_make_ready(front);
+}
+
 static void exchange_frames(struct tcp_conn *conn, struct tcp_events *events)
 {
     if (conn->writable && wring_tcp_has_unsent(conn))
         wring_tcp_flush(conn);
     if (wring_tcp_report_sent(conn, events))
         wring_tcp_receive(conn, events);
+    if (conn->bundle != NULL)
+        exchange_parts(conn->bundle, events);
 }
 
 /** Could it go on at once, without an edge? */
@@ -311,6 +333,7 @@ static bool has_work(const struct tcp_conn *conn)
 {
     switch (conn->state) {
     case TCP_CONNECTING:
+    case TCP_GATHERING:
         return false;
     case TCP_HANDSHAKE:
         return conn->readable;
@@ -318,8 +341,10 @@ static bool has_work(const struct tcp_conn *conn)
     case TCP_FAILED:
         return true;
     case TCP_OPEN:
-        return conn->readable || conn->receiver.blocked ||
+        return (conn->readable && !conn->receiver.waits) || conn->receiver.blocked ||
                conn->sender.put_tail != conn->sender.put_sent ||
+               (conn->bundle != NULL && conn == conn->bundle->sockets[0] &&
+                wring_tcp_bundle_owes(conn->bundle)) ||
                (conn->writable && wring_tcp_has_unsent(conn));
     case TCP_CLOSED:
     case TCP_DROPPED:
@@ -330,8 +355,11 @@ static bool has_work(const struct tcp_conn *conn)
 
 static void serve_conn(struct tcp_conn *conn, struct tcp_events *events)
 {
-    if (conn->state <= TCP_HANDSHAKE)
+    if (tcp_in_handshake(conn))
         wring_tcp_handshake(conn);
+    if (conn->state == TCP_GATHERING && conn->accepted && conn->hung_up &&
+        tcp_front(conn)->state == TCP_GATHERING)
+        wring_tcp_fail(conn, WRING_ERR_PEER, "left before all sockets were open");
     if (conn->state == TCP_READY)
         report_open(conn, events);
     if (conn->state == TCP_OPEN)
@@ -382,7 +410,7 @@ static size_t tcp_poll(struct wring_provider *base, struct wring_event *out, siz
         serve_ready_conns(provider, &events);
     look_for_edges(provider);
     wring_tcp_accept_some(provider);
-    if (provider->handshakes > 0)
+    if (provider->timed > 0)
         wring_tcp_expire(provider, wring_now_ns());
     serve_ready_conns(provider, &events);
     if (armed && events.n == 0) /* it sleeps now, and edges come once */

@@ -47,10 +47,17 @@
 #define TCP_HANDSHAKE_NS (5 * 1000000000ull)
 #define TCP_EVICT_NS (1 * 1000000000ull) /* a pending one this old may be dropped for another */
 #define TCP_REGION_KEY_BYTES 16
+#define TCP_NEAR_US 1000 /* a peer within so much, there and back, is near */
+#define TCP_SOCKETS_MAX 16
+#define TCP_SOCKETS_AUTO 8      /* as many as are taken by themselves, at most */
+#define TCP_PARTS_AHEAD 1024    /* parts that may come before one that is due; a power of two */
+#define TCP_PART_BYTES 65536    /* a put of more is cut where there are several sockets */
+#define TCP_NEXT_HELLO_BYTES 18 /* of one socket more */
 
 enum tcp_frame_kind {
     TCP_FRAME_PUT = 1,
     TCP_FRAME_MESSAGE = 2,
+    TCP_FRAME_PART = 3, /* of a put, on a connection that has several sockets */
 };
 
 /**
@@ -74,6 +81,8 @@ struct tcp_frame {
     uint32_t bytes, imm;
     bool checked;         /* it carries checksums */
     uint32_t payload_crc; /* in a checked one */
+    uint32_t part;        /* of a part: its number, in the order of puts */
+    bool more;            /* likewise: the same put goes on with the next part */
 };
 
 struct tcp_region {
@@ -97,7 +106,7 @@ struct tcp_put {
     size_t header_bytes;
     const uint8_t *data;
     size_t bytes;
-    uint64_t cookie;
+    uint64_t cookie; /* of a part: its put's number in the bundle */
     bool is_spoiled; /* payload byte spoiled_at leaves as `spoiled`: fault injection */
     uint8_t spoiled;
     size_t spoiled_at;
@@ -142,13 +151,49 @@ struct tcp_receiver {
     bool in_frame;
     bool large;   /* the last frame was: read no more than TCP_PEEK_BYTES ahead */
     bool blocked; /* the event array was full: go on without waiting for an edge */
+    bool waits;   /* what has come is too far ahead of other sockets: until they have caught up */
     uint8_t message[WRING_SEND_MAX];
+};
+
+/** A put that was cut into parts. */
+struct tcp_split {
+    uint64_t cookie;
+    size_t bytes;
+    unsigned left; /* parts that the kernel has not yet */
+};
+
+/** A part that is there, and whose turn may be yet to come. */
+struct tcp_part {
+    uint32_t bytes, imm;
+    bool there, more;
+};
+
+/**
+ * The sockets of one connection that has several: sockets.c. Each is a tcp_conn with buffers of its
+ * own; the user knows the first one only.
+ */
+struct tcp_bundle {
+    struct tcp_conn *sockets[TCP_SOCKETS_MAX];
+    unsigned n;        /* of them; 0: not said yet, on the side that accepts */
+    unsigned standing; /* proven */
+    unsigned ended;    /* that the peer has closed */
+    bool broken;       /* one of them has, or takes no more: nothing is sent any more */
+    char why[160];     /* the first that ended did so */
+
+    struct tcp_split puts[TCP_PUT_DEPTH];
+    uint32_t put_tail, put_head; /* reported <= queued */
+    uint32_t next_part;          /* to be sent */
+
+    struct tcp_part parts[TCP_PARTS_AHEAD]; /* by their numbers, from first_part on */
+    uint32_t first_part;                    /* all before it have had their turn */
+    size_t put_bytes;                       /* of the parts before it that belong to its put */
 };
 
 enum tcp_state {
     TCP_CONNECTING,
     TCP_HANDSHAKE,
-    TCP_READY, /* proven; CONNECTED or ACCEPTED is still to be reported */
+    TCP_GATHERING, /* proven, but other sockets of the connection are not yet */
+    TCP_READY,     /* proven; CONNECTED or ACCEPTED is still to be reported */
     TCP_OPEN,
     TCP_FAILED,  /* CLOSED is still to be reported */
     TCP_CLOSED,  /* waits for disconnect */
@@ -162,8 +207,10 @@ struct tcp_conn {
     enum tcp_state state;
     int fd;
     bool accepted, in_ready, readable, writable, hung_up;
-    uint32_t origin;      /* where it comes from, as a number */
-    uint64_t deadline_ns; /* of the handshake */
+    bool timed;                /* it has a deadline */
+    uint32_t origin;           /* where it comes from, as a number */
+    uint64_t deadline_ns;      /* of the handshake, or of the end of several sockets */
+    struct tcp_bundle *bundle; /* NULL: this socket is all */
     enum wring_status status;
     char peer[64];  /* address and port */
     char text[256]; /* why it is dead */
@@ -179,6 +226,7 @@ struct tcp_provider {
     struct wring_crc32c crc;
     bool checks;           /* frames carry checksums, and must: WRING_TCP_CHECKSUM */
     bool keeps_congestion; /* control, as the system has it: WRING_TCP_CONGESTION */
+    unsigned sockets;      /* a connection that we make has; 0: as many as it needs */
     char system_congestion[TCP_CONTROL_NAME_BYTES]; /* control of a socket that nobody touched */
     char bind[64];
     struct wring_ports ports; /* to listen on */
@@ -189,8 +237,8 @@ struct tcp_provider {
     struct tcp_conn *conns; /* newest first */
     struct tcp_conn *ready_first, *ready_last;
     size_t ready_count;
-    size_t handshakes; /* connections that have a deadline */
-    size_t pending;    /* of those, the accepted ones */
+    size_t timed;   /* connections that have a deadline */
+    size_t pending; /* accepted ones, not proven yet */
     struct tcp_slot *slots;
     size_t slot_count;
     uint8_t messages[TCP_MESSAGES_PER_POLL][WRING_SEND_MAX];
@@ -216,6 +264,12 @@ struct wring_event *wring_tcp_event(struct tcp_events *events, enum wring_event_
 static inline bool tcp_in_handshake(const struct tcp_conn *conn)
 {
     return conn->state == TCP_CONNECTING || conn->state == TCP_HANDSHAKE;
+}
+
+/** The one that the user knows. */
+static inline struct tcp_conn *tcp_front(struct tcp_conn *conn)
+{
+    return conn->bundle != NULL ? conn->bundle->sockets[0] : conn;
 }
 
 /** Put into the ready list, where it is not there yet. */
@@ -293,6 +347,9 @@ bool wring_tcp_choose_congestion(int fd, const char *system);
  */
 long wring_tcp_choose_buffer(long wmem_max, long tcp_wmem_max);
 
+/** Bytes that the kernel would hold for one socket, as it counts them: sent, and received. */
+long wring_tcp_socket_bytes(void);
+
 /** What a connected socket leads over. Nothing is worth a word within one host. */
 struct wring_path wring_tcp_path(int fd);
 
@@ -304,10 +361,21 @@ void wring_tcp_fit_to_path(struct tcp_conn *conn);
 /** Go on with a connection that is not open yet. */
 void wring_tcp_handshake(struct tcp_conn *conn);
 
-/** Fail handshakes whose deadline has passed. */
+/** Leave the handshake, for better or worse; the deadline goes. */
+void wring_tcp_end_handshake(struct tcp_conn *conn, enum tcp_state state);
+void wring_tcp_set_deadline(struct tcp_conn *conn, uint64_t in_ns);
+
+/** A socket more, to connect. @return NULL: it cannot be; logged */
+struct tcp_conn *wring_tcp_conn_create(struct tcp_provider *provider,
+                                       const struct sockaddr_storage *to);
+void wring_tcp_conn_begin(struct tcp_conn *conn, const struct sockaddr_storage *to,
+                          socklen_t bytes);
+void wring_tcp_close_socket(struct tcp_conn *conn);
+
+/** Fail those whose deadline has passed. */
 void wring_tcp_expire(struct tcp_provider *provider, uint64_t now);
 
-/** Of the handshakes under way, or WRING_NEVER. */
+/** The next of them, or WRING_NEVER. */
 uint64_t wring_tcp_next_deadline(const struct tcp_provider *provider);
 
 /* tcp/conn.c */
@@ -326,7 +394,52 @@ __attribute__((format(printf, 3, 4))) void wring_tcp_fail(struct tcp_conn *conn,
                                                           enum wring_status status,
                                                           const char *format, ...);
 
+/* tcp/sockets.c: connections of several sockets */
+
+/**
+ * How many sockets does a way need that holds so many bytes? The kernel counts a socket's bytes
+ * with all that surrounds them, and keeps them until they are acknowledged: three times is enough.
+ * @param socket_bytes  as it counts them, of one @return 1..TCP_SOCKETS_AUTO
+ */
+unsigned wring_tcp_choose_sockets(double way_bytes, long socket_bytes);
+
+/** A socket of ours has connected: are others to follow? Then its handshake says so. */
+void wring_tcp_plan_sockets(struct tcp_conn *conn);
+
+/** A socket is proven: go on with the connection that it belongs to, or is. */
+void wring_tcp_join_socket(struct tcp_conn *conn);
+
+/** The user knows the first socket from now on: all may be read. */
+void wring_tcp_open_sockets(struct tcp_bundle *bundle);
+
+/** The same for the socket of a connection, and for one of several: there is no more to read. */
+__attribute__((format(printf, 2, 3))) void wring_tcp_end_socket(struct tcp_conn *conn,
+                                                                const char *format, ...);
+
+/** Have the first socket say that the connection is over, once all that came has been told of. */
+void wring_tcp_finish_sockets(struct tcp_bundle *bundle);
+
+/** Is there something to be told that had no room in the event array? */
+bool wring_tcp_bundle_owes(const struct tcp_bundle *bundle);
+
+/** As wring_tcp_put(), which has looked at all of it. */
+enum wring_status wring_tcp_split_put(struct tcp_bundle *bundle, const struct tcp_frame *frame,
+                                      const uint8_t *local, uint64_t cookie);
+
+/** Report puts all of whose parts the kernel has. @return false where events did not suffice */
+bool wring_tcp_report_split(struct tcp_conn *conn, struct tcp_events *events);
+
+/** The part that a socket has received is whole. @return false: it has to wait for its turn */
+bool wring_tcp_take_part(struct tcp_conn *conn, struct tcp_events *events);
+
+/** Tell of puts whose turn it is. */
+void wring_tcp_release_parts(struct tcp_bundle *bundle, struct tcp_events *events);
+
 /* tcp/traffic.c */
+
+/** Queue a put, or a part of one, whose place in the queue is free. */
+void wring_tcp_queue_put(struct tcp_conn *conn, struct tcp_frame *frame, const uint8_t *local,
+                         uint64_t cookie);
 enum wring_status wring_tcp_put(struct wring_conn *conn, struct wring_region *region,
                                 const void *local, struct wring_remote *remote,
                                 uint64_t remote_offset, size_t bytes, uint32_t imm,

@@ -25,10 +25,12 @@
 #define BYTES_AT 24
 #define IMM_AT 28
 #define PAYLOAD_CRC_AT 32
-#define ZEROS_AT 36
+#define PART_AT 36
+#define ZEROS_AT 40
 #define HEADER_CRC_AT 60
 
 #define FLAG_CHECKED 1u
+#define FLAG_MORE 2u
 
 size_t wring_tcp_frame_pack(const struct tcp_frame *frame, const struct wring_crc32c *crc,
                             uint8_t *out)
@@ -37,17 +39,21 @@ size_t wring_tcp_frame_pack(const struct tcp_frame *frame, const struct wring_cr
     out[MAGIC_AT + 1] = TCP_FRAME_MAGIC >> 8;
     out[KIND_AT] = frame->kind;
     out[ZERO_AT] = 0;
-    wring_put_u32(out + FLAGS_AT, frame->checked ? FLAG_CHECKED : 0);
+    wring_put_u32(out + FLAGS_AT,
+                  (frame->checked ? FLAG_CHECKED : 0) | (frame->more ? FLAG_MORE : 0));
     wring_put_u32(out + REGION_AT, frame->region);
     wring_put_u32(out + GENERATION_AT, frame->generation);
     wring_put_u64(out + OFFSET_AT, frame->offset);
     wring_put_u32(out + BYTES_AT, frame->bytes);
     wring_put_u32(out + IMM_AT, frame->imm);
-    if (!frame->checked)
+    if (!frame->checked && frame->kind != TCP_FRAME_PART)
         return TCP_FRAME_BYTES;
-    wring_put_u32(out + PAYLOAD_CRC_AT, frame->payload_crc);
-    memset(out + ZEROS_AT, 0, HEADER_CRC_AT - ZEROS_AT);
-    wring_put_u32(out + HEADER_CRC_AT, wring_crc32c_update(crc, 0, out, HEADER_CRC_AT));
+    memset(out + PAYLOAD_CRC_AT, 0, TCP_HEADER_MAX - PAYLOAD_CRC_AT);
+    wring_put_u32(out + PART_AT, frame->part);
+    if (frame->checked) {
+        wring_put_u32(out + PAYLOAD_CRC_AT, frame->payload_crc);
+        wring_put_u32(out + HEADER_CRC_AT, wring_crc32c_update(crc, 0, out, HEADER_CRC_AT));
+    }
     return TCP_HEADER_MAX;
 }
 
@@ -56,17 +62,32 @@ static bool is_checked(const uint8_t *in)
     return in[ZERO_AT] == 0 && (wring_get_u32(in + FLAGS_AT) & FLAG_CHECKED) != 0;
 }
 
+/** Has it the header's second half? */
+static bool is_long(const uint8_t *in)
+{
+    return is_checked(in) || in[KIND_AT] == TCP_FRAME_PART;
+}
+
 size_t wring_tcp_frame_header_bytes(const uint8_t *in, size_t have)
 {
-    return have >= REGION_AT && is_checked(in) ? TCP_HEADER_MAX : TCP_FRAME_BYTES;
+    return have >= REGION_AT && is_long(in) ? TCP_HEADER_MAX : TCP_FRAME_BYTES;
 }
 
 /** A frame has one form only. @param in a header */
 static bool unused_are_zero(const uint8_t *in)
 {
     static const uint8_t zeros[HEADER_CRC_AT - ZEROS_AT];
-    return in[ZERO_AT] == 0 && (wring_get_u32(in + FLAGS_AT) & ~FLAG_CHECKED) == 0 &&
-           (!is_checked(in) || memcmp(in + ZEROS_AT, zeros, sizeof(zeros)) == 0);
+    bool part = in[KIND_AT] == TCP_FRAME_PART;
+    uint32_t flags = FLAG_CHECKED | (part ? FLAG_MORE : 0);
+
+    if (in[ZERO_AT] != 0 || (wring_get_u32(in + FLAGS_AT) & ~flags) != 0)
+        return false;
+    if (!is_long(in))
+        return true;
+    return memcmp(in + ZEROS_AT, zeros, sizeof(zeros)) == 0 &&
+           (part || wring_get_u32(in + PART_AT) == 0) &&
+           (is_checked(in) ||
+            (wring_get_u32(in + PAYLOAD_CRC_AT) == 0 && wring_get_u32(in + HEADER_CRC_AT) == 0));
 }
 
 /** Is the frame sound, as far as can be said without knowing any region? */
@@ -74,6 +95,7 @@ static bool is_frame_sound(const struct tcp_frame *frame)
 {
     switch (frame->kind) {
     case TCP_FRAME_PUT:
+    case TCP_FRAME_PART:
         return frame->bytes <= TCP_PUT_MAX;
     case TCP_FRAME_MESSAGE:
         return frame->bytes >= 1 && frame->bytes <= WRING_SEND_MAX && frame->region == 0 &&
@@ -94,7 +116,10 @@ const char *wring_tcp_frame_unpack(const uint8_t *in, const struct wring_crc32c 
         .bytes = wring_get_u32(in + BYTES_AT),
         .imm = wring_get_u32(in + IMM_AT),
         .checked = is_checked(in),
+        .more = (wring_get_u32(in + FLAGS_AT) & FLAG_MORE) != 0,
     };
+    if (frame.kind == TCP_FRAME_PART)
+        frame.part = wring_get_u32(in + PART_AT);
     if (frame.checked) {
         frame.payload_crc = wring_get_u32(in + PAYLOAD_CRC_AT);
         if (wring_get_u32(in + HEADER_CRC_AT) != wring_crc32c_update(crc, 0, in, HEADER_CRC_AT))
@@ -213,7 +238,8 @@ static void consume_sent(struct tcp_sender *sender, size_t n)
 
 bool wring_tcp_has_unsent(const struct tcp_conn *conn)
 {
-    return conn->sender.queued_bytes > 0 && !conn->sender.broken;
+    return conn->sender.queued_bytes > 0 && !conn->sender.broken &&
+           (conn->bundle == NULL || !conn->bundle->broken);
 }
 
 /** Has that put left? Then nothing of it is read. */
@@ -258,6 +284,8 @@ void wring_tcp_flush(struct tcp_conn *conn)
         /* the peer may have said why before it closed: read that first, then end there */
         wring_info(tcp_of(conn)->log, "%s: sending failed: %s", conn->peer, strerrordesc_np(errno));
         conn->sender.broken = true;
+        if (conn->bundle != NULL)
+            conn->bundle->broken = true;
         conn->readable = conn->hung_up = true;
     }
 }
@@ -279,9 +307,8 @@ static bool copy_source(struct tcp_sender *sender, uint32_t number)
 }
 
 /** Whole puts: checksums and bytes to be spoiled are as they were. */
-enum wring_status wring_tcp_copy_sources(struct wring_conn *base)
+static enum wring_status copy_sources_of(struct tcp_conn *conn)
 {
-    struct tcp_conn *conn = (struct tcp_conn *)base;
     struct tcp_sender *sender = &conn->sender;
 
     if (conn->fd < 0 || sender->broken) /* nothing leaves any more */
@@ -294,9 +321,25 @@ enum wring_status wring_tcp_copy_sources(struct wring_conn *base)
     return WRING_OK;
 }
 
+enum wring_status wring_tcp_copy_sources(struct wring_conn *base)
+{
+    struct tcp_conn *conn = (struct tcp_conn *)base;
+    enum wring_status status = WRING_OK;
+
+    if (conn->bundle == NULL)
+        return copy_sources_of(conn);
+    for (unsigned i = 0; i < conn->bundle->n && status == WRING_OK; i++)
+        if (conn->bundle->sockets[i] != NULL)
+            status = copy_sources_of(conn->bundle->sockets[i]);
+    return status;
+}
+
 bool wring_tcp_report_sent(struct tcp_conn *conn, struct tcp_events *events)
 {
     struct tcp_sender *sender = &conn->sender;
+
+    if (conn->bundle != NULL)
+        return wring_tcp_report_split(conn, events);
     while (sender->put_tail != sender->put_sent) {
         struct wring_event *event = wring_tcp_event(events, WRING_EVENT_PUT_DONE, conn);
         if (event == NULL)
@@ -313,9 +356,12 @@ static enum wring_status check_open(const struct tcp_conn *conn)
 {
     switch (conn->state) {
     case TCP_OPEN:
-        return conn->sender.broken ? WRING_ERR_CLOSED : WRING_OK;
+        return conn->sender.broken || (conn->bundle != NULL && conn->bundle->broken)
+                   ? WRING_ERR_CLOSED
+                   : WRING_OK;
     case TCP_CONNECTING:
     case TCP_HANDSHAKE:
+    case TCP_GATHERING:
     case TCP_READY:
         return WRING_ERR_AGAIN;
     case TCP_FAILED:
@@ -377,35 +423,16 @@ static void spoil_put(struct tcp_sender *sender, struct tcp_put *put)
     sender->spoil_mask = 0;
 }
 
-enum wring_status wring_tcp_put(struct wring_conn *base, struct wring_region *region,
-                                const void *local, struct wring_remote *remote,
-                                uint64_t remote_offset, size_t bytes, uint32_t imm, uint64_t cookie)
+void wring_tcp_queue_put(struct tcp_conn *conn, struct tcp_frame *frame, const uint8_t *local,
+                         uint64_t cookie)
 {
-    struct tcp_conn *conn = (struct tcp_conn *)base;
     struct tcp_sender *sender = &conn->sender;
-    const struct tcp_remote *target = (const struct tcp_remote *)remote;
-
-    if (!put_is_sound(region, local, remote, remote_offset, bytes) || remote->conn != base)
-        return WRING_ERR_INVALID;
-    enum wring_status status = check_open(conn);
-    if (status != WRING_OK)
-        return status;
-    if (sender->put_head - sender->put_tail == TCP_PUT_DEPTH)
-        return WRING_ERR_AGAIN;
-
     struct tcp_put *put = &sender->puts[sender->put_head++ % TCP_PUT_DEPTH];
-    struct tcp_frame frame = {
-        .kind = TCP_FRAME_PUT,
-        .region = target->index,
-        .generation = target->generation,
-        .offset = remote_offset,
-        .bytes = (uint32_t)bytes,
-        .imm = imm,
-    };
-    add_checks(tcp_of(conn), &frame, local, bytes);
-    put->header_bytes = wring_tcp_frame_pack(&frame, &tcp_of(conn)->crc, put->header);
+
+    add_checks(tcp_of(conn), frame, local, frame->bytes);
+    put->header_bytes = wring_tcp_frame_pack(frame, &tcp_of(conn)->crc, put->header);
     put->data = local;
-    put->bytes = bytes;
+    put->bytes = frame->bytes;
     put->cookie = cookie;
     spoil_put(sender, put);
     sender->queued_bytes += frame_bytes(put);
@@ -415,6 +442,34 @@ enum wring_status wring_tcp_put(struct wring_conn *base, struct wring_region *re
     if (conn->writable && sender->queued_bytes >= TCP_SHARE_BYTES)
         wring_tcp_flush(conn);
     wring_tcp_make_ready(conn);
+}
+
+enum wring_status wring_tcp_put(struct wring_conn *base, struct wring_region *region,
+                                const void *local, struct wring_remote *remote,
+                                uint64_t remote_offset, size_t bytes, uint32_t imm, uint64_t cookie)
+{
+    struct tcp_conn *conn = (struct tcp_conn *)base;
+    const struct tcp_sender *sender = &conn->sender;
+    const struct tcp_remote *target = (const struct tcp_remote *)remote;
+
+    if (!put_is_sound(region, local, remote, remote_offset, bytes) || remote->conn != base)
+        return WRING_ERR_INVALID;
+    enum wring_status status = check_open(conn);
+    if (status != WRING_OK)
+        return status;
+    struct tcp_frame frame = {
+        .kind = TCP_FRAME_PUT,
+        .region = target->index,
+        .generation = target->generation,
+        .offset = remote_offset,
+        .bytes = (uint32_t)bytes,
+        .imm = imm,
+    };
+    if (conn->bundle != NULL)
+        return wring_tcp_split_put(conn->bundle, &frame, local, cookie);
+    if (sender->put_head - sender->put_tail == TCP_PUT_DEPTH)
+        return WRING_ERR_AGAIN;
+    wring_tcp_queue_put(conn, &frame, local, cookie);
     return WRING_OK;
 }
 
@@ -503,6 +558,14 @@ static bool begin_put(struct tcp_conn *conn)
     return true;
 }
 
+/** Does this connection have such frames, on this socket? */
+static bool is_expected(struct tcp_conn *conn, const struct tcp_frame *frame)
+{
+    if (frame->kind == TCP_FRAME_MESSAGE)
+        return conn == tcp_front(conn);
+    return (frame->kind == TCP_FRAME_PART) == (conn->bundle != NULL);
+}
+
 static void begin_frame(struct tcp_conn *conn)
 {
     struct tcp_receiver *receiver = &conn->receiver;
@@ -511,15 +574,18 @@ static void begin_frame(struct tcp_conn *conn)
     const struct tcp_provider *provider = tcp_of(conn);
     const char *wrong = wring_tcp_frame_unpack(receiver->buffer + receiver->at, &provider->crc,
                                                provider->checks, frame);
+    if (wrong == NULL && !is_expected(conn, frame))
+        wrong = "sent a frame of a kind that has no place on this socket";
     if (wrong != NULL) {
         wring_tcp_fail(conn, WRING_ERR_FRAME, "%s", wrong);
         return;
     }
-    receiver->at += frame->checked ? TCP_HEADER_MAX : TCP_FRAME_BYTES;
+    receiver->at +=
+        frame->checked || frame->kind == TCP_FRAME_PART ? TCP_HEADER_MAX : TCP_FRAME_BYTES;
     receiver->crc = 0;
     receiver->region = NULL;
     receiver->target = receiver->message;
-    if (frame->kind == TCP_FRAME_PUT && !begin_put(conn))
+    if (frame->kind != TCP_FRAME_MESSAGE && !begin_put(conn))
         return;
     receiver->left = frame->bytes;
     receiver->padding = tcp_padding(frame->bytes);
@@ -566,9 +632,20 @@ static bool check_payload(struct tcp_conn *conn)
 /** The frame is whole: tell. @return false where there is no room for the event now */
 static bool deliver_frame(struct tcp_conn *conn, struct tcp_events *events)
 {
-    bool told = conn->receiver.frame.kind == TCP_FRAME_PUT ? deliver_put(conn, events)
-                                                           : deliver_message(conn, events);
-    conn->receiver.blocked = !told;
+    bool told = false;
+
+    switch (conn->receiver.frame.kind) {
+    case TCP_FRAME_PUT:
+        told = deliver_put(conn, events);
+        break;
+    case TCP_FRAME_PART:
+        told = wring_tcp_take_part(conn, events);
+        break;
+    case TCP_FRAME_MESSAGE:
+        told = deliver_message(conn, events);
+        break;
+    }
+    conn->receiver.blocked = !told && !conn->receiver.waits;
     conn->receiver.in_frame = !told;
     return told;
 }
@@ -629,14 +706,15 @@ static size_t read_more(struct tcp_conn *conn, size_t share)
         return (size_t)n;
     }
     if (n == 0)
-        wring_tcp_fail(conn, WRING_ERR_PEER, "closed the connection%s",
-                       receiver->in_frame || receiver->end > 0 ? " in the middle of a frame" : "");
+        wring_tcp_end_socket(conn, "closed the connection%s",
+                             receiver->in_frame || receiver->end > 0 ? " in the middle of a frame"
+                                                                     : "");
     else if (errno == EAGAIN && conn->sender.broken)
-        wring_tcp_fail(conn, WRING_ERR_PEER, "takes no more bytes");
+        wring_tcp_end_socket(conn, "takes no more bytes");
     else if (errno == EAGAIN)
         conn->readable = false;
     else if (errno != EINTR)
-        wring_tcp_fail(conn, WRING_ERR_PEER, "connection lost: %s", strerrordesc_np(errno));
+        wring_tcp_end_socket(conn, "connection lost: %s", strerrordesc_np(errno));
     return 0;
 }
 
@@ -661,7 +739,7 @@ void wring_tcp_receive(struct tcp_conn *conn, struct tcp_events *events)
     struct tcp_receiver *receiver = &conn->receiver;
     size_t share = TCP_SHARE_BYTES;
 
-    while (conn->state == TCP_OPEN) {
+    while (conn->state == TCP_OPEN && !receiver->waits) {
         if (receiver->in_frame) {
             take_buffered_payload(conn);
             if (receiver->left == 0) {
