@@ -29,6 +29,7 @@ struct wring_config {
     char key[WRING_CONFIG_TEXT];
     char key_file[WRING_CONFIG_TEXT];
     char node[WRING_CONFIG_TEXT];
+    char site[WRING_CONFIG_TEXT];
     int64_t local_size;
 
     /* transport */

@@ -129,6 +129,7 @@ struct wring_control_tree;
 struct wring_roster {
     uint32_t
         *nodes; /* [size] the first rank of each one's host, which names it; NULL: all on one */
+    uint32_t *sites; /* [size] the first rank of each one's site; NULL: hosts are all there is */
     uint32_t *kinds; /* [size]; NULL: all are of one */
     uint32_t n_kinds, own_kind;
     struct {
@@ -139,6 +140,12 @@ struct wring_roster {
 static inline uint32_t wring_roster_node(const struct wring_roster *roster, uint32_t rank)
 {
     return roster->nodes != NULL ? roster->nodes[rank] : 0;
+}
+
+/** The first rank at the same site, or on the same host if nobody named a site. */
+static inline uint32_t wring_roster_site(const struct wring_roster *roster, uint32_t rank)
+{
+    return roster->sites != NULL ? roster->sites[rank] : wring_roster_node(roster, rank);
 }
 
 static inline uint32_t wring_roster_kind(const struct wring_roster *roster, uint32_t rank)

@@ -58,6 +58,7 @@ void wring_fabric_describe(const struct wring_fabric *fabric, struct wring_write
                    "WRING_NODE names it",
                    WRING_REFUSED("open of /proc/sys/kernel/random/boot_id"));
     wring_write_sized(out, host, strlen(host));
+    wring_write_sized(out, fabric->config->site, strlen(fabric->config->site));
     describe_cores(out);
     wring_write_u32(out, fabric->n_devices);
     for (uint32_t i = 0; i < fabric->n_devices; i++) {
@@ -78,6 +79,7 @@ bool wring_description_read(const struct wring_blobs *blobs, uint32_t rank,
     struct wring_reader reader = {blobs->storage + blobs->offsets[rank],
                                   blobs->offsets[rank + 1] - blobs->offsets[rank], false};
     wring_read_text(&reader, out->host, sizeof(out->host));
+    wring_read_text(&reader, out->site, sizeof(out->site));
     if (!parse_cores(&reader, out))
         return false;
     out->n_devices = wring_read_u32(&reader);
@@ -116,8 +118,9 @@ struct making {
     struct wring_roster *roster;
     struct wring_description one; /* of the rank that is looked at */
     struct kind *kinds;
-    uint32_t *table; /* [mask + 1] rank + 1 by its host; 0: free */
+    uint32_t *table; /* [mask + 1] rank + 1 by its host or site; 0: free */
     uint32_t mask;
+    bool sited;                      /* a rank names its site */
     bool for_all[WRING_DEVICES_MAX]; /* of ours: every rank has it, and it reaches every host */
     uint32_t lacking;                /* the first rank that goes without something; size: none */
     char lacks[WRING_TEXT_MAX];
@@ -218,24 +221,33 @@ static bool note_kind(struct making *making, uint32_t rank)
 
 /* ---- hosts ---- */
 
-/** The bytes of a rank's host. Its description is sound. */
-static const void *host_of(const struct making *making, uint32_t rank, size_t *bytes)
+/** Where a rank is: its host, or its site if it names one. Its description is sound. */
+struct place {
+    const void *name;
+    size_t bytes;
+    bool site;
+};
+
+static struct place place_of(const struct making *making, uint32_t rank, bool sites)
 {
     const struct wring_blobs *blobs = &making->fabric->blobs;
     struct wring_reader reader = {blobs->storage + blobs->offsets[rank],
                                   blobs->offsets[rank + 1] - blobs->offsets[rank], false};
-    return wring_read_sized(&reader, bytes);
+    struct place host = {.site = false}, site = {.site = true};
+    host.name = wring_read_sized(&reader, &host.bytes);
+    site.name = wring_read_sized(&reader, &site.bytes);
+    return sites && site.bytes > 0 ? site : host;
 }
 
-/** The first rank on the host of that one, which is later than all that were asked about. */
-static uint32_t first_on_host(struct making *making, uint32_t rank)
+/** The first rank at the place of that one, which is later than all that were asked about. */
+static uint32_t first_at_place(struct making *making, uint32_t rank, bool sites)
 {
-    size_t bytes, other_bytes;
-    const void *host = host_of(making, rank, &bytes);
-    uint32_t at = (uint32_t)wring_fnv64(WRING_FNV64, host, bytes) & making->mask;
+    const struct place place = place_of(making, rank, sites);
+    uint32_t at = (uint32_t)wring_fnv64(WRING_FNV64, place.name, place.bytes) & making->mask;
     for (; making->table[at] != 0; at = (at + 1) & making->mask) {
-        const void *other = host_of(making, making->table[at] - 1, &other_bytes);
-        if (other_bytes == bytes && memcmp(host, other, bytes) == 0)
+        const struct place other = place_of(making, making->table[at] - 1, sites);
+        if (other.site == place.site && other.bytes == place.bytes &&
+            memcmp(place.name, other.name, place.bytes) == 0)
             return making->table[at] - 1;
     }
     making->table[at] = rank + 1;
@@ -245,11 +257,31 @@ static uint32_t first_on_host(struct making *making, uint32_t rank)
 static bool note_host(struct making *making, uint32_t rank)
 {
     struct wring_roster *roster = making->roster;
-    uint32_t first = first_on_host(making, rank);
+    uint32_t first = first_at_place(making, rank, false);
     if (first != 0 && !tell_apart(&roster->nodes, making->fabric->size))
         return false;
     if (roster->nodes != NULL)
         roster->nodes[rank] = first;
+    return true;
+}
+
+/** Once all hosts are known, and if any rank names a site. @return whether there is memory */
+static bool note_sites(struct making *making)
+{
+    struct wring_roster *roster = making->roster;
+    uint32_t size = making->fabric->size, n = 0;
+
+    if (!making->sited)
+        return true;
+    if (!tell_apart(&roster->sites, size))
+        return false;
+    memset(making->table, 0, ((size_t)making->mask + 1) * sizeof(*making->table));
+    for (uint32_t rank = 0; rank < size; rank++) {
+        roster->sites[rank] = first_at_place(making, rank, true);
+        n += roster->sites[rank] == rank;
+    }
+    wring_info(making->fabric->log, "the job's ranks are at %" PRIu32 " sites, as WRING_SITE says",
+               n);
     return true;
 }
 
@@ -443,6 +475,7 @@ static enum wring_status look_at_all(struct making *making, const struct wring_d
         }
         if (!note_host(making, rank) || !note_kind(making, rank))
             return WRING_ERR_NO_MEMORY;
+        making->sited |= one->site[0] != '\0';
         making->load += core_share(own, one);
         if (one->lacks[0] != '\0' && making->lacking == fabric->size) {
             making->lacking = rank;
@@ -450,7 +483,7 @@ static enum wring_status look_at_all(struct making *making, const struct wring_d
         }
     }
     making->roster->own_kind = wring_roster_kind(making->roster, fabric->rank);
-    return WRING_OK;
+    return note_sites(making) ? WRING_OK : WRING_ERR_NO_MEMORY;
 }
 
 static enum wring_status make_roster(struct making *making, const struct wring_description *own)
@@ -506,6 +539,7 @@ enum wring_status wring_roster_make(struct wring_fabric *fabric)
 void wring_roster_finish(struct wring_roster *roster)
 {
     free(roster->nodes);
+    free(roster->sites);
     free(roster->kinds);
     free(roster->choices);
     *roster = (struct wring_roster){0};

@@ -18,6 +18,7 @@
 /** As read by wring_description_read(); addresses point into the blobs. */
 struct wring_description {
     char host[WRING_CONFIG_TEXT];
+    char site[WRING_CONFIG_TEXT]; /* WRING_SITE; "": its host */
     char machine[WRING_CONFIG_TEXT];
     cpu_set_t cores;
     uint32_t n_devices;

@@ -51,9 +51,10 @@ static enum wring_status group_new(struct wring_session *session, const uint32_t
     return WRING_OK;
 }
 
+/** Its host's, or its site's. */
 static uint32_t node_of(const struct wring_group *group, uint32_t member)
 {
-    return wring_roster_node(&group->session->fabric->roster, group->ranks[member]);
+    return wring_roster_site(&group->session->fabric->roster, group->ranks[member]);
 }
 
 /** How many of the first `end` members are on a member's node. */
@@ -69,7 +70,8 @@ struct wring_group_nodes wring_group_count_nodes(const struct wring_group *group
 {
     struct wring_group_nodes nodes = {.least = UINT32_MAX};
 
-    if (group->session->fabric->roster.nodes == NULL) /* all ranks are on one */
+    const struct wring_roster *roster = &group->session->fabric->roster;
+    if (roster->nodes == NULL && roster->sites == NULL) /* all ranks are on one */
         return (struct wring_group_nodes){.n = 1,
                                           .least = group->members.n,
                                           .least_rank = group->ranks[0],

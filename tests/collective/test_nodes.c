@@ -89,6 +89,48 @@ static void unequal_nodes_go_flat_and_say_so_once(void)
         "it says: %s", lines.text);
 }
 
+/** A bucket of all ranks goes by its legs, and its sums are right. */
+static void run_by_sites(struct wring_session *session, uint32_t rank, void *arg)
+{
+    struct wring_bucket_stats stats = WRING_BUCKET_STATS_INIT;
+    uint32_t ranks = wring_session_size(session);
+    const bool *by_sites = arg;
+    float *data;
+    struct wring_bucket *bucket = make_bucket(session, "sited", &data);
+
+    REQUIRE(wring_session_commit(session) == WRING_OK, "commit");
+    for (int step = 0; step < 3; step++) {
+        fill(data, rank);
+        CHECK(wring_bucket_post(bucket) == WRING_OK, "post");
+        CHECK(wring_bucket_wait(bucket, WAIT_NS, NULL) == WRING_OK, "wait");
+        check_sums(data, ELEMS, ranks);
+    }
+    CHECK(wring_bucket_stats(bucket, &stats) == WRING_OK &&
+              (strncmp(stats.scheme, "hierarchical", 12) == 0) == *by_sites,
+          "went %s", stats.scheme);
+}
+
+/** Each rank is a host: only sites say who is near whom; one site alone says nothing. */
+static void sums_are_made_within_sites_first(void)
+{
+    static bool yes = true, no = false;
+    struct wring_test_job job = {.ranks = 6,
+                                 .ranks_per_node = 1,
+                                 .ranks_per_site = 3,
+                                 .settings = hierarchical,
+                                 .arg = &yes,
+                                 .run = run_by_sites};
+    wring_test_run_ranks(&job);
+    job.ranks_per_site = 2;
+    wring_test_run_ranks(&job);
+    job.ranks_per_node = 6; /* one host, at two sites: sites count */
+    wring_test_run_ranks(&job);
+    job.ranks_per_site = 6;
+    job.ranks_per_node = 3; /* two hosts at one site */
+    job.arg = &no;
+    wring_test_run_ranks(&job);
+}
+
 /** Immediate calls of so many elements, in the group of all and in another one. */
 static void run_calls(struct wring_session *session, uint32_t rank, void *arg)
 {
@@ -142,6 +184,7 @@ static void immediate_calls_go_flat_and_say_so_once(void)
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
+        {"sums_are_made_within_sites_first", sums_are_made_within_sites_first},
         {"unequal_nodes_go_flat_and_say_so_once", unequal_nodes_go_flat_and_say_so_once},
         {"immediate_calls_go_flat_and_say_so_once", immediate_calls_go_flat_and_say_so_once},
         {NULL, NULL},

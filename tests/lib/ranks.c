@@ -17,12 +17,15 @@ struct rank_thread {
 };
 
 /** What a codec gives is to be tested, not whether it gains time here; a job may say otherwise. */
-static void fill_settings(const struct wring_test_job *job, const char *node, const char **settings)
+static void fill_settings(const struct wring_test_job *job, const char *node, const char *site,
+                          const char **settings)
 {
     size_t n = 0;
     settings[n++] = "WRING_BYPASS=never";
     if (job->ranks_per_node > 0)
         settings[n++] = node;
+    if (job->ranks_per_site > 0)
+        settings[n++] = site;
     for (const char *const *at = job->settings; at != NULL && *at != NULL; at++)
         if (n < SETTINGS_MAX)
             settings[n++] = *at;
@@ -37,7 +40,8 @@ static void *rank_main(void *arg)
     const char *settings[SETTINGS_MAX + 1];
     uint32_t per_node = self->job->ranks_per_node > 0 ? self->job->ranks_per_node : 1;
     bool last = self->rank == self->job->ranks - 1;
-    char node[32];
+    uint32_t per_site = self->job->ranks_per_site > 0 ? self->job->ranks_per_site : 1;
+    char node[32], site[32];
     struct wring_session *session = NULL;
     struct wring_session_params params = {
         .bootstrap = self->bootstrap,
@@ -49,7 +53,8 @@ static void *rank_main(void *arg)
             last && self->job->last_codecs != NULL ? self->job->last_codecs : self->job->codecs,
     };
     snprintf(node, sizeof(node), "WRING_NODE=%u", self->rank / per_node);
-    fill_settings(self->job, node, settings);
+    snprintf(site, sizeof(site), "WRING_SITE=%u", self->rank / per_site);
+    fill_settings(self->job, node, site, settings);
     enum wring_status status = wring_session_open(&params, &session);
     CHECK(status == WRING_OK, "rank %u: open: %s", self->rank, wring_status_text(status));
     if (status == WRING_OK)

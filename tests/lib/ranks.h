@@ -8,6 +8,7 @@
 struct wring_test_job {
     uint32_t ranks;
     uint32_t ranks_per_node;     /* so many count as being on one host; 0: all on this one */
+    uint32_t ranks_per_site;     /* WRING_SITE of each rank; 0: unset */
     const char *const *settings; /* "WRING_X=value", NULL-terminated; NULL: none */
     void *arg;
     /** One rank's part. The session is open; it is closed after this. */

@@ -62,6 +62,8 @@ static const struct wring_log lines = {keep_line, NULL, WRING_LOG_WARN};
 struct job {
     uint32_t size, per_host;
     uint32_t networks; /* hosts are of them in turn */
+    uint32_t per_site; /* ranks that name a site; 0: none does */
+    uint32_t sited;    /* so many of the first ranks do, and the others do not */
     bool slow;         /* each rank has the device "slow", too */
     struct wring_fabric fabric;
     struct wring_peer peers[ROOM];
@@ -72,8 +74,12 @@ static void describe(const struct job *job, uint32_t rank, struct wring_writer *
     char host[32];
     uint8_t address[4] = {(uint8_t)(rank / job->per_host % job->networks), 1, (uint8_t)rank,
                           (uint8_t)(rank >> 8)};
+    char site[32] = "";
     snprintf(host, sizeof(host), "node:host %u", rank / job->per_host);
+    if (rank < job->sited) /* one is named as another's host is */
+        snprintf(site, sizeof(site), "node:host %u", rank / job->per_site);
     wring_write_sized(out, host, strlen(host));
+    wring_write_sized(out, site, strlen(site));
     wring_write_sized(out, host, strlen(host));
     wring_write_sized(out, "\3", 1);
     wring_write_u32(out, job->slow ? 3 : 2);
@@ -160,6 +166,26 @@ static void ranks_and_hosts_are_told_apart(void)
     drop(&job);
 }
 
+/** Where no rank names a site, its host is it. */
+static void ranks_and_sites_are_told_apart(void)
+{
+    job = (struct job){.size = 40, .per_host = 2, .networks = 1, .per_site = 10, .sited = 30};
+    REQUIRE(make(&job, 6) == WRING_OK, "%s", line);
+    for (uint32_t i = 0; i < job.size; i++) {
+        uint32_t site = i < job.sited ? i / 10 * 10 : i / 2 * 2;
+        CHECK(wring_roster_site(&job.fabric.roster, i) == site, "rank %u is at %u, not %u", i,
+              wring_roster_site(&job.fabric.roster, i), site);
+        CHECK(wring_roster_node(&job.fabric.roster, i) == i / 2 * 2, "rank %u is on another host",
+              i);
+    }
+    drop(&job);
+    job = (struct job){.size = 40, .per_host = 2, .networks = 1};
+    REQUIRE(make(&job, 6) == WRING_OK, "%s", line);
+    CHECK(job.fabric.roster.sites == NULL && wring_roster_site(&job.fabric.roster, 7) == 6,
+          "sites that nobody named");
+    drop(&job);
+}
+
 /** One device leads all to other hosts; where none does, the best that each two have. */
 static void what_serves_all_leads(void)
 {
@@ -197,6 +223,7 @@ int main(int argc, char **argv)
     static const struct wring_test_case cases[] = {
         {"questions_do_not_grow_with_pairs", questions_do_not_grow_with_pairs},
         {"ranks_and_hosts_are_told_apart", ranks_and_hosts_are_told_apart},
+        {"ranks_and_sites_are_told_apart", ranks_and_sites_are_told_apart},
         {"what_serves_all_leads", what_serves_all_leads},
         {"malformed_words_are_refused", malformed_words_are_refused},
         {NULL, NULL},
