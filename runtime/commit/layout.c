@@ -105,19 +105,27 @@ static size_t slot_bytes_with_rounds(const struct wring_bucket *bucket, size_t s
     return bytes > slot_bytes ? bytes : slot_bytes;
 }
 
-/** The longest way to another member. */
-static struct wring_path farthest_member(const struct wring_bucket *bucket)
+/** The connection with the longest way to another member; NULL: there is none. */
+static const struct wring_conn *farthest_member(const struct wring_bucket *bucket)
 {
     const struct wring_fabric *fabric = bucket->session->fabric;
     const struct wring_members *members = &bucket->group->members;
-    struct wring_path farthest = {0};
+    const struct wring_conn *farthest = NULL;
 
     for (uint32_t i = 0; i < members->n; i++) {
         const struct wring_conn *conn = fabric->peers[members->ranks[i]].conn;
-        if (i != members->me && conn != NULL && conn->path.round_trip_ns > farthest.round_trip_ns)
-            farthest = conn->path;
+        if (i != members->me && conn != NULL &&
+            (farthest == NULL || conn->path.round_trip_ns > farthest->path.round_trip_ns))
+            farthest = conn;
     }
     return farthest;
+}
+
+double wring_layout_way_rate(uint64_t interface_per_s, uint64_t taken_per_s)
+{
+    double rate = (double)(interface_per_s > 0 ? interface_per_s : UNKNOWN_BYTES_PER_S);
+
+    return taken_per_s > 0 && 2 * (double)taken_per_s < rate ? 2 * (double)taken_per_s : rate;
 }
 
 /**
@@ -128,17 +136,20 @@ static struct wring_path farthest_member(const struct wring_bucket *bucket)
 static uint64_t widen_window(const struct wring_bucket *bucket, uint64_t pieces,
                              struct wring_shape *shape)
 {
-    const struct wring_path path = farthest_member(bucket);
-    double rate = (double)(path.bytes_per_s > 0 ? path.bytes_per_s : UNKNOWN_BYTES_PER_S);
+    const struct wring_conn *farthest = farthest_member(bucket);
 
-    if (path.round_trip_ns < FAR_NS || shape->slot_bytes == 0 ||
+    if (farthest == NULL || farthest->path.round_trip_ns < FAR_NS || shape->slot_bytes == 0 ||
         wring_config_given(&bucket->session->config, "WRING_WINDOW"))
         return 0;
+    const struct wring_path path = farthest->path;
+    uint64_t taken = __atomic_load_n(&farthest->taken_per_s, __ATOMIC_RELAXED);
+    double rate = wring_layout_way_rate(path.bytes_per_s, taken);
     double bytes = 2 * rate * (double)path.round_trip_ns / 1e9;
     uint64_t slots = (uint64_t)(bytes / (double)shape->slot_bytes) + 1;
     while (shape->window < slots && shape->window < pieces && shape->window < WRING_WINDOW_MAX) {
         shape->window *= 2;
         shape->round_trip_ns = path.round_trip_ns;
+        shape->bytes_per_s = rate;
     }
     return slots;
 }
@@ -290,12 +301,13 @@ static void say_far_windows(const struct wring_session *session, uint32_t widest
 {
     for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
         if (at->shape.round_trip_ns > 0)
-            wring_info(&session->log,
-                       "bucket '%s': a member is %.1f ms away and back, so each peer has %" PRIu32
-                       " slots of %zu bytes%s",
-                       at->name, (double)at->shape.round_trip_ns / 1e6, at->shape.window,
-                       at->shape.slot_bytes,
-                       at->shape.window == widest ? ", as many as WRING_SLOT_BYTES allows" : "");
+            wring_info(
+                &session->log,
+                "bucket '%s': a member is %.1f ms away and back, at up to %.0f Mbit/s, so each "
+                "peer has %" PRIu32 " slots of %zu bytes%s",
+                at->name, (double)at->shape.round_trip_ns / 1e6, at->shape.bytes_per_s * 8 / 1e6,
+                at->shape.window, at->shape.slot_bytes,
+                at->shape.window == widest ? ", as many as WRING_SLOT_BYTES allows" : "");
 }
 
 /**

@@ -2,6 +2,7 @@
 /* Windows of buckets follow the way to the farthest member, and its rate, up to what is allowed. */
 #include <string.h>
 
+#include "runtime/commit/layout.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/test.h"
 
@@ -77,10 +78,22 @@ static void windows_follow_the_way(void)
     }
 }
 
+static void measured_rates_only_narrow(void)
+{
+    const uint64_t gbit = 125000000;
+
+    CHECK(wring_layout_way_rate(10 * gbit, 0) == 10.0 * (double)gbit, "not measured");
+    CHECK(wring_layout_way_rate(10 * gbit, gbit) == 2.0 * (double)gbit, "a slow way");
+    CHECK(wring_layout_way_rate(gbit, gbit) == (double)gbit, "no more than the interface");
+    CHECK(wring_layout_way_rate(0, gbit) == 2.0 * (double)gbit, "an interface that does not say");
+    CHECK(wring_layout_way_rate(0, 0) == 10.0 * (double)gbit, "nobody says anything");
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
         {"windows_follow_the_way", windows_follow_the_way},
+        {"measured_rates_only_narrow", measured_rates_only_narrow},
         {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);

@@ -153,12 +153,23 @@ static void sockets_hold_what_the_way_does(void)
     CHECK(wring_tcp_choose_sockets(0, linux_default) == 1, "no way at all");
 }
 
+static void rates_settle_once_the_way_was_full(void)
+{
+    const uint64_t ms = 1000000, per_s = 62500000; /* 500 Mbit/s; 40 ms hold 2.5 MB */
+
+    CHECK(!wring_tcp_rate_is_settled(per_s, 40 * ms, 5000000), "twice the way: it begins");
+    CHECK(!wring_tcp_rate_is_settled(per_s, 40 * ms, 19999999), "not yet");
+    CHECK(wring_tcp_rate_is_settled(per_s, 40 * ms, 20000000), "eight times");
+    CHECK(wring_tcp_rate_is_settled(per_s, 4 * ms, 2000000), "a shorter way");
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
         {"bbr goes where peers are near", bbr_goes_where_peers_are_near},
         {"others stay", others_stay},
         {"buffers only grow", buffers_only_grow},
+        {"rates settle once the way was full", rates_settle_once_the_way_was_full},
         {"sockets hold what the way does", sockets_hold_what_the_way_does},
         {"nothing else is needed on one host", nothing_else_is_needed_on_one_host},
         {"sockets get it", sockets_get_it},

@@ -78,6 +78,8 @@ struct wring_conn {
     struct wring_provider *provider;
     void *user; /* of the layer above; NULL until it sets it */
     struct wring_path path;
+    uint64_t taken_per_s; /* bytes per second that the way took when it was kept full; 0: it was
+                             not, or nobody measured. Any thread may read it, by a relaxed load */
 };
 struct wring_region { /* local memory, registered */
     struct wring_provider *provider;

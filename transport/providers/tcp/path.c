@@ -207,3 +207,51 @@ void wring_tcp_fit_to_path(struct tcp_conn *conn)
     conn->base.path = wring_tcp_path(conn->fd);
     widen_buffer(conn);
 }
+
+/* ---- what the way takes ---- */
+
+bool wring_tcp_rate_is_settled(uint64_t bytes_per_s, uint64_t round_trip_ns, uint64_t sent_bytes)
+{
+    double way = (double)bytes_per_s * (double)round_trip_ns / WRING_NS_PER_S;
+    return (double)sent_bytes >= 8 * way;
+}
+
+/** The kernel's measure, where the socket always had more to send; else 0. */
+static uint64_t delivery_rate(int fd)
+{
+    struct tcp_info info;
+    socklen_t bytes = sizeof(info);
+
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0 ||
+        bytes < offsetof(struct tcp_info, tcpi_delivery_rate) + sizeof(info.tcpi_delivery_rate))
+        return 0;
+    return info.tcpi_delivery_rate_app_limited ? 0 : info.tcpi_delivery_rate;
+}
+
+/** What all sockets of a connection take together; 0: one of them is not measured yet. */
+static uint64_t rate_of_all(const struct tcp_conn *front)
+{
+    uint64_t rate = front->taken_per_s;
+
+    for (unsigned i = 1; front->bundle != NULL && i < front->bundle->n; i++) {
+        uint64_t one = front->bundle->sockets[i]->taken_per_s;
+        rate = rate > 0 && one > 0 ? rate + one : 0;
+    }
+    return rate;
+}
+
+void wring_tcp_note_sent(struct tcp_conn *conn, size_t n)
+{
+    struct tcp_conn *front = tcp_front(conn);
+
+    conn->sent_bytes += n;
+    if (conn->sent_bytes - conn->measured_at < TCP_MEASURE_BYTES)
+        return;
+    conn->measured_at = conn->sent_bytes;
+    uint64_t rate = delivery_rate(conn->fd);
+    if (rate <= conn->taken_per_s ||
+        !wring_tcp_rate_is_settled(rate, conn->base.path.round_trip_ns, conn->sent_bytes))
+        return;
+    conn->taken_per_s = rate;
+    __atomic_store_n(&front->base.taken_per_s, rate_of_all(front), __ATOMIC_RELAXED);
+}

@@ -47,7 +47,8 @@
 #define TCP_HANDSHAKE_NS (5 * 1000000000ull)
 #define TCP_EVICT_NS (1 * 1000000000ull) /* a pending one this old may be dropped for another */
 #define TCP_REGION_KEY_BYTES 16
-#define TCP_NEAR_US 1000 /* a peer within so much, there and back, is near */
+#define TCP_MEASURE_BYTES (1u << 20) /* sent between two looks at the rate */
+#define TCP_NEAR_US 1000             /* a peer within so much, there and back, is near */
 #define TCP_SOCKETS_MAX 16
 #define TCP_SOCKETS_AUTO 8      /* as many as are taken by themselves, at most */
 #define TCP_PARTS_AHEAD 1024    /* parts that may come before one that is due; a power of two */
@@ -207,10 +208,12 @@ struct tcp_conn {
     enum tcp_state state;
     int fd;
     bool accepted, in_ready, readable, writable, hung_up;
-    bool timed;                /* it has a deadline */
-    uint32_t origin;           /* where it comes from, as a number */
-    uint64_t deadline_ns;      /* of the handshake, or of the end of several sockets */
-    struct tcp_bundle *bundle; /* NULL: this socket is all */
+    bool timed;                       /* it has a deadline */
+    uint32_t origin;                  /* where it comes from, as a number */
+    uint64_t deadline_ns;             /* of the handshake, or of the end of several sockets */
+    struct tcp_bundle *bundle;        /* NULL: this socket is all */
+    uint64_t sent_bytes, measured_at; /* to a far peer; so many when its rate was last asked for */
+    uint64_t taken_per_s;             /* of this socket; 0: not known */
     enum wring_status status;
     char peer[64];  /* address and port */
     char text[256]; /* why it is dead */
@@ -352,6 +355,15 @@ long wring_tcp_socket_bytes(void);
 
 /** What a connected socket leads over. Nothing is worth a word within one host. */
 struct wring_path wring_tcp_path(int fd);
+
+/**
+ * Is a rate that of the way, and not of how a socket begins? It has sent eight times what the way
+ * holds at that rate, which it would not have while it still sends twice as much each time.
+ */
+bool wring_tcp_rate_is_settled(uint64_t bytes_per_s, uint64_t round_trip_ns, uint64_t sent_bytes);
+
+/** n bytes more have left for a far peer: now and then ask what the way takes. */
+void wring_tcp_note_sent(struct tcp_conn *conn, size_t n);
 
 /** Give a proven socket what suits its way. */
 void wring_tcp_fit_to_path(struct tcp_conn *conn);

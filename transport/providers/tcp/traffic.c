@@ -11,6 +11,7 @@
 #include <sys/uio.h>
 
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "transport/providers/tcp/tcp.h"
 
@@ -276,6 +277,8 @@ void wring_tcp_flush(struct tcp_conn *conn)
 
     if (n >= 0) {
         consume_sent(&conn->sender, (size_t)n);
+        if (conn->base.path.round_trip_ns > TCP_NEAR_US * WRING_NS_PER_US)
+            wring_tcp_note_sent(conn, (size_t)n);
         if (conn->sender.copies != NULL)
             free_copies(&conn->sender, false);
     } else if (errno == EAGAIN) {
