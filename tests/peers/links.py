@@ -53,6 +53,7 @@ class Link:
     seed: int = 1
     sites: int = 0  # the hosts stand in so many, next ones together, and only what leaves one
     #                 passes the link; 0: each in its own
+    rmem: int = 0  # bytes that a socket may hold received, at most; 0: as the system has it
 
     def bytes_per_us(self):
         return self.gbit * 1e3 / 8
@@ -75,7 +76,8 @@ def find(name):
     if not words and name in LINKS:
         return LINKS[name]
     settings = dict(word.split("=", 1) for word in words if "=" in word)
-    kinds = {"delay": float, "loss": float, "reorder": float, "seed": int, "sites": int}
+    kinds = {"delay": float, "loss": float, "reorder": float, "seed": int, "sites": int,
+             "rmem": int}
     try:
         if not rate.endswith("g") or len(settings) < len(words):
             raise ValueError
@@ -230,6 +232,9 @@ class Hosts:
         for words in (("addr", "add", self.address(host) + "/24", "dev", "cable"),
                       ("link", "set", "cable", "up"), ("link", "set", "lo", "up")):
             self.do(host + 1, "ip", *words)
+        if self.link.rmem > 0:
+            self.do(host + 1, "sh", "-c", f"echo 4096 {min(self.link.rmem, 131072)} "
+                    f"{self.link.rmem} > /proc/sys/net/ipv4/tcp_rmem")
         if self.link.is_relayed():
             return
         if "up" in self.ways:
@@ -292,8 +297,11 @@ class Hosts:
 
 def run_ranks(hosts, command, timeout=95, **settings):
     """A command of wring, one rank per host, over tcp. Returns what rank 0 printed."""
+    sites = hosts.link.sites
+
     def environment(host):
-        return {"WRING_RANK": str(host), "WRING_SIZE": str(hosts.count), "WRING_KEY": "links",
+        site = {"WRING_SITE": f"site{host * sites // hosts.count}"} if sites > 0 else {}
+        return {**site, "WRING_RANK": str(host), "WRING_SIZE": str(hosts.count), "WRING_KEY": "links",
                 "WRING_ROOT": f"{hosts.address(0)}:{PORT}", **settings}
     return hosts.run(lambda _: [*command, "-n", hosts.count, "-p", "tcp"], environment, timeout)[0]
 
