@@ -278,7 +278,7 @@ static inline struct tcp_conn *tcp_front(struct tcp_conn *conn)
 /** Put into the ready list, where it is not there yet. */
 void wring_tcp_make_ready(struct tcp_conn *conn);
 
-/* tcp/conn.c: sockets' addresses as text and as blobs */
+/* tcp/address.c: sockets' addresses as text and as blobs */
 enum wring_status wring_tcp_address_parse(const struct wring_log *log, const char *text,
                                           struct sockaddr_storage *out, socklen_t *bytes);
 size_t wring_tcp_address_pack(const struct sockaddr_storage *address, void *blob);
