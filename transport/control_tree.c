@@ -49,6 +49,8 @@ enum fate {
 struct wring_control_tree {
     const struct wring_config *config;
     const struct wring_log *log;
+    struct wring_config connections; /* the same, but that each connection has one socket: messages
+                                        of control need no more on any way */
     struct wring_control_tree_handler handler;
     struct wring_provider *provider;
     uint32_t rank, size;
@@ -623,6 +625,8 @@ enum wring_status wring_control_tree_create(const struct wring_control_tree_para
         return WRING_ERR_NO_MEMORY;
     tree->config = params->config;
     tree->log = params->log;
+    tree->connections = *params->config;
+    snprintf(tree->connections.tcp_sockets, sizeof(tree->connections.tcp_sockets), "1");
     tree->handler = params->handler;
     tree->find = params->find;
     tree->rank = params->rank;
@@ -631,7 +635,7 @@ enum wring_status wring_control_tree_create(const struct wring_control_tree_para
     tree->fates = calloc(params->size, sizeof(*tree->fates));
     struct wring_provider_params provider = {
         .log = params->log,
-        .config = params->config,
+        .config = &tree->connections,
         .bind = params->bind,
         .rank = params->rank,
         .size = params->size,

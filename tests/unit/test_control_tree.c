@@ -163,6 +163,20 @@ static void a_rank_has_nine_connections_at_most(void)
     close_all();
 }
 
+/** Several are for data. */
+static void each_connection_has_one_socket(void)
+{
+    open_all(2);
+    size_t bytes = wring_control_tree_link_bytes(ranks[0].tree);
+    close_all();
+    set("WRING_TCP_SOCKETS", "4");
+    open_all(2);
+    CHECK(wring_control_tree_link_bytes(ranks[0].tree) == bytes, "%zu bytes",
+          wring_control_tree_link_bytes(ranks[0].tree));
+    close_all();
+    set("WRING_TCP_SOCKETS", "auto");
+}
+
 static void all_hear_of_a_failure_once(void)
 {
     open_all(100);
@@ -450,6 +464,7 @@ int main(int argc, char **argv)
     static const struct wring_test_case cases[] = {
         {"what_is_malformed_loses_its_sender", what_is_malformed_loses_its_sender},
         {"a_rank_has_nine_connections_at_most", a_rank_has_nine_connections_at_most},
+        {"each_connection_has_one_socket", each_connection_has_one_socket},
         {"all_hear_of_a_failure_once", all_hear_of_a_failure_once},
         {"each_can_speak_to_each", each_can_speak_to_each},
         {"who_loses_its_parent_goes_to_the_grandparent",
