@@ -125,11 +125,11 @@ static uint64_t count_tree_links(uint32_t rank, uint32_t ranks)
 static uint64_t count_state(const struct wring_config *config, uint32_t ranks)
 {
     uint32_t window = wring_channel_window(config->window, WRING_TAGGED_WINDOW_MAX);
-    return (uint64_t)ranks * (sizeof(struct wring_peer) + sizeof(uint8_t) /* a fate */ +
-                              sizeof(struct wring_pool_link *) +
+    return (uint64_t)ranks * (sizeof(struct wring_peer) + sizeof(struct wring_pool_link *) +
+
                               2 * sizeof(void *) /* the messenger's */ + sizeof(uint32_t)) +
-           2 * wring_channel_state_bytes(ranks, window) + wring_pairs_state_bytes(ranks) +
-           wring_collective_state_bytes(ranks, WRING_GROUP_TASKS);
+           wring_control_tree_state_bytes(ranks) + 2 * wring_channel_state_bytes(ranks, window) +
+           wring_pairs_state_bytes(ranks) + wring_collective_state_bytes(ranks, WRING_GROUP_TASKS);
 }
 
 static void predict_rank(const struct wring_config *config, const struct sample *sample,

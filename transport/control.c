@@ -13,7 +13,7 @@ bool wring_control_has_body(enum wring_control_kind kind)
 {
     return kind == WRING_CONTROL_FORM || kind == WRING_CONTROL_PAIR ||
            kind == WRING_CONTROL_CEASE || kind == WRING_CONTROL_LINK ||
-           kind == WRING_CONTROL_LEND || kind == WRING_CONTROL_MEMBER;
+           kind == WRING_CONTROL_LEND || kind == WRING_CONTROL_MEMBER || kind == WRING_CONTROL_LEFT;
 }
 
 size_t wring_control_pack(const struct wring_control *control, uint8_t *out)

@@ -26,6 +26,7 @@ enum wring_control_kind {
     WRING_CONTROL_LEND,   /* a: number of slots; then which: they need not be asked for */
     WRING_CONTROL_FLIGHT, /* a: a word of flight.c, b: number of the question; then a text */
     WRING_CONTROL_MEMBER, /* a: a word of membership.c, b, c: a round of it; then what it says */
+    WRING_CONTROL_LEFT,   /* first and last of ranks that have left, again and again */
     WRING_CONTROL_END,    /* of these: there is none such */
 };
 
@@ -39,7 +40,7 @@ struct wring_control {
     union {
         char text[WRING_CONTROL_BODY +
                   1]; /* ABORT, CALL, STANDSTILL, FLIGHT; NUL-terminated; others "" */
-        uint8_t body[WRING_CONTROL_BODY]; /* FORM, PAIR, CEASE, LINK, LEND, MEMBER */
+        uint8_t body[WRING_CONTROL_BODY]; /* FORM, PAIR, CEASE, LINK, LEND, MEMBER, LEFT */
     };
     uint32_t bytes; /* of body; of the other kinds 0 */
 };

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "transport/control.h"
+#include "transport/departures.h"
 #include "transport/providers/providers.h"
 
 #define WRING_MODULE "tree"
@@ -16,6 +17,8 @@
 #define MARK "tree" /* ends the hello: a port of another kind is not the tree's */
 #define LOOK "look" /* the same of a rank that only wants to know whether anybody is there */
 #define SEEKS_MAX 8 /* such dials at a time */
+#define ORPHAN_NS \
+    (5 * WRING_NS_PER_MS) /* until a rank whose parent has left looks for another: it may leave */
 
 /** A message that a connection had no room for. */
 struct frame {
@@ -59,6 +62,7 @@ struct wring_control_tree {
     bool (*find)(const void *arg, uint32_t rank, struct wring_control_tree_endpoint *out);
     uint8_t *fates; /* [size], enum fate */
     struct link *links;
+    struct wring_departures news; /* what neighbours are yet to be told */
     uint64_t looked_ns;
     uint64_t redial_ns, dialled_ns; /* when to dial again, 0: not; since when we have */
     bool leaving, failed;
@@ -118,6 +122,8 @@ static struct link *find_next_hop(const struct wring_control_tree *tree, uint32_
 
 /* ---- sending ---- */
 
+static void dial_parent(struct wring_control_tree *tree);
+
 static bool queue_frame(struct link *link, const uint8_t *data, size_t bytes)
 {
     struct frame *frame = malloc(sizeof(*frame));
@@ -173,36 +179,133 @@ static void send_to_other_links(struct wring_control_tree *tree, uint32_t from,
             send_over_link(link, from, WRING_CONTROL_TREE_ALL, control);
 }
 
-/** @return false: it is known already */
-static bool note_fate_or_failure(struct wring_control_tree *tree, uint32_t from,
-                                 const struct wring_control *control)
+/** @return false: one is known already */
+static bool note_failure(struct wring_control_tree *tree, uint32_t from,
+                         const struct wring_control *control)
 {
-    if (control->kind == WRING_CONTROL_BYE) {
-        bool first = tree->fates[from] == ALIVE;
-        if (first)
-            tree->fates[from] = LEFT;
-        return first;
-    }
     if (control->kind != WRING_CONTROL_ABORT || tree->failed)
         return false;
     tree->failed = true;
     tree->failure = *control;
     tree->failure_from = from;
     tree->failure.text[sizeof(control->text) - 1 - HEAD_BYTES] = '\0'; /* cut it to the room */
+    if (tree->redial_ns != 0)
+        tree->redial_ns = 1; /* now: who has no parent is to hear it soon */
     return true;
 }
 
 void wring_control_tree_tell(struct wring_control_tree *tree, const struct wring_control *control)
 {
-    if (note_fate_or_failure(tree, tree->rank, control))
-        send_to_other_links(tree, tree->rank,
-                            control->kind == WRING_CONTROL_ABORT ? &tree->failure : control, NULL);
+    if (note_failure(tree, tree->rank, control))
+        send_to_other_links(tree, tree->rank, &tree->failure, NULL);
+}
+
+/* ---- who has left ---- */
+
+/* A rank says good-bye to its neighbours alone. They tell theirs now and then of all that have left
+ * since they last did. */
+
+/** A message to a neighbour with ranks that have left. */
+struct word {
+    struct link *link;
+    struct wring_control control;
+};
+
+static struct word begin_word(struct link *link)
+{
+    return (struct word){link, {.kind = WRING_CONTROL_LEFT}};
+}
+
+static void send_word(const struct wring_control_tree *tree, struct word *word)
+{
+    if (word->control.bytes > 0)
+        send_over_link(word->link, tree->rank, word->link->rank, &word->control);
+    word->control.bytes = 0;
+}
+
+/** In order of ranks. */
+static void add_to_word(const struct wring_control_tree *tree, struct word *word, uint32_t rank)
+{
+    if (wring_ranges_add(&word->control, rank))
+        return;
+    send_word(tree, word);
+    wring_ranges_add(&word->control, rank);
+}
+
+/** Tell all neighbours that have not left themselves. Those below one that has hear it from their
+ *  next parent, and those above it by way of it, as nobody else may know. */
+static void tell_news(struct wring_control_tree *tree, uint64_t now_ns)
+{
+    struct wring_departures *news = &tree->news;
+
+    if (news->n == 0)
+        return;
+    wring_departures_sort(news);
+    for (struct link *link = tree->links; link != NULL; link = link->next) {
+        if (!link->open || (link->bye && !(link->up && tree->leaving)))
+            continue;
+        struct word word = begin_word(link);
+        for (uint32_t i = 0; i < news->n; i++)
+            if (news->list[i].from != link->rank && news->list[i].rank != link->rank)
+                add_to_word(tree, &word, news->list[i].rank);
+        send_word(tree, &word);
+    }
+    wring_departures_told(news, now_ns);
+}
+
+/** A rank has left, as a neighbour says: itself, or another one. */
+static void note_departure(struct wring_control_tree *tree, uint32_t rank, uint32_t from,
+                           uint64_t now_ns)
+{
+    const struct wring_control bye = {.kind = WRING_CONTROL_BYE};
+
+    if (tree->fates[rank] != ALIVE)
+        return;
+    tree->fates[rank] = LEFT;
+    wring_departures_add(&tree->news, rank, from, now_ns);
+    tree->handler.heard(tree->handler.arg, rank, &bye);
+}
+
+/** @return false: malformed */
+static bool on_left(struct wring_control_tree *tree, const struct link *link,
+                    const struct wring_control *control, uint64_t now_ns)
+{
+    struct wring_reader reader = {control->body, control->bytes, false};
+    struct wring_range range;
+
+    while (reader.bytes > 0) {
+        if (!wring_ranges_next(&reader, tree->size, &range))
+            return false;
+        for (uint32_t rank = range.first; rank <= range.last; rank++)
+            if (rank != tree->rank)
+                note_departure(tree, rank, link->rank, now_ns);
+    }
+    return true;
+}
+
+static void say_bye(const struct wring_control_tree *tree, struct link *link)
+{
+    send_over_link(link, tree->rank, link->rank,
+                   &(struct wring_control){.kind = WRING_CONTROL_BYE});
+}
+
+/** It leaves, and may close its connection. */
+static void on_bye(struct wring_control_tree *tree, struct link *link, uint64_t now_ns)
+{
+    link->bye = true;
+    send_over_link(link, tree->rank, link->rank,
+                   &(struct wring_control){.kind = WRING_CONTROL_BYE_ACK});
+    note_departure(tree, link->rank, link->rank, now_ns);
 }
 
 enum wring_status wring_control_tree_send(struct wring_control_tree *tree, uint32_t to,
                                           const struct wring_control *control)
 {
     struct link *hop = tree->fates[to] == ALIVE ? find_next_hop(tree, to) : NULL;
+    if (hop == NULL && tree->fates[to] == ALIVE && tree->redial_ns != 0) {
+        dial_parent(tree); /* it need not wait any more */
+        hop = find_next_hop(tree, to);
+    }
     return hop != NULL ? send_over_link(hop, tree->rank, to, control) : WRING_ERR_CLOSED;
 }
 
@@ -337,14 +440,17 @@ bool wring_control_tree_is_gone(const struct wring_control_tree *tree, uint32_t 
 static void open_link(struct wring_control_tree *tree, struct link *link, uint64_t now_ns)
 {
     const struct wring_control beat = {.kind = WRING_CONTROL_HEARTBEAT};
-    const struct wring_control bye = {.kind = WRING_CONTROL_BYE};
+    struct word word = begin_word(link);
 
     link->open = true;
     link->heard_ns = now_ns;
     send_over_link(link, tree->rank, link->rank, &beat);
     for (uint32_t i = 0; i < tree->size; i++)
-        if (tree->fates[i] == LEFT && i != link->rank)
-            send_over_link(link, i, WRING_CONTROL_TREE_ALL, &bye);
+        if (tree->fates[i] == LEFT && i != link->rank && i != tree->rank)
+            add_to_word(tree, &word, i);
+    send_word(tree, &word);
+    if (tree->leaving)
+        say_bye(tree, link);
     if (tree->failed)
         send_over_link(link, tree->failure_from, WRING_CONTROL_TREE_ALL, &tree->failure);
 }
@@ -354,7 +460,7 @@ static void lose_link(struct wring_control_tree *tree, struct link *link, enum w
                       const char *text)
 {
     uint32_t rank = link->rank;
-    bool up = link->up, missed = (link->heard || up) && !link->bye && !tree->leaving;
+    bool up = link->up, bye = link->bye, missed = (link->heard || up) && !bye && !tree->leaving;
 
     remove_link(tree, link);
     if (missed && tree->fates[rank] == ALIVE) {
@@ -364,7 +470,10 @@ static void lose_link(struct wring_control_tree *tree, struct link *link, enum w
     if (!up)
         return;
     tree->dialled_ns = wring_now_ns();
-    dial_parent(tree);
+    if (bye && !tree->leaving)
+        tree->redial_ns = tree->dialled_ns + ORPHAN_NS;
+    else
+        dial_parent(tree);
 }
 
 /** Our dial came to nothing. Nobody is there: go on to the next one. It does not answer in time:
@@ -463,24 +572,25 @@ static bool is_passed_on(enum wring_control_kind kind)
 static void on_told_all(struct wring_control_tree *tree, struct link *link, uint32_t from,
                         const struct wring_control *control)
 {
-    if (control->kind == WRING_CONTROL_BYE && from == link->rank) {
-        link->bye = true;
-        send_over_link(link, tree->rank, from,
-                       &(struct wring_control){.kind = WRING_CONTROL_BYE_ACK});
-    }
-    if (!is_passed_on(control->kind) && !note_fate_or_failure(tree, from, control))
+    if (!is_passed_on(control->kind) && !note_failure(tree, from, control))
         return;
     send_to_other_links(tree, from, control, link);
     tree->handler.heard(tree->handler.arg, from, control);
 }
 
-static void on_told_us(struct wring_control_tree *tree, struct link *link, uint32_t from,
-                       const struct wring_control *control)
+/** @return false: malformed */
+static bool on_told_us(struct wring_control_tree *tree, struct link *link, uint32_t from,
+                       const struct wring_control *control, uint64_t now_ns)
 {
     if (control->kind == WRING_CONTROL_BYE_ACK)
         link->acked |= from == link->rank;
-    else if (control->kind != WRING_CONTROL_HEARTBEAT)
+    else if (control->kind == WRING_CONTROL_BYE && from == link->rank)
+        on_bye(tree, link, now_ns);
+    else if (control->kind == WRING_CONTROL_LEFT)
+        return on_left(tree, link, control, now_ns);
+    else if (control->kind != WRING_CONTROL_HEARTBEAT && control->kind != WRING_CONTROL_BYE)
         tree->handler.heard(tree->handler.arg, from, control);
+    return true;
 }
 
 /** It goes on, and everyone on the way hears it. Messages from above do not go back there. */
@@ -511,7 +621,7 @@ static bool on_message(struct wring_control_tree *tree, struct link *link,
     } else if (to == WRING_CONTROL_TREE_ROOT) {
         on_raised(tree, link, from, &control);
     } else if (to == tree->rank) {
-        on_told_us(tree, link, from, &control);
+        return on_told_us(tree, link, from, &control, now_ns);
     } else if (to < tree->size) {
         struct link *hop = find_next_hop(tree, to);
         if (hop != NULL && hop != link)
@@ -595,6 +705,8 @@ bool wring_control_tree_poll(struct wring_control_tree *tree, uint64_t now_ns)
         on_event(tree, &events[i], n - i, now_ns);
     if (now_ns - tree->looked_ns >= WRING_CONTROL_TREE_LOOK_NS)
         tend_links(tree, now_ns);
+    if (tree->news.n > 0 && (tree->leaving || now_ns >= tree->news.due_ns))
+        tell_news(tree, now_ns);
     return n > 0;
 }
 
@@ -610,6 +722,8 @@ void wring_control_tree_arm(struct wring_control_tree *tree, struct wring_wait_s
     wake_by(set, tree->looked_ns + tree->config->heartbeat_ns / 2);
     if (tree->redial_ns != 0)
         wake_by(set, tree->redial_ns);
+    if (tree->news.n > 0)
+        wake_by(set, tree->news.due_ns);
     for (const struct link *link = tree->links; link != NULL; link = link->next)
         if (link->first != NULL && link->open)
             wake_by(set, tree->looked_ns + WRING_CONTROL_TREE_LOOK_NS);
@@ -641,8 +755,10 @@ enum wring_status wring_control_tree_create(const struct wring_control_tree_para
         .size = params->size,
     };
     memcpy(provider.secret, params->secret, WRING_SECRET_BYTES);
-    enum wring_status status = WRING_ERR_NO_MEMORY;
-    if (tree->fates != NULL)
+    enum wring_status status = wring_departures_init(&tree->news, params->size);
+    if (tree->fates == NULL)
+        status = WRING_ERR_NO_MEMORY;
+    if (status == WRING_OK)
         status = wring_provider_for_control()->open(&provider, &tree->provider);
     if (status == WRING_OK)
         status = tree->provider->ops->listen(tree->provider, tree->address, &tree->address_bytes);
@@ -695,8 +811,20 @@ bool wring_control_tree_is_neighbour(const struct wring_control_tree *tree, uint
 
 void wring_control_tree_leave(struct wring_control_tree *tree)
 {
+    if (tree->leaving)
+        return;
     tree->leaving = true;
-    wring_control_tree_tell(tree, &(struct wring_control){.kind = WRING_CONTROL_BYE});
+    tree->fates[tree->rank] = LEFT;
+    tell_news(tree, wring_now_ns());
+    for (struct link *link = tree->links; link != NULL; link = link->next)
+        if (link->open)
+            say_bye(tree, link);
+}
+
+size_t wring_control_tree_state_bytes(uint32_t ranks)
+{
+    const struct wring_control_tree *tree = NULL;
+    return ranks * (sizeof(*tree->fates) + sizeof(*tree->news.list));
 }
 
 bool wring_control_tree_has_left(const struct wring_control_tree *tree)
@@ -716,6 +844,7 @@ void wring_control_tree_destroy(struct wring_control_tree *tree)
     if (tree->provider != NULL)
         tree->provider->ops->close(tree->provider);
     free(tree->fates);
+    wring_departures_finish(&tree->news);
     free(tree);
 }
 

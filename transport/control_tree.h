@@ -2,9 +2,10 @@
 /**
  * The control tree: from the time that a session opens to the end of its life every rank has a tcp
  * connection to its parent, rank (r - 1) / 8, and to at most eight children; all others it knows by
- * address. What all are to hear, deaths, failures and good-byes, goes from neighbour to neighbour;
- * what is for one rank goes along the tree, and what is for the root upwards. A failure ends calls,
- * not the tree.
+ * address. What all are to hear, deaths and failures, goes from neighbour to neighbour; what is for
+ * one rank goes along the tree, and what is for the root upwards. A failure ends calls, not the
+ * tree. A good-bye goes to neighbours alone, which tell theirs now and then of all that have left:
+ * if ranks leave together, each sends a few messages, however many they are.
  *
  * Whoever loses its parent goes to the nearest ancestor that is left, or, where none is, to the
  * lowest rank that is; that one is the root then. The two tell each other what has happened, so
@@ -35,7 +36,7 @@ struct wring_control_tree_endpoint {
 /** Events for the fabric. */
 struct wring_control_tree_handler {
     void *arg;
-    /** A rank speaks to us, or to all. */
+    /** A rank speaks to us, or to all; or it has left: BYE, whoever has told us. */
     void (*heard)(void *arg, uint32_t from, const struct wring_control *control);
     /** A neighbour's connection has ended without a good-bye, or it is silent for too long. */
     void (*lost)(void *arg, uint32_t rank, enum wring_status status, const char *text);
@@ -65,6 +66,9 @@ struct wring_control_tree_endpoint wring_control_tree_endpoint(
 /** Bytes that the connection to a neighbour takes. */
 size_t wring_control_tree_link_bytes(const struct wring_control_tree *tree);
 
+/** Bytes that are kept for so many ranks: of most of them only what has happened is touched. */
+size_t wring_control_tree_state_bytes(uint32_t ranks);
+
 /** Begin to connect. */
 void wring_control_tree_join(struct wring_control_tree *tree);
 
@@ -79,7 +83,7 @@ bool wring_control_tree_poll(struct wring_control_tree *tree, uint64_t now_ns);
 
 void wring_control_tree_arm(struct wring_control_tree *tree, struct wring_wait_set *set);
 
-/** Tell all ranks. Of a rank's failures and good-byes the first one is told. */
+/** Tell all ranks of a failure. Of a rank's failures the first one is told. */
 void wring_control_tree_tell(struct wring_control_tree *tree, const struct wring_control *control);
 
 /** Tell one. Errors: WRING_ERR_NO_MEMORY; WRING_ERR_CLOSED: there is no way to it, or it has left;
@@ -120,7 +124,7 @@ bool wring_control_tree_is_gone(const struct wring_control_tree *tree, uint32_t 
 /** By which rank the way up leads now; our own rank: there is none. */
 uint32_t wring_control_tree_parent(const struct wring_control_tree *tree);
 
-/** Say good-bye. Nothing that ends from now on is a loss. */
+/** Say good-bye, once. Nothing that ends from now on is a loss. */
 void wring_control_tree_leave(struct wring_control_tree *tree);
 
 /** Have all neighbours heard it? */

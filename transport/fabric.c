@@ -306,7 +306,8 @@ static void on_closed(struct wring_fabric *fabric, struct wring_peer *peer,
 /** Is it about groups, or the pieces of their calls? */
 static bool is_of_groups(enum wring_control_kind kind)
 {
-    return (wring_control_has_body(kind) && kind != WRING_CONTROL_MEMBER) ||
+    return (wring_control_has_body(kind) && kind != WRING_CONTROL_MEMBER &&
+            kind != WRING_CONTROL_LEFT) ||
            kind == WRING_CONTROL_ASK || kind == WRING_CONTROL_GRANT || kind == WRING_CONTROL_SPARE;
 }
 

@@ -172,6 +172,7 @@ void wring_liveness_heard(struct wring_fabric *fabric, struct wring_peer *peer,
     case WRING_CONTROL_LEND:
     case WRING_CONTROL_FLIGHT:
     case WRING_CONTROL_MEMBER:
+    case WRING_CONTROL_LEFT:
     case WRING_CONTROL_END:
         return;
     case WRING_CONTROL_ABORT:

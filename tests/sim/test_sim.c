@@ -195,12 +195,126 @@ static void deaths_are_heard_by_all(void)
         }
 }
 
+/* ---- good-byes ---- */
+
+#define SPREAD_NS 20000000 /* between the first good-bye and the last */
+
+struct leaving {
+    bool apart; /* not all at once */
+    struct wring_sim_counts *before;
+};
+
+static char byte; /* of messages that nobody sends */
+
+/** Wait in a call, where good-byes of others are heard. */
+static void wait_for(struct wring_session *session, uint64_t ns)
+{
+    struct wring_request *request;
+
+    if (wring_recv(wring_session_world(session), &byte, 1, WRING_ANY_SOURCE, 0, NULL, &request) ==
+        WRING_OK)
+        wring_request_wait(request, ns, NULL);
+}
+
+static void leave(struct sim_job *job, struct wring_session *session, uint32_t rank)
+{
+    struct leaving *leaving = job->arg;
+
+    CHECK(wring_barrier(wring_session_world(session), NULL, NULL) == WRING_OK, "barrier");
+    if (leaving->apart)
+        wait_for(session,
+                 (uint64_t)rank * 7919 % job->network.ranks * SPREAD_NS / job->network.ranks);
+    leaving->before[rank] = wring_sim_sent(job->sim, rank);
+}
+
+/** The most and the mean of the messages that a rank sends as it closes its session. */
+static void count_good_byes(uint32_t ranks, bool apart, uint64_t *most, double *mean)
+{
+    struct leaving leaving = {apart, calloc(ranks, sizeof(*leaving.before))};
+    struct sim_job job = {.network = sim_network(ranks), .arg = &leaving, .run = leave};
+
+    REQUIRE(leaving.before != NULL, "no memory");
+    CHECK(sim_job_run(&job) == WRING_OK, "%u ranks do not end", ranks);
+    CHECK(job.unopened == 0, "%u of %u sessions did not open", job.unopened, ranks);
+    for (uint32_t i = 0; i < ranks; i++) {
+        uint64_t n = wring_sim_sent(job.sim, i).messages - leaving.before[i].messages;
+        *most = n > *most ? n : *most;
+        *mean += (double)n / ranks;
+    }
+    sim_job_end(&job);
+    free(leaving.before);
+}
+
+/** Each other rank's good-bye once would be as many as there are ranks. */
+static void good_byes_are_few(void)
+{
+    static const uint32_t ranks[] = {16, 64, 256, 1024};
+    for (size_t i = 0; i < 2 * sizeof(ranks) / sizeof(ranks[0]); i++) {
+        uint32_t n = ranks[i / 2];
+        uint64_t most = 0;
+        double mean = 0;
+
+        count_good_byes(n, i % 2 == 1, &most, &mean);
+        /* who is the parent of many whose own has left sends them more */
+        CHECK(i % 2 == 1 || most <= 24 * count_doublings(n), "%u ranks: %llu messages at most", n,
+              (unsigned long long)most);
+        CHECK(mean <= 8 * count_doublings(n), "%u ranks: %.1f messages in the mean", n, mean);
+    }
+}
+
+struct departure {
+    uint32_t leaves, waits; /* ranks; they are no neighbours and have no connection */
+    uint64_t left_ns, heard_ns;
+    uint32_t blamed;
+};
+
+static void leave_or_wait(struct sim_job *job, struct wring_session *session, uint32_t rank)
+{
+    struct departure *departure = job->arg;
+    struct wring_error_detail detail = WRING_ERROR_DETAIL_INIT;
+    struct wring_request *request;
+
+    CHECK(wring_barrier(wring_session_world(session), NULL, NULL) == WRING_OK, "barrier");
+    if (rank == departure->leaves) {
+        wait_for(session, 1000000);
+        departure->left_ns = wring_sim_now_ns(job->sim);
+        return;
+    }
+    uint32_t from = rank == departure->waits ? departure->leaves : WRING_ANY_SOURCE;
+    CHECK(wring_recv(wring_session_world(session), &byte, 1, from, 7, NULL, &request) == WRING_OK,
+          "receive");
+    enum wring_status status = wring_request_wait(request, WRING_FOREVER, NULL);
+    wring_session_error(session, &detail);
+    departure->blamed += status == WRING_ERR_PEER && detail.rank == (int32_t)departure->leaves;
+    if (rank == departure->waits)
+        departure->heard_ns = wring_sim_now_ns(job->sim);
+}
+
+static void who_waits_for_one_that_leaves_hears_it(void)
+{
+    static const uint32_t pairs[][2] = {{199, 6}, {3, 250}, {0, 255}, {255, 0}};
+    for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
+        struct departure departure = {.leaves = pairs[i][0], .waits = pairs[i][1]};
+        struct sim_job job = {.network = sim_network(256), .arg = &departure, .run = leave_or_wait};
+        uint64_t most_ns = 10000000 + 1000000 * (uint64_t)count_levels(256);
+
+        CHECK(sim_job_run(&job) == WRING_OK, "256 ranks do not end");
+        CHECK(departure.blamed == 255, "%u of 255 blame rank %u", departure.blamed, pairs[i][0]);
+        CHECK(departure.heard_ns - departure.left_ns <= most_ns, "rank %u of rank %u: %llu ns",
+              pairs[i][1], pairs[i][0],
+              (unsigned long long)(departure.heard_ns - departure.left_ns));
+        sim_job_end(&job);
+    }
+}
+
 static const struct wring_test_case cases[] = {
     {"sums_are_right", sums_are_right},
     {"a_step_of_two_takes_one_message", a_step_of_two_takes_one_message},
     {"steps_grow_with_the_logarithm", steps_grow_with_the_logarithm},
     {"runs_repeat", runs_repeat},
     {"deaths_are_heard_by_all", deaths_are_heard_by_all},
+    {"good_byes_are_few", good_byes_are_few},
+    {"who_waits_for_one_that_leaves_hears_it", who_waits_for_one_that_leaves_hears_it},
     {0},
 };
 

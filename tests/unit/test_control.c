@@ -128,7 +128,7 @@ static void what_cannot_be_sent_is_no_sign_of_life(void)
 static void others_are_refused(void)
 {
     uint8_t bytes[300];
-    for (uint32_t kind = 0; kind < 23; kind++)
+    for (uint32_t kind = 0; kind < 24; kind++)
         for (size_t n = 0; n <= sizeof(bytes); n++) {
             struct wring_control got = {.kind = WRING_CONTROL_BYE, .a = 77};
             memset(bytes, 'a', sizeof(bytes));
@@ -140,7 +140,8 @@ static void others_are_refused(void)
                            kind == WRING_CONTROL_STANDSTILL || kind == WRING_CONTROL_FORM ||
                            kind == WRING_CONTROL_PAIR || kind == WRING_CONTROL_CEASE ||
                            kind == WRING_CONTROL_LINK || kind == WRING_CONTROL_LEND ||
-                           kind == WRING_CONTROL_FLIGHT || kind == WRING_CONTROL_MEMBER) &&
+                           kind == WRING_CONTROL_FLIGHT || kind == WRING_CONTROL_MEMBER ||
+                           kind == WRING_CONTROL_LEFT) &&
                           n > 16 && n <= WRING_SEND_MAX;
             bool want = known && (n == 16 || texted);
             CHECK(parse(bytes, n, &got) == want, "kind %u of %zu bytes", kind, n);

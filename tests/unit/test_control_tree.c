@@ -308,6 +308,49 @@ static void good_byes_are_no_loss(void)
     close_all();
 }
 
+static void leave_and_go(uint32_t i)
+{
+    wring_control_tree_leave(ranks[i].tree);
+    UNTIL(wring_control_tree_has_left(ranks[i].tree));
+    drop(i);
+}
+
+static bool all_heard_byes(uint32_t n)
+{
+    for (uint32_t i = 0; i < n_ranks; i++)
+        if (ranks[i].tree != NULL && ranks[i].byes != n)
+            return false;
+    return true;
+}
+
+/** Many leave, some above others: those that stay hear of each once, and stay in one tree. */
+static void each_good_bye_is_heard_once(void)
+{
+    uint32_t n = 0;
+
+    open_all(100);
+    for (uint32_t i = 5; i < n_ranks; i += 3, n++)
+        leave_and_go(i);
+    UNTIL(all_heard_byes(n));
+    for (uint32_t i = 0; i < n_ranks; i++)
+        CHECK(ranks[i].tree == NULL || ranks[i].n_lost == 0, "rank %u lost %u", i, ranks[i].lost);
+    tell(99, "told below");
+    UNTIL(all_heard(99, n + 1));
+    close_all();
+}
+
+/** Who has left while its parent was dying, a rank hears from its new one. */
+static void who_comes_late_knows_who_has_left(void)
+{
+    open_all(30);
+    drop(1); /* of 9 to 16 */
+    for (uint32_t i = 25; i < 30; i++)
+        if (i != 27)
+            wring_control_tree_leave(ranks[i].tree);
+    UNTIL(ranks[9].byes == 4 && ranks[0].byes == 4 && ranks[27].byes == 4);
+    close_all();
+}
+
 /** What happened while it was on its way to another parent it hears there. */
 static void who_comes_late_misses_nothing(void)
 {
@@ -425,7 +468,7 @@ static struct wring_conn *join_as_1(struct wring_provider *provider)
 static void what_is_malformed_loses_its_sender(void)
 {
     static const struct {
-        uint32_t words[7];
+        uint32_t words[8];
         size_t bytes;
     } wrong[] = {
         {{1}, 1},                                                /* next to nothing */
@@ -435,11 +478,14 @@ static void what_is_malformed_loses_its_sender(void)
         {{1, 0, 0, 0, 0, 0}, 24},                                /* of no kind */
         {{1, 0, WRING_CONTROL_END, 0, 0, 0}, 24},                /* likewise */
         {{1, 0, WRING_CONTROL_HEARTBEAT, 0, 0, 0, 7}, 28},       /* with a text that it has not */
+        {{1, 0, WRING_CONTROL_LEFT, 0, 0, 0, 0}, 28},            /* half a range */
+        {{1, 0, WRING_CONTROL_LEFT, 0, 0, 0, 1, 0}, 32},         /* that ends before it begins */
+        {{1, 0, WRING_CONTROL_LEFT, 0, 0, 0, 0, 2}, 32},         /* of a rank that there is not */
     };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         struct wring_provider_params params = {.log = &quiet, .config = &config, .secret = {7}};
         struct wring_provider *provider;
-        uint8_t message[28], beat[24] = {1, [8] = WRING_CONTROL_HEARTBEAT};
+        uint8_t message[32], beat[24] = {1, [8] = WRING_CONTROL_HEARTBEAT};
         memset(ranks, 0, sizeof(ranks));
         n_ranks = 2;
         open_one(0, 1);
@@ -447,7 +493,7 @@ static void what_is_malformed_loses_its_sender(void)
         wring_control_tree_join(ranks[0].tree);
         REQUIRE(wring_provider_tcp.open(&params, &provider) == WRING_OK, "open");
         struct wring_conn *conn = join_as_1(provider);
-        for (int w = 0; w < 7; w++)
+        for (int w = 0; w < 8; w++)
             wring_put_u32(message + 4 * w, wrong[i].words[w]);
         if (conn != NULL && provider->ops->send(conn, beat, sizeof(beat)) == WRING_OK)
             provider->ops->send(conn, message, wrong[i].bytes);
@@ -473,6 +519,8 @@ int main(int argc, char **argv)
         {"what_is_raised_passes_all_above", what_is_raised_passes_all_above},
         {"what_is_raised_goes_to_another_parent", what_is_raised_goes_to_another_parent},
         {"good_byes_are_no_loss", good_byes_are_no_loss},
+        {"each_good_bye_is_heard_once", each_good_bye_is_heard_once},
+        {"who_comes_late_knows_who_has_left", who_comes_late_knows_who_has_left},
         {"who_comes_late_misses_nothing", who_comes_late_misses_nothing},
         {"a_death_passes_a_level_with_each_look", a_death_passes_a_level_with_each_look},
         {"who_is_silent_is_lost", who_is_silent_is_lost},

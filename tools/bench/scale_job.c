@@ -234,7 +234,7 @@ static void rank_main(void *arg, uint32_t rank)
     note_costs(run);
     if (job->death && status == WRING_OK && job->network.ranks > 1)
         die_or_hear(run, session);
-    /* nobody closes: each rank's good-bye goes to all others, and that is not what is asked */
+    /* nobody closes: what that costs is not what is asked */
     if (++run->done == job->network.ranks - (job->death && job->network.ranks > 1))
         wring_sim_stop(run->sim);
     wring_sim_sleep_until(run->sim, WRING_NEVER);
