@@ -13,6 +13,7 @@
 #include "transport/collective/collective.h"
 #include "transport/control_tree.h"
 #include "transport/fabric.h"
+#include "transport/message/match.h"
 #include "transport/pairs.h"
 #include "transport/pool_link.h"
 #include "transport/slot_pool.h"
@@ -126,7 +127,7 @@ static uint64_t count_state(const struct wring_config *config, uint32_t ranks)
 {
     uint32_t window = wring_channel_window(config->window, WRING_TAGGED_WINDOW_MAX);
     return (uint64_t)ranks * (sizeof(struct wring_peer) + sizeof(struct wring_pool_link *) +
-
+                              sizeof(struct wring_match_source) +
                               2 * sizeof(void *) /* the messenger's */ + sizeof(uint32_t)) +
            wring_control_tree_state_bytes(ranks) + 2 * wring_channel_state_bytes(ranks, window) +
            wring_pairs_state_bytes(ranks) + wring_collective_state_bytes(ranks, WRING_GROUP_TASKS);

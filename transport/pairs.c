@@ -665,9 +665,11 @@ void wring_pairs_formed(struct wring_pairs *pairs, uint64_t generation, bool boa
     for (uint32_t i = 0; i < pairs->collective->members.n; i++) {
         struct wring_control *early = pairs->pair[i].early;
         struct words words;
+        if (early == NULL) /* as of most: their entries are not touched */
+            continue;
         pairs->pair[i].early = NULL;
-        if (early != NULL && pairs->engine->fabric->state == WRING_FABRIC_WORKING &&
-            read_words(early, &words) && words.generation == generation)
+        if (pairs->engine->fabric->state == WRING_FABRIC_WORKING && read_words(early, &words) &&
+            words.generation == generation)
             hear_words(pairs, i, &words);
         free(early);
     }

@@ -29,11 +29,23 @@ enum wring_status wring_match_init(struct wring_match *match, uint32_t sources)
     if (match->source == NULL)
         return WRING_ERR_NO_MEMORY;
     init_list(&match->any);
-    for (uint32_t i = 0; i < sources; i++) {
-        init_list(&match->source[i].posted);
-        init_list(&match->source[i].arrived);
-    }
     return WRING_OK;
+}
+
+/** A source of which something is to be listed: of most of many nothing ever is. */
+static struct wring_match_source *use_source(struct wring_match *match, uint32_t i)
+{
+    struct wring_match_source *source = &match->source[i];
+    if (source->posted.next == NULL) {
+        init_list(&source->posted);
+        init_list(&source->arrived);
+    }
+    return source;
+}
+
+static bool is_empty(const struct wring_match_link *list)
+{
+    return list->next == NULL || list->next == list;
 }
 
 void wring_match_finish(struct wring_match *match)
@@ -58,7 +70,7 @@ static bool tags_fit(uint64_t wanted, uint64_t tag)
 static struct wring_match_arrival *first_fitting_arrival(const struct wring_match_source *source,
                                                          uint64_t tag)
 {
-    for (struct wring_match_link *at = source->arrived.next; at != &source->arrived;
+    for (struct wring_match_link *at = source->arrived.next; at != NULL && at != &source->arrived;
          at = at->next) {
         struct wring_match_arrival *arrival = (struct wring_match_arrival *)at;
         if (tags_fit(tag, arrival->tag))
@@ -78,7 +90,7 @@ static struct wring_match_arrival *pick_fairest_arrival(struct wring_match *matc
     struct wring_match_arrival *best = NULL;
     for (uint32_t i = 0; i < match->sources; i++) {
         const struct wring_match_source *source = &match->source[i];
-        if (source->arrived.next == &source->arrived ||
+        if (is_empty(&source->arrived) ||
             (best != NULL && source->served >= match->source[best->source].served))
             continue;
         struct wring_match_arrival *fit = first_fitting_arrival(source, tag);
@@ -105,7 +117,7 @@ static struct wring_match_link *receive_list(struct wring_match *match,
                                              const struct wring_match_receive *receive)
 {
     return receive->source == WRING_MATCH_ANY_SOURCE ? &match->any
-                                                     : &match->source[receive->source].posted;
+                                                     : &use_source(match, receive->source)->posted;
 }
 
 struct wring_match_arrival *wring_match_post(struct wring_match *match,
@@ -134,7 +146,7 @@ struct wring_match_arrival *wring_match_post_again(struct wring_match *match,
 static struct wring_match_receive *first_fitting_receive(struct wring_match_link *list,
                                                          uint64_t tag)
 {
-    for (struct wring_match_link *at = list->next; at != list; at = at->next) {
+    for (struct wring_match_link *at = list->next; at != NULL && at != list; at = at->next) {
         struct wring_match_receive *receive = (struct wring_match_receive *)at;
         if (tags_fit(receive->tag, tag))
             return receive;
@@ -159,7 +171,7 @@ struct wring_match_receive *wring_match_find(struct wring_match *match, uint32_t
 
 void wring_match_keep(struct wring_match *match, struct wring_match_arrival *arrival)
 {
-    insert_before(&match->source[arrival->source].arrived, &arrival->link);
+    insert_before(&use_source(match, arrival->source)->arrived, &arrival->link);
 }
 
 /** The first of all listed receives (messages), in no order; NULL: there is none. */
@@ -364,7 +376,7 @@ void wring_incoming_withdraw_own(struct wring_messenger *messenger,
                                  const struct wring_message *send)
 {
     struct wring_match_link *list = &send->context->match.source[send->context->me].arrived;
-    for (struct wring_match_link *at = list->next; at != list; at = at->next) {
+    for (struct wring_match_link *at = list->next; at != NULL && at != list; at = at->next) {
         struct wring_message_arrival *arrival = (struct wring_message_arrival *)at;
         if (arrival->own != send)
             continue;
@@ -416,7 +428,7 @@ static struct wring_message_arrival *unlink_listed_offer(struct wring_message_co
     for (uint32_t i = 0; i < context->match.sources; i++) {
         struct wring_match_link *list = &context->match.source[i].arrived;
         for (struct wring_match_link *at = list->next;
-             context->ranks[i] == peer->rank && at != list; at = at->next) {
+             context->ranks[i] == peer->rank && at != NULL && at != list; at = at->next) {
             struct wring_message_arrival *arrival = (struct wring_message_arrival *)at;
             if (arrival->own != NULL || !is_offer_of(arrival, peer, id))
                 continue;

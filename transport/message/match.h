@@ -41,6 +41,7 @@ struct wring_match_arrival {
     uint64_t tag;
 };
 
+/** All zero until something is listed. */
 struct wring_match_source {
     struct wring_match_link posted;  /* receives from it alone */
     struct wring_match_link arrived; /* its messages, as they were sent */
@@ -88,7 +89,7 @@ struct wring_match_arrival *wring_match_post_again(struct wring_match *match,
 static inline bool wring_match_has_arrivals(const struct wring_match *match, uint32_t source)
 {
     const struct wring_match_link *list = &match->source[source].arrived;
-    return list->next != list;
+    return list->next != NULL && list->next != list;
 }
 
 #endif
