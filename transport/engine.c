@@ -27,7 +27,8 @@ static void fail_if_departed(struct wring_engine *engine)
     if (!engine->fabric->any_left)
         return;
     for (struct wring_collective *at = engine->active; at != NULL; at = at->next_active)
-        for (uint32_t i = 0; i < at->members.n; i++) {
+        for (uint32_t i = wring_collective_next_pair(at, 0); i < at->members.n;
+             i = wring_collective_next_pair(at, i + 1)) {
             uint32_t rank = at->members.ranks[i];
             const struct wring_peer *peer = &engine->fabric->peers[rank];
             bool departed = peer->state == WRING_PEER_GONE || peer->state == WRING_PEER_NONE;

@@ -172,7 +172,7 @@ struct wring_fabric {
     char lacks[WRING_TEXT_MAX]; /* what "auto" goes without, and why; "" nothing */
     struct wring_peer *peers;   /* [size] */
     struct wring_peer *met;     /* those that cost something */
-    bool any_left;              /* some rank has said good-bye */
+    bool any_left;              /* some rank has said good-bye, or there is no way to it */
     struct wring_roster roster;
     struct wring_blobs blobs; /* what all ranks said of themselves */
     enum wring_fabric_state state;

@@ -171,6 +171,7 @@ static void drop_connection(struct wring_peer *peer, enum wring_peer_state state
 void wring_peer_drop(struct wring_peer *peer)
 {
     drop_connection(peer, WRING_PEER_GONE);
+    peer->fabric->any_left = true;
 }
 
 void wring_connect_cancel(struct wring_peer *peer)

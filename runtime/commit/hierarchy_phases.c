@@ -162,7 +162,7 @@ static enum wring_status go_flat_or_refuse(const struct wring_bucket *bucket,
 
 static enum wring_status make_legs_if_wanted(struct wring_bucket *bucket)
 {
-    struct wring_group_nodes nodes = wring_group_count_nodes(bucket->group);
+    struct wring_group_nodes nodes = bucket->group->nodes;
 
     if (nodes.least != nodes.most)
         return go_flat_or_refuse(bucket, &nodes);

@@ -46,7 +46,7 @@ struct wring_operation wring_shape_operation(const struct wring_bucket *bucket, 
     struct wring_group_nodes nodes = {.n = 0};
 
     if (wring_scheme_is_hierarchical(bucket->scheme)) /* others have no use for them */
-        nodes = wring_group_count_nodes(bucket->group);
+        nodes = bucket->group->nodes;
     return (struct wring_operation){
         .kind = bucket->whole != NULL ? kinds[bucket->leg] : WRING_CALL_ALLREDUCE,
         .dtype = bucket->dtype,

@@ -21,6 +21,67 @@
 
 #define WRING_MODULE "group"
 
+/** Its host's, or its site's, by the rank that names it. */
+static uint32_t node_of(const struct wring_group *group, uint32_t member)
+{
+    return wring_roster_site(&group->session->fabric->roster, group->ranks[member]);
+}
+
+/** Room for a number of each node, by the rank that names it. @return NULL: no memory */
+static uint32_t *new_node_counts(const struct wring_group *group)
+{
+    return calloc(group->session->size, sizeof(uint32_t));
+}
+
+static void note_node(struct wring_group_nodes *nodes, uint32_t rank, uint32_t alike)
+{
+    nodes->n++;
+    if (alike < nodes->least) {
+        nodes->least = alike;
+        nodes->least_rank = rank;
+    }
+    if (alike > nodes->most) {
+        nodes->most = alike;
+        nodes->most_rank = rank;
+    }
+}
+
+/** Two looks at each member. Errors: WRING_ERR_NO_MEMORY. */
+static enum wring_status count_nodes(struct wring_group *group)
+{
+    const struct wring_roster *roster = &group->session->fabric->roster;
+    uint32_t n = group->members.n;
+    struct wring_group_nodes nodes = {.least = UINT32_MAX};
+
+    if (roster->nodes == NULL && roster->sites == NULL) { /* all ranks are on one */
+        note_node(&nodes, group->ranks[0], n);
+        group->nodes = nodes;
+        return WRING_OK;
+    }
+    uint32_t *alike = new_node_counts(group);
+    if (alike == NULL)
+        return WRING_ERR_NO_MEMORY;
+    for (uint32_t i = 0; i < n; i++)
+        alike[node_of(group, i)]++;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t *here = &alike[node_of(group, i)];
+        if (*here > 0) /* the first of its node */
+            note_node(&nodes, group->ranks[i], *here);
+        *here = 0;
+    }
+    free(alike);
+    group->nodes = nodes;
+    return WRING_OK;
+}
+
+static void group_drop(struct wring_group *group)
+{
+    free(group->index);
+    free(group->ranks);
+    pthread_mutex_destroy(&group->mutex);
+    free(group);
+}
+
 /** One of those ranks, ours among them, which knows them and can do nothing. Errors: NO_MEMORY. */
 static enum wring_status group_new(struct wring_session *session, const uint32_t *ranks, uint32_t n,
                                    struct wring_group **out)
@@ -32,8 +93,7 @@ static enum wring_status group_new(struct wring_session *session, const uint32_t
     pthread_mutex_init(&group->mutex, NULL);
     group->ranks = malloc(n * sizeof(*ranks));
     if (group->ranks == NULL) {
-        pthread_mutex_destroy(&group->mutex);
-        free(group);
+        group_drop(group);
         return WRING_ERR_NO_MEMORY;
     }
     memcpy(group->ranks, ranks, n * sizeof(*ranks));
@@ -41,79 +101,40 @@ static enum wring_status group_new(struct wring_session *session, const uint32_t
     bool indexed;
     group->index = wring_members_index(&group->members, &indexed);
     group->members.me = wring_members_find(&group->members, session->rank);
-    if (!indexed) {
-        free(group->ranks);
-        pthread_mutex_destroy(&group->mutex);
-        free(group);
+    if (!indexed || count_nodes(group) != WRING_OK) {
+        group_drop(group);
         return WRING_ERR_NO_MEMORY;
     }
     *out = group;
     return WRING_OK;
 }
 
-/** Its host's, or its site's. */
-static uint32_t node_of(const struct wring_group *group, uint32_t member)
+/** How many members before us are on our node. */
+static uint32_t place_on_node(const struct wring_group *group)
 {
-    return wring_roster_site(&group->session->fabric->roster, group->ranks[member]);
+    uint32_t before = 0;
+    for (uint32_t i = 0; i < group->members.me; i++)
+        before += node_of(group, i) == node_of(group, group->members.me);
+    return before;
 }
 
-/** How many of the first `end` members are on a member's node. */
-static uint32_t count_on_same_node(const struct wring_group *group, uint32_t member, uint32_t end)
-{
-    uint32_t alike = 0;
-    for (uint32_t i = 0; i < end; i++)
-        alike += node_of(group, i) == node_of(group, member);
-    return alike;
-}
-
-struct wring_group_nodes wring_group_count_nodes(const struct wring_group *group)
-{
-    struct wring_group_nodes nodes = {.least = UINT32_MAX};
-
-    const struct wring_roster *roster = &group->session->fabric->roster;
-    if (roster->nodes == NULL && roster->sites == NULL) /* all ranks are on one */
-        return (struct wring_group_nodes){.n = 1,
-                                          .least = group->members.n,
-                                          .least_rank = group->ranks[0],
-                                          .most = group->members.n,
-                                          .most_rank = group->ranks[0]};
-    for (uint32_t i = 0; i < group->members.n; i++) {
-        if (count_on_same_node(group, i, i) > 0)
-            continue; /* not the first of its node */
-        uint32_t alike = count_on_same_node(group, i, group->members.n);
-        nodes.n++;
-        if (alike < nodes.least) {
-            nodes.least = alike;
-            nodes.least_rank = group->ranks[i];
-        }
-        if (alike > nodes.most) {
-            nodes.most = alike;
-            nodes.most_rank = group->ranks[i];
-        }
-    }
-    return nodes;
-}
-
-/** Does a member belong to the subgroup that we are in: that of our node, or of our place? */
-static bool is_in_our_subgroup(const struct wring_group *group, uint32_t member, bool across)
-{
-    uint32_t me = group->members.me;
-    if (!across)
-        return node_of(group, member) == node_of(group, me);
-    return count_on_same_node(group, member, member) == count_on_same_node(group, me, me);
-}
-
+/** The subgroup that we are in: of our node, or of the members in our place on each node. */
 static enum wring_status make_subgroup(struct wring_group *group, bool across,
                                        struct wring_group **out)
 {
     uint32_t *ranks = malloc(group->members.n * sizeof(*ranks)), n = 0;
+    uint32_t *before = new_node_counts(group), place = place_on_node(group);
+    enum wring_status status = WRING_ERR_NO_MEMORY;
 
-    if (ranks == NULL)
-        return WRING_ERR_NO_MEMORY;
-    for (uint32_t i = 0; i < group->members.n; i++)
-        if (is_in_our_subgroup(group, i, across))
+    for (uint32_t i = 0; ranks != NULL && before != NULL && i < group->members.n; i++) {
+        uint32_t node = node_of(group, i);
+        if (across ? before[node] == place : node == node_of(group, group->members.me))
             ranks[n++] = group->ranks[i];
-    enum wring_status status = group_new(group->session, ranks, n, out);
+        before[node]++;
+    }
+    if (ranks != NULL && before != NULL)
+        status = group_new(group->session, ranks, n, out);
+    free(before);
     free(ranks);
     return status;
 }
@@ -265,10 +286,9 @@ static enum wring_status group_make_channels(struct wring_group *group)
 static bool is_flat_untold(const struct wring_group *group)
 {
     enum wring_scheme scheme = wring_scheme_find(group->session->config.scheme);
-    struct wring_group_nodes nodes = wring_group_count_nodes(group);
 
     return group->members.me == 0 && wring_scheme_is_hierarchical(scheme) &&
-           wring_group_nodes_fit(&nodes);
+           wring_group_nodes_fit(&group->nodes);
 }
 
 /* ---- forming ---- */

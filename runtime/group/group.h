@@ -13,6 +13,14 @@
 #define WRING_GROUP_KEPT 32
 #define WRING_GROUP_TASKS 20 /* of the collective that its calls share */
 
+/** Which of a group's members share a node: hosts as they were told apart when the session opened.
+ */
+struct wring_group_nodes {
+    uint32_t n;
+    uint32_t least, most;           /* members in one of them */
+    uint32_t least_rank, most_rank; /* the first rank there */
+};
+
 /** A group's members and what its immediate calls run on. */
 struct wring_group {
     struct wring_session *session;
@@ -20,6 +28,7 @@ struct wring_group {
     uint32_t *ranks;
     uint32_t *index; /* of members; NULL where none is needed */
     struct wring_members members;
+    struct wring_group_nodes nodes;
     struct wring_group *node, *across; /* its ranks on our node, and those at our position on each
                                           node; NULL: nobody has asked */
     bool told_flat;                    /* that its nodes are not equal was logged */
@@ -57,17 +66,6 @@ enum wring_status wring_group_make_world(struct wring_session *session, struct w
 
 /** The engine is locked. */
 void wring_group_free(struct wring_group *group);
-
-/* Which of a group's members share a node: hosts as they were told apart when the session opened.
- */
-
-struct wring_group_nodes {
-    uint32_t n;
-    uint32_t least, most;           /* members in one of them */
-    uint32_t least_rank, most_rank; /* the first rank there */
-};
-
-struct wring_group_nodes wring_group_count_nodes(const struct wring_group *group);
 
 /** Two or more, of equally many members, two or more: what hierarchical schemes are for. */
 static inline bool wring_group_nodes_fit(const struct wring_group_nodes *nodes)

@@ -37,7 +37,7 @@ static void add_case(struct wring_collective_bench *bench, uint32_t codec, enum 
 /** Are there nodes that hierarchical schemes are made for, and is that wanted? */
 static bool has_nodes_to_measure(const struct wring_collective_bench *bench)
 {
-    struct wring_group_nodes nodes = wring_group_count_nodes(bench->session->world);
+    struct wring_group_nodes nodes = bench->session->world->nodes;
     return !bench->params->flat && wring_group_nodes_fit(&nodes);
 }
 

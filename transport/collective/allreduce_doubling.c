@@ -87,6 +87,19 @@ bool wring_collective_pairs_with(const struct wring_collective *collective, uint
     return wring_partners_place(members->n, members->me, member) != WRING_NO_PARTNER;
 }
 
+uint32_t wring_collective_next_pair(const struct wring_collective *collective, uint32_t from)
+{
+    uint32_t n = collective->members.n, me = collective->members.me, next = n;
+
+    if (!wring_algorithm_has_partners(collective->work.algorithm))
+        return from == me ? from + 1 : from;
+    uint32_t p = 1u << levels_of(n), fold = me < p ? me + p : me - p;
+    for (uint32_t bit = 1; bit < p && me < p; bit *= 2)
+        if ((me ^ bit) >= from && (me ^ bit) < next)
+            next = me ^ bit;
+    return fold >= from && fold < next ? fold : next;
+}
+
 static uint32_t count_exchanges(const struct wring_collective *collective)
 {
     uint32_t me = collective->members.me, levels = count_levels(collective);

@@ -270,6 +270,10 @@ uint32_t wring_partners_place(uint32_t n, uint32_t a, uint32_t b);
  * alone comes to all members. */
 bool wring_collective_pairs_with(const struct wring_collective *collective, uint32_t member);
 
+/** The first such member that is `from` or above; members.n: there is none. Where members exchange
+ *  two by two, to go through all takes as long as there are pairs, not members. */
+uint32_t wring_collective_next_pair(const struct wring_collective *collective, uint32_t from);
+
 /** What a member's step over connections will come to, before it begins. */
 struct wring_collective_traffic {
     uint32_t partners; /* members that it exchanges with */

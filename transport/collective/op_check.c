@@ -194,9 +194,9 @@ static bool send_statement(const struct wring_collective *collective, uint32_t m
 static bool send_statements(const struct wring_collective *collective)
 {
     bool all = true;
-    for (uint32_t i = 0; i < collective->members.n; i++)
-        if (wring_collective_pairs_with(collective, i))
-            all &= send_statement(collective, i);
+    for (uint32_t i = wring_collective_next_pair(collective, 0); i < collective->members.n;
+         i = wring_collective_next_pair(collective, i + 1))
+        all &= send_statement(collective, i);
     return all;
 }
 

@@ -23,11 +23,25 @@ static const struct wring_channel *channel_of(const struct wring_collective *col
     return which == 0 ? collective->scatter : collective->gather;
 }
 
+/* Those that we exchange something with, one after the other. */
+
+static uint32_t first_pair(const struct wring_collective *collective)
+{
+    return wring_collective_next_pair(collective, 0);
+}
+
+static uint32_t next_pair(const struct wring_collective *collective, uint32_t member)
+{
+    return wring_collective_next_pair(collective, member + 1);
+}
+
 /* ---- what this member does ---- */
 
-static uint64_t fold_channel(uint64_t hash, const struct wring_channel *channel)
+static uint64_t fold_channel(uint64_t hash, const struct wring_collective *collective,
+                             const struct wring_channel *channel)
 {
-    for (uint32_t i = 0; i < channel->members.n; i++) {
+    for (uint32_t i = first_pair(collective); i < channel->members.n;
+         i = next_pair(collective, i)) {
         const struct wring_channel_in *in = &channel->in[i];
         const struct wring_channel_out *out = &channel->out[i];
         hash = wring_fold(hash, (uint64_t)in->arrivals << 32 | in->taken);
@@ -43,11 +57,14 @@ static uint64_t fold_channel(uint64_t hash, const struct wring_channel *channel)
 static uint64_t hash_progress(const struct wring_collective *collective)
 {
     uint64_t hash = wring_fold(step_number(collective), collective->reduced);
-    for (uint32_t i = 0; i < collective->members.n; i++)
+    uint32_t me = collective->members.me;
+    hash = wring_fold(hash, collective->sent[me] << 32 ^ collective->decoded[me]);
+    for (uint32_t i = first_pair(collective); i < collective->members.n;
+         i = next_pair(collective, i))
         hash = wring_fold(hash, collective->sent[i] << 32 ^ collective->decoded[i]);
     for (int which = 0; which < WRING_STANDSTILL_CHANNELS; which++)
         if (channel_of(collective, which) != NULL)
-            hash = fold_channel(hash, channel_of(collective, which));
+            hash = fold_channel(hash, collective, channel_of(collective, which));
     return wring_fold(hash, collective->busy);
 }
 
@@ -99,8 +116,8 @@ static uint32_t find_creditor(const struct wring_collective *collective, int whi
 
     if (channel == NULL || channel->placed || (sums && wring_collective_missing(collective) < n))
         return n;
-    for (uint32_t i = 0; i < n; i++)
-        if (i != collective->members.me && !wring_channel_has_credit(channel, i) &&
+    for (uint32_t i = first_pair(collective); i < n; i = next_pair(collective, i))
+        if (!wring_channel_has_credit(channel, i) &&
             (sums || collective->work.ops->owes(collective, i)))
             return i;
     return n;
@@ -229,8 +246,9 @@ static bool stands_still(const struct wring_collective *collective, uint32_t mem
 /** All others have said where they stand since we last found what is to be found. */
 static bool have_all_stated(const struct wring_collective *collective)
 {
-    for (uint32_t i = 0; i < collective->members.n; i++)
-        if (wring_collective_pairs_with(collective, i) && !collective->standstill.others[i].heard)
+    for (uint32_t i = first_pair(collective); i < collective->members.n;
+         i = next_pair(collective, i))
+        if (!collective->standstill.others[i].heard)
             return false;
     return true;
 }
@@ -245,11 +263,12 @@ static uint32_t count_found(const struct wring_collective *collective)
     const struct wring_standstill *standstill = &collective->standstill;
     uint32_t found = standstill->found;
 
-    for (uint32_t i = 0; i < collective->members.n; i++) {
+    if (!wring_algorithm_has_partners(collective->work.algorithm))
+        return found + 1;
+    for (uint32_t i = first_pair(collective); i < collective->members.n;
+         i = next_pair(collective, i)) {
         const struct wring_statement *theirs = &standstill->others[i].said;
-        if (wring_algorithm_has_partners(collective->work.algorithm) &&
-            wring_collective_pairs_with(collective, i) && !is_past(theirs, standstill->step) &&
-            theirs->found < found)
+        if (!is_past(theirs, standstill->step) && theirs->found < found)
             found = theirs->found;
     }
     return found + 1;
@@ -261,13 +280,15 @@ static void note_if_all_still(struct wring_collective *collective)
     struct wring_standstill *standstill = &collective->standstill;
     bool all = true;
 
-    for (uint32_t i = 0; i < collective->members.n; i++)
-        if (wring_collective_pairs_with(collective, i) && standstill->others[i].heard)
+    for (uint32_t i = first_pair(collective); i < collective->members.n;
+         i = next_pair(collective, i))
+        if (standstill->others[i].heard)
             all &= stands_still(collective, i);
     if (all && !have_all_stated(collective))
         return;
     standstill->found = all ? count_found(collective) : 0;
-    for (uint32_t i = 0; i < collective->members.n; i++)
+    for (uint32_t i = first_pair(collective); i < collective->members.n;
+         i = next_pair(collective, i))
         if (standstill->others[i].heard)
             standstill->others[i].heard = false;
 }
@@ -289,10 +310,10 @@ static bool have_all_found(const struct wring_collective *collective)
 {
     const struct wring_standstill *standstill = &collective->standstill;
 
-    for (uint32_t i = 0; i < collective->members.n; i++) {
+    for (uint32_t i = first_pair(collective); i < collective->members.n;
+         i = next_pair(collective, i)) {
         const struct wring_statement *theirs = &standstill->others[i].said;
-        if (wring_collective_pairs_with(collective, i) && !is_past(theirs, standstill->step) &&
-            theirs->found < WRING_STANDSTILL_CONFIRMATIONS)
+        if (!is_past(theirs, standstill->step) && theirs->found < WRING_STANDSTILL_CONFIRMATIONS)
             return false;
     }
     return standstill->found >= confirmations(collective);
@@ -391,9 +412,9 @@ void wring_standstill_look(struct wring_collective *collective, uint64_t now_ns)
         fail_standstill(collective);
         return;
     }
-    for (uint32_t i = 0; i < collective->members.n; i++)
-        if (wring_collective_pairs_with(collective, i))
-            try_send_statement(collective, i);
+    for (uint32_t i = first_pair(collective); i < collective->members.n;
+         i = next_pair(collective, i))
+        try_send_statement(collective, i);
 }
 
 void wring_standstill_heard(struct wring_collective *collective, uint32_t member, uint32_t step,

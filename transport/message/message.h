@@ -41,6 +41,7 @@ struct wring_message_context {
     uint64_t id; /* equal on all members, of no other group of the job */
     struct wring_match match;
     uint32_t me;
+    uint32_t present; /* a member that may not have left: the others before it have */
     const uint32_t
         *ranks; /* [match.sources] of the members; NULL: the group is not made here yet */
     struct wring_message_context *next;                /* of those with a similar id */

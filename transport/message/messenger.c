@@ -460,26 +460,30 @@ static bool is_peer_gone(const struct wring_peer *peer)
     return peer->state == WRING_PEER_GONE || (peer->state == WRING_PEER_NONE && peer->left);
 }
 
-/** Have all others of a group left? @return the last of them */
+/** Have all others of a group left? One that has not is asked first the next time. @return the last
+ *  of them */
 static struct wring_peer *last_if_all_left(const struct wring_messenger *messenger,
-                                           const struct wring_message_context *context)
+                                           struct wring_message_context *context)
 {
-    struct wring_peer *last = NULL;
-    for (uint32_t i = 0; i < context->match.sources; i++) {
-        struct wring_peer *peer =
-            wring_fabric_peer(wring_messenger_fabric(messenger), context->ranks[i]);
-        if (i != context->me && !is_peer_gone(peer))
+    struct wring_fabric *fabric = wring_messenger_fabric(messenger);
+    uint32_t n = context->match.sources, last = context->me == n - 1 ? n - 2 : n - 1;
+
+    if (n < 2)
+        return NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        if (context->present != context->me &&
+            !is_peer_gone(&fabric->peers[context->ranks[context->present]]))
             return NULL;
-        last = i != context->me ? peer : last;
+        context->present = (context->present + 1) % n;
     }
-    return last;
+    return wring_fabric_peer(fabric, context->ranks[last]);
 }
 
 /** The peer that is gone, and without which the message cannot end; or NULL. */
 static struct wring_peer *find_missing_peer(const struct wring_messenger *messenger,
                                             const struct wring_message *message)
 {
-    const struct wring_message_context *context = message->context;
+    struct wring_message_context *context = message->context;
     if (message->ghost)
         return NULL;
     if (message->peer == NULL && message->member == WRING_MATCH_ANY_SOURCE)
@@ -503,16 +507,10 @@ static void end_ghosts(struct wring_messenger *messenger)
 
 void wring_messenger_check(struct wring_messenger *messenger)
 {
-    const struct wring_fabric *fabric = wring_messenger_fabric(messenger);
-    bool gone = false;
-
-    if (messenger->newest == NULL)
+    if (messenger->newest == NULL || !wring_messenger_fabric(messenger)->any_left)
         return;
-    for (uint32_t i = 0; i < fabric->size; i++)
-        gone |= is_peer_gone(&fabric->peers[i]);
-    if (gone)
-        end_ghosts(messenger);
-    for (struct wring_message *at = messenger->newest; gone && at != NULL; at = at->older) {
+    end_ghosts(messenger);
+    for (struct wring_message *at = messenger->newest; at != NULL; at = at->older) {
         struct wring_peer *peer = find_missing_peer(messenger, at);
         if (peer == NULL)
             continue;
