@@ -78,8 +78,8 @@ static void put_text(struct output *out, const char *text)
     put_raw_bytes(out, text, strlen(text));
 }
 
-/** The last step has begun, and not ended well. Over shared memory a step ends in whoever waits for
- *  it: after a failure it may never have. */
+/** The last step has begun, and not ended well. Over shared memory the waiting thread ends a step:
+ *  after a failure it may never have. */
 static bool is_step_cut_off(const struct wring_bucket *bucket)
 {
     return atomic_load(&bucket->collective.status) != WRING_OK;
