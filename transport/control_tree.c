@@ -16,9 +16,13 @@
 #define REDIAL_NS (50 * WRING_NS_PER_MS)
 #define MARK "tree" /* ends the hello: a port of another kind is not the tree's */
 #define LOOK "look" /* the same of a rank that only wants to know whether anybody is there */
+#define LAST "last" /* the same of one that leaves, and says what else nobody may know */
 #define SEEKS_MAX 8 /* such dials at a time */
 #define ORPHAN_NS \
     (5 * WRING_NS_PER_MS) /* until a rank whose parent has left looks for another: it may leave */
+#define STAY_NS (2 * WRING_NS_PER_MS) /* that who leaves stays for those below: they may, too */
+#define FAREWELL_NS \
+    (10 * WRING_NS_PER_MS) /* that a root which leaves waits for others to come to it */
 
 /** A message that a connection had no room for. */
 struct frame {
@@ -31,12 +35,13 @@ struct link {
     struct link *next;
     struct wring_conn *conn;
     uint32_t rank;
-    bool up;    /* to our parent, dialled by us */
-    bool seeks; /* a dial that only asks whether anybody is there */
-    bool open;  /* it stands */
-    bool heard; /* and the other end has said so */
-    bool bye;   /* which has left */
-    bool acked; /* and has heard that we have */
+    bool up;       /* to our parent, dialled by us */
+    bool seeks;    /* a dial that only asks whether anybody is there */
+    bool parting;  /* from a rank that leaves, and is not our child */
+    bool open;     /* it stands */
+    bool heard;    /* and the other end has said so */
+    bool bye;      /* which has left */
+    uint32_t owed; /* good-byes of ours that it has not answered */
     uint64_t heard_ns, sent_ns;
     struct frame *first, **last;
 };
@@ -45,8 +50,8 @@ struct link {
 enum fate {
     ALIVE = 0,
     LEFT,
-    LOST,
-    GONE /* lost, and nobody is at its address any more */
+    LOST, /* or it has left, and we have not heard of it */
+    GONE  /* lost, and nobody is at its address any more */
 };
 
 struct wring_control_tree {
@@ -61,11 +66,15 @@ struct wring_control_tree {
     size_t address_bytes;
     bool (*find)(const void *arg, uint32_t rank, struct wring_control_tree_endpoint *out);
     uint8_t *fates; /* [size], enum fate */
+    uint32_t alive; /* others that are */
     struct link *links;
     struct wring_departures news; /* what neighbours are yet to be told */
     uint64_t looked_ns;
     uint64_t redial_ns, dialled_ns; /* when to dial again, 0: not; since when we have */
+    uint64_t left_ns;
     bool leaving, failed;
+    bool owes;                    /* we leave, and nobody has taken what we know */
+    uint32_t heirs;               /* of those that we try: a number like random */
     struct wring_control failure; /* told to all, and to each that connects later */
     uint32_t failure_from;
 };
@@ -77,8 +86,8 @@ static uint32_t parent_of(uint32_t rank)
     return (rank - 1) / WRING_CONTROL_TREE_FAN;
 }
 
-/** The rank to connect to now; our own rank: none, we are the root. */
-static uint32_t choose_parent(const struct wring_control_tree *tree)
+/** The nearest ancestor that is left, or our own rank. */
+static uint32_t choose_ancestor(const struct wring_control_tree *tree)
 {
     uint32_t rank = tree->rank;
     while (rank != 0) {
@@ -86,16 +95,50 @@ static uint32_t choose_parent(const struct wring_control_tree *tree)
         if (tree->fates[rank] == ALIVE)
             return rank;
     }
-    for (rank = 0; rank < tree->rank; rank++)
-        if (tree->fates[rank] == ALIVE)
-            break;
-    return rank;
+    return tree->rank;
+}
+
+/** The first rank of [first, end) that is left, or `end`. */
+static uint32_t first_alive(const struct wring_control_tree *tree, uint32_t first, uint32_t end)
+{
+    while (first < end && tree->fates[first] != ALIVE)
+        first++;
+    return first;
+}
+
+/** The rank to connect to now; our own rank: none, we are the root. */
+static uint32_t choose_parent(const struct wring_control_tree *tree)
+{
+    uint32_t ancestor = choose_ancestor(tree);
+    return ancestor != tree->rank ? ancestor : first_alive(tree, 0, tree->rank);
+}
+
+/** Whom a rank that leaves tells what it knows, where no neighbour has taken it: an ancestor, or
+ *  anybody. Many may have left of which it does not know, and in any order: it tries here and
+ *  there. @return our own rank: there is none */
+static uint32_t choose_heir(struct wring_control_tree *tree)
+{
+    uint32_t ancestor = choose_ancestor(tree);
+    if (ancestor != tree->rank)
+        return ancestor;
+    tree->heirs = (tree->heirs + tree->rank + 1) * 2654435761u; /* another way for each rank */
+    uint32_t from = (uint32_t)((uint64_t)tree->heirs * tree->size >> 32);
+    uint32_t heir = first_alive(tree, from, tree->size);
+    if (heir == tree->size)
+        heir = first_alive(tree, 0, from);
+    return heir != from || tree->fates[heir] == ALIVE ? heir : tree->rank;
+}
+
+static void set_fate(struct wring_control_tree *tree, uint32_t rank, enum fate fate)
+{
+    tree->alive -= rank != tree->rank && tree->fates[rank] == ALIVE;
+    tree->fates[rank] = (uint8_t)fate;
 }
 
 static struct link *find_link(const struct wring_control_tree *tree, uint32_t rank)
 {
     struct link *link = tree->links;
-    while (link != NULL && (link->rank != rank || link->seeks))
+    while (link != NULL && (link->rank != rank || link->seeks || link->parting))
         link = link->next;
     return link;
 }
@@ -218,7 +261,7 @@ static struct word begin_word(struct link *link)
 
 static void send_word(const struct wring_control_tree *tree, struct word *word)
 {
-    if (word->control.bytes > 0)
+    if (word->control.bytes > 0 || word->control.kind == WRING_CONTROL_BYE)
         send_over_link(word->link, tree->rank, word->link->rank, &word->control);
     word->control.bytes = 0;
 }
@@ -232,8 +275,19 @@ static void add_to_word(const struct wring_control_tree *tree, struct word *word
     wring_ranges_add(&word->control, rank);
 }
 
+/** Nothing more is in it. If we leave it is a good-bye, too: one answer is for both. */
+static void end_word(const struct wring_control_tree *tree, struct word *word)
+{
+    word->control.a = tree->leaving;
+    if (tree->leaving && word->control.bytes == 0)
+        word->control.kind = WRING_CONTROL_BYE, word->control.a = 0;
+    word->link->owed += tree->leaving;
+    send_word(tree, word);
+}
+
 /** Tell all neighbours that have not left themselves. Those below one that has hear it from their
- *  next parent, and those above it by way of it, as nobody else may know. */
+ *  next parent, and those above it by way of it, as nobody else may know. Who leaves says good-bye
+ *  again: the answer is that to all before it. */
 static void tell_news(struct wring_control_tree *tree, uint64_t now_ns)
 {
     struct wring_departures *news = &tree->news;
@@ -242,15 +296,35 @@ static void tell_news(struct wring_control_tree *tree, uint64_t now_ns)
         return;
     wring_departures_sort(news);
     for (struct link *link = tree->links; link != NULL; link = link->next) {
-        if (!link->open || (link->bye && !(link->up && tree->leaving)))
+        if (!link->open || link->parting || (link->bye && !(link->up && tree->leaving)))
             continue;
         struct word word = begin_word(link);
+        bool any = false;
         for (uint32_t i = 0; i < news->n; i++)
-            if (news->list[i].from != link->rank && news->list[i].rank != link->rank)
+            if (news->list[i].from != link->rank && news->list[i].rank != link->rank) {
                 add_to_word(tree, &word, news->list[i].rank);
-        send_word(tree, &word);
+                any = true;
+            }
+        if (any)
+            end_word(tree, &word);
     }
     wring_departures_told(news, now_ns);
+}
+
+/** Does our way up lead there? Then it sees to what it tells us itself. */
+static bool is_our_parent(const struct wring_control_tree *tree, uint32_t rank)
+{
+    const struct link *up = find_parent_link(tree);
+    return up != NULL && up->open && up->rank == rank;
+}
+
+/** Is there something that our last good-bye was not behind? */
+static bool has_untold(const struct wring_control_tree *tree)
+{
+    for (uint32_t i = 0; i < tree->news.n; i++)
+        if (!is_our_parent(tree, tree->news.list[i].from))
+            return true;
+    return false;
 }
 
 /** A rank has left, as a neighbour says: itself, or another one. */
@@ -259,15 +333,25 @@ static void note_departure(struct wring_control_tree *tree, uint32_t rank, uint3
 {
     const struct wring_control bye = {.kind = WRING_CONTROL_BYE};
 
-    if (tree->fates[rank] != ALIVE)
+    if (tree->fates[rank] != ALIVE && (tree->fates[rank] != LOST || tree->failed))
         return;
-    tree->fates[rank] = LEFT;
+    set_fate(tree, rank, LEFT);
     wring_departures_add(&tree->news, rank, from, now_ns);
+    tree->owes |= tree->leaving && !is_our_parent(tree, from);
     tree->handler.heard(tree->handler.arg, rank, &bye);
 }
 
+/** It leaves, and may close its connection: we see to it that what it knew is known. */
+static void on_bye(struct wring_control_tree *tree, struct link *link, uint64_t now_ns)
+{
+    link->bye = true;
+    send_over_link(link, tree->rank, link->rank,
+                   &(struct wring_control){.kind = WRING_CONTROL_BYE_ACK});
+    note_departure(tree, link->rank, link->rank, now_ns);
+}
+
 /** @return false: malformed */
-static bool on_left(struct wring_control_tree *tree, const struct link *link,
+static bool on_left(struct wring_control_tree *tree, struct link *link,
                     const struct wring_control *control, uint64_t now_ns)
 {
     struct wring_reader reader = {control->body, control->bytes, false};
@@ -280,22 +364,18 @@ static bool on_left(struct wring_control_tree *tree, const struct link *link,
             if (rank != tree->rank)
                 note_departure(tree, rank, link->rank, now_ns);
     }
-    return true;
+    if (control->a == 1)
+        on_bye(tree, link, now_ns);
+    return control->a <= 1;
 }
 
-static void say_bye(const struct wring_control_tree *tree, struct link *link)
+/** It has heard what we knew when we left. If it stays, it tells others; and if it leaves itself it
+ *  does, where it is above us. */
+static void on_bye_heard(struct wring_control_tree *tree, struct link *link)
 {
-    send_over_link(link, tree->rank, link->rank,
-                   &(struct wring_control){.kind = WRING_CONTROL_BYE});
-}
-
-/** It leaves, and may close its connection. */
-static void on_bye(struct wring_control_tree *tree, struct link *link, uint64_t now_ns)
-{
-    link->bye = true;
-    send_over_link(link, tree->rank, link->rank,
-                   &(struct wring_control){.kind = WRING_CONTROL_BYE_ACK});
-    note_departure(tree, link->rank, link->rank, now_ns);
+    link->owed -= link->owed > 0;
+    if (link->owed == 0 && !has_untold(tree) && (link->up || !link->bye))
+        tree->owes = false;
 }
 
 enum wring_status wring_control_tree_send(struct wring_control_tree *tree, uint32_t to,
@@ -387,12 +467,12 @@ static struct link *dial(struct wring_control_tree *tree, uint32_t rank, bool up
 
 static void dial_parent(struct wring_control_tree *tree)
 {
-    uint32_t parent = choose_parent(tree);
+    uint32_t parent = tree->leaving ? choose_heir(tree) : choose_parent(tree);
 
     tree->redial_ns = 0;
-    if (parent == tree->rank || tree->leaving)
+    if (parent == tree->rank || (tree->leaving && (!tree->owes || tree->failed)))
         return;
-    if (dial(tree, parent, true, MARK) == NULL)
+    if (dial(tree, parent, true, tree->leaving ? LAST : MARK) == NULL)
         tree->redial_ns = wring_deadline_in(REDIAL_NS);
 }
 
@@ -417,7 +497,7 @@ static void end_seeking(struct wring_control_tree *tree, struct link *link,
                         enum wring_status status)
 {
     if (status == WRING_ERR_ADDRESS)
-        tree->fates[link->rank] = GONE;
+        set_fate(tree, link->rank, GONE);
     remove_link(tree, link);
 }
 
@@ -445,27 +525,57 @@ static void open_link(struct wring_control_tree *tree, struct link *link, uint64
     link->open = true;
     link->heard_ns = now_ns;
     send_over_link(link, tree->rank, link->rank, &beat);
+    if (link->parting)
+        return;
     for (uint32_t i = 0; i < tree->size; i++)
         if (tree->fates[i] == LEFT && i != link->rank && i != tree->rank)
             add_to_word(tree, &word, i);
-    send_word(tree, &word);
-    if (tree->leaving)
-        say_bye(tree, link);
+    end_word(tree, &word);
     if (tree->failed)
         send_over_link(link, tree->failure_from, WRING_CONTROL_TREE_ALL, &tree->failure);
 }
 
-/** Nobody is behind a connection that has never said anything: it was given up before it stood. */
+/** A dial of ours to a rank above came to nothing. Nobody is there: go on to the next one. It does
+ *  not answer in time: again, as it may be one whose application calls seldom. */
+static void on_undialled(struct wring_control_tree *tree, uint32_t rank, enum wring_status status,
+                         const char *text)
+{
+    uint64_t now_ns = wring_now_ns();
+    bool again = status != WRING_ERR_ADDRESS && status != WRING_ERR_AUTH &&
+                 now_ns - tree->dialled_ns < tree->config->peer_timeout_ns;
+    bool joins = rank == parent_of(tree->rank) && !tree->failed && !tree->leaving;
+
+    if (again) {
+        tree->redial_ns = now_ns + REDIAL_NS;
+        return;
+    }
+    if (tree->fates[rank] == ALIVE) {
+        set_fate(tree, rank, LOST);
+        if (joins)
+            tree->handler.lost(tree->handler.arg, rank, status, text);
+    }
+    tree->dialled_ns = now_ns;
+    dial_parent(tree);
+}
+
+/** Nobody is behind a connection that has never said anything: it was given up before it stood.
+ *  Only a parent that we are to join is lost by that. */
 static void lose_link(struct wring_control_tree *tree, struct link *link, enum wring_status status,
                       const char *text)
 {
     uint32_t rank = link->rank;
-    bool up = link->up, bye = link->bye, missed = (link->heard || up) && !bye && !tree->leaving;
+    bool up = link->up, bye = link->bye,
+         stood = link->heard || (up && rank == parent_of(tree->rank));
 
     remove_link(tree, link);
-    if (missed && tree->fates[rank] == ALIVE) {
-        tree->fates[rank] = LOST;
-        tree->handler.lost(tree->handler.arg, rank, status, text);
+    if (up && !stood && !tree->leaving) {
+        on_undialled(tree, rank, status, text);
+        return;
+    }
+    if (tree->fates[rank] == ALIVE && (tree->leaving ? up : stood && !bye)) {
+        set_fate(tree, rank, LOST);
+        if (!tree->leaving)
+            tree->handler.lost(tree->handler.arg, rank, status, text);
     }
     if (!up)
         return;
@@ -476,59 +586,7 @@ static void lose_link(struct wring_control_tree *tree, struct link *link, enum w
         dial_parent(tree);
 }
 
-/** Our dial came to nothing. Nobody is there: go on to the next one. It does not answer in time:
- *  again, as it may be one whose application calls seldom. */
-static void on_undialled(struct wring_control_tree *tree, struct link *link,
-                         enum wring_status status, const char *text)
-{
-    uint32_t rank = link->rank;
-    uint64_t now_ns = wring_now_ns();
-    bool again = status != WRING_ERR_ADDRESS && status != WRING_ERR_AUTH &&
-                 now_ns - tree->dialled_ns < tree->config->peer_timeout_ns;
-    bool joins = rank == parent_of(tree->rank) && !tree->failed && !tree->leaving;
-
-    remove_link(tree, link);
-    if (again && !tree->leaving) {
-        tree->redial_ns = now_ns + REDIAL_NS;
-        return;
-    }
-    if (tree->fates[rank] == ALIVE) {
-        tree->fates[rank] = LOST; /* or it has left, and we have missed it: then nobody is lost */
-        if (joins)
-            tree->handler.lost(tree->handler.arg, rank, status, text);
-    }
-    tree->dialled_ns = now_ns;
-    dial_parent(tree);
-}
-
 /* ---- events ---- */
-
-/** @return the rank, or the tree's size: it is none of this job's, or there already */
-static uint32_t read_hello(const struct wring_control_tree *tree, const struct wring_event *event)
-{
-    struct wring_reader hello = {event->data, event->bytes, false};
-    uint32_t rank = wring_read_u32(&hello);
-    const void *job = wring_read(&hello, sizeof(tree->job));
-    const void *mark = wring_read(&hello, sizeof(MARK) - 1);
-
-    if (hello.failed || memcmp(job, tree->job, sizeof(tree->job)) != 0 ||
-        memcmp(mark, MARK, sizeof(MARK) - 1) != 0 || rank <= tree->rank || rank >= tree->size)
-        return tree->size;
-    struct link *link = find_link(tree, rank);
-    return link == NULL || !link->heard ? rank : tree->size;
-}
-
-/** Does a rank of this job only want to know whether anybody is here? */
-static bool is_look(const struct wring_control_tree *tree, const struct wring_event *event)
-{
-    struct wring_reader hello = {event->data, event->bytes, false};
-
-    wring_read_u32(&hello);
-    const void *job = wring_read(&hello, sizeof(tree->job));
-    const void *mark = wring_read(&hello, sizeof(LOOK) - 1);
-    return !hello.failed && memcmp(job, tree->job, sizeof(tree->job)) == 0 &&
-           memcmp(mark, LOOK, sizeof(LOOK) - 1) == 0;
-}
 
 /** Events of a connection that is about to go lose their conn. */
 static void forget_events(struct wring_event *events, size_t n, const struct wring_conn *conn)
@@ -538,21 +596,61 @@ static void forget_events(struct wring_event *events, size_t n, const struct wri
             events[i].conn = NULL;
 }
 
+/** Does it end with that mark, and is it of another rank of this job? */
+static bool read_hello(const struct wring_control_tree *tree, const struct wring_event *event,
+                       const char *mark, uint32_t *rank)
+{
+    struct wring_reader hello = {event->data, event->bytes, false};
+    *rank = wring_read_u32(&hello);
+    const void *job = wring_read(&hello, sizeof(tree->job));
+    const void *end = wring_read(&hello, sizeof(MARK) - 1);
+
+    return !hello.failed && memcmp(job, tree->job, sizeof(tree->job)) == 0 &&
+           memcmp(end, mark, sizeof(MARK) - 1) == 0 && *rank != tree->rank && *rank < tree->size;
+}
+
+/** A rank that is to be below us. @return the link; NULL: it may not be, or is already */
+static struct link *accept_child(struct wring_control_tree *tree, struct wring_event *events,
+                                 size_t n)
+{
+    uint32_t rank;
+
+    if (!read_hello(tree, &events[0], MARK, &rank) || rank < tree->rank)
+        return NULL;
+    struct link *link = find_link(tree, rank);
+    if (link != NULL && link->heard)
+        return NULL;
+    if (link != NULL) { /* given up before it stood */
+        forget_events(events, n, link->conn);
+        remove_link(tree, link);
+    }
+    return add_link(tree, rank, false);
+}
+
+/** A rank that leaves, and knows nobody else. @return the link, or NULL */
+static struct link *accept_last_words(struct wring_control_tree *tree,
+                                      const struct wring_event *event)
+{
+    uint32_t rank;
+    struct link *link = read_hello(tree, event, LAST, &rank) ? add_link(tree, rank, false) : NULL;
+
+    if (link != NULL)
+        link->parting = true;
+    return link;
+}
+
 /** The first of n events. */
 static void on_accepted(struct wring_control_tree *tree, struct wring_event *events, size_t n,
                         uint64_t now_ns)
 {
     struct wring_conn *conn = events[0].conn;
-    uint32_t rank = read_hello(tree, &events[0]);
-    struct link *link = rank < tree->size ? find_link(tree, rank) : NULL;
+    struct link *link = accept_child(tree, events, n);
+    uint32_t rank;
 
-    if (link != NULL) { /* given up before it stood */
-        forget_events(events, n, link->conn);
-        remove_link(tree, link);
-    }
-    link = rank < tree->size ? add_link(tree, rank, false) : NULL;
+    if (link == NULL)
+        link = accept_last_words(tree, &events[0]);
     if (link == NULL) {
-        if (!is_look(tree, &events[0]))
+        if (!read_hello(tree, &events[0], LOOK, &rank))
             wring_warn(tree->log, "refused a connection that is not one of this job's");
         forget_events(events, n, conn);
         conn->provider->ops->disconnect(conn);
@@ -583,7 +681,7 @@ static bool on_told_us(struct wring_control_tree *tree, struct link *link, uint3
                        const struct wring_control *control, uint64_t now_ns)
 {
     if (control->kind == WRING_CONTROL_BYE_ACK)
-        link->acked |= from == link->rank;
+        on_bye_heard(tree, link);
     else if (control->kind == WRING_CONTROL_BYE && from == link->rank)
         on_bye(tree, link, now_ns);
     else if (control->kind == WRING_CONTROL_LEFT)
@@ -652,10 +750,13 @@ static void on_event(struct wring_control_tree *tree, struct wring_event *events
         enum wring_status status = event->status;
         snprintf(text, sizeof(text), "%s", event->text != NULL ? event->text : "no reason given");
         forget_events(events, n, link->conn);
-        if (link->open)
+        if (link->open) {
             lose_link(tree, link, status, text);
-        else
-            on_undialled(tree, link, status, text);
+        } else {
+            uint32_t rank = link->rank;
+            remove_link(tree, link);
+            on_undialled(tree, rank, status, text);
+        }
     } else if (event->kind == WRING_EVENT_MESSAGE && !on_message(tree, link, event, now_ns)) {
         forget_events(events, n, link->conn);
         lose_link(tree, link, WRING_ERR_FRAME, "it sent a malformed control message");
@@ -679,6 +780,28 @@ static bool tend_link(struct wring_control_tree *tree, struct link *link, uint64
     return true;
 }
 
+/** Have all neighbours answered our good-byes? Until then news wait: they are many. */
+static bool is_answered(const struct wring_control_tree *tree)
+{
+    for (const struct link *link = tree->links; link != NULL; link = link->next)
+        if (link->open && link->owed > 0)
+            return false;
+    return true;
+}
+
+/** We leave, and have no neighbour that takes what we know. */
+static void find_heir(struct wring_control_tree *tree, uint64_t now_ns)
+{
+    bool waits = choose_parent(tree) == tree->rank && now_ns < tree->left_ns + FAREWELL_NS;
+
+    if (!tree->owes || tree->alive == 0 || tree->failed || tree->redial_ns != 0 || waits)
+        return;
+    for (const struct link *link = tree->links; link != NULL; link = link->next)
+        if (link->up || link->owed > 0)
+            return;
+    dial_parent(tree);
+}
+
 /** If nobody made progress for a while, the others' silence is ours. */
 static void tend_links(struct wring_control_tree *tree, uint64_t now_ns)
 {
@@ -694,6 +817,8 @@ static void tend_links(struct wring_control_tree *tree, uint64_t now_ns)
     }
     if (tree->redial_ns != 0 && now_ns >= tree->redial_ns)
         dial_parent(tree);
+    if (tree->leaving)
+        find_heir(tree, now_ns);
 }
 
 bool wring_control_tree_poll(struct wring_control_tree *tree, uint64_t now_ns)
@@ -705,7 +830,7 @@ bool wring_control_tree_poll(struct wring_control_tree *tree, uint64_t now_ns)
         on_event(tree, &events[i], n - i, now_ns);
     if (now_ns - tree->looked_ns >= WRING_CONTROL_TREE_LOOK_NS)
         tend_links(tree, now_ns);
-    if (tree->news.n > 0 && (tree->leaving || now_ns >= tree->news.due_ns))
+    if (tree->news.n > 0 && (now_ns >= tree->news.due_ns || (tree->leaving && is_answered(tree))))
         tell_news(tree, now_ns);
     return n > 0;
 }
@@ -724,6 +849,8 @@ void wring_control_tree_arm(struct wring_control_tree *tree, struct wring_wait_s
         wake_by(set, tree->redial_ns);
     if (tree->news.n > 0)
         wake_by(set, tree->news.due_ns);
+    if (tree->leaving)
+        wake_by(set, tree->looked_ns + WRING_CONTROL_TREE_LOOK_NS);
     for (const struct link *link = tree->links; link != NULL; link = link->next)
         if (link->first != NULL && link->open)
             wake_by(set, tree->looked_ns + WRING_CONTROL_TREE_LOOK_NS);
@@ -745,6 +872,7 @@ enum wring_status wring_control_tree_create(const struct wring_control_tree_para
     tree->find = params->find;
     tree->rank = params->rank;
     tree->size = params->size;
+    tree->alive = params->size - 1;
     memcpy(tree->job, params->job, sizeof(tree->job));
     tree->fates = calloc(params->size, sizeof(*tree->fates));
     struct wring_provider_params provider = {
@@ -813,12 +941,18 @@ void wring_control_tree_leave(struct wring_control_tree *tree)
 {
     if (tree->leaving)
         return;
-    tree->leaving = true;
-    tree->fates[tree->rank] = LEFT;
+    tree->leaving = tree->owes = true;
+    set_fate(tree, tree->rank, LEFT);
     tell_news(tree, wring_now_ns());
     for (struct link *link = tree->links; link != NULL; link = link->next)
-        if (link->open)
-            say_bye(tree, link);
+        if (link->open && !link->parting && link->owed == 0) {
+            struct word word = begin_word(link);
+            end_word(tree, &word);
+        }
+    tree->left_ns = wring_now_ns();
+    if (find_parent_link(tree) == NULL) /* it need not wait any more */
+        tree->redial_ns = 0;
+    find_heir(tree, tree->left_ns);
 }
 
 size_t wring_control_tree_state_bytes(uint32_t ranks)
@@ -827,12 +961,25 @@ size_t wring_control_tree_state_bytes(uint32_t ranks)
     return ranks * (sizeof(*tree->fates) + sizeof(*tree->news.list));
 }
 
+/** Have all left, or been lost, that began below us? */
+static bool has_all_below_left(const struct wring_control_tree *tree)
+{
+    uint64_t first = tree->rank, end = first + 1;
+
+    while ((first = first * WRING_CONTROL_TREE_FAN + 1) < tree->size) {
+        end = end * WRING_CONTROL_TREE_FAN + 1;
+        uint32_t stop = end < tree->size ? (uint32_t)end : tree->size;
+        if (first_alive(tree, (uint32_t)first, stop) < stop)
+            return false;
+    }
+    return true;
+}
+
 bool wring_control_tree_has_left(const struct wring_control_tree *tree)
 {
-    for (const struct link *link = tree->links; link != NULL; link = link->next)
-        if (link->open && !link->acked)
-            return false;
-    return true;
+    bool waits = wring_now_ns() < tree->left_ns + STAY_NS && !has_all_below_left(tree);
+    return is_answered(tree) && (!waits || tree->failed) &&
+           (!tree->owes || tree->alive == 0 || tree->failed);
 }
 
 void wring_control_tree_destroy(struct wring_control_tree *tree)

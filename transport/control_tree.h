@@ -5,7 +5,9 @@
  * address. What all are to hear, deaths and failures, goes from neighbour to neighbour; what is for
  * one rank goes along the tree, and what is for the root upwards. A failure ends calls, not the
  * tree. A good-bye goes to neighbours alone, which tell theirs now and then of all that have left:
- * if ranks leave together, each sends a few messages, however many they are.
+ * if ranks leave together, each sends a few messages, however many they are. A rank that leaves
+ * stays until one that stays, or its parent, has heard all that it knows; it dials one for that, if
+ * all neighbours leave at the same moment.
  *
  * Whoever loses its parent goes to the nearest ancestor that is left, or, where none is, to the
  * lowest rank that is; that one is the root then. The two tell each other what has happened, so
@@ -127,7 +129,7 @@ uint32_t wring_control_tree_parent(const struct wring_control_tree *tree);
 /** Say good-bye, once. Nothing that ends from now on is a loss. */
 void wring_control_tree_leave(struct wring_control_tree *tree);
 
-/** Have all neighbours heard it? */
+/** Have all neighbours heard it, and one that others hear of it from all that we know? */
 bool wring_control_tree_has_left(const struct wring_control_tree *tree);
 
 /** Drops all connections at once. NULL is fine. */

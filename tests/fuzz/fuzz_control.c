@@ -2,6 +2,24 @@
 /** Control messages between ranks: parsed or refused, with text that ends inside its field. */
 #include "tests/fuzz/fuzz.h"
 #include "transport/control.h"
+#include "transport/departures.h"
+
+#define RANKS 100
+
+/** The body of ranks that have left: ranges of ranks that there are, to its end or to a fault. */
+static void read_ranges(const struct wring_control *control)
+{
+    struct wring_reader reader = {control->body, control->bytes, false};
+    struct wring_range range;
+    unsigned n = 0;
+
+    while (reader.bytes > 0 && wring_ranges_next(&reader, RANKS, &range)) {
+        FUZZ_CHECK(range.first <= range.last && range.last < RANKS, "%u to %u", range.first,
+                   range.last);
+        n++;
+    }
+    FUZZ_CHECK(n <= sizeof(control->body) / WRING_RANGE_BYTES, "%u ranges", n);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -15,6 +33,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                    "endless text");
         FUZZ_CHECK(control.bytes <= sizeof(control.body), "%u bytes", control.bytes);
         FUZZ_CHECK(size <= WRING_SEND_MAX, "%zu bytes", size);
+        if (control.kind == WRING_CONTROL_LEFT)
+            read_ranges(&control);
     }
     return 0;
 }

@@ -100,6 +100,11 @@ def handshake():
 def control():
     for kind in range(7):
         write("control", f"kind-{kind}", struct.pack("<4I", kind, 3, 1, 6))
+    for name, ranks in (("one", [5, 5]), ("some", [1, 2, 4, 4, 99, 99]), ("most", [0, 99] * 29),
+                        ("backwards", [7, 6]), ("beyond", [99, 100]), ("half", [3])):
+        write("control", f"left-{name}", struct.pack(f"<4I{len(ranks)}I", 22, 1, 0, 0, *ranks))
+    write("control", "left-cut", struct.pack("<4I2I", 22, 0, 0, 0, 1, 1)[:-1])
+    write("control", "left-nobody", struct.pack("<4I", 22, 1, 0, 0))
     write("control", "abort", struct.pack("<4I", 3, 12, 2, 0) + b"rank 2 is gone")
     write("control", "abort-long", struct.pack("<4I", 3, 12, 2, 0) + b"x" * 240)
     write("control", "abort-unprintable", struct.pack("<4I", 3, 12, 2, 0) + b"a\x1b[2J\nb")

@@ -3,8 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/session/session.h"
 #include "tests/lib/test.h"
 #include "tests/sim/sim_job.h"
+#include "transport/fabric.h"
 
 #define STEPS 3
 
@@ -307,6 +309,79 @@ static void who_waits_for_one_that_leaves_hears_it(void)
     }
 }
 
+#define QUIET_NS 300000000 /* after the last good-bye: nothing is under way any more */
+
+struct exodus {
+    uint32_t seed;
+    uint32_t stay_of_16; /* ranks; at least one stays */
+    uint64_t spread_ns;
+    uint32_t stayed, missed, lost; /* good-byes that one which stays has not heard; failures */
+};
+
+static uint32_t draw(const struct exodus *exodus, uint32_t rank, uint32_t which)
+{
+    uint32_t random = exodus->seed * 7919 + rank * 2 + which + 1;
+    for (int i = 0; i < 4; i++)
+        wring_test_random(&random);
+    return wring_test_random(&random);
+}
+
+static bool stays(const struct exodus *exodus, uint32_t rank, uint32_t ranks)
+{
+    return draw(exodus, rank, 0) % 16 < exodus->stay_of_16 || rank == exodus->seed % ranks;
+}
+
+static void leave_some_time_or_listen(struct sim_job *job, struct wring_session *session,
+                                      uint32_t rank)
+{
+    struct exodus *exodus = job->arg;
+    uint32_t ranks = job->network.ranks;
+    struct wring_error_detail detail = WRING_ERROR_DETAIL_INIT;
+
+    CHECK(wring_barrier(wring_session_world(session), NULL, NULL) == WRING_OK, "barrier");
+    uint64_t begin_ns = wring_sim_now_ns(job->sim);
+    if (!stays(exodus, rank, ranks)) {
+        if (exodus->spread_ns > 0)
+            wait_for(session, draw(exodus, rank, 1) % exodus->spread_ns);
+        return;
+    }
+    wait_for(session, exodus->spread_ns + QUIET_NS);
+    wring_sim_sleep_until(job->sim, begin_ns + exodus->spread_ns + QUIET_NS);
+    exodus->stayed++;
+    for (uint32_t other = 0; other < ranks; other++)
+        exodus->missed += !stays(exodus, other, ranks) && !session->fabric->peers[other].left;
+    wring_session_error(session, &detail);
+    exodus->lost += detail.status != WRING_OK && strstr(detail.text, "closed its session") == NULL;
+    /* nobody leaves before all have looked */
+    wring_sim_sleep_until(job->sim, begin_ns + exodus->spread_ns + 2 * (uint64_t)QUIET_NS);
+}
+
+/** A parent may close at the same moment as its child, and so may the parent's own. */
+static void no_good_bye_is_missed(void)
+{
+    static const uint32_t ranks[] = {3, 12, 90, 300}, stay[] = {0, 2, 8};
+    static const uint64_t spreads[] = {0, 50000, 1000000, 20000000};
+    uint32_t seed = 1;
+
+    for (size_t r = 0; r < sizeof(ranks) / sizeof(ranks[0]); r++)
+        for (size_t s = 0; s < sizeof(spreads) / sizeof(spreads[0]); s++)
+            for (size_t k = 0; k < 3 * sizeof(stay) / sizeof(stay[0]); k++, seed++) {
+                struct exodus exodus = {
+                    .seed = seed, .stay_of_16 = stay[k / 3], .spread_ns = spreads[s]};
+                struct sim_job job = {.network = sim_network(ranks[r]),
+                                      .arg = &exodus,
+                                      .run = leave_some_time_or_listen};
+
+                CHECK(sim_job_run(&job) == WRING_OK, "%u ranks do not end", ranks[r]);
+                CHECK(job.unopened == 0, "%u sessions did not open", job.unopened);
+                CHECK(exodus.missed == 0 && exodus.lost == 0,
+                      "seed %u, %u ranks within %llu ns: %u that stay have missed %u, lost %u",
+                      seed, ranks[r], (unsigned long long)spreads[s], exodus.stayed, exodus.missed,
+                      exodus.lost);
+                sim_job_end(&job);
+            }
+}
+
 static const struct wring_test_case cases[] = {
     {"sums_are_right", sums_are_right},
     {"a_step_of_two_takes_one_message", a_step_of_two_takes_one_message},
@@ -315,6 +390,7 @@ static const struct wring_test_case cases[] = {
     {"deaths_are_heard_by_all", deaths_are_heard_by_all},
     {"good_byes_are_few", good_byes_are_few},
     {"who_waits_for_one_that_leaves_hears_it", who_waits_for_one_that_leaves_hears_it},
+    {"no_good_bye_is_missed", no_good_bye_is_missed},
     {0},
 };
 

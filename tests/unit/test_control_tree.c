@@ -351,6 +351,30 @@ static void who_comes_late_knows_who_has_left(void)
     close_all();
 }
 
+/** A rank whose parent leaves does so before it has another one: it tells one that stays, and is
+ *  not among its children. */
+static void who_leaves_without_a_parent_is_heard(void)
+{
+    open_all(3);
+    wring_control_tree_leave(ranks[0].tree);
+    UNTIL(ranks[1].byes == 1 && ranks[2].byes == 1 && wring_control_tree_has_left(ranks[0].tree));
+    drop(0);
+    wring_control_tree_leave(ranks[2].tree); /* at once */
+    UNTIL(wring_control_tree_has_left(ranks[2].tree));
+    CHECK(ranks[1].byes == 2 && ranks[1].n_lost == 0, "%u byes, %u lost", ranks[1].byes,
+          ranks[1].n_lost);
+    close_all();
+    open_all(3);
+    wring_control_tree_leave(ranks[0].tree);
+    UNTIL(ranks[1].byes == 1 && ranks[2].byes == 1 && wring_control_tree_has_left(ranks[0].tree));
+    drop(0);
+    wring_control_tree_leave(ranks[1].tree); /* the one above tells one below */
+    UNTIL(wring_control_tree_has_left(ranks[1].tree));
+    CHECK(ranks[2].byes == 2 && ranks[2].n_lost == 0, "%u byes, %u lost", ranks[2].byes,
+          ranks[2].n_lost);
+    close_all();
+}
+
 /** What happened while it was on its way to another parent it hears there. */
 static void who_comes_late_misses_nothing(void)
 {
@@ -481,6 +505,7 @@ static void what_is_malformed_loses_its_sender(void)
         {{1, 0, WRING_CONTROL_LEFT, 0, 0, 0, 0}, 28},            /* half a range */
         {{1, 0, WRING_CONTROL_LEFT, 0, 0, 0, 1, 0}, 32},         /* that ends before it begins */
         {{1, 0, WRING_CONTROL_LEFT, 0, 0, 0, 0, 2}, 32},         /* of a rank that there is not */
+        {{1, 0, WRING_CONTROL_LEFT, 2, 0, 0}, 24},               /* that leaves, or does not */
     };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         struct wring_provider_params params = {.log = &quiet, .config = &config, .secret = {7}};
@@ -521,6 +546,7 @@ int main(int argc, char **argv)
         {"good_byes_are_no_loss", good_byes_are_no_loss},
         {"each_good_bye_is_heard_once", each_good_bye_is_heard_once},
         {"who_comes_late_knows_who_has_left", who_comes_late_knows_who_has_left},
+        {"who_leaves_without_a_parent_is_heard", who_leaves_without_a_parent_is_heard},
         {"who_comes_late_misses_nothing", who_comes_late_misses_nothing},
         {"a_death_passes_a_level_with_each_look", a_death_passes_a_level_with_each_look},
         {"who_is_silent_is_lost", who_is_silent_is_lost},
