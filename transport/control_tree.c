@@ -311,7 +311,7 @@ static void tell_news(struct wring_control_tree *tree, uint64_t now_ns)
     wring_departures_told(news, now_ns);
 }
 
-/** Does our way up lead there? Then it sees to what it tells us itself. */
+/** Does our way up lead there? Then it passes on itself all that it tells us. */
 static bool is_our_parent(const struct wring_control_tree *tree, uint32_t rank)
 {
     const struct link *up = find_parent_link(tree);
