@@ -196,7 +196,7 @@ struct wring_fabric {
     bool moving;        /* the last one brought something */
     uint64_t polled;    /* how often they were */
     uint64_t judged_ns; /* when the tree and peers' silence were last looked at */
-    uint64_t due_ns; /* when that is due again; 0: with each poll, while ranks join or it fails */
+    uint64_t due_ns;    /* when that is due again; 0: with each poll, but while it works */
     uint64_t failing_until_ns;
     struct wring_failure failure;
     atomic_int failed;           /* enum wring_status; set after failure was written */

@@ -268,6 +268,16 @@ static void disconnect_all(struct wring_fabric *fabric)
     fabric->state = WRING_FABRIC_FAILED;
 }
 
+/** We may know of a death by what others say. Providers that seldom look whether a connection has
+ *  ended look now, as they do before a sleep. */
+static void look_at_connections(struct wring_fabric *fabric)
+{
+    for (uint32_t i = 0; i < fabric->n_devices; i++) {
+        struct wring_wait_set set = {.deadline_ns = WRING_NEVER};
+        fabric->devices[i].provider->ops->arm(fabric->devices[i].provider, &set);
+    }
+}
+
 static void tick_failing(struct wring_fabric *fabric)
 {
     failure_tell_again(fabric);
@@ -275,6 +285,8 @@ static void tick_failing(struct wring_fabric *fabric)
     bool accounted = fabric->tree == NULL || fabric->handler.account(fabric->handler.arg);
     if (late || (accounted && have_all_acked(fabric)))
         disconnect_all(fabric);
+    else
+        look_at_connections(fabric);
 }
 
 /**
@@ -319,25 +331,24 @@ static void tend_peers(struct wring_fabric *fabric, uint64_t previous_ns)
     ask_time(fabric);
 }
 
-/** The job has not begun, or is over. @return true if the tree is to be looked at each time */
+/** The job has not begun, or is over: what others say is all that there is to do. */
 static bool tick_otherwise(struct wring_fabric *fabric)
 {
     if (fabric->state == WRING_FABRIC_FAILING)
         tick_failing(fabric);
-    return fabric->state == WRING_FABRIC_JOINING;
+    return wring_liveness_look(fabric);
 }
 
 bool wring_liveness_tick(struct wring_fabric *fabric)
 {
     uint64_t previous_ns = fabric->judged_ns;
 
-    if (fabric->state != WRING_FABRIC_WORKING && tick_otherwise(fabric))
-        return wring_liveness_look(fabric);
+    if (fabric->state != WRING_FABRIC_WORKING)
+        return tick_otherwise(fabric);
     if (fabric->tick_ns - previous_ns < WRING_CONTROL_TREE_LOOK_NS)
         return false;
     fabric->judged_ns = fabric->tick_ns;
-    fabric->due_ns =
-        fabric->state == WRING_FABRIC_FAILING ? 0 : fabric->tick_ns + WRING_CONTROL_TREE_LOOK_NS;
+    fabric->due_ns = fabric->tick_ns + WRING_CONTROL_TREE_LOOK_NS;
     bool any = wring_liveness_look(fabric);
     if (fabric->state == WRING_FABRIC_WORKING)
         tend_peers(fabric, previous_ns);

@@ -14,11 +14,13 @@
 #include "base/clock.h"
 #include "tests/lib/test.h"
 #include "transport/control_tree.h"
+#include "transport/providers/shm/shm.h"
 
 #define RANKS_MAX 256
 #define PATIENCE_NS (60 * WRING_NS_PER_S)
 #define CALLS_SELDOM_NS (6 * WRING_NS_PER_S) /* longer than a handshake of tcp may take */
 #define DESCRIPTORS_MANY 4096
+#define LOOKS 100 /* of two ranks at each other */
 
 struct rank {
     uint32_t rank;
@@ -319,6 +321,34 @@ static void a_death_is_heard_without_a_connection(void)
     }
 }
 
+/** What is left of rank 2, once its process was killed: connections that have ended. */
+static void end_connections_of_2(void)
+{
+    for (uint32_t i = 0; i < 2; i++)
+        shutdown(((struct shm_conn *)peer_of(2, i)->conn)->sock.fd, SHUT_RDWR);
+}
+
+static bool has_failed(uint32_t rank)
+{
+    return ranks[rank].fabric->state == WRING_FABRIC_FAILED;
+}
+
+/** Ranks that hear of a death do not wait for a look at sockets that comes ten times a second. */
+static void a_dead_one_is_not_waited_for(void)
+{
+    open_all("shm", 3);
+    reach(0, 1), reach(0, 2), reach(1, 2);
+    UNTIL(stands(0, 1) && stands(0, 2) && stands(1, 2));
+    end_connections_of_2();
+    wring_fabric_fail(ranks[0].fabric, WRING_ERR_PEER, 2, "rank 2 is lost");
+    for (int polls = 0; polls < LOOKS && !(has_failed(0) && has_failed(1)); polls++) {
+        wring_fabric_poll(ranks[0].fabric);
+        wring_fabric_poll(ranks[1].fabric);
+    }
+    CHECK(has_failed(0) && has_failed(1), "they wait for rank 2");
+    close_all();
+}
+
 static void one_that_is_nowhere_is_a_loss(void)
 {
     open_all("tcp", 3);
@@ -400,6 +430,7 @@ int main(int argc, char **argv)
         {"one_that_has_left_is_not_waited_for", one_that_has_left_is_not_waited_for},
         {"one_that_leaves_takes_callers_still", one_that_leaves_takes_callers_still},
         {"a_death_is_heard_without_a_connection", a_death_is_heard_without_a_connection},
+        {"a_dead_one_is_not_waited_for", a_dead_one_is_not_waited_for},
         {"one_that_is_nowhere_is_a_loss", one_that_is_nowhere_is_a_loss},
         {"calls_go_by_the_tree", calls_go_by_the_tree},
         {NULL, NULL},
