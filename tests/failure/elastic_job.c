@@ -17,7 +17,8 @@
 #include "tests/lib/test.h"
 
 #define WEIGHTS 16
-#define WRONG_MAX 3 /* elements that are named */
+#define WRONG_MAX 3                    /* elements that are named */
+#define POSTS_NS (10 * WRING_NS_PER_S) /* for all to post */
 
 /** A rank's state. */
 struct member {
@@ -56,14 +57,20 @@ struct execution {
     uint32_t after_us;
 };
 
+static void die(struct elastic_plan *plan, uint32_t after_us)
+{
+    struct timespec pause = {0, (long)after_us * 1000};
+
+    nanosleep(&pause, NULL);
+    atomic_store(&plan->died_ns, wring_now_ns());
+    kill(getpid(), SIGKILL);
+}
+
 static void *execute(void *arg)
 {
     struct execution *execution = arg;
-    struct timespec pause = {0, (long)execution->after_us * 1000};
 
-    nanosleep(&pause, NULL);
-    atomic_store(&execution->plan->died_ns, wring_now_ns());
-    kill(getpid(), SIGKILL);
+    die(execution->plan, execution->after_us);
     return NULL;
 }
 
@@ -81,9 +88,24 @@ static void perhaps_die(struct member *member, uint64_t step, bool in_shrink)
 {
     const struct elastic_death *death = &member->plan->deaths[member->rank->rank];
 
-    if (death->step != ELASTIC_LIVES && death->in_shrink == in_shrink &&
+    if (death->step != ELASTIC_LIVES && !death->awaited && death->in_shrink == in_shrink &&
         (in_shrink ? member->shrinks == 0 : death->step == step))
         die_later(member, death);
+}
+
+/** All others are in the call that this rank was to make. */
+static void perhaps_die_awaited(struct member *member, uint64_t step)
+{
+    const struct elastic_death *death = &member->plan->deaths[member->rank->rank];
+    const struct timespec pause = {0, 20000};
+    uint64_t posts = (uint64_t)member->n_present * (step + 1) - 1;
+    uint64_t limit_ns = wring_deadline_in(POSTS_NS);
+
+    if (!death->awaited || death->step != step)
+        return;
+    while (atomic_load(&member->plan->posts) < posts && wring_now_ns() < limit_ns)
+        nanosleep(&pause, NULL);
+    die(member->plan, death->after_us);
 }
 
 static void note_time(atomic_ullong *times, const struct member *member)
@@ -212,9 +234,11 @@ static void go_back(struct member *member, uint64_t step)
 
 static enum wring_status step_once(struct member *member, uint64_t step, bool *right)
 {
+    perhaps_die_awaited(member, step);
     uint64_t began_ns = wring_now_ns();
     enum wring_status status = wring_bucket_post(member->bucket);
 
+    atomic_fetch_add(&member->plan->posts, 1);
     perhaps_die(member, step, false);
     if (status == WRING_OK)
         status = wring_bucket_wait(member->bucket, WRING_FOREVER, NULL);

@@ -19,10 +19,11 @@ enum elastic_input {
 };
 
 /** When a rank kills itself: so long after it has posted a step, or has called shrink for the
- *  first time (in_shrink). */
+ *  first time (in_shrink), or after all others have posted the step (awaited): then it does not
+ *  post. */
 struct elastic_death {
     uint32_t step; /* ELASTIC_LIVES: never */
-    bool in_shrink;
+    bool in_shrink, awaited;
     uint32_t after_us;
 };
 
@@ -36,6 +37,7 @@ struct elastic_plan {
     uint32_t ends_with;   /* > 0: steps are made until there are so many ranks */
     atomic_bool released; /* ranks that have ended so close their sessions */
     atomic_uint begun;    /* ranks that have made a step */
+    atomic_ullong posts;  /* of all ranks */
     bool grows;           /* ranks let newcomers in before each step */
     uint32_t newcomers;   /* that come once somebody has died, or at once if nobody does */
     uint16_t door_port;   /* where they knock */

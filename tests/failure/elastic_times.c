@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How long it takes until the others go on: elastic_times PROVIDER ELEMENTS CODEC [WRING_X=VALUE]
- * kills each of four ranks in turn in a step, and prints times after the death.
+ * kills each of four ranks in turn while the others wait for it in a step, and prints times after
+ * the death.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +37,7 @@ static void the_others_go_on(void)
         plan->out_of_place = true;
         plan->input = ELASTIC_CONSTANT;
         plan->steps = 3;
-        plan->deaths[who] = (struct elastic_death){.step = 1, .after_us = 500};
+        plan->deaths[who] = (struct elastic_death){.step = 1, .awaited = true, .after_us = 500};
         snprintf(name, sizeof(name), "rank %u killed", who);
         elastic_check(name, RANKS, settings, plan);
         printf("%s: error %.1f ms, new session %.1f ms, right sum %.1f ms; a step took %.1f ms\n",
