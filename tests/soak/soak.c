@@ -2,7 +2,8 @@
 /*
  * Random programs under random faults, round after round. tests/soak/README.md says more.
  *
- *     soak [--rounds N | --minutes M] [--seed S] [--provider LIST] [--fault NAME] [--verbose]
+ *     soak [--rounds N | --minutes M] [--seed S] [--provider LIST] [--fault NAME]
+ *          [--deadline SECONDS] [--verbose]
  *     soak --sessions N [--provider NAME]
  *     soak --strangers N [--provider NAME]
  */
@@ -23,7 +24,7 @@
 #include "tests/soak/sessions.h"
 #include "tests/soak/siege.h"
 
-#define ROUND_DEADLINE_S 150    /* longer than any wait in a rank */
+#define ROUND_DEADLINE_S 150    /* longer than any wait in a rank, where it gets a processor */
 #define WARM_ROUNDS 20          /* as threads, after which this process has all that it keeps */
 #define GROWTH_MOST (256 << 10) /* of what malloc() has given out; programs differ in size */
 #define SEED 1234               /* of sessions, as the reference has it */
@@ -33,6 +34,7 @@
 struct options {
     const char *self, *providers;
     uint64_t seed, rounds, minutes, sessions, strangers;
+    unsigned deadline_s;  /* of a round */
     enum fault_kind kind; /* FAULT_KINDS: all in turn */
     bool verbose;
 };
@@ -50,7 +52,7 @@ __attribute__((noreturn)) static void usage(const char *self)
 {
     fprintf(stderr,
             "usage: %s [--rounds N | --minutes M] [--seed S] [--provider tcp,shm,nodes,verbs]\n"
-            "          [--fault NAME] [--verbose]\n"
+            "          [--fault NAME] [--deadline SECONDS] [--verbose]\n"
             "       %s --sessions N | --strangers N [--provider NAME]\nfaults:",
             self, self);
     for (unsigned i = 0; i < FAULT_KINDS; i++)
@@ -70,7 +72,11 @@ static uint64_t parse_number(const char *self, const char *text)
 
 static struct options parse(int argc, char **argv)
 {
-    struct options o = {.self = argv[0], .providers = NULL, .seed = 1, .kind = FAULT_KINDS};
+    struct options o = {.self = argv[0],
+                        .providers = NULL,
+                        .seed = 1,
+                        .deadline_s = ROUND_DEADLINE_S,
+                        .kind = FAULT_KINDS};
 
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : NULL;
@@ -91,6 +97,8 @@ static struct options parse(int argc, char **argv)
             o.rounds = parse_number(o.self, value);
         else if (strcmp(argv[i - 1], "--minutes") == 0)
             o.minutes = parse_number(o.self, value);
+        else if (strcmp(argv[i - 1], "--deadline") == 0)
+            o.deadline_s = (unsigned)parse_number(o.self, value);
         else if (strcmp(argv[i - 1], "--sessions") == 0)
             o.sessions = parse_number(o.self, value);
         else if (strcmp(argv[i - 1], "--strangers") == 0)
@@ -143,13 +151,17 @@ static bool has_leaked(const struct program *p, unsigned before, unsigned after)
 
 size_t soak_resident_bytes(void)
 {
-    unsigned long all = 0, resident = 0;
+    char line[128];
+    size_t kib = 0, all = 0;
+
     malloc_trim(0);
-    FILE *file = fopen("/proc/self/statm", "r");
-    int got = file != NULL ? fscanf(file, "%lu %lu", &all, &resident) : 0;
+    FILE *file = fopen("/proc/self/status", "r");
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL)
+        if (sscanf(line, "RssAnon: %zu", &kib) == 1 || sscanf(line, "RssShmem: %zu", &kib) == 1)
+            all += kib * 1024;
     if (file != NULL)
         fclose(file);
-    return got == 2 ? resident * (size_t)sysconf(_SC_PAGESIZE) : 0;
+    return all;
 }
 
 /* ---- a round ---- */
@@ -204,7 +216,7 @@ static void meddle(const struct procs_job *job)
     fault_meddle(under_way->fault, job);
 }
 
-static void run_processes(struct round *round, struct counts *counts, bool verbose)
+static void run_processes(struct round *round, struct counts *counts, const struct options *o)
 {
     struct procs_job *job = calloc(1, sizeof(*job));
 
@@ -213,7 +225,7 @@ static void run_processes(struct round *round, struct counts *counts, bool verbo
     job->run = rank_main;
     job->meddle = meddle;
     under_way = round;
-    bool in_time = procs_run(job, ROUND_DEADLINE_S);
+    bool in_time = procs_run(job, o->deadline_s);
     counts->hangs += !in_time;
     CHECK(in_time, "a rank is not through in time");
     for (uint32_t i = 0; i < round->p->ranks && in_time; i++) {
@@ -223,7 +235,7 @@ static void run_processes(struct round *round, struct counts *counts, bool verbo
         counts->ends += job->codes[i] != 0 && job->codes[i] != LEAK && !died;
         CHECK(job->codes[i] == 0 || died, "rank %u ended with %d, and said:\n%s", i, job->codes[i],
               job->texts[i]);
-        if (verbose)
+        if (o->verbose)
             printf("rank %u %s %d, and said:\n%s", i, killed ? "was killed:" : "ended with",
                    job->codes[i], job->texts[i]);
     }
@@ -306,11 +318,11 @@ static void run_round(const struct options *o, uint64_t seed, const char *folder
     if (o->verbose)
         program_print(p, stdout);
     running_seed = seed;
-    alarm(2 * ROUND_DEADLINE_S);
+    alarm(2 * o->deadline_s);
     if (fault.threads)
         run_threads(&round, counts, o->verbose);
     else
-        run_processes(&round, counts, o->verbose);
+        run_processes(&round, counts, o);
     alarm(0);
     unsigned before = wring_test_failures();
     if (!fault_lies(fault.kind))
@@ -339,7 +351,7 @@ static void say_counts(const struct options *o, const struct counts *counts, dou
     printf("; %u strangers\n", fault_strangers);
     if (counts->rss_after > 0)
         printf("soak: after %d rounds as threads, and at the end: %zu and %zu KiB allocated, %zu "
-               "and %zu KiB resident\n",
+               "and %zu KiB resident, without pages of files\n",
                WARM_ROUNDS, counts->heap_before / 1024, counts->heap_after / 1024,
                counts->rss_before / 1024, counts->rss_after / 1024);
 }
