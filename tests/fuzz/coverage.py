@@ -22,7 +22,8 @@ FLAGS = "-fprofile-instr-generate -fcoverage-mapping"
 PARSERS = {
     "a stranger": ["transport/auth.c", "transport/door.c", "transport/bootstrap/rendezvous.c",
                    "transport/bootstrap/rendezvous_root.c"],
-    "a rank, while joining": ["transport/bootstrap/rendezvous_join.c", "transport/providers/handshake.c",
+    "a rank, while joining": ["transport/bootstrap/rendezvous_join.c", "transport/bootstrap/rendezvous_plant.c",
+                              "transport/bootstrap/rendezvous_tree.c", "transport/providers/handshake.c",
                               "transport/providers/verbs/handshake.c", "runtime/session/join.c",
                               "runtime/commit/commit.c", "runtime/commit/endpoint_exchange.c"],
     "a rank, over a connection": ["transport/control.c", "transport/channel.c", "transport/flight.c",

@@ -243,6 +243,105 @@ def rendezvous():
     write("rendezvous", "claim-short", bytes([3, 1, 0]) + bytes(7))
 
 
+def root():
+    def job(ranks, *deeds, waits=True):
+        return bytes([(128 if waits else 0) + ranks - 2]) + b"".join(deeds)
+
+    def rank(number, size, deed=0):
+        return bytes([deed, number, size])
+
+    def stranger(data):
+        return bytes([2, len(data)]) + data
+
+    silent, one_goes, one_resets = b"\3", b"\4\0", b"\4\1"
+    magic = b"WRNG" + struct.pack("<HHI", 1, 1, 8)
+
+    def tenths(n):
+        return bytes([5, n - 1])
+
+    write("root", "two", job(2, rank(1, 2)))
+    write("root", "five", job(5, *(rank(r, 5) for r in (3, 1, 4, 2))))
+    write("root", "five-at-once", job(5, *(rank(r, 5, 128) for r in (1, 2, 3)), rank(4, 5)))
+    write("root", "late", job(4, rank(2, 4), tenths(100)))
+    write("root", "late-of-many-kinds",
+          job(4, rank(1, 4, 1), rank(2, 4, 1), stranger(b"GET / HTTP/1.0\r\n\r\n"), silent,
+              stranger(magic[:6]), stranger(b"WRNG" + struct.pack("<HHI", 9, 1, 8) + bytes(64)),
+              tenths(60), silent))
+    write("root", "called-off", job(3, rank(1, 3), silent, waits=False))
+    write("root", "other-size", job(3, rank(1, 4), rank(2, 3)))
+    write("root", "outside", job(3, rank(7, 3), rank(1, 3)))
+    write("root", "second-root", job(3, rank(0, 3)))
+    write("root", "twice", job(3, rank(1, 3), rank(1, 3), rank(2, 3)))
+    write("root", "late-ranks-hear-why", job(5, rank(9, 5), rank(1, 5), silent, rank(2, 5), tenths(40)))
+    write("root", "leaves", job(3, rank(1, 3), one_goes))
+    write("root", "leaves-unproven", job(3, silent, one_goes, silent, one_resets, rank(1, 3)))
+    write("root", "slow", job(3, stranger(magic), tenths(60), rank(1, 3), rank(2, 3)))
+    write("root", "crowd", job(3, b"\6\x22", tenths(6), rank(1, 3), silent, rank(2, 3)))
+    write("root", "crowd-of-speakers",
+          job(2, *([b"\x82\1W"] * 270), tenths(6), silent, rank(1, 2)))
+    write("root", "complaints", job(2, *([stranger(b"x" * 80)] * 4), tenths(110), stranger(b"y" * 80)))
+    write("root", "hello-short", job(3, b"\7\4" + bytes(4)))
+    write("root", "hello-none", job(3, b"\7\0"))
+    write("root", "hello-good", job(2, b"\7\x08" + struct.pack("<II", 1, 2)))
+    for name, text in (("loopback", "127.0.0.1:5555"), ("v6", "[::1]:5555"), ("no-port", "127.0.0.1"),
+                       ("port-0", "127.0.0.1:0"), ("port-large", "127.0.0.1:65537"),
+                       ("several", "127.0.0.1:5556,[::1]:5556"),
+                       ("two-ports", "127.0.0.1:5556,127.0.0.2:5557"), ("nothing", "")):
+        write("root", f"listen-{name}", b"\xff\1" + text.encode())
+        write("root", f"listen-{name}-without-key", b"\xff\0" + text.encode())
+
+
+def tree():
+    head = 28
+
+    def over(stream, place, data):
+        return struct.pack("<BHBB", stream, place, 0, len(data)) + data
+
+    def insert(stream, place, data):
+        return struct.pack("<BHBB", stream, place, 1, len(data)) + data
+
+    def erase(stream, place, n):
+        return struct.pack("<BHBB", stream, place, 2, n)
+
+    def end(stream, place):
+        return struct.pack("<BHB", stream, place, 3)
+
+    def failure(text, rank=2, status=12):
+        return struct.pack("<5IQ", 0x565A5257, 3, 7, status, rank, len(text)) + text
+
+    for deed, name, streams, frame in ((0, "plant-root", (1, 16), 52), (1, "plant-rank", (0,), 52),
+                                       (2, "exchange-root", (1, 4), 34),
+                                       (3, "exchange-rank", (0, 5), 34)):
+        write("tree", name, bytes([deed]))
+        for s in streams:
+            each, start = f"{name}-{s}", bytes([deed])
+            write("tree", f"{each}-silent", start + erase(s, 0, 255) + erase(s, 0, 255))
+            write("tree", f"{each}-gone", start + end(s, 0))
+            write("tree", f"{each}-goes", start + end(s, 30))
+            write("tree", f"{each}-gone-later", start + end(s, frame))
+            write("tree", f"{each}-garbage", start + over(s, 0, b"garbage that is no frame at all"))
+            write("tree", f"{each}-other-kind", start + over(s, 4, struct.pack("<I", 4)))
+            write("tree", f"{each}-other-exchange", start + over(s, 8, struct.pack("<I", 8)))
+            write("tree", f"{each}-other-rank", start + over(s, 16, struct.pack("<I", 12)))
+            write("tree", f"{each}-outside", start + over(s, 16, struct.pack("<I", 999)))
+            write("tree", f"{each}-huge", start + over(s, 20, struct.pack("<Q", 2**40)))
+            write("tree", f"{each}-body", start + over(s, head, b"\xff" * 8))
+            write("tree", f"{each}-failure", start + insert(s, 0, failure(b"rank 2 is gone\n")))
+            write("tree", f"{each}-failure-of-none", start + insert(s, 0, failure(b"", rank=99)))
+            write("tree", f"{each}-failure-later", start + insert(s, frame, failure(b"late")))
+            write("tree", f"{each}-twice", start + insert(s, 0, failure(b"a") + failure(b"b")))
+    for deed, name, streams in (4, "look-root", (1, 4)), (5, "look-rank", (0, 8)):
+        write("tree", name, bytes([deed]))
+        for s in streams:
+            each, start = f"{name}-{s}", bytes([deed])
+            write("tree", f"{each}-gone", start + end(s, 0))
+            write("tree", f"{each}-failure", start + insert(s, 0, failure(b"rank 2 is gone")))
+            write("tree", f"{each}-failure-cut", start + insert(s, 0, failure(b"rank 2")[:-3]))
+            write("tree", f"{each}-garbage", start + insert(s, 0, bytes(range(40))))
+            write("tree", f"{each}-more", start + insert(s, 0, struct.pack(
+                "<5IQ", 0x565A5257, 1, 8, 0, s, 1) + b"x"))
+
+
 def peer():
     def overwrite(message, place, data):
         return struct.pack("<BBHB", message, 0, place, len(data)) + data
@@ -422,5 +521,5 @@ def pmi():
     write("pmi", "long-frame", b"\1" + (second[0] + "  9999cmd=fullinit-response;").encode())
 
 
-MAKERS = (pool, ring, shm_stream, channel, peer, rendezvous, verbs, shm, tcp, tcp_sockets, handshake,
-          control, flight, pmi)
+MAKERS = (pool, ring, shm_stream, channel, peer, rendezvous, root, tree, verbs, shm, tcp, tcp_sockets,
+          handshake, control, flight, pmi)

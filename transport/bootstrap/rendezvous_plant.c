@@ -176,9 +176,11 @@ static enum wring_status hear_rank(struct planter *planter, uint32_t i,
     if (status == WRING_ERR_AGAIN || (status == WRING_OK && stream->frame.kind == kind))
         return WRING_OK;
     if (failed && stream->frame.rank < planter->rendezvous->base.size) {
-        char *text = (char *)stream->body;
-        wring_rendezvous_make_printable(text, stream->frame.bytes);
+        const char *text = (char *)stream->body;
+        wring_rendezvous_make_printable((char *)stream->body, stream->frame.bytes);
         status = wring_rendezvous_failure_status(&stream->frame);
+        if (text[0] == '\0') /* it gives no reason */
+            text = wring_status_text(status);
         wring_error(planter->rendezvous->log, "%s", text);
         wring_rendezvous_tell_failure(planter->rendezvous, status, stream->frame.rank, text);
         return status;
