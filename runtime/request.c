@@ -337,9 +337,10 @@ static enum wring_status make_send_slots(struct wring_group *group)
 }
 
 /** Pieces are sent from slots, be they codes, copies, or the sums that a root is to have. */
-static bool uses_send_slots(const struct wring_work *work)
+static bool uses_send_slots(const struct wring_group *group, const struct wring_work *work)
 {
-    return work->codec != NULL || work->in_staged || work->out_staged || work->partials != NULL ||
+    bool copies = work->scratch != NULL && !wring_block_sendable(group->session->fabric, NULL);
+    return copies || work->codec != NULL || work->in_staged || work->out_staged ||
            work->algorithm == WRING_REDUCE_TWO_SHOT;
 }
 
@@ -350,7 +351,7 @@ static enum wring_status ensure_send_slots(struct wring_group *group, const stru
     struct wring_progress *progress = group->session->progress;
     enum wring_status status = WRING_OK;
 
-    if (!uses_send_slots(work) || group->members.n == 1 ||
+    if (!uses_send_slots(group, work) || group->members.n == 1 ||
         atomic_load_explicit(&group->has_sources, memory_order_acquire))
         return WRING_OK;
     wring_progress_lock(progress);

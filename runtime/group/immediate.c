@@ -10,6 +10,7 @@
 #include "runtime/versioned_struct.h"
 
 #define WRING_MODULE "group"
+#define SCRATCH_ALIGN 64
 
 /** One call. */
 struct call {
@@ -615,16 +616,36 @@ static enum wring_status make_sums_of_codes(struct call *call, const struct wrin
     return status;
 }
 
-/** Partial sums that travel in another type than the call's are made in memory of the call's own.
- */
-static enum wring_status make_partials(struct wring_work *work)
+/** Bytes of an element of partial sums that are not made in `out`: they travel in another type, or
+ *  this member has none. 0: there are no such sums. */
+static size_t partial_bytes(const struct call *call, const struct wring_work *work)
 {
-    if (!wring_algorithm_has_partners(work->algorithm) ||
-        !wring_algorithm_widens(work->dtype, work->op))
+    bool tree = work->algorithm == WRING_REDUCE_TREE;
+
+    if (!tree && !wring_algorithm_has_partners(work->algorithm))
+        return 0;
+    if (wring_algorithm_widens(work->dtype, work->op))
+        return sizeof(float);
+    return tree && !is_root(call) ? work->partition.elem_bytes : 0;
+}
+
+/** Partial sums may need memory of the call's own, behind what it has already. */
+static enum wring_status make_scratch(const struct call *call, struct wring_work *work)
+{
+    size_t used = work->memory != NULL ? call->in_elems * wring_dtype_bytes(call->dtype) : 0;
+    size_t begin = (used + SCRATCH_ALIGN - 1) / SCRATCH_ALIGN * SCRATCH_ALIGN;
+
+    work->scratch_bytes = (size_t)work->partition.elems * partial_bytes(call, work);
+    if (work->scratch_bytes == 0)
         return WRING_OK;
-    work->memory = malloc((size_t)(work->partition.elems + 1) * sizeof(float));
-    work->partials = work->memory;
-    return work->memory != NULL ? WRING_OK : WRING_ERR_NO_MEMORY;
+    uint8_t *memory = realloc(work->memory, begin + work->scratch_bytes);
+    if (memory == NULL)
+        return WRING_ERR_NO_MEMORY;
+    if (used > 0)
+        work->in = memory;
+    work->memory = memory;
+    work->scratch = memory + begin;
+    return WRING_OK;
 }
 
 /** Is it one of those that are kept? */
@@ -648,7 +669,7 @@ static enum wring_status start_kept_call(struct call *call, const struct wring_w
     work.out = call->out;
     set_work_blocks(call, &work);
     copy_in_to_out(call);
-    status = make_partials(&work);
+    status = make_scratch(call, &work);
     if (status != WRING_OK)
         return status;
     return wring_request_start(call->group, &work, &call->how, request);
@@ -691,7 +712,7 @@ static enum wring_status start_call(struct call *call, const struct wring_call *
     if (status == WRING_OK && is_plain(call, how) && work.codec == NULL)
         wring_immediate_keep(call->group, &work);
     if (status == WRING_OK)
-        status = make_partials(&work);
+        status = make_scratch(call, &work);
     if (status != WRING_OK) {
         free(work.memory);
         return status;

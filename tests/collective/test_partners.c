@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Small sums and barriers of many members over a network: a rank exchanges messages with as many
- * others as log2 of their number, and connects to no more.
+ * Small collectives of many members over a network: a rank exchanges messages with as many others
+ * as log2 of their number, and connects to no more.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -22,8 +22,14 @@ struct counts {
     uint64_t puts, controls;
 };
 
+enum kind {
+    ALLREDUCE,
+    REDUCE,
+};
+
 struct job {
     uint32_t ranks;
+    enum kind kind;
     bool bucket;
     struct counts before[RANKS_MAX], after[RANKS_MAX];
     uint32_t connections[RANKS_MAX];
@@ -67,12 +73,23 @@ static struct wring_bucket *make_bucket(struct wring_session *session, float *da
     return status == WRING_OK ? bucket : NULL;
 }
 
-static enum wring_status sum(struct wring_session *session, struct wring_bucket *bucket,
-                             float *data)
+static enum wring_status call(struct wring_group *group, enum kind kind, float *data,
+                              uint64_t elems)
+{
+    switch (kind) {
+    case ALLREDUCE:
+        return wring_allreduce(group, data, data, elems, WRING_F32, WRING_MAX, NULL, NULL);
+    case REDUCE:
+        return wring_reduce(group, data, data, elems, WRING_F32, WRING_MAX, 0, NULL, NULL);
+    }
+    return WRING_ERR_INVALID;
+}
+
+static enum wring_status sum(struct wring_session *session, enum kind kind,
+                             struct wring_bucket *bucket, float *data)
 {
     if (bucket == NULL)
-        return wring_allreduce(wring_session_world(session), data, data, ELEMS, WRING_F32,
-                               WRING_MAX, NULL, NULL);
+        return call(wring_session_world(session), kind, data, ELEMS);
     enum wring_status status = wring_bucket_post(bucket);
     return status == WRING_OK ? wring_bucket_wait(bucket, WAIT_NS, NULL) : status;
 }
@@ -83,15 +100,16 @@ static void run(struct wring_session *session, uint32_t rank, void *arg)
     float *data = calloc(ELEMS, sizeof(*data));
     struct wring_bucket *bucket = job->bucket ? make_bucket(session, data) : NULL;
 
-    enum wring_status status = sum(session, bucket, data); /* connects, and tells names */
+    enum wring_status status = sum(session, job->kind, bucket, data); /* connects, tells names */
     if (status == WRING_OK)
         status = wring_barrier(wring_session_world(session), NULL, NULL);
     pthread_barrier_wait(&together);
     job->before[rank] = counts_of(session);
     for (int i = 0; i < CALLS && status == WRING_OK; i++) {
         data[7] = (float)rank;
-        status = sum(session, bucket, data);
-        CHECK(job->bucket || data[7] == (float)(job->ranks - 1), "rank %u: %g", rank, data[7]);
+        status = sum(session, job->kind, bucket, data);
+        CHECK(job->bucket || job->kind != ALLREDUCE || data[7] == (float)(job->ranks - 1),
+              "rank %u: %g", rank, data[7]);
     }
     CHECK(status == WRING_OK, "rank %u: %s", rank, wring_status_text(status));
     job->after[rank] = counts_of(session);
@@ -100,14 +118,28 @@ static void run(struct wring_session *session, uint32_t rank, void *arg)
     free(data);
 }
 
-static void check_counts(uint32_t ranks, bool bucket)
+/** Data messages that a rank sends in a call, at most. */
+static uint32_t most_messages(enum kind kind, uint32_t ranks)
+{
+    switch (kind) {
+    case ALLREDUCE:
+        return 2 * levels_of(ranks) + 2;
+    case REDUCE:
+        return 1;
+    }
+    return 0;
+}
+
+static void check_counts(uint32_t ranks, enum kind kind, bool bucket)
 {
     static const char *const settings[] = {"WRING_PROVIDER=tcp", "WRING_PROGRESS=caller", NULL};
     struct job *job = calloc(1, sizeof(*job));
     struct wring_test_job rank_job = {.ranks = ranks, .settings = settings, .arg = job, .run = run};
-    uint32_t levels = levels_of(ranks), most = (2 * levels + 2) * CALLS;
+    uint32_t levels = levels_of(ranks), most = most_messages(kind, ranks) * CALLS;
+    uint32_t most_controls = (2 * levels + 2) * CALLS;
 
     job->ranks = ranks;
+    job->kind = kind;
     job->bucket = bucket;
     pthread_barrier_init(&together, NULL, ranks);
     wring_test_run_ranks(&rank_job);
@@ -115,11 +147,12 @@ static void check_counts(uint32_t ranks, bool bucket)
     for (uint32_t r = 0; r < ranks; r++) {
         uint64_t puts = job->after[r].puts - job->before[r].puts;
         uint64_t controls = job->after[r].controls - job->before[r].controls;
-        CHECK(puts > 0 && puts <= most,
-              "rank %u of %u: %llu data messages in %d sums, more than %u", r, ranks,
-              (unsigned long long)puts, CALLS, most);
-        CHECK(controls <= most, "rank %u of %u: %llu control messages in %d sums, more than %u", r,
-              ranks, (unsigned long long)controls, CALLS, most);
+        CHECK((puts > 0 || kind != ALLREDUCE) && puts <= most,
+              "rank %u of %u: %llu data messages in %d calls of kind %d, more than %u", r, ranks,
+              (unsigned long long)puts, CALLS, (int)kind, most);
+        CHECK(controls <= most_controls,
+              "rank %u of %u: %llu control messages in %d calls of kind %d, more than %u", r, ranks,
+              (unsigned long long)controls, CALLS, (int)kind, most_controls);
         CHECK(job->connections[r] <= levels + 1, "rank %u of %u: %u connections", r, ranks,
               job->connections[r]);
     }
@@ -128,13 +161,14 @@ static void check_counts(uint32_t ranks, bool bucket)
 
 static void calls_of_few(void)
 {
-    check_counts(16, false);
-    check_counts(33, false);
+    check_counts(16, ALLREDUCE, false);
+    check_counts(33, ALLREDUCE, false);
 }
 
 static void calls_of_64(void)
 {
-    check_counts(64, false);
+    check_counts(64, ALLREDUCE, false);
+    check_counts(64, REDUCE, false);
 }
 
 /** All descriptors of all ranks are this process's. */
@@ -145,14 +179,21 @@ static void calls_of_256(void)
     limit.rlim_cur = limit.rlim_max;
     REQUIRE(setrlimit(RLIMIT_NOFILE, &limit) == 0, "%llu descriptors",
             (unsigned long long)limit.rlim_max);
-    check_counts(100, false);
-    check_counts(256, false);
+    check_counts(100, ALLREDUCE, false);
+    check_counts(256, ALLREDUCE, false);
 }
 
 static void buckets(void)
 {
-    check_counts(16, true);
-    check_counts(23, true);
+    check_counts(16, ALLREDUCE, true);
+    check_counts(23, ALLREDUCE, true);
+}
+
+/** One message a rank. */
+static void reduces(void)
+{
+    check_counts(9, REDUCE, false);
+    check_counts(23, REDUCE, false);
 }
 
 /* ---- somebody leaves ---- */
@@ -162,11 +203,25 @@ static void buckets(void)
 
 struct leave {
     uint32_t who;
+    enum kind kind;
     uint64_t elems;
     float *data[LEAVERS]; /* longer than the sessions: a step that fails may be in it */
 };
 
-/** It makes three sums, and the others a fourth. */
+/** Does a rank need the one that leaves, be it by way of others? Some of those that do not are
+ *  through before they hear of it. */
+static bool must_fail(const struct leave *leave, uint32_t rank)
+{
+    switch (leave->kind) {
+    case ALLREDUCE:
+        return true;
+    case REDUCE:
+        return rank == 0;
+    }
+    return false;
+}
+
+/** It makes three calls, and the others a fourth. */
 static void run_until_left(struct wring_session *session, uint32_t rank, void *arg)
 {
     const struct leave *leave = arg;
@@ -174,14 +229,14 @@ static void run_until_left(struct wring_session *session, uint32_t rank, void *a
     enum wring_status status = WRING_OK;
 
     for (int i = 0; i < 3 && status == WRING_OK; i++)
-        status = wring_allreduce(wring_session_world(session), leave->data[rank], leave->data[rank],
-                                 leave->elems, WRING_F32, WRING_MAX, NULL, NULL);
+        status = call(wring_session_world(session), leave->kind, leave->data[rank], leave->elems);
     CHECK(status == WRING_OK, "rank %u, before: %s", rank, wring_status_text(status));
     pthread_barrier_wait(&together); /* a fourth that fails ends a third that is under way */
     if (rank == leave->who)
         return;
-    status = wring_allreduce(wring_session_world(session), leave->data[rank], leave->data[rank],
-                             leave->elems, WRING_F32, WRING_MAX, NULL, NULL);
+    status = call(wring_session_world(session), leave->kind, leave->data[rank], leave->elems);
+    if (!must_fail(leave, rank) && status == WRING_OK)
+        return;
     CHECK(status == WRING_ERR_PEER, "rank %u: %s", rank, wring_status_text(status));
     CHECK(wring_session_error(session, &detail) == WRING_ERR_PEER &&
               detail.rank == (int32_t)leave->who,
@@ -193,10 +248,10 @@ static void log_nothing(void *arg, enum wring_log_level level, const char *modul
     (void)arg, (void)level, (void)module, (void)text;
 }
 
-static void leave_as(uint32_t who, uint64_t elems)
+static void leave_as(uint32_t who, enum kind kind, uint64_t elems)
 {
     static const char *const settings[] = {"WRING_PROVIDER=tcp", NULL};
-    struct leave leave = {.who = who, .elems = elems};
+    struct leave leave = {.who = who, .kind = kind, .elems = elems};
 
     for (uint32_t i = 0; i < LEAVERS; i++)
         leave.data[i] = calloc(elems, sizeof(float));
@@ -217,8 +272,9 @@ static void who_leaves_is_named(void)
     static const uint32_t whos[] = {12, 2, 7};
 
     for (size_t i = 0; i < sizeof(whos) / sizeof(whos[0]); i++) {
-        leave_as(whos[i], ELEMS);
-        leave_as(whos[i], LARGE);
+        leave_as(whos[i], ALLREDUCE, ELEMS);
+        leave_as(whos[i], ALLREDUCE, LARGE);
+        leave_as(whos[i], REDUCE, ELEMS);
     }
 }
 
@@ -228,6 +284,7 @@ int main(int argc, char **argv)
         {"calls_of_few", calls_of_few},
         {"calls_of_64", calls_of_64},
         {"buckets", buckets},
+        {"reduces", reduces},
         {"calls_of_256", calls_of_256},
         {"who_leaves_is_named", who_leaves_is_named},
         {NULL, NULL},

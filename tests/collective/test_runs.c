@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calls with a root, and those with runs of any lengths: of 1 to 9 members, out of place and in
- * place, with a codec that wants each context to be right and without, against what one thread
- * computes. What must not be written to is looked at as well.
+ * Calls with a root, and those with runs of any lengths: of 1 to 9 members, and of many, out of
+ * place and in place, with a codec that wants each context to be right and without, against what
+ * one thread computes. What must not be written to is looked at as well.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,8 @@
 #include "tests/lib/sealed.h"
 #include "tests/lib/test.h"
 
-#define MEMBERS_MAX 9
+#define MEMBERS_FEW 9
+#define MEMBERS_MAX 64
 #define WAIT_NS (60ull * 1000000000)
 #define CANARY 0x6B
 #define CANARIES 64 /* bytes behind what a call may write to */
@@ -330,6 +331,32 @@ static void every_kind_and_pattern(struct wring_session *session, uint32_t rank,
             }
 }
 
+/** Raw calls with a root, of each member in turn or of some. */
+static void rooted(struct wring_session *session, uint32_t rank, void *arg)
+{
+    static const uint64_t elems[] = {1, 45, 700, 5003};
+    uint32_t n = wring_session_size(session), step = n;
+    (void)arg;
+
+    for (uint32_t root = 0; root<n; root += n> 17 ? 15 : 1)
+        for (int kind = REDUCE; kind <= SCATTER; kind++, step++) {
+            enum wring_dtype dtype = (enum wring_dtype)(step % WRING_DTYPES);
+            struct call c = {
+                .kind = (enum kind)kind,
+                .members = n,
+                .me = rank,
+                .root = root,
+                .elems = elems[(step + root) % (n > 17 ? 2 : COUNT(elems))],
+                .dtype = dtype,
+                .op = op_of(dtype, step / 3),
+                .in_place = step % 2,
+                .asks = step / 2 % 2,
+            };
+            lay_out(&c);
+            check(wring_session_world(session), &c);
+        }
+}
+
 static void large(struct wring_session *session, uint32_t rank, void *arg)
 {
     (void)arg;
@@ -391,7 +418,7 @@ static void many_under_way(struct wring_session *session, uint32_t rank, void *a
         CALLS = 24,
         ELEMS = 700
     };
-    int32_t in[ELEMS], (*out)[ELEMS * 4] = malloc(CALLS * sizeof(*out));
+    int32_t in[ELEMS], (*out)[ELEMS * 13] = malloc(CALLS * sizeof(*out));
     struct wring_group *world = wring_session_world(session);
     struct wring_request *requests[CALLS];
     uint32_t n = wring_session_size(session);
@@ -434,7 +461,7 @@ static void run(uint32_t ranks, const char *const *settings,
 /** Of each number of members one provider has these sizes, and the other one those. */
 static void every_number(const char *const *settings, uint32_t first)
 {
-    for (uint32_t ranks = 1; ranks <= MEMBERS_MAX; ranks++) {
+    for (uint32_t ranks = 1; ranks <= MEMBERS_FEW; ranks++) {
         uint32_t size = (first + ranks) % 2;
         run_with(ranks, settings, every_kind_and_pattern, &size);
     }
@@ -444,6 +471,8 @@ static const char *const over_tcp[] = {"WRING_PROVIDER=tcp", "WRING_PROGRESS=cal
                                        "WRING_CHUNK_BYTES=4k", "WRING_FLAT_BYTES=512", NULL};
 static const char *const over_shm[] = {"WRING_PROVIDER=shm", "WRING_CHUNK_BYTES=4k",
                                        "WRING_FLAT_BYTES=512", "WRING_WINDOW=2", NULL};
+static const char *const over_slow_shm[] = {"WRING_PROVIDER=shm", "WRING_FAULT=rate=40gbit", NULL};
+static const char *const over_tcp_threads[] = {"WRING_PROVIDER=tcp", NULL};
 static const char *const usual[] = {NULL};
 
 static void shm(void)
@@ -463,16 +492,32 @@ static void what_is_large(void)
 
 static void reduce_has_the_bits_of_allreduce(void)
 {
-    for (uint32_t ranks = 2; ranks <= MEMBERS_MAX; ranks += 3) {
-        run(ranks, over_shm, reduce_is_allreduce);
-        run(ranks, over_tcp, reduce_is_allreduce);
+    static const uint32_t ranks[] = {2, 5, 8, 9, 14};
+
+    for (size_t i = 0; i < COUNT(ranks); i++) {
+        run(ranks[i], over_shm, reduce_is_allreduce);
+        run(ranks[i], over_tcp, reduce_is_allreduce);
     }
+    run(11, over_slow_shm, reduce_is_allreduce);
+}
+
+/** From member to member, where they do not map each other's memory. */
+static void of_many(void)
+{
+    static const char *const *const settings[] = {over_tcp, over_slow_shm, over_tcp_threads};
+
+    for (uint32_t ranks = 9; ranks <= 17; ranks++)
+        run(ranks, settings[ranks % COUNT(settings)], rooted);
+    run(33, over_tcp, rooted);
+    run(MEMBERS_MAX, over_tcp, rooted);
 }
 
 static void under_way(void)
 {
     run(4, over_shm, many_under_way);
     run(4, over_tcp, many_under_way);
+    run(13, over_tcp, many_under_way);
+    run(9, over_slow_shm, many_under_way);
 }
 
 int main(int argc, char **argv)
@@ -483,6 +528,7 @@ int main(int argc, char **argv)
         {"what_is_large", what_is_large},
         {"reduce_has_the_bits_of_allreduce", reduce_has_the_bits_of_allreduce},
         {"under_way", under_way},
+        {"of_many", of_many},
         {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);

@@ -149,6 +149,15 @@ static void others_hold(void)
     CHECK(wring_algorithm_select(&operation, &over_shm) == WRING_REDUCE_ONE_SHOT, "nothing");
     operation.elems = 8 * KIB + 1;
     CHECK(wring_algorithm_select(&operation, &over_shm) == WRING_REDUCE_TWO_SHOT, "by shards");
+    operation.members = 9;
+    CHECK(wring_algorithm_select(&operation, &over_tcp) == WRING_REDUCE_TREE, "of many");
+    CHECK(wring_algorithm_select(&operation, &over_shm) == WRING_REDUCE_TWO_SHOT, "mapped");
+    operation.code = &whole;
+    CHECK(wring_algorithm_select(&operation, &over_tcp) == WRING_REDUCE_ONE_SHOT, "coded");
+    operation.code = NULL;
+    operation.elems = 32 * KIB + 1;
+    CHECK(wring_algorithm_select(&operation, &over_tcp) == WRING_REDUCE_TWO_SHOT, "large");
+    operation.members = 8;
     operation.kind = WRING_CALL_BROADCAST;
     CHECK(wring_algorithm_select(&operation, &over_shm) == WRING_ALLGATHER_ALLTOALL, "mapped");
     operation.members = 9;

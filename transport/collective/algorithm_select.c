@@ -32,6 +32,7 @@ const struct wring_algorithm_parts wring_algorithms[WRING_ALGORITHMS] = {
     [WRING_ALLGATHER_ALLTOALL]        = {"alltoall",        &wring_allgather_alltoall,  WRING_ORDER_NONE,    false, true},
     [WRING_ALLGATHER_ALLTOALL_PLACED] = {"alltoall-placed", &wring_allgather_alltoall,  WRING_ORDER_NONE,    false, true},
     [WRING_BROADCAST_TREE]            = {"tree",            &wring_broadcast_tree,      WRING_ORDER_NONE,    true,  false},
+    [WRING_REDUCE_TREE]               = {"reduce-tree",     &wring_reduce_tree,         WRING_ORDER_MEMBERS, true,  false},
     /* clang-format on */
 };
 
@@ -202,7 +203,11 @@ static enum wring_algorithm select_reduce(const struct wring_operation *operatio
 {
     bool small = operation_bytes(operation) <= wring_algorithm_eager_limit(operation, reach);
     bool whole = operation->code == NULL ? small : !wring_algorithm_encodes_sums(operation);
+    enum wring_algorithm paired;
 
+    if (operation->code == NULL && select_partners(operation, reach, &paired) &&
+        paired == WRING_ALLREDUCE_DOUBLING)
+        return WRING_REDUCE_TREE;
     return whole ? WRING_REDUCE_ONE_SHOT : WRING_REDUCE_TWO_SHOT;
 }
 

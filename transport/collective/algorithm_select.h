@@ -49,8 +49,9 @@ enum wring_algorithm {
                                     scatter */
     WRING_ALLGATHER_ALLTOALL_PLACED, /* straight into everyone's data */
     WRING_BROADCAST_TREE,            /* members pass on the data of the root */
+    WRING_REDUCE_TREE,               /* and to it what they have summed */
 };
-#define WRING_ALGORITHMS 17
+#define WRING_ALGORITHMS 18
 
 /** An operation, as all members know it. */
 struct wring_operation {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An allreduce or a barrier of more than eight members by exchanges of two members each, as many as
- * log2 of their number and a few. With p the largest power of two that is not more than n:
+ * An allreduce, a barrier or a reduce of more than eight members by exchanges of two members each,
+ * as many as log2 of their number and a few. With p the largest power of two that is not more than
+ * n:
  *
  *     fold     member p + i sends all it has to member i
  *     sums     at level l = 0, 1, … members i < p and i ^ 2^l exchange partial sums: all of them
@@ -12,6 +13,10 @@
  * These are the steps of the tree that compress/reduce.h walks, so the bits are those of the other
  * algorithms. Contributions and results travel as they are, partial sums as the tree has them:
  * those of 16-bit floats in float32.
+ *
+ * A reduce has the first two steps alone, one way. The root takes the part of its leaf, be it
+ * member i or p + i of that. Let v be the bits in which a leaf differs from the root's: at level l
+ * the leaf whose v ends with bit l sends to its partner what it has summed, and is done.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -56,10 +61,29 @@ static bool halves(const struct wring_collective *collective)
     return collective->work.algorithm == WRING_ALLREDUCE_HALVING;
 }
 
-/** Is another member's contribution folded into that of this one? */
+static bool is_reduce(const struct wring_collective *collective)
+{
+    return collective->work.algorithm == WRING_REDUCE_TREE;
+}
+
+/** The leaf of the tree that a member contributes to. */
+static uint32_t leaf_of(const struct wring_collective *collective, uint32_t member)
+{
+    return member & (count_leaves(collective) - 1);
+}
+
+/** The member that goes on with a leaf's sum. */
+static uint32_t actor_of(const struct wring_collective *collective, uint32_t leaf)
+{
+    uint32_t root = collective->work.root;
+    return is_reduce(collective) && leaf_of(collective, root) == leaf ? root : leaf;
+}
+
+/** Is another member's contribution folded into that of this one, or this one's into the other's?
+ */
 static bool has_fold(const struct wring_collective *collective, uint32_t member)
 {
-    return member < collective->members.n - count_leaves(collective);
+    return leaf_of(collective, member) < collective->members.n - count_leaves(collective);
 }
 
 uint32_t wring_partners_most(uint32_t n)
@@ -100,12 +124,41 @@ uint32_t wring_collective_next_pair(const struct wring_collective *collective, u
     return fold >= from && fold < next ? fold : next;
 }
 
+/** The bits in which our leaf is not the root's. */
+static uint32_t bits_from_root(const struct wring_collective *collective)
+{
+    return leaf_of(collective, collective->members.me) ^ leaf_of(collective, collective->work.root);
+}
+
+/** Levels of a reduce at which we take another leaf's sum. */
+static uint32_t count_taken_levels(const struct wring_collective *collective)
+{
+    uint32_t bits = bits_from_root(collective);
+    return bits == 0 ? count_levels(collective) : (uint32_t)__builtin_ctz(bits);
+}
+
+static bool is_actor(const struct wring_collective *collective)
+{
+    uint32_t me = collective->members.me;
+    return actor_of(collective, leaf_of(collective, me)) == me;
+}
+
+static uint32_t count_in_reduce(const struct wring_collective *collective)
+{
+    if (!is_actor(collective))
+        return 1;
+    return has_fold(collective, collective->members.me) + count_taken_levels(collective) +
+           (bits_from_root(collective) != 0);
+}
+
 static uint32_t count_exchanges(const struct wring_collective *collective)
 {
     uint32_t me = collective->members.me, levels = count_levels(collective);
 
     if (collective->work.partition.elems == 0 && !collective->work.sync)
         return 0;
+    if (is_reduce(collective))
+        return count_in_reduce(collective);
     if (me >= count_leaves(collective))
         return 2;
     return (halves(collective) ? 2 : 1) * levels + (has_fold(collective, me) ? 2 : 0);
@@ -157,12 +210,29 @@ static struct exchange both_ways(const struct wring_collective *collective, enum
                              .receive = kind == SUM ? own : other};
 }
 
+/** @param k  below count_in_reduce() */
+static struct exchange exchange_in_reduce(const struct wring_collective *collective, uint32_t k)
+{
+    uint32_t me = collective->members.me, p = count_leaves(collective);
+    uint32_t leaf = leaf_of(collective, me), fold = has_fold(collective, me);
+
+    if (!is_actor(collective) || k < fold)
+        return one_way(collective, FOLD, me ^ p, !is_actor(collective));
+    uint32_t level = k - fold;
+    struct exchange exchange = one_way(collective, SUM, actor_of(collective, leaf ^ 1u << level),
+                                       level == count_taken_levels(collective));
+    exchange.level = level;
+    return exchange;
+}
+
 /** @param k  below count_exchanges() */
 static struct exchange exchange_at(const struct wring_collective *collective, uint32_t k)
 {
     uint32_t me = collective->members.me, p = count_leaves(collective);
     uint32_t levels = count_levels(collective), fold = has_fold(collective, me);
 
+    if (is_reduce(collective))
+        return exchange_in_reduce(collective, k);
     if (me >= p)
         return one_way(collective, k == 0 ? FOLD : RESULT, me - p, k == 0);
     if (k < fold)
@@ -269,8 +339,11 @@ static bool is_over(const struct wring_collective *collective)
 /** Where partial sums are made. */
 static void *partial_at(const struct wring_collective *collective, struct wring_span span)
 {
-    return widens(collective) ? collective->work.partials + span.begin
-                              : wring_collective_out(collective, span);
+    size_t bytes = widens(collective) ? sizeof(float) : collective->work.partition.elem_bytes;
+
+    if (collective->work.scratch == NULL)
+        return wring_collective_out(collective, span);
+    return (uint8_t *)collective->work.scratch + span.begin * bytes;
 }
 
 /** What this member has summed so far, or its contribution. */
@@ -296,13 +369,6 @@ static void doubling_start(struct wring_collective *collective)
     *sent(collective) = *taken(collective) = 0;
 }
 
-/** Partial sums in memory of their own, which a device may have to be given a copy of. */
-static bool is_partial_staged(const struct wring_collective *collective, const void *data)
-{
-    return widens(collective) && data != NULL && collective->slots_base != NULL &&
-           !wring_block_sendable(collective->engine->fabric, NULL);
-}
-
 static bool send_next(struct wring_collective *collective, const struct exchange *exchange)
 {
     uint32_t me = collective->members.me;
@@ -325,8 +391,6 @@ static bool send_next(struct wring_collective *collective, const struct exchange
     task->chunk = (*sent(collective))++;
     task->span = span;
     task->sequence = wring_channel_reserve(channel, exchange->member);
-    if (partial && is_partial_staged(collective, data))
-        data = memcpy(task->slot, data, bytes);
     wring_collective_ready(task, data, bytes);
     return true;
 }
@@ -357,7 +421,9 @@ static void add_piece(struct wring_collective *collective, const struct exchange
     struct wring_tree tree = find_tree(collective);
     struct wring_tree_run own = own_run(collective, exchange, span);
     struct wring_tree_run other = {piece, sends_partial(collective, exchange, exchange->member)};
-    bool first = exchange->kind == FOLD || !(collective->members.me >> exchange->level & 1);
+    uint32_t me = collective->members.me;
+    bool first =
+        exchange->kind == FOLD ? me < count_leaves(collective) : !(me >> exchange->level & 1);
     bool last = exchange->kind == SUM && exchange->level + 1 == count_levels(collective);
     float divisor = last ? wring_collective_divisor(collective) : 1;
     void *to = partial_at(collective, span);
@@ -474,6 +540,15 @@ static bool doubling_awaits(const struct wring_collective *collective, uint32_t 
 
 const struct wring_collective_ops wring_allreduce_doubling = {
     .name = "doubling",
+    .start = doubling_start,
+    .advance = doubling_advance,
+    .job_done = doubling_job_done,
+    .owes = doubling_owes,
+    .awaits = doubling_awaits,
+};
+
+const struct wring_collective_ops wring_reduce_tree = {
+    .name = "reduce-tree",
     .start = doubling_start,
     .advance = doubling_advance,
     .job_done = doubling_job_done,

@@ -395,7 +395,8 @@ enum wring_status wring_collective_make_partials(struct wring_collective *collec
 {
     size_t elems = (size_t)collective->work.partition.elems;
 
-    collective->work.partials = collective->partials = malloc((elems + 1) * sizeof(float));
+    collective->work.scratch_bytes = (elems + 1) * sizeof(float);
+    collective->work.scratch = collective->partials = malloc(collective->work.scratch_bytes);
     return collective->partials != NULL ? WRING_OK : WRING_ERR_NO_MEMORY;
 }
 
@@ -435,13 +436,28 @@ void wring_collective_free_task(struct wring_task *task)
     task->collective->runnable = true;
 }
 
+static bool is_in_scratch(const struct wring_work *work, const void *piece)
+{
+    uintptr_t at = (uintptr_t)piece, begin = (uintptr_t)work->scratch;
+    return begin != 0 && at >= begin && at - begin < work->scratch_bytes;
+}
+
+/** Has a device to be given a copy, as it cannot send from where the piece lies? */
+static bool is_staged(const struct wring_task *task, const void *piece)
+{
+    const struct wring_collective *collective = task->collective;
+    const struct wring_work *work = &collective->work;
+
+    if (is_in_scratch(work, piece))
+        return !wring_block_sendable(collective->engine->fabric, NULL);
+    return task->kind == WRING_TASK_REDUCE ? work->out_staged : work->in_staged;
+}
+
 void wring_collective_ready(struct wring_task *task, const void *piece, size_t bytes)
 {
     struct wring_collective *collective = task->collective;
-    bool sum = task->kind == WRING_TASK_REDUCE;
-    bool staged = sum ? collective->work.out_staged : collective->work.in_staged;
 
-    if (staged && piece != task->slot && bytes > 0)
+    if (is_staged(task, piece) && piece != task->slot && bytes > 0)
         piece = memcpy(task->slot, piece, bytes);
     task->state = WRING_TASK_SENDING;
     task->piece = piece;
@@ -454,12 +470,6 @@ void wring_collective_ready(struct wring_task *task, const void *piece, size_t b
         memset(task->put_to, 0, collective->members.n * sizeof(*task->put_to));
 }
 
-static bool is_partial(const struct wring_work *work, const void *piece)
-{
-    uintptr_t at = (uintptr_t)piece, begin = (uintptr_t)work->partials;
-    return begin != 0 && at >= begin && at - begin < work->partition.elems * sizeof(float);
-}
-
 /** Memory that is sent from, as the member's device knows it. */
 static struct wring_region *source_region(const struct wring_task *task,
                                           const struct wring_peer *peer)
@@ -470,7 +480,7 @@ static struct wring_region *source_region(const struct wring_task *task,
         task->kind == WRING_TASK_REDUCE ? work->out_block : work->in_block;
     if (task->piece == task->slot)
         block = collective->slots;
-    if (is_partial(work, task->piece))
+    if (is_in_scratch(work, task->piece))
         return NULL; /* it may be sent from anywhere, or a copy in the slot is sent */
     return block != NULL ? block->regions[peer->device] : NULL;
 }

@@ -17,7 +17,7 @@
  *                          nothing to do with most steps
  *     allreduce_doubling   members exchange two by two what they have summed so far, log2 of their
  *                          number times: all of it, or halves (raw, more than eight members); also
- *                          their barrier
+ *                          their barrier. A reduce of so many goes the same way, up to the root
  *     allgather_alltoall   pieces go from member to member as they are: allgather, broadcast (an
  *                          allgather to which the root alone contributes), alltoall, gather and
  *                          scatter (alltoalls of which only the root takes anything, or
@@ -137,12 +137,14 @@ struct wring_work {
                               they are: what we contribute, sums; or NULL */
     uint64_t result_bytes; /* of out, for the call's result */
     void *memory;          /* of malloc(): a call's own, in which in may lie; or NULL */
-    float *partials;  /* [elems] doubling: partial sums, where they travel as float32; borrowed */
-    int32_t priority; /* of a call */
-    uint32_t root;    /* alltoall: the one member that contributes, or WRING_EVERYBODY */
-    bool to_all;      /* alltoall: one piece goes to all, not one to each */
-    uint32_t ranks;   /* that an average is over; 0: the members */
-    bool sync;        /* flat: send something even if there are no elements */
+    void *scratch; /* that pieces are sent from; borrowed. Doubling: partial sums, from element 0
+                      on, where they are not made in `out` */
+    size_t scratch_bytes;
+    int32_t priority;           /* of a call */
+    uint32_t root;              /* alltoall: the one member that contributes, or WRING_EVERYBODY */
+    bool to_all;                /* alltoall: one piece goes to all, not one to each */
+    uint32_t ranks;             /* that an average is over; 0: the members */
+    bool sync;                  /* flat: send something even if there are no elements */
     bool in_staged, out_staged; /* raw pieces are copied into slots: a device cannot send from where
                                    they lie */
 
@@ -236,7 +238,7 @@ struct wring_collective {
     float *sums; /* [reduce_tasks][sum_elems] or NULL: where sums of codes are made that
                     another one is to have; they travel from slots */
     uint64_t sum_elems;
-    float *partials;  /* of a bucket's work; else NULL */
+    void *partials;   /* of a bucket's work: its scratch; else NULL */
     uint64_t *begins; /* [2][n + 1] with calls: of runs of any lengths, in and out */
 };
 
@@ -244,6 +246,7 @@ extern const struct wring_collective_ops wring_allreduce_two_shot;
 extern const struct wring_collective_ops wring_allreduce_one_shot;
 extern const struct wring_collective_ops wring_allreduce_eager;
 extern const struct wring_collective_ops wring_allreduce_doubling;
+extern const struct wring_collective_ops wring_reduce_tree; /* by the same exchanges */
 extern const struct wring_collective_ops wring_allreduce_shm_flags;
 extern const struct wring_collective_ops wring_allgather_alltoall;
 extern const struct wring_collective_ops wring_broadcast_tree;
