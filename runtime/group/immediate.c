@@ -629,13 +629,14 @@ static size_t partial_bytes(const struct call *call, const struct wring_work *wo
     return tree && !is_root(call) ? work->partition.elem_bytes : 0;
 }
 
-/** Partial sums may need memory of the call's own, behind what it has already. */
+/** Make memory of the call's own for partial sums or blocks, at the end of any that it has. */
 static enum wring_status make_scratch(const struct call *call, struct wring_work *work)
 {
     size_t used = work->memory != NULL ? call->in_elems * wring_dtype_bytes(call->dtype) : 0;
     size_t begin = (used + SCRATCH_ALIGN - 1) / SCRATCH_ALIGN * SCRATCH_ALIGN;
 
-    work->scratch_bytes = (size_t)work->partition.elems * partial_bytes(call, work);
+    work->scratch_bytes = (size_t)work->partition.elems * partial_bytes(call, work) +
+                          wring_relay_scratch_bytes(work, call->group->members.n);
     if (work->scratch_bytes == 0)
         return WRING_OK;
     uint8_t *memory = realloc(work->memory, begin + work->scratch_bytes);

@@ -79,6 +79,7 @@ static struct wring_reach call_reach(const struct wring_group *group, const stru
         .piece_elems = work->partition.chunk_elems,
         .mappable = board,
         .boards = board,
+        .scratch = true,
         .copies = members->n > 1 && wring_fabric_device(fabric, other)->caps.local_any,
     };
 }

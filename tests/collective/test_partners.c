@@ -17,6 +17,7 @@
 #define ELEMS 1024 /* 4 KiB */
 #define CALLS 16
 #define RANKS_MAX 256
+#define PIECE 16 /* elements */
 
 struct counts {
     uint64_t puts, controls;
@@ -25,6 +26,11 @@ struct counts {
 enum kind {
     ALLREDUCE,
     REDUCE,
+    GATHER, /* of pieces, like those that follow */
+    SCATTER,
+    ALLGATHER,
+    ALLTOALL,
+    KINDS,
 };
 
 struct job {
@@ -73,14 +79,27 @@ static struct wring_bucket *make_bucket(struct wring_session *session, float *da
     return status == WRING_OK ? bucket : NULL;
 }
 
+/** @param data  [elems, or PIECE for each member] */
 static enum wring_status call(struct wring_group *group, enum kind kind, float *data,
                               uint64_t elems)
 {
+    static float apart[RANKS_MAX * PIECE]; /* sent, and never written */
+
     switch (kind) {
     case ALLREDUCE:
         return wring_allreduce(group, data, data, elems, WRING_F32, WRING_MAX, NULL, NULL);
     case REDUCE:
         return wring_reduce(group, data, data, elems, WRING_F32, WRING_MAX, 0, NULL, NULL);
+    case GATHER:
+        return wring_gather(group, apart, data, PIECE, WRING_F32, 0, NULL, NULL);
+    case SCATTER:
+        return wring_scatter(group, apart, data, PIECE, WRING_F32, 0, NULL, NULL);
+    case ALLGATHER:
+        return wring_allgather(group, apart, data, PIECE, WRING_F32, NULL, NULL);
+    case ALLTOALL:
+        return wring_alltoall(group, apart, data, PIECE, WRING_F32, NULL, NULL);
+    case KINDS:
+        break;
     }
     return WRING_ERR_INVALID;
 }
@@ -97,7 +116,7 @@ static enum wring_status sum(struct wring_session *session, enum kind kind,
 static void run(struct wring_session *session, uint32_t rank, void *arg)
 {
     struct job *job = arg;
-    float *data = calloc(ELEMS, sizeof(*data));
+    float *data = calloc(RANKS_MAX * PIECE, sizeof(*data)); /* ELEMS or more */
     struct wring_bucket *bucket = job->bucket ? make_bucket(session, data) : NULL;
 
     enum wring_status status = sum(session, job->kind, bucket, data); /* connects, tells names */
@@ -125,9 +144,22 @@ static uint32_t most_messages(enum kind kind, uint32_t ranks)
     case ALLREDUCE:
         return 2 * levels_of(ranks) + 2;
     case REDUCE:
+    case GATHER:
         return 1;
+    case SCATTER:
+    case ALLGATHER:
+    case ALLTOALL:
+    case KINDS:
+        break;
     }
-    return 0;
+    return levels_of(ranks - 1) + 1;
+}
+
+/** For these calls and barriers; what comes from above and what goes below may be other members. */
+static uint32_t most_connections(enum kind kind, uint32_t ranks)
+{
+    uint32_t levels = levels_of(ranks - 1) + 1;
+    return kind <= REDUCE ? levels_of(ranks) + 1 : kind <= SCATTER ? 2 * levels : 3 * levels;
 }
 
 static void check_counts(uint32_t ranks, enum kind kind, bool bucket)
@@ -153,8 +185,9 @@ static void check_counts(uint32_t ranks, enum kind kind, bool bucket)
         CHECK(controls <= most_controls,
               "rank %u of %u: %llu control messages in %d calls of kind %d, more than %u", r, ranks,
               (unsigned long long)controls, CALLS, (int)kind, most_controls);
-        CHECK(job->connections[r] <= levels + 1, "rank %u of %u: %u connections", r, ranks,
-              job->connections[r]);
+        CHECK(job->connections[r] <= most_connections(kind, ranks),
+              "rank %u of %u: %u connections for calls of kind %d and a barrier", r, ranks,
+              job->connections[r], (int)kind);
     }
     free(job);
 }
@@ -168,7 +201,8 @@ static void calls_of_few(void)
 static void calls_of_64(void)
 {
     check_counts(64, ALLREDUCE, false);
-    check_counts(64, REDUCE, false);
+    for (int kind = REDUCE; kind < KINDS; kind++)
+        check_counts(64, (enum kind)kind, false);
 }
 
 /** All descriptors of all ranks are this process's. */
@@ -189,11 +223,12 @@ static void buckets(void)
     check_counts(23, ALLREDUCE, true);
 }
 
-/** One message a rank. */
-static void reduces(void)
+static void other_calls(void)
 {
-    check_counts(9, REDUCE, false);
-    check_counts(23, REDUCE, false);
+    for (int kind = REDUCE; kind < KINDS; kind++) {
+        check_counts(9, (enum kind)kind, false);
+        check_counts(23, (enum kind)kind, false);
+    }
 }
 
 /* ---- somebody leaves ---- */
@@ -215,10 +250,17 @@ static bool must_fail(const struct leave *leave, uint32_t rank)
     switch (leave->kind) {
     case ALLREDUCE:
         return true;
+    case ALLGATHER:
+    case ALLTOALL:
+        return true;
     case REDUCE:
+    case GATHER:
         return rank == 0;
+    case SCATTER:
+    case KINDS:
+        break;
     }
-    return false;
+    return rank > leave->who && rank - leave->who < (leave->who & -leave->who); /* below it */
 }
 
 /** It makes three calls, and the others a fourth. */
@@ -274,7 +316,8 @@ static void who_leaves_is_named(void)
     for (size_t i = 0; i < sizeof(whos) / sizeof(whos[0]); i++) {
         leave_as(whos[i], ALLREDUCE, ELEMS);
         leave_as(whos[i], ALLREDUCE, LARGE);
-        leave_as(whos[i], REDUCE, ELEMS);
+        for (int kind = REDUCE; kind < KINDS; kind++)
+            leave_as(whos[i], (enum kind)kind, ELEMS);
     }
 }
 
@@ -284,7 +327,7 @@ int main(int argc, char **argv)
         {"calls_of_few", calls_of_few},
         {"calls_of_64", calls_of_64},
         {"buckets", buckets},
-        {"reduces", reduces},
+        {"other_calls", other_calls},
         {"calls_of_256", calls_of_256},
         {"who_leaves_is_named", who_leaves_is_named},
         {NULL, NULL},

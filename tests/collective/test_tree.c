@@ -181,6 +181,32 @@ static void broadcasts(void)
     }
 }
 
+/** No order there, either: pieces that travel together, and those that are too large for it. */
+static void small_pieces(void)
+{
+    static const uint64_t elems[] = {1, 7, 60, 300, 1500};
+
+    for (uint32_t n = 9; n <= 64; n += n < 17 ? 1 : n < 33 ? 16 : 31)
+        for (int what = WRING_MATRIX_ALLGATHER; what <= WRING_MATRIX_ALLTOALL; what++) {
+            struct wring_matrix_case c = plain;
+            c.what = (enum wring_matrix_what)what;
+            c.ranks = n;
+            c.provider = only != NULL ? only : (n + (uint32_t)what) % 2 ? "tcp" : "shm+fault";
+            c.memory = (enum wring_matrix_memory)(n % WRING_MATRIX_MEMORIES);
+            c.in_place = n % 2 && what == WRING_MATRIX_ALLGATHER;
+            c.strict = n % 3 == 0;
+            c.chunk = "256k";
+            c.dtype = n % 2 ? WRING_F32 : WRING_I16;
+            c.steps = 3;
+            c.progress = n % 4 ? "caller" : "thread";
+            c.elems = elems[n % (n < 18 ? COUNT(elems) : 3)];
+            wring_matrix_run(&c);
+            c.elems = elems[(n + 2) % (n < 18 ? COUNT(elems) : 3)];
+            c.chunk = "4k";
+            wring_matrix_run(&c);
+        }
+}
+
 /** Codes are decoded and added in that order: of fixed size, of any, and of the whole tensor. */
 static void codes(void)
 {
@@ -228,6 +254,7 @@ int main(int argc, char **argv)
         {"two_by_two", two_by_two},
         {"every_count_two_by_two", every_count_two_by_two},
         {"broadcasts", broadcasts},
+        {"small_pieces", small_pieces},
         {"codes", codes},
         {"hierarchically", hierarchically},
         {NULL, NULL},

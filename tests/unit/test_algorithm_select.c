@@ -19,6 +19,11 @@ static const struct wring_reach over_tcp_placed = {.eager_bytes = 8 * KIB,
                                                    .copies = true};
 static const struct wring_reach over_verbs = {
     .eager_bytes = 8 * KIB, .chunk_bytes = 256 * KIB, .piece_elems = 64 * KIB};
+static const struct wring_reach of_a_call = {.eager_bytes = 8 * KIB,
+                                             .chunk_bytes = 256 * KIB,
+                                             .piece_elems = 64 * KIB,
+                                             .copies = true,
+                                             .scratch = true};
 static const struct wring_reach over_shm = {.eager_bytes = 8 * KIB,
                                             .chunk_bytes = 256 * KIB,
                                             .piece_elems = 64 * KIB,
@@ -174,16 +179,51 @@ static void others_hold(void)
           "coded");
 }
 
+static void small_pieces_travel_together(void)
+{
+    static const struct {
+        enum wring_call_kind kind;
+        uint32_t bytes;
+        enum wring_algorithm algorithm;
+    } small[] = {
+        {WRING_CALL_GATHER, 1 * KIB, WRING_GATHER_TREE},
+        {WRING_CALL_SCATTER, 1 * KIB, WRING_SCATTER_TREE},
+        {WRING_CALL_ALLGATHER, 4 * KIB, WRING_ALLGATHER_BRUCK},
+        {WRING_CALL_ALLTOALL, 256, WRING_ALLTOALL_BRUCK},
+    };
+
+    for (size_t i = 0; i < sizeof(small) / sizeof(small[0]); i++) {
+        struct wring_operation operation = {
+            .kind = small[i].kind, .elems = small[i].bytes, .elem_bytes = 1, .members = 9};
+        CHECK(wring_algorithm_select(&operation, &of_a_call) == small[i].algorithm, "%zu", i);
+        CHECK(wring_algorithm_select(&operation, &over_tcp) == WRING_ALLGATHER_ALLTOALL,
+              "%zu, without memory", i);
+        CHECK(wring_algorithm_select(&operation, &over_shm) == WRING_ALLGATHER_ALLTOALL,
+              "%zu, mapped", i);
+        operation.elems++;
+        CHECK(wring_algorithm_select(&operation, &of_a_call) == WRING_ALLGATHER_ALLTOALL,
+              "%zu, larger", i);
+        operation.elems--;
+        operation.members = 8;
+        CHECK(wring_algorithm_select(&operation, &of_a_call) == WRING_ALLGATHER_ALLTOALL,
+              "%zu, of few", i);
+        operation.members = 256 * KIB / small[i].bytes + 1;
+        CHECK(wring_algorithm_select(&operation, &of_a_call) == WRING_ALLGATHER_ALLTOALL,
+              "%zu, more than a piece", i);
+    }
+}
+
 static struct wring_operation random_operation(uint32_t *random)
 {
     static const struct wring_codec_info *const codes[] = {NULL, NULL, &divided, &whole, &two_ways};
-    static const enum wring_call_kind kinds[] = {WRING_CALL_ALLREDUCE, WRING_CALL_ALLREDUCE,
-                                                 WRING_CALL_REDUCE,    WRING_CALL_REDUCE_SCATTER,
-                                                 WRING_CALL_ALLGATHER, WRING_CALL_BROADCAST};
+    static const enum wring_call_kind kinds[] = {
+        WRING_CALL_ALLREDUCE,      WRING_CALL_ALLREDUCE, WRING_CALL_REDUCE,
+        WRING_CALL_REDUCE_SCATTER, WRING_CALL_ALLGATHER, WRING_CALL_BROADCAST,
+        WRING_CALL_GATHER,         WRING_CALL_SCATTER,   WRING_CALL_ALLTOALL};
     uint32_t nodes = 1 + wring_test_random(random) % 4, each = wring_test_random(random) % 5;
 
     return (struct wring_operation){
-        .kind = kinds[wring_test_random(random) % 6],
+        .kind = kinds[wring_test_random(random) % 9],
         .dtype = (enum wring_dtype)(wring_test_random(random) % WRING_DTYPES),
         .op = (enum wring_op)(wring_test_random(random) % WRING_OPS),
         .elems = wring_test_random(random) >> wring_test_random(random) % 32,
@@ -208,6 +248,7 @@ static struct wring_reach random_reach(uint32_t *random)
         .mappable = bits >> 9 & 1,
         .boards = bits >> 10 & 1,
         .copies = bits >> 11 & 1,
+        .scratch = bits >> 12 & 1,
     };
 }
 
@@ -271,6 +312,7 @@ int main(int argc, char **argv)
         {"rows_hold", rows_hold},
         {"hierarchies_need_equal_nodes", hierarchies_need_equal_nodes},
         {"others_hold", others_hold},
+        {"small_pieces_travel_together", small_pieces_travel_together},
         {"no_reach_changes_a_bit", no_reach_changes_a_bit},
         {"predicates_fit_the_table", predicates_fit_the_table},
         {NULL, NULL},

@@ -33,6 +33,10 @@ const struct wring_algorithm_parts wring_algorithms[WRING_ALGORITHMS] = {
     [WRING_ALLGATHER_ALLTOALL_PLACED] = {"alltoall-placed", &wring_allgather_alltoall,  WRING_ORDER_NONE,    false, true},
     [WRING_BROADCAST_TREE]            = {"tree",            &wring_broadcast_tree,      WRING_ORDER_NONE,    true,  false},
     [WRING_REDUCE_TREE]               = {"reduce-tree",     &wring_reduce_tree,         WRING_ORDER_MEMBERS, true,  false},
+    [WRING_GATHER_TREE]               = {"gather-tree",     &wring_relay,               WRING_ORDER_NONE,    true,  false},
+    [WRING_SCATTER_TREE]              = {"scatter-tree",    &wring_relay,               WRING_ORDER_NONE,    true,  false},
+    [WRING_ALLGATHER_BRUCK]           = {"allgather-bruck", &wring_relay,               WRING_ORDER_NONE,    true,  false},
+    [WRING_ALLTOALL_BRUCK]            = {"alltoall-bruck",  &wring_relay,               WRING_ORDER_NONE,    true,  false},
     /* clang-format on */
 };
 
@@ -221,6 +225,39 @@ static enum wring_algorithm select_barrier(const struct wring_operation *operati
     return select_partners(operation, reach, &paired) ? paired : WRING_ALLREDUCE_EAGER;
 }
 
+/**
+ * Pieces of more than WRING_ORDER_FOLDED members, up to so many bytes each, travel together where
+ * messages are sent one by one. In an allgather no byte travels twice. In the others one travels
+ * log2 of the members' number times at most, half as often on average.
+ */
+static const struct {
+    enum wring_call_kind kind;
+    uint64_t bytes; /* or less */
+    enum wring_algorithm algorithm;
+} relays[] = {
+    {WRING_CALL_GATHER, 1 << 10, WRING_GATHER_TREE},
+    {WRING_CALL_SCATTER, 1 << 10, WRING_SCATTER_TREE},
+    {WRING_CALL_ALLGATHER, 4 << 10, WRING_ALLGATHER_BRUCK},
+    {WRING_CALL_ALLTOALL, 256, WRING_ALLTOALL_BRUCK},
+};
+
+/** What collects or spreads pieces. All that a member passes on is one piece. */
+static enum wring_algorithm select_exchange(const struct wring_operation *operation,
+                                            const struct wring_reach *reach)
+{
+    bool raw = operation->code == NULL;
+    bool rooted = operation->kind == WRING_CALL_GATHER || operation->kind == WRING_CALL_SCATTER;
+    bool crowd = operation->members > WRING_ORDER_FOLDED && !reach->mappable && reach->scratch;
+    uint64_t bytes = operation_bytes(operation);
+
+    for (size_t i = 0; raw && crowd && i < sizeof(relays) / sizeof(relays[0]); i++)
+        if (relays[i].kind == operation->kind && bytes <= relays[i].bytes &&
+            bytes * operation->members <= reach->chunk_bytes)
+            return relays[i].algorithm;
+    return raw && reach->placeable && !rooted ? WRING_ALLGATHER_ALLTOALL_PLACED
+                                              : WRING_ALLGATHER_ALLTOALL;
+}
+
 enum wring_algorithm wring_algorithm_select(const struct wring_operation *operation,
                                             const struct wring_reach *reach)
 {
@@ -238,8 +275,6 @@ enum wring_algorithm wring_algorithm_select(const struct wring_operation *operat
     case WRING_CALL_REDUCE_SCATTER:
         return raw && reach->placeable && reach->mappable ? WRING_REDUCE_SCATTER_DIRECT
                                                           : WRING_REDUCE_SCATTER_OWNERS;
-    case WRING_CALL_GATHER:
-    case WRING_CALL_SCATTER:
     case WRING_CALL_ALLGATHERV:
     case WRING_CALL_ALLTOALLV:
         return WRING_ALLGATHER_ALLTOALL;
@@ -247,9 +282,11 @@ enum wring_algorithm wring_algorithm_select(const struct wring_operation *operat
         if (raw && !reach->mappable && operation->members > WRING_ORDER_FOLDED)
             return WRING_BROADCAST_TREE;
         break;
+    case WRING_CALL_GATHER:
+    case WRING_CALL_SCATTER:
     case WRING_CALL_ALLGATHER:
     case WRING_CALL_ALLTOALL:
         break;
     }
-    return raw && reach->placeable ? WRING_ALLGATHER_ALLTOALL_PLACED : WRING_ALLGATHER_ALLTOALL;
+    return select_exchange(operation, reach);
 }

@@ -50,8 +50,12 @@ enum wring_algorithm {
     WRING_ALLGATHER_ALLTOALL_PLACED, /* straight into everyone's data */
     WRING_BROADCAST_TREE,            /* members pass on the data of the root */
     WRING_REDUCE_TREE,               /* and to it what they have summed */
+    WRING_GATHER_TREE,               /* small pieces travel together, and through other members */
+    WRING_SCATTER_TREE,
+    WRING_ALLGATHER_BRUCK,
+    WRING_ALLTOALL_BRUCK,
 };
-#define WRING_ALGORITHMS 18
+#define WRING_ALGORITHMS 22
 
 /** An operation, as all members know it. */
 struct wring_operation {
@@ -76,6 +80,7 @@ struct wring_reach {
     bool mappable;        /* members map each other's memory: a hop is no message */
     bool boards;          /* and each has a board for this */
     bool copies;          /* a put copies, as a kernel's socket does */
+    bool scratch;         /* a step can have memory of its own, as calls can */
 };
 
 /** The parts of an algorithm. */

@@ -3,7 +3,7 @@
  * A collective: one operation of one bucket (or of a group's immediate calls), run again and again.
  *
  * Its owner fills in its work, prepares it once, posts it to the engine for each step and waits for
- * its status. Six state machines cover the algorithms (algorithm_select.h); codecs are in their
+ * its status. Eight state machines cover the algorithms (algorithm_select.h); codecs are in their
  * path. "In order" means the order of compress/reduce.h for so many members.
  *
  *     allreduce_two_shot   every member sends each shard to its owner, which reduces it in order,
@@ -24,6 +24,7 @@
  *                          contributes)
  *
  *     broadcast_tree       a raw broadcast among more than eight members, from member to member
+ *     relay                small raw allgathers, alltoalls, gathers and scatters of so many
  *
  * and one drives others, its legs: hierarchical (hierarchical.h).
  */
@@ -138,7 +139,7 @@ struct wring_work {
     uint64_t result_bytes; /* of out, for the call's result */
     void *memory;          /* of malloc(): a call's own, in which in may lie; or NULL */
     void *scratch; /* that pieces are sent from; borrowed. Doubling: partial sums, from element 0
-                      on, where they are not made in `out` */
+                      on, where they are not made in `out`. Relay: blocks */
     size_t scratch_bytes;
     int32_t priority;           /* of a call */
     uint32_t root;              /* alltoall: the one member that contributes, or WRING_EVERYBODY */
@@ -250,6 +251,7 @@ extern const struct wring_collective_ops wring_reduce_tree; /* by the same excha
 extern const struct wring_collective_ops wring_allreduce_shm_flags;
 extern const struct wring_collective_ops wring_allgather_alltoall;
 extern const struct wring_collective_ops wring_broadcast_tree;
+extern const struct wring_collective_ops wring_relay;
 extern const struct wring_collective_ops wring_round_job, wring_round_gathered; /* coding.h */
 extern const struct wring_collective_ops wring_hierarchical;
 
@@ -286,6 +288,9 @@ struct wring_collective_traffic {
 /** Of an allreduce. Of the collective its members and work are looked at. */
 struct wring_collective_traffic wring_collective_traffic(const struct wring_collective *collective);
 struct wring_collective_traffic wring_doubling_traffic(const struct wring_collective *collective);
+
+/** Scratch memory that a relay needs; 0: the work's algorithm is none. */
+size_t wring_relay_scratch_bytes(const struct wring_work *work, uint32_t members);
 
 /** Bytes that wring_collective_prepare() allocates for so many members and tasks. */
 size_t wring_collective_state_bytes(uint32_t members, uint32_t tasks);

@@ -98,7 +98,8 @@ static const struct wring_channel *lacking_channel(const struct wring_collective
     const struct wring_work *work = &collective->work;
     if (work->to_root)
         return collective->scatter;
-    if (wring_algorithm_has_partners(work->algorithm) || work->algorithm == WRING_BROADCAST_TREE)
+    if (wring_algorithm_has_partners(work->algorithm) || work->algorithm == WRING_BROADCAST_TREE ||
+        work->ops == &wring_relay)
         return collective->scatter;
     bool scatter = wring_algorithm_has_owners(work->algorithm)
                        ? !is_about_sums(collective)
