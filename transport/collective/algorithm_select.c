@@ -37,6 +37,7 @@ const struct wring_algorithm_parts wring_algorithms[WRING_ALGORITHMS] = {
     [WRING_SCATTER_TREE]              = {"scatter-tree",    &wring_relay,               WRING_ORDER_NONE,    true,  false},
     [WRING_ALLGATHER_BRUCK]           = {"allgather-bruck", &wring_relay,               WRING_ORDER_NONE,    true,  false},
     [WRING_ALLTOALL_BRUCK]            = {"alltoall-bruck",  &wring_relay,               WRING_ORDER_NONE,    true,  false},
+    [WRING_ALLREDUCE_HALVING_PLACED]  = {"halving-placed",  &wring_allreduce_doubling,  WRING_ORDER_MEMBERS, true,  true},
     /* clang-format on */
 };
 
@@ -168,6 +169,8 @@ static bool select_partners(const struct wring_operation *operation,
     for (size_t i = 0; i < sizeof(partners) / sizeof(partners[0]); i++)
         if (operation->members >= partners[i].members && bytes <= partners[i].bytes) {
             *out = partners[i].algorithm;
+            if (reach->placeable && *out == WRING_ALLREDUCE_HALVING)
+                *out = WRING_ALLREDUCE_HALVING_PLACED;
             return true;
         }
     return false;

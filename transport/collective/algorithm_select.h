@@ -54,8 +54,9 @@ enum wring_algorithm {
     WRING_SCATTER_TREE,
     WRING_ALLGATHER_BRUCK,
     WRING_ALLTOALL_BRUCK,
+    WRING_ALLREDUCE_HALVING_PLACED, /* sums go straight into the partners' data */
 };
-#define WRING_ALGORITHMS 22
+#define WRING_ALGORITHMS 23
 
 /** An operation, as all members know it. */
 struct wring_operation {
@@ -140,7 +141,8 @@ static inline bool wring_algorithm_is_placed(enum wring_algorithm algorithm)
     return wring_algorithm_is_in(
         algorithm, 1u << WRING_ALLREDUCE_EAGER_IN_PLACE | 1u << WRING_ALLREDUCE_TWO_SHOT_PLACED |
                        1u << WRING_ALLREDUCE_TWO_SHOT_DIRECT | 1u << WRING_REDUCE_SCATTER_DIRECT |
-                       1u << WRING_ALLGATHER_ALLTOALL_PLACED);
+                       1u << WRING_ALLGATHER_ALLTOALL_PLACED |
+                       1u << WRING_ALLREDUCE_HALVING_PLACED);
 }
 
 /** Contributions are read where they lie. */
@@ -167,8 +169,9 @@ static inline bool wring_algorithm_is_eager(enum wring_algorithm algorithm)
 /** Members exchange partial sums two by two. */
 static inline bool wring_algorithm_has_partners(enum wring_algorithm algorithm)
 {
-    return wring_algorithm_is_in(algorithm,
-                                 1u << WRING_ALLREDUCE_DOUBLING | 1u << WRING_ALLREDUCE_HALVING);
+    return wring_algorithm_is_in(algorithm, 1u << WRING_ALLREDUCE_DOUBLING |
+                                                1u << WRING_ALLREDUCE_HALVING |
+                                                1u << WRING_ALLREDUCE_HALVING_PLACED);
 }
 
 /** Are partial sums of that type float32, as they travel and as they are made? */

@@ -58,7 +58,18 @@ static uint32_t count_leaves(const struct wring_collective *collective)
 
 static bool halves(const struct wring_collective *collective)
 {
-    return collective->work.algorithm == WRING_ALLREDUCE_HALVING;
+    return collective->work.algorithm == WRING_ALLREDUCE_HALVING ||
+           collective->work.algorithm == WRING_ALLREDUCE_HALVING_PLACED;
+}
+
+/**
+ * Do the sums of this exchange go straight into the receiver's data? It needs what lies there no
+ * longer: it has sent us that, or it could not have our sums.
+ */
+static bool is_placed(const struct wring_collective *collective, const struct exchange *exchange)
+{
+    return wring_algorithm_is_placed(collective->work.algorithm) &&
+           (exchange->kind == GATHER || exchange->kind == RESULT);
 }
 
 static bool is_reduce(const struct wring_collective *collective)
@@ -367,15 +378,24 @@ static void doubling_start(struct wring_collective *collective)
 {
     collective->reduced = 0;
     *sent(collective) = *taken(collective) = 0;
+    for (uint32_t k = 0;
+         wring_algorithm_is_placed(collective->work.algorithm) && k < count_exchanges(collective);
+         k++) {
+        struct exchange exchange = exchange_at(collective, k);
+        if (is_placed(collective, &exchange))
+            collective->arrivals[exchange.member] +=
+                (uint32_t)count_to_receive(collective, &exchange);
+    }
 }
 
 static bool send_next(struct wring_collective *collective, const struct exchange *exchange)
 {
     uint32_t me = collective->members.me;
     struct wring_channel *channel = collective->scatter;
+    bool placed = is_placed(collective, exchange);
 
     if (*sent(collective) == count_to_send(collective, exchange) ||
-        !wring_channel_has_credit(channel, exchange->member))
+        (!placed && !wring_channel_has_credit(channel, exchange->member)))
         return false;
     struct wring_span span = piece_span(collective, exchange->send, *sent(collective));
     bool partial = sends_partial(collective, exchange, me);
@@ -390,7 +410,9 @@ static bool send_next(struct wring_collective *collective, const struct exchange
     task->member = exchange->member;
     task->chunk = (*sent(collective))++;
     task->span = span;
-    task->sequence = wring_channel_reserve(channel, exchange->member);
+    task->in_place = placed;
+    if (!placed)
+        task->sequence = wring_channel_reserve(channel, exchange->member);
     wring_collective_ready(task, data, bytes);
     return true;
 }
@@ -451,6 +473,22 @@ static bool check_piece(struct wring_collective *collective, const struct exchan
     return false;
 }
 
+/** Have all pieces come that go straight into our data? A member sends them in one exchange. */
+static bool are_all_placed(const struct wring_collective *collective, uint32_t member)
+{
+    return collective->gather->in[member].arrivals == collective->arrivals[member];
+}
+
+static bool note_placed(struct wring_collective *collective, const struct exchange *exchange)
+{
+    uint64_t all = count_to_receive(collective, exchange);
+
+    if (*taken(collective) == all || !are_all_placed(collective, exchange->member))
+        return false;
+    *taken(collective) = all;
+    return true;
+}
+
 static bool take_next(struct wring_collective *collective, const struct exchange *exchange)
 {
     struct wring_channel *channel = collective->scatter;
@@ -498,7 +536,8 @@ static void doubling_advance(struct wring_collective *collective)
         any = send_next(collective, &exchange);
         if (collective->busy > 0)
             any |= wring_collective_send(collective);
-        any |= take_next(collective, &exchange);
+        any |= is_placed(collective, &exchange) ? note_placed(collective, &exchange)
+                                                : take_next(collective, &exchange);
         any |= go_on(collective, &exchange);
     }
     collective->runnable |= any;
@@ -533,9 +572,11 @@ static bool doubling_awaits(const struct wring_collective *collective, uint32_t 
     if (!wring_collective_pairs_with(collective, member) || is_over(collective))
         return false;
     struct exchange exchange = current(collective);
-    return exchange.member == member &&
-           *taken(collective) < count_to_receive(collective, &exchange) &&
-           wring_channel_peek(collective->scatter, member, &bytes) == NULL;
+    if (exchange.member != member || *taken(collective) == count_to_receive(collective, &exchange))
+        return false;
+    return is_placed(collective, &exchange)
+               ? !are_all_placed(collective, member)
+               : wring_channel_peek(collective->scatter, member, &bytes) == NULL;
 }
 
 const struct wring_collective_ops wring_allreduce_doubling = {

@@ -421,6 +421,7 @@ struct wring_task *wring_collective_task(struct wring_collective *collective,
         if (task->kind == kind && task->state == WRING_TASK_FREE) {
             task->state = WRING_TASK_WORKING;
             task->puts_left = task->puts_under_way = 0;
+            task->in_place = false;
             collective->busy++;
             return task;
         }
@@ -488,8 +489,8 @@ static struct wring_region *source_region(const struct wring_task *task,
 static enum wring_status put_piece(struct wring_task *task, uint32_t member)
 {
     struct wring_collective *collective = task->collective;
-    bool all = task->member == WRING_EVERYBODY;
-    struct wring_channel *channel = all ? collective->gather : collective->scatter;
+    bool gathers = task->member == WRING_EVERYBODY || task->in_place;
+    struct wring_channel *channel = gathers ? collective->gather : collective->scatter;
     struct wring_region *region = source_region(task, wring_channel_out(channel, member)->peer);
     uint64_t cookie = (uintptr_t)task;
 

@@ -97,6 +97,7 @@ struct wring_task {
     uint32_t sequence; /* reserved at the receivers */
     uint32_t *taken;   /* [members] REDUCE, DECODE: sequences of the pieces taken */
     bool held;         /* SEND: we ourselves still read the piece */
+    bool in_place;     /* it goes to one member, to where it belongs in the data */
     bool encoded;      /* REDUCE: the result is to be */
     uint8_t *slot;     /* where the piece lies that is sent, if it was encoded */
     const void *piece; /* what is sent */

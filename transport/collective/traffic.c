@@ -27,6 +27,7 @@ struct wring_collective_traffic wring_collective_traffic(const struct wring_coll
     switch (collective->work.algorithm) {
     case WRING_ALLREDUCE_DOUBLING:
     case WRING_ALLREDUCE_HALVING:
+    case WRING_ALLREDUCE_HALVING_PLACED:
         return wring_doubling_traffic(collective);
     case WRING_ALLREDUCE_EAGER_BOARD:
     case WRING_ALLREDUCE_EAGER_IN_PLACE:

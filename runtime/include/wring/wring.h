@@ -906,7 +906,8 @@ struct wring_bucket_stats {
     const char *scheme;    /* "divisible", "indivisible", "direct" (raw shards), "none" (one rank);
                               "hierarchical-direct", … of the collective between nodes */
     const char *algorithm; /* of its steps: "eager", "eager-board", "eager-in-place", "one-shot",
-                              "two-shot", "two-shot-placed", "two-shot-direct", "hierarchical" */
+                              "two-shot", "two-shot-placed", "two-shot-direct", "doubling",
+                              "halving", "halving-placed", "hierarchical" */
     const char *order;     /* of its sums: "members", as enum wring_op says, or "nodes": within each
                               node, then over the nodes */
     const char *executor;  /* of its jobs: "inline", "pool:2", ...; lives as long as the
