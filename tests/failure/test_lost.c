@@ -52,6 +52,58 @@ static void killed_rank_is_named(void)
     CHECK(count_entries("/dev/shm") <= before, "something was left in /dev/shm");
 }
 
+#define MANY 9
+#define PIECE 32 /* elements */
+
+/** What goes through other ranks, with each rank as root in turn. */
+static enum wring_status call_small(struct wring_group *world, unsigned step, float *in, float *out)
+{
+    uint32_t root = step / 5 % MANY;
+
+    switch (step % 5) {
+    case 0:
+        return wring_reduce(world, in, out, PIECE, WRING_F32, WRING_SUM, root, NULL, NULL);
+    case 1:
+        return wring_gather(world, in, out, PIECE, WRING_F32, root, NULL, NULL);
+    case 2:
+        return wring_scatter(world, in, out, PIECE, WRING_F32, root, NULL, NULL);
+    case 3:
+        return wring_allgather(world, in, out, PIECE, WRING_F32, NULL, NULL);
+    default:
+        return wring_alltoall(world, in, out, PIECE, WRING_F32, NULL, NULL);
+    }
+}
+
+static int run_small_calls(struct procs_rank *rank, void *arg)
+{
+    unsigned last = *(const unsigned *)arg;
+    float in[MANY * PIECE] = {0}, out[MANY * PIECE];
+    struct wring_session *session;
+    enum wring_status status = wring_session_open(&rank->params, &session);
+
+    for (unsigned step = 0; status == WRING_OK; step++) {
+        if (rank->rank == 5 && step == last)
+            kill(getpid(), SIGKILL);
+        status = call_small(wring_session_world(session), step, in, out);
+    }
+    procs_say_end(rank, session, status);
+    wring_session_close(session);
+    return 3;
+}
+
+/** Before a call of each kind. */
+static void rank_killed_between_small_calls_is_named(void)
+{
+    for (unsigned last = 20; last < 25; last++) {
+        start(MANY, tcp, run_small_calls);
+        job.arg = &last;
+        CHECK(procs_run(&job, DEADLINE_S), "hangs: call %u", last);
+        for (uint32_t i = 0; i < MANY; i++)
+            if (i != 5)
+                SAID(i, 3, ", rank 5,");
+    }
+}
+
 static void stop_in_step_3(struct procs_rank *rank, unsigned step)
 {
     if (rank->rank == 2 && step == 3)
@@ -125,6 +177,7 @@ int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
         {"killed_rank_is_named", killed_rank_is_named},
+        {"rank_killed_between_small_calls_is_named", rank_killed_between_small_calls_is_named},
         {"stopped_rank_is_named", stopped_rank_is_named},
         {"rank_that_leaves_early_is_named", rank_that_leaves_early_is_named},
         {"closing_after_the_last_wait_harms_nobody", closing_after_the_last_wait_harms_nobody},
