@@ -157,7 +157,7 @@ static uint64_t widen_window(const struct wring_bucket *bucket, uint64_t pieces,
 /** Partial sums travel, in another type than the bucket's. */
 static bool partials_are_wide(const struct wring_bucket *bucket, const struct wring_shape *shape)
 {
-    return wring_algorithm_has_partners(shape->algorithm) &&
+    return shape->raw && wring_algorithm_has_partners(shape->algorithm) &&
            wring_algorithm_widens(bucket->dtype, bucket->op);
 }
 
@@ -184,6 +184,8 @@ static void size_pieces(const struct wring_bucket *bucket, bool shards, struct w
         shape->slot_bytes =
             at_most_bytes(bucket->elems * sizeof(float),
                           shape->partition.chunk_elems * shape->partition.elem_bytes);
+    if (shape->algorithm == WRING_ALLREDUCE_BRUCK)
+        shape->slot_bytes = wring_bruck_message_bytes(bucket->group->members.n, shape->slot_bytes);
     if (!shape->raw)
         shape->slot_bytes = slot_bytes_with_rounds(bucket, shape->slot_bytes);
     if (parts->scatters && wring_algorithm_is_direct(shape->algorithm))
@@ -198,6 +200,8 @@ static void size_pieces(const struct wring_bucket *bucket, bool shards, struct w
     uint64_t peers = bucket->group->members.n - 1;
     shape->send_tasks =
         parts->scatters ? at_most(pieces * peers, SEND_TASKS_MAX) : at_most(pieces, one_hop);
+    if (shape->algorithm == WRING_ALLREDUCE_BRUCK)
+        shape->send_tasks = 1;
     shape->reduce_tasks = parts->order != WRING_ORDER_NONE ? at_most(pieces, STAGE_TASKS) : 0;
     shape->decode_tasks = shards ? at_most(pieces * peers, SEND_TASKS_MAX) : 0;
 }
@@ -215,6 +219,9 @@ static struct wring_shape shape_alone(const struct wring_bucket *bucket, bool ra
     if (leg) /* raw, and cut where codes may be */
         shape.partition.grain = wring_partition_grain(bucket->elems, bucket->codec);
     struct wring_reach reach = bucket_reach(bucket, shape.partition.chunk_elems);
+    reach.code_bytes = raw || bucket->elems > reach.piece_elems
+                           ? 0
+                           : wring_codec_bound(bucket->codec, bucket->elems);
     shape.algorithm = wring_algorithm_select(&operation, &reach);
     size_pieces(bucket, leg || wring_algorithm_has_owners(shape.algorithm), &shape);
     return shape;
@@ -234,9 +241,11 @@ bool wring_shape_has_partners(const struct wring_bucket *bucket)
     const struct wring_config *config = &bucket->session->config;
     const struct wring_members *members = &bucket->group->members;
     struct wring_operation operation = wring_shape_operation(bucket, has_raw_codec(bucket));
-    struct wring_reach reach = {.eager_bytes = config->flat_bytes,
-                                .chunk_bytes = config->chunk_bytes,
-                                .piece_elems = UINT64_MAX};
+    struct wring_reach reach = {
+        .eager_bytes = config->flat_bytes,
+        .chunk_bytes = config->chunk_bytes,
+        .piece_elems = UINT64_MAX,
+        .code_bytes = has_raw_codec(bucket) ? 0 : wring_codec_bound(bucket->codec, bucket->elems)};
 
     if (bucket->levels != NULL || bucket->whole != NULL || members->n == 1)
         return false;
@@ -272,8 +281,7 @@ static void shapes_choose(struct wring_session *session)
 /** Members that have slots in a channel of the bucket. */
 static uint32_t count_senders(const struct wring_bucket *bucket)
 {
-    uint32_t n = bucket->group->members.n;
-    return wring_algorithm_has_partners(bucket->shape.algorithm) ? wring_partners_most(n) : n;
+    return wring_senders_most(bucket->shape.algorithm, bucket->group->members.n);
 }
 
 /** Bytes of the slots in both channels of a bucket, if its window is no wider than that. */
@@ -547,7 +555,9 @@ static enum wring_status make_channel(struct wring_bucket *bucket, struct wring_
         return status;
     channel->owner = &bucket->collective;
     if (wring_algorithm_has_partners(bucket->shape.algorithm))
-        wring_channel_seat(channel, wring_partners_place);
+        wring_channel_seat(channel, bucket->shape.algorithm == WRING_ALLREDUCE_BRUCK
+                                        ? wring_bruck_place
+                                        : wring_partners_place);
     *memory += wring_channel_memory(count_senders(bucket), window, slot_bytes);
     return wring_engine_add_channel(session->engine, channel);
 }
@@ -560,6 +570,14 @@ static enum wring_status make_keys(struct wring_bucket *bucket)
     if (bucket->block == NULL || owner->keys.fabric != NULL)
         return WRING_OK;
     return wring_block_add_keys(bucket->block, &owner->keys);
+}
+
+/** Memory of its steps for partial sums in float32, or for codes of all members. */
+static size_t scratch_bytes(const struct wring_bucket *bucket)
+{
+    if (partials_are_wide(bucket, &bucket->shape))
+        return (size_t)bucket->elems * sizeof(float);
+    return wring_bruck_scratch_bytes(&bucket->collective.work, bucket->group->members.n);
 }
 
 static enum wring_status make_bucket_channels(struct wring_bucket *bucket)
@@ -587,8 +605,9 @@ static enum wring_status make_bucket_channels(struct wring_bucket *bucket)
             : NULL;
     if (status == WRING_OK)
         status = wring_collective_prepare(collective);
-    if (status == WRING_OK && partials_are_wide(bucket, shape))
-        status = wring_collective_make_partials(collective);
+    size_t scratch = scratch_bytes(bucket);
+    if (status == WRING_OK && scratch > 0)
+        status = wring_collective_make_scratch(collective, scratch);
     if (status == WRING_OK && bucket->levels == NULL)
         status = wring_coding_create(collective, &collective->work, &collective->work.coding);
     if (status == WRING_OK && board) {

@@ -622,7 +622,7 @@ static size_t partial_bytes(const struct call *call, const struct wring_work *wo
 {
     bool tree = work->algorithm == WRING_REDUCE_TREE;
 
-    if (!tree && !wring_algorithm_has_partners(work->algorithm))
+    if (work->codec != NULL || (!tree && !wring_algorithm_has_partners(work->algorithm)))
         return 0;
     if (wring_algorithm_widens(work->dtype, work->op))
         return sizeof(float);
@@ -636,7 +636,8 @@ static enum wring_status make_scratch(const struct call *call, struct wring_work
     size_t begin = (used + SCRATCH_ALIGN - 1) / SCRATCH_ALIGN * SCRATCH_ALIGN;
 
     work->scratch_bytes = (size_t)work->partition.elems * partial_bytes(call, work) +
-                          wring_relay_scratch_bytes(work, call->group->members.n);
+                          wring_relay_scratch_bytes(work, call->group->members.n) +
+                          wring_bruck_scratch_bytes(work, call->group->members.n);
     if (work->scratch_bytes == 0)
         return WRING_OK;
     uint8_t *memory = realloc(work->memory, begin + work->scratch_bytes);

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "compress/codec.h"
 #include "runtime/session/session.h"
 
 #define WRING_MODULE "group"
@@ -80,6 +81,9 @@ static struct wring_reach call_reach(const struct wring_group *group, const stru
         .mappable = board,
         .boards = board,
         .scratch = true,
+        .code_bytes = work->codec != NULL && work->partition.elems <= work->partition.chunk_elems
+                          ? wring_codec_bound(work->codec, work->partition.elems)
+                          : 0,
         .copies = members->n > 1 && wring_fabric_device(fabric, other)->caps.local_any,
     };
 }

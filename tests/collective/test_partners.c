@@ -25,6 +25,7 @@ struct counts {
 
 enum kind {
     ALLREDUCE,
+    CODES, /* one of codes, in a bucket */
     REDUCE,
     GATHER, /* of pieces, like those that follow */
     SCATTER,
@@ -64,7 +65,8 @@ static uint32_t connections_of(struct wring_session *session)
     return n;
 }
 
-static struct wring_bucket *make_bucket(struct wring_session *session, float *data)
+static struct wring_bucket *make_bucket(struct wring_session *session, const char *codec,
+                                        float *data)
 {
     struct wring_bucket_params params = WRING_BUCKET_PARAMS_INIT;
     struct wring_bucket *bucket = NULL;
@@ -72,6 +74,8 @@ static struct wring_bucket *make_bucket(struct wring_session *session, float *da
     params.name = "small";
     params.data = data;
     params.elems = ELEMS;
+    params.codec = codec;
+    params.scheme = codec != NULL ? WRING_SCHEME_INDIVISIBLE : WRING_SCHEME_AUTO;
     enum wring_status status = wring_bucket_register(session, &params, &bucket);
     if (status == WRING_OK)
         status = wring_session_commit(session);
@@ -87,6 +91,7 @@ static enum wring_status call(struct wring_group *group, enum kind kind, float *
 
     switch (kind) {
     case ALLREDUCE:
+    case CODES:
         return wring_allreduce(group, data, data, elems, WRING_F32, WRING_MAX, NULL, NULL);
     case REDUCE:
         return wring_reduce(group, data, data, elems, WRING_F32, WRING_MAX, 0, NULL, NULL);
@@ -117,7 +122,8 @@ static void run(struct wring_session *session, uint32_t rank, void *arg)
 {
     struct job *job = arg;
     float *data = calloc(RANKS_MAX * PIECE, sizeof(*data)); /* ELEMS or more */
-    struct wring_bucket *bucket = job->bucket ? make_bucket(session, data) : NULL;
+    struct wring_bucket *bucket =
+        job->bucket ? make_bucket(session, job->kind == CODES ? "int8" : NULL, data) : NULL;
 
     enum wring_status status = sum(session, job->kind, bucket, data); /* connects, tells names */
     if (status == WRING_OK)
@@ -146,6 +152,7 @@ static uint32_t most_messages(enum kind kind, uint32_t ranks)
     case REDUCE:
     case GATHER:
         return 1;
+    case CODES:
     case SCATTER:
     case ALLGATHER:
     case ALLTOALL:
@@ -159,12 +166,15 @@ static uint32_t most_messages(enum kind kind, uint32_t ranks)
 static uint32_t most_connections(enum kind kind, uint32_t ranks)
 {
     uint32_t levels = levels_of(ranks - 1) + 1;
-    return kind <= REDUCE ? levels_of(ranks) + 1 : kind <= SCATTER ? 2 * levels : 3 * levels;
+    return kind == ALLREDUCE || kind == REDUCE ? levels_of(ranks) + 1
+           : kind != CODES && kind <= SCATTER  ? 2 * levels
+                                               : 3 * levels;
 }
 
 static void check_counts(uint32_t ranks, enum kind kind, bool bucket)
 {
-    static const char *const settings[] = {"WRING_PROVIDER=tcp", "WRING_PROGRESS=caller", NULL};
+    static const char *const settings[] = {"WRING_PROVIDER=tcp", "WRING_PROGRESS=caller",
+                                           "WRING_BYPASS=never", NULL};
     struct job *job = calloc(1, sizeof(*job));
     struct wring_test_job rank_job = {.ranks = ranks, .settings = settings, .arg = job, .run = run};
     uint32_t levels = levels_of(ranks), most = most_messages(kind, ranks) * CALLS;
@@ -221,6 +231,8 @@ static void buckets(void)
 {
     check_counts(16, ALLREDUCE, true);
     check_counts(23, ALLREDUCE, true);
+    check_counts(16, CODES, true);
+    check_counts(23, CODES, true);
 }
 
 static void other_calls(void)
@@ -250,6 +262,7 @@ static bool must_fail(const struct leave *leave, uint32_t rank)
     switch (leave->kind) {
     case ALLREDUCE:
         return true;
+    case CODES:
     case ALLGATHER:
     case ALLTOALL:
         return true;

@@ -228,6 +228,35 @@ static void codes(void)
     }
 }
 
+/** Small ones of all go to all through other members: of fixed size, of any, and of the tensor. */
+static void small_codes(void)
+{
+    static const char *const codecs[] = {"bf16", "int8:block=64+ef", "onebit:block=128+ef",
+                                         "topk:ratio=0.1+ef", "lossless:block=64"};
+    static const uint64_t elems[] = {1, 100, 777, 0};
+
+    for (uint32_t n = 9, i = 0; n <= 64; n += n < 17 ? 1 : n < 33 ? 16 : 31, i++) {
+        struct wring_matrix_case c = plain;
+        c.codec = codecs[i % COUNT(codecs)];
+        c.ranks = n;
+        c.elems = elems[i % COUNT(elems)];
+        c.chunk = "256k";
+        c.steps = 3;
+        c.provider = only != NULL ? only : i % 2 ? "tcp" : "shm+fault";
+        c.executor = i % 3 ? "inline" : "pool:2";
+        c.progress = i % 4 ? "caller" : "thread";
+        c.op = i % 2 ? WRING_AVG : WRING_SUM;
+        c.strict = i % 3 == 0;
+        c.scheme = WRING_SCHEME_INDIVISIBLE;
+        wring_matrix_run(&c);
+        c.elems = elems[(i + 1) % COUNT(elems)];
+        c.what = WRING_MATRIX_ALLREDUCE;
+        c.codec = "topk:ratio=0.1";
+        c.scheme = WRING_SCHEME_AUTO;
+        wring_matrix_run(&c);
+    }
+}
+
 /** Within a node of nine, and between nine nodes: each has a tree of its own. */
 static void hierarchically(void)
 {
@@ -256,6 +285,7 @@ int main(int argc, char **argv)
         {"broadcasts", broadcasts},
         {"small_pieces", small_pieces},
         {"codes", codes},
+        {"small_codes", small_codes},
         {"hierarchically", hierarchically},
         {NULL, NULL},
     };

@@ -251,6 +251,7 @@ static struct wring_reach random_reach(uint32_t *random)
         .boards = bits >> 10 & 1,
         .copies = bits >> 11 & 1,
         .scratch = bits >> 12 & 1,
+        .code_bytes = wring_test_random(random) >> wring_test_random(random) % 32,
     };
 }
 
@@ -294,7 +295,8 @@ static void predicates_fit_the_table(void)
 
         CHECK(wring_algorithm_has_owners(algorithm) == (parts->ops == &wring_allreduce_two_shot),
               "%u", i);
-        CHECK(wring_algorithm_has_partners(algorithm) == (parts->ops == &wring_allreduce_doubling),
+        CHECK(wring_algorithm_has_partners(algorithm) ==
+                  (parts->ops == &wring_allreduce_doubling || parts->ops == &wring_allreduce_bruck),
               "%u", i);
         CHECK(wring_algorithm_has_board(algorithm) == (parts->ops == &wring_allreduce_shm_flags),
               "%u", i);

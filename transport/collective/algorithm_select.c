@@ -9,6 +9,7 @@
                                  executors have */
 #define EAGER_TIMES 8         /* of two ranks, and of data that all map */
 #define EAGER_COPIED_TIMES 64 /* of two ranks where a kernel copies anyway */
+#define CODE_SMALL (4u << 10)
 #define SHOWN_BYTES                                        \
     1024 /* what comes with a board's number; more is read \
             where it lies */
@@ -37,6 +38,7 @@ const struct wring_algorithm_parts wring_algorithms[WRING_ALGORITHMS] = {
     [WRING_SCATTER_TREE]              = {"scatter-tree",    &wring_relay,               WRING_ORDER_NONE,    true,  false},
     [WRING_ALLGATHER_BRUCK]           = {"allgather-bruck", &wring_relay,               WRING_ORDER_NONE,    true,  false},
     [WRING_ALLTOALL_BRUCK]            = {"alltoall-bruck",  &wring_relay,               WRING_ORDER_NONE,    true,  false},
+    [WRING_ALLREDUCE_BRUCK]           = {"one-shot-bruck",  &wring_allreduce_bruck,     WRING_ORDER_MEMBERS, true,  false},
     [WRING_ALLREDUCE_HALVING_PLACED]  = {"halving-placed",  &wring_allreduce_doubling,  WRING_ORDER_MEMBERS, true,  true},
     /* clang-format on */
 };
@@ -193,6 +195,22 @@ static enum wring_algorithm select_raw(const struct wring_operation *operation,
     return small && fits ? select_eager(operation, reach) : WRING_ALLREDUCE_ONE_SHOT;
 }
 
+/** Of codes: small ones of many members travel together. Those of rounds have gone to all already.
+ */
+static enum wring_algorithm select_one_shot(const struct wring_operation *operation,
+                                            const struct wring_reach *reach)
+{
+    bool crowd = operation->members > WRING_ORDER_FOLDED && !reach->mappable;
+    bool small = reach->code_bytes > 0 && reach->code_bytes <= CODE_SMALL &&
+                 operation->elems <= reach->piece_elems && operation->code->rounds == 0;
+
+    return crowd && small &&
+                   wring_bruck_message_bytes(operation->members, (size_t)reach->code_bytes) <=
+                       reach->chunk_bytes
+               ? WRING_ALLREDUCE_BRUCK
+               : WRING_ALLREDUCE_ONE_SHOT;
+}
+
 static enum wring_algorithm select_allreduce(const struct wring_operation *operation,
                                              const struct wring_reach *reach)
 {
@@ -201,7 +219,7 @@ static enum wring_algorithm select_allreduce(const struct wring_operation *opera
     if (operation->code == NULL)
         return select_raw(operation, reach);
     return wring_algorithm_encodes_sums(operation) ? WRING_ALLREDUCE_TWO_SHOT
-                                                   : WRING_ALLREDUCE_ONE_SHOT;
+                                                   : select_one_shot(operation, reach);
 }
 
 /** With the bits of an allreduce, so sums are encoded where one would encode them. */

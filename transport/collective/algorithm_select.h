@@ -55,8 +55,9 @@ enum wring_algorithm {
     WRING_ALLGATHER_BRUCK,
     WRING_ALLTOALL_BRUCK,
     WRING_ALLREDUCE_HALVING_PLACED, /* sums go straight into the partners' data */
+    WRING_ALLREDUCE_BRUCK,          /* small codes of all to all, through other members */
 };
-#define WRING_ALGORITHMS 23
+#define WRING_ALGORITHMS 24
 
 /** An operation, as all members know it. */
 struct wring_operation {
@@ -77,6 +78,7 @@ struct wring_reach {
     uint64_t eager_bytes; /* WRING_FLAT_BYTES */
     uint64_t chunk_bytes;
     uint64_t piece_elems; /* of the largest raw piece */
+    uint64_t code_bytes;  /* of the largest code of all elements; 0: raw */
     bool placeable;       /* everyone's data can be put into */
     bool mappable;        /* members map each other's memory: a hop is no message */
     bool boards;          /* and each has a board for this */
@@ -166,12 +168,12 @@ static inline bool wring_algorithm_is_eager(enum wring_algorithm algorithm)
     return algorithm <= WRING_ALLREDUCE_EAGER_IN_PLACE;
 }
 
-/** Members exchange partial sums two by two. */
+/** Members exchange partial sums two by two, or codes after Bruck: with a few others alone. */
 static inline bool wring_algorithm_has_partners(enum wring_algorithm algorithm)
 {
-    return wring_algorithm_is_in(algorithm, 1u << WRING_ALLREDUCE_DOUBLING |
-                                                1u << WRING_ALLREDUCE_HALVING |
-                                                1u << WRING_ALLREDUCE_HALVING_PLACED);
+    return wring_algorithm_is_in(
+        algorithm, 1u << WRING_ALLREDUCE_DOUBLING | 1u << WRING_ALLREDUCE_HALVING |
+                       1u << WRING_ALLREDUCE_HALVING_PLACED | 1u << WRING_ALLREDUCE_BRUCK);
 }
 
 /** Are partial sums of that type float32, as they travel and as they are made? */

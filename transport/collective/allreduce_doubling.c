@@ -119,7 +119,9 @@ bool wring_collective_pairs_with(const struct wring_collective *collective, uint
 
     if (!wring_algorithm_has_partners(collective->work.algorithm))
         return member != members->me;
-    return wring_partners_place(members->n, members->me, member) != WRING_NO_PARTNER;
+    enum wring_algorithm algorithm = collective->work.algorithm;
+    return wring_sender_place(algorithm, members->n, members->me, member) != WRING_NO_PARTNER ||
+           wring_sender_place(algorithm, members->n, member, members->me) != WRING_NO_PARTNER;
 }
 
 uint32_t wring_collective_next_pair(const struct wring_collective *collective, uint32_t from)
@@ -128,6 +130,11 @@ uint32_t wring_collective_next_pair(const struct wring_collective *collective, u
 
     if (!wring_algorithm_has_partners(collective->work.algorithm))
         return from == me ? from + 1 : from;
+    if (collective->work.algorithm == WRING_ALLREDUCE_BRUCK) {
+        while (from < n && !wring_collective_pairs_with(collective, from))
+            from++;
+        return from;
+    }
     uint32_t p = 1u << levels_of(n), fold = me < p ? me + p : me - p;
     for (uint32_t bit = 1; bit < p && me < p; bit *= 2)
         if ((me ^ bit) >= from && (me ^ bit) < next)

@@ -139,6 +139,13 @@ static void encode_span(struct wring_task *task, struct wring_span shard, struct
     wring_engine_submit(collective->engine, job);
 }
 
+void wring_collective_encode(struct wring_task *task, struct wring_span span)
+{
+    task->chunk = 0;
+    task->span = span;
+    encode_span(task, span, span, task->slot);
+}
+
 static void reserve_slots(struct wring_task *task, struct wring_channel *channel)
 {
     for (uint32_t i = 0; i < channel->members.n; i++)
@@ -331,6 +338,20 @@ static struct wring_job *make_reduction(struct wring_task *task, struct wring_sp
         add_encoding(job, task, 1);
     }
     return job;
+}
+
+void wring_collective_set_source(struct wring_task *task, uint32_t member, const void *code,
+                                 size_t bytes)
+{
+    task->sources[member] = (struct wring_source){
+        code, bytes, collective_way(task->collective, 0), {WRING_MEMORY_HOST, 0}};
+}
+
+void wring_collective_reduce_sources(struct wring_task *task, struct wring_span span)
+{
+    task->span = span;
+    task->encoded = false;
+    wring_engine_submit(task->collective->engine, make_reduction(task, span, false));
 }
 
 void wring_collective_reduction(struct wring_task *task, struct wring_channel *channel,

@@ -369,7 +369,7 @@ void wring_collective_finish(struct wring_collective *collective)
     free(collective->arrivals);
     free(collective->begins);
     free(collective->sums);
-    free(collective->partials);
+    free(collective->scratch);
     collective->standstill = (struct wring_standstill){0};
     collective->shm_flags = NULL;
     collective->tasks = NULL;
@@ -379,7 +379,7 @@ void wring_collective_finish(struct wring_collective *collective)
     collective->arrivals = NULL;
     collective->begins = NULL;
     collective->sums = NULL;
-    collective->partials = NULL;
+    collective->scratch = NULL;
 }
 
 enum wring_status wring_collective_make_sums(struct wring_collective *collective)
@@ -391,13 +391,12 @@ enum wring_status wring_collective_make_sums(struct wring_collective *collective
     return collective->sums != NULL ? WRING_OK : WRING_ERR_NO_MEMORY;
 }
 
-enum wring_status wring_collective_make_partials(struct wring_collective *collective)
+enum wring_status wring_collective_make_scratch(struct wring_collective *collective, size_t bytes)
 {
-    size_t elems = (size_t)collective->work.partition.elems;
-
-    collective->work.scratch_bytes = (elems + 1) * sizeof(float);
-    collective->work.scratch = collective->partials = malloc(collective->work.scratch_bytes);
-    return collective->partials != NULL ? WRING_OK : WRING_ERR_NO_MEMORY;
+    collective->work.scratch_bytes = bytes;
+    collective->work.scratch = collective->scratch =
+        aligned_alloc(SLOT_ALIGN, (bytes + SLOT_ALIGN) / SLOT_ALIGN * SLOT_ALIGN);
+    return collective->scratch != NULL ? WRING_OK : WRING_ERR_NO_MEMORY;
 }
 
 void wring_collective_lay_out(struct wring_collective *collective)

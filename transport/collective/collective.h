@@ -3,7 +3,7 @@
  * A collective: one operation of one bucket (or of a group's immediate calls), run again and again.
  *
  * Its owner fills in its work, prepares it once, posts it to the engine for each step and waits for
- * its status. Eight state machines cover the algorithms (algorithm_select.h); codecs are in their
+ * its status. Nine state machines cover the algorithms (algorithm_select.h); codecs are in their
  * path. "In order" means the order of compress/reduce.h for so many members.
  *
  *     allreduce_two_shot   every member sends each shard to its owner, which reduces it in order,
@@ -24,6 +24,7 @@
  *                          contributes)
  *
  *     broadcast_tree       a raw broadcast among more than eight members, from member to member
+ *     allreduce_bruck      a coded one of so many, whose small codes travel through other members
  *     relay                small raw allgathers, alltoalls, gathers and scatters of so many
  *
  * and one drives others, its legs: hierarchical (hierarchical.h).
@@ -140,7 +141,7 @@ struct wring_work {
     uint64_t result_bytes; /* of out, for the call's result */
     void *memory;          /* of malloc(): a call's own, in which in may lie; or NULL */
     void *scratch; /* that pieces are sent from; borrowed. Doubling: partial sums, from element 0
-                      on, where they are not made in `out`. Relay: blocks */
+                      on, where they are not made in `out`. Else: blocks */
     size_t scratch_bytes;
     int32_t priority;           /* of a call */
     uint32_t root;              /* alltoall: the one member that contributes, or WRING_EVERYBODY */
@@ -240,7 +241,7 @@ struct wring_collective {
     float *sums; /* [reduce_tasks][sum_elems] or NULL: where sums of codes are made that
                     another one is to have; they travel from slots */
     uint64_t sum_elems;
-    void *partials;   /* of a bucket's work: its scratch; else NULL */
+    void *scratch;    /* of a bucket's work; else NULL */
     uint64_t *begins; /* [2][n + 1] with calls: of runs of any lengths, in and out */
 };
 
@@ -253,6 +254,7 @@ extern const struct wring_collective_ops wring_allreduce_shm_flags;
 extern const struct wring_collective_ops wring_allgather_alltoall;
 extern const struct wring_collective_ops wring_broadcast_tree;
 extern const struct wring_collective_ops wring_relay;
+extern const struct wring_collective_ops wring_allreduce_bruck;
 extern const struct wring_collective_ops wring_round_job, wring_round_gathered; /* coding.h */
 extern const struct wring_collective_ops wring_hierarchical;
 
@@ -271,6 +273,26 @@ uint32_t wring_partners_most(uint32_t n);
 
 /** Which one two members are to each other: below that. WRING_NO_PARTNER: they exchange nothing. */
 uint32_t wring_partners_place(uint32_t n, uint32_t a, uint32_t b);
+
+/* Members that exchange codes after Bruck: 2^k on, for each k. */
+
+/** @param n  members */
+uint32_t wring_bruck_most(uint32_t n);
+
+/** Which one of those that send to `me` a member is. WRING_NO_PARTNER: it is none. */
+uint32_t wring_bruck_place(uint32_t n, uint32_t me, uint32_t member);
+
+/** Bytes of the largest message. @param code  bytes of the largest code */
+size_t wring_bruck_message_bytes(uint32_t members, size_t code);
+
+/** Scratch memory that it needs; 0: the work's algorithm is another. */
+size_t wring_bruck_scratch_bytes(const struct wring_work *work, uint32_t members);
+
+/** Of whichever pairs these are: how many send to a member at most, and which one of them another
+ *  member is. */
+uint32_t wring_senders_most(enum wring_algorithm algorithm, uint32_t n);
+uint32_t wring_sender_place(enum wring_algorithm algorithm, uint32_t n, uint32_t me,
+                            uint32_t member);
 
 /** Does this step exchange anything with that other member? Word that travels along these pairs
  * alone comes to all members. */
@@ -340,8 +362,8 @@ enum wring_status wring_collective_prepare(struct wring_collective *collective);
 /** Make room for sums of codes that another member is to have. Errors: WRING_ERR_NO_MEMORY. */
 enum wring_status wring_collective_make_sums(struct wring_collective *collective);
 
-/** Make room for all of the work's partial sums, in float32. Errors: WRING_ERR_NO_MEMORY. */
-enum wring_status wring_collective_make_partials(struct wring_collective *collective);
+/** Make the scratch memory of a bucket's work. Errors: WRING_ERR_NO_MEMORY. */
+enum wring_status wring_collective_make_scratch(struct wring_collective *collective, size_t bytes);
 
 /** The work's runs have any lengths: cut by them. */
 void wring_collective_lay_out(struct wring_collective *collective);
@@ -416,6 +438,14 @@ void wring_collective_reduction(struct wring_task *task, struct wring_channel *c
 /** The same, and begin it: with the code of our own piece, where it has to be encoded, too. */
 void wring_collective_reduce(struct wring_task *task, struct wring_channel *channel,
                              struct wring_span span, struct wring_source own, bool encoded);
+
+/** Begin to encode a span of our contribution into the task's slot. */
+void wring_collective_encode(struct wring_task *task, struct wring_span span);
+
+/** A member's code of a span, and the reduction of all members' codes, by a REDUCE task. */
+void wring_collective_set_source(struct wring_task *task, uint32_t member, const void *code,
+                                 size_t bytes);
+void wring_collective_reduce_sources(struct wring_task *task, struct wring_span span);
 
 /** Our own piece is encoded: begin the reduction itself. @return false: that had begun already */
 bool wring_collective_reduce_on(struct wring_task *task);

@@ -1,6 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/collective/collective.h"
 
+uint32_t wring_senders_most(enum wring_algorithm algorithm, uint32_t n)
+{
+    if (!wring_algorithm_has_partners(algorithm))
+        return n;
+    return algorithm == WRING_ALLREDUCE_BRUCK ? wring_bruck_most(n) : wring_partners_most(n);
+}
+
+uint32_t wring_sender_place(enum wring_algorithm algorithm, uint32_t n, uint32_t me,
+                            uint32_t member)
+{
+    if (!wring_algorithm_has_partners(algorithm))
+        return member;
+    return algorithm == WRING_ALLREDUCE_BRUCK ? wring_bruck_place(n, me, member)
+                                              : wring_partners_place(n, me, member);
+}
+
 static uint64_t pieces_of(const struct wring_partition *partition, struct wring_span span)
 {
     return wring_partition_chunks(partition, span);
@@ -29,6 +45,10 @@ struct wring_collective_traffic wring_collective_traffic(const struct wring_coll
     case WRING_ALLREDUCE_HALVING:
     case WRING_ALLREDUCE_HALVING_PLACED:
         return wring_doubling_traffic(collective);
+    case WRING_ALLREDUCE_BRUCK:
+        traffic.messages = partition->elems > 0 ? wring_bruck_most(others + 1) : 0;
+        traffic.partners = 2 * wring_bruck_most(others + 1); /* some may be both */
+        return traffic;
     case WRING_ALLREDUCE_EAGER_BOARD:
     case WRING_ALLREDUCE_EAGER_IN_PLACE:
         return traffic; /* nothing is sent in mapped memory */

@@ -907,7 +907,7 @@ struct wring_bucket_stats {
                               "hierarchical-direct", … of the collective between nodes */
     const char *algorithm; /* of its steps: "eager", "eager-board", "eager-in-place", "one-shot",
                               "two-shot", "two-shot-placed", "two-shot-direct", "doubling",
-                              "halving", "halving-placed", "hierarchical" */
+                              "halving", "halving-placed", "one-shot-bruck", "hierarchical" */
     const char *order;     /* of its sums: "members", as enum wring_op says, or "nodes": within each
                               node, then over the nodes */
     const char *executor;  /* of its jobs: "inline", "pool:2", ...; lives as long as the
