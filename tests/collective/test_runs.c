@@ -501,10 +501,11 @@ static void reduce_has_the_bits_of_allreduce(void)
     run(11, over_slow_shm, reduce_is_allreduce);
 }
 
-/** From member to member, where they do not map each other's memory. */
+/** From member to member, be it that they map each other's memory or not. */
 static void of_many(void)
 {
-    static const char *const *const settings[] = {over_tcp, over_slow_shm, over_tcp_threads};
+    static const char *const *const settings[] = {over_tcp, over_slow_shm, over_shm,
+                                                  over_tcp_threads};
 
     for (uint32_t ranks = 9; ranks <= 17; ranks++)
         run(ranks, settings[ranks % COUNT(settings)], rooted);

@@ -64,6 +64,13 @@ static const struct row rows[] = {
     {64 * KIB + 4,  2,  WRING_SCHEME_AUTO,        NULL,      &over_verbs,      WRING_ALLREDUCE_TWO_SHOT},
     {8 * KIB,       2,  WRING_SCHEME_AUTO,        NULL,      &over_shm,        WRING_ALLREDUCE_EAGER_BOARD},
     {8 * KIB + 4,   2,  WRING_SCHEME_AUTO,        NULL,      &over_shm,        WRING_ALLREDUCE_TWO_SHOT},
+    {8 * KIB,       64, WRING_SCHEME_AUTO,        NULL,      &over_shm,        WRING_ALLREDUCE_EAGER_BOARD},
+    {8 * KIB + 4,   64, WRING_SCHEME_AUTO,        NULL,      &over_shm,        WRING_ALLREDUCE_DOUBLING},
+    {1024 * KIB,    8,  WRING_SCHEME_AUTO,        NULL,      &over_shm,        WRING_ALLREDUCE_TWO_SHOT},
+    {1024 * KIB,    9,  WRING_SCHEME_AUTO,        NULL,      &over_shm,        WRING_ALLREDUCE_HALVING},
+    {4096 * KIB,    9,  WRING_SCHEME_AUTO,        NULL,      &over_shm,        WRING_ALLREDUCE_TWO_SHOT},
+    {4096 * KIB,    64, WRING_SCHEME_AUTO,        NULL,      &over_shm,        WRING_ALLREDUCE_HALVING},
+    {1024 * KIB,    64, WRING_SCHEME_AUTO,        NULL,      &over_shm_placed, WRING_ALLREDUCE_TWO_SHOT_DIRECT},
     {1 * KIB,       9,  WRING_SCHEME_AUTO,        NULL,      &over_shm_placed, WRING_ALLREDUCE_EAGER_BOARD},
     {1 * KIB + 4,   9,  WRING_SCHEME_AUTO,        NULL,      &over_shm_placed, WRING_ALLREDUCE_EAGER_IN_PLACE},
     {64 * KIB,      9,  WRING_SCHEME_AUTO,        NULL,      &over_shm_placed, WRING_ALLREDUCE_EAGER_IN_PLACE},
@@ -158,7 +165,8 @@ static void others_hold(void)
     CHECK(wring_algorithm_select(&operation, &over_shm) == WRING_REDUCE_TWO_SHOT, "by shards");
     operation.members = 9;
     CHECK(wring_algorithm_select(&operation, &over_tcp) == WRING_REDUCE_TREE, "of many");
-    CHECK(wring_algorithm_select(&operation, &over_shm) == WRING_REDUCE_TWO_SHOT, "mapped");
+    CHECK(wring_algorithm_select(&operation, &over_shm) == WRING_REDUCE_TREE, "of a call");
+    CHECK(wring_algorithm_select(&operation, &of_a_leg) == WRING_REDUCE_ONE_SHOT, "mapped");
     operation.code = &whole;
     CHECK(wring_algorithm_select(&operation, &over_tcp) == WRING_REDUCE_ONE_SHOT, "coded");
     operation.code = NULL;

@@ -158,15 +158,19 @@ static const struct {
     {32, 4 << 20, WRING_ALLREDUCE_HALVING},
 };
 
-/** @return whether members exchange sums two by two */
+/**
+ * Mapped members need none of it where a board serves all, or where each reads the others' data. A
+ * call's data only its own member can read, and then shards take as many messages as on a network.
+ *
+ * @return whether members exchange sums two by two
+ */
 static bool select_partners(const struct wring_operation *operation,
                             const struct wring_reach *reach, enum wring_algorithm *out)
 {
     uint64_t bytes = operation_bytes(operation);
-    bool is_crowd = operation->members > EAGER_MEMBERS_MAX &&
-                    bytes <= wring_algorithm_eager_limit(operation, reach);
+    bool small = bytes <= wring_algorithm_eager_limit(operation, reach);
 
-    if (reach->mappable && !is_crowd)
+    if (reach->mappable && (small ? operation->members <= EAGER_MEMBERS_MAX : reach->placeable))
         return false;
     for (size_t i = 0; i < sizeof(partners) / sizeof(partners[0]); i++)
         if (operation->members >= partners[i].members && bytes <= partners[i].bytes) {
