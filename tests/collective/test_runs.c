@@ -510,6 +510,7 @@ static void of_many(void)
     for (uint32_t ranks = 9; ranks <= 17; ranks++)
         run(ranks, settings[ranks % COUNT(settings)], rooted);
     run(33, over_tcp, rooted);
+    run(37, over_tcp_threads, rooted);
     run(MEMBERS_MAX, over_tcp, rooted);
 }
 

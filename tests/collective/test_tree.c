@@ -186,14 +186,15 @@ static void broadcasts(void)
 /** No order there, either: pieces that travel together, and those that are too large for it. */
 static void small_pieces(void)
 {
-    static const uint64_t elems[] = {1, 7, 60, 300, 1500};
+    static const char *const providers[] = {"tcp", "shm", "shm+fault"};
+    static const uint64_t elems[] = {1, 7, 60, 300, 1500, 5000};
 
     for (uint32_t n = 9; n <= 64; n += n < 17 ? 1 : n < 33 ? 16 : 31)
         for (int what = WRING_MATRIX_ALLGATHER; what <= WRING_MATRIX_ALLTOALL; what++) {
             struct wring_matrix_case c = plain;
             c.what = (enum wring_matrix_what)what;
             c.ranks = n;
-            c.provider = only != NULL ? only : (n + (uint32_t)what) % 2 ? "tcp" : "shm+fault";
+            c.provider = only != NULL ? only : providers[(n + (uint32_t)what) % COUNT(providers)];
             c.memory = (enum wring_matrix_memory)(n % WRING_MATRIX_MEMORIES);
             c.in_place = n % 2 && what == WRING_MATRIX_ALLGATHER;
             c.strict = n % 3 == 0;

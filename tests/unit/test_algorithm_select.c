@@ -193,34 +193,48 @@ static void small_pieces_travel_together(void)
 {
     static const struct {
         enum wring_call_kind kind;
-        uint32_t bytes;
+        uint32_t least; /* members */
+        uint32_t bytes, mapped;
         enum wring_algorithm algorithm;
     } small[] = {
-        {WRING_CALL_GATHER, 1 * KIB, WRING_GATHER_TREE},
-        {WRING_CALL_SCATTER, 1 * KIB, WRING_SCATTER_TREE},
-        {WRING_CALL_ALLGATHER, 4 * KIB, WRING_ALLGATHER_BRUCK},
-        {WRING_CALL_ALLTOALL, 256, WRING_ALLTOALL_BRUCK},
+        {WRING_CALL_GATHER, 32, 1 * KIB, 0, WRING_GATHER_TREE},
+        {WRING_CALL_SCATTER, 32, 1 * KIB, 0, WRING_SCATTER_TREE},
+        {WRING_CALL_ALLGATHER, 9, 16 * KIB, 4 * KIB, WRING_ALLGATHER_BRUCK},
+        {WRING_CALL_ALLTOALL, 9, 1 * KIB, 1 * KIB, WRING_ALLTOALL_BRUCK},
     };
+    struct wring_reach mapped_call = over_shm;
+    mapped_call.scratch = true;
 
     for (size_t i = 0; i < sizeof(small) / sizeof(small[0]); i++) {
         struct wring_operation operation = {
-            .kind = small[i].kind, .elems = small[i].bytes, .elem_bytes = 1, .members = 9};
+            .kind = small[i].kind, .elems = small[i].bytes, .elem_bytes = 1};
+        operation.members = small[i].least;
         CHECK(wring_algorithm_select(&operation, &of_a_call) == small[i].algorithm, "%zu", i);
         CHECK(wring_algorithm_select(&operation, &over_tcp) == WRING_ALLGATHER_ALLTOALL,
               "%zu, without memory", i);
-        CHECK(wring_algorithm_select(&operation, &over_shm) == WRING_ALLGATHER_ALLTOALL,
+        operation.elems = small[i].mapped;
+        CHECK(small[i].mapped == 0 ||
+                  wring_algorithm_select(&operation, &mapped_call) == small[i].algorithm,
               "%zu, mapped", i);
         operation.elems++;
+        CHECK(wring_algorithm_select(&operation, &mapped_call) == WRING_ALLGATHER_ALLTOALL,
+              "%zu, mapped and larger", i);
+        operation.elems = small[i].bytes + 1;
         CHECK(wring_algorithm_select(&operation, &of_a_call) == WRING_ALLGATHER_ALLTOALL,
               "%zu, larger", i);
         operation.elems--;
-        operation.members = 8;
+        operation.members = small[i].least - 1;
         CHECK(wring_algorithm_select(&operation, &of_a_call) == WRING_ALLGATHER_ALLTOALL,
               "%zu, of few", i);
         operation.members = 256 * KIB / small[i].bytes + 1;
         CHECK(wring_algorithm_select(&operation, &of_a_call) == WRING_ALLGATHER_ALLTOALL,
               "%zu, more than a piece", i);
     }
+    struct wring_operation alltoall = {
+        .kind = WRING_CALL_ALLTOALL, .elems = 4 * KIB, .elem_bytes = 1, .members = 32};
+    CHECK(wring_algorithm_select(&alltoall, &of_a_call) == WRING_ALLTOALL_BRUCK, "of many");
+    alltoall.elems++;
+    CHECK(wring_algorithm_select(&alltoall, &of_a_call) == WRING_ALLGATHER_ALLTOALL, "larger");
 }
 
 static struct wring_operation random_operation(uint32_t *random)

@@ -85,7 +85,9 @@ const char *wring_reduction_order_name(enum wring_reduction_order order)
 }
 
 /** The answer for coded operations is the same on every link, since a sum that is encoded once
- *  more has other bits. Two ranks send as many bytes either way, and round once less without. */
+ *  more has other bits. Two ranks send as many bytes either way, and round once less without. Many
+ *  ranks keep two hops for small sums, too: a sum of a few units has a few owners, and so takes few
+ *  messages, while in one hop each rank decodes all codes. */
 bool wring_algorithm_encodes_sums(const struct wring_operation *operation)
 {
     const struct wring_codec_info *code = operation->code;
@@ -251,19 +253,22 @@ static enum wring_algorithm select_barrier(const struct wring_operation *operati
 }
 
 /**
- * Pieces of more than WRING_ORDER_FOLDED members, up to so many bytes each, travel together where
- * messages are sent one by one. In an allgather no byte travels twice. In the others one travels
- * log2 of the members' number times at most, half as often on average.
+ * Pieces of so many members, up to so many bytes each, travel together. In an allgather no byte
+ * travels twice. In the others one travels log2 of the members' number times at most, half as often
+ * on average. A message costs less to members that map each other's memory; a root that sends or
+ * takes them all is the faster there, and on a network up to some thirty members.
  */
 static const struct {
     enum wring_call_kind kind;
-    uint64_t bytes; /* or less */
+    uint32_t members;       /* or more */
+    uint64_t bytes, mapped; /* or less: on a network, and to members that map memory */
     enum wring_algorithm algorithm;
 } relays[] = {
-    {WRING_CALL_GATHER, 1 << 10, WRING_GATHER_TREE},
-    {WRING_CALL_SCATTER, 1 << 10, WRING_SCATTER_TREE},
-    {WRING_CALL_ALLGATHER, 4 << 10, WRING_ALLGATHER_BRUCK},
-    {WRING_CALL_ALLTOALL, 256, WRING_ALLTOALL_BRUCK},
+    {WRING_CALL_GATHER, 32, 1 << 10, 0, WRING_GATHER_TREE},
+    {WRING_CALL_SCATTER, 32, 1 << 10, 0, WRING_SCATTER_TREE},
+    {WRING_CALL_ALLGATHER, WRING_ORDER_FOLDED + 1, 16 << 10, 4 << 10, WRING_ALLGATHER_BRUCK},
+    {WRING_CALL_ALLTOALL, WRING_ORDER_FOLDED + 1, 1 << 10, 1 << 10, WRING_ALLTOALL_BRUCK},
+    {WRING_CALL_ALLTOALL, 32, 4 << 10, 1 << 10, WRING_ALLTOALL_BRUCK},
 };
 
 /** What collects or spreads pieces. All that a member passes on is one piece. */
@@ -272,11 +277,12 @@ static enum wring_algorithm select_exchange(const struct wring_operation *operat
 {
     bool raw = operation->code == NULL;
     bool rooted = operation->kind == WRING_CALL_GATHER || operation->kind == WRING_CALL_SCATTER;
-    bool crowd = operation->members > WRING_ORDER_FOLDED && !reach->mappable && reach->scratch;
+    bool relayed = raw && reach->scratch;
     uint64_t bytes = operation_bytes(operation);
 
-    for (size_t i = 0; raw && crowd && i < sizeof(relays) / sizeof(relays[0]); i++)
-        if (relays[i].kind == operation->kind && bytes <= relays[i].bytes &&
+    for (size_t i = 0; relayed && i < sizeof(relays) / sizeof(relays[0]); i++)
+        if (relays[i].kind == operation->kind && operation->members >= relays[i].members &&
+            bytes <= (reach->mappable ? relays[i].mapped : relays[i].bytes) &&
             bytes * operation->members <= reach->chunk_bytes)
             return relays[i].algorithm;
     return raw && reach->placeable && !rooted ? WRING_ALLGATHER_ALLTOALL_PLACED
