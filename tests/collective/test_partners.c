@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "runtime/session/session.h"
 #include "tests/lib/ranks.h"
@@ -38,6 +39,7 @@ struct job {
     uint32_t ranks;
     enum kind kind;
     bool bucket;
+    bool late; /* the last rank calls many heartbeats after the others */
     struct counts before[RANKS_MAX], after[RANKS_MAX];
     uint32_t connections[RANKS_MAX];
 };
@@ -135,6 +137,8 @@ static void run(struct wring_session *session, uint32_t rank, void *arg)
         status = wring_barrier(wring_session_world(session), NULL, NULL);
     pthread_barrier_wait(&together);
     job->before[rank] = counts_of(session);
+    if (job->late && rank == job->ranks - 1)
+        usleep(300000);
     for (int i = 0; i < CALLS && status == WRING_OK; i++) {
         data[7] = (float)rank;
         status = sum(session, job->kind, bucket, data);
@@ -176,21 +180,27 @@ static uint32_t most_connections(enum kind kind, uint32_t ranks)
                                                : 3 * levels;
 }
 
+static void run_job(struct job *job)
+{
+    const char *settings[] = {"WRING_PROVIDER=tcp", "WRING_PROGRESS=caller", "WRING_BYPASS=never",
+                              job->late ? "WRING_HEARTBEAT=20ms" : NULL, NULL};
+
+    pthread_barrier_init(&together, NULL, job->ranks);
+    wring_test_run_ranks(&(struct wring_test_job){
+        .ranks = job->ranks, .settings = settings, .arg = job, .run = run});
+    pthread_barrier_destroy(&together);
+}
+
 static void check_counts(uint32_t ranks, enum kind kind, bool bucket)
 {
-    static const char *const settings[] = {"WRING_PROVIDER=tcp", "WRING_PROGRESS=caller",
-                                           "WRING_BYPASS=never", NULL};
     struct job *job = calloc(1, sizeof(*job));
-    struct wring_test_job rank_job = {.ranks = ranks, .settings = settings, .arg = job, .run = run};
     uint32_t levels = levels_of(ranks), most = most_messages(kind, ranks) * CALLS;
     uint32_t most_controls = (2 * levels + 2) * CALLS;
 
     job->ranks = ranks;
     job->kind = kind;
     job->bucket = bucket;
-    pthread_barrier_init(&together, NULL, ranks);
-    wring_test_run_ranks(&rank_job);
-    pthread_barrier_destroy(&together);
+    run_job(job);
     for (uint32_t r = 0; r < ranks; r++) {
         uint64_t puts = job->after[r].puts - job->before[r].puts;
         uint64_t controls = job->after[r].controls - job->before[r].controls;
@@ -205,6 +215,24 @@ static void check_counts(uint32_t ranks, enum kind kind, bool bucket)
               job->connections[r], (int)kind);
     }
     free(job);
+}
+
+/** Whoever waits for many heartbeats tells those that it exchanges with, and connects to no more.
+ */
+static void who_waits_connects_to_nobody(void)
+{
+    for (int kind = ALLREDUCE; kind < KINDS; kind++) {
+        struct job *job = calloc(1, sizeof(*job));
+        job->ranks = 37;
+        job->kind = (enum kind)kind;
+        job->bucket = kind == CODES;
+        job->late = true;
+        run_job(job);
+        for (uint32_t r = 0; r < job->ranks; r++)
+            CHECK(job->connections[r] <= most_connections(job->kind, job->ranks),
+                  "rank %u: %u connections for calls of kind %d", r, job->connections[r], kind);
+        free(job);
+    }
 }
 
 static void calls_of_few(void)
@@ -348,6 +376,7 @@ int main(int argc, char **argv)
         {"calls_of_64", calls_of_64},
         {"buckets", buckets},
         {"other_calls", other_calls},
+        {"who_waits_connects_to_nobody", who_waits_connects_to_nobody},
         {"calls_of_256", calls_of_256},
         {"who_leaves_is_named", who_leaves_is_named},
         {NULL, NULL},

@@ -26,7 +26,7 @@ struct loss {
     uint32_t ranks, loser;
     const char *codec, *provider;
     enum wring_scheme scheme;
-    bool call;        /* an immediate one */
+    bool call;        /* an immediate one; of many ranks a broadcast, down a tree */
     const char *what; /* that the line names */
     float *data[RANKS_MAX];
 };
@@ -63,6 +63,9 @@ static struct wring_bucket *make_bucket(struct wring_session *session, const str
 static enum wring_status one_step(struct wring_session *session, const struct loss *loss,
                                   struct wring_bucket *bucket, float *data)
 {
+    if (loss->call && loss->ranks > FEW)
+        return wring_broadcast(wring_session_world(session), data, ELEMS * sizeof(*data), 0, NULL,
+                               NULL);
     if (loss->call)
         return wring_allreduce(wring_session_world(session), data, data, ELEMS, WRING_F32,
                                WRING_SUM, &(struct wring_call){.codec = loss->codec}, NULL);
@@ -125,6 +128,7 @@ static void a_lost_credit_is_named(void)
     lose_in(
         (struct loss){3, 1, NULL, "tcp", WRING_SCHEME_AUTO, true, "allreduce of 60000 f32", {0}});
     lose_in((struct loss){12, 5, "none", "tcp", WRING_SCHEME_AUTO, false, bucket, {0}});
+    lose_in((struct loss){12, 5, NULL, "tcp", WRING_SCHEME_AUTO, true, "broadcast of ", {0}});
 }
 
 /* ---- somebody can ---- */

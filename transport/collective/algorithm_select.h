@@ -176,6 +176,16 @@ static inline bool wring_algorithm_has_partners(enum wring_algorithm algorithm)
                        1u << WRING_ALLREDUCE_HALVING_PLACED | 1u << WRING_ALLREDUCE_BRUCK);
 }
 
+/** A member exchanges with a few others alone, be it in a tree or around a circle. */
+static inline bool wring_algorithm_has_neighbours(enum wring_algorithm algorithm)
+{
+    return wring_algorithm_has_partners(algorithm) ||
+           wring_algorithm_is_in(algorithm, 1u << WRING_BROADCAST_TREE | 1u << WRING_REDUCE_TREE |
+                                                1u << WRING_GATHER_TREE | 1u << WRING_SCATTER_TREE |
+                                                1u << WRING_ALLGATHER_BRUCK |
+                                                1u << WRING_ALLTOALL_BRUCK);
+}
+
 /** Are partial sums of that type float32, as they travel and as they are made? */
 static inline bool wring_algorithm_widens(enum wring_dtype dtype, enum wring_op op)
 {

@@ -113,35 +113,6 @@ uint32_t wring_partners_place(uint32_t n, uint32_t a, uint32_t b)
     return (uint32_t)__builtin_ctz(apart);
 }
 
-bool wring_collective_pairs_with(const struct wring_collective *collective, uint32_t member)
-{
-    const struct wring_members *members = &collective->members;
-
-    if (!wring_algorithm_has_partners(collective->work.algorithm))
-        return member != members->me;
-    enum wring_algorithm algorithm = collective->work.algorithm;
-    return wring_sender_place(algorithm, members->n, members->me, member) != WRING_NO_PARTNER ||
-           wring_sender_place(algorithm, members->n, member, members->me) != WRING_NO_PARTNER;
-}
-
-uint32_t wring_collective_next_pair(const struct wring_collective *collective, uint32_t from)
-{
-    uint32_t n = collective->members.n, me = collective->members.me, next = n;
-
-    if (!wring_algorithm_has_partners(collective->work.algorithm))
-        return from == me ? from + 1 : from;
-    if (collective->work.algorithm == WRING_ALLREDUCE_BRUCK) {
-        while (from < n && !wring_collective_pairs_with(collective, from))
-            from++;
-        return from;
-    }
-    uint32_t p = 1u << levels_of(n), fold = me < p ? me + p : me - p;
-    for (uint32_t bit = 1; bit < p && me < p; bit *= 2)
-        if ((me ^ bit) >= from && (me ^ bit) < next)
-            next = me ^ bit;
-    return fold >= from && fold < next ? fold : next;
-}
-
 /** The bits in which our leaf is not the root's. */
 static uint32_t bits_from_root(const struct wring_collective *collective)
 {

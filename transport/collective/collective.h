@@ -298,8 +298,8 @@ uint32_t wring_sender_place(enum wring_algorithm algorithm, uint32_t n, uint32_t
  * alone comes to all members. */
 bool wring_collective_pairs_with(const struct wring_collective *collective, uint32_t member);
 
-/** The first such member that is `from` or above; members.n: there is none. Where members exchange
- *  two by two, to go through all takes as long as there are pairs, not members. */
+/** The first such member that is `from` or above; members.n: there is none. Where a member
+ * exchanges with a few others, to go through them takes no longer than they are many, squared. */
 uint32_t wring_collective_next_pair(const struct wring_collective *collective, uint32_t from);
 
 /** What a member's step over connections will come to, before it begins. */

@@ -98,8 +98,7 @@ static const struct wring_channel *lacking_channel(const struct wring_collective
     const struct wring_work *work = &collective->work;
     if (work->to_root)
         return collective->scatter;
-    if (wring_algorithm_has_partners(work->algorithm) || work->algorithm == WRING_BROADCAST_TREE ||
-        work->ops == &wring_relay)
+    if (wring_algorithm_has_neighbours(work->algorithm))
         return collective->scatter;
     bool scatter = wring_algorithm_has_owners(work->algorithm)
                        ? !is_about_sums(collective)
@@ -264,7 +263,7 @@ static uint32_t count_found(const struct wring_collective *collective)
     const struct wring_standstill *standstill = &collective->standstill;
     uint32_t found = standstill->found;
 
-    if (!wring_algorithm_has_partners(collective->work.algorithm))
+    if (!wring_algorithm_has_neighbours(collective->work.algorithm))
         return found + 1;
     for (uint32_t i = first_pair(collective); i < collective->members.n;
          i = next_pair(collective, i)) {
@@ -294,12 +293,13 @@ static void note_if_all_still(struct wring_collective *collective)
             standstill->others[i].heard = false;
 }
 
-/** So often must all have found it: once more for each pair between the two farthest members. */
+/** So often must all have found it: once more for each member of the longest row of members that
+ *  wait for one another. None waits for one of a later exchange. */
 static uint32_t confirmations(const struct wring_collective *collective)
 {
     uint32_t n = collective->members.n, apart = 2;
 
-    if (!wring_algorithm_has_partners(collective->work.algorithm))
+    if (!wring_algorithm_has_neighbours(collective->work.algorithm))
         return WRING_STANDSTILL_CONFIRMATIONS;
     for (; n > 1; n /= 2)
         apart++;

@@ -13,10 +13,9 @@
  * WRING_STANDSTILL_CONFIRMATIONS times in a row, the job fails with a line that says which rank
  * waits for which piece or credit of which other.
  *
- * Where members exchange partial sums two by two, each says so to those that it exchanges with
- * alone, and finds it once more than the least of them has. As the word of one that moves, or says
- * nothing, needs as many turns as there are pairs between it and the farthest member, so many more
- * are needed.
+ * Where a member exchanges with a few others alone, it says so to these alone, and finds it once
+ * more than the least of them has. As the word of one that moves, or says nothing, needs as many
+ * turns as there are members in a row that wait for one another, so many more are needed.
  *
  * So a rank that has not posted, that computes, or makes no progress, says nothing and is waited
  * for; two members whose link moves, however slowly, do not agree.
