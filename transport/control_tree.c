@@ -413,6 +413,12 @@ uint32_t wring_control_tree_parent(const struct wring_control_tree *tree)
     return up != NULL && up->open ? up->rank : tree->rank;
 }
 
+struct wring_path wring_control_tree_way_up(const struct wring_control_tree *tree)
+{
+    const struct link *up = find_parent_link(tree);
+    return up != NULL && up->open ? up->conn->path : (struct wring_path){0};
+}
+
 /* ---- links ---- */
 
 static struct link *add_link(struct wring_control_tree *tree, uint32_t rank, bool up)

@@ -126,6 +126,9 @@ bool wring_control_tree_is_gone(const struct wring_control_tree *tree, uint32_t 
 /** By which rank the way up leads now; our own rank: there is none. */
 uint32_t wring_control_tree_parent(const struct wring_control_tree *tree);
 
+/** What the connection to the parent leads over; all 0: there is none, or it stays on this host. */
+struct wring_path wring_control_tree_way_up(const struct wring_control_tree *tree);
+
 /** Say good-bye, once. Nothing that ends from now on is a loss. */
 void wring_control_tree_leave(struct wring_control_tree *tree);
 

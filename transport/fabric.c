@@ -577,6 +577,21 @@ static void tell_rank_at_fault(struct wring_fabric *fabric, const struct wring_b
     wring_failure_tell(fabric);
 }
 
+struct wring_path wring_fabric_way_up(const struct wring_fabric *fabric)
+{
+    struct wring_path path = {0};
+    struct wring_fault_schedule schedule;
+    char why[WRING_TEXT_MAX];
+
+    if (fabric->tree == NULL)
+        return path;
+    path = wring_control_tree_way_up(fabric->tree);
+    if (fabric->config->fault[0] != '\0' &&
+        wring_fault_parse(fabric->config->fault, &schedule, why, sizeof(why)))
+        path = wring_fault_path(&schedule, path);
+    return path;
+}
+
 enum wring_status wring_fabric_connect(struct wring_fabric *fabric,
                                        struct wring_bootstrap *bootstrap, struct wring_blobs *blobs,
                                        uint64_t deadline_ns)

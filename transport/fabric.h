@@ -271,6 +271,13 @@ enum wring_status wring_fabric_connect(struct wring_fabric *fabric,
                                        uint64_t deadline_ns);
 
 /**
+ * What the way to our parent in the control tree is like, with what WRING_FAULT adds. All 0: there
+ * is no parent, or it is on our host and nothing is added. If any two ranks are far from each
+ * other, some rank is far from its parent.
+ */
+struct wring_path wring_fabric_way_up(const struct wring_fabric *fabric);
+
+/**
  * Begin to connect to a peer, unless that has begun. Errors: WRING_ERR_AGAIN until the connection
  * stands; WRING_ERR_CLOSED: it never will.
  */

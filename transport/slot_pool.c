@@ -365,7 +365,8 @@ void wring_pool_owe(struct wring_pool *pool)
     pool->owes = pool->engine->owes_pool = true;
 }
 
-enum wring_status wring_pool_create(struct wring_engine *engine, struct wring_pool **out)
+enum wring_status wring_pool_create(struct wring_engine *engine, size_t slot_bytes,
+                                    struct wring_pool **out)
 {
     const struct wring_config *config = engine->config;
     struct wring_pool *pool = calloc(1, sizeof(*pool));
@@ -377,8 +378,7 @@ enum wring_status wring_pool_create(struct wring_engine *engine, struct wring_po
     pool->links = calloc(pool->ranks, sizeof(struct wring_pool_link *));
     pool->channels = calloc(pool->n_channels, sizeof(struct wring_channel *));
     if (pool->links == NULL || pool->channels == NULL ||
-        pool_slots_init(&pool->slots, (uint32_t)config->pool_slots, (size_t)config->chunk_bytes) !=
-            WRING_OK) {
+        pool_slots_init(&pool->slots, (uint32_t)config->pool_slots, slot_bytes) != WRING_OK) {
         wring_pool_destroy(pool);
         return WRING_ERR_NO_MEMORY;
     }

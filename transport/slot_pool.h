@@ -131,8 +131,9 @@ struct wring_pool {
     bool wrapped; /* all ids have been some channel's */
 };
 
-/** Errors: WRING_ERR_NO_MEMORY. The engine has its fabric. */
-enum wring_status wring_pool_create(struct wring_engine *engine, struct wring_pool **out);
+/** Errors: WRING_ERR_NO_MEMORY. The engine has its fabric. @param slot_bytes  of a large piece */
+enum wring_status wring_pool_create(struct wring_engine *engine, size_t slot_bytes,
+                                    struct wring_pool **out);
 
 /** NULL is fine. All channels are gone, the fabric is not. */
 void wring_pool_destroy(struct wring_pool *pool);

@@ -230,6 +230,16 @@ static enum wring_status make_channel(struct wring_group *group, struct wring_ch
     return wring_pool_add(session->engine->pool, channel);
 }
 
+/** Of a large piece: more if it may have a long way to go. The answer is the same on all members.
+ */
+static size_t piece_bytes(const struct wring_group *group)
+{
+    const struct wring_session *session = group->session;
+    bool far = session->distance.round_trip_ns > 0 && group->nodes.n > 1;
+
+    return far ? session->distance.piece_bytes : (size_t)session->config.chunk_bytes;
+}
+
 /**
  * Make its channels, the collective that runs over them, and what its pairs are made of. The engine
  * is locked. Errors: WRING_ERR_NO_MEMORY; what was made is left for wring_group_free().
@@ -239,7 +249,7 @@ static enum wring_status group_make_channels(struct wring_group *group)
     struct wring_session *session = group->session;
     uint32_t n = group->members.n;
     uint32_t window = wring_channel_window(session->config.window, WRING_TAGGED_WINDOW_MAX);
-    size_t slot_bytes = (size_t)session->config.chunk_bytes;
+    size_t slot_bytes = piece_bytes(group);
 
     group->collective = (struct wring_collective){
         .engine = session->engine,

@@ -217,7 +217,10 @@ static enum wring_status open_met(struct wring_session *session)
     if (status == WRING_OK)
         status = wring_messenger_create(session->engine, &session->messenger);
     if (status == WRING_OK)
-        status = wring_pool_create(session->engine, &session->engine->pool);
+        status = wring_session_measure(session);
+    if (status == WRING_OK)
+        status = wring_pool_create(session->engine, session->distance.piece_bytes,
+                                   &session->engine->pool);
     if (status == WRING_OK)
         status = wring_group_make_world(session, &session->world);
     if (status == WRING_OK)

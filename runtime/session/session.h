@@ -10,6 +10,7 @@
 #include "runtime/buffer.h"
 #include "runtime/progress/progress.h"
 #include "runtime/session/callers.h"
+#include "runtime/session/distance.h"
 #include "transport/bootstrap/launcher.h"
 #include "transport/interface.h"
 #include "transport/trace.h"
@@ -47,6 +48,7 @@ struct wring_session {
     uint32_t n_held;
     int door_fd; /* where newcomers knock, this session's; -1: nowhere, or at config.door_fd */
     char local_address[WRING_INTERFACE_ADDRESS]; /* by which the others reach it; "": unknown */
+    struct wring_distance distance;              /* between its ranks */
     struct wring_executor *executor;
     pthread_mutex_t executor_mutex; /* of which one it is; statistics ask it from any thread */
     uint64_t executors_gone_ns;     /* processor time of those before it */

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Windows of buckets follow the way to the farthest member, and its rate, up to what is allowed. */
+/* Windows of buckets, and pieces of immediate calls, follow the way to the farthest member, and its
+ * rate, up to what is allowed. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/commit/layout.h"
+#include "runtime/session/distance.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/test.h"
 
@@ -89,11 +92,102 @@ static void measured_rates_only_narrow(void)
     CHECK(wring_layout_way_rate(0, 0) == 10.0 * (double)gbit, "nobody says anything");
 }
 
+#define CALL_RANKS 3
+#define CALL_ELEMS 700001 /* some pieces for each of three owners, and a rest */
+
+/** Immediate calls on links of one kind. */
+struct calls {
+    const char *fault;   /* NULL: the links are short */
+    const char *setting; /* or NULL */
+    uint64_t round_trip_ns, piece_bytes;
+    float *sums[2]; /* [CALL_ELEMS] of rank 0: raw, and coded */
+};
+
+static void run_calls(struct wring_session *session, uint32_t rank, void *arg)
+{
+    static const char *const codecs[] = {"none", "int8"};
+    struct calls *calls = arg;
+    struct wring_session_stats stats = WRING_SESSION_STATS_INIT;
+    float *data = malloc(CALL_ELEMS * sizeof(*data));
+
+    REQUIRE(data != NULL, "memory");
+    for (size_t c = 0; c < 2; c++) {
+        struct wring_call how = WRING_CALL_INIT;
+        uint32_t random = 7 + rank;
+        how.codec = codecs[c];
+        for (uint32_t i = 0; i < CALL_ELEMS; i++)
+            data[i] = (float)(int32_t)wring_test_random(&random) * 0x1p-31f;
+        CHECK(wring_allreduce(wring_session_world(session), data, data, CALL_ELEMS, WRING_F32,
+                              WRING_SUM, &how, NULL) == WRING_OK,
+              "%s", codecs[c]);
+        if (rank == 0)
+            memcpy(calls->sums[c], data, CALL_ELEMS * sizeof(*data));
+    }
+    CHECK(wring_session_stats(session, &stats) == WRING_OK, "stats");
+    CHECK(stats.round_trip_ns == calls->round_trip_ns && stats.piece_bytes == calls->piece_bytes,
+          "%llu ns away, pieces of %llu bytes", (unsigned long long)stats.round_trip_ns,
+          (unsigned long long)stats.piece_bytes);
+    free(data);
+}
+
+/** Each rank is a host; whatever the size of pieces, sums have the same bits. */
+static void pieces_of_calls_follow_the_way(void)
+{
+    struct calls links[] = {
+        {.piece_bytes = 256 << 10},
+        {.fault = "WRING_FAULT=delay=10ms", .round_trip_ns = 20000000, .piece_bytes = 1 << 20},
+        /* 25 MB/s for 20 ms are 500 kB: eight pieces hold them twice */
+        {.fault = "WRING_FAULT=delay=10ms,rate=200mbit",
+         .round_trip_ns = 20000000,
+         .piece_bytes = 256 << 10},
+        {.fault = "WRING_FAULT=delay=10ms",
+         .setting = "WRING_CHUNK_BYTES=64k",
+         .round_trip_ns = 20000000,
+         .piece_bytes = 64 << 10},
+    };
+    const size_t n = sizeof(links) / sizeof(links[0]);
+
+    for (size_t i = 0; i < n; i++) {
+        const char *settings[4] = {"WRING_PROVIDER=tcp"};
+        size_t k = 1;
+        if (links[i].fault != NULL)
+            settings[k++] = links[i].fault;
+        if (links[i].setting != NULL)
+            settings[k++] = links[i].setting;
+        for (size_t c = 0; c < 2; c++)
+            REQUIRE((links[i].sums[c] = malloc(CALL_ELEMS * sizeof(float))) != NULL, "memory");
+        wring_test_run_ranks(&(struct wring_test_job){.ranks = CALL_RANKS,
+                                                      .ranks_per_node = 1,
+                                                      .settings = settings,
+                                                      .arg = &links[i],
+                                                      .run = run_calls});
+        for (size_t c = 0; c < 2; c++)
+            CHECK(memcmp(links[i].sums[c], links[0].sums[c], CALL_ELEMS * sizeof(float)) == 0,
+                  "row %zu: %s differs from near ranks'", i, c == 0 ? "raw" : "coded");
+    }
+    for (size_t i = 0; i < n; i++)
+        for (size_t c = 0; c < 2; c++)
+            free(links[i].sums[c]);
+}
+
+static void pieces_have_bounds(void)
+{
+    const uint64_t mbit = 125000, ms = 1000000;
+
+    CHECK(wring_distance_piece_bytes(256 << 10, 40 * ms, 500 * mbit) == 1 << 20, "a long way");
+    CHECK(wring_distance_piece_bytes(256 << 10, 20 * ms, 500 * mbit) == 512 << 10, "half of it");
+    CHECK(wring_distance_piece_bytes(256 << 10, 10 * ms, 100 * mbit) == 256 << 10, "a slow one");
+    CHECK(wring_distance_piece_bytes(256 << 10, 500 * ms, 0) == 1 << 20, "no more than a put has");
+    CHECK(wring_distance_piece_bytes(4 << 20, 500 * ms, 0) == 4 << 20, "never less than before");
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
         {"windows_follow_the_way", windows_follow_the_way},
         {"measured_rates_only_narrow", measured_rates_only_narrow},
+        {"pieces_of_calls_follow_the_way", pieces_of_calls_follow_the_way},
+        {"pieces_have_bounds", pieces_have_bounds},
         {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);

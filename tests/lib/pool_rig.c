@@ -169,7 +169,8 @@ struct pool_rig *pool_rig_open(void)
     if (rig == NULL)
         return NULL;
     fill(rig);
-    if (wring_pool_create(&rig->engine, &rig->engine.pool) == WRING_OK &&
+    if (wring_pool_create(&rig->engine, (size_t)rig->engine.config->chunk_bytes,
+                          &rig->engine.pool) == WRING_OK &&
         wring_pool_reach(rig->engine.pool, &rig->peers[1], &link) == WRING_OK &&
         wring_pool_tell(link) == WRING_OK && pool_rig_make_channel(rig))
         return rig;

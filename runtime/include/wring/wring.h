@@ -884,6 +884,12 @@ struct wring_session_stats {
     uint64_t
         waiter_cpu_ns; /* used by callers while they waited, since stats were first asked for */
     uint64_t executor_cpu_ns; /* used by the executor's own threads */
+
+    /* measured as the session opened, alike on all ranks */
+    uint64_t round_trip_ns; /* the longest way between neighbours in the control tree and back; 0:
+                               all are within a millisecond */
+    uint64_t piece_bytes;   /* of large pieces of immediate calls whose members may be so far apart
+                             */
 };
 #define WRING_SESSION_STATS_INIT WRING_SIZED(struct wring_session_stats)
 

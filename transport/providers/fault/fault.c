@@ -197,10 +197,9 @@ static void turn_away_conn(struct fault_provider *provider, struct wring_event *
 
 static struct fault_conn *conn_create(struct fault_provider *provider, struct wring_conn *inner);
 
-static struct wring_path worse_path(const struct fault_provider *provider, struct wring_path path)
+struct wring_path wring_fault_path(const struct wring_fault_schedule *schedule,
+                                   struct wring_path path)
 {
-    const struct wring_fault_schedule *schedule = &provider->schedule;
-
     path.round_trip_ns += 2 * schedule->delay_ns; /* of this rank and of the other */
     if (schedule->ns_per_byte > 0)
         path.bytes_per_s = (uint64_t)(1e9 / schedule->ns_per_byte);
@@ -225,7 +224,7 @@ static bool take_event(struct fault_provider *provider, struct wring_event *even
     }
     event->conn = &conn->base;
     if (event->kind == WRING_EVENT_CONNECTED || event->kind == WRING_EVENT_ACCEPTED)
-        conn->base.path = worse_path(provider, conn->inner->path);
+        conn->base.path = wring_fault_path(&provider->schedule, conn->inner->path);
     switch (event->kind) {
     case WRING_EVENT_ARRIVED:
         return take_arrival(provider, conn, event, now);

@@ -50,6 +50,10 @@ enum wring_fault_draw {
 /** Parse a schedule. @param why out, [bytes], what is wrong, when it returns false */
 bool wring_fault_parse(const char *text, struct wring_fault_schedule *out, char *why, size_t bytes);
 
+/** What becomes of a way by a schedule that both its ends have. */
+struct wring_path wring_fault_path(const struct wring_fault_schedule *schedule,
+                                   struct wring_path path);
+
 /** The 64 random bits of draw number n of a kind. */
 uint64_t wring_fault_random(const struct wring_fault_schedule *schedule, uint32_t rank,
                             enum wring_fault_draw kind, uint64_t n);
