@@ -36,7 +36,7 @@ static const struct wring_config_var vars[] = {
     { "WRING_KEY",          "",        "",      "the job's key: a secret text that every rank must know",        STRING,                           FIELD(key), true },
     { "WRING_KEY_FILE",     "",        "",      "file that holds the job's key",                                 STRING,                           FIELD(key_file), false },
     { "WRING_NODE",         "",        "",      "name of the host that this rank counts as being on; empty: detected", STRING,                           FIELD(node), false },
-    { "WRING_SITE",         "",        "",      "name of the place that this rank's host stands at: hierarchical sums are made within sites first, not within hosts; docs/wan.md", STRING, FIELD(site), false },
+    { "WRING_SITE",         "",        "",      "name of the place that this rank's host stands at: hierarchical sums are made within sites first, not within hosts; if no rank has one, sites are found by measuring; docs/wan.md", STRING, FIELD(site), false },
     { "WRING_LOCAL_SIZE",   "-1",      "ranks", "ranks on this host; -1: detected",                              INTEGER(-1, 65536),               FIELD(local_size), false },
     { "WRING_PROVIDER",     "auto",    "",      "transport providers that may be used, such as shm,tcp; auto: all that suit; see wring info", STRING,                           FIELD(provider), false },
     { "WRING_FAULT",        "",        "",      "emulate a worse network: rate=1gbit,delay=2ms,...; docs/faults.md", STRING,                           FIELD(fault), false },

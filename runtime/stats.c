@@ -72,6 +72,7 @@ enum wring_status wring_session_stats(struct wring_session *session,
         .executor_cpu_ns = wring_session_executor_cpu_ns(session),
         .round_trip_ns = session->distance.round_trip_ns,
         .piece_bytes = session->distance.piece_bytes,
+        .sites = session->distance.sites,
     };
     sum_session_counts(session, &stats);
     wring_progress_cpu(session->progress, &stats.progress_cpu_ns, &stats.waiter_cpu_ns);

@@ -16,6 +16,7 @@
 #include "transport/interface.h"
 #include "transport/liveness.h"
 #include "transport/providers/fault/fault.h"
+#include "transport/providers/providers.h"
 #include "transport/roster.h"
 
 #define WRING_MODULE "fabric"
@@ -590,6 +591,16 @@ struct wring_path wring_fabric_way_up(const struct wring_fabric *fabric)
         wring_fault_parse(fabric->config->fault, &schedule, why, sizeof(why)))
         path = wring_fault_path(&schedule, path);
     return path;
+}
+
+uint64_t wring_fabric_measure_way(const struct wring_fabric *fabric, uint32_t rank,
+                                  uint64_t deadline_ns)
+{
+    struct wring_control_tree_endpoint endpoint;
+
+    if (!find_tree_endpoint(fabric, rank, &endpoint))
+        return UINT64_MAX;
+    return wring_tcp_measure_way(endpoint.address, endpoint.bytes, deadline_ns);
 }
 
 enum wring_status wring_fabric_connect(struct wring_fabric *fabric,

@@ -271,11 +271,16 @@ enum wring_status wring_fabric_connect(struct wring_fabric *fabric,
                                        uint64_t deadline_ns);
 
 /**
- * What the way to our parent in the control tree is like, with what WRING_FAULT adds. All 0: there
- * is no parent, or it is on our host and nothing is added. If any two ranks are far from each
- * other, some rank is far from its parent.
+ * The way to our parent in the control tree, made worse by WRING_FAULT as the others are. All 0:
+ * there is no parent, or it is on our host and nothing makes it worse. If any two ranks are far
+ * from each other, some rank is far from its parent.
  */
 struct wring_path wring_fabric_way_up(const struct wring_fabric *fabric);
+
+/** How long the way to a rank and back is, as wring_tcp_measure_way() says. Blocks until the
+ *  deadline at most. */
+uint64_t wring_fabric_measure_way(const struct wring_fabric *fabric, uint32_t rank,
+                                  uint64_t deadline_ns);
 
 /**
  * Begin to connect to a peer, unless that has begun. Errors: WRING_ERR_AGAIN until the connection

@@ -2,12 +2,14 @@
 #include "runtime/session/distance.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "runtime/session/session.h"
 #include "transport/channel.h"
 #include "transport/fabric.h"
+#include "transport/sites.h"
 
 #define WRING_MODULE "session"
 
@@ -102,15 +104,184 @@ static void choose_pieces(struct wring_session *session, const struct way *way)
                    way->given ? ", as WRING_CHUNK_BYTES says" : "");
 }
 
-enum wring_status wring_session_measure(struct wring_session *session)
+/* ---- sites ---- */
+
+#define ANSWER_NS (2 * WRING_NS_PER_S) /* for a host that is asked */
+
+/** Hosts that are asked one after the other. */
+struct search {
+    struct wring_sites sites;
+    uint32_t *host_of;               /* [ranks] */
+    uint32_t *leaders, *first, *has; /* [hosts] the first rank there, its site's, and ranks there */
+    uint64_t *round_trips, *sorted;  /* [hosts] */
+};
+
+static void search_finish(struct search *search)
+{
+    free(search->host_of);
+    free(search->leaders);
+    free(search->first);
+    free(search->has);
+    free(search->round_trips);
+    free(search->sorted);
+}
+
+static void list_hosts(struct search *search, const struct wring_session *session)
+{
+    const uint32_t *nodes = session->fabric->roster.nodes;
+
+    for (uint32_t rank = 0, next = 0; rank < session->size; rank++) {
+        if (nodes[rank] == rank)
+            search->leaders[next++] = rank;
+        search->host_of[rank] = nodes[rank] == rank ? next - 1 : search->host_of[nodes[rank]];
+        search->has[search->host_of[rank]]++;
+    }
+}
+
+/** Zeroed memory; to be finished in any case. Errors: WRING_ERR_NO_MEMORY. */
+static enum wring_status search_init(struct search *search, const struct wring_session *session)
+{
+    uint32_t hosts = 0;
+
+    for (uint32_t rank = 0; rank < session->size; rank++)
+        hosts += wring_roster_node(&session->fabric->roster, rank) == rank;
+    search->host_of = calloc(session->size, sizeof(uint32_t));
+    search->leaders = calloc(hosts, sizeof(uint32_t));
+    search->first = calloc(hosts, sizeof(uint32_t));
+    search->has = calloc(hosts, sizeof(uint32_t));
+    search->round_trips = calloc(hosts, sizeof(uint64_t));
+    search->sorted = calloc(hosts, sizeof(uint64_t));
+    if (search->host_of == NULL || search->leaders == NULL || search->first == NULL ||
+        search->has == NULL || search->round_trips == NULL || search->sorted == NULL)
+        return WRING_ERR_NO_MEMORY;
+    list_hosts(search, session);
+    wring_sites_init(&search->sites, hosts, search->first);
+    return WRING_OK;
+}
+
+/** How far all hosts are from the next one: the first rank of each measures. */
+static enum wring_status ask_next_host(struct wring_session *session, struct search *search)
+{
+    uint32_t asked = search->leaders[wring_sites_next(&search->sites)];
+    uint64_t way_ns = 0;
+    struct wring_writer writer = {0};
+    struct wring_blobs blobs;
+
+    if (search->leaders[search->host_of[session->rank]] == session->rank && session->rank != asked)
+        way_ns = wring_fabric_measure_way(session->fabric, asked, wring_deadline_in(ANSWER_NS));
+    wring_write_u64(&writer, way_ns);
+    enum wring_status status = wring_session_exchange_writer(session, &writer, &blobs);
+    if (status != WRING_OK)
+        return status;
+    for (uint32_t i = 0; i < search->sites.hosts && status == WRING_OK; i++) {
+        struct wring_reader in = wring_blobs_reader(&blobs, search->leaders[i]);
+        search->round_trips[i] = wring_read_u64(&in);
+        status = in.failed || in.bytes > 0 ? WRING_ERR_FRAME : WRING_OK;
+    }
+    wring_blobs_finish(&blobs);
+    return status;
+}
+
+/** Have all sites as many ranks, as hierarchical sums need them? */
+static bool are_equal(const struct search *search)
+{
+    uint32_t hosts = search->sites.hosts, each = 0;
+
+    for (uint32_t site = 0; site < hosts; site++) {
+        uint32_t ranks = 0;
+        for (uint32_t i = 0; i < hosts; i++)
+            ranks += search->first[i] == site ? search->has[i] : 0;
+        if (ranks > 0 && each > 0 && ranks != each)
+            return false;
+        each = ranks > 0 ? ranks : each;
+    }
+    return true;
+}
+
+static enum wring_status take_sites(struct wring_session *session, const struct search *search)
+{
+    uint32_t *sites = calloc(session->size, sizeof(*sites));
+    if (sites == NULL)
+        return WRING_ERR_NO_MEMORY;
+    for (uint32_t rank = 0; rank < session->size; rank++)
+        sites[rank] = search->leaders[search->first[search->host_of[rank]]];
+    session->fabric->roster.sites = sites;
+    return WRING_OK;
+}
+
+/** What was found counts where it tells hosts apart, and hierarchical sums can go by it. Rank 0
+ *  says what became of it. */
+static enum wring_status judge_sites(struct wring_session *session, const struct search *search,
+                                     bool found)
+{
+    const struct wring_log *log = &session->log;
+    bool several = search->sites.n > 1 && search->sites.n < search->sites.hosts;
+    bool taken = found && several && are_equal(search), says = session->rank == 0;
+
+    if (says && taken)
+        wring_info(log, "ranks are at %" PRIu32 " sites, as was measured: WRING_SITE names them",
+                   search->sites.n);
+    else if (says && !found)
+        wring_info(log,
+                   "no sites were found: the ways to hosts show no clear gap, or more than %d "
+                   "sites: WRING_SITE names them",
+                   WRING_SITES_MAX);
+    else if (says && several)
+        wring_info(log,
+                   "%" PRIu32 " sites were found, of unequal numbers of ranks: hierarchical sums "
+                   "go by hosts",
+                   search->sites.n);
+    return taken ? take_sites(session, search) : WRING_OK;
+}
+
+/** Collective. Hosts are far from each other, and no rank names its site. */
+static enum wring_status find_sites(struct wring_session *session)
+{
+    struct search search = {0};
+    enum wring_status status = search_init(&search, session);
+    bool found = true, goes_on = search.sites.hosts > 2; /* else hosts are sites */
+
+    while (status == WRING_OK && goes_on) {
+        status = ask_next_host(session, &search);
+        found = status == WRING_OK &&
+                wring_sites_place(&search.sites, search.round_trips, search.sorted);
+        goes_on = found && wring_sites_next(&search.sites) < search.sites.hosts;
+    }
+    if (status == WRING_OK)
+        status = judge_sites(session, &search, found);
+    search_finish(&search);
+    return status;
+}
+
+static uint32_t count_sites(const struct wring_session *session)
+{
+    const uint32_t *sites = session->fabric->roster.sites;
+    uint32_t n = 0;
+
+    for (uint32_t rank = 0; sites != NULL && rank < session->size; rank++)
+        n += sites[rank] == rank;
+    return n;
+}
+
+/** Ranks are on several hosts. */
+static enum wring_status measure(struct wring_session *session)
 {
     struct way all = {0};
+    enum wring_status status = measure_ways(session, &all);
+
+    if (status != WRING_OK || all.round_trip_ns == 0)
+        return status;
+    choose_pieces(session, &all);
+    return session->fabric->roster.sites == NULL ? find_sites(session) : WRING_OK;
+}
+
+enum wring_status wring_session_measure(struct wring_session *session)
+{
+    enum wring_status status = WRING_OK;
 
     session->distance = (struct wring_distance){.piece_bytes = (size_t)session->config.chunk_bytes};
-    if (session->fabric->roster.nodes == NULL) /* all are on one host */
-        return WRING_OK;
-    enum wring_status status = measure_ways(session, &all);
-    if (status == WRING_OK && all.round_trip_ns > 0)
-        choose_pieces(session, &all);
+    if (session->fabric->roster.nodes != NULL)
+        status = measure(session);
+    session->distance.sites = count_sites(session);
     return status;
 }

@@ -93,6 +93,7 @@ static void unequal_nodes_go_flat_and_say_so_once(void)
 static void run_by_sites(struct wring_session *session, uint32_t rank, void *arg)
 {
     struct wring_bucket_stats stats = WRING_BUCKET_STATS_INIT;
+    struct wring_session_stats all = WRING_SESSION_STATS_INIT;
     uint32_t ranks = wring_session_size(session);
     const bool *by_sites = arg;
     float *data;
@@ -108,6 +109,8 @@ static void run_by_sites(struct wring_session *session, uint32_t rank, void *arg
     CHECK(wring_bucket_stats(bucket, &stats) == WRING_OK &&
               (strncmp(stats.scheme, "hierarchical", 12) == 0) == *by_sites,
           "went %s", stats.scheme);
+    CHECK(wring_session_stats(session, &all) == WRING_OK && (all.sites > 1) == *by_sites,
+          "%llu sites", (unsigned long long)all.sites);
 }
 
 /** Each rank is a host: only sites say who is near whom; one site alone says nothing. */

@@ -198,7 +198,8 @@ class WringSessionStats(Sized):
     C_NAME = "wring_session_stats"
     _fields_ = [("struct_bytes", c_size_t)] + [(name, c_uint64) for name in (
         "wire_bytes_sent", "wire_bytes_received", "puts_sent", "steps", "sleeps",
-        "progress_cpu_ns", "waiter_cpu_ns", "executor_cpu_ns", "round_trip_ns", "piece_bytes")]
+        "progress_cpu_ns", "waiter_cpu_ns", "executor_cpu_ns", "round_trip_ns", "piece_bytes",
+        "sites")]
 
 
 class WringBucketStats(Sized):

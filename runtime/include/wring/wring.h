@@ -890,6 +890,8 @@ struct wring_session_stats {
                                all are within a millisecond */
     uint64_t piece_bytes;   /* of large pieces of immediate calls whose members may be so far apart
                              */
+    uint64_t sites;         /* at which ranks stand, as WRING_SITE says or was measured; 0: hosts
+                               are all there is */
 };
 #define WRING_SESSION_STATS_INIT WRING_SIZED(struct wring_session_stats)
 

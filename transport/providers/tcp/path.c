@@ -5,11 +5,13 @@
 #include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <net/if.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "base/log.h"
 #include "transport/interface.h"
 #include "transport/providers/tcp/tcp.h"
@@ -206,6 +208,62 @@ void wring_tcp_fit_to_path(struct tcp_conn *conn)
     choose_congestion(conn);
     conn->base.path = wring_tcp_path(conn->fd);
     widen_buffer(conn);
+}
+
+/* ---- how long the way is ---- */
+
+#define MEASURES 3 /* the first packet may have to wait for a neighbour's address */
+
+/** Has it connected by then? */
+static bool await_connected(int fd, uint64_t deadline_ns)
+{
+    int error = 0;
+    socklen_t bytes = sizeof(error);
+    struct pollfd pollfd = {fd, POLLOUT, 0};
+    int n;
+
+    do {
+        uint64_t now_ns = wring_now_ns();
+        uint64_t left_ns = now_ns < deadline_ns ? deadline_ns - now_ns : 0;
+        n = poll(&pollfd, 1, (int)(left_ns / WRING_NS_PER_MS));
+    } while (n < 0 && errno == EINTR);
+    return n == 1 && getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes) == 0 && error == 0;
+}
+
+/** @return as wring_tcp_measure_way() */
+static uint64_t measure_once(const struct sockaddr_storage *to, socklen_t bytes,
+                             uint64_t deadline_ns)
+{
+    uint64_t round_trip_ns = UINT64_MAX;
+    int fd = WRING_DESCRIPTOR(socket(to->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+
+    if (fd < 0)
+        return round_trip_ns;
+    if ((connect(fd, (const struct sockaddr *)to, bytes) == 0 || errno == EINPROGRESS) &&
+        await_connected(fd, deadline_ns)) {
+        uint32_t us = shortest_rtt_us(fd);
+        if (stays_on_host(fd))
+            round_trip_ns = 0;
+        else if (us != UINT32_MAX)
+            round_trip_ns = us * (uint64_t)WRING_NS_PER_US;
+    }
+    wring_descriptor_close(fd);
+    return round_trip_ns;
+}
+
+uint64_t wring_tcp_measure_way(const void *address, size_t bytes, uint64_t deadline_ns)
+{
+    struct sockaddr_storage to;
+    socklen_t to_bytes;
+    uint64_t least = UINT64_MAX;
+
+    if (wring_tcp_address_unpack(address, bytes, &to, &to_bytes) != WRING_OK)
+        return least;
+    for (int i = 0; i < MEASURES; i++) {
+        uint64_t one = measure_once(&to, to_bytes, deadline_ns);
+        least = one < least ? one : least;
+    }
+    return least;
 }
 
 /* ---- what the way takes ---- */
