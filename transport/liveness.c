@@ -268,7 +268,7 @@ static void disconnect_all(struct wring_fabric *fabric)
     fabric->state = WRING_FABRIC_FAILED;
 }
 
-/** We may know of a death by what others say. Providers that seldom look whether a connection has
+/** Word of a death may come from others first. Providers that seldom look whether a connection has
  *  ended look now, as they do before a sleep. */
 static void look_at_connections(struct wring_fabric *fabric)
 {
