@@ -12,6 +12,7 @@ import torch_rig
 WRING, LIBRARY, SOURCE = sys.argv[1:4]
 LINE = re.compile(r"rank \d of (\d+): (\d+) steps, weights (-?\d+\.\d+)")
 EXAMPLES = pathlib.Path(SOURCE) / "dropin" / "torch" / "examples"
+PATIENCE = 300  # seconds: for hangs, not for slowness
 RUN = [WRING, "run", "--elastic", "1:2", "--"]
 
 
@@ -20,7 +21,7 @@ def check(what, victim, launcher, example, arguments=(), said_by_launcher=None):
     done = subprocess.run([*launcher, *([python, "-B"] if launcher is RUN else []),
                            EXAMPLES / example, "--steps", "40", "--ranks", "2", "--die",
                            f"{victim}@15", *arguments], env=environment, text=True,
-                          capture_output=True, timeout=180)
+                          capture_output=True, timeout=PATIENCE)
     said = LINE.findall(done.stdout)
     if done.returncode != 0 or len(said) != 2 or len(set(said)) != 1 or said[0][0] != "2" or \
             said_by_launcher not in done.stderr:
@@ -39,4 +40,4 @@ with tempfile.TemporaryDirectory() as place:
     torchrun = [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
                 "--max-restarts", "1"]
     check("torchrun", 1, torchrun, "train_ddp_elastic.py", ["--checkpoint", f"{place}/model.pt"],
-          "SIGKILL")
+          "exitcode: -9")

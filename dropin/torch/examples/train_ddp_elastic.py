@@ -99,6 +99,10 @@ class Trainer:
         self.optimizer.zero_grad()
         return loss.item()
 
+    def has_made(self, steps):
+        """@return the same on all ranks: newcomers know what is made once all have met"""
+        return self.model is not None and not self.is_cut_off and self.steps.done >= steps
+
     def go_on(self):
         """The next thing to do, whatever it is."""
         if self.is_cut_off:
@@ -134,7 +138,7 @@ def main():
         victim = -1
     elastic.init()
     number, trainer = dist.get_rank(), Trainer(wish.checkpoint)
-    while trainer.steps.done < wish.steps or dist.get_world_size() < wish.ranks:
+    while not trainer.has_made(wish.steps) or dist.get_world_size() < wish.ranks:
         if (number, trainer.steps.done) == (victim, last):
             os.kill(os.getpid(), signal.SIGKILL)
         try:
