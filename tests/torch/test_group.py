@@ -59,6 +59,9 @@ class Cases(unittest.TestCase):
         for victim in (0, 1):
             self.passes([f"lose_{victim}"], 3, dies=(victim,))
 
+    def test_goes_on_without_two(self):
+        self.passes(["lose_in_first_step"], 4, dies=(0, 2))
+
     def test_by_functions_of_torch(self):
         self.passes(["shrunk_by_torch"], 3, dies=(2,))
         self.passes(["reconfigured"], 3, dies=(1,))

@@ -23,6 +23,7 @@ was made of them: DDP's models are to be wrapped anew. docs/pytorch.md has the l
 import array
 import json
 import os
+import time
 from datetime import timedelta
 
 import torch
@@ -33,6 +34,7 @@ from ..abi import Dtype, Status
 from . import native, session, store_bootstrap
 
 STORE_SECONDS = 60  # for the ranks that are left to reach their new Store
+LOOK_SECONDS, LOSS_SECONDS = 0.005, 5  # a Store that has gone may be noticed before its rank has
 LOST = (Status.PEER, Status.CANCELLED)  # of sessions that may shrink
 
 
@@ -52,6 +54,20 @@ def _tell_all(opened, thing):
     return all_say
 
 
+def _reach_store(home, address, port):
+    """Rank 0 has made it already. TCPStore waits where nobody answers: here only until rank 0 is known
+    to be lost."""
+    end, seconds = time.monotonic() + STORE_SECONDS, 1
+    while True:
+        try:
+            return dist.TCPStore(address, port, home.size, False, timedelta(seconds=seconds),
+                                 wait_for_workers=False)
+        except RuntimeError:
+            if home.api.error() is not None or time.monotonic() > end:
+                raise
+        seconds *= 2
+
+
 def _make_store(home):
     """A Store of a session's ranks, kept by rank 0."""
     own = {"host": store_bootstrap.host_name(), "address": home.address}
@@ -65,10 +81,8 @@ def _make_store(home):
         store = dist.TCPStore(address, 0, home.size, True, seconds, wait_for_workers=False)
     where = _tell_all(home.api, {"address": address, "port": store.port if store else 0})[0]
     if store is None:
-        store = dist.TCPStore(where["address"], where["port"], home.size, False, seconds,
-                              wait_for_workers=False)
-    if home.timeout is not None:
-        store.set_timeout(home.timeout)
+        store = _reach_store(home, where["address"], where["port"])
+    store.set_timeout(seconds if home.timeout is None else home.timeout)
     return store
 
 
@@ -108,12 +122,19 @@ def init(timeout=None):
 
 # ---- fewer ranks, and more ----------------------------------------------------------------------
 
-def has_lost(*states):
-    """Has an operation of the default group, or of DDPStates, failed as ranks were lost?"""
-    home = session.current()
+def has_lost(*states, patience=LOSS_SECONDS):
+    """Has an operation of the default group, or of DDPStates, failed as ranks were lost?
+
+    patience  seconds to wait for that, where all is well so far
+    """
+    home, end = session.current(), time.monotonic() + patience
     sessions = [state.session for state in states if state.session is not None]
-    failures = [one.error() for one in sessions + ([home.api] if home is not None else [])]
-    return any(failure is not None and failure.status in LOST for failure in failures)
+    sessions += [home.api] if home is not None else []
+    while True:
+        failures = [failure for failure in (one.error() for one in sessions) if failure is not None]
+        if failures or time.monotonic() > end:
+            return any(failure.status in LOST for failure in failures)
+        time.sleep(LOOK_SECONDS)
 
 
 def unwrap(model):

@@ -12,9 +12,33 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
 from .. import api
-from . import store_bootstrap
+from . import session, store_bootstrap
 
 MEET_SECONDS = 300
+
+
+class _Meeting:
+    """Exchanges by the Store of a process group, until wring's own session of it, if it is of wring's,
+    has lost a rank: nobody waits for that one."""
+
+    def __init__(self, group, store, prefix):
+        self.home = session.of(group)
+        self.by_store = store_bootstrap.StoreExchange(store, prefix, dist.get_rank(group),
+                                                      dist.get_world_size(group))
+
+    def _failure(self):
+        return self.home.api.error() if self.home is not None and self.home.alive else None
+
+    def exchange(self, blob, seconds, called_off=None):
+        def is_over():
+            return self._failure() is not None or (called_off is not None and called_off())
+        try:
+            return self.by_store.exchange(blob, seconds, is_over)
+        except store_bootstrap.CalledOff:
+            failure = self._failure()
+            if failure is None:
+                raise
+            raise failure from None
 
 
 def open_session(group=None, settings=None):
@@ -31,12 +55,12 @@ def open_session(group=None, settings=None):
     store = distributed_c10d._get_process_group_store(group)
     # a Store may outlive groups, and keep keys of one of the same name
     number = (store.add("wring/hooks/arrivals", 1) - 1) // size
-    exchange = store_bootstrap.StoreExchange(store, f"wring/hooks/{number}", rank, size)
+    meeting = _Meeting(group, store, f"wring/hooks/{number}")
     own = {"host": store_bootstrap.host_name(), "address": store_bootstrap.first_address(store),
            "has key": any(map(os.environ.get, ("WRING_KEY", "WRING_KEY_FILE")))}
     if rank == 0:
         own["key"] = secrets.token_hex(32)  # who may read the Store may take part
-    met = [json.loads(blob) for blob in exchange.exchange(json.dumps(own).encode(), MEET_SECONDS)]
+    met = [json.loads(blob) for blob in meeting.exchange(json.dumps(own).encode(), MEET_SECONDS)]
     for other, says in enumerate(met):
         if says["has key"] != own["has key"]:
             raise RuntimeError(f"wring: WRING_KEY or WRING_KEY_FILE is set on one of the ranks {rank} "
@@ -44,5 +68,5 @@ def open_session(group=None, settings=None):
     address = store_bootstrap.choose_address(own["host"], own["address"],
                                              [(says["host"], says["address"]) for says in met])
     return api.Session(key=None if own["has key"] else met[0]["key"], settings=settings,
-                       bootstrap=api.Bootstrap(rank, size, exchange.exchange, local_address=address,
+                       bootstrap=api.Bootstrap(rank, size, meeting.exchange, local_address=address,
                                                name="torch"))
