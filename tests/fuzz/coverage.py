@@ -21,7 +21,7 @@ FLAGS = "-fprofile-instr-generate -fcoverage-mapping"
 # What comes from whom, and the files that read it first.
 PARSERS = {
     "a stranger": ["transport/auth.c", "transport/door.c", "transport/bootstrap/rendezvous.c",
-                   "transport/bootstrap/rendezvous_root.c"],
+                   "transport/bootstrap/rendezvous_frame.c", "transport/bootstrap/rendezvous_root.c"],
     "a rank, while joining": ["transport/bootstrap/rendezvous_join.c", "transport/bootstrap/rendezvous_plant.c",
                               "transport/bootstrap/rendezvous_tree.c", "transport/providers/handshake.c",
                               "transport/providers/verbs/handshake.c", "runtime/session/join.c",

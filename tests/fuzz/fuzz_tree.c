@@ -247,11 +247,12 @@ static void open_rank(struct rig *rig, enum deed deed)
     }
     if (plants)
         return;
-    struct wring_rendezvous_tree *tree = wring_rendezvous_tree_create();
+    struct wring_rendezvous_tree *tree = calloc(1, sizeof(*tree));
     FUZZ_CHECK(tree != NULL, "out of memory");
-    if (rank != 0)
-        tree->up = (struct wring_rendezvous_stream){.fd = rig->speeches[0].near};
+    tree->up.fd = rank != 0 ? rig->speeches[0].near : -1;
     tree->n = children.n;
+    for (uint32_t i = children.n; i < WRING_RENDEZVOUS_FAN; i++)
+        tree->down[i].fd = -1;
     for (uint32_t i = 0; i < children.n; i++)
         tree->down[i] = (struct wring_rendezvous_stream){
             .fd = rig->speeches[children.first + i].near, .rank = children.first + i};

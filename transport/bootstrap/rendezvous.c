@@ -31,80 +31,6 @@ void wring_blobs_finish(struct wring_blobs *blobs)
     *blobs = (struct wring_blobs){0};
 }
 
-/* ---- frame ---- */
-
-/* The bytes of the rendezvous; no sockets here. */
-
-#define MAGIC 0x565A5257u /* "WRZV" */
-
-void wring_rendezvous_pack(const struct wring_rendezvous_frame *frame, uint8_t *bytes)
-{
-    wring_put_u32(bytes, MAGIC);
-    wring_put_u32(bytes + 4, frame->kind);
-    wring_put_u32(bytes + 8, frame->sequence);
-    wring_put_u32(bytes + 12, frame->status);
-    wring_put_u32(bytes + 16, frame->rank);
-    wring_put_u64(bytes + 20, frame->bytes);
-}
-
-bool wring_rendezvous_parse(const uint8_t *bytes, struct wring_rendezvous_frame *out)
-{
-    uint32_t kind = wring_get_u32(bytes + 4);
-    if (wring_get_u32(bytes) != MAGIC || kind < WRING_RENDEZVOUS_BLOB ||
-        kind > WRING_RENDEZVOUS_PLANTED)
-        return false;
-    *out = (struct wring_rendezvous_frame){
-        .kind = (enum wring_rendezvous_kind)kind,
-        .sequence = wring_get_u32(bytes + 8),
-        .status = wring_get_u32(bytes + 12),
-        .rank = wring_get_u32(bytes + 16),
-        .bytes = wring_get_u64(bytes + 20),
-    };
-    return true;
-}
-
-enum wring_status wring_rendezvous_failure_status(const struct wring_rendezvous_frame *frame)
-{
-    return frame->status > WRING_OK && frame->status <= WRING_ERR_SYSTEM
-               ? (enum wring_status)frame->status
-               : WRING_ERR_PEER;
-}
-
-void wring_rendezvous_make_printable(char *text, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++)
-        if (text[i] < ' ' || text[i] > '~')
-            text[i] = '?';
-    text[bytes] = '\0';
-}
-
-enum wring_status wring_rendezvous_unpack_result(uint32_t size, uint8_t *body, uint64_t bytes,
-                                                 struct wring_blobs *out)
-{
-    struct wring_reader reader = {body, bytes, false};
-    struct wring_blobs blobs = {size, calloc((size_t)size + 1, sizeof(size_t)), body, NULL};
-    size_t total = 0;
-
-    if (blobs.offsets == NULL)
-        return WRING_ERR_NO_MEMORY;
-    for (uint32_t i = 0; i < size; i++) {
-        uint64_t blob_bytes = wring_read_u64(&reader);
-        const void *data = blob_bytes <= reader.bytes ? wring_read(&reader, blob_bytes) : NULL;
-        if (data == NULL)
-            goto free_offsets;
-        memmove(body + total, data, blob_bytes);
-        blobs.offsets[i + 1] = total += blob_bytes;
-    }
-    if (reader.bytes > 0) /* more than there are ranks */
-        goto free_offsets;
-    *out = blobs;
-    return WRING_OK;
-
-free_offsets:
-    free(blobs.offsets);
-    return WRING_ERR_FRAME;
-}
-
 /* ---- endpoints ---- */
 
 /* Where the root may be: its addresses as a rank that joins understands them. */
@@ -300,15 +226,6 @@ enum wring_status wring_rendezvous_find_endpoints(const struct wring_rendezvous_
     return status;
 }
 
-void wring_rendezvous_endpoint_text(const struct wring_rendezvous_endpoint *endpoint, char *text)
-{
-    char host[WRING_RENDEZVOUS_ADDRESS] = "?", port[8] = "?";
-    getnameinfo((const struct sockaddr *)&endpoint->address, endpoint->bytes, host, sizeof(host),
-                port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV);
-    snprintf(text, WRING_RENDEZVOUS_ENDPOINT_TEXT, strchr(host, ':') != NULL ? "[%s]:%s" : "%s:%s",
-             host, port);
-}
-
 /* ---- gather ---- */
 
 /* Rank 0's side of an exchange: collect from all, hand out to all. */
@@ -321,40 +238,6 @@ struct contribution {
     uint64_t got; /* bytes, head included */
     bool complete;
 };
-
-static void send_frame(int fd, struct wring_rendezvous_frame frame, const char *text)
-{
-    uint8_t head[WRING_RENDEZVOUS_FRAME_BYTES];
-    struct wring_patience patience = {wring_now_ns() + WRING_NS_PER_S, NULL};
-
-    frame.bytes = strlen(text);
-    wring_rendezvous_pack(&frame, head);
-    if (wring_stream_write(fd, head, sizeof(head), &patience) == WRING_OK)
-        wring_stream_write(fd, text, frame.bytes, &patience);
-}
-
-void wring_rendezvous_send_failure(int fd, enum wring_status status, uint32_t rank,
-                                   const char *text)
-{
-    send_frame(fd,
-               (struct wring_rendezvous_frame){
-                   .kind = WRING_RENDEZVOUS_FAILURE, .status = (uint32_t)status, .rank = rank},
-               text);
-}
-
-void wring_rendezvous_send_admitted(int fd)
-{
-    send_frame(fd, (struct wring_rendezvous_frame){.kind = WRING_RENDEZVOUS_ADMITTED}, "");
-}
-
-void wring_rendezvous_tell_failure(struct wring_rendezvous *rendezvous, enum wring_status status,
-                                   uint32_t rank, const char *text)
-{
-    rendezvous->base.at_fault = (int32_t)rank;
-    for (uint32_t i = 1; i < rendezvous->base.size; i++)
-        if (rendezvous->fds[i] >= 0)
-            wring_rendezvous_send_failure(rendezvous->fds[i], status, rank, text);
-}
 
 static enum wring_status fail_for_rank(struct wring_rendezvous *rendezvous,
                                        enum wring_status status, uint32_t rank, const char *what)

@@ -322,7 +322,7 @@ struct seedling {
     struct guest guests[GUESTS];
 };
 
-/** Our part of the tree will not come about. Rank 0 says so to all. */
+/** Our part of the tree will not come about. Rank 0 says so to all; no child has come yet. */
 static enum wring_status give_up(struct seedling *seedling, enum wring_status status, uint32_t rank,
                                  const char *text)
 {
@@ -334,7 +334,6 @@ static enum wring_status give_up(struct seedling *seedling, enum wring_status st
                                            .bytes = strlen(text)};
     wring_error(rendezvous->log, "%s", text);
     rendezvous->base.at_fault = (int32_t)rank;
-    wring_rendezvous_tree_tell(rendezvous->tree, &frame, text);
     wring_rendezvous_tree_write(rendezvous->tree, seedling->to_root, &frame, text, &brief);
     return status;
 }
@@ -636,12 +635,24 @@ static enum wring_status plant_rank(struct wring_rendezvous *rendezvous, const u
     return status;
 }
 
+/** Without any stream. @return NULL: no memory */
+static struct wring_rendezvous_tree *create_tree(void)
+{
+    struct wring_rendezvous_tree *tree = calloc(1, sizeof(*tree));
+    if (tree == NULL)
+        return NULL;
+    tree->up.fd = -1;
+    for (unsigned i = 0; i < WRING_RENDEZVOUS_FAN; i++)
+        tree->down[i].fd = -1;
+    return tree;
+}
+
 enum wring_status wring_rendezvous_plant(struct wring_rendezvous *rendezvous,
                                          const struct wring_rendezvous_params *params,
                                          const uint8_t *secret)
 {
     struct wring_patience patience = {params->deadline_ns, params->cancel};
-    rendezvous->tree = wring_rendezvous_tree_create();
+    rendezvous->tree = create_tree();
     if (rendezvous->tree == NULL)
         return WRING_ERR_NO_MEMORY;
     if (rendezvous->base.rank == 0)

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How messages of the rendezvous name ranks and addresses. */
 #include "transport/bootstrap/rendezvous_root.h"
 
 #include <arpa/inet.h>
@@ -24,27 +23,6 @@
 #include "transport/interface.h"
 
 #define WRING_MODULE "rendezvous"
-#define NAMED_MAX 8
-
-void wring_rendezvous_name(struct wring_rendezvous_names *names, uint32_t rank)
-{
-    if (names->n++ == 0)
-        names->first = rank;
-    if (names->n <= NAMED_MAX)
-        names->at += (size_t)snprintf(names->list + names->at, sizeof(names->list) - names->at,
-                                      "%s%" PRIu32, names->n > 1 ? ", " : "", rank);
-}
-
-const char *wring_rendezvous_named(struct wring_rendezvous_names *names)
-{
-    size_t bytes = sizeof(names->text);
-    if (names->n > NAMED_MAX)
-        snprintf(names->text, bytes, "ranks %s and %" PRIu32 " more", names->list,
-                 names->n - NAMED_MAX);
-    else
-        snprintf(names->text, bytes, "rank%s %s", names->n > 1 ? "s" : "", names->list);
-    return names->text;
-}
 
 /** An IPv4 peer of a socket for both families looks like ::ffff:10.0.0.1: make it plain. */
 static void make_plain_address(struct sockaddr_storage *address, socklen_t *bytes)
@@ -379,16 +357,6 @@ static void end_joining_late(struct wring_rendezvous_host *host)
 
 /* Where ranks meet: what WRING_ROOT stands for, and the root's socket there. */
 
-bool wring_rendezvous_is_loopback(const struct sockaddr *address)
-{
-    if (address->sa_family == AF_INET) {
-        const struct sockaddr_in *v4 = (const struct sockaddr_in *)address;
-        return (ntohl(v4->sin_addr.s_addr) >> 24) == 127;
-    }
-    const struct in6_addr *v6 = &((const struct sockaddr_in6 *)address)->sin6_addr;
-    return IN6_IS_ADDR_LOOPBACK(v6) || (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == 127);
-}
-
 /** 1..65535 in digits; getaddrinfo() would take 65537 for 1. */
 static bool is_port(const char *text)
 {
@@ -414,12 +382,6 @@ static bool split_root(const char *root, char *host, size_t host_bytes, const ch
     host[end - begin] = '\0';
     *port = colon + 1;
     return true;
-}
-
-enum wring_status wring_rendezvous_refuse_zone(const struct wring_log *log, const char *root)
-{
-    wring_error(log, "WRING_ROOT=%s: needs a zone of this host, as in [fe80::1%%eth0]:5555", root);
-    return WRING_ERR_ADDRESS;
 }
 
 static bool lacks_zone(const struct sockaddr *address)

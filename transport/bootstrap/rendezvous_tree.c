@@ -26,11 +26,6 @@ struct wring_rendezvous_children wring_rendezvous_children(uint32_t rank, uint32
         (uint32_t)first, n < WRING_RENDEZVOUS_FAN ? (uint32_t)n : WRING_RENDEZVOUS_FAN};
 }
 
-uint32_t wring_rendezvous_parent(uint32_t rank)
-{
-    return (rank - 1) / WRING_RENDEZVOUS_FAN;
-}
-
 uint32_t wring_rendezvous_streams(uint32_t size)
 {
     return size <= WRING_RENDEZVOUS_DIRECT ? size - 1 : WRING_RENDEZVOUS_FAN + 1;
@@ -53,24 +48,6 @@ enum wring_status wring_rendezvous_tree_write(struct wring_rendezvous_tree *tree
     return status;
 }
 
-void wring_rendezvous_stream_drop(struct wring_rendezvous_stream *stream)
-{
-    free(stream->body);
-    stream->body = NULL;
-    stream->got = 0;
-}
-
-static bool has_head(const struct wring_rendezvous_stream *stream)
-{
-    return stream->got >= WRING_RENDEZVOUS_FRAME_BYTES;
-}
-
-bool wring_rendezvous_stream_has_frame(const struct wring_rendezvous_stream *stream)
-{
-    return has_head(stream) && stream->body != NULL &&
-           stream->got == WRING_RENDEZVOUS_FRAME_BYTES + stream->frame.bytes;
-}
-
 /** @param most  bytes of a body. Errors: WRING_ERR_FRAME, WRING_ERR_NO_MEMORY. */
 static enum wring_status begin_body(struct wring_rendezvous_stream *stream, uint64_t most)
 {
@@ -84,7 +61,7 @@ enum wring_status wring_rendezvous_tree_read(struct wring_rendezvous_tree *tree,
                                              struct wring_rendezvous_stream *stream, uint64_t most)
 {
     while (!wring_rendezvous_stream_has_frame(stream)) {
-        bool in_head = !has_head(stream);
+        bool in_head = !wring_rendezvous_stream_has_head(stream);
         uint8_t *at = in_head ? stream->head + stream->got
                               : stream->body + (stream->got - WRING_RENDEZVOUS_FRAME_BYTES);
         uint64_t want = in_head ? WRING_RENDEZVOUS_FRAME_BYTES - stream->got
@@ -96,7 +73,7 @@ enum wring_status wring_rendezvous_tree_read(struct wring_rendezvous_tree *tree,
             return WRING_ERR_PEER;
         stream->got += (uint64_t)got;
         enum wring_status status = WRING_OK;
-        if (in_head && has_head(stream))
+        if (in_head && wring_rendezvous_stream_has_head(stream))
             status = begin_body(stream, most);
         if (status != WRING_OK)
             return status;
@@ -130,8 +107,9 @@ static void close_stream(struct wring_rendezvous_stream *stream)
 
 /* ---- failures ---- */
 
-void wring_rendezvous_tree_tell(struct wring_rendezvous_tree *tree,
-                                const struct wring_rendezvous_frame *failure, const void *text)
+/** To all children: what has failed. */
+static void tell_children(struct wring_rendezvous_tree *tree,
+                          const struct wring_rendezvous_frame *failure, const void *text)
 {
     struct wring_patience brief = {wring_now_ns() + WRING_NS_PER_S, NULL};
     for (uint32_t i = 0; i < tree->n; i++)
@@ -143,7 +121,7 @@ enum wring_status wring_rendezvous_tree_fail(struct wring_rendezvous *rendezvous
                                              const struct wring_rendezvous_frame *frame, char *text)
 {
     enum wring_status status = wring_rendezvous_failure_status(frame);
-    wring_rendezvous_tree_tell(rendezvous->tree, frame, text);
+    tell_children(rendezvous->tree, frame, text);
     wring_rendezvous_make_printable(text, frame->bytes);
     wring_error(rendezvous->log, "%s", text[0] != '\0' ? text : wring_status_text(status));
     rendezvous->base.at_fault = frame->rank < rendezvous->base.size ? (int32_t)frame->rank : -1;
@@ -189,17 +167,6 @@ enum wring_status wring_rendezvous_tree_lose_parent(struct wring_rendezvous *ren
                                            .rank = parent,
                                            .bytes = strlen(text)};
     return wring_rendezvous_tree_fail(rendezvous, &frame, text);
-}
-
-struct wring_rendezvous_tree *wring_rendezvous_tree_create(void)
-{
-    struct wring_rendezvous_tree *tree = calloc(1, sizeof(*tree));
-    if (tree == NULL)
-        return NULL;
-    tree->up.fd = -1;
-    for (unsigned i = 0; i < WRING_RENDEZVOUS_FAN; i++)
-        tree->down[i].fd = -1;
-    return tree;
 }
 
 void wring_rendezvous_tree_destroy(struct wring_rendezvous_tree *tree)
@@ -482,7 +449,7 @@ static enum wring_status peek(struct wring_rendezvous_tree *tree,
 
     if (stream->fd < 0 || poll(&pollfd, 1, 0) <= 0)
         return WRING_ERR_AGAIN;
-    ssize_t got = has_head(stream) || stream->got > 0
+    ssize_t got = wring_rendezvous_stream_has_head(stream) || stream->got > 0
                       ? -1
                       : recv(stream->fd, head, sizeof(head), MSG_PEEK | MSG_DONTWAIT);
     if (got == (ssize_t)sizeof(head) && wring_rendezvous_parse(head, &frame) &&

@@ -3,6 +3,8 @@
 #ifndef WRING_TRANSPORT_BOOTSTRAP_RENDEZVOUS_TREE_PRIVATE_H
 #define WRING_TRANSPORT_BOOTSTRAP_RENDEZVOUS_TREE_PRIVATE_H
 
+#include <stdlib.h>
+
 #include "transport/bootstrap/rendezvous_tree.h"
 
 /** A stream to a neighbour, and the frame that comes in on it. */
@@ -23,16 +25,30 @@ struct wring_rendezvous_tree {
 };
 
 /** Of a rank other than 0. */
-uint32_t wring_rendezvous_parent(uint32_t rank);
+static inline uint32_t wring_rendezvous_parent(uint32_t rank)
+{
+    return (rank - 1) / WRING_RENDEZVOUS_FAN;
+}
 
-/** Without any stream. @return NULL: no memory */
-struct wring_rendezvous_tree *wring_rendezvous_tree_create(void);
+static inline bool wring_rendezvous_stream_has_head(const struct wring_rendezvous_stream *stream)
+{
+    return stream->got >= WRING_RENDEZVOUS_FRAME_BYTES;
+}
 
 /** Is a frame here whole? It stays until it is dropped. */
-bool wring_rendezvous_stream_has_frame(const struct wring_rendezvous_stream *stream);
+static inline bool wring_rendezvous_stream_has_frame(const struct wring_rendezvous_stream *stream)
+{
+    return wring_rendezvous_stream_has_head(stream) && stream->body != NULL &&
+           stream->got == WRING_RENDEZVOUS_FRAME_BYTES + stream->frame.bytes;
+}
 
 /** The frame has been dealt with: the next one may come. */
-void wring_rendezvous_stream_drop(struct wring_rendezvous_stream *stream);
+static inline void wring_rendezvous_stream_drop(struct wring_rendezvous_stream *stream)
+{
+    free(stream->body);
+    stream->body = NULL;
+    stream->got = 0;
+}
 
 /**
  * Read what there is, up to the end of a frame.
@@ -49,10 +65,6 @@ enum wring_status wring_rendezvous_tree_write(struct wring_rendezvous_tree *tree
                                               const struct wring_rendezvous_frame *frame,
                                               const void *body,
                                               const struct wring_patience *patience);
-
-/** To all children: what has failed. */
-void wring_rendezvous_tree_tell(struct wring_rendezvous_tree *tree,
-                                const struct wring_rendezvous_frame *failure, const void *text);
 
 /** The verdict: rank 0's own, or heard from above. Told below, and logged.
  *  @param text  in, [frame->bytes] and a NUL; made printable  @return its status */
