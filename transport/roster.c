@@ -141,6 +141,7 @@ static size_t reach_of(const struct wring_fabric *fabric, const struct wring_des
                        uint32_t device, const void **kind)
 {
     int own = find_own_device(fabric, of->devices[device].name);
+    *kind = "";
     if (own < 0)
         return 0;
     struct wring_provider *provider = fabric->devices[own].provider;

@@ -26,8 +26,10 @@ static enum wring_status ensure_free_slot(struct tcp_provider *provider, size_t 
         }
 
     size_t count = provider->slot_count == 0 ? 16 : provider->slot_count * 2;
+    if (count > UINT32_MAX)
+        return WRING_ERR_NO_MEMORY;
     struct tcp_slot *slots = reallocarray(provider->slots, count, sizeof(*slots));
-    if (slots == NULL || count > UINT32_MAX)
+    if (slots == NULL)
         return WRING_ERR_NO_MEMORY;
     provider->slots = slots;
 
