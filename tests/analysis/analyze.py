@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Static analysis of all that is installed: clang's analyzer and cppcheck.
+"""Static analysis of all that is installed: clang's analyzer, cppcheck and gcc's analyzer.
 
-    tests/analysis/analyze.py BUILD [--tool clang|cppcheck] [PART...]
+    tests/analysis/analyze.py BUILD [--tool clang|cppcheck|gcc] [PART...]
 
 BUILD is a folder that meson has set up; PART is a part of file names, to look at these alone. Prints
 what no line of justified.txt explains, and lines there that explain nothing any more; exits with 1
@@ -21,6 +21,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIST = pathlib.Path(__file__).with_name("justified.txt")
 CPPCHECK = re.compile(r"^(?P<file>[^:]+):(?P<line>\d+): (?P<what>\w+): (?P<text>.*)$")
 CLANG = re.compile(r"^(?P<file>[^:]+):(?P<line>\d+):\d+: (?:warning|error): (?P<text>.*) \[(?P<what>[\w.]+)\]$")
+GCC = re.compile(r"^(?P<file>[^:]+):(?P<line>\d+):\d+: warning: (?P<text>.*?)(?: \[CWE-\d+\])? "
+                 r"\[-W(?P<what>analyzer-[\w-]+)\]$")
 
 
 def entries(build, parts):
@@ -59,7 +61,15 @@ def run_cppcheck(sources):
         yield from done.stderr.splitlines()
 
 
-TOOLS = {"clang": (run_clang, CLANG), "cppcheck": (run_cppcheck, CPPCHECK)}
+def run_gcc(sources):
+    for name, folder, options in sources:
+        done = subprocess.run(
+            ["gcc", "-fanalyzer", "-fdiagnostics-plain-output", "-fdiagnostics-path-format=none", "-O1", "-c",
+             *options, "-o", os.devnull, ROOT / name], cwd=folder, capture_output=True, text=True, check=False)
+        yield from done.stderr.splitlines()
+
+
+TOOLS = {"clang": (run_clang, CLANG), "cppcheck": (run_cppcheck, CPPCHECK), "gcc": (run_gcc, GCC)}
 
 
 def findings(tool, sources):
