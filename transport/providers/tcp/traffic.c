@@ -79,11 +79,11 @@ static bool unused_are_zero(const uint8_t *in)
 {
     static const uint8_t zeros[HEADER_CRC_AT - ZEROS_AT];
     bool part = in[KIND_AT] == TCP_FRAME_PART;
-    uint32_t flags = FLAG_CHECKED | (part ? FLAG_MORE : 0);
+    uint32_t has = wring_get_u32(in + FLAGS_AT), flags = FLAG_CHECKED | (part ? FLAG_MORE : 0);
 
-    if (in[ZERO_AT] != 0 || (wring_get_u32(in + FLAGS_AT) & ~flags) != 0)
+    if (in[ZERO_AT] != 0 || (has & ~flags) != 0)
         return false;
-    if (!is_long(in))
+    if (has == 0 && !part)
         return true;
     return memcmp(in + ZEROS_AT, zeros, sizeof(zeros)) == 0 &&
            (part || wring_get_u32(in + PART_AT) == 0) &&
@@ -117,10 +117,11 @@ const char *wring_tcp_frame_unpack(const uint8_t *in, const struct wring_crc32c 
         .bytes = wring_get_u32(in + BYTES_AT),
         .imm = wring_get_u32(in + IMM_AT),
         .checked = is_checked(in),
-        .more = (wring_get_u32(in + FLAGS_AT) & FLAG_MORE) != 0,
     };
-    if (frame.kind == TCP_FRAME_PART)
+    if (frame.kind == TCP_FRAME_PART) {
         frame.part = wring_get_u32(in + PART_AT);
+        frame.more = (wring_get_u32(in + FLAGS_AT) & FLAG_MORE) != 0;
+    }
     if (frame.checked) {
         frame.payload_crc = wring_get_u32(in + PAYLOAD_CRC_AT);
         if (wring_get_u32(in + HEADER_CRC_AT) != wring_crc32c_update(crc, 0, in, HEADER_CRC_AT))
@@ -426,8 +427,8 @@ static void spoil_put(struct tcp_sender *sender, struct tcp_put *put)
     sender->spoil_mask = 0;
 }
 
-void wring_tcp_queue_put(struct tcp_conn *conn, struct tcp_frame *frame, const uint8_t *local,
-                         uint64_t cookie)
+static inline void queue_put(struct tcp_conn *conn, struct tcp_frame *frame, const uint8_t *local,
+                             uint64_t cookie)
 {
     struct tcp_sender *sender = &conn->sender;
     struct tcp_put *put = &sender->puts[sender->put_head++ % TCP_PUT_DEPTH];
@@ -445,6 +446,12 @@ void wring_tcp_queue_put(struct tcp_conn *conn, struct tcp_frame *frame, const u
     if (conn->writable && sender->queued_bytes >= TCP_SHARE_BYTES)
         wring_tcp_flush(conn);
     wring_tcp_make_ready(conn);
+}
+
+void wring_tcp_queue_put(struct tcp_conn *conn, struct tcp_frame *frame, const uint8_t *local,
+                         uint64_t cookie)
+{
+    queue_put(conn, frame, local, cookie);
 }
 
 enum wring_status wring_tcp_put(struct wring_conn *base, struct wring_region *region,
@@ -472,7 +479,7 @@ enum wring_status wring_tcp_put(struct wring_conn *base, struct wring_region *re
         return wring_tcp_split_put(conn->bundle, &frame, local, cookie);
     if (sender->put_head - sender->put_tail == TCP_PUT_DEPTH)
         return WRING_ERR_AGAIN;
-    wring_tcp_queue_put(conn, &frame, local, cookie);
+    queue_put(conn, &frame, local, cookie);
     return WRING_OK;
 }
 
@@ -564,9 +571,10 @@ static bool begin_put(struct tcp_conn *conn)
 /** Does this connection have such frames, on this socket? */
 static bool is_expected(struct tcp_conn *conn, const struct tcp_frame *frame)
 {
-    if (frame->kind == TCP_FRAME_MESSAGE)
-        return conn == tcp_front(conn);
-    return (frame->kind == TCP_FRAME_PART) == (conn->bundle != NULL);
+    if (conn->bundle == NULL)
+        return frame->kind != TCP_FRAME_PART;
+    return frame->kind == TCP_FRAME_PART ||
+           (frame->kind == TCP_FRAME_MESSAGE && conn == conn->bundle->sockets[0]);
 }
 
 static void begin_frame(struct tcp_conn *conn)
