@@ -3,7 +3,7 @@
 """Hosts on slow links, to measure on: network namespaces on a bridge, each link shaped both ways.
 
     tests/peers/links.py [--build DIR] [--links LIST] [--ranks N] [--bytes LIST] [--codecs LIST]
-                         [--rounds N] [--seconds S] [--bare ROUNDS]
+                         [--rounds N] [--seconds S] [--bare ROUNDS] [--foreign]
 
 Runs `wring bench allreduce` with one rank per host and prints, for each link, size and codec, the
 time, the bound of the link for what a rank sends, and what the queues dropped. A link is one of
@@ -353,7 +353,8 @@ def measure(arguments, wring, name):
     with Hosts(arguments.ranks, link, arguments.ways.split(","), build=arguments.build) as hosts:
         for _ in range(arguments.rounds):
             for result in run_wring(hosts, wring, ["-b", arguments.bytes, "-c", arguments.codecs,
-                                                   "--seconds", str(arguments.seconds)]):
+                                                   "--seconds", str(arguments.seconds),
+                                                   *["--foreign"] * arguments.foreign]):
                 key = result["codec"], result["bytes"]
                 times.setdefault(key, []).append(result["time_us"]["median"])
                 last[key] = result
@@ -391,6 +392,8 @@ def main():
     parser.add_argument("--ways", default="up,down", help="which ways of a link are shaped")
     parser.add_argument("--bare", type=int, default=0, metavar="ROUNDS",
                         help="also exchange as many bytes over bare sockets, so often")
+    parser.add_argument("--foreign", action="store_true",
+                        help="immediate calls instead of buckets")
     arguments = parser.parse_args()
 
     require_root()
