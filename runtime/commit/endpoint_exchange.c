@@ -159,7 +159,8 @@ static void map_slot_pages(const struct endpoint *endpoint, uint64_t offset, siz
 static uint32_t place_at(const struct wring_bucket *bucket, uint32_t member)
 {
     const struct wring_members *members = &bucket->group->members;
-    return wring_sender_place(bucket->shape.algorithm, members->n, member, members->me);
+    struct wring_senders senders = wring_senders_of(bucket->shape.algorithm, members->n);
+    return senders.place(members->n, member, members->me);
 }
 
 /** @param offset  of the channel in the peer's slots @param place  of ours in it */

@@ -281,7 +281,7 @@ static void shapes_choose(struct wring_session *session)
 /** Members that have slots in a channel of the bucket. */
 static uint32_t count_senders(const struct wring_bucket *bucket)
 {
-    return wring_senders_most(bucket->shape.algorithm, bucket->group->members.n);
+    return wring_senders_of(bucket->shape.algorithm, bucket->group->members.n).most;
 }
 
 /** Bytes of the slots in both channels of a bucket, if its window is no wider than that. */
@@ -555,9 +555,8 @@ static enum wring_status make_channel(struct wring_bucket *bucket, struct wring_
         return status;
     channel->owner = &bucket->collective;
     if (wring_algorithm_has_partners(bucket->shape.algorithm))
-        wring_channel_seat(channel, bucket->shape.algorithm == WRING_ALLREDUCE_BRUCK
-                                        ? wring_bruck_place
-                                        : wring_partners_place);
+        wring_channel_seat(
+            channel, wring_senders_of(bucket->shape.algorithm, bucket->group->members.n).place);
     *memory += wring_channel_memory(count_senders(bucket), window, slot_bytes);
     return wring_engine_add_channel(session->engine, channel);
 }

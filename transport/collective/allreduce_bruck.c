@@ -44,17 +44,6 @@ size_t wring_bruck_message_bytes(uint32_t members, size_t code)
     return most * (HEAD + code);
 }
 
-uint32_t wring_bruck_most(uint32_t n)
-{
-    return n > 1 ? 32 - (uint32_t)__builtin_clz(n - 1) : 0;
-}
-
-uint32_t wring_bruck_place(uint32_t n, uint32_t me, uint32_t member)
-{
-    uint32_t far = (member + n - me) % n;
-    return far != 0 && (far & (far - 1)) == 0 ? (uint32_t)__builtin_ctz(far) : WRING_NO_PARTNER;
-}
-
 static uint32_t count_steps(const struct wring_collective *collective)
 {
     return collective->work.partition.elems > 0 ? wring_bruck_most(collective->members.n) : 0;
@@ -230,8 +219,10 @@ static bool reduce_all(struct wring_collective *collective)
         return false;
     ++*begun(collective);
     for (uint32_t block = 0; block < collective->members.n; block++)
-        wring_collective_set_source(task, member_at(collective, block), code_of(collective, block),
-                                    *length_of(collective, block));
+        task->sources[member_at(collective, block)] =
+            (struct wring_source){.data = code_of(collective, block),
+                                  .bytes = *length_of(collective, block),
+                                  .place = {WRING_MEMORY_HOST, 0}};
     wring_collective_reduce_sources(task, whole_span(collective));
     return true;
 }

@@ -97,22 +97,6 @@ static bool has_fold(const struct wring_collective *collective, uint32_t member)
     return leaf_of(collective, member) < collective->members.n - count_leaves(collective);
 }
 
-uint32_t wring_partners_most(uint32_t n)
-{
-    return levels_of(n) + 1;
-}
-
-uint32_t wring_partners_place(uint32_t n, uint32_t a, uint32_t b)
-{
-    uint32_t levels = levels_of(n), p = 1u << levels, apart = a ^ b;
-
-    if (a >= p || b >= p)
-        return a + p == b || b + p == a ? levels : WRING_NO_PARTNER;
-    if (apart == 0 || (apart & (apart - 1)) != 0)
-        return WRING_NO_PARTNER;
-    return (uint32_t)__builtin_ctz(apart);
-}
-
 /** The bits in which our leaf is not the root's. */
 static uint32_t bits_from_root(const struct wring_collective *collective)
 {

@@ -340,15 +340,10 @@ static struct wring_job *make_reduction(struct wring_task *task, struct wring_sp
     return job;
 }
 
-void wring_collective_set_source(struct wring_task *task, uint32_t member, const void *code,
-                                 size_t bytes)
-{
-    task->sources[member] = (struct wring_source){
-        code, bytes, collective_way(task->collective, 0), {WRING_MEMORY_HOST, 0}};
-}
-
 void wring_collective_reduce_sources(struct wring_task *task, struct wring_span span)
 {
+    for (uint32_t i = 0; i < task->collective->members.n; i++)
+        task->sources[i].codec = collective_way(task->collective, 0);
     task->span = span;
     task->encoded = false;
     wring_engine_submit(task->collective->engine, make_reduction(task, span, false));

@@ -269,18 +269,18 @@ static inline bool wring_collective_ends_here(const struct wring_collective *col
 #define WRING_NO_PARTNER UINT32_MAX
 
 /** A member exchanges with so many others at most. @param n  members */
-uint32_t wring_partners_most(uint32_t n);
-
-/** Which one two members are to each other: below that. WRING_NO_PARTNER: they exchange nothing. */
-uint32_t wring_partners_place(uint32_t n, uint32_t a, uint32_t b);
+static inline uint32_t wring_partners_most(uint32_t n)
+{
+    return 32 - (uint32_t)__builtin_clz(n);
+}
 
 /* Members that exchange codes after Bruck: 2^k on, for each k. */
 
 /** @param n  members */
-uint32_t wring_bruck_most(uint32_t n);
-
-/** Which one of those that send to `me` a member is. WRING_NO_PARTNER: it is none. */
-uint32_t wring_bruck_place(uint32_t n, uint32_t me, uint32_t member);
+static inline uint32_t wring_bruck_most(uint32_t n)
+{
+    return n > 1 ? 32 - (uint32_t)__builtin_clz(n - 1) : 0;
+}
 
 /** Bytes of the largest message. @param code  bytes of the largest code */
 size_t wring_bruck_message_bytes(uint32_t members, size_t code);
@@ -288,11 +288,14 @@ size_t wring_bruck_message_bytes(uint32_t members, size_t code);
 /** Scratch memory that it needs; 0: the work's algorithm is another. */
 size_t wring_bruck_scratch_bytes(const struct wring_work *work, uint32_t members);
 
-/** Of whichever pairs these are: how many send to a member at most, and which one of them another
- *  member is. */
-uint32_t wring_senders_most(enum wring_algorithm algorithm, uint32_t n);
-uint32_t wring_sender_place(enum wring_algorithm algorithm, uint32_t n, uint32_t me,
-                            uint32_t member);
+/** Those that send to a member, in a bucket. */
+struct wring_senders {
+    uint32_t most; /* so many, or less */
+    /* which one of those that send to `me` a member is: below that. WRING_NO_PARTNER: it is none */
+    uint32_t (*place)(uint32_t n, uint32_t me, uint32_t member);
+};
+
+struct wring_senders wring_senders_of(enum wring_algorithm algorithm, uint32_t n);
 
 /** Does this step exchange anything with that other member? Word that travels along these pairs
  * alone comes to all members. */
@@ -442,9 +445,7 @@ void wring_collective_reduce(struct wring_task *task, struct wring_channel *chan
 /** Begin to encode a span of our contribution into the task's slot. */
 void wring_collective_encode(struct wring_task *task, struct wring_span span);
 
-/** A member's code of a span, and the reduction of all members' codes, by a REDUCE task. */
-void wring_collective_set_source(struct wring_task *task, uint32_t member, const void *code,
-                                 size_t bytes);
+/** Begin the reduction of a span of all members' codes, by a REDUCE task whose sources they are. */
 void wring_collective_reduce_sources(struct wring_task *task, struct wring_span span);
 
 /** Our own piece is encoded: begin the reduction itself. @return false: that had begun already */
