@@ -136,8 +136,22 @@ static double rms(const float *values, uint64_t n)
     return values != NULL ? sqrt(sum / (double)n) : NAN;
 }
 
+/** Members exchange partial sums two by two: all of them, or halves. */
+static bool exchanges_sums(const struct wring_collective *collective, bool *halves)
+{
+    enum wring_algorithm algorithm = collective->work.algorithm;
+
+    *halves = algorithm != WRING_ALLREDUCE_DOUBLING;
+    return algorithm == WRING_ALLREDUCE_DOUBLING || algorithm == WRING_ALLREDUCE_HALVING ||
+           algorithm == WRING_ALLREDUCE_HALVING_PLACED;
+}
+
 static const char *hierarchical_scheme_of(const struct wring_collective *across)
 {
+    bool halves;
+
+    if (exchanges_sums(across, &halves))
+        return halves ? "hierarchical-halving" : "hierarchical-doubling";
     if (!wring_algorithm_has_owners(across->work.algorithm))
         return "hierarchical-indivisible";
     return across->work.codec != NULL ? "hierarchical-divisible" : "hierarchical-direct";
@@ -145,10 +159,14 @@ static const char *hierarchical_scheme_of(const struct wring_collective *across)
 
 static const char *scheme_of(const struct wring_collective *collective)
 {
+    bool halves;
+
     if (collective->members.n == 1)
         return "none";
     if (collective->levels != NULL)
         return hierarchical_scheme_of(encoding_collective(collective));
+    if (exchanges_sums(collective, &halves))
+        return halves ? "halving" : "doubling";
     enum wring_algorithm algorithm = collective->work.algorithm;
     if (!wring_algorithm_has_owners(algorithm) && !wring_algorithm_is_direct(algorithm))
         return "indivisible";

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "compress/kernels/streaming.h"
+#include "compress/reduce.h"
 #include "planner/core/fit.h"
 #include "runtime/commit/commit.h"
 #include "runtime/group/group.h"
@@ -55,15 +56,16 @@ static void add_schemes(struct wring_collective_bench *bench, uint32_t codec, bo
     }
 }
 
-/** Of none: between nodes it chooses for itself, whatever it does between all ranks. */
+/** Of none: between nodes it chooses for itself, whatever it does between all ranks. Many ranks may
+ *  exchange sums two by two, which is neither of the flat schemes that can be named. */
 static void add_raw(struct wring_collective_bench *bench, uint32_t codec)
 {
     if (bench->params->every_scheme) {
         add_case(bench, codec, WRING_SCHEME_DIVISIBLE);
         add_case(bench, codec, WRING_SCHEME_INDIVISIBLE);
-    } else {
-        add_case(bench, codec, WRING_SCHEME_AUTO);
     }
+    if (!bench->params->every_scheme || bench->session->size > WRING_ORDER_FOLDED)
+        add_case(bench, codec, WRING_SCHEME_AUTO);
     if (has_nodes_to_measure(bench))
         add_case(bench, codec, WRING_SCHEME_HIERARCHICAL);
 }
@@ -199,9 +201,10 @@ static enum wring_status register_shared_numbers(struct wring_collective_bench *
     return wring_bucket_register(bench->session, &params, &bench->mean_bucket);
 }
 
-static enum wring_status register_bucket(struct wring_collective_bench *bench, uint32_t codec,
-                                         enum wring_scheme scheme, uint32_t size, uint32_t k,
-                                         struct wring_bucket **out)
+/** @param what  begins its name */
+static enum wring_status register_bucket(struct wring_collective_bench *bench, const char *what,
+                                         uint32_t codec, enum wring_scheme scheme, uint32_t size,
+                                         uint32_t k, struct wring_bucket **out)
 {
     char name[WRING_NAME_MAX];
     const struct wring_bucket_params params = {.name = name,
@@ -211,7 +214,7 @@ static enum wring_status register_bucket(struct wring_collective_bench *bench, u
                                                .codec = bench->params->codecs.specs[codec],
                                                .scheme = scheme};
 
-    snprintf(name, sizeof(name), "measure.%u.%d.%u.%u", codec, scheme, size, k);
+    snprintf(name, sizeof(name), "%s.%u.%d.%u.%u", what, codec, scheme, size, k);
     return wring_bucket_register(bench->session, &params, out);
 }
 
@@ -222,8 +225,8 @@ static enum wring_status register_case(struct wring_collective_bench *bench,
 
     for (uint32_t size = bench->first; size < bench->sizes; size++)
         for (uint32_t k = 0; k < wring_collective_bench_batch(size) && status == WRING_OK; k++)
-            status = register_bucket(bench, collective->codec, collective->scheme, size, k,
-                                     &collective->buckets[size][k]);
+            status = register_bucket(bench, "measure", collective->codec, collective->scheme, size,
+                                     k, &collective->buckets[size][k]);
     return status;
 }
 
@@ -233,9 +236,18 @@ static enum wring_status register_auto_buckets(struct wring_collective_bench *be
     enum wring_status status = WRING_OK;
 
     for (uint32_t size = bench->first; size < bench->sizes && status == WRING_OK; size++)
-        status =
-            register_bucket(bench, codec, WRING_SCHEME_AUTO, size, 0, &bench->asked[codec][size]);
+        status = register_bucket(bench, "measure.asked", codec, WRING_SCHEME_AUTO, size, 0,
+                                 &bench->asked[codec][size]);
     return status;
+}
+
+/** The scheme that can be named and takes those times; auto: none does. */
+static enum wring_scheme scheme_that_ran(const char *name)
+{
+    if (strcmp(name, "indivisible") == 0)
+        return WRING_SCHEME_INDIVISIBLE;
+    return strcmp(name, "doubling") == 0 || strcmp(name, "halving") == 0 ? WRING_SCHEME_AUTO
+                                                                         : WRING_SCHEME_DIVISIBLE;
 }
 
 static enum wring_status ask_auto_schemes(struct wring_collective_bench *bench)
@@ -246,9 +258,8 @@ static enum wring_status ask_auto_schemes(struct wring_collective_bench *bench)
         for (uint32_t size = bench->first; size < bench->sizes && status == WRING_OK; size++) {
             struct wring_bucket_stats stats = WRING_BUCKET_STATS_INIT;
             status = wring_bucket_stats(bench->asked[codec][size], &stats);
-            bench->auto_is[codec][size] = strcmp(stats.scheme, "indivisible") == 0
-                                              ? WRING_SCHEME_INDIVISIBLE
-                                              : WRING_SCHEME_DIVISIBLE;
+            if (status == WRING_OK)
+                bench->auto_is[codec][size] = scheme_that_ran(stats.scheme);
         }
     return status;
 }

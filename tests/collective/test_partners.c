@@ -125,6 +125,17 @@ static enum wring_status sum(struct wring_session *session, enum kind kind,
     return status == WRING_OK ? wring_bucket_wait(bucket, WAIT_NS, NULL) : status;
 }
 
+/** Stats name what ran, not the scheme that would have. */
+static void check_stats(struct wring_bucket *bucket, enum kind kind)
+{
+    struct wring_bucket_stats stats = WRING_BUCKET_STATS_INIT;
+
+    CHECK(wring_bucket_stats(bucket, &stats) == WRING_OK, "stats");
+    CHECK(strcmp(stats.scheme, kind == CODES ? "indivisible" : "doubling") == 0 &&
+              strcmp(stats.algorithm, kind == CODES ? "one-shot-bruck" : "doubling") == 0,
+          "%s by %s", stats.scheme, stats.algorithm);
+}
+
 static void run(struct wring_session *session, uint32_t rank, void *arg)
 {
     struct job *job = arg;
@@ -147,6 +158,8 @@ static void run(struct wring_session *session, uint32_t rank, void *arg)
     }
     CHECK(status == WRING_OK, "rank %u: %s", rank, wring_status_text(status));
     job->after[rank] = counts_of(session);
+    if (bucket != NULL)
+        check_stats(bucket, job->kind);
     job->connections[rank] = connections_of(session);
     pthread_barrier_wait(&together);
     free(data);

@@ -909,10 +909,11 @@ enum wring_status wring_session_stats(struct wring_session *session,
  */
 struct wring_bucket_stats {
     size_t struct_bytes;
-    const char *codec;     /* canonical spec of the codec that runs, "none" if it is bypassed; lives
-                              as long as the bucket */
-    const char *scheme;    /* "divisible", "indivisible", "direct" (raw shards), "none" (one rank);
-                              "hierarchical-direct", … of the collective between nodes */
+    const char *codec;  /* canonical spec of the codec that runs, "none" if it is bypassed; lives
+                           as long as the bucket */
+    const char *scheme; /* "divisible", "indivisible", "direct" (raw shards), "doubling", "halving"
+                           (raw sums of many ranks, exchanged two by two), "none" (one rank);
+                           "hierarchical-direct", … of the collective between nodes */
     const char *algorithm; /* of its steps: "eager", "eager-board", "eager-in-place", "one-shot",
                               "two-shot", "two-shot-placed", "two-shot-direct", "doubling",
                               "halving", "halving-placed", "one-shot-bruck", "hierarchical" */
