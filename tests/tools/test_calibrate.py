@@ -198,6 +198,15 @@ class Calibrates(unittest.TestCase):
         self.assertEqual(profile["links"]["intra"]["provider"], "tcp")
         self.assertEqual({one["ranks"] for one in profile["ways"]}, {3})
 
+    def test_sums_two_by_two_are_measured(self):
+        """Neither of the schemes that can be named sends as many bytes as many ranks do by themselves."""
+        path = os.path.join(self.folder.name, "nine.json")
+        profile = self.calibrate("-n", "9", "-p", "tcp", "-c", "none", "--elements", "4k", path=path)
+        sent = {one["run_as"]: one["wire_bytes"]["corners"][0][1] for one in profile["ways"]}
+        self.assertEqual(set(sent), {"auto", "divisible", "indivisible"})
+        self.assertLess(sent["auto"], sent["indivisible"])
+        self.assertGreater(sent["auto"], sent["divisible"])
+
     def test_a_plan_can_be_made(self):
         result = wring("plan", "--json", "-t", "lstm", "--scale", "0.001", "--profile", self.path,
                        "-N", "1", "-g", "2", "-c", "bf16", "--bound-ms", "0")
