@@ -23,6 +23,7 @@ static const struct wring_codec_ops *const codecs[] = {
     &wring_codec_int8,
     &wring_codec_onebit,
     &wring_codec_topk,
+    &wring_codec_signsgd,
     NULL,
 };
 /* clang-format on */

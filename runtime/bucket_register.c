@@ -413,9 +413,9 @@ static enum wring_status set_codec(struct wring_session *session, struct wring_b
     if (info->flags & WRING_CODEC_TWO_WAYS && scheme == WRING_SCHEME_INDIVISIBLE) {
         wring_error(&session->log,
                     "bucket '%s': codec %s has a way back, which the indivisible scheme "
-                    "has not; use the divisible scheme, or %s alone",
-                    bucket->name, info->spec,
-                    wring_codec_info(wring_codec_way(bucket->codec, 0))->spec);
+                    "has not; use the divisible scheme%s%s%s",
+                    bucket->name, info->spec, in != info ? ", or " : "", in != info ? in->spec : "",
+                    in != info ? " alone" : "");
         return WRING_ERR_INVALID;
     }
     return WRING_OK;

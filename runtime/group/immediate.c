@@ -146,9 +146,10 @@ static enum wring_status find_codec(const struct call *call, const struct wring_
     }
     if (!(info->flags & WRING_CODEC_TWO_WAYS))
         return status;
+    const struct wring_codec_info *in = wring_codec_info(wring_codec_way(*out, 0));
     wring_error(&call->group->session->log,
                 "codec %s has a way back, which only an allreduce and a reduce have: use %s",
-                wring_codec_info(*out)->spec, wring_codec_info(wring_codec_way(*out, 0))->spec);
+                info->spec, in != info ? in->spec : "another");
     return WRING_ERR_UNSUPPORTED;
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/fpenv.h"
+#include "runtime/codec_states.h"
 #include "tests/collective/error_bound.h"
 #include "tests/collective/matrix.h"
 #include "tests/lib/elements.h"
@@ -47,7 +48,9 @@ struct travel {
 static void through_codec(struct oracle *o, struct travel travel, const float *from, float *to,
                           float *residual)
 {
+    bool is_bucket = o->c->what == WRING_MATRIX_BUCKET;
     struct wring_codec_context context = {.seed = 1234,
+                                          .bucket = is_bucket ? wring_bucket_id("b") : 0,
                                           .rank = travel.rank,
                                           .ranks = o->n,
                                           .phase = travel.phase,
@@ -62,15 +65,17 @@ static void through_codec(struct oracle *o, struct travel travel, const float *f
           "decode");
 }
 
-/** sum[0..n) = that of everyone's elements from `begin` on; the owner's own are not encoded. */
+/** sum[0..n) = that of everyone's elements from `begin` on; the owner's own are not encoded, unless
+ *  the codec alters them. */
 static void reduce_span(struct oracle *o, float *sum, struct wring_span span, uint32_t owner,
                         unsigned step)
 {
     uint64_t n = span.end - span.begin;
     const float *x[WRING_TEST_SOURCES];
+    bool alters = (wring_codec_info(o->codec)->flags & WRING_CODEC_ALTERS) != 0;
     for (uint32_t r = 0; r < o->n; r++) {
         x[r] = (const float *)o->inputs[r] + span.begin;
-        if (r == owner)
+        if (r == owner && !alters)
             continue;
         through_codec(o, (struct travel){n, span.begin, step, r, 0}, x[r], o->decoded[r],
                       o->residuals[r] + span.begin);

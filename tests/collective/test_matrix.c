@@ -45,6 +45,7 @@ static const char *const codecs[] = {
     "topk:ratio=0.1:block=256+ef>bf16",
     "none>int8:block=64+ef",
     "int8:block=64+ef>onebit:block=128+ef",
+    "signsgd:block=64",
 };
 static const uint64_t counts[] = {0, 1, 2, 31, 33, 127, 1000, 2049, 10007, 65537, 100001};
 /* nothing, and what travels in each way: on a board, in one piece, in some, in many */
@@ -121,7 +122,7 @@ static bool reduces(uint32_t what)
 
 static bool has_way_back(const char *codec)
 {
-    return strchr(codec, '>') != NULL;
+    return strchr(codec, '>') != NULL || strncmp(codec, "sign", 4) == 0;
 }
 
 static bool lacks_way_back(enum wring_scheme scheme)
@@ -288,7 +289,7 @@ static void every_codec_scheme_and_provider(void)
                 c.scheme = (enum wring_scheme)scheme;
                 c.provider = providers[p];
                 c.special = (codec + (size_t)scheme + p) % 2 ? 2 : 0;
-                if (scheme != WRING_SCHEME_INDIVISIBLE || strchr(c.codec, '>') == NULL)
+                if (scheme != WRING_SCHEME_INDIVISIBLE || !has_way_back(c.codec))
                     wring_matrix_run(&c);
             }
 }
@@ -363,6 +364,26 @@ static void slices_between_nodes(void)
         c.provider = "auto";
         wring_matrix_run(&c);
     }
+}
+
+/** Votes of evenly many ranks are often a draw, which takes a random sign that all of them know. */
+static void draws(void)
+{
+    for (uint32_t ranks = 2; ranks <= 10; ranks += 4)
+        for (int what = WRING_MATRIX_BUCKET; what <= WRING_MATRIX_ALLREDUCE; what++)
+            for (uint32_t scheme = 0; scheme < 2; scheme++) {
+                struct wring_matrix_case c = plain;
+                c.what = (enum wring_matrix_what)what;
+                c.codec = "signsgd:block=32";
+                c.scheme = scheme > 0 && what == WRING_MATRIX_BUCKET ? WRING_SCHEME_HIERARCHICAL
+                                                                     : WRING_SCHEME_AUTO;
+                c.ranks = ranks;
+                c.ranks_per_node = scheme > 0 ? ranks / 2 : 0;
+                c.elems = 1000;
+                c.op = scheme > 0 ? WRING_AVG : WRING_SUM;
+                c.provider = scheme > 0 ? "tcp" : "shm";
+                wring_matrix_run(&c);
+            }
 }
 
 /** Every codec of each collective, on devices and in pieces of several sizes. */
@@ -442,6 +463,7 @@ int main(int argc, char **argv)
         {"every_rank_between_nodes", every_rank_between_nodes},
         {"every_type_between_nodes", every_type_between_nodes},
         {"slices_between_nodes", slices_between_nodes},
+        {"draws", draws},
         {"every_call_and_codec", every_call_and_codec},
         {"every_rank_and_count", every_rank_and_count},
         {"every_pair", every_pair},

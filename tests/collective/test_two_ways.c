@@ -10,16 +10,21 @@
 
 static void register_indivisible(struct wring_session *session, uint32_t rank, void *arg)
 {
+    static const char *const codecs[] = {"onebit+ef>int8", "signsgd"};
     static float data[2][N];
-    struct wring_bucket *bucket = NULL;
-    struct wring_bucket_params params = {.name = "b",
-                                         .data = data[rank],
-                                         .elems = N,
-                                         .codec = "onebit+ef>int8",
-                                         .scheme = WRING_SCHEME_INDIVISIBLE};
     (void)arg;
-    CHECK(wring_bucket_register(session, &params, &bucket) == WRING_ERR_INVALID && bucket == NULL,
-          "a scheme without a way back takes a codec for it");
+
+    for (size_t i = 0; i < sizeof(codecs) / sizeof(codecs[0]); i++) {
+        struct wring_bucket *bucket = NULL;
+        struct wring_bucket_params params = {.name = "b",
+                                             .data = data[rank],
+                                             .elems = N,
+                                             .codec = codecs[i],
+                                             .scheme = WRING_SCHEME_INDIVISIBLE};
+        CHECK(wring_bucket_register(session, &params, &bucket) == WRING_ERR_INVALID &&
+                  bucket == NULL,
+              "a scheme without a way back takes %s", codecs[i]);
+    }
 }
 
 static void needs_a_way_back(void)

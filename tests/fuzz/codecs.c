@@ -24,6 +24,8 @@ static const char *const specs[] = {
     "onebit:block=64+ef>int8:block=32",
     "lossless",
     "lossless:block=32",
+    "signsgd",
+    "signsgd:block=32",
 };
 #define SPECS (sizeof(specs) / sizeof(specs[0]))
 

@@ -70,6 +70,31 @@ def read_u32(code, at):
     return struct.unpack_from("<I", code, at)[0]
 
 
+def mix(h, v):
+    mask = 2**64 - 1
+    h = h + v + 0x9E3779B97F4A7C15 & mask
+    h = (h ^ h >> 30) * 0xBF58476D1CE4E5B9 & mask
+    h = (h ^ h >> 27) * 0x94D049BB133111EB & mask
+    return h ^ h >> 31
+
+
+def philox(counter, key):
+    c, k, mask = list(counter), list(key), 2**32 - 1
+    for _ in range(10):
+        a, b = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
+        c = [b >> 32 ^ c[1] ^ k[0], b & mask, a >> 32 ^ c[3] ^ k[1], a & mask]
+        k = [k[0] + 0x9E3779B9 & mask, k[1] + 0xBB67AE85 & mask]
+    return c
+
+
+def drawn(element, phase, who=0, seed=0, bucket=0, step=0):
+    """The random number of an element; the frozen codes are of seed, bucket and step 0."""
+    key = mix(mix(mix(mix(0, seed), bucket), who), phase)
+    block = element // 4
+    return philox([block % 2**32, block >> 32, step % 2**32, step >> 32],
+                  [key % 2**32, key >> 32])[element % 4]
+
+
 # Each codec: a class with unit(), encode(units of v, ...) -> bytes, decode(bytes, n) -> bits.
 # decode() of one unit also returns how many bytes it took.
 
@@ -353,7 +378,31 @@ class Topk:
         return out, size
 
 
-CODECS = {"none": NoCodec, "lossless": Lossless, "bf16": Bf16, "fp16": Fp16, "int8": Int8, "onebit": Onebit, "topk": Topk}
+class Signsgd:
+    element = 0  # at which a unit begins
+
+    def __init__(self, block=1024):
+        self.unit = int(block)
+
+    def encode_unit(self, v, phase, fed):
+        signs = bytearray((len(v) + 7) // 8)
+        if not all(map(finite, v)):
+            return u32(NAN) + bytes(signs)
+        for i, x in enumerate(v):
+            sign = x >> 31 if x & ABS else drawn(self.element + i, phase) >> 31
+            signs[i // 8] |= sign << i % 8
+        return u32(0) + bytes(signs)
+
+    def decode_unit(self, code, n):
+        head, size = read_u32(code, 0), 4 + (n + 7) // 8
+        require(head in (0, NAN), "the head")
+        require(len(code) >= size, "bytes are missing")
+        if head == NAN:
+            return [NAN] * n, size
+        return [bits(-1 if code[4 + i // 8] >> i % 8 & 1 else 1) for i in range(n)], size
+
+
+CODECS = {"none": NoCodec, "lossless": Lossless, "bf16": Bf16, "fp16": Fp16, "int8": Int8, "onebit": Onebit, "topk": Topk, "signsgd": Signsgd}
 
 
 def parse(spec, phase):
@@ -372,6 +421,7 @@ def encode(spec, phase, x, residual):
     code, left = b"", list(residual) if fed else None
     for at in range(0, len(v), codec.unit):
         unit = v[at:at + codec.unit]
+        codec.element = at
         part = codec.encode_unit(unit, phase, fed)
         code += part
         if fed and all(map(finite, unit)):

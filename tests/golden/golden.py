@@ -183,6 +183,22 @@ def topk_cases():
     yield refused(block, 256, words(0xFFFFFFFF, 0))
 
 
+def signsgd_cases():
+    block = "signsgd:block=32"
+    yield record(block, floats(1, -3) + random(1, 71) + [1, 0x80000001, 0x7F7FFFFF, 0xFF7FFFFF])
+    yield record(block, [0] * 50 + [0x80000000] * 50 + random(2, 20))  # draws
+    yield record(block, random(3, 40) + [0] * 30 + floats(2, -2, 4), phase=1)
+    x = random(4, 96)
+    x[33] = 0xFFC00001
+    yield record(block, x)
+    yield record("signsgd", random(5, 2050) + [0x7F800000])
+    yield refused(block, 32, words(0x80000000, 0))
+    yield refused(block, 32, words(0x7FC00001, 0))
+    yield refused(block, 32, words(1, 0))
+    yield refused(block, 32, words(0))
+    yield refused(block, 33, words(0, 0))
+
+
 def pair_cases():
     pair = "onebit:block=64+ef>int8:block=32"
     yield record(pair, random(1, 100), random(2, 100, 0.1), phase=0)
@@ -200,6 +216,7 @@ FILES = {
     "onebit": onebit_cases,
     "topk": topk_cases,
     "pair": pair_cases,
+    "signsgd": signsgd_cases,
 }
 
 

@@ -7,6 +7,7 @@
 #include "compress/kernels/onebit.h"
 #include "compress/kernels/reduce.h"
 #include "compress/kernels/topk.h"
+#include "compress/kernels/votes.h"
 #include "tests/kernels/time_kernels.h"
 
 #define CALL(family, name, ...)                                                             \
@@ -31,6 +32,7 @@ CALL(onebit, keep, m->residual, m->src, n, 0.5f, -0.5f)
 CALL(onebit, spread, m->dst, m->code, n, 0.5f, -0.5f)
 CALL(onebit, spread_add, m->dst, m->code, n, 0.5f, -0.5f)
 CALL(lossless, peak, m->src, n)
+CALL(votes, votes, m->code, m->src, n)
 CALL(topk, rank, m->src, NULL, n, (n + 99) / 100)
 CALL(topk, retain, m->residual, m->src, m->map, n)
 
@@ -154,6 +156,7 @@ const struct bench_kernel bench_kernels[] = {
     {"onebit keep",          TIERS(onebit),   1024,  {SRC = 32, RESIDUAL = 32},    {RESIDUAL = 32},              onebit_keep},
     {"onebit spread",        TIERS(onebit),   1024,  {CODE = 1},                   {DST = 32},                   onebit_spread},
     {"onebit spread_add",    TIERS(onebit),   1024,  {CODE = 1, DST = 32},         {DST = 32},                   onebit_spread_add},
+    {"votes",                TIERS(votes),    1024,  {SRC = 32},                   {CODE = 1},                   votes_votes},
     {"lossless peak",        TIERS(lossless), 512,   {SRC = 32},                   {0},                          lossless_peak},
     {"lossless pack",        TIERS(lossless), 512,   {SRC = 32},                   {CODE = 28},                  lossless_pack},
     {"lossless unpack",      TIERS(lossless), 512,   {SRC = 28},                   {DST = 32},                   lossless_unpack},

@@ -9,5 +9,6 @@ void check_half_rounding(void);
 void check_half_in_any_mode(void);
 void check_long(void);
 void check_split(void);
+void check_votes(void);
 
 #endif

@@ -26,14 +26,18 @@ static void worked_bytes(void)
     static const float steps[32] = {127, -64, 0.5f, 1.5f};
     static const float signs[32] = {1, -3};
     static const float near[32] = {1, -1.5f, 0.25f, -0.0f, 1.0f / 3};
+    static float votes[33] = {[1] = -3, [31] = -0x1p-149f, [32] = -1};
     static const float sparse[256] = {[5] = 1, [9] = -2};
 
+    for (int i = 0; i < 31; i++)
+        votes[i] = i == 1 ? -3 : 1;
     WORKED("lossless:block=32", near, 5, 3, 127, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0x56, 0x55, 0, 0x80,
            0, 0, 0x55, 0x08, 0x1C, 0x08, 0, 0);
     WORKED("bf16", halves, 3, 0x80, 0x3F, 0x80, 0x3F, 0x82, 0xBF);
     WORKED("fp16", thirds, 4, 0x55, 0x35, 0xFF, 0xFB, 0x02, 0x00, 0x00, 0x7C);
     WORKED("int8:block=32", steps, 32, 0, 0, 0x80, 0x3F, 0x7F, 0xC0, 0x00, 0x02, 0x00);
     WORKED("onebit:block=32", signs, 32, 0, 0, 0, 0x3E, 2, 0, 0, 0);
+    WORKED("signsgd:block=32", votes, 33, 0, 0, 0, 0, 2, 0, 0, 0x80, 0, 0, 0, 0, 1);
     WORKED("topk:block=256", sparse, 256, 2, 0, 0, 0, 0, 0, 0x80, 0x3F, 0, 0, 0, 0xC0, 5, 0, 9, 0);
 }
 
@@ -82,6 +86,8 @@ static void malformed(void)
     REFUSE("topk:block=256", 100, "an index outside a short unit", 1, 1, 0x00000064);
     REFUSE("topk:block=256", 256, "an infinite value", 1, 0x7F800000, 5);
     REFUSE("topk:block=256", 256, "a NaN value", 1, 0xFFC00000, 5);
+    REFUSE("signsgd", 32, "a head of 1", 1, 0);
+    REFUSE("signsgd", 32, "another NaN", 0x7FC00001, 0);
 }
 
 static const struct wring_test_case cases[] = {

@@ -61,8 +61,20 @@ static void check_topk(const struct wring_codec *codec, const float *x, const fl
           (size_t)n, (size_t)count, k);
 }
 
+/** Of zeros there is no more to say than that each is a vote. */
+static void check_votes(const struct wring_codec *codec, const float *x, const float *y, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        CHECK(x[i] == 0 ? fabsf(y[i]) == 1 : y[i] == (x[i] < 0 ? -1 : 1), "%s i=%zu: %g became %g",
+              wring_codec_info(codec)->spec, (size_t)i, x[i], y[i]);
+}
+
 static void check_unit(const struct wring_codec *codec, const float *x, const float *y, uint64_t n)
 {
+    if (codec_is_named(codec, "signsgd")) {
+        check_votes(codec, x, y, n);
+        return;
+    }
     if (codec_is_named(codec, "topk")) {
         check_topk(codec, x, y, n);
     } else if (codec_is_named(codec, "onebit")) {

@@ -45,7 +45,7 @@ enum wring_codec_flag {
     WRING_CODEC_UNBIASED = 1 << 2, /* the expectation of decode(encode(x)) is x */
     WRING_CODEC_FEEDBACK = 1 << 3, /* the spec asked for +ef: callers keep a residual */
     WRING_CODEC_FIXED = 1 << 4, /* a code always takes bound() bytes, so its parts can be located */
-    WRING_CODEC_TWO_WAYS = 1 << 5, /* "in>out": needs a scheme that sends the sum back */
+    WRING_CODEC_TWO_WAYS = 1 << 5, /* "in>out", and votes: needs a scheme that sends the sum back */
     WRING_CODEC_EXACT = 1 << 6,    /* a code loses nothing, so nothing could be fed back */
     WRING_CODEC_ALTERS = 1 << 7,   /* the decoded values differ from the input on purpose, as with
                                       momentum: no commit bypasses the codec, and an owner encodes its
