@@ -5,6 +5,7 @@
  * Input: codec (1 byte), flags (1: bit 0 way back, bits 4..5 alignment), elements (2), the code.
  */
 #include "base/fpenv.h"
+#include "compress/solo.h"
 #include "tests/fuzz/codecs.h"
 #include <wring/executor.h>
 
@@ -137,9 +138,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     subject.bytes = input.left;
     subject.code = fuzz_copy(input.data, input.left, flags >> 4 & 3, &allocation);
+    struct wring_solo solo;
+    float *some = exact_floats(subject.elems);
+    subject.context.elems = subject.elems;
+    FUZZ_CHECK(wring_solo_init(&solo, codec->tiers[0], &subject.context) == WRING_OK, "memory");
     uint64_t mode = wring_fp_enter();
+    wring_solo_rounds(&solo, &subject.context, some, NULL);
     run(codec, &subject);
     wring_fp_leave(mode);
+    wring_solo_finish(&solo);
+    free(some);
     free(allocation);
     return 0;
 }

@@ -7,12 +7,14 @@
  * half of them is the residual.
  */
 #include "base/fpenv.h"
+#include "compress/solo.h"
 #include "tests/fuzz/codecs.h"
 
 struct subject {
     const float *input, *residual; /* residual: NULL without feedback */
     uint64_t elems;
     struct wring_codec_context context;
+    struct wring_solo *solo; /* of which the context is; each tier begins with the first step */
 };
 
 /** What one tier makes of it. */
@@ -30,6 +32,8 @@ static struct outcome encode(const struct wring_codec *codec, const struct subje
     struct outcome outcome = {.code = malloc(bound + (bound == 0))};
 
     FUZZ_CHECK(outcome.code != NULL, "out of memory");
+    wring_solo_restart(subject->solo, &subject->context);
+    wring_solo_rounds(subject->solo, &subject->context, subject->input, subject->residual);
     if (subject->residual != NULL)
         outcome.residual = (float *)(void *)fuzz_copy(
             subject->residual, subject->elems * sizeof(float), 0, &outcome.allocations[0]);
@@ -128,9 +132,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (fed)
         subject.residual =
             (const float *)(void *)fuzz_copy(input.data + bytes, bytes, 0, &allocations[1]);
+    struct wring_solo solo;
+    subject.context.elems = subject.elems;
+    FUZZ_CHECK(wring_solo_init(&solo, codec->tiers[0], &subject.context) == WRING_OK, "memory");
+    subject.solo = &solo;
     uint64_t mode = wring_fp_enter();
     run(codec, &subject);
     wring_fp_leave(mode);
+    wring_solo_finish(&solo);
     free(allocations[0]);
     free(allocations[1]);
     return 0;

@@ -8,6 +8,7 @@
 
 #include "base/cpu.h"
 #include "base/fpenv.h"
+#include "compress/solo.h"
 #include "tests/lib/test.h"
 #include <wring/codec.h>
 
@@ -114,15 +115,17 @@ static bool equal(const void *got, size_t n, struct bytes want)
     return n == want.n && memcmp(got, want.data, n) == 0;
 }
 
-static void check_encode(const struct record *record, const struct wring_codec *codec)
+/** The codes are those of a first step, and of a group of one. */
+static void check_encode(const struct record *record, const struct wring_codec *codec,
+                         struct wring_solo *solo, struct wring_codec_context context)
 {
-    const struct wring_codec_context context = {.ranks = 1, .phase = record->phase};
     const char *tier = wring_codec_info(codec)->tier;
     uint64_t n = record->input.n / 4;
     const float *input = guarded_copy(record->input);
     float *residual = record->residual.data != NULL ? guarded_copy(record->residual) : NULL;
     unsigned char *code = wring_test_guarded(wring_codec_bound(codec, n));
 
+    wring_solo_rounds(solo, &context, input, residual);
     size_t bytes = wring_codec_encode(codec, &context, input, n, residual, code);
     CHECK(equal(code, bytes, record->code), "%s:%u: %s by %s: other bytes than once", file_name,
           line_number, record->spec, tier);
@@ -132,9 +135,9 @@ static void check_encode(const struct record *record, const struct wring_codec *
     codes++;
 }
 
-static void check_decode(const struct record *record, const struct wring_codec *codec)
+static void check_decode(const struct record *record, const struct wring_codec *codec,
+                         struct wring_codec_context context)
 {
-    const struct wring_codec_context context = {.ranks = 1, .phase = record->phase};
     uint64_t n = record->input.n / 4;
     const void *code = guarded_copy(record->code);
     float *out = wring_test_guarded(n * 4);
@@ -148,9 +151,9 @@ static void check_decode(const struct record *record, const struct wring_codec *
           record->spec, wring_codec_info(codec)->tier);
 }
 
-static void check_refusal(const struct record *record, const struct wring_codec *codec)
+static void check_refusal(const struct record *record, const struct wring_codec *codec,
+                          struct wring_codec_context context)
 {
-    const struct wring_codec_context context = {.ranks = 1, .phase = record->phase};
     const void *code = guarded_copy(record->refused);
     float *out = wring_test_guarded(record->elems * 4);
 
@@ -172,12 +175,20 @@ static void check_record(const struct record *record)
         wring_codec_create(record->spec, wring_cpu_tier_name((enum wring_cpu_tier)tier), NULL, why,
                            sizeof(why), &codec);
         REQUIRE(codec != NULL, "%s:%u: %s", file_name, line_number, why);
-        if (record->refused.data != NULL) {
-            check_refusal(record, codec);
+        bool refused = record->refused.data != NULL;
+        struct wring_codec_context context = {.ranks = 1,
+                                              .phase = record->phase,
+                                              .elems =
+                                                  refused ? record->elems : record->input.n / 4};
+        struct wring_solo solo;
+        REQUIRE(wring_solo_init(&solo, codec, &context) == WRING_OK, "memory");
+        if (refused) {
+            check_refusal(record, codec, context);
         } else {
-            check_encode(record, codec);
-            check_decode(record, codec);
+            check_encode(record, codec, &solo, context);
+            check_decode(record, codec, context);
         }
+        wring_solo_finish(&solo);
         wring_codec_destroy(codec);
         wring_test_free_guarded();
     }

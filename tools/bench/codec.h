@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/json.h"
+#include "compress/solo.h"
 #include "tools/bench/twin.h"
 #include <wring/codec.h>
 #include <wring/provider.h>
@@ -64,6 +65,7 @@ struct wring_codec_work {
     const struct wring_codec *codec;
     uint64_t elems;
     struct wring_codec_context context;
+    struct wring_solo solo;                       /* of which the context is */
     struct wring_memory src, residual, code, dst; /* as sessions allocate their buffers */
     uint64_t code_bytes, first_bytes;             /* of the last encode, and of the first */
     double nmse;                                  /* of the first encode */

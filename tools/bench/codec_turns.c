@@ -132,8 +132,10 @@ static void plan_twins(struct wring_codec_work *work)
     work->decode_add_twin.update.lines = count_lines(work->dst.base, work->elems);
 }
 
+/** A codec's rounds are a part of its encoding. */
 static void encode_work(struct wring_codec_work *work)
 {
+    wring_solo_rounds(&work->solo, &work->context, work->src.base, work->residual.base);
     work->code_bytes = wring_codec_encode(work->codec, &work->context, work->src.base, work->elems,
                                           work->residual.base, work->code.base);
     work->context.step++;
@@ -153,8 +155,12 @@ enum wring_status wring_codec_work_init(struct wring_codec_work *work,
                                         uint32_t index)
 {
     *work = (struct wring_codec_work){
-        .codec = codec, .elems = elems, .context = {.seed = 1, .rank = index, .ranks = 2}};
-    enum wring_status status = allocate_work(work);
+        .codec = codec,
+        .elems = elems,
+        .context = {.seed = 1, .rank = index, .ranks = 2, .elems = elems}};
+    enum wring_status status = wring_solo_init(&work->solo, codec, &work->context);
+    if (status == WRING_OK)
+        status = allocate_work(work);
     if (status != WRING_OK)
         return status;
     fill_work(work, index);
@@ -168,6 +174,7 @@ enum wring_status wring_codec_work_init(struct wring_codec_work *work,
 
 void wring_codec_work_finish(struct wring_codec_work *work)
 {
+    wring_solo_finish(&work->solo);
     wring_memory_free(&work->src);
     wring_memory_free(&work->residual);
     wring_memory_free(&work->code);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "compress/solo.h"
 #include "offload/pool.h"
 #include "planner/core/fit.h"
 #include "tools/bench/bench.h"
@@ -43,6 +44,8 @@ struct bench {
     struct wring_codec *codec;
     struct wring_executor *executor;
     float *src, *residual, *dst; /* [largest size] */
+    struct wring_codec_context context;
+    struct wring_solo solo; /* of which the context is */
     char *code;
     size_t stride;                 /* of a piece's code */
     size_t code_bytes[PIECES_MAX]; /* of the codes that were made last */
@@ -101,7 +104,7 @@ static size_t make_jobs(struct bench *bench, uint64_t elems, enum task task)
             .dtype = WRING_F32,
             .op = WRING_SUM,
             .elems = elems_of(bench, elems, n),
-            .context = {.seed = 1, .rank = 1, .ranks = 2, .element = at},
+            .context = bench->context,
             .src = bench->src + at,
             .sources = adds ? bench->sources[n] : &bench->sources[n][1],
             .n_sources = adds ? 2 : 1,
@@ -110,6 +113,7 @@ static size_t make_jobs(struct bench *bench, uint64_t elems, enum task task)
             .residual = encode && bench->residual != NULL ? bench->residual + at : NULL,
             .code = bench->code + n * bench->stride,
             .dst = bench->dst + at};
+        job->context.element = at;
         bench->list[n] = job;
     }
     return n;
@@ -198,6 +202,10 @@ static enum wring_status make_memory(struct bench *bench, uint64_t elems)
         (feeds && bench->residual == NULL))
         return WRING_ERR_NO_MEMORY;
     wring_pattern_fill(bench->src, elems, 0);
+    bench->context = (struct wring_codec_context){.seed = 1, .rank = 1, .ranks = 2, .elems = elems};
+    if (wring_solo_init(&bench->solo, bench->codec, &bench->context) != WRING_OK)
+        return WRING_ERR_NO_MEMORY;
+    wring_solo_rounds(&bench->solo, &bench->context, bench->src, bench->residual);
     return bench->executor->ops->reserve(bench->executor, bench->piece);
 }
 
@@ -216,6 +224,7 @@ static void destroy_bench(struct bench *bench)
 {
     if (bench->executor != NULL)
         bench->executor->ops->destroy(bench->executor);
+    wring_solo_finish(&bench->solo);
     wring_codec_destroy(bench->codec);
     free(bench->src);
     free(bench->dst);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/fpenv.h"
+#include "compress/solo.h"
 #include "planner/core/files/profile_file.h"
 #include "tools/calibrate/calibrate.h"
 #include "tools/commands.h"
@@ -33,8 +34,10 @@ struct bench {
     float *input, *residual, *output; /* [n of the largest tensor] */
     double *missing, *total;          /* likewise: of the run so far */
     void *code;
-    const struct wring_cost *expected; /* bytes of a code */
-    double bytes, expected_bytes;      /* of all codes of long samples */
+    struct wring_codec_context context; /* of a tensor */
+    struct wring_solo solo;             /* of which the context is */
+    const struct wring_cost *expected;  /* bytes of a code */
+    double bytes, expected_bytes;       /* of all codes of long samples */
 };
 
 static void add_sums(struct sums *to, const struct sums *sums)
@@ -54,12 +57,11 @@ static enum wring_status code_step(struct bench *bench, uint32_t step, uint32_t 
                                    struct sums *sums)
 {
     const float *values = wring_gradients_at(bench->gradients, step, tensor);
-    struct wring_codec_context context = {.seed = 1,
-                                          .bucket = tensor,
-                                          .ranks = 2,
-                                          .phase = bench->phase,
-                                          .step = bench->gradients->steps[step]};
+    struct wring_codec_context context = bench->context;
     uint32_t n = bench->gradients->tensors[tensor].n;
+
+    context.step = bench->gradients->steps[step];
+    wring_solo_rounds(&bench->solo, &context, values, bench->feedback ? bench->residual : NULL);
 
     for (uint32_t i = 0; i < n; i++)
         bench->input[i] = values[i] + (bench->feedback ? bench->residual[i] : 0);
@@ -92,19 +94,26 @@ static enum wring_status code_tensor(struct bench *bench, uint32_t tensor, struc
 {
     const struct wring_gradients *gradients = bench->gradients;
     uint32_t n = gradients->tensors[tensor].n;
-    enum wring_status status = WRING_OK;
+
+    bench->context = (struct wring_codec_context){
+        .seed = 1, .bucket = tensor, .ranks = 2, .phase = bench->phase, .elems = n};
+    enum wring_status status = wring_solo_init(&bench->solo, bench->codec, &bench->context);
+    if (status != WRING_OK)
+        return status;
 
     for (uint32_t step = 0; step < gradients->n_steps && status == WRING_OK; step++) {
         if (step == 0 || gradients->steps[step] != gradients->steps[step - 1] + 1) {
             memset(bench->residual, 0, n * sizeof(*bench->residual));
             memset(bench->missing, 0, n * sizeof(*bench->missing));
             memset(bench->total, 0, n * sizeof(*bench->total));
+            wring_solo_restart(&bench->solo, &bench->context);
         }
         status = code_step(bench, step, tensor, sums);
         if (step + 1 == gradients->n_steps ||
             gradients->steps[step + 1] != gradients->steps[step] + 1)
             end_run(bench, n, sums);
     }
+    wring_solo_finish(&bench->solo);
     return status;
 }
 
