@@ -24,6 +24,7 @@ static const struct wring_codec_ops *const codecs[] = {
     &wring_codec_onebit,
     &wring_codec_topk,
     &wring_codec_signsgd,
+    &wring_codec_signum,
     NULL,
 };
 /* clang-format on */

@@ -75,6 +75,7 @@ extern const struct wring_codec_ops wring_codec_int8;
 extern const struct wring_codec_ops wring_codec_onebit;
 extern const struct wring_codec_ops wring_codec_topk;
 extern const struct wring_codec_ops wring_codec_signsgd;
+extern const struct wring_codec_ops wring_codec_signum;
 
 /* Tables of a program's own codecs, laid out as in the header's release that it was built with. */
 

@@ -4,7 +4,7 @@
  *
  * signSGD with majority vote (Bernstein and others, arXiv:1802.04434 and 1810.05291). A zero, and a
  * vote that is a draw, take a random sign that all ranks know: with +1 for draws the result of pure
- * noise would lean to one side. Bytes in FORMAT.md, "signsgd and signum".
+ * noise would lean to one side. Bytes in FORMAT.md, "signsgd".
  */
 #include "compress/codecs/votes.h"
 

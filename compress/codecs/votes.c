@@ -146,3 +146,10 @@ enum wring_status wring_votes_decode(const struct wring_codec *codec,
     }
     return status;
 }
+
+void wring_votes_mix(const struct wring_codec *codec, float *out, const float *momentum,
+                     const float *src, uint64_t n, float keep, float take)
+{
+    const struct wring_votes_own *own = codec->own;
+    own->votes->mix(out, momentum, src, n, keep, take);
+}

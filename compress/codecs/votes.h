@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * What signsgd and signum share: a rank's vote on each element is a sign, and the owner sends the
- * majority's back as another. Bytes in FORMAT.md, "signsgd and signum". Private to compress/codecs.
+ * majority's back as another. Bytes in FORMAT.md, "signsgd". Private to compress/codecs.
  */
 #ifndef WRING_CODECS_VOTES_H
 #define WRING_CODECS_VOTES_H
@@ -44,5 +44,9 @@ bool wring_votes_encode_unit(const struct wring_codec *codec,
 size_t wring_votes_encode(const struct wring_codec *codec,
                           const struct wring_codec_context *context, const float *src,
                           uint64_t elems, unsigned char *code);
+
+/** out = keep * momentum + take * src. */
+void wring_votes_mix(const struct wring_codec *codec, float *out, const float *momentum,
+                     const float *src, uint64_t n, float keep, float take);
 
 #endif

@@ -17,7 +17,14 @@ static unsigned votes_scalar(uint8_t *bits, const float *src, uint64_t n)
     return found;
 }
 
-static const struct wring_votes_kernels scalar = {votes_scalar};
+static void mix_scalar(float *out, const float *momentum, const float *src, uint64_t n, float keep,
+                       float take)
+{
+    for (uint64_t i = 0; i < n; i++)
+        out[i] = keep * momentum[i] + take * src[i];
+}
+
+static const struct wring_votes_kernels scalar = {votes_scalar, mix_scalar};
 
 const struct wring_votes_tier wring_votes_tiers[] = {
     {{"scalar", WRING_CPU_SCALAR}, &scalar},

@@ -15,6 +15,9 @@ struct wring_votes_kernels {
      * @return which of the above there are
      */
     unsigned (*votes)(uint8_t *bits, const float *src, uint64_t n);
+    /** out = keep * momentum + take * src, each product and the sum rounded. */
+    void (*mix)(float *out, const float *momentum, const float *src, uint64_t n, float keep,
+                float take);
 };
 
 struct wring_votes_tier {

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/fpenv.h"
+#include "compress/codec.h"
 #include "runtime/codec_states.h"
 #include "tests/collective/error_bound.h"
 #include "tests/collective/matrix.h"
@@ -30,6 +31,7 @@ struct oracle {
     float *scratch;    /* [in_elems] */
     void *out;         /* [out_elems] */
     uint8_t *code;
+    void **states[WRING_TEST_SOURCES]; /* [n][states] by exchanging rank, of one for each element */
 };
 
 static float one_nan(float x)
@@ -55,7 +57,8 @@ static void through_codec(struct oracle *o, struct travel travel, const float *f
                                           .ranks = o->n,
                                           .phase = travel.phase,
                                           .step = travel.step,
-                                          .element = travel.at};
+                                          .element = travel.at,
+                                          .states = o->states[travel.rank]};
     const struct wring_codec *codec = wring_codec_way(o->codec, travel.phase);
     bool feedback = (wring_codec_info(codec)->flags & WRING_CODEC_FEEDBACK) != 0;
     size_t bytes =
@@ -332,6 +335,27 @@ static const void *const *inputs_of(const struct oracle *o)
     return (const void *const *)(o->nodes > 0 ? o->own : o->inputs);
 }
 
+/** In immediate calls none of the codecs has any. */
+static void make_states(struct oracle *o)
+{
+    const struct wring_codec_ops *ops = wring_codec_way(o->codec, 0)->ops;
+    for (uint32_t r = 0; r < o->n && ops->n_states > 0; r++) {
+        o->states[r] = calloc(ops->n_states, sizeof(*o->states[r]));
+        for (size_t s = 0; s < ops->n_states; s++)
+            o->states[r][s] = calloc(o->c->elems + 1, wring_dtype_bytes(ops->states[s].dtype));
+    }
+}
+
+static void free_states(struct oracle *o)
+{
+    size_t n = wring_codec_info(o->codec)->states;
+    for (uint32_t r = 0; r < o->n; r++) {
+        for (size_t s = 0; s < n; s++)
+            free(o->states[r][s]);
+        free(o->states[r]);
+    }
+}
+
 void wring_matrix_check(const struct wring_matrix_case *c, uint32_t rank, const void *out)
 {
     struct oracle o = {.c = c, .rank = rank};
@@ -350,6 +374,7 @@ void wring_matrix_check(const struct wring_matrix_case *c, uint32_t rank, const 
     o.scratch = calloc(in_elems + 1, sizeof(float));
     o.out = calloc(wring_matrix_out_elems(c) + 1, bytes);
     o.code = malloc(wring_codec_bound(o.codec, in_elems) + 64);
+    make_states(&o);
 
     uint64_t saved = wring_fp_enter();
     for (unsigned step = 0; step < c->steps; step++)
@@ -365,5 +390,6 @@ void wring_matrix_check(const struct wring_matrix_case *c, uint32_t rank, const 
     free(o.scratch);
     free(o.out);
     free(o.code);
+    free_states(&o);
     wring_codec_destroy(o.codec);
 }

@@ -26,6 +26,7 @@ static const char *const specs[] = {
     "lossless:block=32",
     "signsgd",
     "signsgd:block=32",
+    "signum:block=32",
 };
 #define SPECS (sizeof(specs) / sizeof(specs[0]))
 

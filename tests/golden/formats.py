@@ -402,7 +402,20 @@ class Signsgd:
         return [bits(-1 if code[4 + i // 8] >> i % 8 & 1 else 1) for i in range(n)], size
 
 
-CODECS = {"none": NoCodec, "lossless": Lossless, "bf16": Bf16, "fp16": Fp16, "int8": Int8, "onebit": Onebit, "topk": Topk, "signsgd": Signsgd}
+class Signum(Signsgd):
+    def __init__(self, block=1024, beta=0.9):
+        super().__init__(block)
+        self.beta = bits(float(beta))
+
+    def encode_unit(self, v, phase, fed):
+        """A first step: the momentum before it is 0."""
+        if phase == 0:
+            take = subtract(bits(1), self.beta)
+            v = [add(multiply(self.beta, 0), multiply(take, x)) for x in v]
+        return super().encode_unit(v, phase, fed)
+
+
+CODECS = {"none": NoCodec, "lossless": Lossless, "bf16": Bf16, "fp16": Fp16, "int8": Int8, "onebit": Onebit, "topk": Topk, "signsgd": Signsgd, "signum": Signum}
 
 
 def parse(spec, phase):

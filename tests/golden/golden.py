@@ -199,6 +199,16 @@ def signsgd_cases():
     yield refused(block, 33, words(0, 0))
 
 
+def signum_cases():
+    block = "signum:block=32"
+    yield record(block, floats(1, -3) + random(1, 71) + [1, 0x80000001, 0x7F7FFFFF, 0xFF7FFFFF])
+    yield record(block + ":beta=0.5", [0] * 20 + [0x80000000] * 20 + [1, 2, 0x80000001] * 8)
+    yield record(block, random(3, 40) + [0] * 30 + [0x7F800000], phase=1)
+    yield record("signum:beta=1", random(4, 40))  # what is new counts nothing
+    yield refused(block, 32, words(1, 0))
+    yield refused(block, 33, words(0, 0))
+
+
 def pair_cases():
     pair = "onebit:block=64+ef>int8:block=32"
     yield record(pair, random(1, 100), random(2, 100, 0.1), phase=0)
@@ -217,6 +227,7 @@ FILES = {
     "topk": topk_cases,
     "pair": pair_cases,
     "signsgd": signsgd_cases,
+    "signum": signum_cases,
 }
 
 

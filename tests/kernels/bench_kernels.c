@@ -33,6 +33,7 @@ CALL(onebit, spread, m->dst, m->code, n, 0.5f, -0.5f)
 CALL(onebit, spread_add, m->dst, m->code, n, 0.5f, -0.5f)
 CALL(lossless, peak, m->src, n)
 CALL(votes, votes, m->code, m->src, n)
+CALL(votes, mix, m->dst, m->residual, m->src, n, 0.9f, 0.1f)
 CALL(topk, rank, m->src, NULL, n, (n + 99) / 100)
 CALL(topk, retain, m->residual, m->src, m->map, n)
 
@@ -157,6 +158,7 @@ const struct bench_kernel bench_kernels[] = {
     {"onebit spread",        TIERS(onebit),   1024,  {CODE = 1},                   {DST = 32},                   onebit_spread},
     {"onebit spread_add",    TIERS(onebit),   1024,  {CODE = 1, DST = 32},         {DST = 32},                   onebit_spread_add},
     {"votes",                TIERS(votes),    1024,  {SRC = 32},                   {CODE = 1},                   votes_votes},
+    {"votes mix",            TIERS(votes),    1024,  {SRC = 32, RESIDUAL = 32},    {DST = 32},                   votes_mix},
     {"lossless peak",        TIERS(lossless), 512,   {SRC = 32},                   {0},                          lossless_peak},
     {"lossless pack",        TIERS(lossless), 512,   {SRC = 32},                   {CODE = 28},                  lossless_pack},
     {"lossless unpack",      TIERS(lossless), 512,   {SRC = 28},                   {DST = 32},                   lossless_unpack},

@@ -18,6 +18,11 @@ static void check_tier(const void *entry, const struct trial *trial)
     AGREE("votes", want, got, bytes);
     CHECK(found == other, "%s n=%zu kind=%d: found %u, not %u", trial->tier, (size_t)n, trial->kind,
           other, found);
+    float *momentum = trial_fill(n, trial->kind, trial->seed + 1);
+    float *mixed = wring_test_guarded(n * 4), *also = wring_test_guarded(n * 4);
+    ref->mix(mixed, momentum, src, n, 0.9f, 0.1f);
+    kernels->mix(also, momentum, src, n, 0.9f, 0.1f);
+    AGREE_BUT_NAN("mix", mixed, also, n);
     if (n == 0)
         return;
     src[n / 2] = -0.0f; /* one alone, wherever it is */

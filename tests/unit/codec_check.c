@@ -32,6 +32,8 @@ const struct codec_spec codec_specs[] = {
     {"signsgd", NULL},
     {"signsgd:block=32", NULL},
     {"signsgd:block=4096", NULL},
+    {"signum", NULL},
+    {"signum:block=32:beta=0.5", NULL},
     {"sealed", wring_test_sealed},
     {"mom", momentum_codecs},
     {"ownmom:factor=0.25", momentum_codecs},

@@ -87,6 +87,7 @@ static void malformed(void)
     REFUSE("topk:block=256", 256, "an infinite value", 1, 0x7F800000, 5);
     REFUSE("topk:block=256", 256, "a NaN value", 1, 0xFFC00000, 5);
     REFUSE("signsgd", 32, "a head of 1", 1, 0);
+    REFUSE("signum", 32, "a head of 1", 1, 0);
     REFUSE("signsgd", 32, "another NaN", 0x7FC00001, 0);
 }
 

@@ -34,6 +34,8 @@ static void canonical_form(void)
          WRING_CODEC_FEEDBACK},
         {"topk:select=sampled", "topk", 65536, 0},
         {"signsgd", "signsgd", 1024, WRING_CODEC_FIXED | WRING_CODEC_ALTERS | WRING_CODEC_TWO_WAYS},
+        {"signum:beta=.90", "signum", 1024,
+         WRING_CODEC_FIXED | WRING_CODEC_ALTERS | WRING_CODEC_TWO_WAYS},
         {"signsgd:block=64>none", "signsgd:block=64>none", 64,
          WRING_CODEC_ALTERS | WRING_CODEC_TWO_WAYS},
         {"onebit+ef>int8", "onebit+ef>int8", 1024, WRING_CODEC_FEEDBACK | WRING_CODEC_TWO_WAYS},
@@ -64,12 +66,16 @@ static void refusals(void)
     static const struct {
         const char *spec, *why;
     } bad[] = {
-        {"", "no codec ''; there are none, lossless, bf16, fp16, int8, onebit, topk, signsgd"},
-        {"int9",
-         "no codec 'int9'; there are none, lossless, bf16, fp16, int8, onebit, topk, signsgd"},
+        {"",
+         "no codec ''; there are none, lossless, bf16, fp16, int8, onebit, topk, signsgd, signum"},
+        {"int9", "no codec 'int9'; there are none, lossless, bf16, fp16, int8, onebit, topk, "
+                 "signsgd, signum"},
         {"none+ef", "none+ef: none loses nothing that could be fed back; leave +ef away"},
         {"lossless+ef",
          "lossless+ef: lossless loses nothing that could be fed back; leave +ef away"},
+        {"signum+ef",
+         "signum+ef: signs alone have no scale that a residual could have; use onebit+ef"},
+        {"signum:beta=2", "signum:beta=2: needs a number from 0 to 1"},
         {"signsgd+ef",
          "signsgd+ef: signs alone have no scale that a residual could have; use onebit+ef"},
         {"signsgd:block=4128", "signsgd:block=4128: needs a multiple of 32 from 32 to 4096"},
@@ -99,8 +105,8 @@ static void refusals(void)
         {"int8>", "int8>: needs a codec on both sides of '>'"},
         {">", ">: needs a codec on both sides of '>'"},
         {"int8>bf16>fp16", "int8>bf16>fp16: there is one way in and one back; name two codecs"},
-        {"int8>int9",
-         "no codec 'int9'; there are none, lossless, bf16, fp16, int8, onebit, topk, signsgd"},
+        {"int8>int9", "no codec 'int9'; there are none, lossless, bf16, fp16, int8, onebit, topk, "
+                      "signsgd, signum"},
         {"int8:block=1>bf16", "int8:block=1: needs a multiple of 32 from 32 to 65536"},
         {"bf16>none+ef", "none+ef: none loses nothing that could be fed back; leave +ef away"},
         {"int8:block=96>onebit",

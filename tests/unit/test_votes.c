@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/fpenv.h"
+#include "compress/solo.h"
 #include "tests/lib/test.h"
 #include <wring/codec.h>
 #include <wring/executor.h>
@@ -130,8 +131,50 @@ static void zeros(void)
     wring_test_free_guarded();
 }
 
-static const struct wring_test_case cases[] = {
-    {"majorities", majorities}, {"draws_are_even", draws_are_even}, {"zeros", zeros}, {0}};
+/** Votes of the momentum, step after step; a step that is not finite leaves it alone. */
+static void momentum(void)
+{
+    struct wring_codec_context context = {.seed = 5, .ranks = 2, .elems = N};
+    static float wanted[N], decoded[N];
+    struct wring_codec *codec = NULL;
+    struct wring_solo solo;
+
+    REQUIRE(wring_codec_create("signum:beta=0.75", NULL, NULL, NULL, 0, &codec) == WRING_OK,
+            "codec");
+    REQUIRE(wring_solo_init(&solo, codec, &context) == WRING_OK, "memory");
+    memset(wanted, 0, sizeof(wanted));
+    for (uint32_t step = 0; step < 6; step++) {
+        size_t bytes = wring_codec_bound(codec, N);
+        void *code = wring_test_guarded(bytes);
+        context.step = step;
+        fill(1, 100 + step);
+        if (step == 3)
+            input[0][7] = INFINITY;
+        for (uint64_t i = 0; i < N; i++)
+            if (step != 3 || i >= 1024)
+                wanted[i] = 0.75f * wanted[i] + 0.25f * input[0][i];
+        CHECK(wring_codec_encode(codec, &context, input[0], N, NULL, code) == bytes, "bytes");
+        CHECK(wring_codec_decode(codec, &context, code, bytes, decoded, N, false) == WRING_OK,
+              "its own code is refused");
+        for (uint64_t i = 0; i < N; i++) {
+            bool lost = step == 3 && i < 1024;
+            REQUIRE(lost ? isnan(decoded[i])
+                         : wanted[i] == 0 || decoded[i] == (wanted[i] > 0 ? 1 : -1),
+                    "step %u: element %zu is %g, of a momentum of %g", step, (size_t)i,
+                    (double)decoded[i], (double)wanted[i]);
+        }
+        wring_test_free_guarded();
+    }
+    CHECK(memcmp(wanted, solo.states[0], sizeof(wanted)) == 0, "another momentum is kept");
+    wring_solo_finish(&solo);
+    wring_codec_destroy(codec);
+}
+
+static const struct wring_test_case cases[] = {{"majorities", majorities},
+                                               {"draws_are_even", draws_are_even},
+                                               {"zeros", zeros},
+                                               {"momentum", momentum},
+                                               {0}};
 
 int main(int argc, char **argv)
 {

@@ -55,4 +55,18 @@ static unsigned votes(uint8_t *bits, const float *src, uint64_t n)
            (largest_of(extent.most) >= WRING_INF_BITS ? WRING_VOTES_LOST : 0);
 }
 
-const struct wring_votes_kernels OF_TIER(wring_votes) = {votes};
+static void mix(float *out, const float *momentum, const float *src, uint64_t n, float keep,
+                float take)
+{
+    uint64_t i = 0;
+
+    for (; i + LANES <= n; i += LANES)
+        store(out + i, all(keep) * load(momentum + i) + all(take) * load(src + i));
+    if (i < n) {
+        unsigned live = rest_from(n - i, 0);
+        floats before = load_first(momentum + i, live), now = load_first(src + i, live);
+        store_first(out + i, all(keep) * before + all(take) * now, live);
+    }
+}
+
+const struct wring_votes_kernels OF_TIER(wring_votes) = {votes, mix};
