@@ -25,6 +25,7 @@ static const struct wring_codec_ops *const codecs[] = {
     &wring_codec_topk,
     &wring_codec_signsgd,
     &wring_codec_signum,
+    &wring_codec_sharedint,
     NULL,
 };
 /* clang-format on */

@@ -76,6 +76,7 @@ extern const struct wring_codec_ops wring_codec_onebit;
 extern const struct wring_codec_ops wring_codec_topk;
 extern const struct wring_codec_ops wring_codec_signsgd;
 extern const struct wring_codec_ops wring_codec_signum;
+extern const struct wring_codec_ops wring_codec_sharedint;
 
 /* Tables of a program's own codecs, laid out as in the header's release that it was built with. */
 

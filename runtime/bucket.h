@@ -225,11 +225,12 @@ static inline bool wring_bucket_under_way(const struct wring_bucket *bucket)
 
 /**
  * Can that codec be used so? Codecs sum float32; everything else travels as it is.
- * @param what  for the log line: "bucket 'x'"
+ * @param what   for the log line: "bucket 'x'"
+ * @param ranks  of the group
  * Errors: WRING_ERR_UNSUPPORTED.
  */
 enum wring_status wring_bucket_check_codec(const struct wring_session *session, const char *what,
-                                           const struct wring_codec *codec, enum wring_dtype dtype,
-                                           enum wring_op op);
+                                           const struct wring_codec *codec, uint32_t ranks,
+                                           enum wring_dtype dtype, enum wring_op op);
 
 #endif

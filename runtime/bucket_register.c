@@ -362,11 +362,21 @@ static enum wring_status check_params(struct wring_session *session,
 }
 
 enum wring_status wring_bucket_check_codec(const struct wring_session *session, const char *what,
-                                           const struct wring_codec *codec, enum wring_dtype dtype,
-                                           enum wring_op op)
+                                           const struct wring_codec *codec, uint32_t ranks,
+                                           enum wring_dtype dtype, enum wring_op op)
 {
     const struct wring_codec_info *info = wring_codec_info(codec);
     bool type = dtype == WRING_F32 || dtype == WRING_F16 || dtype == WRING_BF16;
+    const struct wring_codec *in = wring_codec_way(codec, 0);
+    uint32_t most = in->ops->most_ranks != NULL ? in->ops->most_ranks(in) : UINT32_MAX;
+
+    if (ranks > most) {
+        wring_error(&session->log,
+                    "%s: codec %s adds up codes of at most %" PRIu32 " ranks, and the group has "
+                    "%" PRIu32 ": choose wider codes or another codec",
+                    what, info->spec, most, ranks);
+        return WRING_ERR_UNSUPPORTED;
+    }
     if (info->flags & WRING_CODEC_RAW || (type && (op == WRING_SUM || op == WRING_AVG)))
         return WRING_OK;
     wring_error(
@@ -388,7 +398,8 @@ static enum wring_status set_codec(struct wring_session *session, struct wring_b
         return status;
     }
     snprintf(what, sizeof(what), "bucket '%s'", bucket->name);
-    status = wring_bucket_check_codec(session, what, bucket->codec, bucket->dtype, bucket->op);
+    status = wring_bucket_check_codec(session, what, bucket->codec, bucket->group->members.n,
+                                      bucket->dtype, bucket->op);
     if (status != WRING_OK)
         return status;
     const struct wring_codec_info *info = wring_codec_info(bucket->codec);

@@ -481,16 +481,17 @@ static enum wring_status keep_codec(struct wring_group *group, struct wring_code
     return WRING_ERR_UNSUPPORTED;
 }
 
-static enum wring_status check_codec(struct wring_session *session, const struct wring_codec *codec,
+static enum wring_status check_codec(struct wring_group *group, const struct wring_codec *codec,
                                      enum wring_dtype dtype, enum wring_op op)
 {
+    struct wring_session *session = group->session;
     const struct wring_codec_info *info = wring_codec_info(codec);
     if (info->flags & WRING_CODEC_FEEDBACK || info->states > 0) {
         wring_error(&session->log, "codec %s keeps %s between steps: register a bucket", info->spec,
                     info->states > 0 ? "state" : "a residual");
         return WRING_ERR_UNSUPPORTED;
     }
-    return wring_bucket_check_codec(session, "immediate call", codec, dtype, op);
+    return wring_bucket_check_codec(session, "immediate call", codec, group->members.n, dtype, op);
 }
 
 enum wring_status wring_group_codec(struct wring_group *group, const char *spec,
@@ -510,7 +511,7 @@ enum wring_status wring_group_codec(struct wring_group *group, const char *spec,
         wring_error(&session->log, "%s", why);
         return status;
     }
-    status = check_codec(session, codec, dtype, op);
+    status = check_codec(group, codec, dtype, op);
     if (status != WRING_OK || wring_codec_info(codec)->flags & WRING_CODEC_RAW) {
         wring_codec_destroy(codec);
         return status;

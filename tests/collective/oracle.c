@@ -32,6 +32,8 @@ struct oracle {
     void *out;         /* [out_elems] */
     uint8_t *code;
     void **states[WRING_TEST_SOURCES]; /* [n][states] by exchanging rank, of one for each element */
+    struct wring_span covered;         /* what the collective covers, of which … */
+    void *statistics[WRING_CODEC_ROUNDS_MAX]; /* … these are */
 };
 
 static float one_nan(float x)
@@ -46,26 +48,92 @@ struct travel {
     uint32_t rank, phase;
 };
 
-/** to = decode(encode(from + residual)), by the codec of that way. */
-static void through_codec(struct oracle *o, struct travel travel, const float *from, float *to,
-                          float *residual)
+static struct wring_codec_context context_of(const struct oracle *o, struct travel travel)
 {
     bool is_bucket = o->c->what == WRING_MATRIX_BUCKET;
-    struct wring_codec_context context = {.seed = 1234,
-                                          .bucket = is_bucket ? wring_bucket_id("b") : 0,
-                                          .rank = travel.rank,
-                                          .ranks = o->n,
-                                          .phase = travel.phase,
-                                          .step = travel.step,
-                                          .element = travel.at,
-                                          .states = o->states[travel.rank]};
+    return (struct wring_codec_context){
+        .seed = 1234,
+        .bucket = is_bucket ? wring_bucket_id("b") : 0,
+        .rank = travel.rank,
+        .ranks = o->n,
+        .phase = travel.phase,
+        .step = travel.step,
+        .element = travel.at,
+        .first = o->covered.begin,
+        .elems = o->covered.end - o->covered.begin,
+        .statistics = (const void *const *)o->statistics,
+        .states = o->states[travel.rank],
+    };
+}
+
+/** @return bytes of o->code = encode(from + residual), by the codec of that way */
+static size_t encode(struct oracle *o, struct travel travel, const float *from, float *residual)
+{
+    struct wring_codec_context context = context_of(o, travel);
     const struct wring_codec *codec = wring_codec_way(o->codec, travel.phase);
     bool feedback = (wring_codec_info(codec)->flags & WRING_CODEC_FEEDBACK) != 0;
     size_t bytes =
         wring_codec_encode(codec, &context, from, travel.n, feedback ? residual : NULL, o->code);
     CHECK(bytes <= wring_codec_bound(codec, travel.n), "%zu bytes", bytes);
+    return bytes;
+}
+
+/** to = decode(encode(from + residual)) */
+static void through_codec(struct oracle *o, struct travel travel, const float *from, float *to,
+                          float *residual)
+{
+    struct wring_codec_context context = context_of(o, travel);
+    const struct wring_codec *codec = wring_codec_way(o->codec, travel.phase);
+    size_t bytes = encode(o, travel, from, residual);
     CHECK(wring_codec_decode(codec, &context, o->code, bytes, to, travel.n, false) == WRING_OK,
           "decode");
+}
+
+/** All ranks' statistics of the covered part, reduced. */
+static void run_round(struct oracle *o, uint32_t round, unsigned step)
+{
+    void *scratch = aligned_alloc(64, wring_job_scratch_bytes(0));
+    const struct wring_codec *codec = wring_codec_way(o->codec, 0);
+    const struct wring_codec_round *what = &codec->ops->rounds[round];
+    uint64_t begin = o->covered.begin, n = o->covered.end - begin;
+    struct wring_job job = {.kind = WRING_JOB_ROUND_BEGIN,
+                            .elems = n,
+                            .codec_out = codec,
+                            .round = round,
+                            .context = context_of(o, (struct travel){n, begin, step, 0, 0})};
+    uint64_t count = what->count(codec, &job.context);
+    void *of_ranks[WRING_TEST_SOURCES];
+
+    for (uint32_t r = 0; r < o->n; r++) {
+        job.context = context_of(o, (struct travel){n, begin, step, r, 0});
+        job.src = (const float *)o->inputs[r] + begin;
+        job.residual =
+            wring_codec_info(codec)->flags & WRING_CODEC_FEEDBACK ? o->residuals[r] + begin : NULL;
+        job.dst = of_ranks[r] = calloc(count + 1, wring_dtype_bytes(what->dtype));
+        wring_job_run(&job, scratch);
+    }
+    o->statistics[round] = calloc(count + 1, wring_dtype_bytes(what->dtype));
+    wring_test_reduce(what->dtype, what->op, (const void *const *)of_ranks, o->n, count,
+                      o->statistics[round]);
+    job.kind = WRING_JOB_ROUND_END;
+    job.dst = o->statistics[round];
+    wring_job_run(&job, scratch);
+    for (uint32_t r = 0; r < o->n; r++)
+        free(of_ranks[r]);
+    free(scratch);
+}
+
+static void run_rounds(struct oracle *o, struct wring_span part, unsigned step)
+{
+    o->covered = part;
+    for (uint32_t round = 0; round < wring_codec_rounds(o->codec); round++)
+        run_round(o, round, step);
+}
+
+static void end_rounds(struct oracle *o)
+{
+    for (uint32_t round = 0; round < wring_codec_rounds(o->codec); round++)
+        free(o->statistics[round]);
 }
 
 /** sum[0..n) = that of everyone's elements from `begin` on; the owner's own are not encoded, unless
@@ -102,9 +170,37 @@ static bool is_sharded(const struct oracle *o)
            (o->n > 2 && wring_codec_info(o->codec)->unit != 0);
 }
 
-static void encoded_allreduce(struct oracle *o, struct wring_span part, unsigned step)
+/** Whoever adds them, and wherever they are cut. */
+static void add_codes(struct oracle *o, struct wring_span part, unsigned step)
+{
+    uint64_t n = part.end - part.begin;
+    struct wring_codec_context context = context_of(o, (struct travel){n, part.begin, step, 0, 1});
+    size_t bytes = wring_codec_bound(o->codec, n);
+    unsigned char *sum = malloc(bytes + 1);
+    float *out = (float *)o->out + part.begin;
+
+    for (uint32_t r = 0; r < o->n; r++) {
+        encode(o, (struct travel){n, part.begin, step, r, 0},
+               (const float *)o->inputs[r] + part.begin, o->residuals[r] + part.begin);
+        if (r == 0)
+            memcpy(sum, o->code, bytes);
+        else
+            CHECK(o->codec->ops->code_sum(o->codec, &context, sum, o->code, bytes, n) == WRING_OK,
+                  "codes do not add up");
+    }
+    CHECK(wring_codec_decode(o->codec, &context, sum, bytes, out, n, false) == WRING_OK, "decode");
+    for (uint64_t i = 0; i < n; i++)
+        out[i] = one_nan(o->c->op == WRING_AVG ? out[i] / (float)o->c->ranks : out[i]);
+    free(sum);
+}
+
+static void allreduce_part(struct oracle *o, struct wring_span part, unsigned step)
 {
     float *out = o->out;
+    if (wring_codec_adds_codes(o->codec)) {
+        add_codes(o, part, step);
+        return;
+    }
     if (!is_sharded(o)) {
         reduce_span(o, out + part.begin, part, UINT32_MAX, step);
         return;
@@ -122,6 +218,13 @@ static void encoded_allreduce(struct oracle *o, struct wring_span part, unsigned
                       o->scratch, o->residuals[owner] + span.begin);
         memcpy(out + span.begin, o->scratch, n * sizeof(float));
     }
+}
+
+static void encoded_allreduce(struct oracle *o, struct wring_span part, unsigned step)
+{
+    run_rounds(o, part, step);
+    allreduce_part(o, part, step);
+    end_rounds(o);
 }
 
 static bool is_short_float(enum wring_dtype dtype)

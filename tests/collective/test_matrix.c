@@ -47,6 +47,8 @@ static const char *const codecs[] = {
     "int8:block=64+ef>onebit:block=128+ef",
     "signsgd:block=64",
     "signum:block=64",
+    "sharedint:block=64",
+    "sharedint:width=16+ef",
 };
 static const uint64_t counts[] = {0, 1, 2, 31, 33, 127, 1000, 2049, 10007, 65537, 100001};
 /* nothing, and what travels in each way: on a board, in one piece, in some, in many */

@@ -311,13 +311,57 @@ static void infinity(void)
     wring_test_run_ranks(&job);
 }
 
+static uint32_t two(const struct wring_codec *codec)
+{
+    (void)codec;
+    return 2;
+}
+
+static void of_three(struct wring_session *session, uint32_t rank, void *arg)
+{
+    const struct wring_bucket_params params = {
+        .name = "b", .data = data[0], .elems = ELEMS, .codec = "shared16"};
+    const struct wring_call how = {.codec = "shared16"};
+    struct wring_bucket *bucket = NULL;
+    uint32_t ranks = *(const uint32_t *)arg;
+    enum wring_status want = ranks > 2 ? WRING_ERR_UNSUPPORTED : WRING_OK;
+
+    (void)rank;
+    memset(data[0], 0, sizeof(data[0]));
+    CHECK(wring_bucket_register(session, &params, &bucket) == want,
+          "a bucket of %u ranks with codes of 2", ranks);
+    CHECK(wring_allreduce(wring_session_world(session), data[0], data[0], ELEMS, WRING_F32,
+                          WRING_SUM, &how, NULL) == want,
+          "a call of %u ranks with codes of 2", ranks);
+}
+
+/** Codes that cannot hold the sums of all ranks are refused. */
+static void too_many_ranks(void)
+{
+    static struct wring_codec_ops ops;
+    static const struct wring_codec_ops *const codecs[] = {&ops, NULL};
+
+    ops = shared16;
+    ops.most_ranks = two;
+    for (uint32_t ranks = 2; ranks <= 3; ranks++) {
+        struct wring_test_job job = {
+            .ranks = ranks, .run = of_three, .arg = &ranks, .codecs = codecs};
+        wring_test_run_ranks(&job);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
-        {"every_rank", every_rank}, {"every_scheme", every_scheme},
-        {"empty", empty},           {"one_rank", one_rank},
-        {"two_nodes", two_nodes},   {"only_allreduce", only_allreduce},
-        {"infinity", infinity},     {NULL, NULL},
+        {"every_rank", every_rank},
+        {"every_scheme", every_scheme},
+        {"empty", empty},
+        {"one_rank", one_rank},
+        {"two_nodes", two_nodes},
+        {"only_allreduce", only_allreduce},
+        {"infinity", infinity},
+        {"too_many_ranks", too_many_ranks},
+        {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);
 }

@@ -27,6 +27,8 @@ static const char *const specs[] = {
     "signsgd",
     "signsgd:block=32",
     "signum:block=32",
+    "sharedint:block=32",
+    "sharedint:width=16+ef",
 };
 #define SPECS (sizeof(specs) / sizeof(specs[0]))
 

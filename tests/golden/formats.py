@@ -415,7 +415,36 @@ class Signum(Signsgd):
         return super().encode_unit(v, phase, fed)
 
 
-CODECS = {"none": NoCodec, "lossless": Lossless, "bf16": Bf16, "fp16": Fp16, "int8": Int8, "onebit": Onebit, "topk": Topk, "signsgd": Signsgd, "signum": Signum}
+class Sharedint:
+    """In a group of one: its own peaks are those of all ranks."""
+
+    def __init__(self, width=8, block=512):
+        self.bytes, self.unit = int(width) // 8, int(block)
+
+    def encode_unit(self, v, phase, fed):
+        most = 2 ** (8 * self.bytes - 1) - 1
+        peak = max(x & ABS for x in v)
+        scale = NAN if peak >= INF else divide(peak, bits(most))
+        if peak < INF and value(peak) < 2.0**-96:
+            scale = 0
+        if scale < INF and multiply(scale, bits(most)) == INF:
+            scale -= 1
+        self.scales[self.element] = scale
+        inverse = divide(bits(1), scale) if 0 < scale < INF else 0
+        steps = [0 if scale == NAN else max(-most, min(most, round(value(multiply(x, inverse)))))
+                 for x in v]
+        return struct.pack(f"<{len(v)}{'bh'[self.bytes - 1]}", *steps)
+
+    scales = {}  # by the element at which a unit begins, of the last run encoded
+
+    def decode_unit(self, code, n):
+        require(len(code) >= n * self.bytes, "bytes are missing")
+        steps = struct.unpack_from(f"<{n}{'bh'[self.bytes - 1]}", code)
+        scale = self.scales.get(self.element, 0)
+        return [NAN if scale == NAN else multiply(bits(s), scale) for s in steps], n * self.bytes
+
+
+CODECS = {"none": NoCodec, "lossless": Lossless, "bf16": Bf16, "fp16": Fp16, "int8": Int8, "onebit": Onebit, "topk": Topk, "signsgd": Signsgd, "signum": Signum, "sharedint": Sharedint}
 
 
 def parse(spec, phase):
@@ -453,6 +482,7 @@ def decode(spec, phase, code, n):
         require(used == len(code), "bytes are left over")
         return out
     while len(out) < n:
+        codec.element = len(out)
         part, used = codec.decode_unit(code, min(codec.unit, n - len(out)))
         out, code = out + part, code[used:]
     require(not code, "bytes are left over")

@@ -209,6 +209,20 @@ def signum_cases():
     yield refused(block, 33, words(0, 0))
 
 
+def sharedint_cases():
+    block = "sharedint:block=32"
+    yield record(block, floats(127, -64, 0.5, 1.5, 2.5, -2.5, 3.5) + [0] * 25 + random(1, 45))
+    yield record(block, random(2, 32, 2.0**-97) + random(3, 32, 2.0**-127) + [0] * 32)
+    yield record("sharedint:width=16:block=32",
+                 random(4, 32, 2.0**127 * 1.99) + [0x7F7FFFFF] * 32 + random(5, 7))
+    x = random(5, 96)
+    x[40], x[7] = 0x7F800000, bits(0)
+    yield record(block + "+ef", x, random(6, 96, 0.01))
+    yield record("sharedint", random(7, 600))
+    yield refused(block, 32, bytes(31))
+    yield refused(block, 32, bytes(33))
+
+
 def pair_cases():
     pair = "onebit:block=64+ef>int8:block=32"
     yield record(pair, random(1, 100), random(2, 100, 0.1), phase=0)
@@ -228,6 +242,7 @@ FILES = {
     "pair": pair_cases,
     "signsgd": signsgd_cases,
     "signum": signum_cases,
+    "sharedint": sharedint_cases,
 }
 
 

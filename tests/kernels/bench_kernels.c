@@ -6,6 +6,7 @@
 #include "compress/kernels/lossless.h"
 #include "compress/kernels/onebit.h"
 #include "compress/kernels/reduce.h"
+#include "compress/kernels/steps.h"
 #include "compress/kernels/topk.h"
 #include "compress/kernels/votes.h"
 #include "tests/kernels/time_kernels.h"
@@ -32,6 +33,7 @@ CALL(onebit, keep, m->residual, m->src, n, 0.5f, -0.5f)
 CALL(onebit, spread, m->dst, m->code, n, 0.5f, -0.5f)
 CALL(onebit, spread_add, m->dst, m->code, n, 0.5f, -0.5f)
 CALL(lossless, peak, m->src, n)
+CALL(steps, peak, m->src, NULL, n)
 CALL(votes, votes, m->code, m->src, n)
 CALL(votes, mix, m->dst, m->residual, m->src, n, 0.9f, 0.1f)
 CALL(topk, rank, m->src, NULL, n, (n + 99) / 100)
@@ -64,6 +66,28 @@ static void lossless_unpack_add(const void *tier, const struct bench_memory *m, 
         ((const struct wring_lossless_tier *)tier)->kernels;
     kernels->unpack_add(m->dst, (const uint8_t *)m->src, (const uint8_t *)m->other, n,
                         WRING_LOSSLESS_BLOCK_WIDE, 126);
+}
+
+#define STEPS(index) (((const struct wring_steps_tier *)tier)->kernels->width[index])
+
+static void steps_encode(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    STEPS(0).encode(m->code, m->src, NULL, n, 0x1p-6f, 0x1p6f, 63);
+}
+
+static void steps_encode16(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    STEPS(1).encode(m->code, m->src, NULL, n, 0x1p-14f, 0x1p14f, 16383);
+}
+
+static void steps_decode16(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    STEPS(1).decode(m->dst, m->code, n, 0x1p-14f);
+}
+
+static void steps_sum(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    STEPS(0).sum(m->code, m->src, n);
 }
 
 static void onebit_signs_split(const void *tier, const struct bench_memory *m, uint64_t n)
@@ -159,6 +183,11 @@ const struct bench_kernel bench_kernels[] = {
     {"onebit spread_add",    TIERS(onebit),   1024,  {CODE = 1, DST = 32},         {DST = 32},                   onebit_spread_add},
     {"votes",                TIERS(votes),    1024,  {SRC = 32},                   {CODE = 1},                   votes_votes},
     {"votes mix",            TIERS(votes),    1024,  {SRC = 32, RESIDUAL = 32},    {DST = 32},                   votes_mix},
+    {"steps peak",           TIERS(steps),    512,   {SRC = 32},                   {0},                          steps_peak},
+    {"steps encode",         TIERS(steps),    512,   {SRC = 32},                   {CODE = 8},                   steps_encode},
+    {"steps encode 16",      TIERS(steps),    512,   {SRC = 32},                   {CODE = 16},                  steps_encode16},
+    {"steps decode 16",      TIERS(steps),    512,   {CODE = 16},                  {DST = 32},                   steps_decode16},
+    {"steps sum",            TIERS(steps),    512,   {CODE = 8, SRC = 8},          {CODE = 8},                   steps_sum},
     {"lossless peak",        TIERS(lossless), 512,   {SRC = 32},                   {0},                          lossless_peak},
     {"lossless pack",        TIERS(lossless), 512,   {SRC = 32},                   {CODE = 28},                  lossless_pack},
     {"lossless unpack",      TIERS(lossless), 512,   {SRC = 28},                   {DST = 32},                   lossless_unpack},

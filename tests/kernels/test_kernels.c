@@ -328,6 +328,7 @@ static const struct wring_test_case cases[] = {
     {"long", check_long},
     {"sign", sign},
     {"split", check_split},
+    {"steps", check_steps},
     {"votes", check_votes},
     {"pick", pick},
     {0},

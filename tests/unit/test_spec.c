@@ -34,6 +34,9 @@ static void canonical_form(void)
          WRING_CODEC_FEEDBACK},
         {"topk:select=sampled", "topk", 65536, 0},
         {"signsgd", "signsgd", 1024, WRING_CODEC_FIXED | WRING_CODEC_ALTERS | WRING_CODEC_TWO_WAYS},
+        {"sharedint:block=512:width=8", "sharedint", 512, WRING_CODEC_SUMMABLE | WRING_CODEC_FIXED},
+        {"sharedint:block=64:width=16+ef", "sharedint:width=16:block=64+ef", 64,
+         WRING_CODEC_SUMMABLE | WRING_CODEC_FIXED | WRING_CODEC_FEEDBACK},
         {"signum:beta=.90", "signum", 1024,
          WRING_CODEC_FIXED | WRING_CODEC_ALTERS | WRING_CODEC_TWO_WAYS},
         {"signsgd:block=64>none", "signsgd:block=64>none", 64,
@@ -66,13 +69,15 @@ static void refusals(void)
     static const struct {
         const char *spec, *why;
     } bad[] = {
-        {"",
-         "no codec ''; there are none, lossless, bf16, fp16, int8, onebit, topk, signsgd, signum"},
+        {"", "no codec ''; there are none, lossless, bf16, fp16, int8, onebit, topk, signsgd, "
+             "signum, sharedint"},
         {"int9", "no codec 'int9'; there are none, lossless, bf16, fp16, int8, onebit, topk, "
-                 "signsgd, signum"},
+                 "signsgd, signum, sharedint"},
         {"none+ef", "none+ef: none loses nothing that could be fed back; leave +ef away"},
         {"lossless+ef",
          "lossless+ef: lossless loses nothing that could be fed back; leave +ef away"},
+        {"sharedint:width=12", "sharedint:width=12: needs a multiple of 8 from 8 to 16"},
+        {"int8>sharedint", "int8>sharedint: only the way in has rounds; name another way back"},
         {"signum+ef",
          "signum+ef: signs alone have no scale that a residual could have; use onebit+ef"},
         {"signum:beta=2", "signum:beta=2: needs a number from 0 to 1"},
@@ -106,7 +111,7 @@ static void refusals(void)
         {">", ">: needs a codec on both sides of '>'"},
         {"int8>bf16>fp16", "int8>bf16>fp16: there is one way in and one back; name two codecs"},
         {"int8>int9", "no codec 'int9'; there are none, lossless, bf16, fp16, int8, onebit, topk, "
-                      "signsgd, signum"},
+                      "signsgd, signum, sharedint"},
         {"int8:block=1>bf16", "int8:block=1: needs a multiple of 32 from 32 to 65536"},
         {"bf16>none+ef", "none+ef: none loses nothing that could be fed back; leave +ef away"},
         {"int8:block=96>onebit",

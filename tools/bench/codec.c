@@ -184,14 +184,6 @@ static struct wring_codec *create_codec(const struct command *command, const cha
         wring_fail(command->bench.name, "%s", why);
         return NULL;
     }
-    if (wring_codec_info(codec)->rounds > 0) {
-        wring_fail(command->bench.name,
-                   "%s sums statistics over ranks before it encodes: measure it with "
-                   "wring bench allreduce",
-                   spec);
-        wring_codec_destroy(codec);
-        return NULL;
-    }
     return codec;
 }
 

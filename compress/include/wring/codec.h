@@ -239,6 +239,10 @@ struct wring_codec_ops {
 
     const struct wring_codec_state *states; /* [n_states], at most WRING_CODEC_STATES_MAX */
     size_t n_states;
+
+    /** The most ranks whose codes can be added: buckets and calls of more refuse the codec. NULL:
+     *  any number. */
+    uint32_t (*most_ranks)(const struct wring_codec *codec);
 };
 
 /**

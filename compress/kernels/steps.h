@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Kernels of codecs whose codes are whole steps of a scale that all ranks share, and add up:
+ *
+ *     step[i] = round_half_even(max(-most, min(most, v[i] * inverse)))   decoded = step[i] * scale
+ *
+ * where v = src, or src + residual under error feedback. Steps are of 8 or 16 bits. A v that is not
+ * a number becomes -most.
+ */
+#ifndef WRING_KERNELS_STEPS_H
+#define WRING_KERNELS_STEPS_H
+
+#include <stdbool.h>
+
+#include "compress/kernels/kernels.h"
+
+/** Of one width. */
+struct wring_steps_width {
+    /** @param residual  in and out: becomes v - decoded; or NULL
+     *  @param most      a whole number that the width has */
+    void (*encode)(void *code, const float *src, float *residual, uint64_t n, float scale,
+                   float inverse, float most);
+    void (*decode)(float *dst, const void *code, uint64_t n, float scale);
+    void (*decode_add)(float *dst, const void *code, uint64_t n, float scale);
+    /** code += other. @return whether all sums fit */
+    bool (*sum)(void *code, const void *other, uint64_t n);
+};
+
+struct wring_steps_kernels {
+    /** The bits of max|v|, v = src + residual: WRING_INF_BITS or more where some v is not finite.
+     *  @param residual  or NULL */
+    uint32_t (*peak)(const float *src, const float *residual, uint64_t n);
+    struct wring_steps_width width[2]; /* 8 and 16 bits */
+};
+
+struct wring_steps_tier {
+    struct wring_kernel_tier head;
+    const struct wring_steps_kernels *kernels;
+};
+
+extern const struct wring_steps_tier wring_steps_tiers[];
+
+extern const struct wring_steps_kernels wring_steps_avx2;
+extern const struct wring_steps_kernels wring_steps_avx512;
+
+#endif
