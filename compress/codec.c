@@ -26,6 +26,7 @@ static const struct wring_codec_ops *const codecs[] = {
     &wring_codec_signsgd,
     &wring_codec_signum,
     &wring_codec_sharedint,
+    &wring_codec_randk,
     NULL,
 };
 /* clang-format on */
@@ -121,10 +122,9 @@ static enum wring_status set_up_codec(struct wring_codec *codec, const char *spe
     return make_room(codec);
 }
 
-/** Of one, which is no pair. */
-static enum wring_status create_single(const char *spec, const char *tier,
-                                       const struct wring_codec_ops *const *own, char *why,
-                                       size_t why_bytes, struct wring_codec **out)
+enum wring_status wring_codec_create_way(const char *spec, const char *tier,
+                                         const struct wring_codec_ops *const *own, bool returns,
+                                         char *why, size_t why_bytes, struct wring_codec **out)
 {
     struct wring_codec *codec = calloc(1, sizeof(*codec));
     if (codec == NULL) {
@@ -132,6 +132,7 @@ static enum wring_status create_single(const char *spec, const char *tier,
         return WRING_ERR_NO_MEMORY;
     }
 
+    codec->returns = returns;
     enum wring_status status = set_up_codec(codec, spec, tier, own, why, why_bytes);
     if (status != WRING_OK) {
         wring_codec_destroy(codec);
@@ -141,17 +142,62 @@ static enum wring_status create_single(const char *spec, const char *tier,
     return WRING_OK;
 }
 
+/** Shards and chunks begin at units of the codec. */
+static enum wring_status check_way_back(const struct wring_codec *codec, char *why,
+                                        size_t why_bytes)
+{
+    const struct wring_codec *back = codec->ways[1];
+    uint64_t unit = codec->info.unit, other = back->info.unit;
+    bool same = strcmp(back->ops->name, codec->ops->name) == 0;
+    bool fits = unit == other || (unit != 0 && other != 0 && unit % other == 0);
+
+    if (fits && (same || (back->info.rounds == 0 && back->info.states == 0)))
+        return WRING_OK;
+    snprintf(why, why_bytes,
+             "%s: its way back, %s, needs a unit that divides %" PRIu64 ", no rounds and no state",
+             codec->spec, back->spec, unit);
+    return WRING_ERR_INVALID;
+}
+
+/** Add the way back that the codec's table names, if it does. */
+static enum wring_status add_way_back(struct wring_codec *codec, const char *tier,
+                                      const struct wring_codec_ops *const *own, char *why,
+                                      size_t why_bytes)
+{
+    char spec[WRING_CODEC_SPEC_MAX];
+
+    if (codec->ops->way_back == NULL)
+        return WRING_OK;
+    codec->ops->way_back(codec, spec);
+    enum wring_status status =
+        wring_codec_create_way(spec, tier, own, true, why, why_bytes, &codec->ways[1]);
+    if (status == WRING_OK)
+        status = check_way_back(codec, why, why_bytes);
+    if (status == WRING_OK && strcmp(codec->ways[1]->ops->name, codec->ops->name) != 0)
+        codec->info.flags &= ~(unsigned)WRING_CODEC_FIXED; /* its bound is that of both ways */
+    return status;
+}
+
 enum wring_status wring_codec_create(const char *spec, const char *tier,
                                      const struct wring_codec_ops *const *own, char *why,
                                      size_t why_bytes, struct wring_codec **out)
 {
+    struct wring_codec *codec = NULL;
+
     if (why == NULL)
         why_bytes = 0;
-    if (strchr(spec, '>') != NULL)
-        return wring_pair_create(spec, tier, own, why, why_bytes, out);
     uint64_t mode = wring_fp_enter();
-    enum wring_status status = create_single(spec, tier, own, why, why_bytes, out);
+    enum wring_status status =
+        strchr(spec, '>') != NULL
+            ? wring_pair_create(spec, tier, own, why, why_bytes, &codec)
+            : wring_codec_create_way(spec, tier, own, false, why, why_bytes, &codec);
+    if (status == WRING_OK)
+        status = add_way_back(codec, tier, own, why, why_bytes);
     wring_fp_leave(mode);
+    if (status == WRING_OK)
+        *out = codec;
+    else
+        wring_codec_destroy(codec);
     return status;
 }
 
@@ -188,7 +234,10 @@ void *wring_codec_own(const struct wring_codec *codec)
 
 size_t wring_codec_bound(const struct wring_codec *codec, uint64_t elems)
 {
-    return codec->ops->bound(codec, elems);
+    size_t in = codec->ops->bound(codec, elems);
+    size_t back = codec->ways[1] != NULL ? wring_codec_bound(codec->ways[1], elems) : 0;
+
+    return in > back ? in : back;
 }
 
 /** Another thread encodes by this codec. @return NULL: there is no memory */
@@ -208,6 +257,7 @@ size_t wring_codec_encode(const struct wring_codec *codec,
                           const struct wring_codec_context *context, const float *src,
                           uint64_t elems, float *residual, void *code)
 {
+    codec = wring_codec_way(codec, context->phase);
     struct wring_codec_room *room = codec->room;
     void *scratch = NULL, *more = NULL;
 
@@ -232,6 +282,7 @@ size_t wring_codec_encode_in(const struct wring_codec *codec,
 {
     if (scratch == NULL)
         return wring_codec_encode(codec, context, src, elems, residual, code);
+    codec = wring_codec_way(codec, context->phase);
     return codec->ops->encode(codec, context, src, elems, residual, code, scratch);
 }
 
@@ -239,6 +290,7 @@ enum wring_status wring_codec_decode(const struct wring_codec *codec,
                                      const struct wring_codec_context *context, const void *code,
                                      size_t code_bytes, float *dst, uint64_t elems, bool add)
 {
+    codec = wring_codec_way(codec, context->phase);
     return codec->ops->decode(codec, context, code, code_bytes, dst, elems, add);
 }
 
@@ -259,7 +311,9 @@ void wring_codec_fill_nan(float *dst, uint64_t elems)
 
 #define STRUCT_BYTES_MAX 4096 /* more is no size but memory that was not set */
 #define FIRST_BYTES (offsetof(struct wring_codec_ops, decode) + sizeof(void (*)(void)))
-#define FLAGS (WRING_CODEC_UNBIASED | WRING_CODEC_FIXED | WRING_CODEC_EXACT | WRING_CODEC_ALTERS)
+#define FLAGS                                                                            \
+    (WRING_CODEC_UNBIASED | WRING_CODEC_FIXED | WRING_CODEC_EXACT | WRING_CODEC_ALTERS | \
+     WRING_CODEC_OWN)
 
 bool wring_own_read(const struct wring_codec_ops *theirs, struct wring_codec_ops *out)
 {
@@ -408,7 +462,7 @@ static enum wring_status check_table(struct complaint *complaint,
     if (ops.unit == NULL || ops.bound == NULL || ops.encode == NULL || ops.decode == NULL)
         return complain(complaint, "needs unit, bound, encode and decode");
     if (ops.flags & ~(unsigned)FLAGS)
-        return complain(complaint, "flags may be UNBIASED, FIXED, EXACT and ALTERS, not %#x",
+        return complain(complaint, "flags may be UNBIASED, FIXED, EXACT, ALTERS and OWN, not %#x",
                         ops.flags);
     if (ops.scratch_bytes > WRING_CODEC_SCRATCH_MAX || ops.own_bytes > WRING_CODEC_OWN_MAX)
         return complain(complaint,

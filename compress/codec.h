@@ -21,7 +21,9 @@ struct wring_codec {
     double params[WRING_CODEC_PARAMS_MAX]; /* in the order of ops->params */
     const void *kernels;                   /* the codec's own tier table entry */
     void *own;                             /* [ops->own_bytes]; NULL: none */
-    struct wring_codec *ways[2];           /* of a pair "in>out", which owns them; else NULL */
+    struct wring_codec *ways[2];           /* of a pair "in>out", which owns them; [1] alone: the
+                                              way back that the codec's table names; else NULL */
+    bool returns;                          /* it is that, and takes back sums of its own codes */
     struct wring_codec_room *room;         /* for encodes outside of jobs; NULL: none is needed */
 };
 
@@ -45,8 +47,8 @@ static inline bool wring_codec_adds_codes(const struct wring_codec *codec)
 /** Is an owner's contribution to its own shard encoded like all others? */
 static inline bool wring_codec_encodes_own(const struct wring_codec *codec)
 {
-    return codec != NULL &&
-           (codec->info.flags & WRING_CODEC_ALTERS || wring_codec_adds_codes(codec));
+    return codec != NULL && (codec->info.flags & (WRING_CODEC_ALTERS | WRING_CODEC_OWN) ||
+                             wring_codec_adds_codes(codec));
 }
 
 /** The rounds are those of the way in. */
@@ -54,6 +56,14 @@ static inline uint32_t wring_codec_rounds(const struct wring_codec *codec)
 {
     return codec != NULL ? (uint32_t)wring_codec_way(codec, 0)->ops->n_rounds : 0;
 }
+
+/**
+ * Make a codec that serves one way. Arguments and errors as of wring_codec_create().
+ * @param returns  it takes back sums of codes that the same spec made
+ */
+enum wring_status wring_codec_create_way(const char *spec, const char *tier,
+                                         const struct wring_codec_ops *const *own, bool returns,
+                                         char *why, size_t why_bytes, struct wring_codec **out);
 
 /** For init: set codec->kernels to the best entry of the table, and codec->tier to its tier. */
 void wring_codec_take_kernels(struct wring_codec *codec, const void *tiers, size_t entry_bytes);
@@ -77,6 +87,7 @@ extern const struct wring_codec_ops wring_codec_topk;
 extern const struct wring_codec_ops wring_codec_signsgd;
 extern const struct wring_codec_ops wring_codec_signum;
 extern const struct wring_codec_ops wring_codec_sharedint;
+extern const struct wring_codec_ops wring_codec_randk;
 
 /* Tables of a program's own codecs, laid out as in the header's release that it was built with. */
 

@@ -310,12 +310,6 @@ enum wring_status wring_spec_write(struct wring_codec *codec, char *why, size_t 
 
 /* ---- pair ---- */
 
-static const struct wring_codec *way_of_phase(const struct wring_codec *codec,
-                                              const struct wring_codec_context *context)
-{
-    return wring_codec_way(codec, context->phase);
-}
-
 static uint64_t pair_unit(const struct wring_codec *codec)
 {
     uint64_t in = codec->ways[0]->info.unit, out = codec->ways[1]->info.unit;
@@ -329,29 +323,12 @@ static size_t pair_bound(const struct wring_codec *codec, uint64_t elems)
     return in > out ? in : out;
 }
 
-static size_t pair_encode(const struct wring_codec *codec,
-                          const struct wring_codec_context *context, const float *src,
-                          uint64_t elems, float *residual, void *code, void *scratch)
-{
-    return wring_codec_encode_in(way_of_phase(codec, context), context, src, elems, residual, code,
-                                 scratch);
-}
-
-static enum wring_status pair_decode(const struct wring_codec *codec,
-                                     const struct wring_codec_context *context, const void *code,
-                                     size_t code_bytes, float *dst, uint64_t elems, bool add)
-{
-    return wring_codec_decode(way_of_phase(codec, context), context, code, code_bytes, dst, elems,
-                              add);
-}
-
+/** Calls go to the codec of their way. */
 static const struct wring_codec_ops pair_ops = {
     .name = "in>out",
     .doc = "one codec on the way in, another on the sum's way back",
     .unit = pair_unit,
     .bound = pair_bound,
-    .encode = pair_encode,
-    .decode = pair_decode,
 };
 
 /** The codec that spec[0, length) names. */
@@ -362,7 +339,7 @@ static enum wring_status create_way(const char *spec, size_t length, const char 
     char text[WRING_CODEC_SPEC_MAX];
     memcpy(text, spec, length);
     text[length] = '\0';
-    return wring_codec_create(text, tier, own, why, why_bytes, out);
+    return wring_codec_create_way(text, tier, own, false, why, why_bytes, out);
 }
 
 /** Only the way in may have rounds or state. */
@@ -411,7 +388,8 @@ static void describe_pair(struct wring_codec *codec)
     codec->info.identity = codec->identity;
     codec->info.tier = wring_cpu_tier_name(codec->tier);
     codec->info.flags = WRING_CODEC_TWO_WAYS | (both & WRING_CODEC_UNBIASED) |
-                        (either & WRING_CODEC_FEEDBACK) | (in->info.flags & WRING_CODEC_ALTERS);
+                        (either & WRING_CODEC_FEEDBACK) |
+                        (in->info.flags & (WRING_CODEC_ALTERS | WRING_CODEC_OWN));
     codec->info.rounds = in->info.rounds;
     codec->info.states = in->info.states;
     codec->info.unit = pair_unit(codec);

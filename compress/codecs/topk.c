@@ -5,6 +5,7 @@
  */
 #include "compress/codec.h"
 
+#include "compress/codecs/sparse.h"
 #include "compress/codecs/threshold.h"
 #include "compress/kernels/bits.h"
 #include "compress/kernels/streaming.h"
@@ -55,10 +56,7 @@ static bool is_sampled(const struct wring_codec *codec, uint64_t n)
 /** How many elements of a block of n are meant to be sent: ratio * n, rounded up, at least 1. */
 static uint64_t count_wanted(const struct wring_codec *codec, uint64_t n)
 {
-    double exact = codec->params[PARAM_RATIO] * (double)n;
-    uint64_t whole = (uint64_t)exact;
-    uint64_t count = (double)whole < exact ? whole + 1 : whole;
-    return count < 1 ? 1 : count < n ? count : n;
+    return wring_sparse_wanted(codec->params[PARAM_RATIO], n);
 }
 
 /** How many may be sent at most: a sampled threshold is only near the right one. */

@@ -136,17 +136,16 @@ static void end_rounds(struct oracle *o)
         free(o->statistics[round]);
 }
 
-/** sum[0..n) = that of everyone's elements from `begin` on; the owner's own are not encoded, unless
- *  the codec alters them. */
+/** sum[0..n) = that of everyone's elements from `begin` on; the owner's own are not encoded, as
+ *  a rule. */
 static void reduce_span(struct oracle *o, float *sum, struct wring_span span, uint32_t owner,
                         unsigned step)
 {
     uint64_t n = span.end - span.begin;
     const float *x[WRING_TEST_SOURCES];
-    bool alters = (wring_codec_info(o->codec)->flags & WRING_CODEC_ALTERS) != 0;
     for (uint32_t r = 0; r < o->n; r++) {
         x[r] = (const float *)o->inputs[r] + span.begin;
-        if (r == owner && !alters)
+        if (r == owner && !wring_codec_encodes_own(o->codec))
             continue;
         through_codec(o, (struct travel){n, span.begin, step, r, 0}, x[r], o->decoded[r],
                       o->residuals[r] + span.begin);

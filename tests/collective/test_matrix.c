@@ -21,7 +21,7 @@
 /* the first ones go into immediate calls: no residual, units that fit the smallest slot; of them
  * the last ones, with a way back, only into allreduces */
 #define ALLTOALL_CODECS 8
-#define IMMEDIATE_CODECS 10
+#define IMMEDIATE_CODECS 11
 static const char *const codecs[] = {
     "none",
     "lossless:block=64",
@@ -33,6 +33,7 @@ static const char *const codecs[] = {
     "topk:ratio=0.1:block=256",
     "fp16>none",
     "none>int8:block=64",
+    "randk:ratio=0.1:block=64",
     "onebit",
     "bf16+ef",
     "fp16+ef",
@@ -49,6 +50,7 @@ static const char *const codecs[] = {
     "signum:block=64",
     "sharedint:block=64",
     "sharedint:width=16+ef",
+    "randk:ratio=0.02+ef",
 };
 static const uint64_t counts[] = {0, 1, 2, 31, 33, 127, 1000, 2049, 10007, 65537, 100001};
 /* nothing, and what travels in each way: on a board, in one piece, in some, in many */

@@ -29,6 +29,8 @@ static const char *const specs[] = {
     "signum:block=32",
     "sharedint:block=32",
     "sharedint:width=16+ef",
+    "randk:block=64:ratio=0.1",
+    "randk:ratio=0.01+ef",
 };
 #define SPECS (sizeof(specs) / sizeof(specs[0]))
 

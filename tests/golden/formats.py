@@ -444,7 +444,52 @@ class Sharedint:
         return [NAN if scale == NAN else multiply(bits(s), scale) for s in steps], n * self.bytes
 
 
-CODECS = {"none": NoCodec, "lossless": Lossless, "bf16": Bf16, "fp16": Fp16, "int8": Int8, "onebit": Onebit, "topk": Topk, "signsgd": Signsgd, "signum": Signum, "sharedint": Sharedint}
+def wanted(ratio, n):
+    return min(n, max(1, math.ceil(ratio * n)))
+
+
+class Randk:
+    def __init__(self, ratio=0.01, block=4096, fed=False, returns=False):
+        self.ratio, self.unit, self.plain, self.returns = float(ratio), int(block), not fed, returns
+
+    def way_back(self):
+        return Randk(self.ratio, self.unit, returns=True)
+
+    def chosen(self, n, phase):
+        k, some = wanted(self.ratio, n), set()
+        for p in range(k):
+            last = n - k + p
+            at = drawn(self.element + p, 0 if self.returns else phase) * (last + 1) >> 32
+            some.add(last if at in some else at)
+        return sorted(some)
+
+    def encode_unit(self, v, phase, fed):
+        n, at = len(v), self.chosen(len(v), phase)
+        scale = divide(bits(n), bits(len(at))) if self.plain and not self.returns else bits(1)
+        sent = [multiply(v[i], scale) for i in at]
+        if not all(map(finite, v)) or not all(map(finite, sent)):
+            sent = [NAN] + [0] * (len(at) - 1)
+        return b"".join(map(u32, sent))
+
+    def decode_unit(self, code, n):
+        at = self.chosen(n, self.phase)
+        require(len(code) >= 4 * len(at), "bytes are missing")
+        if read_u32(code, 0) == NAN:
+            return [NAN] * n, 4 * len(at)
+        out = [0] * n
+        for place, i in enumerate(at):
+            x = read_u32(code, 4 * place)
+            require(finite(x), "a value")
+            out[i] = add(0, x)
+        return out, 4 * len(at)
+
+
+CODECS = {"none": NoCodec, "lossless": Lossless, "bf16": Bf16, "fp16": Fp16, "int8": Int8,
+          "onebit": Onebit, "topk": Topk, "signsgd": Signsgd, "signum": Signum,
+          "sharedint": Sharedint, "randk": Randk}
+
+
+SCALED = [Randk]  # they send other values under feedback
 
 
 def parse(spec, phase):
@@ -452,7 +497,13 @@ def parse(spec, phase):
     ways = spec.split(">")
     text, *suffix = ways[min(phase, len(ways) - 1)].split("+")
     name, *params = text.split(":")
-    return CODECS[name](**dict(p.split("=") for p in params)), suffix == ["ef"]
+    params = dict(p.split("=") for p in params)
+    if CODECS[name] in SCALED:
+        params["fed"] = suffix == ["ef"]
+    codec = CODECS[name](**params)
+    if phase == 1 and len(ways) == 1 and hasattr(codec, "way_back"):
+        return codec.way_back(), False
+    return codec, suffix == ["ef"]
 
 
 def encode(spec, phase, x, residual):
@@ -463,7 +514,7 @@ def encode(spec, phase, x, residual):
     code, left = b"", list(residual) if fed else None
     for at in range(0, len(v), codec.unit):
         unit = v[at:at + codec.unit]
-        codec.element = at
+        codec.element, codec.phase = at, phase
         part = codec.encode_unit(unit, phase, fed)
         code += part
         if fed and all(map(finite, unit)):
@@ -483,6 +534,7 @@ def decode(spec, phase, code, n):
         return out
     while len(out) < n:
         codec.element = len(out)
+        codec.element, codec.phase = len(out), phase
         part, used = codec.decode_unit(code, min(codec.unit, n - len(out)))
         out, code = out + part, code[used:]
     require(not code, "bytes are left over")

@@ -24,7 +24,7 @@ import sys
 from pathlib import Path
 
 import formats
-from formats import bits, u32
+from formats import NAN, bits, u32
 
 HERE = Path(__file__).parent
 ODD = [0, 0x80000000, 1, 0x80000001, 0x007FFFFF, 0x00800000, 0x7F7FFFFF, 0xFF7FFFFF, 0x7F7F7FFF,
@@ -207,6 +207,29 @@ def signum_cases():
     yield record("signum:beta=1", random(4, 40))  # what is new counts nothing
     yield refused(block, 32, words(1, 0))
     yield refused(block, 33, words(0, 0))
+def randk_cases():
+    block = "randk:block=32:ratio=0.125"
+    yield record(block, floats(*range(1, 33)) + random(1, 45))
+    yield record(block + "+ef", random(2, 70), random(3, 70, 0.2))
+    yield record("randk", random(4, 5000), said="random 4 5000")
+    yield record("randk:block=96:ratio=1", ODD + random(5, 100), phase=1)
+    x = random(6, 96, 2.0**127)
+    x[40] = 0x7F800000
+    yield record("randk:block=32:ratio=0.5", x)
+    yield record("randk:block=32:ratio=0.5+ef", x, random(7, 96))
+    at = formats.Randk(0.125, 32)
+    at.element = 0
+    x = [0] * 32
+    for i in at.chosen(32, 0):
+        x[i] = bits(i + 1)
+    yield record(block + "+ef", x, phase=1)  # a sum
+    yield record(block, [0x80000000] * 32)
+    yield record("none>randk:block=32:ratio=0.25", random(8, 64), phase=1)
+    yield refused(block, 32, words(1, 1, 1))
+    yield refused(block, 32, words(1, 1, 1, 1, 1))
+    yield refused(block, 32, words(1, 0x7F800000, 1, 1))
+    yield refused(block, 32, words(0xFFC00000, 1, 1, 1))
+    yield refused(block, 32, words(1, 1, 1, NAN))
 
 
 def sharedint_cases():
@@ -239,6 +262,7 @@ FILES = {
     "int8": int8_cases,
     "onebit": onebit_cases,
     "topk": topk_cases,
+    "randk": randk_cases,
     "pair": pair_cases,
     "signsgd": signsgd_cases,
     "signum": signum_cases,

@@ -7,6 +7,7 @@
 #include "compress/kernels/onebit.h"
 #include "compress/kernels/reduce.h"
 #include "compress/kernels/steps.h"
+#include "compress/kernels/sparse.h"
 #include "compress/kernels/topk.h"
 #include "compress/kernels/votes.h"
 #include "tests/kernels/time_kernels.h"
@@ -36,6 +37,8 @@ CALL(lossless, peak, m->src, n)
 CALL(steps, peak, m->src, NULL, n)
 CALL(votes, votes, m->code, m->src, n)
 CALL(votes, mix, m->dst, m->residual, m->src, n, 0.9f, 0.1f)
+CALL(sparse, peak, m->src, NULL, n)
+CALL(sparse, feed, m->residual, m->src, n)
 CALL(topk, rank, m->src, NULL, n, (n + 99) / 100)
 CALL(topk, retain, m->residual, m->src, m->map, n)
 
@@ -195,6 +198,8 @@ const struct bench_kernel bench_kernels[] = {
     {"topk rank",            TIERS(topk),     65536, {SRC = 32},                   {0},                          topk_rank},
     {"topk mark",            TIERS(topk),     65536, {SRC = 32},                   {MAP = 1},                    topk_mark},
     {"topk retain",          TIERS(topk),     65536, {SRC = 32, RESIDUAL = 32, MAP = 1}, {RESIDUAL = 32},        topk_retain},
+    {"sparse peak",          TIERS(sparse),   4096,  {SRC = 32},                   {0},                          sparse_peak},
+    {"sparse feed",          TIERS(sparse),   4096,  {SRC = 32, RESIDUAL = 32},    {RESIDUAL = 32},              sparse_feed},
     {0},
 };
 /* clang-format on */

@@ -320,6 +320,7 @@ static const struct wring_test_case cases[] = {
     {"sums", sums},
     {"narrow", narrow},
     {"narrow_every_upper_half", narrow_every_upper_half},
+    {"sparse", check_sparse},
     {"half", check_half},
     {"half_every_code", check_half_every_code},
     {"half_rounding", check_half_rounding},

@@ -97,9 +97,11 @@ static void contribute(const struct contributions *all, uint32_t i, float *sum, 
     const float *x = (const float *)party->inputs[i] + all->span.begin;
     float *residual = party->residuals[i] != NULL ? party->residuals[i] + all->span.begin : NULL;
 
-    if (i != all->own)
+    bool raw = i == all->own && !has(all->codec, WRING_CODEC_OWN);
+
+    if (!raw)
         through(all->codec, 0, x, n, residual, sum, add);
-    for (uint64_t e = 0; i == all->own && e < n; e++)
+    for (uint64_t e = 0; raw && e < n; e++)
         sum[e] = add ? sum[e] + x[e] : x[e];
 }
 

@@ -37,6 +37,8 @@ const struct codec_spec codec_specs[] = {
     {"sharedint", NULL},
     {"sharedint:width=16:block=32+ef", NULL},
     {"sharedint:block=65536+ef", NULL},
+    {"randk", NULL},
+    {"randk:ratio=0.3:block=96+ef", NULL},
     {"sealed", wring_test_sealed},
     {"mom", momentum_codecs},
     {"ownmom:factor=0.25", momentum_codecs},

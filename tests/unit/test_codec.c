@@ -32,7 +32,7 @@ static void long_calls(void)
         .lengths = length, .n_lengths = 1, .seed = 1, .quick = true};
     static const char *const specs[] = {
         "none",   "lossless",        "lossless:block=32", "lossless:block=4096", "int8",
-        "onebit", "onebit:block=32", "onebit:means=2",    "onebit:block=65536"};
+        "onebit", "onebit:block=32", "onebit:means=2",    "onebit:block=65536",  "randk+ef"};
     char why[400];
 
     for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++)

@@ -29,8 +29,14 @@ static void worked_bytes(void)
     static float votes[33] = {[1] = -3, [31] = -0x1p-149f, [32] = -1};
     static const float sparse[256] = {[5] = 1, [9] = -2};
 
+    float upward[32];
+
     for (int i = 0; i < 31; i++)
         votes[i] = i == 1 ? -3 : 1;
+    for (int i = 0; i < 32; i++)
+        upward[i] = (float)(i + 1);
+    WORKED("randk:block=32:ratio=0.125", upward, 32, 0, 0, 0xC0, 0x42, 0, 0, 0xD0, 0x42, 0, 0, 0xE0,
+           0x42, 0, 0, 0x58, 0x43);
     WORKED("lossless:block=32", near, 5, 3, 127, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0x56, 0x55, 0, 0x80,
            0, 0, 0x55, 0x08, 0x1C, 0x08, 0, 0);
     WORKED("bf16", halves, 3, 0x80, 0x3F, 0x80, 0x3F, 0x82, 0xBF);
@@ -89,6 +95,9 @@ static void malformed(void)
     REFUSE("signsgd", 32, "a head of 1", 1, 0);
     REFUSE("signum", 32, "a head of 1", 1, 0);
     REFUSE("signsgd", 32, "another NaN", 0x7FC00001, 0);
+    REFUSE("randk:ratio=0.125", 32, "an infinite value", 1, 0x7F800000, 1, 1);
+    REFUSE("randk:ratio=0.125", 32, "another NaN", 0xFFC00000, 1, 1, 1);
+    REFUSE("randk:ratio=0.125", 32, "a late NaN", 1, 1, 1, 0x7FC00000);
 }
 
 static const struct wring_test_case cases[] = {

@@ -69,6 +69,23 @@ static void check_votes(const struct wring_codec *codec, const float *x, const f
               wring_codec_info(codec)->spec, (size_t)i, x[i], y[i]);
 }
 
+/** A share of the elements travels, each n/k times, and none but those. */
+static void check_randk(const struct wring_codec *codec, const float *x, const float *y, uint64_t n)
+{
+    const char *spec = wring_codec_info(codec)->spec, *text = strstr(spec, "ratio=");
+    double k = fmax(1, ceil((text != NULL ? strtod(text + 6, NULL) : 0.01) * (double)n));
+    bool fed = wring_codec_info(codec)->flags & WRING_CODEC_FEEDBACK;
+    float scale = fed ? 1 : (float)n / (float)k;
+    uint64_t count = 0;
+
+    for (uint64_t i = 0; i < n; i++) {
+        CHECK(y[i] == 0 || y[i] == x[i] * scale, "%s i=%zu: %g became %g", spec, (size_t)i, x[i],
+              y[i]);
+        count += y[i] != 0;
+    }
+    CHECK((double)count == k, "%s n=%zu: %zu sent, wanted %g", spec, (size_t)n, (size_t)count, k);
+}
+
 static void check_unit(const struct wring_codec *codec, const float *x, const float *y, uint64_t n)
 {
     if (codec_is_named(codec, "signsgd")) {
@@ -77,6 +94,8 @@ static void check_unit(const struct wring_codec *codec, const float *x, const fl
     }
     if (codec_is_named(codec, "topk")) {
         check_topk(codec, x, y, n);
+    } else if (codec_is_named(codec, "randk")) {
+        check_randk(codec, x, y, n);
     } else if (codec_is_named(codec, "onebit")) {
         check_onebit(codec, x, y, n);
     } else {

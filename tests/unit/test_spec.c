@@ -6,6 +6,10 @@
 #include "tests/lib/test.h"
 #include <wring/codec.h>
 
+#define CODECS                                                                     \
+    "none, lossless, bf16, fp16, int8, onebit, topk, signsgd, signum, sharedint, " \
+    "randk"
+
 static void canonical_form(void)
 {
     static const struct {
@@ -41,6 +45,12 @@ static void canonical_form(void)
          WRING_CODEC_FIXED | WRING_CODEC_ALTERS | WRING_CODEC_TWO_WAYS},
         {"signsgd:block=64>none", "signsgd:block=64>none", 64,
          WRING_CODEC_ALTERS | WRING_CODEC_TWO_WAYS},
+        {"randk", "randk", 4096, WRING_CODEC_UNBIASED | WRING_CODEC_FIXED | WRING_CODEC_OWN},
+        {"randk:block=4096:ratio=.5+ef", "randk:ratio=0.5+ef", 4096,
+         WRING_CODEC_FEEDBACK | WRING_CODEC_FIXED | WRING_CODEC_OWN},
+        {"randk>randk", "randk", 4096, WRING_CODEC_UNBIASED | WRING_CODEC_FIXED | WRING_CODEC_OWN},
+        {"randk+ef>bf16", "randk+ef>bf16", 4096,
+         WRING_CODEC_FEEDBACK | WRING_CODEC_TWO_WAYS | WRING_CODEC_OWN},
         {"onebit+ef>int8", "onebit+ef>int8", 1024, WRING_CODEC_FEEDBACK | WRING_CODEC_TWO_WAYS},
         {"fp16>int8:block=512+ef", "fp16>int8+ef", 512,
          WRING_CODEC_FEEDBACK | WRING_CODEC_TWO_WAYS},
@@ -69,10 +79,8 @@ static void refusals(void)
     static const struct {
         const char *spec, *why;
     } bad[] = {
-        {"", "no codec ''; there are none, lossless, bf16, fp16, int8, onebit, topk, signsgd, "
-             "signum, sharedint"},
-        {"int9", "no codec 'int9'; there are none, lossless, bf16, fp16, int8, onebit, topk, "
-                 "signsgd, signum, sharedint"},
+        {"", "no codec ''; there are " CODECS},
+        {"int9", "no codec 'int9'; there are " CODECS},
         {"none+ef", "none+ef: none loses nothing that could be fed back; leave +ef away"},
         {"lossless+ef",
          "lossless+ef: lossless loses nothing that could be fed back; leave +ef away"},
@@ -110,8 +118,7 @@ static void refusals(void)
         {"int8>", "int8>: needs a codec on both sides of '>'"},
         {">", ">: needs a codec on both sides of '>'"},
         {"int8>bf16>fp16", "int8>bf16>fp16: there is one way in and one back; name two codecs"},
-        {"int8>int9", "no codec 'int9'; there are none, lossless, bf16, fp16, int8, onebit, topk, "
-                      "signsgd, signum, sharedint"},
+        {"int8>int9", "no codec 'int9'; there are " CODECS},
         {"int8:block=1>bf16", "int8:block=1: needs a multiple of 32 from 32 to 65536"},
         {"bf16>none+ef", "none+ef: none loses nothing that could be fed back; leave +ef away"},
         {"int8:block=96>onebit",
@@ -154,6 +161,26 @@ static void two_ways(void)
     wring_codec_destroy(plain);
 }
 
+/** A codec may name who takes its sums back: nothing is fed back there. */
+static void named_way_back(void)
+{
+    struct wring_codec *codec = NULL, *pair = NULL;
+
+    wring_codec_create("randk:ratio=0.5+ef", NULL, NULL, NULL, 0, &codec);
+    wring_codec_create("none>randk:ratio=0.5", NULL, NULL, NULL, 0, &pair);
+    REQUIRE(codec != NULL && pair != NULL, "not made");
+    const struct wring_codec *back = wring_codec_way(codec, 1);
+    CHECK(wring_codec_way(codec, 0) == codec && back != codec, "one codec for both ways");
+    CHECK(strcmp(wring_codec_info(back)->spec, "randk:ratio=0.5") == 0, "it is %s",
+          wring_codec_info(back)->spec);
+    CHECK((wring_codec_info(back)->flags & WRING_CODEC_FEEDBACK) == 0, "it feeds back");
+    CHECK(wring_codec_way(back, 1) == back, "it has a way back itself");
+    const struct wring_codec *named = wring_codec_way(pair, 1);
+    CHECK(wring_codec_way(named, 1) == named, "a way back that the user names has another");
+    wring_codec_destroy(codec);
+    wring_codec_destroy(pair);
+}
+
 static void long_and_silent(void)
 {
     char spec[400];
@@ -193,6 +220,7 @@ static const struct wring_test_case cases[] = {
     {"canonical_form", canonical_form},
     {"refusals", refusals},
     {"two_ways", two_ways},
+    {"named_way_back", named_way_back},
     {"long_and_silent", long_and_silent},
     {"foreign_locale", foreign_locale},
     {0},

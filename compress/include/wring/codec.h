@@ -50,6 +50,8 @@ enum wring_codec_flag {
     WRING_CODEC_ALTERS = 1 << 7,   /* the decoded values differ from the input on purpose, as with
                                       momentum: no commit bypasses the codec, and an owner encodes its
                                       own contribution as well */
+    WRING_CODEC_OWN = 1 << 8, /* an owner encodes its own contribution as well, so that a sum holds
+                                 what codes hold and nothing else */
 };
 
 /**
@@ -181,7 +183,7 @@ struct wring_codec_ops {
                             versions differ fail */
     const char *name;    /* see WRING_CODEC_NAME_MAX; no other codec has it */
     const char *doc;     /* one line */
-    unsigned flags;      /* UNBIASED, FIXED, EXACT, ALTERS */
+    unsigned flags;      /* UNBIASED, FIXED, EXACT, ALTERS, OWN */
     const struct wring_codec_param *params; /* [n_params] */
     size_t n_params;
     size_t scratch_bytes; /* that an encode works in, up to WRING_CODEC_SCRATCH_MAX */
@@ -243,6 +245,14 @@ struct wring_codec_ops {
     /** The most ranks whose codes can be added: buckets and calls of more refuse the codec. NULL:
      *  any number. */
     uint32_t (*most_ranks)(const struct wring_codec *codec);
+
+    /**
+     * Write the spec of the codec that takes the sum back, where the user names one codec alone.
+     * NULL: it is this codec, with feedback if the user asks for it. The codec's unit is a multiple
+     * of the other's, which has no rounds and no state unless it is the same codec.
+     * @param spec  out, [WRING_CODEC_SPEC_MAX]
+     */
+    void (*way_back)(const struct wring_codec *codec, char *spec);
 };
 
 /**
@@ -279,9 +289,10 @@ void wring_codec_destroy(struct wring_codec *codec);
 
 /**
  * The codec of one way: 0 in, else back, as the contexts' phase counts. A spec "in>out" has two
- * codecs, each with flags, bound and feedback of its own; any other codec serves both ways itself.
- * Borrowed. The pair itself has the larger unit and bound of both, and encodes and decodes by the
- * codec of context->phase. Threads: safe.
+ * codecs, each with flags, bound and feedback of its own. A codec that names a way back in its
+ * table is the way in itself; any other codec serves both ways. Borrowed. The codec as a whole has
+ * the larger unit and bound of both ways, and encodes and decodes by the codec of context->phase.
+ * Threads: safe.
  */
 const struct wring_codec *wring_codec_way(const struct wring_codec *codec, uint32_t phase);
 

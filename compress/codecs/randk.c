@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * randk: k elements of each block, drawn without replacement. All ranks draw the same ones, from
+ * the job's seed, so no index travels, and the sum has values nowhere else.
+ *
+ * Stich and others, Sparsified SGD with Memory (arXiv:1809.07599); by a shared seed, Konečný and
+ * Richtárik (arXiv:1611.07555). The draw is Floyd's, in Bentley, Programming Pearls: A Sample of
+ * Brilliance (CACM 30, 1987). Bytes in FORMAT.md, "randk".
+ */
+#include "compress/codec.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "compress/codecs/sparse.h"
+#include "compress/kernels/bits.h"
+#include "compress/kernels/sparse.h"
+#include "compress/kernels/streaming.h"
+
+#define BLOCK_MAX 65536
+#define WORD 64
+#define WORDS(n) (((n) + WORD - 1) / WORD)
+#define DRAWN 256 /* random numbers at a time */
+
+enum {
+    PARAM_RATIO,
+    PARAM_BLOCK
+};
+
+static const struct wring_codec_param params[] = {
+    [PARAM_RATIO] = {"ratio", NULL, "share of the elements that is sent", 0.01, 1e-6, 1, 0},
+    [PARAM_BLOCK] = {"block", NULL, "elements to draw among", 4096, 32, BLOCK_MAX, 32},
+};
+
+/** Of n elements of a block those that are sent have their bit set. */
+struct chosen {
+    uint64_t map[WORDS(BLOCK_MAX)];
+    uint64_t n, count;
+};
+
+static uint64_t randk_unit(const struct wring_codec *codec)
+{
+    return (uint64_t)codec->params[PARAM_BLOCK];
+}
+
+/** Under feedback a value goes as it is: n/k times it would overtake its residual. */
+static enum wring_status randk_init(struct wring_codec *codec, char *why, size_t why_bytes)
+{
+    (void)why, (void)why_bytes;
+    if (codec->info.flags & WRING_CODEC_FEEDBACK)
+        codec->info.flags &= ~(unsigned)WRING_CODEC_UNBIASED;
+    wring_codec_take_kernels(codec, wring_sparse_tiers, sizeof(wring_sparse_tiers[0]));
+    return WRING_OK;
+}
+
+static uint64_t count_of(const struct wring_codec *codec, uint64_t n)
+{
+    return wring_sparse_wanted(codec->params[PARAM_RATIO], n);
+}
+
+static size_t block_bytes(const struct wring_codec *codec, uint64_t n)
+{
+    return 4 * (size_t)count_of(codec, n);
+}
+
+static size_t randk_bound(const struct wring_codec *codec, uint64_t elems)
+{
+    uint64_t unit = randk_unit(codec), tail = elems % unit;
+    return elems / unit * block_bytes(codec, unit) + (tail != 0 ? block_bytes(codec, tail) : 0);
+}
+
+/** The sum is at those elements of which contributions were: it goes back as it is. */
+static void randk_way_back(const struct wring_codec *codec, char *spec)
+{
+    snprintf(spec, WRING_CODEC_SPEC_MAX, "%.*s", (int)strcspn(codec->spec, "+"), codec->spec);
+}
+
+/** A sample of the elements 0 … last, of which `last` is new, takes one more. */
+static inline uint64_t take_one(uint64_t *map, uint64_t last, uint32_t number)
+{
+    uint64_t at = number * (last + 1) >> 32;
+
+    at = map[at / WORD] >> at % WORD & 1 ? last : at;
+    map[at / WORD] |= UINT64_C(1) << at % WORD;
+    return at;
+}
+
+/** @param near  the block, which is asked for where elements are chosen; NULL: it is there */
+static void choose(const struct wring_codec *codec, struct wring_codec_context context, uint64_t n,
+                   const float *near, struct chosen *chosen)
+{
+    uint64_t count = count_of(codec, n);
+    uint32_t numbers[DRAWN];
+
+    chosen->n = n;
+    chosen->count = count;
+    memset(chosen->map, 0, WORDS(n) * sizeof(chosen->map[0]));
+    if (codec->returns)
+        context.phase = 0;
+    for (uint64_t done = 0; done < count; done += DRAWN) {
+        size_t some = count - done < DRAWN ? (size_t)(count - done) : DRAWN;
+        wring_codec_random(&context, WRING_DRAW_SHARED, context.element + done, numbers, some);
+        for (size_t i = 0; i < some; i++) {
+            uint64_t at = take_one(chosen->map, n - count + done + i, numbers[i]);
+            if (near != NULL)
+                __builtin_prefetch(near + at, 1);
+        }
+    }
+}
+
+/** What a value is multiplied by. */
+static float scale_of(const struct wring_codec *codec, const struct chosen *chosen)
+{
+    bool fed = codec->info.flags & WRING_CODEC_FEEDBACK;
+    return fed || codec->returns ? 1 : (float)chosen->n / (float)chosen->count;
+}
+
+/** The index of each chosen element, ascending. */
+#define FOR_CHOSEN(chosen, i)                                                        \
+    for (uint64_t word = 0; word < WORDS((chosen)->n); word++)                       \
+        for (uint64_t left = (chosen)->map[word], i = 0;                             \
+             left != 0 && (i = word * WORD + (unsigned)__builtin_ctzll(left), true); \
+             left &= left - 1)
+
+/** @return whether all that is sent is finite */
+static bool put_values(unsigned char *code, const struct chosen *chosen, const float *src,
+                       const float *residual, float scale)
+{
+    uint32_t peak = 0;
+
+    FOR_CHOSEN(chosen, i)
+    {
+        uint32_t bits = wring_bits_of(wring_fed(src, residual, i) * scale);
+        peak = (bits & WRING_ABS_BITS) > peak ? bits & WRING_ABS_BITS : peak;
+        wring_put_u32(code, bits);
+        code += 4;
+    }
+    return peak < WRING_INF_BITS;
+}
+
+static void encode_block(const struct wring_codec *codec, const struct wring_codec_context *context,
+                         const float *src, float *residual, uint64_t n, unsigned char *code)
+{
+    const struct wring_sparse_tier *tier = codec->kernels;
+    struct chosen chosen;
+
+    choose(codec, *context, n, NULL, &chosen);
+    float scale = scale_of(codec, &chosen);
+    if (tier->kernels->peak(src, residual, n) >= WRING_INF_BITS ||
+        !put_values(code, &chosen, src, residual, scale)) {
+        memset(code, 0, 4 * chosen.count);
+        wring_put_u32(code, WRING_NAN_BITS);
+        return;
+    }
+    if (residual == NULL)
+        return;
+    tier->kernels->feed(residual, src, n);
+    FOR_CHOSEN(&chosen, i)
+    residual[i] -= residual[i] * scale;
+}
+
+static size_t randk_encode(const struct wring_codec *codec,
+                           const struct wring_codec_context *context, const float *src,
+                           uint64_t elems, float *residual, void *code, void *scratch)
+{
+    struct wring_codec_context at = *context;
+    uint64_t unit = codec->info.unit;
+    unsigned char *to = code;
+
+    (void)scratch;
+    for (uint64_t done = 0; done < elems; done += unit) {
+        uint64_t n = wring_codec_unit_length(unit, elems - done);
+        if (WRING_IS_LONG(elems))
+            wring_streaming_enter(src + done + n);
+        at.element = context->element + done;
+        encode_block(codec, &at, src + done, residual != NULL ? residual + done : NULL, n, to);
+        to += block_bytes(codec, n);
+    }
+    return (size_t)(to - (unsigned char *)code);
+}
+
+static enum wring_status add_values(float *dst, const struct chosen *chosen,
+                                    const unsigned char *code)
+{
+    FOR_CHOSEN(chosen, i)
+    {
+        uint32_t bits = wring_take_u32(code);
+        if ((bits & WRING_ABS_BITS) >= WRING_INF_BITS)
+            return WRING_ERR_FRAME;
+        dst[i] += wring_float_of(bits);
+        code += 4;
+    }
+    return WRING_OK;
+}
+
+static enum wring_status decode_block(const struct wring_codec *codec,
+                                      const struct wring_codec_context *context,
+                                      const unsigned char *code, float *dst, uint64_t n, bool add)
+{
+    struct chosen chosen;
+
+    if (wring_take_u32(code) == WRING_NAN_BITS) {
+        wring_codec_fill_nan(dst, n);
+        return WRING_OK;
+    }
+    if (!add)
+        memset(dst, 0, n * sizeof(*dst));
+    choose(codec, *context, n, add ? dst : NULL, &chosen);
+    return add_values(dst, &chosen, code);
+}
+
+static enum wring_status randk_decode(const struct wring_codec *codec,
+                                      const struct wring_codec_context *context, const void *code,
+                                      size_t code_bytes, float *dst, uint64_t elems, bool add)
+{
+    struct wring_codec_context at = *context;
+    uint64_t unit = codec->info.unit;
+    const unsigned char *from = code;
+    enum wring_status status = WRING_OK;
+
+    if (code_bytes != randk_bound(codec, elems))
+        return WRING_ERR_FRAME;
+    for (uint64_t done = 0; done < elems && status == WRING_OK; done += unit) {
+        uint64_t n = wring_codec_unit_length(unit, elems - done);
+        at.element = context->element + done;
+        status = decode_block(codec, &at, from, dst + done, n, add);
+        from += block_bytes(codec, n);
+    }
+    return status;
+}
+
+const struct wring_codec_ops wring_codec_randk = {
+    .name = "randk",
+    .doc = "elements of each block that all ranks draw alike",
+    .flags = WRING_CODEC_UNBIASED | WRING_CODEC_FIXED | WRING_CODEC_OWN,
+    .params = params,
+    .n_params = sizeof(params) / sizeof(params[0]),
+    .init = randk_init,
+    .unit = randk_unit,
+    .bound = randk_bound,
+    .encode = randk_encode,
+    .decode = randk_decode,
+    .way_back = randk_way_back,
+};

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "compress/kernels/sparse.h"
+
+#include "compress/kernels/bits.h"
+
+static uint32_t peak_scalar(const float *src, const float *residual, uint64_t n)
+{
+    uint32_t peak = 0;
+
+    for (uint64_t i = 0; i < n; i++) {
+        uint32_t magnitude = wring_magnitude(wring_fed(src, residual, i));
+        peak = magnitude > peak ? magnitude : peak;
+    }
+    return peak;
+}
+
+static void feed_scalar(float *residual, const float *src, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        residual[i] = src[i] + residual[i];
+}
+
+static const struct wring_sparse_kernels scalar = {peak_scalar, feed_scalar};
+
+const struct wring_sparse_tier wring_sparse_tiers[] = {
+    {{"scalar", WRING_CPU_SCALAR}, &scalar},
+#ifdef WRING_ARCH_X86
+    {{"avx2", WRING_CPU_AVX2}, &wring_sparse_avx2},
+    {{"avx512", WRING_CPU_AVX512}, &wring_sparse_avx512},
+#endif
+    {{NULL, 0}, NULL},
+};

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Kernels that codecs share which send some elements of a block. v = src, or src + residual where
+ * residual is not NULL.
+ */
+#ifndef WRING_KERNELS_SPARSE_H
+#define WRING_KERNELS_SPARSE_H
+
+#include "compress/kernels/kernels.h"
+
+struct wring_sparse_kernels {
+    /** The bits of max|v|; WRING_INF_BITS or more, which ones is open, if some v is not finite. */
+    uint32_t (*peak)(const float *src, const float *residual, uint64_t n);
+    /** residual = src + residual */
+    void (*feed)(float *residual, const float *src, uint64_t n);
+};
+
+struct wring_sparse_tier {
+    struct wring_kernel_tier head;
+    const struct wring_sparse_kernels *kernels;
+};
+
+extern const struct wring_sparse_tier wring_sparse_tiers[];
+
+extern const struct wring_sparse_kernels wring_sparse_avx2;
+extern const struct wring_sparse_kernels wring_sparse_avx512;
+
+#endif

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Sparse codecs against the definitions of their papers: what is sent, how often, and what stays.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "base/fpenv.h"
+#include "tests/lib/test.h"
+#include <wring/codec.h>
+
+#define N 1000
+#define RANKS 4
+
+static struct wring_codec *make(const char *spec)
+{
+    struct wring_codec *codec = NULL;
+    char why[200] = "";
+
+    wring_codec_create(spec, NULL, NULL, why, sizeof(why), &codec);
+    CHECK(codec != NULL, "%s: %s", spec, why);
+    return codec;
+}
+
+/** out = decode(encode(src + residual)). @return bytes of the code */
+static size_t pass(const struct wring_codec *codec, const struct wring_codec_context *context,
+                   const float *src, uint64_t n, float *residual, float *out)
+{
+    size_t bound = wring_codec_bound(codec, n);
+    unsigned char *code = wring_test_guarded(bound);
+    size_t bytes = wring_codec_encode(codec, context, src, n, residual, code);
+
+    CHECK(bytes <= bound, "%zu bytes, bound %zu", bytes, bound);
+    CHECK(wring_codec_decode(codec, context, code, bytes, out, n, false) == WRING_OK, "decode");
+    return bytes;
+}
+
+/* ---- randk ---- */
+
+/** So many steps, in each of which an element is sent or not. */
+#define DRAWS 4000
+
+/**
+ * Without replacement each element is sent in k of n steps, and two elements together in
+ * k (k - 1) of n (n - 1): counts are within five standard deviations of that.
+ */
+static void randk_draws_evenly(void)
+{
+    const uint64_t n = 112, k = 7;
+    struct wring_codec *codec = make("randk:ratio=0.0625");
+    struct wring_codec_context context = {.seed = 11, .ranks = 1, .element = 8192};
+    unsigned alone[112] = {0}, with_first[112] = {0};
+    float x[112], y[112];
+
+    for (uint64_t i = 0; i < n; i++)
+        x[i] = 1;
+    for (context.step = 0; context.step < DRAWS; context.step++) {
+        uint64_t count = 0;
+        pass(codec, &context, x, n, NULL, y);
+        for (uint64_t i = 0; i < n; i++) {
+            count += y[i] != 0;
+            alone[i] += y[i] != 0;
+            with_first[i] += y[0] != 0 && y[i] != 0;
+        }
+        REQUIRE(count == k, "%d elements are sent", (int)count);
+        wring_test_free_guarded();
+    }
+    double one = (double)k / (double)n, two = one * (double)(k - 1) / (double)(n - 1);
+    for (uint64_t i = 0; i < n; i++) {
+        CHECK(fabs(alone[i] - DRAWS * one) < 5 * sqrt(DRAWS * one * (1 - one)),
+              "element %d is sent %u times", (int)i, alone[i]);
+        CHECK(i == 0 || fabs(with_first[i] - DRAWS * two) < 5 * sqrt(DRAWS * two),
+              "element %d is sent with the first one %u times", (int)i, with_first[i]);
+    }
+    wring_codec_destroy(codec);
+}
+
+/** E C(x) = x, and E |C(x) - x|^2 = (n/k - 1) |x|^2. */
+static void randk_is_unbiased(void)
+{
+    static float x[N], y[N];
+    static double mean[N];
+    struct wring_codec *codec = make("randk:ratio=0.1:block=512");
+    struct wring_codec_context context = {.seed = 3, .ranks = 1};
+    double error = 0, whole = 0;
+    uint32_t random = 5;
+
+    for (int i = 0; i < N; i++)
+        x[i] = wring_test_random_float(&random);
+    for (context.step = 0; context.step < DRAWS; context.step++) {
+        pass(codec, &context, x, N, NULL, y);
+        for (int i = 0; i < N; i++) {
+            double off = (double)y[i] - (double)x[i];
+            mean[i] += (double)y[i] / DRAWS;
+            error += off * off / DRAWS;
+        }
+        wring_test_free_guarded();
+    }
+    for (int i = 0; i < N; i++) {
+        double deviation = fabs((double)x[i]) * 3 / sqrt(DRAWS); /* n/k - 1 is 9 */
+        CHECK(fabs(mean[i] - (double)x[i]) <= 5 * deviation, "%d: %g comes to %g on average", i,
+              (double)x[i], mean[i]);
+        whole += (double)x[i] * (double)x[i];
+    }
+    CHECK(fabs(error / whole - 9) < 0.3, "the error is %g times the power, should be 9",
+          error / whole);
+    wring_codec_destroy(codec);
+}
+
+/** All ranks send the same elements, and the sum of what they send comes back bit by bit. */
+static void check_randk_sum(const char *spec, bool fed)
+{
+    struct wring_codec *codec = make(spec);
+    static float x[N], y[N], sum[N], back[N], residual[RANKS][N], want[N];
+    struct wring_codec_context context = {.seed = 8, .bucket = 3, .ranks = RANKS};
+    uint32_t random = 6;
+
+    memset(residual, 0, sizeof(residual));
+    for (context.step = 0; context.step < 20; context.step++) {
+        memset(sum, 0, sizeof(sum));
+        context.phase = 0;
+        for (context.rank = 0; context.rank < RANKS; context.rank++) {
+            for (int i = 0; i < N; i++)
+                x[i] = wring_test_random_float(&random);
+            pass(codec, &context, x, N, fed ? residual[context.rank] : NULL, y);
+            for (int i = 0; i < N; i++)
+                sum[i] += y[i];
+        }
+        context.phase = 1;
+        context.rank = 2;
+        pass(codec, &context, sum, N, NULL, back);
+        CHECK(memcmp(sum, back, sizeof(sum)) == 0, "%s: the sum comes back as another", spec);
+        for (int i = 0; i < N && context.step > 0; i++)
+            CHECK(want[i] == 0 || want[i] != back[i], "%s: the step draws nothing new", spec);
+        memcpy(want, back, sizeof(want));
+        wring_test_free_guarded();
+    }
+    wring_codec_destroy(codec);
+}
+
+static void randk_sums_come_back(void)
+{
+    check_randk_sum("randk:ratio=0.03:block=256", false);
+    check_randk_sum("randk:ratio=0.03:block=256+ef", true);
+    check_randk_sum("randk:ratio=1", false);
+}
+
+/** Sent and kept, over many steps, is all that came: and what is kept stays bounded. */
+static void randk_feeds_back(void)
+{
+    struct wring_codec *codec = make("randk:ratio=0.05:block=128+ef");
+    static float x[N], y[N], residual[N];
+    static double came[N], sent[N];
+    struct wring_codec_context context = {.seed = 2, .ranks = 1};
+    uint32_t random = 7;
+
+    for (context.step = 0; context.step < 1000; context.step++) {
+        for (int i = 0; i < N; i++)
+            x[i] = wring_test_random_float(&random);
+        pass(codec, &context, x, N, residual, y);
+        for (int i = 0; i < N; i++) {
+            came[i] += (double)x[i];
+            sent[i] += (double)y[i];
+            CHECK(fabsf(residual[i]) < 200, "step %d: %g is kept", (int)context.step,
+                  (double)residual[i]);
+        }
+        wring_test_free_guarded();
+    }
+    for (int i = 0; i < N; i++)
+        CHECK(fabs(came[i] - sent[i] - (double)residual[i]) < 1e-3, "%d: %g came, %g was sent", i,
+              came[i], sent[i]);
+    wring_codec_destroy(codec);
+}
+
+static const struct wring_test_case cases[] = {
+    {"randk_draws_evenly", randk_draws_evenly},
+    {"randk_is_unbiased", randk_is_unbiased},
+    {"randk_sums_come_back", randk_sums_come_back},
+    {"randk_feeds_back", randk_feeds_back},
+    {0},
+};
+
+int main(int argc, char **argv)
+{
+    uint64_t mode = wring_fp_enter();
+    int code = wring_test_main(argc, argv, cases);
+    wring_fp_leave(mode);
+    return code;
+}
