@@ -27,6 +27,7 @@ static const struct wring_codec_ops *const codecs[] = {
     &wring_codec_signum,
     &wring_codec_sharedint,
     &wring_codec_randk,
+    &wring_codec_union,
     NULL,
 };
 /* clang-format on */

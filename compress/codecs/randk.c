@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * randk: k elements of each block, drawn without replacement. All ranks draw the same ones, from
- * the job's seed, so no index travels, and the sum has values nowhere else.
+ * the job's seed, and the sum has values nowhere else; or each draws its own. Whoever decodes draws
+ * them again, so no index travels.
  *
  * Stich and others, Sparsified SGD with Memory (arXiv:1809.07599); by a shared seed, Konečný and
  * Richtárik (arXiv:1611.07555). The draw is Floyd's, in Bentley, Programming Pearls: A Sample of
@@ -24,12 +25,19 @@
 
 enum {
     PARAM_RATIO,
-    PARAM_BLOCK
+    PARAM_BLOCK,
+    PARAM_SEED
+};
+enum {
+    SEED_SHARED,
+    SEED_PRIVATE
 };
 
 static const struct wring_codec_param params[] = {
     [PARAM_RATIO] = {"ratio", NULL, "share of the elements that is sent", 0.01, 1e-6, 1, 0},
     [PARAM_BLOCK] = {"block", NULL, "elements to draw among", 4096, 32, BLOCK_MAX, 32},
+    [PARAM_SEED] = {"seed", "shared|private", "whether all ranks draw the same", SEED_SHARED, 0, 1,
+                    0},
 };
 
 /** Of n elements of a block those that are sent have their bit set. */
@@ -69,10 +77,19 @@ static size_t randk_bound(const struct wring_codec *codec, uint64_t elems)
     return elems / unit * block_bytes(codec, unit) + (tail != 0 ? block_bytes(codec, tail) : 0);
 }
 
-/** The sum is at those elements of which contributions were: it goes back as it is. */
+static bool is_private(const struct wring_codec *codec)
+{
+    return codec->params[PARAM_SEED] == SEED_PRIVATE;
+}
+
+/** By a shared seed the sum is at those elements of which contributions were: it goes back as it
+ *  is. */
 static void randk_way_back(const struct wring_codec *codec, char *spec)
 {
-    snprintf(spec, WRING_CODEC_SPEC_MAX, "%.*s", (int)strcspn(codec->spec, "+"), codec->spec);
+    if (is_private(codec))
+        wring_union_name(codec, spec);
+    else
+        snprintf(spec, WRING_CODEC_SPEC_MAX, "%.*s", (int)strcspn(codec->spec, "+"), codec->spec);
 }
 
 /** A sample of the elements 0 … last, of which `last` is new, takes one more. */
@@ -89,6 +106,7 @@ static inline uint64_t take_one(uint64_t *map, uint64_t last, uint32_t number)
 static void choose(const struct wring_codec *codec, struct wring_codec_context context, uint64_t n,
                    const float *near, struct chosen *chosen)
 {
+    enum wring_codec_draw draw = is_private(codec) ? WRING_DRAW_PRIVATE : WRING_DRAW_SHARED;
     uint64_t count = count_of(codec, n);
     uint32_t numbers[DRAWN];
 
@@ -99,7 +117,7 @@ static void choose(const struct wring_codec *codec, struct wring_codec_context c
         context.phase = 0;
     for (uint64_t done = 0; done < count; done += DRAWN) {
         size_t some = count - done < DRAWN ? (size_t)(count - done) : DRAWN;
-        wring_codec_random(&context, WRING_DRAW_SHARED, context.element + done, numbers, some);
+        wring_codec_random(&context, draw, context.element + done, numbers, some);
         for (size_t i = 0; i < some; i++) {
             uint64_t at = take_one(chosen->map, n - count + done + i, numbers[i]);
             if (near != NULL)
@@ -231,7 +249,7 @@ static enum wring_status randk_decode(const struct wring_codec *codec,
 
 const struct wring_codec_ops wring_codec_randk = {
     .name = "randk",
-    .doc = "elements of each block that all ranks draw alike",
+    .doc = "elements of each block that are drawn at random",
     .flags = WRING_CODEC_UNBIASED | WRING_CODEC_FIXED | WRING_CODEC_OWN,
     .params = params,
     .n_params = sizeof(params) / sizeof(params[0]),

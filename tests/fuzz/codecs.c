@@ -31,6 +31,9 @@ static const char *const specs[] = {
     "sharedint:width=16+ef",
     "randk:block=64:ratio=0.1",
     "randk:ratio=0.01+ef",
+    "randk:block=128:ratio=0.2:seed=private",
+    "union:block=64",
+    "union",
 };
 #define SPECS (sizeof(specs) / sizeof(specs[0]))
 

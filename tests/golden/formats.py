@@ -449,17 +449,18 @@ def wanted(ratio, n):
 
 
 class Randk:
-    def __init__(self, ratio=0.01, block=4096, fed=False, returns=False):
+    def __init__(self, ratio=0.01, block=4096, seed="shared", fed=False, returns=False):
         self.ratio, self.unit, self.plain, self.returns = float(ratio), int(block), not fed, returns
+        self.who = 0 if seed == "shared" else 1  # rank 0
 
     def way_back(self):
-        return Randk(self.ratio, self.unit, returns=True)
+        return Union(self.unit) if self.who else Randk(self.ratio, self.unit, returns=True)
 
     def chosen(self, n, phase):
         k, some = wanted(self.ratio, n), set()
         for p in range(k):
             last = n - k + p
-            at = drawn(self.element + p, 0 if self.returns else phase) * (last + 1) >> 32
+            at = drawn(self.element + p, 0 if self.returns else phase, self.who) * (last + 1) >> 32
             some.add(last if at in some else at)
         return sorted(some)
 
@@ -484,9 +485,57 @@ class Randk:
         return out, 4 * len(at)
 
 
+class Union:
+    def __init__(self, block=4096):
+        self.unit = int(block)
+
+    @staticmethod
+    def places(count, n):
+        """@return which form has the places, and its bytes"""
+        listed, mapped = (2 * count + 3) // 4 * 4, (n + 31) // 32 * 4
+        if 4 * count + min(listed, mapped) >= 4 * n:
+            return "all", 0
+        return ("list", listed) if listed < mapped else ("map", mapped)
+
+    def encode_unit(self, v, phase, fed):
+        if not all(map(finite, v)):
+            return u32(0xFFFFFFFF)
+        at, n = [i for i, x in enumerate(v) if x & ABS], len(v)
+        form, size = self.places(len(at), n)
+        if form == "all":
+            return u32(len(at)) + b"".join(map(u32, v))
+        places = b"".join(struct.pack("<H", i) for i in at)
+        if form == "map":
+            places = sum(1 << i for i in at).to_bytes(size, "little")
+        return u32(len(at)) + b"".join(u32(v[i]) for i in at) + places + bytes(size - len(places))
+
+    def decode_unit(self, code, n):
+        count = read_u32(code, 0)
+        if count == 0xFFFFFFFF:
+            return [NAN] * n, 4
+        require(count <= n, "the count")
+        form, size = self.places(count, n)
+        size += 4 + 4 * (n if form == "all" else count)
+        require(len(code) >= size, "bytes are missing")
+        at, places = list(range(n)), code[4 + 4 * count:size]
+        if form == "list":
+            at = list(struct.unpack_from(f"<{count}H", places))
+            require(all(a < b for a, b in zip(at, at[1:] + [n])), "an index")
+        elif form == "map":
+            bit_map = int.from_bytes(places, "little")
+            at = [i for i in range(8 * len(places)) if bit_map >> i & 1]
+            require(len(at) == count and at[-1] < n, "the map")
+        out = [0] * n
+        for place, i in enumerate(at):
+            x = read_u32(code, 4 + 4 * place)
+            require(finite(x), "a value")
+            out[i] = add(0, x)
+        return out, size
+
+
 CODECS = {"none": NoCodec, "lossless": Lossless, "bf16": Bf16, "fp16": Fp16, "int8": Int8,
           "onebit": Onebit, "topk": Topk, "signsgd": Signsgd, "signum": Signum,
-          "sharedint": Sharedint, "randk": Randk}
+          "sharedint": Sharedint, "randk": Randk, "union": Union}
 
 
 SCALED = [Randk]  # they send other values under feedback

@@ -225,6 +225,8 @@ def randk_cases():
     yield record(block + "+ef", x, phase=1)  # a sum
     yield record(block, [0x80000000] * 32)
     yield record("none>randk:block=32:ratio=0.25", random(8, 64), phase=1)
+    yield record(block + ":seed=private", random(9, 70))
+    yield record(block + ":seed=private+ef", random(9, 5) + [0] * 70, phase=1)
     yield refused(block, 32, words(1, 1, 1))
     yield refused(block, 32, words(1, 1, 1, 1, 1))
     yield refused(block, 32, words(1, 0x7F800000, 1, 1))
@@ -244,6 +246,28 @@ def sharedint_cases():
     yield record("sharedint", random(7, 600))
     yield refused(block, 32, bytes(31))
     yield refused(block, 32, bytes(33))
+def union_cases():
+    x = random(1, 300)
+    few, some = [x[i] if i % 37 == 5 else 0 for i in range(300)], [x[i] if i % 4 else 0 for i in range(300)]
+    yield record("union", few)
+    yield record("union:block=96", few + some + [0x80000000] * 96 + ODD + LOST)
+    yield record("union:block=32", ODD + random(2, 40), phase=1)
+    yield record("union:block=64", [0] * 64 + x[:64] + [0] * 60 + x[:1])
+    block = "union:block=64"
+    yield refused(block, 64, words(0xFFFFFFFE))
+    yield refused(block, 64, words(65) + bytes(4 * 64))
+    yield refused(block, 64, words(2, 1, 1, 0x00050005))
+    yield refused(block, 64, words(2, 1, 1, 0x00050006))
+    yield refused(block, 64, words(2, 1, 1, 0x00400005))
+    yield refused(block, 64, words(1, 0x7F800000, 5))
+    yield refused(block, 64, words(5, 1, 1, 1, 1, 1, 0x3F, 0))
+    yield refused(block, 64, words(5, 1, 1, 1, 1, 1, 0xF, 0))
+    yield refused(block, 40, words(5, 1, 1, 1, 1, 1, 0xF, 0x100))
+    yield refused(block, 64, words(5, 1, 1, 1, NAN, 1, 0x1F, 0))
+    yield refused(block, 3, words(3, 1, 0x7F800000, 1))
+    yield refused(block, 64, words(1, 1))
+    yield refused(block, 64, words(0, 0))
+    yield refused(block, 64, bytes(3))
 
 
 def pair_cases():
@@ -263,6 +287,7 @@ FILES = {
     "onebit": onebit_cases,
     "topk": topk_cases,
     "randk": randk_cases,
+    "union": union_cases,
     "pair": pair_cases,
     "signsgd": signsgd_cases,
     "signum": signum_cases,

@@ -8,7 +8,7 @@
 
 #define CODECS                                                                     \
     "none, lossless, bf16, fp16, int8, onebit, topk, signsgd, signum, sharedint, " \
-    "randk"
+    "randk, union"
 
 static void canonical_form(void)
 {
@@ -48,6 +48,8 @@ static void canonical_form(void)
         {"randk", "randk", 4096, WRING_CODEC_UNBIASED | WRING_CODEC_FIXED | WRING_CODEC_OWN},
         {"randk:block=4096:ratio=.5+ef", "randk:ratio=0.5+ef", 4096,
          WRING_CODEC_FEEDBACK | WRING_CODEC_FIXED | WRING_CODEC_OWN},
+        {"randk:seed=private", "randk:seed=private", 4096, WRING_CODEC_UNBIASED | WRING_CODEC_OWN},
+        {"union:block=96", "union:block=96", 96, WRING_CODEC_UNBIASED},
         {"randk>randk", "randk", 4096, WRING_CODEC_UNBIASED | WRING_CODEC_FIXED | WRING_CODEC_OWN},
         {"randk+ef>bf16", "randk+ef>bf16", 4096,
          WRING_CODEC_FEEDBACK | WRING_CODEC_TWO_WAYS | WRING_CODEC_OWN},
@@ -81,6 +83,7 @@ static void refusals(void)
     } bad[] = {
         {"", "no codec ''; there are " CODECS},
         {"int9", "no codec 'int9'; there are " CODECS},
+        {"int8>int9", "no codec 'int9'; there are " CODECS},
         {"none+ef", "none+ef: none loses nothing that could be fed back; leave +ef away"},
         {"lossless+ef",
          "lossless+ef: lossless loses nothing that could be fed back; leave +ef away"},
@@ -92,6 +95,7 @@ static void refusals(void)
         {"signsgd+ef",
          "signsgd+ef: signs alone have no scale that a residual could have; use onebit+ef"},
         {"signsgd:block=4128", "signsgd:block=4128: needs a multiple of 32 from 32 to 4096"},
+        {"union+ef", "union+ef: union loses nothing that could be fed back; leave +ef away"},
         {"lossless:block=4128", "lossless:block=4128: needs a multiple of 32 from 32 to 4096"},
         {"bf16:x=1", "bf16: no parameter 'x'; it takes none"},
         {"topk:k=1", "topk: no parameter 'k'; it takes ratio, block, select"},
@@ -118,7 +122,6 @@ static void refusals(void)
         {"int8>", "int8>: needs a codec on both sides of '>'"},
         {">", ">: needs a codec on both sides of '>'"},
         {"int8>bf16>fp16", "int8>bf16>fp16: there is one way in and one back; name two codecs"},
-        {"int8>int9", "no codec 'int9'; there are " CODECS},
         {"int8:block=1>bf16", "int8:block=1: needs a multiple of 32 from 32 to 65536"},
         {"bf16>none+ef", "none+ef: none loses nothing that could be fed back; leave +ef away"},
         {"int8:block=96>onebit",
@@ -164,8 +167,14 @@ static void two_ways(void)
 /** A codec may name who takes its sums back: nothing is fed back there. */
 static void named_way_back(void)
 {
-    struct wring_codec *codec = NULL, *pair = NULL;
+    struct wring_codec *codec = NULL, *pair = NULL, *other = NULL;
 
+    wring_codec_create("randk:block=96:seed=private+ef", NULL, NULL, NULL, 0, &other);
+    REQUIRE(other != NULL, "not made");
+    CHECK(strcmp(wring_codec_info(wring_codec_way(other, 1))->spec, "union:block=96") == 0,
+          "it is %s", wring_codec_info(wring_codec_way(other, 1))->spec);
+    CHECK(wring_codec_bound(other, 96) == 4 + 4 * 96, "bound is that of both ways");
+    wring_codec_destroy(other);
     wring_codec_create("randk:ratio=0.5+ef", NULL, NULL, NULL, 0, &codec);
     wring_codec_create("none>randk:ratio=0.5", NULL, NULL, NULL, 0, &pair);
     REQUIRE(codec != NULL && pair != NULL, "not made");
