@@ -28,6 +28,7 @@ static const struct wring_codec_ops *const codecs[] = {
     &wring_codec_sharedint,
     &wring_codec_randk,
     &wring_codec_union,
+    &wring_codec_topkc,
     NULL,
 };
 /* clang-format on */

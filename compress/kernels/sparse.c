@@ -20,7 +20,21 @@ static void feed_scalar(float *residual, const float *src, uint64_t n)
         residual[i] = src[i] + residual[i];
 }
 
-static const struct wring_sparse_kernels scalar = {peak_scalar, feed_scalar};
+static double squares_scalar(const float *src, const float *residual, uint64_t n)
+{
+    double lanes[WRING_SPARSE_LANES] = {0};
+
+    for (uint64_t i = 0; i < n; i++) {
+        double value = (double)wring_fed(src, residual, i);
+        lanes[i % WRING_SPARSE_LANES] += value * value;
+    }
+    for (unsigned half = WRING_SPARSE_LANES / 2; half > 0; half /= 2)
+        for (unsigned j = 0; j < half; j++)
+            lanes[j] += lanes[j + half];
+    return lanes[0];
+}
+
+static const struct wring_sparse_kernels scalar = {peak_scalar, feed_scalar, squares_scalar};
 
 const struct wring_sparse_tier wring_sparse_tiers[] = {
     {{"scalar", WRING_CPU_SCALAR}, &scalar},

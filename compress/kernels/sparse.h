@@ -8,11 +8,18 @@
 
 #include "compress/kernels/kernels.h"
 
+#define WRING_SPARSE_LANES 16 /* of sums */
+
 struct wring_sparse_kernels {
     /** The bits of max|v|; WRING_INF_BITS or more, which ones is open, if some v is not finite. */
     uint32_t (*peak)(const float *src, const float *residual, uint64_t n);
     /** residual = src + residual */
     void (*feed)(float *residual, const float *src, uint64_t n);
+    /**
+     * The sum of v squared, in binary64, in which squares are exact. Lane j of 16 adds those of
+     * elements j, j + 16, … in that order; then lane j adds lane j + half, for half = 8, 4, 2, 1.
+     */
+    double (*squares)(const float *src, const float *residual, uint64_t n);
 };
 
 struct wring_sparse_tier {

@@ -34,6 +34,8 @@ static const char *const specs[] = {
     "randk:block=128:ratio=0.2:seed=private",
     "union:block=64",
     "union",
+    "topkc:ratio=0.2:chunk=32:block=320",
+    "topkc+ef",
 };
 #define SPECS (sizeof(specs) / sizeof(specs[0]))
 

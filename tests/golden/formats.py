@@ -533,9 +533,57 @@ class Union:
         return out, size
 
 
+class Topkc:
+    def __init__(self, ratio=0.01, chunk=128, block=65536):
+        self.ratio, self.chunk, self.unit = float(ratio), int(chunk), int(block)
+
+    def way_back(self):
+        return Topkc(self.ratio, self.chunk, self.unit)
+
+    @staticmethod
+    def norm(v):
+        lanes = [0.0] * 16
+        for i, x in enumerate(v):
+            lanes[i % 16] += value(x) ** 2
+        for half in (8, 4, 2, 1):
+            for j in range(half):
+                lanes[j] += lanes[j + half]
+        return bits(math.sqrt(lanes[0]))
+
+    def begin(self, v):
+        """The round of a group of one."""
+        self.norms = [self.norm(v[i:i + self.chunk]) for i in range(0, len(v), self.chunk)]
+
+    def chosen(self, n):
+        first, chunks = self.element // self.chunk, -(-n // self.chunk)
+        norms = self.norms[first:first + chunks]
+        order = sorted(range(chunks), key=lambda c: (-(norms[c] & ABS), c))
+        some = sorted(order[:wanted(self.ratio, chunks)])
+        at = [i for c in some for i in range(c * self.chunk, min(n, (c + 1) * self.chunk))]
+        return at, 4 * min(n, len(some) * self.chunk), all(map(finite, norms))
+
+    def encode_unit(self, v, phase, fed):
+        at, size, good = self.chosen(len(v))
+        sent = [v[i] for i in at] if good and all(map(finite, v)) else [NAN]
+        code = b"".join(map(u32, sent))
+        return code + bytes(size - len(code))
+
+    def decode_unit(self, code, n):
+        at, size, _ = self.chosen(n)
+        require(len(code) >= size, "bytes are missing")
+        if read_u32(code, 0) == NAN:
+            return [NAN] * n, size
+        out = [0] * n
+        for place, i in enumerate(at):
+            x = read_u32(code, 4 * place)
+            require(finite(x), "a value")
+            out[i] = add(0, x)
+        return out, size
+
+
 CODECS = {"none": NoCodec, "lossless": Lossless, "bf16": Bf16, "fp16": Fp16, "int8": Int8,
           "onebit": Onebit, "topk": Topk, "signsgd": Signsgd, "signum": Signum,
-          "sharedint": Sharedint, "randk": Randk, "union": Union}
+          "sharedint": Sharedint, "randk": Randk, "union": Union, "topkc": Topkc}
 
 
 SCALED = [Randk]  # they send other values under feedback
@@ -561,6 +609,8 @@ def encode(spec, phase, x, residual):
     assert fed == (residual is not None)
     v = [add(a, b) for a, b in zip(x, residual)] if fed else x
     code, left = b"", list(residual) if fed else None
+    if hasattr(codec, "begin"):
+        codec.begin(v)
     for at in range(0, len(v), codec.unit):
         unit = v[at:at + codec.unit]
         codec.element, codec.phase = at, phase
@@ -574,9 +624,12 @@ def encode(spec, phase, x, residual):
     return code, left
 
 
-def decode(spec, phase, code, n):
+def decode(spec, phase, code, n, v=None):
+    """@param v  what was encoded, for the statistics of a round; None: zeros"""
     codec, _ = parse(spec, phase)
     out = []
+    if hasattr(codec, "begin"):
+        codec.begin(v or [0] * n)
     if codec.unit == 1:
         out, used = codec.decode_unit(code, n)
         require(used == len(code), "bytes are left over")

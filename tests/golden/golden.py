@@ -55,7 +55,8 @@ def hexadecimal(elements):
 def record(spec, x, residual=None, phase=0, said=None):
     """said: how the input is written, where it is too long to be spelt out."""
     code, left = formats.encode(spec, phase, x, residual)
-    decoded = formats.decode(spec, phase, code, len(x))
+    fed = [formats.add(a, b) for a, b in zip(x, residual)] if residual is not None else x
+    decoded = formats.decode(spec, phase, code, len(x), fed)
     lines = [f"spec {spec}", f"phase {phase}", f"input {said or hexadecimal(x)}"]
     if residual is not None:
         lines.append(f"residual {hexadecimal(residual)}")
@@ -270,6 +271,24 @@ def union_cases():
     yield refused(block, 64, bytes(3))
 
 
+def topkc_cases():
+    block = "topkc:ratio=0.5:chunk=32:block=64"
+    yield record(block, floats(0, 0, 0, 1) + [0] * 28 + floats(-2) + [0] * 31 + random(1, 90))
+    yield record(block, floats(1, -1) * 64)  # equal norms
+    yield record(block + "+ef", random(2, 100), random(3, 100, 0.2))
+    yield record(block, random(4, 200), phase=1)
+    x = random(5, 200, 2.0**-130)
+    x[100], x[190] = 0x7F800000, 0xFFC00001
+    yield record(block, x)
+    yield record("topkc:ratio=1:chunk=32:block=64", ODD + random(6, 50) + [0x7F7FFFFF] * 3)
+    yield record("topkc", random(7, 3000), said="random 7 3000")
+    yield refused(block, 64, bytes(124))
+    yield refused(block, 64, bytes(132))
+    yield refused(block, 64, words(1, 0x7F800000) + bytes(120))
+    yield refused(block, 64, words(0xFFC00000) + bytes(124))
+    yield refused(block, 64, bytes(124) + words(NAN))
+
+
 def pair_cases():
     pair = "onebit:block=64+ef>int8:block=32"
     yield record(pair, random(1, 100), random(2, 100, 0.1), phase=0)
@@ -288,6 +307,7 @@ FILES = {
     "topk": topk_cases,
     "randk": randk_cases,
     "union": union_cases,
+    "topkc": topkc_cases,
     "pair": pair_cases,
     "signsgd": signsgd_cases,
     "signum": signum_cases,

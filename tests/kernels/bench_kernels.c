@@ -39,6 +39,7 @@ CALL(votes, votes, m->code, m->src, n)
 CALL(votes, mix, m->dst, m->residual, m->src, n, 0.9f, 0.1f)
 CALL(sparse, peak, m->src, NULL, n)
 CALL(sparse, feed, m->residual, m->src, n)
+CALL(sparse, squares, m->src, NULL, n)
 CALL(topk, rank, m->src, NULL, n, (n + 99) / 100)
 CALL(topk, retain, m->residual, m->src, m->map, n)
 
@@ -200,6 +201,7 @@ const struct bench_kernel bench_kernels[] = {
     {"topk retain",          TIERS(topk),     65536, {SRC = 32, RESIDUAL = 32, MAP = 1}, {RESIDUAL = 32},        topk_retain},
     {"sparse peak",          TIERS(sparse),   4096,  {SRC = 32},                   {0},                          sparse_peak},
     {"sparse feed",          TIERS(sparse),   4096,  {SRC = 32, RESIDUAL = 32},    {RESIDUAL = 32},              sparse_feed},
+    {"sparse squares",       TIERS(sparse),   128,   {SRC = 32},                   {0},                          sparse_squares},
     {0},
 };
 /* clang-format on */

@@ -24,6 +24,17 @@ static uint32_t capped(uint32_t peak)
     return peak < WRING_INF_BITS ? peak : WRING_INF_BITS;
 }
 
+/** Squares are exact, and so many additions err by little. */
+static void check_squares(const float *src, uint64_t n, double sum)
+{
+    long double whole = 0;
+
+    for (uint64_t i = 0; i < n; i++)
+        whole += (long double)src[i] * (long double)src[i];
+    CHECK(!isfinite(whole) || fabsl(whole - (long double)sum) <= whole * 0x1p-40L,
+          "squares n=%zu: %g", (size_t)n, sum);
+}
+
 static void check_tier(const void *entry, const struct trial *trial)
 {
     const struct wring_sparse_kernels *ref = wring_sparse_tiers[0].kernels;
@@ -36,6 +47,13 @@ static void check_tier(const void *entry, const struct trial *trial)
           trial->tier, (size_t)n, trial->kind);
     CHECK(capped(kernels->peak(src, left, n)) == peak_of(src, left, n),
           "%s peak of sums n=%zu kind=%d", trial->tier, (size_t)n, trial->kind);
+    double want[] = {ref->squares(src, NULL, n), ref->squares(src, left, n)};
+    double got[] = {kernels->squares(src, NULL, n), kernels->squares(src, left, n)};
+    CHECK(got[0] == want[0] || (isnan(got[0]) && isnan(want[0])), "%s squares n=%zu kind=%d",
+          trial->tier, (size_t)n, trial->kind);
+    CHECK(got[1] == want[1] || (isnan(got[1]) && isnan(want[1])),
+          "%s squares of sums n=%zu kind=%d", trial->tier, (size_t)n, trial->kind);
+    check_squares(src, n, want[0]);
     ref->feed(left, src, n);
     kernels->feed(other, src, n);
     AGREE_BUT_NAN("feed", left, other, n);

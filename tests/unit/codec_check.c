@@ -41,6 +41,8 @@ const struct codec_spec codec_specs[] = {
     {"randk:ratio=0.3:block=96+ef", NULL},
     {"randk:ratio=0.3:block=96:seed=private", NULL},
     {"union", NULL},
+    {"topkc", NULL},
+    {"topkc:ratio=0.3:chunk=32:block=320+ef", NULL},
     {"union:block=65536", NULL},
     {"sealed", wring_test_sealed},
     {"mom", momentum_codecs},

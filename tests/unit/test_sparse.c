@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/fpenv.h"
+#include "compress/codec.h"
 #include "tests/lib/test.h"
 #include <wring/codec.h>
 
@@ -171,7 +172,93 @@ static void randk_feeds_back(void)
     wring_codec_destroy(codec);
 }
 
+/* ---- topkc ---- */
+
+#define CHUNK 32
+#define CHUNKS ((N + CHUNK - 1) / CHUNK)
+
+/** The norms of all ranks' chunks, added by rank. */
+static void agree_on_norms(const struct wring_codec *codec, struct wring_codec_context context,
+                           float (*x)[N], float *norms)
+{
+    const struct wring_codec_round *round = &codec->ops->rounds[0];
+
+    REQUIRE(round->count(codec, &context) == CHUNKS, "%d norms",
+            (int)round->count(codec, &context));
+    memset(norms, 0, CHUNKS * sizeof(*norms));
+    for (context.rank = 0; context.rank < RANKS; context.rank++) {
+        float own[CHUNKS] = {0};
+        round->begin(codec, &context, x[context.rank], N, NULL, own, NULL);
+        for (int c = 0; c < CHUNKS; c++)
+            norms[c] += own[c];
+    }
+}
+
+static double norm_of(const float *x, int chunk)
+{
+    double squares = 0;
+    for (int i = chunk * CHUNK; i < (chunk + 1) * CHUNK && i < N; i++)
+        squares += (double)x[i] * (double)x[i];
+    return sqrt(squares);
+}
+
+/** By the definition: so many chunks, those of the largest sums of norms, from every rank. */
+static void check_topkc_step(const struct wring_codec *codec, struct wring_codec_context context,
+                             float (*x)[N])
+{
+    static float y[N], sum[N], back[N];
+    float norms[CHUNKS];
+    double least = INFINITY, left = 0;
+    int count = 0;
+
+    agree_on_norms(codec, context, x, norms);
+    context.statistics = (const void *const[]){norms};
+    memset(sum, 0, sizeof(sum));
+    for (context.rank = 0; context.rank < RANKS; context.rank++) {
+        pass(codec, &context, x[context.rank], N, NULL, y);
+        for (int i = 0; i < N; i++)
+            sum[i] += y[i];
+    }
+    for (int c = 0; c < CHUNKS; c++) {
+        double whole = 0;
+        bool sent = y[c * CHUNK] != 0;
+        for (int r = 0; r < RANKS; r++)
+            whole += norm_of(x[r], c);
+        CHECK(fabs(whole - (double)norms[c]) < whole * 1e-6, "chunk %d has norm %g", c, whole);
+        least = sent ? fmin(least, (double)norms[c]) : least;
+        left = sent ? left : fmax(left, (double)norms[c]);
+        count += sent;
+        for (int i = c * CHUNK; i < (c + 1) * CHUNK && i < N; i++)
+            CHECK(y[i] == (sent ? x[RANKS - 1][i] : 0), "%d: %g became %g", i,
+                  (double)x[RANKS - 1][i], (double)y[i]);
+    }
+    CHECK(count == 7, "%d of %d chunks are sent", count, CHUNKS); /* ceil(0.2 * 32) */
+    CHECK(left <= least, "a chunk of norm %g stayed, one of %g was sent", left, least);
+    context.phase = 1;
+    pass(codec, &context, sum, N, NULL, back);
+    CHECK(memcmp(sum, back, sizeof(sum)) == 0, "the sum comes back as another");
+}
+
+static void topkc_sends_what_matters_to_all(void)
+{
+    struct wring_codec *codec = make("topkc:ratio=0.2:chunk=32:block=1024");
+    struct wring_codec_context context = {.ranks = RANKS, .elems = N};
+    static float x[RANKS][N];
+    uint32_t random = 9;
+
+    for (int step = 0; step < 20; step++) {
+        for (int r = 0; r < RANKS; r++)
+            for (int i = 0; i < N; i++)
+                x[r][i] = wring_test_random_float(&random) *
+                          (float)(1 + wring_test_random(&random) % 3 * (uint32_t)(i / CHUNK % 5));
+        check_topkc_step(codec, context, x);
+        wring_test_free_guarded();
+    }
+    wring_codec_destroy(codec);
+}
+
 static const struct wring_test_case cases[] = {
+    {"topkc_sends_what_matters_to_all", topkc_sends_what_matters_to_all},
     {"randk_draws_evenly", randk_draws_evenly},
     {"randk_is_unbiased", randk_is_unbiased},
     {"randk_sums_come_back", randk_sums_come_back},

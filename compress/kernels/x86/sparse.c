@@ -47,4 +47,79 @@ static void feed(float *residual, const float *src, uint64_t n)
     }
 }
 
-const struct wring_sparse_kernels OF_TIER(wring_sparse) = {peak, feed};
+/* ---- sums of squares ---- */
+
+#define STEP WRING_SPARSE_LANES
+#define FLOATS (STEP / LANES) /* vectors of a step */
+
+/** Lanes of a sum. */
+struct lanes_of_sum {
+    doubles part[2 * FLOATS];
+};
+
+#ifdef __AVX512F__
+INLINE doubles lower_f64(floats value)
+{
+    return (doubles)_mm512_cvtps_pd(_mm512_castps512_ps256((__m512)value));
+}
+
+INLINE doubles upper_f64(floats value)
+{
+    return (doubles)_mm512_cvtps_pd(_mm512_extractf32x8_ps((__m512)value, 1));
+}
+#else
+INLINE doubles lower_f64(floats value)
+{
+    return (doubles)_mm256_cvtps_pd(_mm256_castps256_ps128((__m256)value));
+}
+
+INLINE doubles upper_f64(floats value)
+{
+    return (doubles)_mm256_cvtps_pd(_mm256_extractf128_ps((__m256)value, 1));
+}
+#endif
+
+INLINE void add_squares(struct lanes_of_sum *sum, unsigned v, floats value)
+{
+    doubles lower = lower_f64(value), upper = upper_f64(value);
+    sum->part[2 * v] += lower * lower;
+    sum->part[2 * v + 1] += upper * upper;
+}
+
+INLINE double fold_squares(const struct lanes_of_sum *sum)
+{
+    double lane[STEP];
+
+    memcpy(lane, sum, sizeof(lane));
+    for (unsigned half = STEP / 2; half > 0; half /= 2)
+        for (unsigned j = 0; j < half; j++)
+            lane[j] += lane[j + half];
+    return lane[0];
+}
+
+INLINE double squares_of(const float *src, const float *residual, uint64_t n)
+{
+    struct lanes_of_sum sum = {{{0}}};
+    uint64_t i = 0;
+
+    for (; i + STEP <= n; i += STEP)
+        for (unsigned v = 0; v < FLOATS; v++) {
+            floats value = load(src + i + v * LANES);
+            add_squares(&sum, v, residual != NULL ? value + load(residual + i + v * LANES) : value);
+        }
+    for (unsigned v = 0; i < n && v < FLOATS; v++) { /* +0 behind the last one adds nothing */
+        unsigned live = rest_from(n - i, v * LANES);
+        floats value = load_first(src + i + v * LANES, live);
+        if (residual != NULL)
+            value += load_first(residual + i + v * LANES, live);
+        add_squares(&sum, v, value);
+    }
+    return fold_squares(&sum);
+}
+
+static double squares(const float *src, const float *residual, uint64_t n)
+{
+    return residual != NULL ? squares_of(src, residual, n) : squares_of(src, NULL, n);
+}
+
+const struct wring_sparse_kernels OF_TIER(wring_sparse) = {peak, feed, squares};
