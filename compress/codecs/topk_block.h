@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * One block of topk: the code of its largest magnitudes. topk and dgc have the same blocks; they
+ * choose from other values. Bytes in FORMAT.md, "topk".
+ */
+#ifndef WRING_CODECS_TOPK_BLOCK_H
+#define WRING_CODECS_TOPK_BLOCK_H
+
+#include "compress/codec.h"
+#include "compress/codecs/threshold.h"
+
+/** Scratch memory for an encode. */
+struct wring_topk_scratch {
+    struct wring_topk_room room;
+    struct wring_topk_list list;
+    uint64_t map[WRING_TOPK_WORDS(WRING_TOPK_BLOCK_MAX)];
+};
+_Static_assert(sizeof(struct wring_topk_scratch) <= WRING_CODEC_SCRATCH_MAX,
+               "executors reserve no more");
+
+/** May the threshold of a block of n elements be found by samples? */
+bool wring_topk_is_sampled(uint64_t n);
+
+/** How many may be sent at most: a sampled threshold is only near the right one. */
+uint64_t wring_topk_most(uint64_t wanted, bool sampled, uint64_t n);
+
+size_t wring_topk_block_bytes(uint64_t count);
+
+/**
+ * Encode a block, which has no more than WRING_TOPK_BLOCK_MAX elements.
+ * @param hint  inout, of the block before
+ * @return bytes written
+ */
+size_t wring_topk_encode_block(const struct wring_topk_kernels *kernels,
+                               const struct wring_topk_block *block, bool sampled,
+                               struct wring_topk_hint *hint, struct wring_topk_scratch *scratch,
+                               unsigned char *code);
+
+/** The code of a block that is not finite. @return bytes written */
+size_t wring_topk_put_not_finite(unsigned char *code);
+
+/** Decode one block off [*code, *code + *left) and advance both. Errors: WRING_ERR_FRAME.
+ *  @param most  a code with more entries is malformed */
+enum wring_status wring_topk_decode_block(const unsigned char **code, size_t *left, uint64_t most,
+                                          float *dst, uint64_t n, bool add);
+
+/** values = +0 where the code, which is one of our own, has an entry. */
+void wring_topk_clear_sent(const unsigned char *code, float *values);
+
+#endif
