@@ -29,6 +29,7 @@ static const struct wring_codec_ops *const codecs[] = {
     &wring_codec_randk,
     &wring_codec_union,
     &wring_codec_topkc,
+    &wring_codec_dgc,
     NULL,
 };
 /* clang-format on */

@@ -34,7 +34,32 @@ static double squares_scalar(const float *src, const float *residual, uint64_t n
     return lanes[0];
 }
 
-static const struct wring_sparse_kernels scalar = {peak_scalar, feed_scalar, squares_scalar};
+static uint32_t foresee_scalar(const float *u, const float *v, const float *src, uint64_t n,
+                               struct wring_sparse_step step)
+{
+    uint32_t peak = 0;
+
+    for (uint64_t i = 0; i < n; i++) {
+        float next = step.momentum * u[i] + step.factor * src[i];
+        uint32_t one = wring_magnitude(next), other = wring_magnitude(v[i] + next);
+        peak = one > peak ? one : peak;
+        peak = other > peak ? other : peak;
+    }
+    return peak;
+}
+
+static void advance_scalar(float *u, float *v, const float *src, uint64_t n,
+                           struct wring_sparse_step step)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        u[i] = step.momentum * u[i] + step.factor * src[i];
+        v[i] = v[i] + u[i];
+    }
+}
+
+static const struct wring_sparse_kernels scalar = {
+    peak_scalar, feed_scalar, squares_scalar, foresee_scalar, advance_scalar,
+};
 
 const struct wring_sparse_tier wring_sparse_tiers[] = {
     {{"scalar", WRING_CPU_SCALAR}, &scalar},

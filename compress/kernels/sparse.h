@@ -10,6 +10,10 @@
 
 #define WRING_SPARSE_LANES 16 /* of sums */
 
+struct wring_sparse_step {
+    float momentum, factor;
+};
+
 struct wring_sparse_kernels {
     /** The bits of max|v|; WRING_INF_BITS or more, which ones is open, if some v is not finite. */
     uint32_t (*peak)(const float *src, const float *residual, uint64_t n);
@@ -20,6 +24,15 @@ struct wring_sparse_kernels {
      * elements j, j + 16, … in that order; then lane j adds lane j + half, for half = 8, 4, 2, 1.
      */
     double (*squares)(const float *src, const float *residual, uint64_t n);
+    /**
+     * A step of momentum, u' = momentum * u + factor * src and v' = v + u', each operation rounded:
+     * first what it would come to, then the step itself.
+     * @return the bits of the largest |u'| and |v'|, as of peak
+     */
+    uint32_t (*foresee)(const float *u, const float *v, const float *src, uint64_t n,
+                        struct wring_sparse_step step);
+    void (*advance)(float *u, float *v, const float *src, uint64_t n,
+                    struct wring_sparse_step step);
 };
 
 struct wring_sparse_tier {

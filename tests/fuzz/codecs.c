@@ -36,6 +36,8 @@ static const char *const specs[] = {
     "union",
     "topkc:ratio=0.2:chunk=32:block=320",
     "topkc+ef",
+    "dgc:block=256:ratio=0.1:clip=1",
+    "dgc:warmup=4",
 };
 #define SPECS (sizeof(specs) / sizeof(specs[0]))
 

@@ -541,14 +541,17 @@ class Topkc:
         return Topkc(self.ratio, self.chunk, self.unit)
 
     @staticmethod
-    def norm(v):
+    def squares(v):
         lanes = [0.0] * 16
         for i, x in enumerate(v):
             lanes[i % 16] += value(x) ** 2
         for half in (8, 4, 2, 1):
             for j in range(half):
                 lanes[j] += lanes[j + half]
-        return bits(math.sqrt(lanes[0]))
+        return lanes[0]
+
+    def norm(self, v):
+        return bits(math.sqrt(self.squares(v)))
 
     def begin(self, v):
         """The round of a group of one."""
@@ -581,9 +584,26 @@ class Topkc:
         return out, size
 
 
+class Dgc(Topk):
+    def __init__(self, ratio=0.001, momentum=0.9, clip=0, warmup=0, block=65536):
+        super().__init__(max(float(ratio), 0.25) if float(warmup) else ratio, block)
+        self.momentum, self.clip = bits(float(momentum)), float(clip)
+
+    def way_back(self):
+        return Union(self.unit)
+
+    def encode_unit(self, v, phase, fed):
+        """A first step: u and v before it are 0."""
+        norm, factor = math.sqrt(Topkc.squares(v)), bits(1)
+        if self.clip and norm > self.clip:
+            factor = bits(self.clip / norm)
+        u = [add(multiply(self.momentum, 0), multiply(factor, x)) for x in v]
+        return super().encode_unit([add(0, x) for x in u], phase, fed)
+
+
 CODECS = {"none": NoCodec, "lossless": Lossless, "bf16": Bf16, "fp16": Fp16, "int8": Int8,
           "onebit": Onebit, "topk": Topk, "signsgd": Signsgd, "signum": Signum,
-          "sharedint": Sharedint, "randk": Randk, "union": Union, "topkc": Topkc}
+          "sharedint": Sharedint, "randk": Randk, "union": Union, "topkc": Topkc, "dgc": Dgc}
 
 
 SCALED = [Randk]  # they send other values under feedback

@@ -289,6 +289,22 @@ def topkc_cases():
     yield refused(block, 64, bytes(124) + words(NAN))
 
 
+def dgc_cases():
+    block = "dgc:block=256:ratio=0.02"
+    yield record(block, random(1, 300) + [0x80000000] * 20 + [1, 0x80000001])
+    yield record(block + ":clip=2", random(2, 600))
+    yield record(block + ":warmup=8", random(3, 300) + [0x7F7FFFFF])
+    x = random(4, 600)
+    x[100], x[590] = 0x7F800000, 0xFFC00001
+    yield record(block + ":clip=1", x)
+    yield record(block, random(5, 3) + [0] * 400 + random(6, 40), phase=1)
+    yield record("dgc", random(7, 20000), said="random 7 20000")
+    yield refused(block, 256, words(7) + bytes(44))
+    yield refused(block, 256, words(2, 1, 1, 0x00050006))
+    yield refused(block, 256, words(1, 0x7F800000, 5))
+    yield refused(block, 256, words(0, 0))
+
+
 def pair_cases():
     pair = "onebit:block=64+ef>int8:block=32"
     yield record(pair, random(1, 100), random(2, 100, 0.1), phase=0)
@@ -308,6 +324,7 @@ FILES = {
     "randk": randk_cases,
     "union": union_cases,
     "topkc": topkc_cases,
+    "dgc": dgc_cases,
     "pair": pair_cases,
     "signsgd": signsgd_cases,
     "signum": signum_cases,

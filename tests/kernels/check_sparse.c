@@ -35,6 +35,31 @@ static void check_squares(const float *src, uint64_t n, double sum)
           "squares n=%zu: %g", (size_t)n, sum);
 }
 
+static void check_momentum(const struct wring_sparse_kernels *kernels, const float *src,
+                           const float *before, const struct trial *trial)
+{
+    const struct wring_sparse_kernels *ref = wring_sparse_tiers[0].kernels;
+    const struct wring_sparse_step step = {0.9f, 0.3f};
+    uint64_t n = trial->n;
+    float *u = trial_copy(before, n * 4), *v = trial_fill(n, trial->kind, trial->seed + 2);
+    float *other_u = trial_copy(u, n * 4), *other_v = trial_copy(v, n * 4);
+    uint32_t want = capped(ref->foresee(u, v, src, n, step));
+
+    CHECK(capped(kernels->foresee(u, v, src, n, step)) == want, "%s foresee n=%zu kind=%d",
+          trial->tier, (size_t)n, trial->kind);
+    ref->advance(u, v, src, n, step);
+    kernels->advance(other_u, other_v, src, n, step);
+    AGREE_BUT_NAN("momentum", u, other_u, n);
+    AGREE_BUT_NAN("velocity", v, other_v, n);
+    uint32_t peaks[] = {peak_of(u, NULL, n), peak_of(v, NULL, n)};
+    CHECK(want == (peaks[0] > peaks[1] ? peaks[0] : peaks[1]), "%s foresees %x n=%zu kind=%d",
+          trial->tier, want, (size_t)n, trial->kind);
+    for (uint64_t i = 0; i < n; i++) { /* no operation is fused with the next */
+        float grown = 0.9f * before[i], part = 0.3f * src[i], sum = grown + part;
+        CHECK(u[i] == sum || isnan(sum), "u=%a", (double)u[i]);
+    }
+}
+
 static void check_tier(const void *entry, const struct trial *trial)
 {
     const struct wring_sparse_kernels *ref = wring_sparse_tiers[0].kernels;
@@ -54,6 +79,7 @@ static void check_tier(const void *entry, const struct trial *trial)
     CHECK(got[1] == want[1] || (isnan(got[1]) && isnan(want[1])),
           "%s squares of sums n=%zu kind=%d", trial->tier, (size_t)n, trial->kind);
     check_squares(src, n, want[0]);
+    check_momentum(kernels, src, left, trial);
     ref->feed(left, src, n);
     kernels->feed(other, src, n);
     AGREE_BUT_NAN("feed", left, other, n);

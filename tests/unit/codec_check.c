@@ -40,6 +40,8 @@ const struct codec_spec codec_specs[] = {
     {"randk", NULL},
     {"randk:ratio=0.3:block=96+ef", NULL},
     {"randk:ratio=0.3:block=96:seed=private", NULL},
+    {"dgc", NULL},
+    {"dgc:ratio=0.1:block=256:clip=2:warmup=6", NULL},
     {"union", NULL},
     {"topkc", NULL},
     {"topkc:ratio=0.3:chunk=32:block=320+ef", NULL},

@@ -257,7 +257,183 @@ static void topkc_sends_what_matters_to_all(void)
     wring_codec_destroy(codec);
 }
 
+/* ---- dgc ---- */
+
+/** A rank's state, and what the definition makes of it in doubles. */
+struct dgc {
+    float u[N], v[N];
+    void *states[2];
+    double want_u[N], want_v[N];
+};
+
+static struct wring_codec_context dgc_context(struct dgc *dgc)
+{
+    memset(dgc, 0, sizeof(*dgc));
+    dgc->states[0] = dgc->u;
+    dgc->states[1] = dgc->v;
+    return (struct wring_codec_context){.ranks = RANKS, .elems = N, .states = dgc->states};
+}
+
+/** @return how many elements are sent */
+static int check_dgc_step(const struct wring_codec *codec,
+                          const struct wring_codec_context *context, struct dgc *dgc,
+                          const float *x, double momentum, double factor)
+{
+    static float y[N];
+    double least = INFINITY, left = 0;
+    int count = 0;
+
+    pass(codec, context, x, N, NULL, y);
+    for (int i = 0; i < N; i++) {
+        dgc->want_u[i] = momentum * dgc->want_u[i] + factor * (double)x[i];
+        dgc->want_v[i] += dgc->want_u[i];
+        if (y[i] != 0) {
+            CHECK(fabs((double)y[i] - dgc->want_v[i]) < 1e-4, "%d: %g is sent, should be %g", i,
+                  (double)y[i], dgc->want_v[i]);
+            CHECK(dgc->u[i] == 0 && dgc->v[i] == 0, "%d: what is sent is kept, too", i);
+            least = fmin(least, fabs((double)y[i]));
+            dgc->want_u[i] = dgc->want_v[i] = 0;
+            count++;
+        } else {
+            left = fmax(left, fabs((double)dgc->v[i]));
+        }
+        CHECK(fabs((double)dgc->u[i] - dgc->want_u[i]) < 1e-4 &&
+                  fabs((double)dgc->v[i] - dgc->want_v[i]) < 1e-4,
+              "%d: %g and %g are kept, should be %g and %g", i, (double)dgc->u[i],
+              (double)dgc->v[i], dgc->want_u[i], dgc->want_v[i]);
+    }
+    CHECK(left <= least, "%g stayed, %g was sent", left, least);
+    return count;
+}
+
+static void fill_random(float *x, uint32_t *random)
+{
+    for (int i = 0; i < N; i++)
+        x[i] = wring_test_random_float(random);
+}
+
+static void dgc_follows_its_definition(void)
+{
+    struct wring_codec *codec = make("dgc:ratio=0.01:momentum=0.5:block=1024");
+    static struct dgc dgc;
+    static float x[N];
+    struct wring_codec_context context = dgc_context(&dgc);
+    uint32_t random = 10;
+
+    for (context.step = 0; context.step < 100; context.step++) {
+        fill_random(x, &random);
+        int count = check_dgc_step(codec, &context, &dgc, x, 0.5, 1);
+        CHECK(count == 10, "%d are sent", count);
+        wring_test_free_guarded();
+    }
+    wring_codec_destroy(codec);
+}
+
+/** Each stage of the warm-up sends a quarter of the one before, in the room of the first. */
+static void dgc_warms_up(void)
+{
+    static const int counts[] = {250, 250, 63, 63, 16,
+                                 16,  10,  10, 10, 10}; /* not below the ratio */
+    struct wring_codec *codec = make("dgc:ratio=0.01:warmup=8:momentum=0.9:block=1024");
+    static struct dgc dgc;
+    static float x[N];
+    struct wring_codec_context context = dgc_context(&dgc);
+    uint32_t random = 11;
+
+    for (context.step = 0; context.step < 10; context.step++) {
+        fill_random(x, &random);
+        int count = check_dgc_step(codec, &context, &dgc, x, 0.9, 1);
+        CHECK(count == counts[context.step], "step %d: %d are sent", (int)context.step, count);
+        wring_test_free_guarded();
+    }
+    wring_codec_destroy(codec);
+}
+
+/** Four ranks, so a block's norm is cut down to half of the bound. */
+static void dgc_clips(void)
+{
+    struct wring_codec *codec = make("dgc:ratio=0.01:clip=6:block=1024");
+    static struct dgc dgc;
+    static float x[N];
+    struct wring_codec_context context = dgc_context(&dgc);
+    uint32_t random = 12;
+
+    for (context.step = 0; context.step < 20; context.step++) {
+        double squares = 0;
+        fill_random(x, &random);
+        for (int i = 0; i < N; i++) {
+            x[i] *= context.step % 2 == 0 ? 1 : 0.01f;
+            squares += (double)x[i] * (double)x[i];
+        }
+        double factor = sqrt(squares) > 3 ? 3 / sqrt(squares) : 1;
+        CHECK((factor < 1) == (context.step % 2 == 0), "step %d: factor %g", (int)context.step,
+              factor);
+        check_dgc_step(codec, &context, &dgc, x, 0.9, factor);
+        wring_test_free_guarded();
+    }
+    wring_codec_destroy(codec);
+}
+
+/** A block that is not finite, or would become so, leaves its state, and others go on. */
+static void dgc_keeps_what_nan_would_spoil(void)
+{
+    struct wring_codec *codec = make("dgc:ratio=0.01:block=512:clip=1");
+    static struct dgc dgc, before;
+    static float x[N], y[N];
+    struct wring_codec_context context = dgc_context(&dgc);
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+    uint32_t random = 13;
+
+    for (int b = 0; b < 3; b++) {
+        fill_random(x, &random);
+        pass(codec, &context, x, N, NULL, y);
+        before = dgc;
+        x[700] = bad[b];
+        pass(codec, &context, x, N, NULL, y);
+        for (int i = 0; i < N; i++)
+            CHECK((i >= 512) == (isnan(y[i]) != 0), "%d: %g", i, (double)y[i]);
+        CHECK(memcmp(dgc.v + 512, before.v + 512, (N - 512) * sizeof(float)) == 0 &&
+                  memcmp(dgc.u + 512, before.u + 512, (N - 512) * sizeof(float)) == 0,
+              "%g changes the state", (double)bad[b]);
+        CHECK(memcmp(dgc.v, before.v, 512 * sizeof(float)) != 0, "the other block stands still");
+        wring_test_free_guarded();
+    }
+    wring_codec_destroy(codec);
+}
+
+/** Without momentum: what was sent and what is kept is all that came. */
+static void dgc_loses_nothing(void)
+{
+    struct wring_codec *codec = make("dgc:ratio=0.02:momentum=0:block=256");
+    static struct dgc dgc;
+    static float x[N], y[N];
+    static double came[N], sent[N];
+    struct wring_codec_context context = dgc_context(&dgc);
+    uint32_t random = 14;
+
+    for (context.step = 0; context.step < 1000; context.step++) {
+        fill_random(x, &random);
+        pass(codec, &context, x, N, NULL, y);
+        for (int i = 0; i < N; i++) {
+            came[i] += (double)x[i];
+            sent[i] += (double)y[i];
+            CHECK(fabsf(dgc.v[i]) < 100, "step %d: %g is kept", (int)context.step,
+                  (double)dgc.v[i]);
+        }
+        wring_test_free_guarded();
+    }
+    for (int i = 0; i < N; i++)
+        CHECK(fabs(came[i] - sent[i] - (double)dgc.v[i]) < 1e-3, "%d: %g came, %g was sent", i,
+              came[i], sent[i]);
+    wring_codec_destroy(codec);
+}
+
 static const struct wring_test_case cases[] = {
+    {"dgc_follows_its_definition", dgc_follows_its_definition},
+    {"dgc_warms_up", dgc_warms_up},
+    {"dgc_clips", dgc_clips},
+    {"dgc_keeps_what_nan_would_spoil", dgc_keeps_what_nan_would_spoil},
+    {"dgc_loses_nothing", dgc_loses_nothing},
     {"topkc_sends_what_matters_to_all", topkc_sends_what_matters_to_all},
     {"randk_draws_evenly", randk_draws_evenly},
     {"randk_is_unbiased", randk_is_unbiased},

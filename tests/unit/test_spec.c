@@ -8,7 +8,7 @@
 
 #define CODECS                                                                     \
     "none, lossless, bf16, fp16, int8, onebit, topk, signsgd, signum, sharedint, " \
-    "randk, union, topkc"
+    "randk, union, topkc, dgc"
 
 static void canonical_form(void)
 {
@@ -50,6 +50,8 @@ static void canonical_form(void)
          WRING_CODEC_FEEDBACK | WRING_CODEC_FIXED | WRING_CODEC_OWN},
         {"randk:seed=private", "randk:seed=private", 4096, WRING_CODEC_UNBIASED | WRING_CODEC_OWN},
         {"topkc:chunk=64", "topkc:chunk=64", 65536, WRING_CODEC_FIXED | WRING_CODEC_OWN},
+        {"dgc:momentum=.90:warmup=1000", "dgc:warmup=1000", 65536,
+         WRING_CODEC_ALTERS | WRING_CODEC_OWN},
         {"union:block=96", "union:block=96", 96, WRING_CODEC_UNBIASED},
         {"randk>randk", "randk", 4096, WRING_CODEC_UNBIASED | WRING_CODEC_FIXED | WRING_CODEC_OWN},
         {"randk+ef>bf16", "randk+ef>bf16", 4096,
@@ -99,6 +101,7 @@ static void refusals(void)
         {"topkc:block=96:chunk=64", "topkc: blocks of 96 elements have no whole chunks of 64; make "
                                     "block a multiple of chunk"},
         {"none>topkc", "none>topkc: only the way in has rounds; name another way back"},
+        {"dgc+ef", "dgc+ef: dgc keeps what it has not sent in a state of its own; leave +ef away"},
         {"union+ef", "union+ef: union loses nothing that could be fed back; leave +ef away"},
         {"lossless:block=4128", "lossless:block=4128: needs a multiple of 32 from 32 to 4096"},
         {"bf16:x=1", "bf16: no parameter 'x'; it takes none"},

@@ -122,4 +122,56 @@ static double squares(const float *src, const float *residual, uint64_t n)
     return residual != NULL ? squares_of(src, residual, n) : squares_of(src, NULL, n);
 }
 
-const struct wring_sparse_kernels OF_TIER(wring_sparse) = {peak, feed, squares};
+/* ---- momentum ---- */
+
+INLINE floats momentum_of(floats u, floats src, struct wring_sparse_step step)
+{
+    return all(step.momentum) * u + all(step.factor) * src;
+}
+
+/** What u and v come to: the larger magnitudes of both. */
+INLINE words foreseen(floats u, floats v, floats src, struct wring_sparse_step step)
+{
+    floats next = momentum_of(u, src, step);
+    return larger(magnitude_of(next), magnitude_of(v + next));
+}
+
+static uint32_t foresee(const float *u, const float *v, const float *src, uint64_t n,
+                        struct wring_sparse_step step)
+{
+    words peaks[2] = {{0}};
+    uint64_t i = 0;
+
+    for (; i + 2 * LANES <= n; i += 2 * LANES)
+        for (unsigned p = 0; p < 2; p++) {
+            uint64_t at = i + p * LANES;
+            peaks[p] = larger(peaks[p], foreseen(load(u + at), load(v + at), load(src + at), step));
+        }
+    for (; i < n; i += LANES) {
+        unsigned live = rest_from(n - i, 0);
+        peaks[0] = larger(peaks[0], foreseen(load_first(u + i, live), load_first(v + i, live),
+                                             load_first(src + i, live), step));
+    }
+    return largest_of(larger(peaks[0], peaks[1]));
+}
+
+static void advance(float *u, float *v, const float *src, uint64_t n, struct wring_sparse_step step)
+{
+    uint64_t i = 0;
+
+    for (; i + LANES <= n; i += LANES) {
+        floats next = momentum_of(load(u + i), load(src + i), step);
+        store(u + i, next);
+        store(v + i, load(v + i) + next);
+    }
+    if (i < n) {
+        unsigned live = rest_from(n - i, 0);
+        floats next = momentum_of(load_first(u + i, live), load_first(src + i, live), step);
+        store_first(v + i, load_first(v + i, live) + next, live);
+        store_first(u + i, next, live);
+    }
+}
+
+const struct wring_sparse_kernels OF_TIER(wring_sparse) = {
+    peak, feed, squares, foresee, advance,
+};
