@@ -30,6 +30,7 @@ static const struct wring_codec_ops *const codecs[] = {
     &wring_codec_union,
     &wring_codec_topkc,
     &wring_codec_dgc,
+    &wring_codec_hashed,
     NULL,
 };
 /* clang-format on */

@@ -91,6 +91,7 @@ extern const struct wring_codec_ops wring_codec_randk;
 extern const struct wring_codec_ops wring_codec_union;
 extern const struct wring_codec_ops wring_codec_topkc;
 extern const struct wring_codec_ops wring_codec_dgc;
+extern const struct wring_codec_ops wring_codec_hashed;
 
 /* Tables of a program's own codecs, laid out as in the header's release that it was built with. */
 

@@ -38,6 +38,8 @@ static const char *const specs[] = {
     "topkc+ef",
     "dgc:block=256:ratio=0.1:clip=1",
     "dgc:warmup=4",
+    "hashed:block=256:ratio=0.1",
+    "hashed:load=1+ef",
 };
 #define SPECS (sizeof(specs) / sizeof(specs[0]))
 

@@ -342,15 +342,20 @@ class Topk:
         order = sorted(range(len(v)), key=lambda i: (-(v[i] & ABS), i))
         return sorted(i for i in order[:k] if v[i] & ABS)
 
+    def threshold(self, v):
+        n = s = len(v)
+        k, samples = self.limit(n)[0], [x & ABS for x in v]
+        if not self.exact(n):
+            s = n // 16
+            samples = [samples[16 * i + ((i * 0x9E3779B1 % 2**32) >> 28)] for i in range(s)]
+        return sorted(samples, reverse=True)[math.ceil(k * s / n) - 1]
+
     def chosen(self, v):
         n = len(v)
         k, cap = self.limit(n)
         if self.exact(n):
             return self.largest(v, k)
-        s = n // 16
-        samples = [v[16 * i + ((i * 0x9E3779B1 % 2**32) >> 28)] & ABS for i in range(s)]
-        r = math.ceil(k * s / n)
-        threshold = max(1, sorted(samples, reverse=True)[r - 1])
+        threshold = max(1, self.threshold(v))
         found = [i for i in range(n) if v[i] & ABS >= threshold]
         return found if len(found) <= cap else self.largest(v, cap)
 
@@ -601,9 +606,57 @@ class Dgc(Topk):
         return super().encode_unit([add(0, x) for x in u], phase, fed)
 
 
+class Hashed(Topk):
+    def __init__(self, ratio=0.01, load=2, block=65536):
+        super().__init__(ratio, block)
+        self.load = float(load)
+
+    def way_back(self):
+        return Union(self.unit)
+
+    @staticmethod
+    def hash(h):
+        h = (h ^ h >> 16) * 0x85EBCA6B % 2**32
+        h = (h ^ h >> 13) * 0xC2B2AE35 % 2**32
+        return h ^ h >> 16
+
+    def slots(self, n):
+        return math.floor(self.load * wanted(self.ratio, n))
+
+    def encode_unit(self, v, phase, fed):
+        n, s = len(v), self.slots(len(v))
+        values, places = [0] * s, [0] * s
+        if not all(map(finite, v)):
+            values[0] = NAN
+        else:
+            key, threshold = drawn(self.element, phase), max(1, self.threshold(v))
+            for i in range(n):
+                slot = self.hash(key ^ i) * s >> 32
+                if v[i] & ABS >= threshold and not values[slot]:
+                    values[slot], places[slot] = v[i], i
+        code = b"".join(map(u32, values)) + struct.pack(f"<{s}H", *places)
+        return code + bytes(-len(code) % 4)
+
+    def decode_unit(self, code, n):
+        s = self.slots(n)
+        size = (6 * s + 3) // 4 * 4
+        require(len(code) >= size, "bytes are missing")
+        if read_u32(code, 0) == NAN:
+            return [NAN] * n, size
+        out = [0] * n
+        for slot in range(s):
+            x, at = read_u32(code, 4 * slot), struct.unpack_from("<H", code, 4 * s + 2 * slot)[0]
+            if x & ABS:
+                require(at < n, "an index")
+                require(finite(x), "a value")
+                out[at] = add(out[at], x)
+        return out, size
+
+
 CODECS = {"none": NoCodec, "lossless": Lossless, "bf16": Bf16, "fp16": Fp16, "int8": Int8,
           "onebit": Onebit, "topk": Topk, "signsgd": Signsgd, "signum": Signum,
-          "sharedint": Sharedint, "randk": Randk, "union": Union, "topkc": Topkc, "dgc": Dgc}
+          "sharedint": Sharedint, "randk": Randk, "union": Union, "topkc": Topkc, "dgc": Dgc,
+          "hashed": Hashed}
 
 
 SCALED = [Randk]  # they send other values under feedback

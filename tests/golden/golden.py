@@ -305,6 +305,25 @@ def dgc_cases():
     yield refused(block, 256, words(0, 0))
 
 
+def hashed_cases():
+    block = "hashed:block=256:ratio=0.05"
+    x = [0] * 256
+    x[5], x[9] = bits(1), bits(-2)
+    yield record("hashed:block=256", x)
+    yield record(block, random(1, 300) + [0x80000000] * 20 + [1, 0x80000001])
+    yield record(block + ":load=1", floats(1, -2) * 200)  # many meet
+    x = random(2, 600)
+    x[300] = 0xFF800000
+    yield record(block + "+ef", x, random(3, 600, 0.3))
+    yield record(block, random(4, 3) + [0] * 400 + random(5, 40), phase=1)
+    yield record("hashed", random(6, 20000), said="random 6 20000")
+    yield refused(block, 40, words(1, 0, 0, 0, 40, 0))
+    yield refused(block, 40, words(1, 0xFF800000, 0, 0, 2, 0))
+    yield refused(block, 40, words(0xFFC00000, 1, 0, 0, 2, 0))
+    yield refused(block, 40, words(1, 0, 0, 0, 2))
+    yield refused(block, 40, words(1, 0, 0, 0, 2, 0, 0))
+
+
 def pair_cases():
     pair = "onebit:block=64+ef>int8:block=32"
     yield record(pair, random(1, 100), random(2, 100, 0.1), phase=0)
@@ -325,6 +344,7 @@ FILES = {
     "union": union_cases,
     "topkc": topkc_cases,
     "dgc": dgc_cases,
+    "hashed": hashed_cases,
     "pair": pair_cases,
     "signsgd": signsgd_cases,
     "signum": signum_cases,

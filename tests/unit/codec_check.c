@@ -42,6 +42,8 @@ const struct codec_spec codec_specs[] = {
     {"randk:ratio=0.3:block=96:seed=private", NULL},
     {"dgc", NULL},
     {"dgc:ratio=0.1:block=256:clip=2:warmup=6", NULL},
+    {"hashed", NULL},
+    {"hashed:ratio=0.2:load=1.5:block=256+ef", NULL},
     {"union", NULL},
     {"topkc", NULL},
     {"topkc:ratio=0.3:chunk=32:block=320+ef", NULL},

@@ -44,6 +44,8 @@ static void worked_bytes(void)
     WORKED("int8:block=32", steps, 32, 0, 0, 0x80, 0x3F, 0x7F, 0xC0, 0x00, 0x02, 0x00);
     WORKED("onebit:block=32", signs, 32, 0, 0, 0, 0x3E, 2, 0, 0, 0);
     WORKED("signsgd:block=32", votes, 33, 0, 0, 0, 0, 2, 0, 0, 0x80, 0, 0, 0, 0, 1);
+    WORKED("hashed:block=256", sparse, 256, 0, 0, 0, 0, 0, 0, 0x80, 0x3F, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+           0, 0, 0xC0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 9, 0, 0, 0);
     WORKED("union", sparse, 256, 2, 0, 0, 0, 0, 0, 0x80, 0x3F, 0, 0, 0, 0xC0, 5, 0, 9, 0);
     WORKED("union:block=32", signs, 32, 2, 0, 0, 0, 0, 0, 0x80, 0x3F, 0, 0, 0x40, 0xC0, 3, 0, 0, 0);
     WORKED("union:block=32", upward, 3, 3, 0, 0, 0, 0, 0, 0x80, 0x3F, 0, 0, 0, 0x40, 0, 0, 0x40,
@@ -99,6 +101,9 @@ static void malformed(void)
     REFUSE("signsgd", 32, "a head of 1", 1, 0);
     REFUSE("signum", 32, "a head of 1", 1, 0);
     REFUSE("signsgd", 32, "another NaN", 0x7FC00001, 0);
+    REFUSE("hashed:ratio=0.05:block=256", 40, "an index outside a short block", 1, 0, 0, 0, 40);
+    REFUSE("hashed:ratio=0.05:block=256", 40, "an infinite value", 1, 0xFF800000, 0, 0, 2);
+    REFUSE("hashed:ratio=0.05:block=256", 40, "another NaN", 0xFFC00000, 1, 0, 0, 2);
     REFUSE("union", 256, "a count above the block", 257, 1);
     REFUSE("union", 256, "equal indices", 2, 1, 1, 0x00050005);
     REFUSE("union", 256, "an index outside the block", 2, 1, 1, 0x01000005);

@@ -86,6 +86,29 @@ static void check_randk(const struct wring_codec *codec, const float *x, const f
     CHECK((double)count == k, "%s n=%zu: %zu sent, wanted %g", spec, (size_t)n, (size_t)count, k);
 }
 
+/** Elements travel as they are, if at all, and most that are large enough do. */
+static void check_hashed(const struct wring_codec *codec, const float *x, const float *y,
+                         uint64_t n)
+{
+    const char *spec = wring_codec_info(codec)->spec, *text = strstr(spec, "ratio=");
+    double ratio = text != NULL ? strtod(text + 6, NULL) : 0.01, least = INFINITY;
+    double k = fmax(1, ceil(ratio * (double)n));
+    uint64_t count = 0, passed = 0;
+
+    for (uint64_t i = 0; i < n; i++) {
+        CHECK(y[i] == 0 || y[i] == x[i], "%s i=%zu: %g became %g", spec, (size_t)i, x[i], y[i]);
+        least = y[i] != 0 ? fmin(least, fabs((double)y[i])) : least;
+        count += y[i] != 0;
+    }
+    for (uint64_t i = 0; i < n; i++)
+        passed += y[i] == 0 && fabs((double)x[i]) >= least;
+    CHECK((double)(count + passed) <= 2 * k + 8 && (double)(count + passed) >= k / 2,
+          "%s n=%zu: %zu are large enough, wanted %g", spec, (size_t)n, (size_t)(count + passed),
+          k);
+    CHECK(passed <= 4 + count, "%s n=%zu: %zu met others, %zu were sent", spec, (size_t)n,
+          (size_t)passed, (size_t)count);
+}
+
 static void check_unit(const struct wring_codec *codec, const float *x, const float *y, uint64_t n)
 {
     if (codec_is_named(codec, "signsgd")) {
@@ -96,6 +119,8 @@ static void check_unit(const struct wring_codec *codec, const float *x, const fl
         check_topk(codec, x, y, n);
     } else if (codec_is_named(codec, "randk")) {
         check_randk(codec, x, y, n);
+    } else if (codec_is_named(codec, "hashed")) {
+        check_hashed(codec, x, y, n);
     } else if (codec_is_named(codec, "onebit")) {
         check_onebit(codec, x, y, n);
     } else {

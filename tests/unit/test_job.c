@@ -106,6 +106,7 @@ static void reencode(void)
     check_reencode("topk:ratio=0.2");
     check_reencode("randk:ratio=0.2");
     check_reencode("union");
+    check_reencode("hashed:ratio=0.2");
 }
 
 /** Sources were encoded by their ranks on the way in, the sum is encoded by its owner for the way

@@ -2,6 +2,7 @@
 /** Sparse codecs against the definitions of their papers: what is sent, how often, and what stays.
  */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/fpenv.h"
@@ -428,7 +429,71 @@ static void dgc_loses_nothing(void)
     wring_codec_destroy(codec);
 }
 
+/* ---- hashed ---- */
+
+/** The slot of an element, by FORMAT.md. */
+static uint32_t slot_of(const struct wring_codec_context *context, uint32_t index, uint32_t slots)
+{
+    uint32_t hash;
+    wring_codec_random(context, WRING_DRAW_SHARED, 0, &hash, 1);
+    hash ^= index;
+    hash = (hash ^ hash >> 16) * 0x85EBCA6B;
+    hash = (hash ^ hash >> 13) * 0xC2B2AE35;
+    return (uint32_t)((uint64_t)(hash ^ hash >> 16) * slots >> 32);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+/** Of the elements that reach the threshold and meet, the first is sent, and the others are kept.
+ */
+static void check_hashed_step(const struct wring_codec *codec,
+                              const struct wring_codec_context *context, const float *x, int k,
+                              float *residual, int *met)
+{
+    static float y[N], v[N], sizes[N];
+    bool taken[2 * N] = {false};
+
+    for (int i = 0; i < N; i++) {
+        v[i] = x[i] + residual[i];
+        sizes[i] = fabsf(v[i]);
+    }
+    qsort(sizes, N, sizeof(sizes[0]), by_size);
+    pass(codec, context, x, N, residual, y);
+    for (int i = 0; i < N; i++) {
+        uint32_t slot = slot_of(context, (uint32_t)i, (uint32_t)(2 * k));
+        bool large = fabsf(v[i]) >= sizes[k - 1], first = large && !taken[slot];
+        taken[slot] |= large;
+        *met += large && !first;
+        CHECK(y[i] == (first ? v[i] : 0), "%d: %g became %g", i, (double)v[i], (double)y[i]);
+        CHECK(residual[i] == (first ? 0 : v[i]), "%d: %g is kept of %g", i, (double)residual[i],
+              (double)v[i]);
+    }
+}
+
+static void hashed_sends_the_first_of_a_slot(void)
+{
+    struct wring_codec *codec = make("hashed:ratio=0.1:block=1024+ef");
+    struct wring_codec_context context = {.seed = 9, .ranks = RANKS};
+    static float x[N], residual[N];
+    uint32_t random = 15;
+    int met = 0;
+
+    memset(residual, 0, sizeof(residual));
+    for (context.step = 0; context.step < 100; context.step++) {
+        fill_random(x, &random);
+        check_hashed_step(codec, &context, x, 100, residual, &met);
+        wring_test_free_guarded();
+    }
+    CHECK(met > 1500 && met < 2600, "%d of 10000 met others", met); /* 1 - 2 (1 - e^-0.5) = 0.21 */
+    wring_codec_destroy(codec);
+}
+
 static const struct wring_test_case cases[] = {
+    {"hashed_sends_the_first_of_a_slot", hashed_sends_the_first_of_a_slot},
     {"dgc_follows_its_definition", dgc_follows_its_definition},
     {"dgc_warms_up", dgc_warms_up},
     {"dgc_clips", dgc_clips},

@@ -8,7 +8,7 @@
 
 #define CODECS                                                                     \
     "none, lossless, bf16, fp16, int8, onebit, topk, signsgd, signum, sharedint, " \
-    "randk, union, topkc, dgc"
+    "randk, union, topkc, dgc, hashed"
 
 static void canonical_form(void)
 {
@@ -52,6 +52,7 @@ static void canonical_form(void)
         {"topkc:chunk=64", "topkc:chunk=64", 65536, WRING_CODEC_FIXED | WRING_CODEC_OWN},
         {"dgc:momentum=.90:warmup=1000", "dgc:warmup=1000", 65536,
          WRING_CODEC_ALTERS | WRING_CODEC_OWN},
+        {"hashed:load=2.0", "hashed", 65536, WRING_CODEC_OWN},
         {"union:block=96", "union:block=96", 96, WRING_CODEC_UNBIASED},
         {"randk>randk", "randk", 4096, WRING_CODEC_UNBIASED | WRING_CODEC_FIXED | WRING_CODEC_OWN},
         {"randk+ef>bf16", "randk+ef>bf16", 4096,
