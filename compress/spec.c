@@ -10,6 +10,7 @@
 #include "base/parse.h"
 #include "compress/codec.h"
 
+#define KNOWN_MAX 400      /* bytes of a list of all codecs */
 #define FRACTION_DIGITS 15 /* a decimal of so many digits is exact in both directions */
 
 /** A piece of the spec, not terminated. */
@@ -137,7 +138,7 @@ static enum wring_status set_param(struct parser *parser, size_t index, struct p
 static enum wring_status refuse_name(const struct parser *parser, struct piece name)
 {
     const struct wring_codec_ops *ops = parser->codec->ops;
-    char known[WRING_CODEC_SPEC_MAX] = "";
+    char known[KNOWN_MAX] = "";
 
     for (size_t i = 0; i < ops->n_params; i++) {
         size_t used = strlen(known);

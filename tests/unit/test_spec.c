@@ -69,7 +69,7 @@ static void canonical_form(void)
     };
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
         struct wring_codec *codec = NULL;
-        char why[200] = "";
+        char why[400] = "";
         wring_codec_create(good[i].spec, NULL, NULL, why, sizeof(why), &codec);
         REQUIRE(codec != NULL, "%s: %s", good[i].spec, why);
         const struct wring_codec_info *info = wring_codec_info(codec);
@@ -137,7 +137,7 @@ static void refusals(void)
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         struct wring_codec *codec = NULL;
-        char why[200] = "";
+        char why[400] = "";
         enum wring_status status =
             wring_codec_create(bad[i].spec, NULL, NULL, why, sizeof(why), &codec);
         CHECK(status == WRING_ERR_INVALID && codec == NULL, "'%s' was taken", bad[i].spec);
