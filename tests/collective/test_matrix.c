@@ -50,7 +50,6 @@ static const char *const codecs[] = {
     "signum:block=64",
     "sharedint:block=64",
     "sharedint:width=16+ef",
-    "randk:ratio=0.02+ef",
     "randk:ratio=0.02:seed=private+ef",
     "union",
     "topkc:ratio=0.1:chunk=32:block=1024+ef",
