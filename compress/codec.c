@@ -31,6 +31,7 @@ static const struct wring_codec_ops *const codecs[] = {
     &wring_codec_topkc,
     &wring_codec_dgc,
     &wring_codec_hashed,
+    &wring_codec_thc,
     NULL,
 };
 /* clang-format on */

@@ -55,6 +55,7 @@ static const char *const codecs[] = {
     "topkc:ratio=0.1:chunk=32:block=1024+ef",
     "dgc:ratio=0.02:block=256:clip=3:warmup=2",
     "hashed:ratio=0.05:block=256+ef",
+    "thc:block=128+ef",
 };
 static const uint64_t counts[] = {0, 1, 2, 31, 33, 127, 1000, 2049, 10007, 65537, 100001};
 /* nothing, and what travels in each way: on a board, in one piece, in some, in many */

@@ -40,6 +40,7 @@ static const char *const specs[] = {
     "dgc:warmup=4",
     "hashed:block=256:ratio=0.1",
     "hashed:load=1+ef",
+    "thc:block=64+ef",
 };
 #define SPECS (sizeof(specs) / sizeof(specs[0]))
 

@@ -653,10 +653,86 @@ class Hashed(Topk):
         return out, size
 
 
+class Thc:
+    """In a group of one: its own norms are those of all ranks."""
+
+    def __init__(self, width=8, block=1024, clip=3.5):
+        self.bytes, self.unit, self.clip = int(width) // 8, int(block), bits(float(clip))
+        self.most = 2 ** (int(width) - 1) - 1
+
+    @staticmethod
+    def order(n):
+        return max(32, 1 << (n - 1).bit_length())
+
+    @staticmethod
+    def flip(x):
+        return [b ^ (drawn(i // 32, 0) >> i % 32 & 1) << 31 for i, b in enumerate(x)]
+
+    @staticmethod
+    def hadamard(x):
+        x, h = list(x), 1
+        while h < len(x):
+            for i in range(len(x)):
+                if not i & h:
+                    x[i], x[i + h] = add(x[i], x[i + h]), subtract(x[i], x[i + h])
+            h *= 2
+        return x
+
+    @staticmethod
+    def power(v):
+        """In binary64, which Python's floats are."""
+        lanes, half = [0.0] * 32, 16
+        for i, x in enumerate(v):
+            lanes[i % 32] += value(x) * value(x)
+        while half >= 1:
+            for j in range(half):
+                lanes[j] += lanes[j + half]
+            half //= 2
+        return lanes[0]
+
+    def scale(self, power):
+        if not power <= 2.0**208:
+            return NAN
+        if power < 2.0**-192:
+            return 0
+        root = bits(math.sqrt(power))
+        while value(root) * value(root) > power:
+            root -= 1
+        while value(root + 1) * value(root + 1) <= power:
+            root += 1
+        return divide(multiply(self.clip, root), bits(self.most))
+
+    def step(self, x, inverse):
+        exact = value(multiply(x, inverse))
+        return round(max(-self.most, min(self.most, exact)))
+
+    kept = {}  # scales by the element at which a unit begins, of the last run encoded
+
+    def encode_unit(self, v, phase, fed):
+        m = self.order(len(v))
+        scale = self.scale(self.power(v) if all(map(finite, v)) else math.nan)
+        self.kept[self.element] = scale
+        if scale == NAN or scale == 0:
+            return bytes(m * self.bytes)
+        y = self.hadamard(self.flip(v + [0] * (m - len(v))))
+        inverse = divide(bits(1), scale)
+        return struct.pack(f"<{m}{'bh'[self.bytes - 1]}", *(self.step(x, inverse) for x in y))
+
+    def decode_unit(self, code, n):
+        m = self.order(n)
+        require(len(code) >= m * self.bytes, "bytes are missing")
+        scale = self.kept.get(self.element, 0)
+        if scale == NAN or scale == 0:
+            return [scale] * n, m * self.bytes
+        each = divide(scale, bits(m))
+        steps = struct.unpack_from(f"<{m}{'bh'[self.bytes - 1]}", code)
+        return self.flip(self.hadamard([multiply(bits(s), each) for s in steps]))[:n], m * self.bytes
+
+
 CODECS = {"none": NoCodec, "lossless": Lossless, "bf16": Bf16, "fp16": Fp16, "int8": Int8,
           "onebit": Onebit, "topk": Topk, "signsgd": Signsgd, "signum": Signum,
           "sharedint": Sharedint, "randk": Randk, "union": Union, "topkc": Topkc, "dgc": Dgc,
-          "hashed": Hashed}
+          "hashed": Hashed, "thc": Thc}
 
 
 SCALED = [Randk]  # they send other values under feedback

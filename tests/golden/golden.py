@@ -324,6 +324,20 @@ def hashed_cases():
     yield refused(block, 40, words(1, 0, 0, 0, 2, 0, 0))
 
 
+def thc_cases():
+    block = "thc:block=32"
+    yield record(block, random(1, 32) + [0] * 32 + random(2, 9))
+    yield record("thc:block=64:width=16:clip=2", [bits(100)] + [0] * 63 + random(3, 64))
+    yield record(block, random(4, 32, 2.0**-98) + random(5, 32, 2.0**99) + [0x7F7FFFFF] * 32)
+    x = random(6, 96)
+    x[40] = 0x7F800000
+    yield record(block + "+ef", x, random(7, 96, 0.01))
+    yield record("thc", random(8, 1100))
+    yield record("thc:block=2048", random(9, 2060), said="random 9 2060")
+    yield refused(block, 32, bytes(31))
+    yield refused(block, 33, bytes(33))
+
+
 def pair_cases():
     pair = "onebit:block=64+ef>int8:block=32"
     yield record(pair, random(1, 100), random(2, 100, 0.1), phase=0)
@@ -349,6 +363,7 @@ FILES = {
     "signsgd": signsgd_cases,
     "signum": signum_cases,
     "sharedint": sharedint_cases,
+    "thc": thc_cases,
 }
 
 

@@ -6,6 +6,7 @@
 #include "compress/kernels/lossless.h"
 #include "compress/kernels/onebit.h"
 #include "compress/kernels/reduce.h"
+#include "compress/kernels/rotate.h"
 #include "compress/kernels/steps.h"
 #include "compress/kernels/sparse.h"
 #include "compress/kernels/topk.h"
@@ -72,6 +73,22 @@ static void lossless_unpack_add(const void *tier, const struct bench_memory *m, 
         ((const struct wring_lossless_tier *)tier)->kernels;
     kernels->unpack_add(m->dst, (const uint8_t *)m->src, (const uint8_t *)m->other, n,
                         WRING_LOSSLESS_BLOCK_WIDE, 126);
+}
+
+#define ROTATE ((const struct wring_rotate_tier *)tier)->kernels
+#define ORDER 1024
+
+static const uint32_t rotate_signs[ORDER / 32] = {0x12345678, 0x9ABCDEF0};
+
+static void rotate_power(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    volatile double power = ROTATE->power(m->src, NULL, n);
+    (void)power;
+}
+
+static void rotate_forward(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    ROTATE->forward(m->dst, m->src, NULL, n < ORDER ? n : ORDER, rotate_signs, ORDER);
 }
 
 #define STEPS(index) (((const struct wring_steps_tier *)tier)->kernels->width[index])
@@ -194,6 +211,8 @@ const struct bench_kernel bench_kernels[] = {
     {"steps encode 16",      TIERS(steps),    512,   {SRC = 32},                   {CODE = 16},                  steps_encode16},
     {"steps decode 16",      TIERS(steps),    512,   {CODE = 16},                  {DST = 32},                   steps_decode16},
     {"steps sum",            TIERS(steps),    512,   {CODE = 8, SRC = 8},          {CODE = 8},                   steps_sum},
+    {"rotate power",         TIERS(rotate),   1024,  {SRC = 32},                   {0},                          rotate_power},
+    {"rotate forward",       TIERS(rotate),   1024,  {SRC = 32},                   {DST = 32},                   rotate_forward},
     {"lossless peak",        TIERS(lossless), 512,   {SRC = 32},                   {0},                          lossless_peak},
     {"lossless pack",        TIERS(lossless), 512,   {SRC = 32},                   {CODE = 28},                  lossless_pack},
     {"lossless unpack",      TIERS(lossless), 512,   {SRC = 28},                   {DST = 32},                   lossless_unpack},

@@ -329,6 +329,7 @@ static const struct wring_test_case cases[] = {
     {"long", check_long},
     {"sign", sign},
     {"split", check_split},
+    {"rotate", check_rotate},
     {"steps", check_steps},
     {"votes", check_votes},
     {"pick", pick},

@@ -8,7 +8,7 @@
 
 #define CODECS                                                                     \
     "none, lossless, bf16, fp16, int8, onebit, topk, signsgd, signum, sharedint, " \
-    "randk, union, topkc, dgc, hashed"
+    "randk, union, topkc, dgc, hashed, thc"
 
 static void canonical_form(void)
 {
@@ -40,6 +40,8 @@ static void canonical_form(void)
         {"signsgd", "signsgd", 1024, WRING_CODEC_FIXED | WRING_CODEC_ALTERS | WRING_CODEC_TWO_WAYS},
         {"sharedint:block=512:width=8", "sharedint", 512, WRING_CODEC_SUMMABLE | WRING_CODEC_FIXED},
         {"sharedint:block=64:width=16+ef", "sharedint:width=16:block=64+ef", 64,
+         WRING_CODEC_SUMMABLE | WRING_CODEC_FIXED | WRING_CODEC_FEEDBACK},
+        {"thc:width=16:clip=3.50+ef", "thc:width=16+ef", 1024,
          WRING_CODEC_SUMMABLE | WRING_CODEC_FIXED | WRING_CODEC_FEEDBACK},
         {"signum:beta=.90", "signum", 1024,
          WRING_CODEC_FIXED | WRING_CODEC_ALTERS | WRING_CODEC_TWO_WAYS},
@@ -93,6 +95,7 @@ static void refusals(void)
          "lossless+ef: lossless loses nothing that could be fed back; leave +ef away"},
         {"sharedint:width=12", "sharedint:width=12: needs a multiple of 8 from 8 to 16"},
         {"int8>sharedint", "int8>sharedint: only the way in has rounds; name another way back"},
+        {"thc:block=96", "thc:block=96: needs a power of two from 32 to 2048"},
         {"signum+ef",
          "signum+ef: signs alone have no scale that a residual could have; use onebit+ef"},
         {"signum:beta=2", "signum:beta=2: needs a number from 0 to 1"},

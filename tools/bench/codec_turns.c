@@ -135,10 +135,10 @@ static void plan_twins(struct wring_codec_work *work)
 /** A codec's rounds are a part of its encoding. */
 static void encode_work(struct wring_codec_work *work)
 {
+    work->context.step++; /* codes are decoded as those of the step that they are of */
     wring_solo_rounds(&work->solo, &work->context, work->src.base, work->residual.base);
     work->code_bytes = wring_codec_encode(work->codec, &work->context, work->src.base, work->elems,
                                           work->residual.base, work->code.base);
-    work->context.step++;
 }
 
 static void decode_work(struct wring_codec_work *work, bool add)

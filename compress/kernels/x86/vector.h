@@ -165,6 +165,9 @@ INLINE half_shorts narrow_f16(floats value)
  * choose(lanes, a, b)    a there, b elsewhere; choose_f64()
  * count_where(lanes, a)  a + 1 there, a elsewhere, of whole lanes
  * add_where(lanes, a, b) a + b there, a or a + 0 elsewhere; of whole lanes
+ * LANE_NUMBERS           0, 1, 2, … for words
+ * swap_lanes(a, h)       lane i ^ h in place of lane i, h a power of two below LANES
+ * widen_floats(at)       half as many as there are lanes
  */
 
 #ifdef __AVX512F__
@@ -260,6 +263,27 @@ INLINE words count_where(lanes some, words a)
 INLINE floats add_where(lanes some, floats a, floats b)
 {
     return (floats)_mm512_mask_add_ps(a, some, a, b);
+}
+
+#define LANE_NUMBERS                                         \
+    {                                                        \
+        0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 \
+    }
+
+/** @param h  known where this is inlined */
+INLINE floats swap_lanes(floats a, unsigned h)
+{
+    if (h == 1)
+        return (floats)_mm512_permute_ps(a, 0xB1);
+    if (h == 2)
+        return (floats)_mm512_permute_ps(a, 0x4E);
+    return h == 4 ? (floats)_mm512_shuffle_f32x4(a, a, 0xB1)
+                  : (floats)_mm512_shuffle_f32x4(a, a, 0x4E);
+}
+
+INLINE doubles widen_floats(const float *at)
+{
+    return (doubles)_mm512_cvtps_pd(_mm256_loadu_ps(at));
 }
 
 /** Lane j adds lane j + half, until one is left. */
@@ -489,6 +513,23 @@ INLINE words count_where(lanes some, words a)
 INLINE floats add_where(lanes some, floats a, floats b)
 {
     return a + (floats)((words)some & (words)b);
+}
+
+#define LANE_NUMBERS           \
+    {                          \
+        0, 1, 2, 3, 4, 5, 6, 7 \
+    }
+
+INLINE floats swap_lanes(floats a, unsigned h)
+{
+    if (h == 1)
+        return (floats)_mm256_permute_ps(a, 0xB1);
+    return h == 2 ? (floats)_mm256_permute_ps(a, 0x4E) : (floats)_mm256_permute2f128_ps(a, a, 1);
+}
+
+INLINE doubles widen_floats(const float *at)
+{
+    return (doubles)_mm256_cvtps_pd(_mm_loadu_ps(at));
 }
 
 INLINE float fold_lanes(floats a)

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * thc: each block is rotated at random, then sent in whole steps of a scale that all ranks share.
+ *
+ * Tensor homomorphic compression (Li and others, arXiv:2302.08545): a randomised Hadamard transform
+ * makes a block's numbers bell-shaped, whatever they were, so a clip at a few deviations wastes no
+ * steps on outliers. A round agrees on the largest norm of any rank, codes add up as integers in a
+ * width that holds the sum, and only the sum is rotated back. Bytes in FORMAT.md, "thc".
+ */
+#include "compress/codec.h"
+
+#include <stdio.h>
+
+#include "compress/kernels/bits.h"
+#include "compress/kernels/rotate.h"
+#include "compress/kernels/steps.h"
+#include "compress/kernels/streaming.h"
+
+#define NORM_MIN 0x1p-96 /* a smaller norm counts as 0 */
+#define NORM_MAX 0x1p104 /* one above it as not finite: what is decoded could overflow */
+#define SIGN_WORDS (WRING_ROTATE_MAX / 32)
+
+enum {
+    PARAM_WIDTH,
+    PARAM_BLOCK,
+    PARAM_CLIP
+};
+
+static const struct wring_codec_param params[] = {
+    [PARAM_WIDTH] = {"width", NULL, "bits of a code, and of a sum", 8, 8, 16, 8},
+    [PARAM_BLOCK] = {"block", NULL, "elements that are rotated together, a power of two", 1024,
+                     WRING_ROTATE_MIN, WRING_ROTATE_MAX, 32},
+    [PARAM_CLIP] = {"clip", NULL, "largest rotated number, in deviations", 3.5, 1, 64, 0},
+};
+
+struct own {
+    const struct wring_rotate_kernels *rotate;
+    const struct wring_steps_kernels *steps;
+};
+
+static size_t step_bytes(const struct wring_codec *codec)
+{
+    return (size_t)codec->params[PARAM_WIDTH] / 8;
+}
+
+static uint32_t most_steps(const struct wring_codec *codec, uint32_t ranks)
+{
+    return (step_bytes(codec) == 1 ? INT8_MAX : INT16_MAX) / ranks;
+}
+
+static const struct wring_steps_width *width_of(const struct wring_codec *codec)
+{
+    const struct own *own = codec->own;
+    return &own->steps->width[step_bytes(codec) - 1];
+}
+
+static enum wring_status thc_init(struct wring_codec *codec, char *why, size_t why_bytes)
+{
+    struct own *own = codec->own;
+    uint32_t block = (uint32_t)codec->params[PARAM_BLOCK];
+    const struct wring_steps_tier *steps =
+        wring_kernels_pick(wring_steps_tiers, sizeof(wring_steps_tiers[0]), codec->tier);
+
+    if ((block & (block - 1)) != 0) {
+        snprintf(why, why_bytes, "thc:block=%u: needs a power of two from %d to %d", block,
+                 WRING_ROTATE_MIN, WRING_ROTATE_MAX);
+        return WRING_ERR_INVALID;
+    }
+    wring_codec_take_kernels(codec, wring_rotate_tiers, sizeof(wring_rotate_tiers[0]));
+    own->rotate = ((const struct wring_rotate_tier *)codec->kernels)->kernels;
+    own->steps = steps->kernels;
+    return WRING_OK;
+}
+
+static uint64_t thc_unit(const struct wring_codec *codec)
+{
+    return (uint64_t)codec->params[PARAM_BLOCK];
+}
+
+/** The order of the rotation of n elements, up to a unit: behind them are zeros. */
+static uint64_t order_of(uint64_t n)
+{
+    uint64_t m = WRING_ROTATE_MIN;
+    while (m < n)
+        m *= 2;
+    return m;
+}
+
+/** Steps of a run of units. */
+static uint64_t count_steps(const struct wring_codec *codec, uint64_t elems)
+{
+    uint64_t unit = thc_unit(codec), rest = elems % unit;
+    return elems - rest + (rest > 0 ? order_of(rest) : 0);
+}
+
+static size_t thc_bound(const struct wring_codec *codec, uint64_t elems)
+{
+    return count_steps(codec, elems) * step_bytes(codec);
+}
+
+static uint32_t thc_most_ranks(const struct wring_codec *codec)
+{
+    return most_steps(codec, 1);
+}
+
+/* ---- the round ---- */
+
+static uint64_t count_units(const struct wring_codec *codec,
+                            const struct wring_codec_context *context)
+{
+    uint64_t unit = thc_unit(codec);
+    return (context->elems + unit - 1) / unit;
+}
+
+static uint64_t unit_at(const struct wring_codec *codec, const struct wring_codec_context *context)
+{
+    return (context->element - context->first) / codec->info.unit;
+}
+
+static void find_powers(const struct wring_codec *codec, const struct wring_codec_context *context,
+                        const float *src, uint64_t elems, const float *residual, void *statistics,
+                        void *scratch)
+{
+    const struct own *own = codec->own;
+    uint64_t unit = codec->info.unit;
+    double *powers = (double *)statistics + unit_at(codec, context);
+
+    (void)scratch;
+    for (uint64_t done = 0; done < elems; done += unit) {
+        uint64_t n = wring_codec_unit_length(unit, elems - done);
+        double power = own->rotate->power(src + done, residual != NULL ? residual + done : NULL, n);
+        *powers++ = power <= NORM_MAX * NORM_MAX ? power : (double)wring_float_of(WRING_NAN_BITS);
+    }
+}
+
+/** The largest float32 whose square is not above that: a root without a rounding of its own. */
+static float root_of(double square)
+{
+    uint64_t bits;
+    double guess;
+
+    memcpy(&bits, &square, sizeof(bits));
+    bits = (bits >> 1) + (UINT64_C(0x3FF) << 51); /* half the exponent */
+    memcpy(&guess, &bits, sizeof(guess));
+    for (int i = 0; i < 5; i++)
+        guess = 0.5 * (guess + square / guess);
+    float root = (float)guess;
+    if ((double)root * (double)root > square)
+        return wring_float_of(wring_bits_of(root) - 1);
+    float next = wring_float_of(wring_bits_of(root) + 1);
+    return (double)next * (double)next > square ? root : next;
+}
+
+static double scale_of(const struct wring_codec *codec, double power, uint32_t most)
+{
+    if (!(power >= 0 && power <= NORM_MAX * NORM_MAX) || most == 0)
+        return (double)wring_float_of(WRING_NAN_BITS);
+    if (power < NORM_MIN * NORM_MIN)
+        return 0;
+    return (double)((float)codec->params[PARAM_CLIP] * root_of(power) / (float)most);
+}
+
+static void make_scales(const struct wring_codec *codec, const struct wring_codec_context *context,
+                        void *statistics, uint64_t count)
+{
+    double *scales = statistics;
+    uint32_t most = most_steps(codec, context->ranks);
+
+    for (uint64_t i = 0; i < count; i++)
+        scales[i] = scale_of(codec, scales[i], most);
+}
+
+static const struct wring_codec_round rounds[] = {{.name = "norm",
+                                                   .dtype = WRING_F64,
+                                                   .op = WRING_MAX,
+                                                   .count = count_units,
+                                                   .begin = find_powers,
+                                                   .end = make_scales}};
+
+/* ---- codes ---- */
+
+/** A run's place: all units of a step are flipped alike. */
+struct run {
+    const double *scales;
+    uint32_t signs[SIGN_WORDS];
+};
+
+static void find_run(const struct wring_codec *codec, const struct wring_codec_context *context,
+                     uint64_t elems, struct run *run)
+{
+    struct wring_codec_context in = *context;
+
+    in.phase = 0; /* a sum is flipped as what it is of */
+    wring_codec_random(&in, WRING_DRAW_SHARED, 0, run->signs, codec->info.unit / 32);
+    run->scales =
+        elems > 0 ? (const double *)context->statistics[0] + unit_at(codec, context) : NULL;
+}
+
+/** x = what the steps of a unit stand for, rotated still. */
+static void take_steps(const struct wring_codec *codec, float *x, const void *steps, uint64_t m,
+                       float scale)
+{
+    width_of(codec)->decode(x, steps, m, scale / (float)m);
+}
+
+/** residual = v - decoded. @param x, decoded  [m] */
+static void keep_rest(const struct wring_codec *codec, const struct run *run, const void *steps,
+                      const float *src, float *residual, uint64_t n, uint64_t m, float scale,
+                      float *x, float *decoded)
+{
+    const struct own *own = codec->own;
+
+    take_steps(codec, x, steps, m, scale);
+    own->rotate->back(decoded, x, n, run->signs, m);
+    for (uint64_t i = 0; i < n; i++)
+        residual[i] = src[i] + residual[i] - decoded[i];
+}
+
+static void encode_unit(const struct wring_codec *codec, const struct run *run, float scale,
+                        const float *src, uint64_t n, float *residual, void *steps, float *scratch,
+                        float most)
+{
+    const struct own *own = codec->own;
+    uint64_t m = order_of(n);
+
+    if (!(scale > 0)) {
+        memset(steps, 0, m * step_bytes(codec));
+        for (uint64_t i = 0; i < n && residual != NULL && scale == 0; i++)
+            residual[i] = src[i] + residual[i];
+        return;
+    }
+    own->rotate->forward(scratch, src, residual, n, run->signs, m);
+    width_of(codec)->encode(steps, scratch, NULL, m, scale, 1 / scale, most);
+    if (residual != NULL)
+        keep_rest(codec, run, steps, src, residual, n, m, scale, scratch,
+                  scratch + WRING_ROTATE_MAX);
+}
+
+static size_t thc_encode(const struct wring_codec *codec, const struct wring_codec_context *context,
+                         const float *src, uint64_t elems, float *residual, void *code,
+                         void *scratch)
+{
+    uint64_t unit = codec->info.unit;
+    float most = (float)most_steps(codec, context->ranks);
+    struct run run;
+
+    find_run(codec, context, elems, &run);
+    for (uint64_t done = 0; done < elems; done += unit) {
+        uint64_t n = wring_codec_unit_length(unit, elems - done);
+        if (WRING_IS_LONG(elems) && residual == NULL)
+            wring_streaming_enter(src + done + n);
+        encode_unit(codec, &run, (float)*run.scales++, src + done, n,
+                    residual != NULL ? residual + done : NULL,
+                    (unsigned char *)code + done * step_bytes(codec), scratch, most);
+    }
+    return thc_bound(codec, elems);
+}
+
+static void decode_unit(const struct wring_codec *codec, const struct run *run, float scale,
+                        const void *steps, float *dst, uint64_t n, bool add)
+{
+    const struct own *own = codec->own;
+    _Alignas(64) float x[WRING_ROTATE_MAX];
+    uint64_t m = order_of(n);
+
+    take_steps(codec, x, steps, m, scale);
+    (add ? own->rotate->back_add : own->rotate->back)(dst, x, n, run->signs, m);
+}
+
+static enum wring_status thc_decode(const struct wring_codec *codec,
+                                    const struct wring_codec_context *context, const void *code,
+                                    size_t code_bytes, float *dst, uint64_t elems, bool add)
+{
+    uint64_t unit = codec->info.unit;
+    struct run run;
+
+    if (code_bytes != thc_bound(codec, elems))
+        return WRING_ERR_FRAME;
+    find_run(codec, context, elems, &run);
+    for (uint64_t done = 0; done < elems; done += unit) {
+        uint64_t n = wring_codec_unit_length(unit, elems - done);
+        float scale = (float)*run.scales++;
+        if (scale > 0)
+            decode_unit(codec, &run, scale, (const unsigned char *)code + done * step_bytes(codec),
+                        dst + done, n, add);
+        else if (!(scale == 0))
+            wring_codec_fill_nan(dst + done, n);
+        else
+            for (uint64_t i = done; i < done + n; i++)
+                dst[i] = add ? dst[i] + 0.0f : 0;
+    }
+    return WRING_OK;
+}
+
+static enum wring_status thc_sum(const struct wring_codec *codec,
+                                 const struct wring_codec_context *context, void *code,
+                                 const void *other, size_t code_bytes, uint64_t elems)
+{
+    (void)context;
+    if (code_bytes != thc_bound(codec, elems))
+        return WRING_ERR_FRAME;
+    return width_of(codec)->sum(code, other, count_steps(codec, elems)) ? WRING_OK
+                                                                        : WRING_ERR_FRAME;
+}
+
+const struct wring_codec_ops wring_codec_thc = {
+    .name = "thc",
+    .doc = "blocks rotated at random, in steps of a scale that all ranks share",
+    .flags = WRING_CODEC_FIXED,
+    .params = params,
+    .n_params = sizeof(params) / sizeof(params[0]),
+    .scratch_bytes = 2 * WRING_ROTATE_MAX * sizeof(float),
+    .own_bytes = sizeof(struct own),
+    .init = thc_init,
+    .unit = thc_unit,
+    .bound = thc_bound,
+    .encode = thc_encode,
+    .decode = thc_decode,
+    .rounds = rounds,
+    .n_rounds = sizeof(rounds) / sizeof(rounds[0]),
+    .code_sum = thc_sum,
+    .most_ranks = thc_most_ranks,
+};
