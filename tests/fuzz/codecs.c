@@ -44,6 +44,8 @@ static const char *const specs[] = {
 };
 #define SPECS (sizeof(specs) / sizeof(specs[0]))
 
+_Static_assert(SPECS <= FUZZ_CODECS, "an input's byte has to name each");
+
 static struct fuzz_codec made[SPECS];
 
 static void check_all_are_listed(void)

@@ -126,7 +126,7 @@ static void run(const struct fuzz_codec *codec, const struct subject *subject)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct fuzz_input input = {data, size};
-    const struct fuzz_codec *codec = fuzz_codec(fuzz_take(&input, 1) % 32);
+    const struct fuzz_codec *codec = fuzz_codec(fuzz_take(&input, 1) % FUZZ_CODECS);
     uint32_t flags = fuzz_take(&input, 1);
     struct subject subject = {
         .elems = fuzz_take(&input, 2),

@@ -118,7 +118,7 @@ static void run(const struct fuzz_codec *codec, const struct subject *subject)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct fuzz_input input = {data, size};
-    const struct fuzz_codec *codec = fuzz_codec(fuzz_take(&input, 1) % 32);
+    const struct fuzz_codec *codec = fuzz_codec(fuzz_take(&input, 1) % FUZZ_CODECS);
     struct subject subject = {.context = {.ranks = 2, .phase = fuzz_take(&input, 1) & 1}};
     void *allocations[2] = {NULL, NULL};
 
