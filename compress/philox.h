@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The generator below wring_codec_random(). */
+/** What wring_codec_random() draws from, for codecs that take many numbers at a time. */
 #ifndef WRING_COMPRESS_PHILOX_H
 #define WRING_COMPRESS_PHILOX_H
 
-#include <stdint.h>
+#include "compress/kernels/philox.h"
+#include <wring/codec.h>
 
-#define WRING_PHILOX_WORDS 4
-
-/** Philox4x32-10: a bijection of the counter that looks random, another one for each key. */
-void wring_philox(const uint32_t counter[WRING_PHILOX_WORDS], const uint32_t key[2],
-                  uint32_t out[WRING_PHILOX_WORDS]);
+/**
+ * The numbers of a context, for the kernels of wring_philox_tiers: word i of block b is the number
+ * of element 4 · b + i, as wring_codec_random() gives it.
+ */
+struct wring_philox_stream wring_codec_stream(const struct wring_codec_context *context,
+                                              enum wring_codec_draw draw);
 
 #endif

@@ -5,6 +5,7 @@
 #include "compress/kernels/int8.h"
 #include "compress/kernels/lossless.h"
 #include "compress/kernels/onebit.h"
+#include "compress/kernels/philox.h"
 #include "compress/kernels/reduce.h"
 #include "compress/kernels/rotate.h"
 #include "compress/kernels/sparse.h"
@@ -164,6 +165,14 @@ FOLD(i32_sum, WRING_I32, WRING_REDUCE_SUM, n, 1)
 FOLD(i32_mean, WRING_I32, WRING_REDUCE_SUM, n, 3)
 FOLD(i64_max, WRING_I64, WRING_REDUCE_MAX, n / 2, 1)
 
+/** A number for each element, of a whole number of blocks. */
+static void philox_words(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    const struct wring_philox_stream stream = {{1, 2}, 3};
+    ((const struct wring_philox_tier *)tier)
+        ->kernels->words((uint32_t *)(void *)m->dst, &stream, 0, n / WRING_PHILOX_WORDS);
+}
+
 #define TIERS(family) wring_##family##_tiers, sizeof(wring_##family##_tiers[0])
 #define ANY UINT64_MAX
 #define SRC [BENCH_SRC]
@@ -225,6 +234,7 @@ const struct bench_kernel bench_kernels[] = {
     {"sparse squares",       TIERS(sparse),   128,   {SRC = 32},                   {0},                          sparse_squares},
     {"sparse foresee",       TIERS(sparse),   4096,  {SRC = 32, RESIDUAL = 32, DST = 32}, {0},                   sparse_foresee},
     {"sparse advance",       TIERS(sparse),   4096,  {SRC = 32, RESIDUAL = 32, DST = 32}, {RESIDUAL = 32, DST = 32}, sparse_advance},
+    {"philox words",         TIERS(philox),   ANY,   {0},                          {DST = 32},                   philox_words},
     {0},
 };
 /* clang-format on */

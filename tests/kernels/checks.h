@@ -13,5 +13,6 @@ void check_split(void);
 void check_rotate(void);
 void check_steps(void);
 void check_votes(void);
+void check_philox(void);
 
 #endif

@@ -333,6 +333,7 @@ static const struct wring_test_case cases[] = {
     {"steps", check_steps},
     {"votes", check_votes},
     {"pick", pick},
+    {"philox", check_philox},
     {0},
 };
 

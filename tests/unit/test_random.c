@@ -61,6 +61,27 @@ static void runs(void)
         }
 }
 
+/** Kernels that draw many at a time draw the same. */
+static void streams(void)
+{
+    const struct wring_codec_context context = {
+        .seed = 9, .bucket = 3, .rank = 1, .step = UINT64_C(5) << 32, .phase = 1};
+    const uint64_t begin = UINT64_C(3) << 33;
+    static uint32_t want[N], got[N];
+
+    for (int draw = WRING_DRAW_PRIVATE; draw <= WRING_DRAW_SHARED; draw++) {
+        struct wring_philox_stream stream = wring_codec_stream(&context, draw);
+        wring_codec_random(&context, draw, begin, want, N);
+        for (const struct wring_philox_tier *tier = wring_philox_tiers; tier->head.name; tier++) {
+            if (!wring_cpu_has(tier->head.tier))
+                continue;
+            memset(got, 0, sizeof(got));
+            tier->kernels->words(got, &stream, begin / WRING_PHILOX_WORDS, N / WRING_PHILOX_WORDS);
+            CHECK(memcmp(got, want, sizeof(want)) == 0, "%s draws others", tier->head.name);
+        }
+    }
+}
+
 static uint32_t first(struct wring_codec_context context, enum wring_codec_draw draw)
 {
     uint32_t word;
@@ -93,8 +114,8 @@ static void dependence(void)
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
-        {"generator", generator},   {"format", format}, {"runs", runs},
-        {"dependence", dependence}, {NULL, NULL},
+        {"generator", generator},   {"format", format},   {"runs", runs},
+        {"dependence", dependence}, {"streams", streams}, {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);
 }

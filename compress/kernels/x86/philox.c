@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "compress/kernels/philox.h"
+#include "compress/kernels/x86/vector.h"
+
+#define WORDS WRING_PHILOX_WORDS
+#define ROUNDS WRING_PHILOX_ROUNDS
+#define BLOCKS (VECTOR_BYTES / 8) /* of a group: each has 64 bits of four vectors */
+#define GROUPS (BLOCKS / 2)       /* at a time, so that none waits for its own products */
+#define STEP (GROUPS * BLOCKS)
+
+typedef uint64_t quads __attribute__((vector_size(VECTOR_BYTES)));
+
+/** Counters, and words in the end. The lower half of each 64 bits counts, the upper is rubbish. */
+struct group {
+    quads word[WORDS];
+};
+
+struct keys {
+    quads round[ROUNDS][2];
+};
+
+/** Of the lower halves. */
+INLINE quads product(quads a, quads b)
+{
+    return (quads)WIDE(mul_epu32)((raw)a, (raw)b);
+}
+
+INLINE struct keys keys_of(const struct wring_philox_stream *stream)
+{
+    uint32_t key[2] = {stream->key[0], stream->key[1]};
+    struct keys keys;
+
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        keys.round[round][0] = (quads)all_words(key[0]);
+        keys.round[round][1] = (quads)all_words(key[1]);
+        key[0] += WRING_PHILOX_WEYL_0;
+        key[1] += WRING_PHILOX_WEYL_1;
+    }
+    return keys;
+}
+
+/** In such an order that put_group() finds them in order. */
+INLINE struct group counters(uint64_t block, uint64_t step)
+{
+#ifdef __AVX512F__
+    const quads order = {0, 4, 1, 5, 2, 6, 3, 7};
+#else
+    const quads order = {0, 2, 1, 3};
+#endif
+    quads blocks = order + block, steps = (quads){0} + step;
+    return (struct group){{blocks, blocks >> 32, steps, steps >> 32}};
+}
+
+INLINE struct group turn(struct group c, const quads key[2])
+{
+    quads a = product(c.word[0], (quads)all_words(WRING_PHILOX_FACTOR_0));
+    quads b = product(c.word[2], (quads)all_words(WRING_PHILOX_FACTOR_1));
+    return (struct group){{b >> 32 ^ c.word[1] ^ key[0], b, a >> 32 ^ c.word[3] ^ key[1], a}};
+}
+
+INLINE raw pair(quads low, quads high)
+{
+    return (raw)((low & UINT32_MAX) | high << 32);
+}
+
+/** Unpacking takes every other block: those that the order of counters put there. */
+INLINE void put_group(uint32_t *out, struct group c)
+{
+    raw low = pair(c.word[0], c.word[1]), high = pair(c.word[2], c.word[3]);
+    store_words(out, (words)WIDE(unpacklo_epi64)(low, high));
+    store_words(out + LANES, (words)WIDE(unpackhi_epi64)(low, high));
+}
+
+INLINE void put_step(uint32_t *out, const struct keys *keys, uint64_t block, uint64_t step)
+{
+    struct group c[GROUPS];
+
+    for (unsigned g = 0; g < GROUPS; g++)
+        c[g] = counters(block + g * BLOCKS, step);
+#pragma GCC unroll 10 /* words change places from one round to the next: without moves then */
+    for (unsigned round = 0; round < ROUNDS; round++)
+        for (unsigned g = 0; g < GROUPS; g++)
+            c[g] = turn(c[g], keys->round[round]);
+    for (unsigned g = 0; g < GROUPS; g++)
+        put_group(out + (uint64_t)g * BLOCKS * WORDS, c[g]);
+}
+
+static void fill(uint32_t *out, const struct wring_philox_stream *stream, uint64_t block,
+                 uint64_t blocks)
+{
+    const struct keys keys = keys_of(stream);
+    uint32_t rest[STEP * WORDS];
+
+    for (; blocks >= STEP; blocks -= STEP, block += STEP, out += (uint64_t)STEP * WORDS)
+        put_step(out, &keys, block, stream->step);
+    if (blocks > 0) {
+        put_step(rest, &keys, block, stream->step);
+        memcpy(out, rest, blocks * WORDS * sizeof(*out));
+    }
+}
+
+const struct wring_philox_kernels OF_TIER(wring_philox) = {fill};
