@@ -14,6 +14,7 @@
 #include "tests/collective/error_bound.h"
 #include "tests/collective/matrix.h"
 #include "tests/lib/elements.h"
+#include "tests/lib/ranks.h"
 #include "tests/lib/test.h"
 #include "transport/collective/collective.h"
 
@@ -41,24 +42,35 @@ static float one_nan(float x)
     return isnan(x) ? NAN : x;
 }
 
-/** Elements on their way: `at` is where codecs take them to be. */
+/** Elements on their way, from element `at` of the memory on. */
 struct travel {
     uint64_t n, at;
     unsigned step;
     uint32_t rank, phase;
 };
 
+/** Where codecs take an element to be: each member's run begins at a unit. */
+static uint64_t element_of(const struct oracle *o, uint64_t at)
+{
+    uint64_t run = o->c->elems, unit = wring_codec_info(o->codec)->unit;
+    bool each = o->c->what == WRING_MATRIX_REDUCE_SCATTER || o->c->what == WRING_MATRIX_ALLGATHER ||
+                o->c->what == WRING_MATRIX_ALLTOALL;
+    if (!each || unit == 0)
+        return at;
+    return at / run * ((run + unit - 1) / unit * unit) + at % run;
+}
+
 static struct wring_codec_context context_of(const struct oracle *o, struct travel travel)
 {
     bool is_bucket = o->c->what == WRING_MATRIX_BUCKET;
     return (struct wring_codec_context){
-        .seed = 1234,
+        .seed = WRING_TEST_SEED,
         .bucket = is_bucket ? wring_bucket_id("b") : 0,
         .rank = travel.rank,
         .ranks = o->n,
         .phase = travel.phase,
         .step = travel.step,
-        .element = travel.at,
+        .element = element_of(o, travel.at),
         .first = o->covered.begin,
         .elems = o->covered.end - o->covered.begin,
         .statistics = (const void *const *)o->statistics,
@@ -293,7 +305,8 @@ static void encoded_alltoall(struct oracle *o, unsigned step)
         const float *in = (const float *)o->inputs[from] + (all ? 0 : o->rank * n);
         float *out = (float *)o->out + from * n;
         if (all || from != o->rank)
-            through_codec(o, (struct travel){n, 0, step, from, 0}, in, out, NULL);
+            through_codec(o, (struct travel){n, (all ? from : o->rank) * n, step, from, 0}, in, out,
+                          NULL);
         else
             memcpy(out, in, n * sizeof(float));
     }

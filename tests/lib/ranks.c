@@ -46,7 +46,7 @@ static void *rank_main(void *arg)
     struct wring_session_params params = {
         .bootstrap = self->bootstrap,
         .settings = settings,
-        .seed = 1234,
+        .seed = WRING_TEST_SEED,
         .log = self->job->log,
         .log_arg = self->job->log_arg,
         .codecs =

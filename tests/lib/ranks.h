@@ -5,6 +5,8 @@
 
 #include <wring/wring.h>
 
+#define WRING_TEST_SEED 1234 /* of all jobs */
+
 struct wring_test_job {
     uint32_t ranks;
     uint32_t ranks_per_node;     /* so many count as being on one host; 0: all on this one */
