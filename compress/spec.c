@@ -200,7 +200,7 @@ static void add_names(char *known, size_t bytes, const struct wring_codec_ops *c
 static enum wring_status refuse_codec(const struct parser *parser, struct piece name,
                                       const struct wring_codec_ops *const *own)
 {
-    char known[WRING_CODEC_SPEC_MAX] = "";
+    char known[KNOWN_MAX] = "";
     add_names(known, sizeof(known), wring_codec_list());
     add_names(known, sizeof(known), own);
     return refuse_spec(parser, "no codec '%.*s'; there are %s", name.length, name.text, known);
