@@ -93,6 +93,7 @@ extern const struct wring_codec_ops wring_codec_topkc;
 extern const struct wring_codec_ops wring_codec_dgc;
 extern const struct wring_codec_ops wring_codec_hashed;
 extern const struct wring_codec_ops wring_codec_thc;
+extern const struct wring_codec_ops wring_codec_qsgd;
 
 /* Tables of a program's own codecs, laid out as in the header's release that it was built with. */
 

@@ -42,6 +42,17 @@ static inline float wring_fed(const float *src, const float *residual, uint64_t 
     return residual == NULL ? src[i] : src[i] + residual[i];
 }
 
+/** max |src + residual| as bits; WRING_INF_BITS or more if one of them is not finite. */
+static inline uint32_t wring_peak(const float *src, const float *residual, uint64_t n)
+{
+    uint32_t peak = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        uint32_t magnitude = wring_magnitude(wring_fed(src, residual, i));
+        peak = magnitude > peak ? magnitude : peak;
+    }
+    return peak;
+}
+
 /*
  * Fields of a code. A peer may own the memory and change it while we look, so each field is read
  * once: the empty asm keeps the compiler from reading it a second time after the check.

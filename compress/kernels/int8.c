@@ -9,16 +9,6 @@ static float round_half_even(float value)
     return (value + 0x1.8p23f) - 0x1.8p23f;
 }
 
-static uint32_t peak_of(const float *src, const float *residual, uint64_t n)
-{
-    uint32_t peak = 0;
-    for (uint64_t i = 0; i < n; i++) {
-        uint32_t magnitude = wring_magnitude(wring_fed(src, residual, i));
-        peak = magnitude > peak ? magnitude : peak;
-    }
-    return peak;
-}
-
 static void encode_steps(int8_t *step, const float *src, uint64_t n, float inverse)
 {
     for (uint64_t i = 0; i < n; i++)
@@ -43,7 +33,7 @@ static float scale_of(float peak)
 
 static void encode_block(uint8_t *code, const float *src, float *residual, uint64_t n)
 {
-    uint32_t peak_bits = peak_of(src, residual, n);
+    uint32_t peak_bits = wring_peak(src, residual, n);
     float peak = wring_float_of(peak_bits);
     int8_t *steps = (int8_t *)(code + WRING_INT8_HEAD);
 

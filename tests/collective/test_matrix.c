@@ -20,8 +20,8 @@
 
 /* the first ones go into immediate calls: no residual, units that fit the smallest slot; of them
  * the last ones, with a way back, only into allreduces */
-#define ALLTOALL_CODECS 8
-#define IMMEDIATE_CODECS 11
+#define ALLTOALL_CODECS 9
+#define IMMEDIATE_CODECS 12
 static const char *const codecs[] = {
     "none",
     "lossless:block=64",
@@ -31,6 +31,7 @@ static const char *const codecs[] = {
     "onebit:block=128",
     "onebit:block=32:means=2",
     "topk:ratio=0.1:block=256",
+    "qsgd:block=64",
     "fp16>none",
     "none>int8:block=64",
     "randk:ratio=0.1:block=64",
@@ -56,6 +57,7 @@ static const char *const codecs[] = {
     "dgc:ratio=0.02:block=256:clip=3:warmup=2",
     "hashed:ratio=0.05:block=256+ef",
     "thc:block=128+ef",
+    "qsgd:bits=2:norm=l2+ef",
 };
 static const uint64_t counts[] = {0, 1, 2, 31, 33, 127, 1000, 2049, 10007, 65537, 100001};
 /* nothing, and what travels in each way: on a board, in one piece, in some, in many */

@@ -41,6 +41,10 @@ static const char *const specs[] = {
     "hashed:block=256:ratio=0.1",
     "hashed:load=1+ef",
     "thc:block=64+ef",
+    "qsgd:block=32",
+    "qsgd:bits=2:norm=l2:block=96",
+    "qsgd:bits=8:partition=natural:block=64",
+    "qsgd:partition=natural:norm=l2+ef",
 };
 #define SPECS (sizeof(specs) / sizeof(specs[0]))
 

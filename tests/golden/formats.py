@@ -729,10 +729,85 @@ class Thc:
         return self.flip(self.hadamard([multiply(bits(s), each) for s in steps]))[:n], m * self.bytes
 
 
+def noise(e, phase):
+    word = drawn(e // 32 * 16 + e % 16, phase, 1)  # of rank 0
+    return word & 0xFFFF if e % 32 < 16 else word >> 16
+
+
+class Qsgd:
+    TOP = {1: 0x7F7FFFFF, 7: bits(float.fromhex("0x1.249248p+125")),
+           127: bits(float.fromhex("0x1.020406p+121"))}
+
+    def __init__(self, bits=4, norm="max", partition="linear", block=256):
+        self.bits, self.unit, self.norm = int(bits), int(block), norm
+        self.s, self.natural = 2 ** (self.bits - 1) - 1, partition == "natural"
+        self.top = 0x7F7FFFFF if self.natural else self.TOP[self.s]
+
+    def omega(self):
+        n, s = self.unit, self.s
+        if self.natural and s > 1:
+            return 0.125 + min(n * 4.0 ** (1 - s) / 4, math.sqrt(n) * 2.0 ** (1 - s))
+        if self.norm == "l2":
+            return min(n / (4 * s * s), math.sqrt(n) / s)
+        return min((n - 1) / (4 * s * s), math.sqrt(n - 1) / (2 * s))
+
+    def norm_of(self, v):
+        if self.norm == "max":
+            return max(x & ABS for x in v)
+        lanes = [0.0] * 32
+        for i, x in enumerate(v):
+            lanes[i % 32] += value(x) * value(x)
+        for half in (16, 8, 4, 2, 1):
+            for j in range(half):
+                lanes[j] += lanes[j + half]
+        return min(bits(math.sqrt(lanes[0])), 0x7F7FFFFF)
+
+    def level(self, x, inverse, h):
+        if not self.natural:
+            t = round(value(multiply(x, inverse)))
+            return (max(-65536 * self.s, min(t, 65536 * self.s)) + h) // 65536
+        part = min(multiply(x & ABS, inverse), bits(1))
+        if value(part) >= 2.0 ** (1 - self.s):
+            level = (part + 128 * h + 64) // 2**23 - (127 - self.s)
+        else:
+            level = (round(value(part) * 2.0 ** (self.s - 1) * 65536) + h) // 65536
+        return -level if x >> 31 else level
+
+    def encode_unit(self, v, phase, fed):
+        size = (len(v) * self.bits + 7) // 8
+        if not all(map(finite, v)):
+            return u32(NAN) + bytes(size)
+        norm = self.norm_of(v)
+        if value(norm) < 2.0**-100:
+            return u32(0) + bytes(size)
+        step = multiply(norm, bits(1 / (1 + self.omega()))) if fed else norm
+        inverse = divide(bits(1), norm)
+        if not self.natural:
+            step = min(divide(step, bits(self.s)), self.top)
+            inverse = divide(bits(self.s * 65536), norm)
+        code = 0
+        for i, x in enumerate(v):
+            level = self.level(x, inverse, noise(self.element + i, phase))
+            code |= level % 2**self.bits << self.bits * i
+        return u32(step) + code.to_bytes(size, "little")
+
+    def decode_unit(self, code, n):
+        step, size = read_u32(code, 0), (n * self.bits + 7) // 8
+        require(step == NAN or step <= self.top, "the step")
+        require(len(code) >= 4 + size, "bytes are missing")
+        levels, out = int.from_bytes(code[4:4 + size], "little"), []
+        for i in range(n):
+            level = levels >> self.bits * i & 2**self.bits - 1
+            level -= 2**self.bits if level > self.s else 0
+            size_of = 2.0 ** (abs(level) - self.s) if self.natural and level else abs(level)
+            out.append(NAN if step == NAN else multiply(bits(size_of), step) | (level < 0) << 31)
+        return out, 4 + (n * self.bits + 7) // 8
+
+
 CODECS = {"none": NoCodec, "lossless": Lossless, "bf16": Bf16, "fp16": Fp16, "int8": Int8,
           "onebit": Onebit, "topk": Topk, "signsgd": Signsgd, "signum": Signum,
           "sharedint": Sharedint, "randk": Randk, "union": Union, "topkc": Topkc, "dgc": Dgc,
-          "hashed": Hashed, "thc": Thc}
+          "hashed": Hashed, "thc": Thc, "qsgd": Qsgd}
 
 
 SCALED = [Randk]  # they send other values under feedback

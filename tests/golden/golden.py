@@ -322,6 +322,29 @@ def hashed_cases():
     yield refused(block, 40, words(0xFFC00000, 1, 0, 0, 2, 0))
     yield refused(block, 40, words(1, 0, 0, 0, 2))
     yield refused(block, 40, words(1, 0, 0, 0, 2, 0, 0))
+def qsgd_cases():
+    block = "qsgd:block=32"
+    yield record(block, floats(7, -2.5, 0.5, 3.25) + [0] * 28 + random(1, 45))
+    yield record("qsgd:bits=8:partition=natural:block=32", floats(3, -1, 0.3) + random(2, 50))
+    yield record("qsgd", ODD[:5] + ODD[8:] + random(3, 600))
+    yield record("qsgd", random(4, 300), phase=1)
+    for width in (2, 4, 8):
+        for rest in ("", ":norm=l2", ":partition=natural", ":norm=l2:partition=natural"):
+            spec = f"qsgd:bits={width}{rest}:block=96".replace(":bits=4", "")
+            yield record(spec, random(5, 100) + floats(0.001, -0.01, 1e-30, 0) + random(6, 60, 0.1))
+            yield record(spec + "+ef", random(7, 130), random(8, 130, 0.1))
+    yield record(block, random(9, 32, 2.0**-100) + random(10, 32, 2.0**-127) + [0] * 32)
+    yield record("qsgd:bits=8:block=32", [0x7F7FFFFF] * 32 + random(11, 32, 2.0**127 * 1.99))
+    yield record("qsgd:bits=8:norm=l2:block=32", [0x7F7FFFFF, 0xFF7FFFFF] * 16)
+    yield record("qsgd:bits=8:partition=natural:block=32", [0x7F7FFFFF] * 8 + random(12, 30, 1e-37))
+    x = random(13, 96)
+    x[40], x[70] = 0x7F800000, 0xFFC00001
+    yield record(block + "+ef", x, random(14, 96, 0.01))
+    for fault in (0xBF800000, 0x7F800000, 0x7FC00001, 0x7E124925):
+        yield refused(block, 32, words(fault) + bytes(16))
+    yield refused("qsgd:bits=2:block=32", 32, words(0x80000000) + bytes(8))
+    yield refused(block, 32, words(0) + bytes(15))
+    yield refused(block, 33, words(0) + bytes(17))
 
 
 def thc_cases():
@@ -359,6 +382,7 @@ FILES = {
     "topkc": topkc_cases,
     "dgc": dgc_cases,
     "hashed": hashed_cases,
+    "qsgd": qsgd_cases,
     "pair": pair_cases,
     "signsgd": signsgd_cases,
     "signum": signum_cases,

@@ -14,5 +14,7 @@ void check_rotate(void);
 void check_steps(void);
 void check_votes(void);
 void check_philox(void);
+void check_qsgd(void);
+void check_qsgd_odds(void);
 
 #endif

@@ -334,6 +334,8 @@ static const struct wring_test_case cases[] = {
     {"votes", check_votes},
     {"pick", pick},
     {"philox", check_philox},
+    {"qsgd", check_qsgd},
+    {"qsgd_odds", check_qsgd_odds},
     {0},
 };
 

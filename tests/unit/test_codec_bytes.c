@@ -28,6 +28,7 @@ static void worked_bytes(void)
     static const float near[32] = {1, -1.5f, 0.25f, -0.0f, 1.0f / 3};
     static float votes[33] = {[1] = -3, [31] = -0x1p-149f, [32] = -1};
     static const float sparse[256] = {[5] = 1, [9] = -2};
+    static const float drawn[32] = {7, -2.5f, 0.5f, 3.25f}, powers[32] = {3, -1, 0.3f};
 
     float upward[32];
 
@@ -51,6 +52,9 @@ static void worked_bytes(void)
     WORKED("union:block=32", upward, 3, 3, 0, 0, 0, 0, 0, 0x80, 0x3F, 0, 0, 0, 0x40, 0, 0, 0x40,
            0x40);
     WORKED("topk:block=256", sparse, 256, 2, 0, 0, 0, 0, 0, 0x80, 0x3F, 0, 0, 0, 0xC0, 5, 0, 9, 0);
+    WORKED("qsgd:block=32", drawn, 32, 0, 0, 0x80, 0x3F, 0xE7, 0x31, 0);
+    WORKED("qsgd:bits=8:partition=natural:block=32", powers, 32, 0, 0, 0x40, 0x40, 0x7F, 0x83, 0x7C,
+           0);
 }
 
 /** One unit's code by hand; what a peer must not get away with. */
@@ -115,6 +119,11 @@ static void malformed(void)
     REFUSE("randk:ratio=0.125", 32, "an infinite value", 1, 0x7F800000, 1, 1);
     REFUSE("randk:ratio=0.125", 32, "another NaN", 0xFFC00000, 1, 1, 1);
     REFUSE("randk:ratio=0.125", 32, "a late NaN", 1, 1, 1, 0x7FC00000);
+    REFUSE("qsgd", 32, "a negative step", 0xBF800000);
+    REFUSE("qsgd", 32, "a step that overflows", 0x7E124925);
+    REFUSE("qsgd:bits=8", 32, "a step that overflows", 0x7C010204);
+    REFUSE("qsgd:bits=2", 32, "an infinite step", 0x7F800000);
+    REFUSE("qsgd:partition=natural", 32, "another NaN", 0xFFC00000);
 }
 
 static const struct wring_test_case cases[] = {

@@ -109,6 +109,33 @@ static void check_hashed(const struct wring_codec *codec, const float *x, const 
           (size_t)passed, (size_t)count);
 }
 
+static double norm_of(const char *spec, const float *x, uint64_t n)
+{
+    double squares = 0;
+
+    if (strstr(spec, "norm=l2") == NULL)
+        return peak_of(x, n);
+    for (uint64_t i = 0; i < n; i++)
+        squares += (double)x[i] * (double)x[i];
+    return sqrt(squares);
+}
+
+/** The level below or that above; under +ef the same of a code that is scaled. */
+static void check_qsgd(const struct wring_codec *codec, const float *x, const float *y, uint64_t n)
+{
+    const char *spec = wring_codec_info(codec)->spec;
+    unsigned bits = strstr(spec, "bits=2") != NULL ? 2 : strstr(spec, "bits=8") != NULL ? 8 : 4;
+    double s = (1u << (bits - 1)) - 1, norm = norm_of(spec, x, n);
+
+    for (uint64_t i = 0; i < n; i++) {
+        double size = fabs((double)x[i]), error = fabs((double)x[i] - (double)y[i]);
+        double gap = strstr(spec, "natural") != NULL ? fmax(size, norm * exp2(1 - s)) : norm / s;
+        double fed = strstr(spec, "+ef") != NULL ? size : 0;
+        CHECK(error <= (gap + fed) * 1.00001, "%s i=%zu: %g became %g, a gap is %g", spec,
+              (size_t)i, x[i], y[i], gap);
+    }
+}
+
 static void check_unit(const struct wring_codec *codec, const float *x, const float *y, uint64_t n)
 {
     if (codec_is_named(codec, "signsgd")) {
@@ -121,6 +148,8 @@ static void check_unit(const struct wring_codec *codec, const float *x, const fl
         check_randk(codec, x, y, n);
     } else if (codec_is_named(codec, "hashed")) {
         check_hashed(codec, x, y, n);
+    } else if (codec_is_named(codec, "qsgd")) {
+        check_qsgd(codec, x, y, n);
     } else if (codec_is_named(codec, "onebit")) {
         check_onebit(codec, x, y, n);
     } else {

@@ -107,6 +107,8 @@ static void reencode(void)
     check_reencode("randk:ratio=0.2");
     check_reencode("union");
     check_reencode("hashed:ratio=0.2");
+    check_reencode("qsgd");
+    check_reencode("qsgd:bits=8:partition=natural");
 }
 
 /** Sources were encoded by their ranks on the way in, the sum is encoded by its owner for the way

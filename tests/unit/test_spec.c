@@ -8,7 +8,7 @@
 
 #define CODECS                                                                     \
     "none, lossless, bf16, fp16, int8, onebit, topk, signsgd, signum, sharedint, " \
-    "randk, union, topkc, dgc, hashed, thc"
+    "randk, union, topkc, dgc, hashed, thc, qsgd"
 
 static void canonical_form(void)
 {
@@ -65,6 +65,11 @@ static void canonical_form(void)
         {"int8>none", "int8>none", 512, WRING_CODEC_TWO_WAYS},
         {"int8:block=512>int8", "int8", 512, WRING_CODEC_FIXED},
         {"topk:ratio=.01+ef>topk+ef", "topk+ef", 65536, WRING_CODEC_FEEDBACK},
+        {"qsgd:norm=max:bits=4", "qsgd", 256, WRING_CODEC_FIXED | WRING_CODEC_UNBIASED},
+        {"qsgd:block=64:partition=natural:norm=l2:bits=8",
+         "qsgd:bits=8:norm=l2:partition=natural:block=64", 64,
+         WRING_CODEC_FIXED | WRING_CODEC_UNBIASED},
+        {"qsgd+ef", "qsgd+ef", 256, WRING_CODEC_FIXED | WRING_CODEC_FEEDBACK},
         {"none>none", "none", 1,
          WRING_CODEC_RAW | WRING_CODEC_SUMMABLE | WRING_CODEC_UNBIASED | WRING_CODEC_FIXED |
              WRING_CODEC_EXACT},
@@ -126,6 +131,7 @@ static void refusals(void)
         {"topk:ratio=nan", "topk:ratio=nan: needs a number from 1e-06 to 1"},
         {"topk:ratio=0,5", "topk:ratio=0,5: needs a number from 1e-06 to 1"},
         {"topk:select=best", "topk:select=best: needs one of sampled|exact"},
+        {"qsgd:bits=3", "qsgd:bits=3: needs one of 2|4|8"},
         {"onebit+momentum", "onebit: no suffix '+momentum'; there is only +ef"},
         {"onebit+ef+ef", "onebit: +ef is given twice"},
         {"onebit+ef:means=2", "onebit: parameters stand before +ef"},

@@ -168,6 +168,9 @@ INLINE half_shorts narrow_f16(floats value)
  * LANE_NUMBERS           0, 1, 2, … for words
  * swap_lanes(a, h)       lane i ^ h in place of lane i, h a power of two below LANES
  * widen_floats(at)       half as many as there are lanes
+ * store_lower_bytes(at, a) the lower bytes of shorts below 256, in order
+ * store_lane_bytes(at, a) those of lanes below 256
+ * spread_halves(bits)    the lower 32 in the first half of all lanes, the upper in the other
  */
 
 #ifdef __AVX512F__
@@ -338,6 +341,22 @@ INLINE words load_first_bytes(const int8_t *at, unsigned n)
 INLINE void store_first_bytes(int8_t *at, words value, unsigned n)
 {
     _mm_mask_storeu_epi8(at, first_lanes(n), _mm512_cvtsepi32_epi8((raw)value));
+}
+
+INLINE void store_lower_bytes(void *at, shorts value)
+{
+    _mm256_storeu_si256(at, _mm512_cvtepi16_epi8((raw)value));
+}
+
+INLINE void store_lane_bytes(void *at, words value)
+{
+    _mm_storeu_si128(at, _mm512_cvtepi32_epi8((raw)value));
+}
+
+INLINE words spread_halves(uint64_t bits)
+{
+    __m256i lower = _mm256_set1_epi32((int)bits), upper = _mm256_set1_epi32((int)(bits >> 32));
+    return (words)_mm512_inserti64x4(_mm512_castsi256_si512(lower), upper, 1);
 }
 
 /** As bytes. Packing works within quarters: fours of them come out in the order 0 4 8 12 1 5 … */
@@ -601,6 +620,25 @@ INLINE void store_first_bytes(int8_t *at, words value, unsigned n)
 {
     words packed = in_order(pack_bytes((words[]){value, value, value, value}));
     memcpy(at, &packed, n);
+}
+
+INLINE void store_lower_bytes(void *at, shorts value)
+{
+    __m256i packed = _mm256_packus_epi16((raw)value, (raw)value);
+    _mm_storeu_si128(at, _mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x08)));
+}
+
+INLINE void store_lane_bytes(void *at, words value)
+{
+    __m256i two = _mm256_packus_epi32((raw)value, (raw)value);
+    words packed = in_order((words)_mm256_packus_epi16(two, two));
+    memcpy(at, &packed, LANES);
+}
+
+INLINE words spread_halves(uint64_t bits)
+{
+    __m128i lower = _mm_set1_epi32((int)bits), upper = _mm_set1_epi32((int)(bits >> 32));
+    return (words)_mm256_set_m128i(upper, lower);
 }
 
 INLINE void put(void *at, words value, bool streaming)

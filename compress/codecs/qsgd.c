@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * qsgd: levels of each block's norm, of 2, 4 or 8 bits, rounded up or down at random so that the
+ * expectation is the input.
+ *
+ * Levels that are equally far apart are those of QSGD (arXiv:1610.02132) and of linear dithering,
+ * powers of two those of natural dithering (arXiv:1905.10988). Codes have a fixed width: entropy
+ * codes are too slow to gain time. Bytes in FORMAT.md, "qsgd".
+ */
+#include "compress/codec.h"
+
+#include <float.h>
+#include <math.h>
+
+#include "compress/kernels/bits.h"
+#include "compress/kernels/qsgd.h"
+#include "compress/kernels/streaming.h"
+#include "compress/philox.h"
+
+#define HEAD 4            /* bytes of a block's step */
+#define TINY 0x1p-100f    /* a smaller norm counts as 0: no step is a denormal */
+#define WINDOW WRING_PAGE /* elements whose noise is drawn at a time */
+
+enum {
+    PARAM_BITS,
+    PARAM_NORM,
+    PARAM_PARTITION,
+    PARAM_BLOCK
+};
+
+static const struct wring_codec_param params[] = {
+    [PARAM_BITS] = {"bits", "2|4|8", "of a level, its sign included", 1, 0, 2, 1},
+    [PARAM_NORM] = {"norm", "max|l2", "what a block's levels are parts of", 0, 0, 1, 1},
+    [PARAM_PARTITION] = {"partition", "linear|natural",
+                         "levels are equally far apart, or powers of two", 0, 0, 1, 1},
+    [PARAM_BLOCK] = {"block", NULL, "elements that share a norm", 256, 32, 65536, 32},
+};
+
+/** What follows from the parameters. */
+struct plan {
+    unsigned bits;
+    float levels;   /* s */
+    float keep;     /* 1 / (1 + omega) under error feedback, else 1 */
+    float step_max; /* the largest whose s-fold is finite; of powers of two the largest norm */
+    bool natural, euclidean;
+};
+
+static const struct plan *plan_of(const struct wring_codec *codec)
+{
+    return codec->own;
+}
+
+static const struct wring_qsgd_kernels *kernels_of(const struct wring_codec *codec)
+{
+    return ((const struct wring_qsgd_tier *)codec->kernels)->kernels;
+}
+
+static const struct wring_qsgd_form *form_of(const struct wring_codec *codec)
+{
+    return &kernels_of(codec)->forms[plan_of(codec)->natural][(int)codec->params[PARAM_BITS]];
+}
+
+static uint64_t qsgd_unit(const struct wring_codec *codec)
+{
+    return (uint64_t)codec->params[PARAM_BLOCK];
+}
+
+/**
+ * The variance of a code is at most omega times the square of its block. A level that is drawn
+ * between two that lie d apart has at most the variance d² / 4, and at most d |v|.
+ */
+static double omega_of(const struct plan *plan, double n)
+{
+    double s = plan->levels;
+
+    if (plan->natural && s > 1) {
+        double least = exp2(1 - s); /* an eighth is what powers of two cost */
+        return 0.125 + fmin(n * least * least / 4, sqrt(n) * least);
+    }
+    if (plan->euclidean)
+        return fmin(n / (4 * s * s), sqrt(n) / s);
+    return fmin((n - 1) / (4 * s * s), sqrt(n - 1) / (2 * s)); /* the largest is a level itself */
+}
+
+static enum wring_status qsgd_init(struct wring_codec *codec, char *why, size_t why_bytes)
+{
+    static const float step_max[] = {FLT_MAX, 0x1.249248p125f, 0x1.020406p121f};
+    int width = (int)codec->params[PARAM_BITS];
+    struct plan *plan = codec->own;
+
+    (void)why, (void)why_bytes;
+    plan->bits = 2u << width;
+    plan->levels = (float)((1u << (plan->bits - 1)) - 1);
+    plan->natural = codec->params[PARAM_PARTITION] != 0;
+    plan->euclidean = codec->params[PARAM_NORM] != 0;
+    plan->step_max = plan->natural ? FLT_MAX : step_max[width];
+    plan->keep = 1;
+    if (codec->info.flags & WRING_CODEC_FEEDBACK) {
+        plan->keep = (float)(1 / (1 + omega_of(plan, codec->params[PARAM_BLOCK])));
+        codec->info.flags &= ~(unsigned)WRING_CODEC_UNBIASED;
+    }
+    wring_codec_take_kernels(codec, wring_qsgd_tiers, sizeof(wring_qsgd_tiers[0]));
+    return WRING_OK;
+}
+
+static size_t level_bytes(const struct wring_codec *codec, uint64_t n)
+{
+    return (n * plan_of(codec)->bits + 7) / 8;
+}
+
+static size_t qsgd_bound(const struct wring_codec *codec, uint64_t elems)
+{
+    uint64_t unit = qsgd_unit(codec);
+    return elems / unit * (HEAD + level_bytes(codec, unit)) +
+           (elems % unit != 0 ? HEAD + level_bytes(codec, elems % unit) : 0);
+}
+
+/* ---- noise ---- */
+
+/** The noise of some elements that follow each other. */
+struct window {
+    struct wring_philox_stream stream;
+    const struct wring_philox_kernels *kernels;
+    uint64_t begin, end; /* elements of the bucket */
+    _Alignas(64) uint32_t words[WINDOW / 2];
+};
+
+/**
+ * @param n     from `element` on, at most WINDOW
+ * @param left  the most that will be asked for from there on
+ * @return its words, which stay until the next call
+ */
+static const uint32_t *noise_of(struct window *window, uint64_t element, uint64_t n, uint64_t left)
+{
+    if (element < window->begin || element + n > window->end) {
+        uint64_t drawn = left < WINDOW ? left : WINDOW;
+        uint64_t runs = (drawn + WRING_QSGD_RUN - 1) / WRING_QSGD_RUN;
+        const uint64_t blocks = WRING_QSGD_RUN_WORDS / WRING_PHILOX_WORDS; /* of a run */
+        window->begin = element;
+        window->end = element + drawn;
+        window->kernels->words(window->words, &window->stream, element / WRING_QSGD_RUN * blocks,
+                               runs * blocks);
+    }
+    return window->words + (element - window->begin) / 2;
+}
+
+/* ---- blocks ---- */
+
+/** As bits; WRING_INF_BITS or more if some value is not finite. */
+static uint32_t norm_of(const struct wring_codec *codec, const float *src, const float *residual,
+                        uint64_t n)
+{
+    if (!plan_of(codec)->euclidean)
+        return kernels_of(codec)->peak(src, residual, n);
+    double squares = kernels_of(codec)->squares(src, residual, n);
+    if (!(squares < (double)INFINITY))
+        return WRING_NAN_BITS;
+    double norm = sqrt(squares);
+    return wring_bits_of(norm < (double)FLT_MAX ? (float)norm : FLT_MAX);
+}
+
+static struct wring_qsgd_scale scale_of(const struct plan *plan, float norm)
+{
+    if (norm < TINY)
+        return (struct wring_qsgd_scale){0, 0};
+    if (plan->natural)
+        return (struct wring_qsgd_scale){1 / norm, norm * plan->keep};
+    float step = norm * plan->keep / plan->levels;
+    return (struct wring_qsgd_scale){plan->levels * 0x1p16f / norm,
+                                     step < plan->step_max ? step : plan->step_max};
+}
+
+static void encode_block(const struct wring_codec *codec, struct window *window, uint64_t element,
+                         const float *src, float *residual, uint64_t n, uint64_t left,
+                         unsigned char *code)
+{
+    uint32_t norm = norm_of(codec, src, residual, n);
+
+    if (norm >= WRING_INF_BITS) {
+        wring_put_u32(code, WRING_NAN_BITS);
+        memset(code + HEAD, 0, level_bytes(codec, n));
+        return;
+    }
+    struct wring_qsgd_scale scale = scale_of(plan_of(codec), wring_float_of(norm));
+    wring_put_u32(code, wring_bits_of(scale.step));
+    for (uint64_t i = 0; i < n; i += WINDOW) {
+        uint64_t some = n - i < WINDOW ? n - i : WINDOW;
+        form_of(codec)->encode(code + HEAD + level_bytes(codec, i), src + i,
+                               residual != NULL ? residual + i : NULL, some, scale,
+                               noise_of(window, element + i, some, left - i));
+    }
+}
+
+static size_t qsgd_encode(const struct wring_codec *codec,
+                          const struct wring_codec_context *context, const float *src,
+                          uint64_t elems, float *residual, void *code, void *scratch)
+{
+    const struct wring_philox_tier *philox =
+        wring_kernels_pick(wring_philox_tiers, sizeof(wring_philox_tiers[0]), codec->tier);
+    uint64_t unit = codec->info.unit;
+    unsigned char *at = code;
+    struct window window;
+
+    (void)scratch;
+    window.stream = wring_codec_stream(context, WRING_DRAW_PRIVATE);
+    window.kernels = philox->kernels;
+    window.begin = window.end = 0;
+    for (uint64_t done = 0; done < elems; done += unit) {
+        uint64_t n = wring_codec_unit_length(unit, elems - done);
+        if (WRING_IS_LONG(elems) && residual == NULL)
+            wring_streaming_enter(src + done + n);
+        encode_block(codec, &window, context->element + done, src + done,
+                     residual != NULL ? residual + done : NULL, n, elems - done, at);
+        at += HEAD + level_bytes(codec, n);
+    }
+    return (size_t)(at - (unsigned char *)code);
+}
+
+static enum wring_status decode_block(const struct wring_codec *codec, const unsigned char *code,
+                                      float *dst, uint64_t n, bool add)
+{
+    const struct wring_qsgd_form *form = form_of(codec);
+    uint32_t step = wring_take_u32(code);
+
+    if (step == WRING_NAN_BITS)
+        wring_codec_fill_nan(dst, n);
+    else if (step > wring_bits_of(plan_of(codec)->step_max))
+        return WRING_ERR_FRAME; /* below zero, not finite, or too large */
+    else
+        (add ? form->decode_add : form->decode)(dst, code + HEAD, n, wring_float_of(step));
+    return WRING_OK;
+}
+
+/** Before a long call comes to it: the block, or of a longer one the first page. */
+static void fetch_block(const float *at, uint64_t n)
+{
+    wring_streaming_fetch(at, (n < WRING_PAGE ? n : WRING_PAGE) * sizeof(*at));
+}
+
+static enum wring_status qsgd_decode(const struct wring_codec *codec,
+                                     const struct wring_codec_context *context, const void *code,
+                                     size_t code_bytes, float *dst, uint64_t elems, bool add)
+{
+    uint64_t unit = codec->info.unit;
+    const unsigned char *at = code;
+    enum wring_status status = WRING_OK;
+
+    (void)context;
+    if (code_bytes != qsgd_bound(codec, elems))
+        return WRING_ERR_FRAME;
+    for (uint64_t done = 0; done < elems && status == WRING_OK; done += unit) {
+        uint64_t n = wring_codec_unit_length(unit, elems - done);
+        if (add && WRING_IS_LONG(elems))
+            fetch_block(dst + done, n);
+        status = decode_block(codec, at, dst + done, n, add);
+        at += HEAD + level_bytes(codec, n);
+    }
+    return status;
+}
+
+const struct wring_codec_ops wring_codec_qsgd = {
+    .name = "qsgd",
+    .doc = "levels of 2, 4 or 8 bits of each block's norm, rounded at random",
+    .flags = WRING_CODEC_FIXED | WRING_CODEC_UNBIASED,
+    .params = params,
+    .n_params = sizeof(params) / sizeof(params[0]),
+    .own_bytes = sizeof(struct plan),
+    .init = qsgd_init,
+    .unit = qsgd_unit,
+    .bound = qsgd_bound,
+    .encode = qsgd_encode,
+    .decode = qsgd_decode,
+};

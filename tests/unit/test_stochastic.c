@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Codecs that round at random, against their papers' definitions: the expectation of a code is its
+ * input, its variance is at most omega times the input's square, ranks and steps round apart from
+ * each other, and error feedback keeps what is left bounded and loses nothing over time.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "tests/unit/codec_check.h"
+
+#define N 1000 /* elements, with a short unit at the end of most */
+#define STEPS 1500
+
+static const struct {
+    const char *spec;
+    double omega; /* of FORMAT.md */
+} codecs[] = {
+    {"qsgd:bits=2", 7.98436},
+    {"qsgd:bits=2:norm=l2:block=1024", 32},
+    {"qsgd", 1.14065},
+    {"qsgd:norm=l2", 1.30613},
+    {"qsgd:partition=natural", 0.140625},
+    {"qsgd:bits=8:block=32", 0.000481},
+    {"qsgd:bits=8:norm=l2:partition=natural", 0.125},
+};
+#define CODECS (sizeof(codecs) / sizeof(codecs[0]))
+
+/** Some large among many small ones, as gradients are; zeros too. */
+static void make_input(float *x, uint32_t seed)
+{
+    uint32_t random = seed;
+    for (int i = 0; i < N; i++) {
+        float u = wring_test_random_float(&random), v = wring_test_random_float(&random);
+        x[i] = i % 10 == 0 ? 0 : u * v * v * (i % 97 == 0 ? 10.0f : 1.0f);
+    }
+}
+
+static double square_of(const float *x)
+{
+    double sum = 0;
+    for (int i = 0; i < N; i++)
+        sum += (double)x[i] * (double)x[i];
+    return sum;
+}
+
+/** What x becomes under that context. @param residual  or NULL */
+static void pass(const struct wring_codec *codec, struct wring_codec_context context,
+                 const float *x, float *residual, float *out)
+{
+    static unsigned char code[16 * N];
+    size_t bytes = wring_codec_encode(codec, &context, x, N, residual, code);
+    CHECK(wring_codec_decode(codec, &context, code, bytes, out, N, false) == WRING_OK, "decode");
+}
+
+/** Over many steps: their mean is as near to the input as that of independent errors is. */
+static void check_moments(const char *spec, double omega)
+{
+    struct wring_codec *codec = codec_make(spec, NULL, NULL);
+    static float x[N], out[N];
+    static double sum[N];
+    double errors = 0, bias = 0;
+
+    CHECK(wring_codec_info(codec)->flags & WRING_CODEC_UNBIASED, "%s does not say so", spec);
+    make_input(x, 3);
+    memset(sum, 0, sizeof(sum));
+    for (uint64_t step = 0; step < STEPS; step++) {
+        pass(codec, (struct wring_codec_context){.seed = 5, .ranks = 1, .step = step}, x, NULL,
+             out);
+        for (int i = 0; i < N; i++) {
+            sum[i] += (double)out[i];
+            errors += ((double)out[i] - (double)x[i]) * ((double)out[i] - (double)x[i]);
+            CHECK(x[i] != 0 || out[i] == 0, "%s: zero became %a", spec, (double)out[i]);
+        }
+    }
+    for (int i = 0; i < N; i++)
+        bias += (sum[i] / STEPS - (double)x[i]) * (sum[i] / STEPS - (double)x[i]);
+    double variance = errors / STEPS, square = square_of(x);
+    CHECK(variance <= omega * square, "%s: the variance is %g times the square, above %g", spec,
+          variance / square, omega);
+    CHECK(bias < 1.5 * variance / STEPS && bias > 0.5 * variance / STEPS,
+          "%s: the mean of %d steps is off by %g, not by %g", spec, STEPS, bias, variance / STEPS);
+    wring_codec_destroy(codec);
+}
+
+static void moments(void)
+{
+    for (size_t i = 0; i < CODECS; i++)
+        check_moments(codecs[i].spec, codecs[i].omega);
+}
+
+/** Errors of ranks, and of a sum on its way back, are independent: those of a sum add in squares.
+ */
+static void independence(void)
+{
+    enum {
+        RANKS = 64
+    };
+    for (size_t c = 0; c < CODECS; c++) {
+        struct wring_codec *codec = codec_make(codecs[c].spec, NULL, NULL);
+        static float x[N], out[N];
+        static double sum[N];
+        double errors = 0, of_sum = 0;
+
+        make_input(x, 9);
+        memset(sum, 0, sizeof(sum));
+        for (uint32_t r = 0; r < RANKS; r++) {
+            const struct wring_codec_context context = {
+                .seed = 5, .ranks = RANKS, .rank = r / 2, .phase = r % 2, .step = 7};
+            pass(codec, context, x, NULL, out);
+            for (int i = 0; i < N; i++) {
+                double error = (double)out[i] - (double)x[i];
+                sum[i] += error;
+                errors += error * error;
+            }
+        }
+        for (int i = 0; i < N; i++)
+            of_sum += sum[i] * sum[i];
+        CHECK(of_sum < 1.4 * errors && of_sum > 0.6 * errors,
+              "%s: a sum's error has the square %g, its parts' %g", codecs[c].spec, of_sum, errors);
+        wring_codec_destroy(codec);
+    }
+}
+
+/** @param omega  of the codec without feedback */
+static void check_feedback(const char *plain, double omega)
+{
+    char spec[WRING_CODEC_SPEC_MAX];
+    snprintf(spec, sizeof(spec), "%s+ef", plain);
+    struct wring_codec *codec = codec_make(spec, NULL, NULL);
+    static float x[N], out[N], residual[N];
+    static double sent[N], given[N];
+    double largest = 0, most = 0;
+
+    CHECK(!(wring_codec_info(codec)->flags & WRING_CODEC_UNBIASED), "%s is scaled", spec);
+    memset(sent, 0, sizeof(sent));
+    memset(given, 0, sizeof(given));
+    memset(residual, 0, sizeof(residual));
+    for (uint64_t step = 0; step < 1000; step++) {
+        make_input(x, (uint32_t)step + 1);
+        pass(codec, (struct wring_codec_context){.seed = 5, .ranks = 1, .step = step}, x, residual,
+             out);
+        for (int i = 0; i < N; i++) {
+            sent[i] += (double)out[i];
+            given[i] += (double)x[i];
+        }
+        largest = fmax(largest, sqrt(square_of(x)));
+        most = fmax(most, sqrt(square_of(residual)));
+    }
+    /* a contraction by 1 - 1 / (1 + omega) per step, in squares */
+    double bound = 2 * (1 + omega) * largest;
+    CHECK(most <= bound, "%s: the residual grows to %g, above %g", spec, most, bound);
+    for (int i = 0; i < N; i++)
+        CHECK(fabs(given[i] - sent[i] - (double)residual[i]) <= 1e-4 * largest,
+              "%s: of %g in all, %g is lost", spec, given[i],
+              given[i] - sent[i] - (double)residual[i]);
+    wring_codec_destroy(codec);
+}
+
+static void feedback(void)
+{
+    for (size_t i = 0; i < CODECS; i++)
+        check_feedback(codecs[i].spec, codecs[i].omega);
+}
+
+static const struct wring_test_case cases[] = {
+    {"moments", moments},
+    {"independence", independence},
+    {"feedback", feedback},
+    {0},
+};
+
+int main(int argc, char **argv)
+{
+    return codec_test_main(argc, argv, cases);
+}
