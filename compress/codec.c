@@ -33,6 +33,7 @@ static const struct wring_codec_ops *const codecs[] = {
     &wring_codec_hashed,
     &wring_codec_thc,
     &wring_codec_qsgd,
+    &wring_codec_natural,
     NULL,
 };
 /* clang-format on */

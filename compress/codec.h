@@ -94,6 +94,7 @@ extern const struct wring_codec_ops wring_codec_dgc;
 extern const struct wring_codec_ops wring_codec_hashed;
 extern const struct wring_codec_ops wring_codec_thc;
 extern const struct wring_codec_ops wring_codec_qsgd;
+extern const struct wring_codec_ops wring_codec_natural;
 
 /* Tables of a program's own codecs, laid out as in the header's release that it was built with. */
 

@@ -15,11 +15,10 @@
 #include "compress/kernels/bits.h"
 #include "compress/kernels/qsgd.h"
 #include "compress/kernels/streaming.h"
-#include "compress/philox.h"
+#include "compress/noise.h"
 
-#define HEAD 4            /* bytes of a block's step */
-#define TINY 0x1p-100f    /* a smaller norm counts as 0: no step is a denormal */
-#define WINDOW WRING_PAGE /* elements whose noise is drawn at a time */
+#define HEAD 4         /* bytes of a block's step */
+#define TINY 0x1p-100f /* a smaller norm counts as 0: no step is a denormal */
 
 enum {
     PARAM_BITS,
@@ -115,37 +114,6 @@ static size_t qsgd_bound(const struct wring_codec *codec, uint64_t elems)
            (elems % unit != 0 ? HEAD + level_bytes(codec, elems % unit) : 0);
 }
 
-/* ---- noise ---- */
-
-/** The noise of some elements that follow each other. */
-struct window {
-    struct wring_philox_stream stream;
-    const struct wring_philox_kernels *kernels;
-    uint64_t begin, end; /* elements of the bucket */
-    _Alignas(64) uint32_t words[WINDOW / 2];
-};
-
-/**
- * @param n     from `element` on, at most WINDOW
- * @param left  the most that will be asked for from there on
- * @return its words, which stay until the next call
- */
-static const uint32_t *noise_of(struct window *window, uint64_t element, uint64_t n, uint64_t left)
-{
-    if (element < window->begin || element + n > window->end) {
-        uint64_t drawn = left < WINDOW ? left : WINDOW;
-        uint64_t runs = (drawn + WRING_QSGD_RUN - 1) / WRING_QSGD_RUN;
-        const uint64_t blocks = WRING_QSGD_RUN_WORDS / WRING_PHILOX_WORDS; /* of a run */
-        window->begin = element;
-        window->end = element + drawn;
-        window->kernels->words(window->words, &window->stream, element / WRING_QSGD_RUN * blocks,
-                               runs * blocks);
-    }
-    return window->words + (element - window->begin) / 2;
-}
-
-/* ---- blocks ---- */
-
 /** As bits; WRING_INF_BITS or more if some value is not finite. */
 static uint32_t norm_of(const struct wring_codec *codec, const float *src, const float *residual,
                         uint64_t n)
@@ -170,9 +138,9 @@ static struct wring_qsgd_scale scale_of(const struct plan *plan, float norm)
                                      step < plan->step_max ? step : plan->step_max};
 }
 
-static void encode_block(const struct wring_codec *codec, struct window *window, uint64_t element,
-                         const float *src, float *residual, uint64_t n, uint64_t left,
-                         unsigned char *code)
+static void encode_block(const struct wring_codec *codec, struct wring_noise *noise,
+                         uint64_t element, const float *src, float *residual, uint64_t n,
+                         uint64_t left, unsigned char *code)
 {
     uint32_t norm = norm_of(codec, src, residual, n);
 
@@ -183,11 +151,11 @@ static void encode_block(const struct wring_codec *codec, struct window *window,
     }
     struct wring_qsgd_scale scale = scale_of(plan_of(codec), wring_float_of(norm));
     wring_put_u32(code, wring_bits_of(scale.step));
-    for (uint64_t i = 0; i < n; i += WINDOW) {
-        uint64_t some = n - i < WINDOW ? n - i : WINDOW;
+    for (uint64_t i = 0; i < n; i += WRING_NOISE_WINDOW) {
+        uint64_t some = n - i < WRING_NOISE_WINDOW ? n - i : WRING_NOISE_WINDOW;
         form_of(codec)->encode(code + HEAD + level_bytes(codec, i), src + i,
                                residual != NULL ? residual + i : NULL, some, scale,
-                               noise_of(window, element + i, some, left - i));
+                               wring_noise_of(noise, element + i, some, left - i));
     }
 }
 
@@ -195,21 +163,17 @@ static size_t qsgd_encode(const struct wring_codec *codec,
                           const struct wring_codec_context *context, const float *src,
                           uint64_t elems, float *residual, void *code, void *scratch)
 {
-    const struct wring_philox_tier *philox =
-        wring_kernels_pick(wring_philox_tiers, sizeof(wring_philox_tiers[0]), codec->tier);
     uint64_t unit = codec->info.unit;
     unsigned char *at = code;
-    struct window window;
+    struct wring_noise noise;
 
     (void)scratch;
-    window.stream = wring_codec_stream(context, WRING_DRAW_PRIVATE);
-    window.kernels = philox->kernels;
-    window.begin = window.end = 0;
+    wring_noise_begin(&noise, codec, context);
     for (uint64_t done = 0; done < elems; done += unit) {
         uint64_t n = wring_codec_unit_length(unit, elems - done);
         if (WRING_IS_LONG(elems) && residual == NULL)
             wring_streaming_enter(src + done + n);
-        encode_block(codec, &window, context->element + done, src + done,
+        encode_block(codec, &noise, context->element + done, src + done,
                      residual != NULL ? residual + done : NULL, n, elems - done, at);
         at += HEAD + level_bytes(codec, n);
     }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "compress/kernels/kernels.h"
+#include "compress/kernels/philox.h"
 
 static inline uint32_t wring_bits_of(float value)
 {
@@ -51,6 +52,13 @@ static inline uint32_t wring_peak(const float *src, const float *residual, uint6
         peak = magnitude > peak ? magnitude : peak;
     }
     return peak;
+}
+
+/** The noise of element i, whose words begin with those of a run (philox.h). */
+static inline uint32_t wring_noise(const uint32_t *noise, uint64_t i)
+{
+    uint32_t word = noise[i / WRING_NOISE_RUN * WRING_NOISE_RUN_WORDS + i % WRING_NOISE_RUN_WORDS];
+    return i % WRING_NOISE_RUN < WRING_NOISE_RUN_WORDS ? word & 0xFFFF : word >> 16;
 }
 
 /*

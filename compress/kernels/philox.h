@@ -20,6 +20,11 @@
 #define WRING_PHILOX_WEYL_0 0x9E3779B9u
 #define WRING_PHILOX_WEYL_1 0xBB67AE85u
 
+/* Noise, of codecs that round at random: 16 bits of an element i are the lower half of word
+ * i / 32 · 16 + i % 16 where i % 32 < 16, and its upper half elsewhere. */
+#define WRING_NOISE_RUN 32 /* elements whose noise stands in WRING_NOISE_RUN_WORDS words */
+#define WRING_NOISE_RUN_WORDS 16
+
 /** Numbers of one bucket, step, rank and phase: all but the block. */
 struct wring_philox_stream {
     uint32_t key[2];

@@ -28,12 +28,6 @@ static int32_t round_half_even(float value)
     return (int32_t)(((double)value + 0x1.8p52) - 0x1.8p52);
 }
 
-static uint32_t noise_of(const uint32_t *noise, uint64_t i)
-{
-    uint32_t word = noise[i / WRING_QSGD_RUN * WRING_QSGD_RUN_WORDS + i % WRING_QSGD_RUN_WORDS];
-    return i % WRING_QSGD_RUN < WRING_QSGD_RUN_WORDS ? word & 0xFFFF : word >> 16;
-}
-
 ALWAYS int32_t top_of(unsigned bits)
 {
     return (1 << (bits - 1)) - 1;
@@ -89,7 +83,7 @@ ALWAYS void encode_any(uint8_t *code, const float *src, float *residual, uint64_
     memset(code, 0, (n * bits + 7) / 8);
     for (uint64_t i = 0; i < n; i++) {
         float value = wring_fed(src, residual, i);
-        int32_t level = level_of(value, scale.inverse, noise_of(noise, i), bits, natural);
+        int32_t level = level_of(value, scale.inverse, wring_noise(noise, i), bits, natural);
         uint32_t field = (uint32_t)level & ((1u << bits) - 1);
         code[i * bits / 8] |= (uint8_t)(field << i * bits % 8);
         if (residual != NULL)

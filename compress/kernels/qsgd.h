@@ -14,9 +14,8 @@
  *                       with the sign of v
  *               value = 2^(|level| - s) * step, with that sign     step    = norm
  *
- * The noise of element i is the lower half of word i / 32 · 16 + i % 16 where i % 32 < 16, and its
- * upper half elsewhere. FORMAT.md, "qsgd", has blocks that are not finite or too small, for which
- * inverse and step are 0.
+ * The noise of elements is laid out as in philox.h. FORMAT.md, "qsgd", has blocks that are not
+ * finite or too small, for which inverse and step are 0.
  */
 #ifndef WRING_KERNELS_QSGD_H
 #define WRING_KERNELS_QSGD_H
@@ -25,8 +24,6 @@
 
 #define WRING_QSGD_LANES 32 /* of sums, as onebit has them */
 #define WRING_QSGD_WIDTHS 3 /* 2, 4 and 8 bits, in this order */
-#define WRING_QSGD_RUN 32   /* elements whose noise stands in WRING_QSGD_RUN_WORDS words */
-#define WRING_QSGD_RUN_WORDS 16
 
 enum wring_qsgd_partition {
     WRING_QSGD_LINEAR,

@@ -58,6 +58,7 @@ static const char *const codecs[] = {
     "hashed:ratio=0.05:block=256+ef",
     "thc:block=128+ef",
     "qsgd:bits=2:norm=l2+ef",
+    "natural+ef",
 };
 static const uint64_t counts[] = {0, 1, 2, 31, 33, 127, 1000, 2049, 10007, 65537, 100001};
 /* nothing, and what travels in each way: on a board, in one piece, in some, in many */

@@ -45,6 +45,9 @@ static const char *const specs[] = {
     "qsgd:bits=2:norm=l2:block=96",
     "qsgd:bits=8:partition=natural:block=64",
     "qsgd:partition=natural:norm=l2+ef",
+    "natural",
+    "natural:bits=8",
+    "natural+ef",
 };
 #define SPECS (sizeof(specs) / sizeof(specs[0]))
 

@@ -804,10 +804,46 @@ class Qsgd:
         return out, 4 + (n * self.bits + 7) // 8
 
 
+class Natural:
+    unit = 32
+
+    def __init__(self, bits=9):
+        self.nine = int(bits) == 9
+
+    def powers(self, exponent, fed):
+        """What an exponent stands for."""
+        up = bits(1 / 1.125) if fed else bits(1)
+        return multiply(exponent << 23, up if self.nine else multiply(up, bits(2.0**40)))
+
+    def encode_unit(self, v, phase, fed):
+        self.fed = fed
+        if not all(map(finite, v)):
+            return bytes([255] * len(v)) + bytes((len(v) + 7) // 8) if self.nine else bytes([0x80] * len(v))
+        code, signs = bytearray(), 0
+        for i, x in enumerate(v):
+            size = x & ABS if self.nine else multiply(x & ABS, bits(2.0**-40))
+            e = min((size + 128 * noise(self.element + i, phase) + 64) >> 23, 254 if self.nine else 127)
+            if self.nine:
+                signs |= (x >> 31) << i
+            code.append(e if self.nine or not e else e | (x >> 31) << 7)
+        return bytes(code) + (signs.to_bytes((len(v) + 7) // 8, "little") if self.nine else b"")
+
+    def decode_unit(self, code, n):
+        size = n + (n + 7) // 8 if self.nine else n
+        require(len(code) >= size, "bytes are missing")
+        out = []
+        for i, e in enumerate(code[:n]):
+            sign = code[n + i // 8] >> i % 8 & 1 if self.nine else e >> 7
+            lost = e == 255 if self.nine else e == 0x80
+            e = e if self.nine else e & 127
+            out.append(NAN if lost else self.powers(e, self.fed) | sign << 31)
+        return out, size
+
+
 CODECS = {"none": NoCodec, "lossless": Lossless, "bf16": Bf16, "fp16": Fp16, "int8": Int8,
           "onebit": Onebit, "topk": Topk, "signsgd": Signsgd, "signum": Signum,
           "sharedint": Sharedint, "randk": Randk, "union": Union, "topkc": Topkc, "dgc": Dgc,
-          "hashed": Hashed, "thc": Thc, "qsgd": Qsgd}
+          "hashed": Hashed, "thc": Thc, "qsgd": Qsgd, "natural": Natural}
 
 
 SCALED = [Randk]  # they send other values under feedback
@@ -850,7 +886,7 @@ def encode(spec, phase, x, residual):
 
 def decode(spec, phase, code, n, v=None):
     """@param v  what was encoded, for the statistics of a round; None: zeros"""
-    codec, _ = parse(spec, phase)
+    codec, codec.fed = parse(spec, phase)
     out = []
     if hasattr(codec, "begin"):
         codec.begin(v or [0] * n)

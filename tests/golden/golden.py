@@ -208,6 +208,8 @@ def signum_cases():
     yield record("signum:beta=1", random(4, 40))  # what is new counts nothing
     yield refused(block, 32, words(1, 0))
     yield refused(block, 33, words(0, 0))
+
+
 def randk_cases():
     block = "randk:block=32:ratio=0.125"
     yield record(block, floats(*range(1, 33)) + random(1, 45))
@@ -247,6 +249,8 @@ def sharedint_cases():
     yield record("sharedint", random(7, 600))
     yield refused(block, 32, bytes(31))
     yield refused(block, 32, bytes(33))
+
+
 def union_cases():
     x = random(1, 300)
     few, some = [x[i] if i % 37 == 5 else 0 for i in range(300)], [x[i] if i % 4 else 0 for i in range(300)]
@@ -322,6 +326,8 @@ def hashed_cases():
     yield refused(block, 40, words(0xFFC00000, 1, 0, 0, 2, 0))
     yield refused(block, 40, words(1, 0, 0, 0, 2))
     yield refused(block, 40, words(1, 0, 0, 0, 2, 0, 0))
+
+
 def qsgd_cases():
     block = "qsgd:block=32"
     yield record(block, floats(7, -2.5, 0.5, 3.25) + [0] * 28 + random(1, 45))
@@ -361,6 +367,18 @@ def thc_cases():
     yield refused(block, 33, bytes(33))
 
 
+def natural_cases():
+    for spec in ("natural", "natural:bits=8"):
+        yield record(spec, floats(7, -2.5, 0.5))
+        yield record(spec, ODD + random(1, 60) + random(2, 40, 2.0**-80) + random(3, 20, 2.0**45))
+        yield record(spec, random(4, 50), phase=1)
+        x = random(5, 110)
+        x[40], x[100] = 0x7F800000, 0xFFC00001
+        yield record(spec + "+ef", x + ODD, random(6, 110 + len(ODD), 0.01))
+        yield refused(spec, 32, bytes(35 if spec == "natural" else 31))
+        yield refused(spec, 33, bytes(39 if spec == "natural" else 34))
+
+
 def pair_cases():
     pair = "onebit:block=64+ef>int8:block=32"
     yield record(pair, random(1, 100), random(2, 100, 0.1), phase=0)
@@ -383,6 +401,7 @@ FILES = {
     "dgc": dgc_cases,
     "hashed": hashed_cases,
     "qsgd": qsgd_cases,
+    "natural": natural_cases,
     "pair": pair_cases,
     "signsgd": signsgd_cases,
     "signum": signum_cases,

@@ -12,7 +12,7 @@ static const unsigned widths[WRING_QSGD_WIDTHS] = {2, 4, 8};
 /** Words for n elements, of which some are the least and the largest. */
 static uint32_t *draw_noise(uint64_t n, uint32_t seed)
 {
-    uint64_t words = (n + WRING_QSGD_RUN - 1) / WRING_QSGD_RUN * WRING_QSGD_RUN_WORDS;
+    uint64_t words = (n + WRING_NOISE_RUN - 1) / WRING_NOISE_RUN * WRING_NOISE_RUN_WORDS;
     uint32_t *noise = wring_test_guarded(words * sizeof(*noise)), random = seed;
 
     for (uint64_t i = 0; i < words; i++) {

@@ -16,5 +16,7 @@ void check_votes(void);
 void check_philox(void);
 void check_qsgd(void);
 void check_qsgd_odds(void);
+void check_natural(void);
+void check_natural_odds(void);
 
 #endif

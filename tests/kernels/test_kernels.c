@@ -336,6 +336,8 @@ static const struct wring_test_case cases[] = {
     {"philox", check_philox},
     {"qsgd", check_qsgd},
     {"qsgd_odds", check_qsgd_odds},
+    {"natural", check_natural},
+    {"natural_odds", check_natural_odds},
     {0},
 };
 

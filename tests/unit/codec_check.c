@@ -55,6 +55,8 @@ const struct codec_spec codec_specs[] = {
     {"qsgd:bits=2:block=32", NULL},
     {"qsgd:bits=8:norm=l2+ef", NULL},
     {"qsgd:bits=4:partition=natural:block=4096+ef", NULL},
+    {"natural", NULL},
+    {"natural:bits=8+ef", NULL},
     {"sealed", wring_test_sealed},
     {"mom", momentum_codecs},
     {"ownmom:factor=0.25", momentum_codecs},

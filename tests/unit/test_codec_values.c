@@ -136,6 +136,24 @@ static void check_qsgd(const struct wring_codec *codec, const float *x, const fl
     }
 }
 
+/** The power of two below or above; under +ef 8/9 of it. */
+static void check_natural(const struct wring_codec *codec, const float *x, const float *y,
+                          uint64_t n)
+{
+    const char *spec = wring_codec_info(codec)->spec;
+    double keep = strstr(spec, "+ef") != NULL ? (double)(8.0f / 9) : 1;
+
+    for (uint64_t i = 0; i < n; i++) {
+        double power = fabs((double)y[i]) / keep, size = fabs((double)x[i]);
+        int exponent;
+        double part = frexp(power, &exponent);
+        CHECK((power == 0 && size < 0x1p-86) ||
+                  (fabs(part - 0.5) < 1e-6 && power < 2.00001 * size && power > size * 0.49999 &&
+                   !signbit(x[i]) == !signbit(y[i])),
+              "%s i=%zu: %g became %g", spec, (size_t)i, x[i], y[i]);
+    }
+}
+
 static void check_unit(const struct wring_codec *codec, const float *x, const float *y, uint64_t n)
 {
     if (codec_is_named(codec, "signsgd")) {
@@ -148,6 +166,8 @@ static void check_unit(const struct wring_codec *codec, const float *x, const fl
         check_randk(codec, x, y, n);
     } else if (codec_is_named(codec, "hashed")) {
         check_hashed(codec, x, y, n);
+    } else if (codec_is_named(codec, "natural")) {
+        check_natural(codec, x, y, n);
     } else if (codec_is_named(codec, "qsgd")) {
         check_qsgd(codec, x, y, n);
     } else if (codec_is_named(codec, "onebit")) {

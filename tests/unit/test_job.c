@@ -108,6 +108,7 @@ static void reencode(void)
     check_reencode("union");
     check_reencode("hashed:ratio=0.2");
     check_reencode("qsgd");
+    check_reencode("natural");
     check_reencode("qsgd:bits=8:partition=natural");
 }
 

@@ -8,7 +8,7 @@
 
 #define CODECS                                                                     \
     "none, lossless, bf16, fp16, int8, onebit, topk, signsgd, signum, sharedint, " \
-    "randk, union, topkc, dgc, hashed, thc, qsgd"
+    "randk, union, topkc, dgc, hashed, thc, qsgd, natural"
 
 static void canonical_form(void)
 {
@@ -69,6 +69,8 @@ static void canonical_form(void)
         {"qsgd:block=64:partition=natural:norm=l2:bits=8",
          "qsgd:bits=8:norm=l2:partition=natural:block=64", 64,
          WRING_CODEC_FIXED | WRING_CODEC_UNBIASED},
+        {"natural:bits=9", "natural", 32, WRING_CODEC_FIXED | WRING_CODEC_UNBIASED},
+        {"natural:bits=8+ef", "natural:bits=8+ef", 32, WRING_CODEC_FIXED | WRING_CODEC_FEEDBACK},
         {"qsgd+ef", "qsgd+ef", 256, WRING_CODEC_FIXED | WRING_CODEC_FEEDBACK},
         {"none>none", "none", 1,
          WRING_CODEC_RAW | WRING_CODEC_SUMMABLE | WRING_CODEC_UNBIASED | WRING_CODEC_FIXED |

@@ -23,6 +23,8 @@ static const struct {
     {"qsgd:partition=natural", 0.140625},
     {"qsgd:bits=8:block=32", 0.000481},
     {"qsgd:bits=8:norm=l2:partition=natural", 0.125},
+    {"natural", 0.125},
+    {"natural:bits=8", 0.125},
 };
 #define CODECS (sizeof(codecs) / sizeof(codecs[0]))
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compress/kernels/qsgd.h"
+#include "compress/kernels/x86/noise.h"
 #include "compress/kernels/x86/peak.h"
 
 #define HALF_LANES (LANES / 2) /* of 64 bits, in a vector */
 #define SUMS (WRING_QSGD_LANES / HALF_LANES)
 
-typedef int32_t ints __attribute__((vector_size(VECTOR_BYTES)));
 typedef float half_floats __attribute__((vector_size(VECTOR_BYTES / 2)));
 typedef half_floats half_floats_anywhere __attribute__((aligned(1), may_alias));
 
@@ -77,14 +77,6 @@ struct form {
     unsigned bits;
     bool natural;
 };
-
-/** Of the vector that begins with element `at` of a step. */
-INLINE ints noise_at(const uint32_t *noise, unsigned at)
-{
-    unsigned in_run = at % WRING_QSGD_RUN, word = in_run % WRING_QSGD_RUN_WORDS;
-    words both = load_words(noise + at / WRING_QSGD_RUN * WRING_QSGD_RUN_WORDS + word);
-    return (ints)(in_run < WRING_QSGD_RUN_WORDS ? both & 0xFFFF : both >> 16);
-}
 
 INLINE ints clamp(ints value, int32_t most)
 {
@@ -169,12 +161,12 @@ INLINE void encode_rest(uint8_t *code, const float *src, float *residual, unsign
                         struct wring_qsgd_scale scale, const uint32_t *noise, struct form form)
 {
     float rest[STEP] = {0}, left[STEP] = {0};
-    uint32_t drawn[STEP / WRING_QSGD_RUN * WRING_QSGD_RUN_WORDS] = {0};
+    uint32_t drawn[STEP / WRING_NOISE_RUN * WRING_NOISE_RUN_WORDS] = {0};
     uint8_t codes[STEP];
-    unsigned runs = (n + WRING_QSGD_RUN - 1) / WRING_QSGD_RUN;
+    unsigned runs = (n + WRING_NOISE_RUN - 1) / WRING_NOISE_RUN;
 
     memcpy(rest, src, n * sizeof(*src));
-    memcpy(drawn, noise, runs * WRING_QSGD_RUN_WORDS * sizeof(*noise));
+    memcpy(drawn, noise, runs * WRING_NOISE_RUN_WORDS * sizeof(*noise));
     if (residual != NULL)
         memcpy(left, residual, n * sizeof(*residual));
     encode_step(codes, rest, residual == NULL ? NULL : left, scale, drawn, form);
