@@ -17,7 +17,8 @@
 #include "compress/kernels/streaming.h"
 #include "compress/noise.h"
 
-#define HEAD 4         /* bytes of a block's step */
+#define HEAD 4 /* bytes of a block's step */
+#define UNIT_MIN 32
 #define TINY 0x1p-100f /* a smaller norm counts as 0: no step is a denormal */
 
 enum {
@@ -32,7 +33,7 @@ static const struct wring_codec_param params[] = {
     [PARAM_NORM] = {"norm", "max|l2", "what a block's levels are parts of", 0, 0, 1, 1},
     [PARAM_PARTITION] = {"partition", "linear|natural",
                          "levels are equally far apart, or powers of two", 0, 0, 1, 1},
-    [PARAM_BLOCK] = {"block", NULL, "elements that share a norm", 256, 32, 65536, 32},
+    [PARAM_BLOCK] = {"block", NULL, "elements that share a norm", 256, UNIT_MIN, 65536, 32},
 };
 
 /** What follows from the parameters. */
@@ -138,12 +139,11 @@ static struct wring_qsgd_scale scale_of(const struct plan *plan, float norm)
                                      step < plan->step_max ? step : plan->step_max};
 }
 
+/** One block, of a norm as bits. */
 static void encode_block(const struct wring_codec *codec, struct wring_noise *noise,
                          uint64_t element, const float *src, float *residual, uint64_t n,
-                         uint64_t left, unsigned char *code)
+                         uint64_t left, uint32_t norm, unsigned char *code)
 {
-    uint32_t norm = norm_of(codec, src, residual, n);
-
     if (norm >= WRING_INF_BITS) {
         wring_put_u32(code, WRING_NAN_BITS);
         memset(code + HEAD, 0, level_bytes(codec, n));
@@ -152,30 +152,55 @@ static void encode_block(const struct wring_codec *codec, struct wring_noise *no
     struct wring_qsgd_scale scale = scale_of(plan_of(codec), wring_float_of(norm));
     wring_put_u32(code, wring_bits_of(scale.step));
     for (uint64_t i = 0; i < n; i += WRING_NOISE_WINDOW) {
-        uint64_t some = n - i < WRING_NOISE_WINDOW ? n - i : WRING_NOISE_WINDOW;
+        uint64_t some = wring_codec_unit_length(WRING_NOISE_WINDOW, n - i);
         form_of(codec)->encode(code + HEAD + level_bytes(codec, i), src + i,
                                residual != NULL ? residual + i : NULL, some, scale,
                                wring_noise_of(noise, element + i, some, left - i));
     }
 }
 
+/** Whole blocks that a window of noise holds, or one that is longer. */
+static uint64_t stretch_of(uint64_t unit)
+{
+    return unit < WRING_NOISE_WINDOW ? WRING_NOISE_WINDOW / unit * unit : unit;
+}
+
+/** All norms first: no block waits for its own. */
+static unsigned char *encode_stretch(const struct wring_codec *codec, struct wring_noise *noise,
+                                     uint64_t element, const float *src, float *residual,
+                                     uint64_t n, uint64_t left, unsigned char *code)
+{
+    uint64_t unit = codec->info.unit;
+    uint32_t norms[WRING_NOISE_WINDOW / UNIT_MIN];
+
+    for (uint64_t i = 0, block = 0; i < n; i += unit, block++)
+        norms[block] = norm_of(codec, src + i, residual != NULL ? residual + i : NULL,
+                               wring_codec_unit_length(unit, n - i));
+    for (uint64_t i = 0, block = 0; i < n; i += unit, block++) {
+        uint64_t live = wring_codec_unit_length(unit, n - i);
+        encode_block(codec, noise, element + i, src + i, residual != NULL ? residual + i : NULL,
+                     live, left - i, norms[block], code);
+        code += HEAD + level_bytes(codec, live);
+    }
+    return code;
+}
+
 static size_t qsgd_encode(const struct wring_codec *codec,
                           const struct wring_codec_context *context, const float *src,
                           uint64_t elems, float *residual, void *code, void *scratch)
 {
-    uint64_t unit = codec->info.unit;
+    uint64_t stretch = stretch_of(codec->info.unit);
     unsigned char *at = code;
     struct wring_noise noise;
 
     (void)scratch;
     wring_noise_begin(&noise, codec, context);
-    for (uint64_t done = 0; done < elems; done += unit) {
-        uint64_t n = wring_codec_unit_length(unit, elems - done);
-        if (WRING_IS_LONG(elems) && residual == NULL)
-            wring_streaming_enter(src + done + n);
-        encode_block(codec, &noise, context->element + done, src + done,
-                     residual != NULL ? residual + done : NULL, n, elems - done, at);
-        at += HEAD + level_bytes(codec, n);
+    for (uint64_t done = 0; done < elems; done += stretch) {
+        uint64_t n = wring_codec_unit_length(stretch, elems - done);
+        if (WRING_IS_LONG(elems))
+            wring_streaming_fetch(src + done, n * sizeof(*src));
+        at = encode_stretch(codec, &noise, context->element + done, src + done,
+                            residual != NULL ? residual + done : NULL, n, elems - done, at);
     }
     return (size_t)(at - (unsigned char *)code);
 }

@@ -4,8 +4,10 @@
 #include "compress/kernels/fp16.h"
 #include "compress/kernels/int8.h"
 #include "compress/kernels/lossless.h"
+#include "compress/kernels/natural.h"
 #include "compress/kernels/onebit.h"
 #include "compress/kernels/philox.h"
+#include "compress/kernels/qsgd.h"
 #include "compress/kernels/reduce.h"
 #include "compress/kernels/rotate.h"
 #include "compress/kernels/sparse.h"
@@ -173,6 +175,51 @@ static void philox_words(const void *tier, const struct bench_memory *m, uint64_
         ->kernels->words((uint32_t *)(void *)m->dst, &stream, 0, n / WRING_PHILOX_WORDS);
 }
 
+/** Of 4 bits, of which the noise is read as well: two bytes of an element. */
+static const struct wring_qsgd_form *qsgd_form(const void *tier, int partition)
+{
+    return &((const struct wring_qsgd_tier *)tier)->kernels->forms[partition][1];
+}
+
+static const uint32_t *noise_of(const struct bench_memory *m)
+{
+    return (const uint32_t *)(const void *)m->other;
+}
+
+static void qsgd_encode(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    const struct wring_qsgd_scale scale = {7 * 0x1p16f, 1 / 7.0f};
+    qsgd_form(tier, 0)->encode(m->code, m->src, NULL, n, scale, noise_of(m));
+}
+
+static void qsgd_encode_powers(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    const struct wring_qsgd_scale scale = {1, 1};
+    qsgd_form(tier, 1)->encode(m->code, m->src, NULL, n, scale, noise_of(m));
+}
+
+static void qsgd_decode_add(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    qsgd_form(tier, 0)->decode_add(m->dst, m->code, n, 1 / 7.0f);
+}
+
+static void qsgd_squares(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    ((const struct wring_qsgd_tier *)tier)->kernels->squares(m->src, NULL, n);
+}
+
+static void natural_encode(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    const struct wring_natural_scale scale = {1, 1};
+    ((const struct wring_natural_tier *)tier)
+        ->kernels->nine.encode(m->code, m->src, NULL, n, scale, noise_of(m));
+}
+
+static void natural_decode_add(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    ((const struct wring_natural_tier *)tier)->kernels->nine.decode_add(m->dst, m->code, n, 1);
+}
+
 #define TIERS(family) wring_##family##_tiers, sizeof(wring_##family##_tiers[0])
 #define ANY UINT64_MAX
 #define SRC [BENCH_SRC]
@@ -234,6 +281,12 @@ const struct bench_kernel bench_kernels[] = {
     {"sparse squares",       TIERS(sparse),   128,   {SRC = 32},                   {0},                          sparse_squares},
     {"sparse foresee",       TIERS(sparse),   4096,  {SRC = 32, RESIDUAL = 32, DST = 32}, {0},                   sparse_foresee},
     {"sparse advance",       TIERS(sparse),   4096,  {SRC = 32, RESIDUAL = 32, DST = 32}, {RESIDUAL = 32, DST = 32}, sparse_advance},
+    {"qsgd squares",         TIERS(qsgd),     65536, {SRC = 32},                   {0},                          qsgd_squares},
+    {"qsgd encode",          TIERS(qsgd),     65536, {SRC = 32, OTHER = 16},       {CODE = 4},                   qsgd_encode},
+    {"qsgd encode powers",   TIERS(qsgd),     65536, {SRC = 32, OTHER = 16},       {CODE = 4},                   qsgd_encode_powers},
+    {"qsgd decode_add",      TIERS(qsgd),     65536, {CODE = 4, DST = 32},         {DST = 32},                   qsgd_decode_add},
+    {"natural encode",       TIERS(natural),  ANY,   {SRC = 32, OTHER = 16},       {CODE = 9},                   natural_encode},
+    {"natural decode_add",   TIERS(natural),  ANY,   {CODE = 9, DST = 32},         {DST = 32},                   natural_decode_add},
     {"philox words",         TIERS(philox),   ANY,   {0},                          {DST = 32},                   philox_words},
     {0},
 };

@@ -32,7 +32,8 @@ static void long_calls(void)
         .lengths = length, .n_lengths = 1, .seed = 1, .quick = true};
     static const char *const specs[] = {
         "none",   "lossless",        "lossless:block=32", "lossless:block=4096", "int8",
-        "onebit", "onebit:block=32", "onebit:means=2",    "onebit:block=65536",  "randk+ef"};
+        "onebit", "onebit:block=32", "onebit:means=2",    "onebit:block=65536",  "randk+ef",
+        "qsgd",   "natural"};
     char why[400];
 
     for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++)

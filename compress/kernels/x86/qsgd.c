@@ -86,7 +86,9 @@ INLINE ints clamp(ints value, int32_t most)
 
 INLINE ints linear_levels(floats value, float inverse, ints noise, int32_t top)
 {
-    ints t = clamp((ints)round_to_ints(value * all(inverse)), top * 65536);
+    ints t = (ints)round_to_ints(value * all(inverse));
+    if (top == TOP(8)) /* only so many levels let rounding pass the last one */
+        t = clamp(t, top * 65536);
     return (t + noise) >> 16;
 }
 
