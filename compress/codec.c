@@ -34,6 +34,7 @@ static const struct wring_codec_ops *const codecs[] = {
     &wring_codec_thc,
     &wring_codec_qsgd,
     &wring_codec_natural,
+    &wring_codec_terngrad,
     NULL,
 };
 /* clang-format on */

@@ -131,12 +131,13 @@ static uint32_t norm_of(const struct wring_codec *codec, const float *src, const
 static struct wring_qsgd_scale scale_of(const struct plan *plan, float norm)
 {
     if (norm < TINY)
-        return (struct wring_qsgd_scale){0, 0};
+        return (struct wring_qsgd_scale){0, 0, 0};
     if (plan->natural)
-        return (struct wring_qsgd_scale){1 / norm, norm * plan->keep};
+        return (struct wring_qsgd_scale){1 / norm, norm * plan->keep, 0};
     float step = norm * plan->keep / plan->levels;
     return (struct wring_qsgd_scale){plan->levels * 0x1p16f / norm,
-                                     step < plan->step_max ? step : plan->step_max};
+                                     step < plan->step_max ? step : plan->step_max,
+                                     (int32_t)plan->levels * 65536};
 }
 
 /** One block, of a norm as bits. */

@@ -33,9 +33,9 @@ ALWAYS int32_t top_of(unsigned bits)
     return (1 << (bits - 1)) - 1;
 }
 
-ALWAYS int32_t linear_level(float value, float inverse, uint32_t noise, unsigned bits)
+ALWAYS int32_t linear_level(float value, struct wring_qsgd_scale scale, uint32_t noise)
 {
-    int32_t t = round_half_even(value * inverse), most = top_of(bits) << 16;
+    int32_t t = round_half_even(value * scale.inverse), most = scale.most;
 
     t = t > most ? most : t < -most ? -most : t;
     return (t + (int32_t)noise) >> 16;
@@ -60,10 +60,11 @@ ALWAYS int32_t natural_level(float value, float inverse, uint32_t noise, unsigne
     return wring_bits_of(value) >> 31 ? -level : level;
 }
 
-ALWAYS int32_t level_of(float value, float inverse, uint32_t noise, unsigned bits, bool natural)
+ALWAYS int32_t level_of(float value, struct wring_qsgd_scale scale, uint32_t noise, unsigned bits,
+                        bool natural)
 {
-    return natural ? natural_level(value, inverse, noise, bits)
-                   : linear_level(value, inverse, noise, bits);
+    return natural ? natural_level(value, scale.inverse, noise, bits)
+                   : linear_level(value, scale, noise);
 }
 
 ALWAYS float value_of(int32_t level, float step, unsigned bits, bool natural)
@@ -83,7 +84,7 @@ ALWAYS void encode_any(uint8_t *code, const float *src, float *residual, uint64_
     memset(code, 0, (n * bits + 7) / 8);
     for (uint64_t i = 0; i < n; i++) {
         float value = wring_fed(src, residual, i);
-        int32_t level = level_of(value, scale.inverse, wring_noise(noise, i), bits, natural);
+        int32_t level = level_of(value, scale, wring_noise(noise, i), bits, natural);
         uint32_t field = (uint32_t)level & ((1u << bits) - 1);
         code[i * bits / 8] |= (uint8_t)(field << i * bits % 8);
         if (residual != NULL)

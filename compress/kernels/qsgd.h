@@ -4,7 +4,7 @@
  * feedback. A block's norm is not less than any |v|, and its levels are whole numbers from -s to s,
  * s = 2^(bits-1) - 1, in two's complement of so many bits, from the lowest bits of a byte on.
  *
- *     linear    t     = round_half_even(v * inverse), within -s·2^16 and s·2^16
+ *     linear    t     = round_half_even(v * inverse), within -most and most: s · 2^16
  *               level = (t + noise) >> 16                          inverse = s · 2^16 / norm
  *               value = level * step                               step    = norm / s
  *     natural   x     = min(|v| * inverse, 1)                      inverse = 1 / norm
@@ -33,6 +33,7 @@ enum wring_qsgd_partition {
 
 struct wring_qsgd_scale {
     float inverse, step;
+    int32_t most; /* of |t|, with linear levels */
 };
 
 /** Of one width and partition. */

@@ -48,6 +48,8 @@ static const char *const specs[] = {
     "natural",
     "natural:bits=8",
     "natural+ef",
+    "terngrad:block=32",
+    "terngrad+ef",
 };
 #define SPECS (sizeof(specs) / sizeof(specs[0]))
 

@@ -754,13 +754,17 @@ class Qsgd:
     def norm_of(self, v):
         if self.norm == "max":
             return max(x & ABS for x in v)
+        return min(bits(math.sqrt(self.squares(v))), 0x7F7FFFFF)
+
+    @staticmethod
+    def squares(v):
         lanes = [0.0] * 32
         for i, x in enumerate(v):
             lanes[i % 32] += value(x) * value(x)
         for half in (16, 8, 4, 2, 1):
             for j in range(half):
                 lanes[j] += lanes[j + half]
-        return min(bits(math.sqrt(lanes[0])), 0x7F7FFFFF)
+        return lanes[0]
 
     def level(self, x, inverse, h):
         if not self.natural:
@@ -840,10 +844,47 @@ class Natural:
         return out, size
 
 
+class Terngrad:
+    def __init__(self, clip=2.5, block=1024):
+        self.clip, self.unit = float(clip), int(block)
+
+    def way_back(self):
+        return Int8(512 if self.unit % 512 == 0 else self.unit)
+
+    def scale(self, v):
+        if not all(map(finite, v)):
+            return NAN
+        peak = max(x & ABS for x in v)
+        most = self.clip * math.sqrt(Qsgd.squares(v) / len(v))
+        scale = bits(most) if most < value(peak) else peak
+        return 0 if value(scale) < 2.0**-100 else scale
+
+    def begin(self, v):
+        """The round of a group of one."""
+        self.scales = [self.scale(v[i:i + self.unit]) for i in range(0, len(v), self.unit)]
+
+    def encode_unit(self, v, phase, fed):
+        self.fed, scale, code = fed, self.scales[self.element // self.unit], 0
+        if value(scale) > 0:
+            inverse = divide(bits(65536), scale)
+            for i, x in enumerate(v):
+                t = max(-65536, min(65536, round(value(multiply(x, inverse)))))
+                code |= (t + noise(self.element + i, phase)) // 65536 % 4 << 2 * i
+        return code.to_bytes((len(v) + 3) // 4, "little")
+
+    def decode_unit(self, code, n):
+        require(len(code) >= (n + 3) // 4, "bytes are missing")
+        step = scale = self.scales[self.element // self.unit]
+        if self.fed:
+            step = multiply(scale, bits(1 / self.clip))
+        levels = [(code[i // 4] >> i % 4 * 2 & 3 ^ 2) - 2 for i in range(n)]
+        return [NAN if scale == NAN else multiply(bits(x), step) for x in levels], (n + 3) // 4
+
+
 CODECS = {"none": NoCodec, "lossless": Lossless, "bf16": Bf16, "fp16": Fp16, "int8": Int8,
           "onebit": Onebit, "topk": Topk, "signsgd": Signsgd, "signum": Signum,
           "sharedint": Sharedint, "randk": Randk, "union": Union, "topkc": Topkc, "dgc": Dgc,
-          "hashed": Hashed, "thc": Thc, "qsgd": Qsgd, "natural": Natural}
+          "hashed": Hashed, "thc": Thc, "qsgd": Qsgd, "natural": Natural, "terngrad": Terngrad}
 
 
 SCALED = [Randk]  # they send other values under feedback

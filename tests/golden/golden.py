@@ -379,6 +379,22 @@ def natural_cases():
         yield refused(spec, 33, bytes(39 if spec == "natural" else 34))
 
 
+def terngrad_cases():
+    block = "terngrad:block=32"
+    yield record(block, floats(1, -0.4, 0.0625) + [0] * 29 + random(1, 45))
+    yield record("terngrad", random(2, 1100))
+    yield record("terngrad:clip=1:block=96", ODD[:5] + ODD[8:] + random(3, 150))
+    yield record(block, random(4, 32, 2.0**-100) + random(5, 32, 2.0**-127) + [0] * 32)
+    yield record(block, [0x7F7FFFFF] * 32 + random(6, 32, 2.0**127 * 1.99))
+    x = random(7, 96)
+    x[40] = 0x7F800000
+    yield record(block + "+ef", x, random(8, 96, 0.01))
+    yield record("terngrad:clip=3.7:block=64+ef", random(9, 100), random(10, 100, 0.2))
+    yield record(block, random(11, 50), phase=1)
+    yield refused(block, 32, bytes(7))
+    yield refused(block, 33, bytes(8))
+
+
 def pair_cases():
     pair = "onebit:block=64+ef>int8:block=32"
     yield record(pair, random(1, 100), random(2, 100, 0.1), phase=0)
@@ -402,6 +418,7 @@ FILES = {
     "hashed": hashed_cases,
     "qsgd": qsgd_cases,
     "natural": natural_cases,
+    "terngrad": terngrad_cases,
     "pair": pair_cases,
     "signsgd": signsgd_cases,
     "signum": signum_cases,

@@ -29,10 +29,10 @@ static struct wring_qsgd_scale scale_for(const float *src, const float *residual
     float norm = wring_float_of(peak), s = (float)((1u << (bits - 1)) - 1);
 
     if (peak >= WRING_INF_BITS || norm < 0x1p-100f)
-        return (struct wring_qsgd_scale){0, 0};
+        return (struct wring_qsgd_scale){0, 0, 0};
     if (partition == WRING_QSGD_NATURAL)
-        return (struct wring_qsgd_scale){1 / norm, norm};
-    return (struct wring_qsgd_scale){s * 0x1p16f / norm, norm / s};
+        return (struct wring_qsgd_scale){1 / norm, norm, 0};
+    return (struct wring_qsgd_scale){s * 0x1p16f / norm, norm / s, (int32_t)s * 65536};
 }
 
 static void check_form(const struct wring_qsgd_kernels *kernels, const struct trial *trial,
@@ -107,7 +107,7 @@ static void check_odds(int partition, int width, double x)
     unsigned bits = widths[width];
     double s = (1u << (bits - 1)) - 1, expected = 0;
     struct wring_qsgd_scale scale = {(float)(partition ? 1 : s * 65536),
-                                     (float)(partition ? 1 : 1 / s)};
+                                     (float)(partition ? 1 : 1 / s), (int32_t)s * 65536};
     double below, above;
 
     if (partition == WRING_QSGD_LINEAR || x < exp2(1 - s)) {

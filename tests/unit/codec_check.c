@@ -57,6 +57,8 @@ const struct codec_spec codec_specs[] = {
     {"qsgd:bits=4:partition=natural:block=4096+ef", NULL},
     {"natural", NULL},
     {"natural:bits=8+ef", NULL},
+    {"terngrad", NULL},
+    {"terngrad:clip=4:block=32+ef", NULL},
     {"sealed", wring_test_sealed},
     {"mom", momentum_codecs},
     {"ownmom:factor=0.25", momentum_codecs},

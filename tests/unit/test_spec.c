@@ -8,7 +8,7 @@
 
 #define CODECS                                                                     \
     "none, lossless, bf16, fp16, int8, onebit, topk, signsgd, signum, sharedint, " \
-    "randk, union, topkc, dgc, hashed, thc, qsgd, natural"
+    "randk, union, topkc, dgc, hashed, thc, qsgd, natural, terngrad"
 
 static void canonical_form(void)
 {
@@ -71,6 +71,9 @@ static void canonical_form(void)
          WRING_CODEC_FIXED | WRING_CODEC_UNBIASED},
         {"natural:bits=9", "natural", 32, WRING_CODEC_FIXED | WRING_CODEC_UNBIASED},
         {"natural:bits=8+ef", "natural:bits=8+ef", 32, WRING_CODEC_FIXED | WRING_CODEC_FEEDBACK},
+        {"terngrad:clip=2.50", "terngrad", 1024, 0},
+        {"terngrad:block=2048:clip=3+ef", "terngrad:clip=3:block=2048+ef", 2048,
+         WRING_CODEC_FEEDBACK},
         {"qsgd+ef", "qsgd+ef", 256, WRING_CODEC_FIXED | WRING_CODEC_FEEDBACK},
         {"none>none", "none", 1,
          WRING_CODEC_RAW | WRING_CODEC_SUMMABLE | WRING_CODEC_UNBIASED | WRING_CODEC_FIXED |
@@ -133,6 +136,7 @@ static void refusals(void)
         {"topk:ratio=nan", "topk:ratio=nan: needs a number from 1e-06 to 1"},
         {"topk:ratio=0,5", "topk:ratio=0,5: needs a number from 1e-06 to 1"},
         {"topk:select=best", "topk:select=best: needs one of sampled|exact"},
+        {"terngrad:clip=0.5", "terngrad:clip=0.5: needs a number from 1 to 1000"},
         {"qsgd:bits=3", "qsgd:bits=3: needs one of 2|4|8"},
         {"onebit+momentum", "onebit: no suffix '+momentum'; there is only +ef"},
         {"onebit+ef+ef", "onebit: +ef is given twice"},

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "compress/codec.h"
 #include "tests/unit/codec_check.h"
 
 #define N 1000 /* elements, with a short unit at the end of most */
@@ -165,10 +166,106 @@ static void feedback(void)
         check_feedback(codecs[i].spec, codecs[i].omega);
 }
 
+/* ---- terngrad: under the scale that a round gave ---- */
+
+static struct wring_codec_context with_scale(const void *const *statistics, uint64_t step)
+{
+    return (struct wring_codec_context){
+        .seed = 5, .ranks = 2, .step = step, .elems = N, .statistics = statistics};
+}
+
+/** The least of 2.5 deviations and the largest magnitude, of the rank that has the larger one. */
+static void shared_scale(void)
+{
+    struct wring_codec *codec = codec_make("terngrad", NULL, NULL);
+    const struct wring_codec_round *round = codec->ops->rounds;
+    static float x[2][N];
+    float scale = 0, flat[32], of_flat = 0;
+    double want = 0;
+
+    for (int rank = 0; rank < 2; rank++) {
+        float own = 0;
+        make_input(x[rank], (uint32_t)rank + 3);
+        const struct wring_codec_context context = with_scale(NULL, 0);
+        CHECK(round->count(codec, &context) == 1, "one block has more scales");
+        round->begin(codec, &context, x[rank], N, NULL, &own, NULL);
+        scale = fmaxf(scale, own);
+        want = fmax(want, 2.5 * sqrt(square_of(x[rank]) / N));
+    }
+    CHECK(fabs((double)scale - want) < want * 1e-6, "the scale is %g, not %g", (double)scale, want);
+    for (int i = 0; i < 32; i++)
+        flat[i] = i % 2 ? -0.5f : 0.5f;
+    struct wring_codec_context few = with_scale(NULL, 0);
+    few.elems = 32;
+    round->begin(codec, &few, flat, 32, NULL, &of_flat, NULL);
+    CHECK(of_flat == 0.5f, "2.5 deviations are %g, above the largest", (double)of_flat);
+    wring_codec_destroy(codec);
+}
+
+/** Over many steps the mean is the input, or the scale where that is less. */
+static void clipped_mean(void)
+{
+    struct wring_codec *codec = codec_make("terngrad", NULL, NULL);
+    static float x[N], out[N];
+    static double sum[N];
+    float scale = 0.9f;
+    const void *const statistics[] = {&scale};
+    double off = 0, variance = 0;
+
+    make_input(x, 11);
+    for (uint64_t step = 0; step < STEPS; step++) {
+        pass(codec, with_scale(statistics, step), x, NULL, out);
+        for (int i = 0; i < N; i++) {
+            sum[i] += (double)out[i];
+            CHECK(out[i] == 0 || fabsf(out[i]) == scale, "%g became %g", (double)x[i],
+                  (double)out[i]);
+        }
+    }
+    for (int i = 0; i < N; i++) {
+        double size = fmin(fabs((double)x[i]), (double)scale);
+        double error = sum[i] / STEPS - copysign(size, (double)x[i]);
+        off += error * error;
+        variance += size * (double)scale - size * size;
+    }
+    CHECK(off < 1.3 * variance / STEPS && off > 0.7 * variance / STEPS,
+          "the mean of %d steps is off by %g, not by %g", STEPS, off, variance / STEPS);
+    wring_codec_destroy(codec);
+}
+
+/** With the scale of each step's own round: bounded, and nothing is lost. */
+static void clipped_feedback(void)
+{
+    struct wring_codec *codec = codec_make("terngrad+ef", NULL, NULL);
+    static float x[N], out[N], residual[N];
+    static double left[N];
+    double largest = 0, most = 0;
+
+    for (uint64_t step = 0; step < 1000; step++) {
+        float scale = 0;
+        const void *const statistics[] = {&scale};
+        const struct wring_codec_context context = with_scale(statistics, step);
+        make_input(x, (uint32_t)step + 1);
+        codec->ops->rounds->begin(codec, &context, x, N, residual, &scale, NULL);
+        pass(codec, context, x, residual, out);
+        for (int i = 0; i < N; i++)
+            left[i] += (double)x[i] - (double)out[i];
+        largest = fmax(largest, sqrt(square_of(x)));
+        most = fmax(most, sqrt(square_of(residual)));
+    }
+    CHECK(most <= 2 * 2.5 * largest, "the residual grows to %g, inputs are %g", most, largest);
+    for (int i = 0; i < N; i++)
+        CHECK(fabs(left[i] - (double)residual[i]) <= 1e-4 * largest, "%g is lost",
+              left[i] - (double)residual[i]);
+    wring_codec_destroy(codec);
+}
+
 static const struct wring_test_case cases[] = {
     {"moments", moments},
     {"independence", independence},
     {"feedback", feedback},
+    {"shared_scale", shared_scale},
+    {"clipped_mean", clipped_mean},
+    {"clipped_feedback", clipped_feedback},
     {0},
 };
 

@@ -84,11 +84,9 @@ INLINE ints clamp(ints value, int32_t most)
     return (ints)WIDE(max_epi32)(below, WIDE(set1_epi32)(-most));
 }
 
-INLINE ints linear_levels(floats value, float inverse, ints noise, int32_t top)
+INLINE ints linear_levels(floats value, struct wring_qsgd_scale scale, ints noise)
 {
-    ints t = (ints)round_to_ints(value * all(inverse));
-    if (top == TOP(8)) /* only so many levels let rounding pass the last one */
-        t = clamp(t, top * 65536);
+    ints t = clamp((ints)round_to_ints(value * all(scale.inverse)), scale.most);
     return (t + noise) >> 16;
 }
 
@@ -150,7 +148,7 @@ INLINE void encode_step(uint8_t *code, const float *src, float *residual,
         floats value = fed(src, residual, v * LANES);
         ints drawn = noise_at(noise, v * LANES);
         ints level = form.natural ? natural_levels(value, scale.inverse, drawn, TOP(form.bits))
-                                  : linear_levels(value, scale.inverse, drawn, TOP(form.bits));
+                                  : linear_levels(value, scale, drawn);
         if (residual != NULL)
             store(residual + v * LANES, value - values_of(level, scale.step, form));
         levels[v] = (words)level;

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * terngrad: -1, 0 or 1 of a scale that all ranks share, drawn at random so that the expectation of
+ * a code is its clipped input.
+ *
+ * A round finds each block's scale: the largest of all ranks' largest magnitudes, each of which is
+ * clipped to some times the block's own standard deviation about 0. Where TernGrad takes a layer,
+ * this takes a block, whose scale is nearer to its values.
+ *
+ * Source: TernGrad (Wen and others, arXiv:1705.07878). Bytes in FORMAT.md, "terngrad".
+ */
+#include "compress/codec.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "compress/kernels/bits.h"
+#include "compress/kernels/qsgd.h"
+#include "compress/kernels/streaming.h"
+#include "compress/noise.h"
+
+#define TINY 0x1p-100f   /* a smaller scale counts as 0 */
+#define INT8_BLOCK 512   /* that needs no parameter */
+#define LEVELS_IN_BYTE 4 /* of 2 bits each */
+
+enum {
+    PARAM_CLIP,
+    PARAM_BLOCK
+};
+
+static const struct wring_codec_param params[] = {
+    [PARAM_CLIP] = {"clip", NULL, "standard deviations above which values are cut off", 2.5, 1,
+                    1000, 0},
+    [PARAM_BLOCK] = {"block", NULL, "elements that share a scale", 1024, 32, 65536, 32},
+};
+
+static const struct wring_qsgd_kernels *kernels_of(const struct wring_codec *codec)
+{
+    return ((const struct wring_qsgd_tier *)codec->kernels)->kernels;
+}
+
+static const struct wring_qsgd_form *form_of(const struct wring_codec *codec)
+{
+    return &kernels_of(codec)->forms[WRING_QSGD_LINEAR][0];
+}
+
+static uint64_t terngrad_unit(const struct wring_codec *codec)
+{
+    return (uint64_t)codec->params[PARAM_BLOCK];
+}
+
+static enum wring_status terngrad_init(struct wring_codec *codec, char *why, size_t why_bytes)
+{
+    (void)why, (void)why_bytes;
+    wring_codec_take_kernels(codec, wring_qsgd_tiers, sizeof(wring_qsgd_tiers[0]));
+    return WRING_OK;
+}
+
+static size_t terngrad_bound(const struct wring_codec *codec, uint64_t elems)
+{
+    (void)codec;
+    return (elems + LEVELS_IN_BYTE - 1) / LEVELS_IN_BYTE;
+}
+
+static void terngrad_way_back(const struct wring_codec *codec, char *spec)
+{
+    const char *ef = codec->info.flags & WRING_CODEC_FEEDBACK ? "+ef" : "";
+    unsigned block = (unsigned)codec->params[PARAM_BLOCK];
+
+    if (block % INT8_BLOCK == 0)
+        snprintf(spec, WRING_CODEC_SPEC_MAX, "int8%s", ef);
+    else
+        snprintf(spec, WRING_CODEC_SPEC_MAX, "int8:block=%u%s", block, ef);
+}
+
+/* ---- the round ---- */
+
+static uint64_t count_units(const struct wring_codec *codec,
+                            const struct wring_codec_context *context)
+{
+    uint64_t unit = terngrad_unit(codec);
+    return (context->elems + unit - 1) / unit;
+}
+
+/** Of the unit with which a run begins, in the statistics. */
+static uint64_t unit_of(const struct wring_codec *codec, const struct wring_codec_context *context)
+{
+    return (context->element - context->first) / codec->info.unit;
+}
+
+/** NaN where a value is not finite: it stays through the maximum. */
+static float own_scale(const struct wring_codec *codec, const float *src, const float *residual,
+                       uint64_t n)
+{
+    uint32_t peak = kernels_of(codec)->peak(src, residual, n);
+    if (peak >= WRING_INF_BITS)
+        return wring_float_of(WRING_NAN_BITS);
+    double deviation = sqrt(kernels_of(codec)->squares(src, residual, n) / (double)n);
+    double most = codec->params[PARAM_CLIP] * deviation;
+    return most < (double)wring_float_of(peak) ? (float)most : wring_float_of(peak);
+}
+
+static void find_scales(const struct wring_codec *codec, const struct wring_codec_context *context,
+                        const float *src, uint64_t elems, const float *residual, void *statistics,
+                        void *scratch)
+{
+    uint64_t unit = codec->info.unit;
+    float *scales = (float *)statistics + unit_of(codec, context);
+
+    (void)scratch;
+    for (uint64_t done = 0; done < elems; done += unit)
+        *scales++ = own_scale(codec, src + done, residual != NULL ? residual + done : NULL,
+                              wring_codec_unit_length(unit, elems - done));
+}
+
+static void settle_scales(const struct wring_codec *codec,
+                          const struct wring_codec_context *context, void *statistics,
+                          uint64_t count)
+{
+    float *scales = statistics;
+
+    (void)codec, (void)context;
+    for (uint64_t i = 0; i < count; i++) {
+        if (!(scales[i] >= 0 && scales[i] < INFINITY)) /* and where nobody had anything */
+            scales[i] = wring_float_of(WRING_NAN_BITS);
+        else if (scales[i] < TINY)
+            scales[i] = 0;
+    }
+}
+
+static const struct wring_codec_round rounds[] = {{.name = "scale",
+                                                   .dtype = WRING_F32,
+                                                   .op = WRING_MAX,
+                                                   .count = count_units,
+                                                   .begin = find_scales,
+                                                   .end = settle_scales}};
+
+static const float *scales_of(const struct wring_codec *codec,
+                              const struct wring_codec_context *context)
+{
+    return (const float *)context->statistics[0] + unit_of(codec, context);
+}
+
+/* ---- codes ---- */
+
+/**
+ * The variance of a code is at most clip - 1 times the square of its block, if that has the largest
+ * scale: the sum of scale · |v| is at most clip · n · deviation². So codes under feedback are 1 /
+ * clip of the scale.
+ */
+static float step_of(const struct wring_codec *codec, float scale)
+{
+    bool fed = codec->info.flags & WRING_CODEC_FEEDBACK;
+    return fed ? scale * (float)(1 / codec->params[PARAM_CLIP]) : scale;
+}
+
+static void encode_unit(const struct wring_codec *codec, struct wring_noise *noise,
+                        uint64_t element, const float *src, float *residual, uint64_t n,
+                        uint64_t left, float scale, unsigned char *code)
+{
+    if (!(scale >= 0)) {
+        memset(code, 0, terngrad_bound(codec, n));
+        return;
+    }
+    const struct wring_qsgd_scale steps = {scale > 0 ? 0x1p16f / scale : 0, step_of(codec, scale),
+                                           1 << 16};
+    for (uint64_t i = 0; i < n; i += WRING_NOISE_WINDOW) {
+        uint64_t some = wring_codec_unit_length(WRING_NOISE_WINDOW, n - i);
+        form_of(codec)->encode(code + i / LEVELS_IN_BYTE, src + i,
+                               residual != NULL ? residual + i : NULL, some, steps,
+                               wring_noise_of(noise, element + i, some, left - i));
+    }
+}
+
+static size_t terngrad_encode(const struct wring_codec *codec,
+                              const struct wring_codec_context *context, const float *src,
+                              uint64_t elems, float *residual, void *code, void *scratch)
+{
+    uint64_t unit = codec->info.unit;
+    const float *scales = elems > 0 ? scales_of(codec, context) : NULL;
+    struct wring_noise noise;
+
+    (void)scratch;
+    wring_noise_begin(&noise, codec, context);
+    for (uint64_t done = 0; done < elems; done += unit) {
+        uint64_t n = wring_codec_unit_length(unit, elems - done);
+        if (WRING_IS_LONG(elems))
+            wring_streaming_fetch(src + done, (n < WRING_PAGE ? n : WRING_PAGE) * sizeof(*src));
+        encode_unit(codec, &noise, context->element + done, src + done,
+                    residual != NULL ? residual + done : NULL, n, elems - done, *scales++,
+                    (unsigned char *)code + done / LEVELS_IN_BYTE);
+    }
+    return terngrad_bound(codec, elems);
+}
+
+static enum wring_status terngrad_decode(const struct wring_codec *codec,
+                                         const struct wring_codec_context *context,
+                                         const void *code, size_t code_bytes, float *dst,
+                                         uint64_t elems, bool add)
+{
+    const struct wring_qsgd_form *form = form_of(codec);
+    const float *scales = elems > 0 ? scales_of(codec, context) : NULL;
+    uint64_t unit = codec->info.unit;
+
+    if (code_bytes != terngrad_bound(codec, elems))
+        return WRING_ERR_FRAME;
+    for (uint64_t done = 0; done < elems; done += unit, scales++) {
+        uint64_t n = wring_codec_unit_length(unit, elems - done);
+        const unsigned char *at = (const unsigned char *)code + done / LEVELS_IN_BYTE;
+        if (add && WRING_IS_LONG(elems))
+            wring_streaming_fetch(dst + done, (n < WRING_PAGE ? n : WRING_PAGE) * sizeof(*dst));
+        if (*scales >= 0)
+            (add ? form->decode_add : form->decode)(dst + done, at, n, step_of(codec, *scales));
+        else
+            wring_codec_fill_nan(dst + done, n);
+    }
+    return WRING_OK;
+}
+
+const struct wring_codec_ops wring_codec_terngrad = {
+    .name = "terngrad",
+    .doc = "-1, 0 or 1 of a scale that all ranks share, drawn at random",
+    .flags = WRING_CODEC_FIXED,
+    .params = params,
+    .n_params = sizeof(params) / sizeof(params[0]),
+    .init = terngrad_init,
+    .unit = terngrad_unit,
+    .bound = terngrad_bound,
+    .encode = terngrad_encode,
+    .decode = terngrad_decode,
+    .rounds = rounds,
+    .n_rounds = sizeof(rounds) / sizeof(rounds[0]),
+    .way_back = terngrad_way_back,
+};
