@@ -40,6 +40,7 @@ static const struct wring_codec_param params[] = {
 struct plan {
     unsigned bits;
     float levels;   /* s */
+    int32_t most;   /* s · 2^16 */
     float keep;     /* 1 / (1 + omega) under error feedback, else 1 */
     float step_max; /* the largest whose s-fold is finite; of powers of two the largest norm */
     bool natural, euclidean;
@@ -91,6 +92,7 @@ static enum wring_status qsgd_init(struct wring_codec *codec, char *why, size_t 
     (void)why, (void)why_bytes;
     plan->bits = 2u << width;
     plan->levels = (float)((1u << (plan->bits - 1)) - 1);
+    plan->most = (int32_t)plan->levels * 65536;
     plan->natural = codec->params[PARAM_PARTITION] != 0;
     plan->euclidean = codec->params[PARAM_NORM] != 0;
     plan->step_max = plan->natural ? FLT_MAX : step_max[width];
@@ -128,30 +130,31 @@ static uint32_t norm_of(const struct wring_codec *codec, const float *src, const
     return wring_bits_of(norm < (double)FLT_MAX ? (float)norm : FLT_MAX);
 }
 
-static struct wring_qsgd_scale scale_of(const struct plan *plan, float norm)
+static struct wring_qsgd_scale scale_of(const struct plan *plan, uint32_t norm_bits)
 {
+    float norm = wring_float_of(norm_bits);
+
+    if (norm_bits >= WRING_INF_BITS)
+        return (struct wring_qsgd_scale){0, wring_float_of(WRING_NAN_BITS), 0};
     if (norm < TINY)
         return (struct wring_qsgd_scale){0, 0, 0};
     if (plan->natural)
         return (struct wring_qsgd_scale){1 / norm, norm * plan->keep, 0};
     float step = norm * plan->keep / plan->levels;
     return (struct wring_qsgd_scale){plan->levels * 0x1p16f / norm,
-                                     step < plan->step_max ? step : plan->step_max,
-                                     (int32_t)plan->levels * 65536};
+                                     step < plan->step_max ? step : plan->step_max, plan->most};
 }
 
-/** One block, of a norm as bits. */
+/** One block, whose step is NaN if a value is not finite. */
 static void encode_block(const struct wring_codec *codec, struct wring_noise *noise,
                          uint64_t element, const float *src, float *residual, uint64_t n,
-                         uint64_t left, uint32_t norm, unsigned char *code)
+                         uint64_t left, const struct wring_qsgd_scale *scale, unsigned char *code)
 {
-    if (norm >= WRING_INF_BITS) {
-        wring_put_u32(code, WRING_NAN_BITS);
+    wring_put_u32(code, wring_bits_of(scale->step));
+    if (!(scale->step < INFINITY)) {
         memset(code + HEAD, 0, level_bytes(codec, n));
         return;
     }
-    struct wring_qsgd_scale scale = scale_of(plan_of(codec), wring_float_of(norm));
-    wring_put_u32(code, wring_bits_of(scale.step));
     for (uint64_t i = 0; i < n; i += WRING_NOISE_WINDOW) {
         uint64_t some = wring_codec_unit_length(WRING_NOISE_WINDOW, n - i);
         form_of(codec)->encode(code + HEAD + level_bytes(codec, i), src + i,
@@ -166,21 +169,22 @@ static uint64_t stretch_of(uint64_t unit)
     return unit < WRING_NOISE_WINDOW ? WRING_NOISE_WINDOW / unit * unit : unit;
 }
 
-/** All norms first: no block waits for its own. */
+/** All scales first: no block waits for its own. */
 static unsigned char *encode_stretch(const struct wring_codec *codec, struct wring_noise *noise,
                                      uint64_t element, const float *src, float *residual,
                                      uint64_t n, uint64_t left, unsigned char *code)
 {
     uint64_t unit = codec->info.unit;
-    uint32_t norms[WRING_NOISE_WINDOW / UNIT_MIN];
+    struct wring_qsgd_scale scales[WRING_NOISE_WINDOW / UNIT_MIN];
 
     for (uint64_t i = 0, block = 0; i < n; i += unit, block++)
-        norms[block] = norm_of(codec, src + i, residual != NULL ? residual + i : NULL,
-                               wring_codec_unit_length(unit, n - i));
+        scales[block] =
+            scale_of(plan_of(codec), norm_of(codec, src + i, residual != NULL ? residual + i : NULL,
+                                             wring_codec_unit_length(unit, n - i)));
     for (uint64_t i = 0, block = 0; i < n; i += unit, block++) {
         uint64_t live = wring_codec_unit_length(unit, n - i);
         encode_block(codec, noise, element + i, src + i, residual != NULL ? residual + i : NULL,
-                     live, left - i, norms[block], code);
+                     live, left - i, &scales[block], code);
         code += HEAD + level_bytes(codec, live);
     }
     return code;

@@ -167,7 +167,7 @@ static void encode_unit(const struct wring_codec *codec, struct wring_noise *noi
     for (uint64_t i = 0; i < n; i += WRING_NOISE_WINDOW) {
         uint64_t some = wring_codec_unit_length(WRING_NOISE_WINDOW, n - i);
         form_of(codec)->encode(code + i / LEVELS_IN_BYTE, src + i,
-                               residual != NULL ? residual + i : NULL, some, steps,
+                               residual != NULL ? residual + i : NULL, some, &steps,
                                wring_noise_of(noise, element + i, some, left - i));
     }
 }

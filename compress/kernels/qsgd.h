@@ -44,7 +44,7 @@ struct wring_qsgd_form {
      * @param noise     in, words of whole runs
      */
     void (*encode)(uint8_t *code, const float *src, float *residual, uint64_t n,
-                   struct wring_qsgd_scale scale, const uint32_t *noise);
+                   const struct wring_qsgd_scale *scale, const uint32_t *noise);
     /** dst = values, of any levels. */
     void (*decode)(float *dst, const uint8_t *code, uint64_t n, float step);
     void (*decode_add)(float *dst, const uint8_t *code, uint64_t n, float step);

@@ -189,13 +189,13 @@ static const uint32_t *noise_of(const struct bench_memory *m)
 static void qsgd_encode(const void *tier, const struct bench_memory *m, uint64_t n)
 {
     const struct wring_qsgd_scale scale = {7 * 0x1p16f, 1 / 7.0f, 7 * 65536};
-    qsgd_form(tier, 0)->encode(m->code, m->src, NULL, n, scale, noise_of(m));
+    qsgd_form(tier, 0)->encode(m->code, m->src, NULL, n, &scale, noise_of(m));
 }
 
 static void qsgd_encode_powers(const void *tier, const struct bench_memory *m, uint64_t n)
 {
     const struct wring_qsgd_scale scale = {1, 1, 0};
-    qsgd_form(tier, 1)->encode(m->code, m->src, NULL, n, scale, noise_of(m));
+    qsgd_form(tier, 1)->encode(m->code, m->src, NULL, n, &scale, noise_of(m));
 }
 
 static void qsgd_decode_add(const void *tier, const struct bench_memory *m, uint64_t n)

@@ -50,13 +50,13 @@ static void check_form(const struct wring_qsgd_kernels *kernels, const struct tr
 
     /* nobody encodes what is not finite */
     if (wring_peak(src, NULL, n) < WRING_INF_BITS) {
-        ref->encode(want, src, NULL, n, scale, noise);
-        form->encode(got, src, NULL, n, scale, noise);
+        ref->encode(want, src, NULL, n, &scale, noise);
+        form->encode(got, src, NULL, n, &scale, noise);
         AGREE("encode", want, got, bytes);
     }
     if (wring_peak(src, left, n) < WRING_INF_BITS) {
-        ref->encode(want, src, residual, n, fed, noise);
-        form->encode(got, src, other, n, fed, noise);
+        ref->encode(want, src, residual, n, &fed, noise);
+        form->encode(got, src, other, n, &fed, noise);
         AGREE("feedback code", want, got, bytes);
         AGREE("feedback residual", residual, other, n * 4);
     }
@@ -126,7 +126,7 @@ static void check_odds(int partition, int width, double x)
         uint32_t noise[16] = {(h + 1) << 16 | h, h};
         uint8_t code[32];
         float out[32];
-        form->encode(code, src, NULL, 32, scale, noise);
+        form->encode(code, src, NULL, 32, &scale, noise);
         form->decode(out, code, 32, scale.step);
         for (int i = 0; i < 32; i++) {
             double sign = i == 1 ? -1 : 1, value = sign * out[i];

@@ -292,9 +292,9 @@ INLINE void decode_any(float *dst, const uint8_t *code, uint64_t n, float step, 
 
 #define FORM(name, ...)                                                                     \
     static void encode_##name(uint8_t *code, const float *src, float *residual, uint64_t n, \
-                              struct wring_qsgd_scale scale, const uint32_t *noise)         \
+                              const struct wring_qsgd_scale *scale, const uint32_t *noise)  \
     {                                                                                       \
-        encode_any(code, src, residual, n, scale, noise, (struct form){__VA_ARGS__});       \
+        encode_any(code, src, residual, n, *scale, noise, (struct form){__VA_ARGS__});      \
     }                                                                                       \
     static void decode_##name(float *dst, const uint8_t *code, uint64_t n, float step)      \
     {                                                                                       \
