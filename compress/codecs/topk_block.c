@@ -158,9 +158,11 @@ static inline void look_ahead(const float *dst, const unsigned char *index)
     __builtin_prefetch((const void *)((uintptr_t)dst + sizeof(*dst) * wring_take_u16(index)), 1);
 }
 
-/** Add `count` entries to dst. A peer may change them meanwhile: each is read and checked once. */
-static enum wring_status add_entries(float *dst, uint64_t n, const unsigned char *values,
-                                     uint32_t count)
+/** Add `count` entries to dst. A peer may change them meanwhile: each is read and checked once. Not
+ *  inline: within its caller the loop lacks registers. */
+__attribute__((noinline)) static enum wring_status add_entries(float *dst, uint64_t n,
+                                                               const unsigned char *values,
+                                                               uint32_t count)
 {
     const unsigned char *indices = values + 4 * (size_t)count;
     uint32_t next = 0; /* the lowest index that may follow */
