@@ -11,24 +11,28 @@
  */
 #include "compress/codec.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "compress/kernels/bits.h"
 #include "compress/kernels/qsgd.h"
 #include "compress/kernels/streaming.h"
 #include "compress/noise.h"
 
-#define TINY 0x1p-100f   /* a smaller scale counts as 0 */
-#define INT8_BLOCK 512   /* that needs no parameter */
-#define LEVELS_IN_BYTE 4 /* of 2 bits each */
+#define TINY 0x1p-100f /* a smaller scale counts as 0 */
+#define INT8_BLOCK 512 /* that needs no parameter */
 
 enum {
+    PARAM_BITS,
     PARAM_CLIP,
     PARAM_BLOCK
 };
 
 static const struct wring_codec_param params[] = {
+    [PARAM_BITS] = {"bits", "2|4|8", "of a level; with 4 or 8 the codes of 7 or 127 ranks add up",
+                    0, 0, 2, 1},
     [PARAM_CLIP] = {"clip", NULL, "standard deviations above which values are cut off", 2.5, 1,
                     1000, 0},
     [PARAM_BLOCK] = {"block", NULL, "elements that share a scale", 1024, 32, 65536, 32},
@@ -41,7 +45,7 @@ static const struct wring_qsgd_kernels *kernels_of(const struct wring_codec *cod
 
 static const struct wring_qsgd_form *form_of(const struct wring_codec *codec)
 {
-    return &kernels_of(codec)->forms[WRING_QSGD_LINEAR][0];
+    return &kernels_of(codec)->forms[WRING_QSGD_LINEAR][(int)codec->params[PARAM_BITS]];
 }
 
 static uint64_t terngrad_unit(const struct wring_codec *codec)
@@ -49,17 +53,25 @@ static uint64_t terngrad_unit(const struct wring_codec *codec)
     return (uint64_t)codec->params[PARAM_BLOCK];
 }
 
+static unsigned bits_of(const struct wring_codec *codec)
+{
+    return 2u << (int)codec->params[PARAM_BITS];
+}
+
+static const struct wring_codec_ops adding; /* of wider levels */
+
 static enum wring_status terngrad_init(struct wring_codec *codec, char *why, size_t why_bytes)
 {
     (void)why, (void)why_bytes;
+    if (bits_of(codec) > 2)
+        codec->ops = &adding;
     wring_codec_take_kernels(codec, wring_qsgd_tiers, sizeof(wring_qsgd_tiers[0]));
     return WRING_OK;
 }
 
 static size_t terngrad_bound(const struct wring_codec *codec, uint64_t elems)
 {
-    (void)codec;
-    return (elems + LEVELS_IN_BYTE - 1) / LEVELS_IN_BYTE;
+    return (elems * bits_of(codec) + 7) / 8;
 }
 
 static void terngrad_way_back(const struct wring_codec *codec, char *spec)
@@ -71,6 +83,12 @@ static void terngrad_way_back(const struct wring_codec *codec, char *spec)
         snprintf(spec, WRING_CODEC_SPEC_MAX, "int8%s", ef);
     else
         snprintf(spec, WRING_CODEC_SPEC_MAX, "int8:block=%u%s", block, ef);
+}
+
+/** As large as a level of so many bits. */
+static uint32_t terngrad_most_ranks(const struct wring_codec *codec)
+{
+    return (1u << (bits_of(codec) - 1)) - 1;
 }
 
 /* ---- the round ---- */
@@ -113,18 +131,29 @@ static void find_scales(const struct wring_codec *codec, const struct wring_code
                               wring_codec_unit_length(unit, elems - done));
 }
 
+/** The largest scale of which a sum of all ranks' levels is finite. */
+static float scale_max(const struct wring_codec *codec, uint32_t ranks)
+{
+    float most = FLT_MAX / (float)ranks;
+
+    if (codec->ops->code_sum == NULL)
+        return FLT_MAX;
+    return most * (float)ranks < INFINITY ? most : wring_float_of(wring_bits_of(most) - 1);
+}
+
 static void settle_scales(const struct wring_codec *codec,
                           const struct wring_codec_context *context, void *statistics,
                           uint64_t count)
 {
-    float *scales = statistics;
+    float *scales = statistics, most = scale_max(codec, context->ranks);
 
-    (void)codec, (void)context;
     for (uint64_t i = 0; i < count; i++) {
         if (!(scales[i] >= 0 && scales[i] < INFINITY)) /* and where nobody had anything */
             scales[i] = wring_float_of(WRING_NAN_BITS);
         else if (scales[i] < TINY)
             scales[i] = 0;
+        else if (scales[i] > most)
+            scales[i] = most;
     }
 }
 
@@ -166,7 +195,7 @@ static void encode_unit(const struct wring_codec *codec, struct wring_noise *noi
                                            1 << 16};
     for (uint64_t i = 0; i < n; i += WRING_NOISE_WINDOW) {
         uint64_t some = wring_codec_unit_length(WRING_NOISE_WINDOW, n - i);
-        form_of(codec)->encode(code + i / LEVELS_IN_BYTE, src + i,
+        form_of(codec)->encode(code + terngrad_bound(codec, i), src + i,
                                residual != NULL ? residual + i : NULL, some, &steps,
                                wring_noise_of(noise, element + i, some, left - i));
     }
@@ -188,7 +217,7 @@ static size_t terngrad_encode(const struct wring_codec *codec,
             wring_streaming_fetch(src + done, (n < WRING_PAGE ? n : WRING_PAGE) * sizeof(*src));
         encode_unit(codec, &noise, context->element + done, src + done,
                     residual != NULL ? residual + done : NULL, n, elems - done, *scales++,
-                    (unsigned char *)code + done / LEVELS_IN_BYTE);
+                    (unsigned char *)code + terngrad_bound(codec, done));
     }
     return terngrad_bound(codec, elems);
 }
@@ -206,7 +235,7 @@ static enum wring_status terngrad_decode(const struct wring_codec *codec,
         return WRING_ERR_FRAME;
     for (uint64_t done = 0; done < elems; done += unit, scales++) {
         uint64_t n = wring_codec_unit_length(unit, elems - done);
-        const unsigned char *at = (const unsigned char *)code + done / LEVELS_IN_BYTE;
+        const unsigned char *at = (const unsigned char *)code + terngrad_bound(codec, done);
         if (add && WRING_IS_LONG(elems))
             wring_streaming_fetch(dst + done, (n < WRING_PAGE ? n : WRING_PAGE) * sizeof(*dst));
         if (*scales >= 0)
@@ -217,18 +246,51 @@ static enum wring_status terngrad_decode(const struct wring_codec *codec,
     return WRING_OK;
 }
 
+/** Add the levels of a word, each by itself. @return the sign bits of those that overflow */
+static uint64_t add_levels(uint64_t *levels, uint64_t others, uint64_t signs)
+{
+    uint64_t a = *levels, sum = ((a & ~signs) + (others & ~signs)) ^ ((a ^ others) & signs);
+
+    *levels = sum;
+    return (a ^ sum) & (others ^ sum) & signs;
+}
+
+static enum wring_status terngrad_sum(const struct wring_codec *codec,
+                                      const struct wring_codec_context *context, void *code,
+                                      const void *other, size_t code_bytes, uint64_t elems)
+{
+    const uint64_t signs = bits_of(codec) == 4 ? 0x8888888888888888u : 0x8080808080808080u;
+    uint64_t over = 0;
+
+    (void)context;
+    if (code_bytes != terngrad_bound(codec, elems))
+        return WRING_ERR_FRAME;
+    for (size_t at = 0; at < code_bytes; at += sizeof(uint64_t)) {
+        uint64_t levels = 0, others = 0;
+        size_t some = code_bytes - at < sizeof(levels) ? code_bytes - at : sizeof(levels);
+        memcpy(&levels, (char *)code + at, some);
+        memcpy(&others, (const char *)other + at, some);
+        over |= add_levels(&levels, others, signs);
+        memcpy((char *)code + at, &levels, some);
+    }
+    return over == 0 ? WRING_OK : WRING_ERR_FRAME;
+}
+
+/* What both tables have in common. */
+#define TERNGRAD                                                                                  \
+    .name = "terngrad", .doc = "-1, 0 or 1 of a scale that all ranks share, drawn at random",     \
+    .flags = WRING_CODEC_FIXED, .params = params, .n_params = sizeof(params) / sizeof(params[0]), \
+    .init = terngrad_init, .unit = terngrad_unit, .bound = terngrad_bound,                        \
+    .encode = terngrad_encode, .decode = terngrad_decode, .rounds = rounds,                       \
+    .n_rounds = sizeof(rounds) / sizeof(rounds[0])
+
+static const struct wring_codec_ops adding = {
+    TERNGRAD,
+    .code_sum = terngrad_sum,
+    .most_ranks = terngrad_most_ranks,
+};
+
 const struct wring_codec_ops wring_codec_terngrad = {
-    .name = "terngrad",
-    .doc = "-1, 0 or 1 of a scale that all ranks share, drawn at random",
-    .flags = WRING_CODEC_FIXED,
-    .params = params,
-    .n_params = sizeof(params) / sizeof(params[0]),
-    .init = terngrad_init,
-    .unit = terngrad_unit,
-    .bound = terngrad_bound,
-    .encode = terngrad_encode,
-    .decode = terngrad_decode,
-    .rounds = rounds,
-    .n_rounds = sizeof(rounds) / sizeof(rounds[0]),
+    TERNGRAD,
     .way_back = terngrad_way_back,
 };

@@ -50,6 +50,7 @@ static const char *const specs[] = {
     "natural+ef",
     "terngrad:block=32",
     "terngrad+ef",
+    "terngrad:bits=4:block=64",
 };
 #define SPECS (sizeof(specs) / sizeof(specs[0]))
 

@@ -845,11 +845,11 @@ class Natural:
 
 
 class Terngrad:
-    def __init__(self, clip=2.5, block=1024):
-        self.clip, self.unit = float(clip), int(block)
+    def __init__(self, bits=2, clip=2.5, block=1024):
+        self.bits, self.clip, self.unit = int(bits), float(clip), int(block)
 
     def way_back(self):
-        return Int8(512 if self.unit % 512 == 0 else self.unit)
+        return self if self.bits > 2 else Int8(512 if self.unit % 512 == 0 else self.unit)
 
     def scale(self, v):
         if not all(map(finite, v)):
@@ -869,16 +869,19 @@ class Terngrad:
             inverse = divide(bits(65536), scale)
             for i, x in enumerate(v):
                 t = max(-65536, min(65536, round(value(multiply(x, inverse)))))
-                code |= (t + noise(self.element + i, phase)) // 65536 % 4 << 2 * i
-        return code.to_bytes((len(v) + 3) // 4, "little")
+                level = (t + noise(self.element + i, phase)) // 65536
+                code |= level % 2**self.bits << self.bits * i
+        return code.to_bytes((len(v) * self.bits + 7) // 8, "little")
 
     def decode_unit(self, code, n):
-        require(len(code) >= (n + 3) // 4, "bytes are missing")
+        size, half = (n * self.bits + 7) // 8, 2 ** (self.bits - 1)
+        require(len(code) >= size, "bytes are missing")
         step = scale = self.scales[self.element // self.unit]
         if self.fed:
             step = multiply(scale, bits(1 / self.clip))
-        levels = [(code[i // 4] >> i % 4 * 2 & 3 ^ 2) - 2 for i in range(n)]
-        return [NAN if scale == NAN else multiply(bits(x), step) for x in levels], (n + 3) // 4
+        code = int.from_bytes(code[:size], "little")
+        levels = [(code >> i * self.bits & 2 * half - 1 ^ half) - half for i in range(n)]
+        return [NAN if scale == NAN else multiply(bits(x), step) for x in levels], size
 
 
 CODECS = {"none": NoCodec, "lossless": Lossless, "bf16": Bf16, "fp16": Fp16, "int8": Int8,

@@ -391,8 +391,12 @@ def terngrad_cases():
     yield record(block + "+ef", x, random(8, 96, 0.01))
     yield record("terngrad:clip=3.7:block=64+ef", random(9, 100), random(10, 100, 0.2))
     yield record(block, random(11, 50), phase=1)
+    for width in (4, 8):
+        yield record(f"terngrad:bits={width}:block=32", random(12, 50))
+        yield record(f"terngrad:bits={width}:block=64+ef", random(13, 100), random(14, 100, 0.2))
     yield refused(block, 32, bytes(7))
     yield refused(block, 33, bytes(8))
+    yield refused("terngrad:bits=4:block=32", 33, bytes(16))
 
 
 def pair_cases():

@@ -59,6 +59,8 @@ const struct codec_spec codec_specs[] = {
     {"natural:bits=8+ef", NULL},
     {"terngrad", NULL},
     {"terngrad:clip=4:block=32+ef", NULL},
+    {"terngrad:bits=4:block=32", NULL},
+    {"terngrad:bits=8+ef", NULL},
     {"sealed", wring_test_sealed},
     {"mom", momentum_codecs},
     {"ownmom:factor=0.25", momentum_codecs},

@@ -72,6 +72,8 @@ static void canonical_form(void)
         {"natural:bits=9", "natural", 32, WRING_CODEC_FIXED | WRING_CODEC_UNBIASED},
         {"natural:bits=8+ef", "natural:bits=8+ef", 32, WRING_CODEC_FIXED | WRING_CODEC_FEEDBACK},
         {"terngrad:clip=2.50", "terngrad", 1024, 0},
+        {"terngrad:bits=8:block=512", "terngrad:bits=8:block=512", 512,
+         WRING_CODEC_FIXED | WRING_CODEC_SUMMABLE},
         {"terngrad:block=2048:clip=3+ef", "terngrad:clip=3:block=2048+ef", 2048,
          WRING_CODEC_FEEDBACK},
         {"qsgd+ef", "qsgd+ef", 256, WRING_CODEC_FIXED | WRING_CODEC_FEEDBACK},
