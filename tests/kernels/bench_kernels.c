@@ -44,8 +44,6 @@ CALL(votes, mix, m->dst, m->residual, m->src, n, 0.9f, 0.1f)
 CALL(sparse, peak, m->src, NULL, n)
 CALL(sparse, feed, m->residual, m->src, n)
 CALL(sparse, squares, m->src, NULL, n)
-CALL(sparse, foresee, m->residual, m->dst, m->src, n, (struct wring_sparse_step){0.9f, 1})
-CALL(sparse, advance, m->residual, m->dst, m->src, n, (struct wring_sparse_step){0.9f, 1})
 CALL(topk, rank, m->src, NULL, n, (n + 99) / 100)
 CALL(topk, retain, m->residual, m->src, m->map, n)
 
@@ -279,8 +277,6 @@ const struct bench_kernel bench_kernels[] = {
     {"sparse peak",          TIERS(sparse),   4096,  {SRC = 32},                   {0},                          sparse_peak},
     {"sparse feed",          TIERS(sparse),   4096,  {SRC = 32, RESIDUAL = 32},    {RESIDUAL = 32},              sparse_feed},
     {"sparse squares",       TIERS(sparse),   128,   {SRC = 32},                   {0},                          sparse_squares},
-    {"sparse foresee",       TIERS(sparse),   4096,  {SRC = 32, RESIDUAL = 32, DST = 32}, {0},                   sparse_foresee},
-    {"sparse advance",       TIERS(sparse),   4096,  {SRC = 32, RESIDUAL = 32, DST = 32}, {RESIDUAL = 32, DST = 32}, sparse_advance},
     {"qsgd squares",         TIERS(qsgd),     65536, {SRC = 32},                   {0},                          qsgd_squares},
     {"qsgd encode",          TIERS(qsgd),     65536, {SRC = 32, OTHER = 16},       {CODE = 4},                   qsgd_encode},
     {"qsgd encode powers",   TIERS(qsgd),     65536, {SRC = 32, OTHER = 16},       {CODE = 4},                   qsgd_encode_powers},
