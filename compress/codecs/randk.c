@@ -17,11 +17,12 @@
 #include "compress/kernels/bits.h"
 #include "compress/kernels/sparse.h"
 #include "compress/kernels/streaming.h"
+#include "compress/philox.h"
 
 #define BLOCK_MAX 65536
 #define WORD 64
 #define WORDS(n) (((n) + WORD - 1) / WORD)
-#define DRAWN 256 /* random numbers at a time */
+#define DRAWN 256 /* random numbers at a time: whole blocks of them, as those of a unit are */
 
 enum {
     PARAM_RATIO,
@@ -58,6 +59,9 @@ static enum wring_status randk_init(struct wring_codec *codec, char *why, size_t
     if (codec->info.flags & WRING_CODEC_FEEDBACK)
         codec->info.flags &= ~(unsigned)WRING_CODEC_UNBIASED;
     wring_codec_take_kernels(codec, wring_sparse_tiers, sizeof(wring_sparse_tiers[0]));
+    const struct wring_philox_tier *philox =
+        wring_kernels_pick(wring_philox_tiers, sizeof(wring_philox_tiers[0]), codec->tier);
+    *(const struct wring_philox_kernels **)wring_codec_own(codec) = philox->kernels;
     return WRING_OK;
 }
 
@@ -106,8 +110,9 @@ static inline uint64_t take_one(uint64_t *map, uint64_t last, uint32_t number)
 static void choose(const struct wring_codec *codec, struct wring_codec_context context, uint64_t n,
                    const float *near, struct chosen *chosen)
 {
-    enum wring_codec_draw draw = is_private(codec) ? WRING_DRAW_PRIVATE : WRING_DRAW_SHARED;
-    uint64_t count = count_of(codec, n);
+    const struct wring_philox_kernels *philox =
+        *(const struct wring_philox_kernels **)wring_codec_own(codec);
+    uint64_t count = count_of(codec, n), block = context.element / WRING_PHILOX_WORDS;
     uint32_t numbers[DRAWN];
 
     chosen->n = n;
@@ -115,10 +120,13 @@ static void choose(const struct wring_codec *codec, struct wring_codec_context c
     memset(chosen->map, 0, WORDS(n) * sizeof(chosen->map[0]));
     if (codec->returns)
         context.phase = 0;
-    for (uint64_t done = 0; done < count; done += DRAWN) {
-        size_t some = count - done < DRAWN ? (size_t)(count - done) : DRAWN;
-        wring_codec_random(&context, draw, context.element + done, numbers, some);
-        for (size_t i = 0; i < some; i++) {
+    struct wring_philox_stream stream =
+        wring_codec_stream(&context, is_private(codec) ? WRING_DRAW_PRIVATE : WRING_DRAW_SHARED);
+    for (uint64_t done = 0; done < count; done += DRAWN, block += DRAWN / WRING_PHILOX_WORDS) {
+        uint64_t some = count - done < DRAWN ? count - done : DRAWN;
+        philox->words(numbers, &stream, block,
+                      (some + WRING_PHILOX_WORDS - 1) / WRING_PHILOX_WORDS);
+        for (uint64_t i = 0; i < some; i++) {
             uint64_t at = take_one(chosen->map, n - count + done + i, numbers[i]);
             if (near != NULL)
                 __builtin_prefetch(near + at, 1);
@@ -253,6 +261,7 @@ const struct wring_codec_ops wring_codec_randk = {
     .flags = WRING_CODEC_UNBIASED | WRING_CODEC_FIXED | WRING_CODEC_OWN,
     .params = params,
     .n_params = sizeof(params) / sizeof(params[0]),
+    .own_bytes = sizeof(struct wring_philox_kernels *),
     .init = randk_init,
     .unit = randk_unit,
     .bound = randk_bound,
