@@ -35,6 +35,7 @@ static const struct wring_codec_ops *const codecs[] = {
     &wring_codec_qsgd,
     &wring_codec_natural,
     &wring_codec_terngrad,
+    &wring_codec_powersgd,
     NULL,
 };
 /* clang-format on */

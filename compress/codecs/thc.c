@@ -15,6 +15,7 @@
 #include "compress/kernels/rotate.h"
 #include "compress/kernels/steps.h"
 #include "compress/kernels/streaming.h"
+#include "compress/root.h"
 
 #define NORM_MIN 0x1p-96 /* a smaller norm counts as 0 */
 #define NORM_MAX 0x1p104 /* one above it as not finite: what is decoded could overflow */
@@ -133,31 +134,13 @@ static void find_powers(const struct wring_codec *codec, const struct wring_code
     }
 }
 
-/** The largest float32 whose square is not above that: a root without a rounding of its own. */
-static float root_of(double square)
-{
-    uint64_t bits;
-    double guess;
-
-    memcpy(&bits, &square, sizeof(bits));
-    bits = (bits >> 1) + (UINT64_C(0x3FF) << 51); /* half the exponent */
-    memcpy(&guess, &bits, sizeof(guess));
-    for (int i = 0; i < 5; i++)
-        guess = 0.5 * (guess + square / guess);
-    float root = (float)guess;
-    if ((double)root * (double)root > square)
-        return wring_float_of(wring_bits_of(root) - 1);
-    float next = wring_float_of(wring_bits_of(root) + 1);
-    return (double)next * (double)next > square ? root : next;
-}
-
 static double scale_of(const struct wring_codec *codec, double power, uint32_t most)
 {
     if (!(power >= 0 && power <= NORM_MAX * NORM_MAX) || most == 0)
         return (double)wring_float_of(WRING_NAN_BITS);
     if (power < NORM_MIN * NORM_MIN)
         return 0;
-    return (double)((float)codec->params[PARAM_CLIP] * root_of(power) / (float)most);
+    return (double)((float)codec->params[PARAM_CLIP] * wring_root_below(power) / (float)most);
 }
 
 static void make_scales(const struct wring_codec *codec, const struct wring_codec_context *context,
@@ -190,7 +173,7 @@ static void find_run(const struct wring_codec *codec, const struct wring_codec_c
 {
     struct wring_codec_context in = *context;
 
-    in.phase = 0; /* a sum is flipped as what it is of */
+    in.phase = 0; /* a sum is flipped as its codes are */
     wring_codec_random(&in, WRING_DRAW_SHARED, 0, run->signs, codec->info.unit / 32);
     run->scales =
         elems > 0 ? (const double *)context->statistics[0] + unit_at(codec, context) : NULL;

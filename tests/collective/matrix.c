@@ -150,6 +150,10 @@ static enum wring_status make_bucket(struct wring_session *session,
                                          .op = c->op,
                                          .codec = c->codec,
                                          .scheme = c->scheme};
+    if (c->rows > 0) {
+        params.shape.rows = c->rows;
+        params.shape.columns = c->elems / c->rows;
+    }
     enum wring_status status = wring_bucket_register(session, &params, out);
     return status == WRING_OK ? wring_session_commit(session) : status;
 }

@@ -33,6 +33,7 @@ struct wring_matrix_case {
     enum wring_dtype dtype;
     enum wring_op op;
     const char *codec; /* spec */
+    uint64_t rows;     /* of a bucket that is a matrix; 0: it is none */
     enum wring_scheme scheme;
     unsigned steps;
     const char *provider; /* "+fault" at its end wraps it */

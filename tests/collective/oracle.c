@@ -73,6 +73,8 @@ static struct wring_codec_context context_of(const struct oracle *o, struct trav
         .element = element_of(o, travel.at),
         .first = o->covered.begin,
         .elems = o->covered.end - o->covered.begin,
+        .rows = o->c->rows,
+        .columns = o->c->rows > 0 ? o->c->elems / o->c->rows : 0,
         .statistics = (const void *const *)o->statistics,
         .states = o->states[travel.rank],
     };
@@ -128,9 +130,15 @@ static void run_round(struct oracle *o, uint32_t round, unsigned step)
     wring_test_reduce(what->dtype, what->op, (const void *const *)of_ranks, o->n, count,
                       o->statistics[round]);
     job.kind = WRING_JOB_ROUND_END;
-    job.dst = o->statistics[round];
-    wring_job_run(&job, scratch);
-    for (uint32_t r = 0; r < o->n; r++)
+    for (uint32_t r = 0; r < o->n; r++) { /* each for itself, as it may change the rank's state */
+        job.context = context_of(o, (struct travel){n, begin, step, r, 0});
+        job.dst = of_ranks[r];
+        memcpy(job.dst, o->statistics[round], count * wring_dtype_bytes(what->dtype));
+        wring_job_run(&job, scratch);
+    }
+    free(o->statistics[round]);
+    o->statistics[round] = of_ranks[0];
+    for (uint32_t r = 1; r < o->n; r++)
         free(of_ranks[r]);
     free(scratch);
 }
@@ -456,8 +464,15 @@ static void make_states(struct oracle *o)
     const struct wring_codec_ops *ops = wring_codec_way(o->codec, 0)->ops;
     for (uint32_t r = 0; r < o->n && ops->n_states > 0; r++) {
         o->states[r] = calloc(ops->n_states, sizeof(*o->states[r]));
-        for (size_t s = 0; s < ops->n_states; s++)
-            o->states[r][s] = calloc(o->c->elems + 1, wring_dtype_bytes(ops->states[s].dtype));
+        struct wring_codec_context context = context_of(o, (struct travel){.rank = r});
+        context.elems = o->c->elems;
+        for (size_t s = 0; s < ops->n_states; s++) {
+            const struct wring_codec_state *what = &ops->states[s];
+            uint64_t count = what->count != NULL ? what->count(o->codec, &context) : o->c->elems;
+            o->states[r][s] = calloc(count + 1, wring_dtype_bytes(what->dtype));
+            if (what->init != NULL)
+                what->init(o->codec, &context, o->states[r][s], count);
+        }
     }
 }
 

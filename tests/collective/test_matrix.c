@@ -61,6 +61,7 @@ static const char *const codecs[] = {
     "natural+ef",
     "terngrad:block=96+ef",
     "terngrad:bits=8:block=96",
+    "powersgd+ef",
 };
 static const uint64_t counts[] = {0, 1, 2, 31, 33, 127, 1000, 2049, 10007, 65537, 100001};
 /* nothing, and what travels in each way: on a board, in one piece, in some, in many */
@@ -145,6 +146,15 @@ static bool lacks_way_back(enum wring_scheme scheme)
     return scheme == WRING_SCHEME_INDIVISIBLE || scheme == WRING_SCHEME_HIERARCHICAL_INDIVISIBLE;
 }
 
+/** Codecs of whole buckets are not cut, and a way back wants a scheme that has one. */
+static bool is_refused(const char *codec, enum wring_scheme scheme)
+{
+    bool divisible =
+        scheme == WRING_SCHEME_DIVISIBLE || scheme == WRING_SCHEME_HIERARCHICAL_DIVISIBLE;
+    return strncmp(codec, "powersgd", 8) == 0 ? divisible
+                                              : has_way_back(codec) && lacks_way_back(scheme);
+}
+
 static bool takes(uint32_t what, enum wring_op op, enum wring_dtype dtype)
 {
     return wring_op_takes(op, dtype) && (what != WRING_MATRIX_BUCKET || op != WRING_PREMUL_SUM);
@@ -183,7 +193,7 @@ static void mend(void *arg, uint32_t *choice)
         choice[SCHEME] = WRING_SCHEME_AUTO;
         choice[CODEC] %= what == WRING_MATRIX_ALLREDUCE ? IMMEDIATE_CODECS : ALLTOALL_CODECS;
     }
-    if (has_way_back(codecs[choice[CODEC]]) && lacks_way_back((enum wring_scheme)choice[SCHEME]))
+    if (is_refused(codecs[choice[CODEC]], (enum wring_scheme)choice[SCHEME]))
         choice[SCHEME]--;
     if (choice[NODES] > 0 && strncmp(providers[choice[PROVIDER]], "shm", 3) == 0)
         choice[NODES] = 0; /* nothing leads to other hosts */
@@ -304,7 +314,7 @@ static void every_codec_scheme_and_provider(void)
                 c.scheme = (enum wring_scheme)scheme;
                 c.provider = providers[p];
                 c.special = (codec + (size_t)scheme + p) % 2 ? 2 : 0;
-                if (scheme != WRING_SCHEME_INDIVISIBLE || !has_way_back(c.codec))
+                if (!is_refused(c.codec, c.scheme))
                     wring_matrix_run(&c);
             }
 }
@@ -317,7 +327,7 @@ static void every_codec_between_nodes(void)
         struct wring_matrix_case c = plain;
         c.codec = codecs[codec];
         c.scheme = (enum wring_scheme)(WRING_SCHEME_HIERARCHICAL + codec % 3);
-        if (has_way_back(c.codec) && lacks_way_back(c.scheme))
+        if (is_refused(c.codec, c.scheme))
             c.scheme = WRING_SCHEME_HIERARCHICAL;
         c.provider = providers[codec % 4 < 2 ? 0 : 2];
         c.ranks_per_node = 2 + (uint32_t)codec % 2;
@@ -377,6 +387,25 @@ static void slices_between_nodes(void)
         c.chunk = "256k";
         c.scheme = WRING_SCHEME_HIERARCHICAL;
         c.provider = "auto";
+        wring_matrix_run(&c);
+    }
+}
+
+/** Matrices of which rounds find a rank; by all ranks and by nodes'. */
+static void matrices(void)
+{
+    static const char *const some[] = {"powersgd", "powersgd+ef"};
+    for (size_t i = 0; i < 8; i++) {
+        struct wring_matrix_case c = plain;
+        c.codec = some[i % 2];
+        c.op = i / 2 % 2 == 0 ? WRING_SUM : WRING_AVG;
+        c.scheme = i / 4 % 2 == 0 ? WRING_SCHEME_AUTO : WRING_SCHEME_HIERARCHICAL;
+        c.ranks = i < 4 ? 2 + (uint32_t)i : 4;
+        c.ranks_per_node = i < 4 ? 0 : 2;
+        c.rows = 48;
+        c.elems = c.rows * 83;
+        c.provider = providers[i < 4 ? i % 2 : 2];
+        c.special = i % 4 == 3 ? 2 : 0;
         wring_matrix_run(&c);
     }
 }
@@ -478,6 +507,7 @@ int main(int argc, char **argv)
         {"every_rank_between_nodes", every_rank_between_nodes},
         {"every_type_between_nodes", every_type_between_nodes},
         {"slices_between_nodes", slices_between_nodes},
+        {"matrices", matrices},
         {"draws", draws},
         {"every_call_and_codec", every_call_and_codec},
         {"every_rank_and_count", every_rank_and_count},

@@ -51,6 +51,7 @@ static const char *const specs[] = {
     "terngrad:block=32",
     "terngrad+ef",
     "terngrad:bits=4:block=64",
+    "powersgd+ef",
 };
 #define SPECS (sizeof(specs) / sizeof(specs[0]))
 

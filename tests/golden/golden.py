@@ -13,6 +13,7 @@ One text file per codec. A record is a run of lines "key value" and ends with an
              13, 17, 5; each number as a signed integer, rounded to binary32, times 2^-31), or
              "repeat COUNT HEX"
     residual the residual before, of as many elements; only with feedback
+    rows     of the bucket, if it is a matrix
     code     the bytes
     left     the residual afterwards
     decoded  what the code decodes to; absent for the long inputs
@@ -52,12 +53,15 @@ def hexadecimal(elements):
     return b"".join(map(u32, elements)).hex()
 
 
-def record(spec, x, residual=None, phase=0, said=None):
+def record(spec, x, residual=None, phase=0, said=None, rows=0):
     """said: how the input is written, where it is too long to be spelt out."""
+    formats.Powersgd.rows = rows
     code, left = formats.encode(spec, phase, x, residual)
     fed = [formats.add(a, b) for a, b in zip(x, residual)] if residual is not None else x
     decoded = formats.decode(spec, phase, code, len(x), fed)
     lines = [f"spec {spec}", f"phase {phase}", f"input {said or hexadecimal(x)}"]
+    if rows:
+        lines.append(f"rows {rows}")
     if residual is not None:
         lines.append(f"residual {hexadecimal(residual)}")
     lines.append(f"code {code.hex()}")
@@ -398,6 +402,18 @@ def terngrad_cases():
     yield refused(block, 33, bytes(8))
     yield refused("terngrad:bits=4:block=32", 33, bytes(16))
 
+def powersgd_cases():
+    yield record("powersgd", random(1, 20))
+    yield record("powersgd", random(2, 700), rows=20)
+    yield record("powersgd+ef", random(3, 672), random(4, 672, 0.1), rows=21)
+    yield record("powersgd", random(5, 33) * 40, rows=40)  # of rank 1
+    yield record("powersgd", [0] * 640, rows=20)
+    yield record("powersgd", random(6, 640)[:-1] + [0x7F800000], rows=20)
+    yield record("powersgd+ef", random(7, 19) + [formats.NAN], random(8, 20))
+    yield refused("powersgd", 20, words(1))
+    yield refused("powersgd", 20, bytes(3))
+    yield refused("powersgd", 20, bytes(5))
+
 
 def pair_cases():
     pair = "onebit:block=64+ef>int8:block=32"
@@ -428,6 +444,7 @@ FILES = {
     "signum": signum_cases,
     "sharedint": sharedint_cases,
     "thc": thc_cases,
+    "powersgd": powersgd_cases,
 }
 
 

@@ -20,7 +20,7 @@ struct bytes {
 struct record {
     char spec[WRING_CODEC_SPEC_MAX];
     uint32_t phase;
-    uint64_t elems;
+    uint64_t elems, rows;
     struct bytes input, residual, code, left, decoded, refused;
 };
 
@@ -92,6 +92,8 @@ static void take_line(struct record *record, const char *key, const char *value)
         record->phase = (uint32_t)strtoul(value, NULL, 10);
     else if (strcmp(key, "elems") == 0)
         record->elems = strtoull(value, NULL, 10);
+    else if (strcmp(key, "rows") == 0)
+        record->rows = strtoull(value, NULL, 10);
     else if (strcmp(key, "input") == 0)
         record->input = elements(value);
     else
@@ -180,6 +182,8 @@ static void check_record(const struct record *record)
                                               .phase = record->phase,
                                               .elems =
                                                   refused ? record->elems : record->input.n / 4};
+        context.rows = record->rows;
+        context.columns = record->rows > 0 ? context.elems / record->rows : 0;
         struct wring_solo solo;
         REQUIRE(wring_solo_init(&solo, codec, &context) == WRING_OK, "memory");
         if (refused) {

@@ -4,6 +4,7 @@
 #include "compress/kernels/fp16.h"
 #include "compress/kernels/int8.h"
 #include "compress/kernels/lossless.h"
+#include "compress/kernels/lowrank.h"
 #include "compress/kernels/natural.h"
 #include "compress/kernels/onebit.h"
 #include "compress/kernels/philox.h"
@@ -74,6 +75,34 @@ static void lossless_unpack_add(const void *tier, const struct bench_memory *m, 
         ((const struct wring_lossless_tier *)tier)->kernels;
     kernels->unpack_add(m->dst, (const uint8_t *)m->src, (const uint8_t *)m->other, n,
                         WRING_LOSSLESS_BLOCK_WIDE, 126);
+}
+
+/** A matrix of 1024 columns; numbers serve as what it is multiplied by. */
+static struct wring_lowrank_shape shape_of(uint64_t n)
+{
+    return (struct wring_lowrank_shape){n >> 10, 1 << 10};
+}
+
+#define LOWRANK ((const struct wring_lowrank_tier *)tier)->kernels
+
+static void lowrank_right(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    LOWRANK->right(m->dst, m->src, NULL, shape_of(n), m->other);
+}
+
+static void lowrank_left(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    LOWRANK->left(m->dst, m->src, NULL, shape_of(n), m->other);
+}
+
+static void lowrank_product(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    LOWRANK->product(m->dst, shape_of(n), m->other, m->src);
+}
+
+static void lowrank_keep(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    LOWRANK->keep(m->residual, m->src, shape_of(n), m->other, m->other);
 }
 
 #define ROTATE ((const struct wring_rotate_tier *)tier)->kernels
@@ -267,6 +296,10 @@ const struct bench_kernel bench_kernels[] = {
     {"steps sum",            TIERS(steps),    512,   {CODE = 8, SRC = 8},          {CODE = 8},                   steps_sum},
     {"rotate power",         TIERS(rotate),   1024,  {SRC = 32},                   {0},                          rotate_power},
     {"rotate forward",       TIERS(rotate),   1024,  {SRC = 32},                   {DST = 32},                   rotate_forward},
+    {"lowrank right",        TIERS(lowrank),  ANY,   {SRC = 32},                   {0},                          lowrank_right},
+    {"lowrank left",         TIERS(lowrank),  ANY,   {SRC = 32},                   {0},                          lowrank_left},
+    {"lowrank product",      TIERS(lowrank),  ANY,   {0},                          {DST = 32},                   lowrank_product},
+    {"lowrank keep",         TIERS(lowrank),  ANY,   {SRC = 32, RESIDUAL = 32},    {RESIDUAL = 32},              lowrank_keep},
     {"lossless peak",        TIERS(lossless), 512,   {SRC = 32},                   {0},                          lossless_peak},
     {"lossless pack",        TIERS(lossless), 512,   {SRC = 32},                   {CODE = 28},                  lossless_pack},
     {"lossless unpack",      TIERS(lossless), 512,   {SRC = 28},                   {DST = 32},                   lossless_unpack},

@@ -258,18 +258,20 @@ void codec_trial_rewind(struct codec_trial *trial)
 void codec_trial_set_up(struct codec_trial *trial, uint64_t elems, uint64_t step, bool everyone)
 {
     bool fed = !codec_trial_has(trial, WRING_CODEC_EXACT), matrix = elems > 0 && elems % 2 == 0;
+    uint64_t rows = elems % 32 == 0 ? 32 : 2;
     uint32_t seed = trial->limits->seed;
 
     trial->elems = elems;
     for (uint32_t r = 0; r < TRIAL_RANKS; r++)
-        trial->ranks[r] = (struct codec_trial_rank){.context = {.seed = seed,
-                                                                .bucket = 7,
-                                                                .rank = r,
-                                                                .ranks = TRIAL_RANKS,
-                                                                .step = step,
-                                                                .elems = elems,
-                                                                .rows = matrix ? 2 : 0,
-                                                                .columns = matrix ? elems / 2 : 0}};
+        trial->ranks[r] =
+            (struct codec_trial_rank){.context = {.seed = seed,
+                                                  .bucket = 7,
+                                                  .rank = r,
+                                                  .ranks = TRIAL_RANKS,
+                                                  .step = step,
+                                                  .elems = elems,
+                                                  .rows = matrix ? rows : 0,
+                                                  .columns = matrix ? elems / rows : 0}};
     for (uint32_t r = 0; r < TRIAL_RANKS; r++) {
         struct codec_trial_rank *rank = &trial->ranks[r];
         make_states(trial, r);

@@ -61,6 +61,8 @@ const struct codec_spec codec_specs[] = {
     {"terngrad:clip=4:block=32+ef", NULL},
     {"terngrad:bits=4:block=32", NULL},
     {"terngrad:bits=8+ef", NULL},
+    {"powersgd", NULL},
+    {"powersgd+ef", NULL},
     {"sealed", wring_test_sealed},
     {"mom", momentum_codecs},
     {"ownmom:factor=0.25", momentum_codecs},

@@ -8,7 +8,8 @@
 
 #define CODECS                                                                     \
     "none, lossless, bf16, fp16, int8, onebit, topk, signsgd, signum, sharedint, " \
-    "randk, union, topkc, dgc, hashed, thc, qsgd, natural, terngrad"
+    "randk, union, topkc, dgc, hashed, thc, qsgd, natural, "                       \
+    "terngrad, powersgd"
 
 static void canonical_form(void)
 {
@@ -40,6 +41,8 @@ static void canonical_form(void)
         {"signsgd", "signsgd", 1024, WRING_CODEC_FIXED | WRING_CODEC_ALTERS | WRING_CODEC_TWO_WAYS},
         {"sharedint:block=512:width=8", "sharedint", 512, WRING_CODEC_SUMMABLE | WRING_CODEC_FIXED},
         {"sharedint:block=64:width=16+ef", "sharedint:width=16:block=64+ef", 64,
+         WRING_CODEC_SUMMABLE | WRING_CODEC_FIXED | WRING_CODEC_FEEDBACK},
+        {"powersgd+ef", "powersgd+ef", 0,
          WRING_CODEC_SUMMABLE | WRING_CODEC_FIXED | WRING_CODEC_FEEDBACK},
         {"thc:width=16:clip=3.50+ef", "thc:width=16+ef", 1024,
          WRING_CODEC_SUMMABLE | WRING_CODEC_FIXED | WRING_CODEC_FEEDBACK},

@@ -113,7 +113,8 @@ enum wring_codec_holder {
  * state, and refuse a codec that has some.
  *
  * encode and the rounds find it in context->states, on the way in and back; decode may only read
- * SHARED arrays. In an array with a number for each element, number i belongs to element i of the
+ * SHARED arrays, and of codes that add up, on the way in, PRIVATE ones: their rank alone decodes
+ * them. In an array with a number for each element, number i belongs to element i of the
  * bucket, and a call touches the numbers of its run alone. Any other array is written by rounds, or
  * by encode of a codec whose unit is the whole bucket, because runs are encoded side by side.
  */

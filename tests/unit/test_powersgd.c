@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** powersgd against its definition: sums of rank 4, better ones step by step, and feedback. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fpenv.h"
+#include "compress/codec.h"
+#include "tests/lib/codec_conform.h"
+#include "tests/lib/test.h"
+#include <wring/codec.h>
+
+#define ROWS 60
+#define COLUMNS 130
+#define N (ROWS * COLUMNS)
+#define RANKS 3
+#define RANK 4
+
+struct rank {
+    float input[N], residual[N];
+    float *q, *own;
+    void *states[2];
+};
+
+static struct rank ranks[RANKS];
+static float p[N], q[N], out[N];
+static const void *statistics[] = {p, q};
+
+static struct wring_codec *make(const char *spec)
+{
+    struct wring_codec *codec = NULL;
+    CHECK(wring_codec_create(spec, NULL, NULL, NULL, 0, &codec) == WRING_OK, "%s", spec);
+    return codec;
+}
+
+static struct wring_codec_context context_of(uint32_t rank, uint64_t step)
+{
+    return (struct wring_codec_context){.seed = 9,
+                                        .rank = rank,
+                                        .ranks = RANKS,
+                                        .step = step,
+                                        .elems = N,
+                                        .rows = ROWS,
+                                        .columns = COLUMNS,
+                                        .statistics = statistics,
+                                        .states = ranks[rank].states};
+}
+
+static void begin(const struct wring_codec *codec)
+{
+    for (uint32_t r = 0; r < RANKS; r++) {
+        struct wring_codec_context context = context_of(r, 0);
+        for (size_t s = 0; s < 2; s++) {
+            const struct wring_codec_state *state = &codec->ops->states[s];
+            uint64_t count = state->count(codec, &context);
+            ranks[r].states[s] = calloc(count, sizeof(float));
+            if (state->init != NULL)
+                state->init(codec, &context, ranks[r].states[s], count);
+        }
+        memset(ranks[r].residual, 0, sizeof(ranks[r].residual));
+    }
+}
+
+static void end(struct wring_codec *codec)
+{
+    for (uint32_t r = 0; r < RANKS; r++)
+        free(ranks[r].states[0]), free(ranks[r].states[1]);
+    wring_codec_destroy(codec);
+}
+
+static void run_round(const struct wring_codec *codec, uint32_t index, float *result, uint64_t step,
+                      bool fed)
+{
+    const struct wring_codec_round *round = &codec->ops->rounds[index];
+    struct wring_codec_context context = context_of(0, step);
+    uint64_t count = round->count(codec, &context);
+    static float own[N], of_rank[N];
+
+    memset(result, 0, count * sizeof(*result));
+    for (uint32_t r = 0; r < RANKS; r++) {
+        context = context_of(r, step);
+        memset(own, 0, sizeof(own));
+        round->begin(codec, &context, ranks[r].input, N, fed ? ranks[r].residual : NULL, own, NULL);
+        for (uint64_t i = 0; i < count; i++)
+            result[i] += own[i];
+    }
+    memcpy(own, result, count * sizeof(*own));
+    for (uint32_t r = 0; r < RANKS; r++) {
+        context = context_of(r, step);
+        memcpy(of_rank, own, count * sizeof(*own));
+        round->end(codec, &context, of_rank, count);
+        CHECK(r == 0 || memcmp(of_rank, result, count * sizeof(*own)) == 0,
+              "rank %u finds something else", r);
+        memcpy(result, of_rank, count * sizeof(*own));
+    }
+}
+
+/** out = the sum. */
+static void run_step(const struct wring_codec *codec, uint64_t step, bool fed)
+{
+    unsigned char code[4];
+
+    run_round(codec, 0, p, step, fed);
+    run_round(codec, 1, q, step, fed);
+    for (uint32_t r = 0; r < RANKS; r++) {
+        struct wring_codec_context context = context_of(r, step);
+        wring_codec_encode(codec, &context, ranks[r].input, N, fed ? ranks[r].residual : NULL,
+                           code);
+    }
+    struct wring_codec_context context = context_of(0, step);
+    context.phase = 1;
+    CHECK(wring_codec_decode(codec, &context, code, sizeof(code), out, N, false) == WRING_OK,
+          "decode");
+}
+
+static float number(uint32_t *random)
+{
+    return wring_test_random_float(random);
+}
+
+/** Each rank's matrix is of the same 4 directions, in other shares. @param noise  beside them */
+static void fill(float noise, uint32_t seed)
+{
+    uint32_t directions = 77, random = seed;
+    float left[RANK][ROWS], right[RANK][COLUMNS];
+
+    for (int k = 0; k < RANK; k++) {
+        for (int i = 0; i < ROWS; i++)
+            left[k][i] = number(&directions);
+        for (int i = 0; i < COLUMNS; i++)
+            right[k][i] = number(&directions);
+    }
+    for (uint32_t r = 0; r < RANKS; r++) {
+        float share[RANK];
+        for (int k = 0; k < RANK; k++)
+            share[k] = 1 + number(&random) / 2;
+        for (int i = 0; i < N; i++) {
+            float x = noise * number(&random);
+            for (int k = 0; k < RANK; k++)
+                x += share[k] * left[k][i / COLUMNS] * right[k][i % COLUMNS];
+            ranks[r].input[i] = x;
+        }
+    }
+}
+
+static double error_of_sum(void)
+{
+    double error = 0, power = 0;
+    for (uint64_t i = 0; i < N; i++) {
+        double want = 0;
+        for (uint32_t r = 0; r < RANKS; r++)
+            want += (double)ranks[r].input[i];
+        error += ((double)out[i] - want) * ((double)out[i] - want);
+        power += want * want;
+    }
+    return error / power;
+}
+
+/** P's columns are orthonormal, and a sum of rank 4 comes out whole. */
+static void exact_of_rank_4(void)
+{
+    struct wring_codec *codec = make("powersgd");
+
+    begin(codec);
+    fill(0, 5);
+    run_step(codec, 0, false);
+    for (int j = 0; j < RANK; j++)
+        for (int k = 0; k <= j; k++) {
+            double product = 0;
+            for (int i = 0; i < ROWS; i++)
+                product += (double)p[j * ROWS + i] * (double)p[k * ROWS + i];
+            CHECK(fabs(product - (j == k)) < 1e-4, "columns %d and %d: %g", j, k, product);
+        }
+    CHECK(error_of_sum() < 1e-9, "a sum of rank 4 is off by %g", error_of_sum());
+    end(codec);
+}
+
+/** Of the same numbers again and again each step is nearer to the best of rank 4. */
+static void warm_start(void)
+{
+    struct wring_codec *codec = make("powersgd");
+    double first = 0, last = 0;
+
+    begin(codec);
+    fill(0.3f, 5);
+    for (uint64_t step = 0; step < 8; step++) {
+        run_step(codec, step, false);
+        first = step == 0 ? error_of_sum() : first;
+        last = error_of_sum();
+    }
+    double noise = 0.09 / 3 * RANKS; /* a number's power from -1 to 1 is a third */
+    double power = 0;
+    for (uint64_t i = 0; i < N; i++) {
+        double sum = 0;
+        for (uint32_t r = 0; r < RANKS; r++)
+            sum += (double)ranks[r].input[i];
+        power += sum * sum;
+    }
+    CHECK(last < first && last < 1.05 * noise * N / power, "from %g to %g, of noise %g", first,
+          last, noise * N / power);
+    end(codec);
+}
+
+/** What has not come through stays bounded, and nothing is lost. */
+static void feedback(void)
+{
+    struct wring_codec *codec = make("powersgd+ef");
+    static double missing[N];
+    double early = 0, late = 0;
+
+    begin(codec);
+    memset(missing, 0, sizeof(missing));
+    for (uint64_t step = 0; step < 200; step++) {
+        double kept = 0, whole = 0;
+        fill(1, (uint32_t)step + 1);
+        run_step(codec, step, true);
+        for (uint64_t i = 0; i < N; i++) {
+            double left = 0;
+            missing[i] -= (double)out[i];
+            for (uint32_t r = 0; r < RANKS; r++) {
+                missing[i] += (double)ranks[r].input[i];
+                left += (double)ranks[r].residual[i];
+                kept += (double)ranks[r].residual[i] * (double)ranks[r].residual[i];
+            }
+            whole += (missing[i] - left) * (missing[i] - left);
+        }
+        CHECK(whole < 1e-6 * kept, "step %d: %g of %g is lost", (int)step, whole, kept);
+        early = step == 49 ? kept : early;
+        late = kept;
+    }
+    CHECK(late < 2.5 * early, "residuals grow from %g to %g", early, late);
+    end(codec);
+}
+
+/** Nothing at all, and then something: the directions are not lost. */
+static void zeros(void)
+{
+    struct wring_codec *codec = make("powersgd");
+
+    begin(codec);
+    for (uint32_t r = 0; r < RANKS; r++)
+        memset(ranks[r].input, 0, sizeof(ranks[r].input));
+    for (uint64_t step = 0; step < 3; step++) {
+        run_step(codec, step, false);
+        for (uint64_t i = 0; i < N; i++)
+            REQUIRE(out[i] == 0, "zero became %g", (double)out[i]);
+    }
+    fill(0, 5);
+    run_step(codec, 3, false);
+    CHECK(error_of_sum() < 1e-9, "after zeros a sum is off by %g", error_of_sum());
+    end(codec);
+}
+
+/** The suite's own lengths make few matrices. */
+static void conformance(void)
+{
+    static const uint64_t lengths[] = {1024, 1056, 4128, 32 * 77};
+    static const char *const specs[] = {"powersgd", "powersgd+ef"};
+    const struct codec_conform_limits limits = {
+        .lengths = lengths, .n_lengths = 4, .deep = 4128, .seed = 3};
+    char why[400];
+
+    for (size_t i = 0; i < 2; i++)
+        CHECK(codec_conform(NULL, specs[i], &limits, why, sizeof(why)), "%s", why);
+}
+
+static const struct wring_test_case cases[] = {{"exact_of_rank_4", exact_of_rank_4},
+                                               {"warm_start", warm_start},
+                                               {"feedback", feedback},
+                                               {"zeros", zeros},
+                                               {"conformance", conformance},
+                                               {0}};
+
+int main(int argc, char **argv)
+{
+    uint64_t mode = wring_fp_enter();
+    int code = wring_test_main(argc, argv, cases);
+    wring_fp_leave(mode);
+    return code;
+}
