@@ -150,6 +150,15 @@ static void decode_work(struct wring_codec_work *work, bool add)
         work->status = status;
 }
 
+/** As square a matrix as the elements are by a power of two; a single row at worst. */
+static uint64_t matrix_rows(uint64_t elems)
+{
+    uint64_t rows = 1;
+    while (elems % (2 * rows) == 0 && 4 * rows * rows <= elems)
+        rows *= 2;
+    return rows;
+}
+
 enum wring_status wring_codec_work_init(struct wring_codec_work *work,
                                         const struct wring_codec *codec, uint64_t elems,
                                         uint32_t index)
@@ -158,6 +167,8 @@ enum wring_status wring_codec_work_init(struct wring_codec_work *work,
         .codec = codec,
         .elems = elems,
         .context = {.seed = 1, .rank = index, .ranks = 2, .elems = elems}};
+    work->context.rows = matrix_rows(elems);
+    work->context.columns = elems / work->context.rows;
     enum wring_status status = wring_solo_init(&work->solo, codec, &work->context);
     if (status == WRING_OK)
         status = allocate_work(work);
