@@ -18,9 +18,7 @@
 #define RANK WRING_LOWRANK_RANK
 #define CODE_BYTES 4       /* of a code, which is 0 */
 #define POWER_MIN 0x1p-200 /* of a column: a smaller one counts as 0 */
-#define POWER_LOST                                                                \
-    0x1p-40 /* of what a column was: a smaller rest is the noise of its roundings \
-             */
+#define POWER_LOST 0x1p-40 /* of a column before: a smaller rest is noise */
 
 enum {
     STATE_Q,
@@ -295,7 +293,7 @@ static void take_numbers(float *dst, const float *numbers, uint64_t n, bool add)
         dst[i] = add ? dst[i] + numbers[i] : numbers[i];
 }
 
-/** A sum, or on its way in what its rank alone can decode: its own part of that. */
+/** A sum; or, on the way in, a rank's own part of it, which that rank alone can decode. */
 static enum wring_status powersgd_decode(const struct wring_codec *codec,
                                          const struct wring_codec_context *context,
                                          const void *code, size_t code_bytes, float *dst,
