@@ -5,6 +5,7 @@
 int wring_cmd_demo(int argc, char **argv)
 {
     (void)argc;
-    return wring_fail(argv[0], "not in this build: openblas was missing when wring was configured "
-                               "(Debian: libopenblas-dev; then meson setup --reconfigure)");
+    return wring_fail(argv[0],
+                      "not in this build: openblas or zlib was missing when wring was configured "
+                      "(Debian: libopenblas-dev, zlib1g-dev; then meson setup --reconfigure)");
 }

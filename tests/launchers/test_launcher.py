@@ -112,7 +112,7 @@ class Jobs(Case):
         if RIG in ("srun-pmi2", "openmpi4"):  # the slowest of them: twice is enough
             report = os.path.join(folder, f"{RIG}.html")
             out, _ = self.launch(2, 1, WRING, "demo", "--steps", "40", "--timed-steps", "20",
-                                 "--hidden", "32", "--only", "fp32,bf16", "--report", report,
+                                 "--hidden", "32", "--codec", "fp32,bf16", "--report", report,
                                  "--json")
             self.assertEqual(json.loads(out)["ranks"], 2, out[:2000])
 

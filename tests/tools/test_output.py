@@ -18,7 +18,7 @@ SOON = "soon" in sys.argv[1:]
 # as short as they can be
 CALIBRATE = ["calibrate", "--seconds", "0.3", "--elements", "4k", "--doubt", "100", "-c", "none"]
 REPLAY = ["replay", "-t", "lstm", "--scale", "0.001", "--iterations", "1"]
-DEMO = ["demo", "--only", "fp32", "-n", "2", "--hidden", "16", "--steps", "40",
+DEMO = ["demo", "--codec", "fp32", "-n", "2", "--hidden", "16", "--steps", "40",
         "--timed-steps", "20", "--link", "10gbit"]
 PRINTING = [  # every command's table and JSON
     ["--help"], ["--version"], ["help", "plan"], ["run", "--help"],

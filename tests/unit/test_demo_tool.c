@@ -184,6 +184,60 @@ static void all_configurations(void)
     unlink(path);
 }
 
+/** A file of digits, each of which lights a place of its own. */
+static void make_digits(char *path)
+{
+    int fd = mkstemp(path);
+    FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
+
+    REQUIRE(file != NULL, "%s", strerror(errno));
+    for (int i = 0; i < 100; i++) {
+        for (int k = 0; k < 64; k++)
+            fprintf(file, "%d,", k / 6 == i % 10 ? 16 : 0);
+        fprintf(file, "%d\n", i % 10);
+    }
+    fclose(file);
+}
+
+/** A second time all trainings are taken from the file, and nothing else is said. */
+static void a_series_goes_on(void)
+{
+    static char text[2][1 << 16];
+    char arguments[400], digits[] = "/tmp/wring-demo-digits-XXXXXX",
+                         folder[] = "/tmp/wring-demo-series-XXXXXX", name[64];
+
+    make_digits(digits);
+    REQUIRE(mkdtemp(folder) != NULL, "%s", strerror(errno));
+    snprintf(arguments, sizeof(arguments),
+             "--task image --images %s --optimizer onebit-adam:warmup=20 --losses-only --seeds 2 "
+             "--codec fp32,onebit:block=64+ef -n 2 --batch 8 --steps 40 --hidden 16 "
+             "--results %s/results --table %s/codecs.md --json",
+             digits, folder, folder);
+    for (int i = 0; i < 2; i++) {
+        int code = run_demo(arguments, "", text[i], sizeof(text[i]));
+        CHECK(code == 0, "run %d: exit status %d", i, code);
+    }
+    CHECK(strcmp(text[0], text[1]) == 0, "a series taken from its file says %s", text[1]);
+    json_t *all = json_loads(text[1], 0, NULL);
+    const json_t *run = json_array_get(json_object_get(all, "runs"), 1);
+    const json_t *trainings = json_object_get(run, "trainings");
+    CHECK(json_array_size(trainings) == 2, "%zu trainings", json_array_size(trainings));
+    for (size_t s = 0; s < json_array_size(trainings); s++) {
+        const json_t *training = json_array_get(trainings, s);
+        CHECK(number(training, "seed") == (double)s + 1, "seed of training %zu", s);
+        CHECK(number(training, "late_wire_bytes") < 0.5 * number(training, "wire_bytes"),
+              "the warm-up of training %zu is compressed", s);
+    }
+    json_decref(all);
+    static const char *const names[] = {"results", "codecs.md", "codecs.svg"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        snprintf(name, sizeof(name), "%s/%s", folder, names[i]);
+        CHECK(unlink(name) == 0, "no %s", names[i]);
+    }
+    rmdir(folder);
+    unlink(digits);
+}
+
 static void bad_input_is_one_line(void)
 {
     static const struct {
@@ -193,7 +247,14 @@ static void bad_input_is_one_line(void)
         {"--link fast", "--link needs a rate", 2},
         {"--losses-only --record-trace x", "--record-trace needs times", 2},
         {"--ranks 1", "--ranks needs a number", 2},
-        {"--only fp31", "fp31 is none of", 2},
+        {"--codec fp31", "fp31", 2},
+        {"--codec int8:block=7", "block", 2},
+        {"--optimizer sgdx", "--optimizer is", 2},
+        {"--task sound", "--task is text or image", 2},
+        {"--images x", "--images goes with --task image", 2},
+        {"--table x", "ends in .md", 2},
+        {"--task image --images /nonexistent/digits", "/nonexistent/digits: No such file", 1},
+        {"--task image --images /proc/self/status", "line 1: not 64 pixels", 1},
         {"--text /nonexistent/text", "/nonexistent/text: No such file", 1},
         {"--text /proc/self/exe", "no text", 1},
     };
@@ -221,7 +282,7 @@ static void a_killed_rank_ends_it_all(void)
 {
     char command[2048], text[8192];
     snprintf(command, sizeof(command),
-             "exec 2>&1; '%s' demo -n 3 --steps 1000000 --hidden 64 --losses-only --only fp32 %s",
+             "exec 2>&1; '%s' demo -n 3 --steps 1000000 --hidden 64 --losses-only --codec fp32 %s",
              WRING_TOOL, kill_rank_1);
     FILE *pipe = popen(command, "r");
     REQUIRE(pipe != NULL, "%s", strerror(errno));
@@ -242,6 +303,7 @@ static void a_killed_rank_ends_it_all(void)
 
 static const struct wring_test_case cases[] = {
     {"all configurations", all_configurations},
+    {"a series goes on", a_series_goes_on},
     {"bad input is one line", bad_input_is_one_line},
     {"a killed rank ends it all", a_killed_rank_ends_it_all},
     {0},

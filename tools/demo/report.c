@@ -10,8 +10,8 @@
 #include "planner/tool/svg.h"
 #include "tools/commands.h"
 #include "tools/demo/demo.h"
-#include "tools/demo/model.h"
-#include "tools/demo/train.h"
+#include "tools/demo/judge.h"
+#include "tools/demo/task.h"
 #include "tools/output.h"
 
 #define CHART 300 /* height of a plot of losses */
@@ -75,7 +75,7 @@ static void print_disturbed(const struct demo_results *results)
         }
 }
 
-void demo_print_table(const struct demo_results *results)
+static void print_timed(const struct demo_results *results)
 {
     static const struct wring_table_column columns[] = {
         {"allreduce", WRING_ALIGN_LEFT}, {"compute ms", WRING_ALIGN_RIGHT},
@@ -86,24 +86,83 @@ void demo_print_table(const struct demo_results *results)
         {"same bits", WRING_ALIGN_LEFT},
     };
     const struct demo_options *o = results->options;
-    printf("%u ranks on this host, %s each way emulated, %u samples a rank, %.2f M parameters\n",
-           o->ranks, o->link, o->batch, (double)results->parameters / 1e6);
-    printf(
-        "trained %u steps on %llu files, %.2f MB of text (%llu duplicates dropped), %.0f kB held "
-        "out\n\n",
-        o->steps, (unsigned long long)results->text_files, (double)results->text_bytes / 1e6,
-        (unsigned long long)results->dropped_files, (double)results->held_out_bytes / 1e3);
     struct wring_table *table = wring_table_create(columns, sizeof(columns) / sizeof(columns[0]));
+
     for (uint32_t i = 0; i < results->n; i++)
         print_row(table, results, &results->measures[i]);
     wring_table_finish(table, stdout);
     printf("\nstep: on the emulated link. exposed: step less compute. wire: sent by a rank in a "
-           "step.\ncores: burnt by progress and codecs of all ranks. loss: held out, nats per "
-           "byte, after\nequal steps. target: bf16's last loss. onebit without +ef is the negative "
+           "step.\ncores: burnt by progress and codecs of all ranks. loss: held out, %s, "
+           "after\nequal steps. target: %s. onebit without +ef is the negative "
            "control.\nThe model is small and the link slow on purpose: the allreduce is the "
-           "bottleneck here.\n");
+           "bottleneck here.\n",
+           o->task->loss_unit, isfinite(o->target_loss) ? "--target-loss" : "bf16's last loss");
     print_unreached(results);
     print_disturbed(results);
+}
+
+static void add_spread_cell(struct wring_table *table, const struct demo_spread *spread,
+                            uint32_t seeds, const char *format)
+{
+    char mean[32];
+
+    snprintf(mean, sizeof(mean), format, spread->mean);
+    if (!isfinite(spread->mean))
+        wring_table_cell(table, "-");
+    else if (seeds == 1)
+        wring_table_cell(table, "%s", mean);
+    else
+        wring_table_cell(table, "%s ± %.4f", mean, spread->deviation);
+}
+
+static void print_losses(const struct demo_results *results)
+{
+    static const struct wring_table_column columns[] = {
+        {"allreduce", WRING_ALIGN_LEFT},
+        {"rate", WRING_ALIGN_RIGHT},
+        {"loss", WRING_ALIGN_RIGHT},
+        {"to fp32", WRING_ALIGN_RIGHT},
+        {"to bf16", WRING_ALIGN_RIGHT},
+        {"wire kB", WRING_ALIGN_RIGHT},
+        {"steps to target", WRING_ALIGN_RIGHT},
+        {"same bits", WRING_ALIGN_LEFT},
+    };
+    const struct demo_options *o = results->options;
+    static struct demo_judgement judgement;
+    struct wring_table *table = wring_table_create(columns, sizeof(columns) / sizeof(columns[0]));
+
+    demo_judge(results, &judgement);
+    for (uint32_t i = 0; i < results->n; i++) {
+        const struct demo_measure *m = &results->measures[i];
+        const struct demo_verdict *verdict = &judgement.verdicts[i];
+        wring_table_cell(table, "%s", m->config->name);
+        wring_table_cell(table, "%.3g", m->rate);
+        add_spread_cell(table, &verdict->loss, o->seeds, "%.4f");
+        add_spread_cell(table, &verdict->to_fp32, o->seeds, "%+.4f");
+        add_spread_cell(table, &verdict->to_bf16, o->seeds, "%+.4f");
+        add_table_cell(table, m->wire_bytes / 1e3, "%.1f");
+        add_table_cell(table, verdict->steps_to[DEMO_TARGETS - 1], "%.0f");
+        wring_table_cell(table, "%s", m->same_bits ? "yes" : "NO");
+    }
+    wring_table_finish(table, stdout);
+    printf("\nloss: held out, %s. wire: sent by a rank in a step. target: %s.\n"
+           "Codecs can%s be told apart: see \"resolved\" in the manual page.\n",
+           o->task->loss_unit, isfinite(o->target_loss) ? "--target-loss" : "bf16's last loss",
+           judgement.resolved ? "" : "not");
+}
+
+void demo_print_table(const struct demo_results *results)
+{
+    const struct demo_options *o = results->options;
+
+    printf("%u ranks on this host, %s%s%u samples a rank, %.2f M parameters\n", o->ranks,
+           o->losses_only ? "" : o->link, o->losses_only ? "" : " each way emulated, ", o->batch,
+           (double)results->parameters / 1e6);
+    printf("trained %u steps with %s on %s\n\n", o->steps, o->optimizer_text, results->data);
+    if (o->losses_only)
+        print_losses(results);
+    else
+        print_timed(results);
 }
 
 static json_t *real_or_null(double value)
@@ -111,44 +170,80 @@ static json_t *real_or_null(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
-static json_t *losses_json(const double *losses)
+static json_t *reals_json(const double *values, size_t n)
 {
     json_t *array = json_array();
-    for (int i = 0; i <= DEMO_EVALS; i++)
-        json_array_append_new(array, real_or_null(losses[i]));
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(array, real_or_null(values[i]));
     return array;
 }
 
-static json_t *run_object(const struct demo_results *results, const struct demo_measure *m)
+static json_t *spread_json(const struct demo_spread *spread)
+{
+    return json_pack("{s:o, s:o}", "mean", real_or_null(spread->mean), "deviation",
+                     real_or_null(spread->deviation));
+}
+
+static json_t *trainings_json(const struct demo_options *o, const struct demo_measure *m)
+{
+    json_t *array = json_array();
+    for (uint32_t s = 0; s < o->seeds; s++) {
+        const struct demo_training *training = &m->trainings[s];
+        json_array_append_new(array,
+                              json_pack("{s:I, s:f, s:f, s:o}", "seed", (json_int_t)(o->seed + s),
+                                        "wire_bytes", training->wire_bytes, "late_wire_bytes",
+                                        training->late_wire_bytes, "losses",
+                                        reals_json(training->losses, DEMO_EVALS + 1)));
+    }
+    return array;
+}
+
+static json_t *run_object(const struct demo_results *results, const struct demo_measure *m,
+                          const struct demo_verdict *verdict)
 {
     bool timed = m->step_us > 0;
     double fp32 = step_of(results, "fp32") / m->step_us;
     double bf16 = step_of(results, "bf16") / m->step_us;
-    return json_pack(
-        "{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:o}", "config",
-        m->config->name, "codec", m->config->codec, "compute_us",
-        real_or_null(timed ? m->compute_us : NAN), "step_us",
-        real_or_null(timed ? m->step_us : NAN), "exposed_us",
-        real_or_null(timed ? m->step_us - m->compute_us : NAN), "wire_bytes",
-        real_or_null(timed ? m->wire_bytes : NAN), "loss", real_or_null(m->losses[DEMO_EVALS]),
-        "time_to_target_s", real_or_null(timed ? m->time_to_target_s : NAN), "bf16_loss_then",
-        real_or_null(timed ? m->bf16_loss_then : NAN), "speedup_fp32",
-        real_or_null(timed ? fp32 : NAN), "speedup_bf16", real_or_null(timed ? bf16 : NAN), "cores",
-        real_or_null(timed ? m->cores : NAN), "same_bits", m->same_bits, "losses",
-        losses_json(m->losses));
+    json_t *run =
+        json_pack("{s:s, s:s, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:o}",
+                  "config", m->config->name, "codec", m->config->codec, "rate", m->rate,
+                  "compute_us", real_or_null(timed ? m->compute_us : NAN), "step_us",
+                  real_or_null(timed ? m->step_us : NAN), "exposed_us",
+                  real_or_null(timed ? m->step_us - m->compute_us : NAN), "wire_bytes",
+                  real_or_null(m->wire_bytes), "loss", real_or_null(m->losses[DEMO_EVALS]),
+                  "time_to_target_s", real_or_null(timed ? m->time_to_target_s : NAN),
+                  "bf16_loss_then", real_or_null(timed ? m->bf16_loss_then : NAN), "speedup_fp32",
+                  real_or_null(timed ? fp32 : NAN), "speedup_bf16",
+                  real_or_null(timed ? bf16 : NAN), "cores", real_or_null(timed ? m->cores : NAN),
+                  "same_bits", m->same_bits, "losses", reals_json(m->losses, DEMO_EVALS + 1));
+    json_object_update_new(run, json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "final_loss",
+                                          spread_json(&verdict->loss), "to_fp32",
+                                          spread_json(&verdict->to_fp32), "to_bf16",
+                                          spread_json(&verdict->to_bf16), "steps_to",
+                                          reals_json(verdict->steps_to, DEMO_TARGETS), "time_to_s",
+                                          reals_json(verdict->time_to_s, DEMO_TARGETS), "trainings",
+                                          trainings_json(results->options, m)));
+    return run;
 }
 
 int demo_print_json(const struct demo_results *results)
 {
     const struct demo_options *o = results->options;
+    static struct demo_judgement judgement;
     json_t *runs = json_array();
+
+    demo_judge(results, &judgement);
     for (uint32_t i = 0; i < results->n; i++)
-        json_array_append_new(runs, run_object(results, &results->measures[i]));
-    json_t *object =
-        json_pack("{s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:o}", "runs", runs, "report", o->report,
-                  "link", o->link, "ranks", (json_int_t)o->ranks, "steps", (json_int_t)o->steps,
-                  "seed", (json_int_t)o->seed, "parameters", (json_int_t)results->parameters,
-                  "target_loss", real_or_null(results->target_loss));
+        json_array_append_new(runs,
+                              run_object(results, &results->measures[i], &judgement.verdicts[i]));
+    json_t *object = json_pack(
+        "{s:o, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:b}", "runs", runs,
+        "report", o->report, "task", o->task->name, "optimizer", o->optimizer_text, "link", o->link,
+        "ranks", (json_int_t)o->ranks, "steps", (json_int_t)o->steps, "seed", (json_int_t)o->seed,
+        "seeds", (json_int_t)o->seeds, "parameters", (json_int_t)results->parameters, "target_loss",
+        real_or_null(results->target_loss), "targets", reals_json(judgement.targets, DEMO_TARGETS),
+        "fp32_range", real_or_null(judgement.fp32_range), "control_loses",
+        real_or_null(judgement.control_loses), "resolved", judgement.resolved);
     return wring_json_print(stdout, object) == WRING_OK ? WRING_EXIT_OK : wring_output_failed();
 }
 
@@ -226,16 +321,15 @@ static void write_cards(FILE *file, const struct demo_results *results)
     const struct demo_measure *winner = find_fastest_feedback(results);
     if (fp32 == NULL || bf16 == NULL || winner == NULL)
         return;
-    fprintf(
-        file,
-        "<div class='cards'><div class='card'><b>%.1f ×</b>faster steps than bf16 with "
-        "%s</div><div class='card'><b>%.1f ×</b>faster than fp32</div>"
-        "<div class='card'><b>%+.3f</b>nats per byte of held-out loss, against fp32 after equal "
-        "steps</div><div class='card'><b>%.0f ×</b>fewer bytes on the wire than fp32</div>"
-        "</div>\n",
-        bf16->step_us / winner->step_us, winner->config->label, fp32->step_us / winner->step_us,
-        winner->losses[DEMO_EVALS] - fp32->losses[DEMO_EVALS],
-        fp32->wire_bytes / winner->wire_bytes);
+    fprintf(file,
+            "<div class='cards'><div class='card'><b>%.1f ×</b>faster steps than bf16 with "
+            "%s</div><div class='card'><b>%.1f ×</b>faster than fp32</div>"
+            "<div class='card'><b>%+.3f</b>%s of held-out loss, against fp32 after equal "
+            "steps</div><div class='card'><b>%.0f ×</b>fewer bytes on the wire than fp32</div>"
+            "</div>\n",
+            bf16->step_us / winner->step_us, winner->config->label, fp32->step_us / winner->step_us,
+            winner->losses[DEMO_EVALS] - fp32->losses[DEMO_EVALS],
+            results->options->task->loss_unit, fp32->wire_bytes / winner->wire_bytes);
 }
 
 /** The steep beginning says little: what is shown ends two fifths up from the end, or higher. */
@@ -254,11 +348,13 @@ static double first_interest(const struct demo_results *results)
 static bool write_losses(FILE *file, const struct demo_results *results, bool by_time)
 {
     struct wring_svg_chart *chart = calloc(1, sizeof(*chart));
+    char title[96];
 
     if (chart == NULL)
         return false;
-    chart->title = by_time ? "Held-out loss in nats per byte, against time on the link"
-                           : "Held-out loss in nats per byte, against steps";
+    snprintf(title, sizeof(title), "Held-out loss in %s, against %s",
+             results->options->task->loss_unit, by_time ? "time on the link" : "steps");
+    chart->title = title;
     chart->x_title = by_time ? "seconds (steps × measured step time)" : "steps";
     chart->height = CHART;
     chart->y.low = chart->y.high = NAN;
@@ -299,12 +395,13 @@ static void put_row(FILE *file, int row, const char *name)
     wring_svg_text(file, "small end", LABEL - 8, TOP + row * ROW + 16, "%s", name);
 }
 
-static void write_timeline(FILE *file, const struct demo_measure *m, double to_us)
+static void write_timeline(FILE *file, const struct demo_task *task, const struct demo_measure *m,
+                           double to_us)
 {
     const struct demo_timeline *t = &m->timeline;
     const struct wring_svg_axis ms = {
         .high = to_us / 1e3, .from = LABEL, .to = WRING_SVG_CHART_WIDTH - 30, .unit = " ms"};
-    const int bottom = TOP + (1 + DEMO_BUCKETS) * ROW;
+    const int bottom = TOP + (1 + (int)task->n_buckets) * ROW;
 
     wring_svg_begin(file, WRING_SVG_CHART_WIDTH, bottom + 32, m->config->label);
     wring_svg_text(file, "bold", LABEL, 20, "One step with %s: %.1f ms", m->config->label,
@@ -313,10 +410,10 @@ static void write_timeline(FILE *file, const struct demo_measure *m, double to_u
     put_row(file, 0, "compute");
     put_span(file, &ms, 0, WRING_SVG_GREEN, "forward", 0, t->forward_us);
     put_span(file, &ms, 0, WRING_SVG_GREEN, "backward", t->forward_us, t->backward_us);
-    for (int i = 0; i < DEMO_BUCKETS; i++) {
+    for (int i = 0; i < (int)task->n_buckets; i++) {
         const struct demo_span *span = &t->buckets[i];
         double seen = fmin(span->done_us, t->backward_us);
-        put_row(file, 1 + i, demo_buckets[i].name);
+        put_row(file, 1 + i, task->buckets[i].name);
         put_span(file, &ms, 1 + i, WRING_SVG_BLUE, "allreduce behind backward", span->ready_us,
                  fmax(seen, span->ready_us));
         if (span->done_us > t->backward_us)
@@ -334,13 +431,10 @@ static void write_intro(FILE *file, const struct demo_results *results)
         "<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' "
         "content='width=device-width'><title>wring demo</title><style>%s%s</style>\n"
         "<h1>What compressing gradients gained, and what it cost</h1>\n"
-        "<p class='dim'>%u processes trained a byte-level language model of %.2f M parameters "
-        "together, %u samples each, for %u steps, on %llu text files (%.2f MB; %llu duplicates "
-        "dropped first, %.0f kB held out). Each process has an emulated link of %s each way.</p>"
-        "\n",
-        wring_svg_style, style, o->ranks, (double)results->parameters / 1e6, o->batch, o->steps,
-        (unsigned long long)results->text_files, (double)results->text_bytes / 1e6,
-        (unsigned long long)results->dropped_files, (double)results->held_out_bytes / 1e3, o->link);
+        "<p class='dim'>%u processes trained %s of %.2f M parameters together, %u samples each, "
+        "for %u steps with %s, on %s. Each process has an emulated link of %s each way.</p>\n",
+        wring_svg_style, style, o->ranks, o->task->what, (double)results->parameters / 1e6,
+        o->batch, o->steps, o->optimizer_text, results->data, o->link);
 }
 
 static void write_notes(FILE *file, const struct demo_results *results)
@@ -356,7 +450,7 @@ static void write_notes(FILE *file, const struct demo_results *results)
         "costs nothing in accuracy, and most jobs do it anyway.</p><p><b>compute</b> is a step "
         "without any allreduce, all processes running at once; <b>exposed</b> is what the "
         "allreduce adds to it; <b>cores</b> is the processor time of progress and codecs of all "
-        "processes per second. Every configuration uses Nesterov momentum at the worker, before "
+        "processes per second. sgd's Nesterov momentum is taken at the worker, before "
         "the codec, and tensors under 2048 elements travel uncompressed. One bit without error "
         "feedback is the negative control: it is as fast and does not converge as well, which is "
         "what error feedback is for.</p><p>The loss curves come from runs without the emulated "
@@ -391,7 +485,7 @@ static bool write_report(FILE *file, void *arg)
     for (uint32_t i = 0; i < results->n; i++)
         if (&results->measures[i] == bf16 || &results->measures[i] == winner ||
             strcmp(results->measures[i].config->name, "fp32") == 0)
-            write_timeline(file, &results->measures[i], longest_us);
+            write_timeline(file, results->options->task, &results->measures[i], longest_us);
     write_notes(file, results);
     return ferror(file) == 0;
 }

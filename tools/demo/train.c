@@ -1,109 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/demo/train.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "planner/core/files/tensor_trace.h"
-#include "tools/commands.h"
-#include "tools/demo/model.h"
-#include "tools/demo/random.h"
-#include "tools/output.h"
+#include "tools/demo/session.h"
 
-int demo_recording_init(struct demo_recording *recording, const uint64_t *elems, uint32_t steps)
-{
-    struct wring_gradients *gradients = &recording->gradients;
-
-    *recording = (struct demo_recording){.gradients = {.n_tensors = DEMO_TENSORS,
-                                                       .n_steps = 2 * DEMO_RECORDED_STEPS,
-                                                       .tensors = recording->tensors,
-                                                       .steps = recording->steps}};
-    for (uint32_t i = 0; i < DEMO_RECORDED_STEPS; i++) {
-        recording->steps[i] = steps / 4 + i;
-        recording->steps[DEMO_RECORDED_STEPS + i] = steps - steps / 4 + i;
-    }
-    for (int t = 0; t < DEMO_TENSORS; t++) {
-        recording->tensors[t] =
-            (struct wring_gradients_tensor){.elems = elems[t],
-                                            .n = wring_gradients_sampled(elems[t]),
-                                            .begin = gradients->per_step};
-        gradients->per_step += recording->tensors[t].n;
-    }
-    gradients->values = calloc(gradients->n_steps * gradients->per_step, sizeof(float));
-    return gradients->values != NULL ? 0 : -1;
-}
-
-/** Keep a sample of a tensor's gradient, if it is one of the steps. */
-static void recording_take(struct demo_recording *recording, uint32_t step, enum demo_tensor tensor,
-                           const float *gradient)
-{
-    struct wring_gradients *gradients = &recording->gradients;
-    uint32_t i = 0;
-
-    while (i < gradients->n_steps && gradients->steps[i] != step)
-        i++;
-    if (i == gradients->n_steps)
-        return;
-    wring_gradients_sample(gradient, recording->tensors[tensor].elems,
-                           gradients->values + i * gradients->per_step +
-                               recording->tensors[tensor].begin);
-}
-
-/** A training that diverged has no gradients to measure with. */
-static bool is_finite(const struct wring_gradients *gradients)
-{
-    for (uint64_t i = 0; i < gradients->n_steps * gradients->per_step; i++)
-        if (!isfinite(gradients->values[i]))
-            return false;
-    return true;
-}
-
-static void describe_gradients(const struct demo_options *options, const struct demo_config *config,
-                               char *text, size_t bytes)
-{
-    snprintf(text, bytes,
-             "wring demo: what rank 0 of %u posts, momentum included, in %u steps of training with "
-             "%s; batch %u, hidden %u, seed %llu",
-             options->ranks, options->steps, config->name, options->batch, options->hidden,
-             (unsigned long long)options->seed);
-}
-
-static bool save_gradients(FILE *file, void *arg)
-{
-    return wring_gradients_save(arg, file) == WRING_OK;
-}
-
-bool demo_recording_write(struct demo_recording *recording, const struct demo_options *options,
-                          const struct demo_config *config)
-{
-    const char *path = options->record_gradients;
-    char names[DEMO_TENSORS][32], source[256];
-
-    if (!is_finite(&recording->gradients)) {
-        wring_fail("wring demo", "%s is not written: the gradients are not finite", path);
-        return false;
-    }
-    describe_gradients(options, config, source, sizeof(source));
-    recording->gradients.source = source;
-    for (int t = 0; t < DEMO_TENSORS; t++) {
-        snprintf(names[t], sizeof(names[t]), "%s", demo_tensor_names[t]);
-        recording->tensors[t].name = names[t];
-    }
-    return wring_output_file("wring demo", path, save_gradients, &recording->gradients) ==
-           WRING_EXIT_OK;
-}
-
-void demo_recording_finish(struct demo_recording *recording)
-{
-    free(recording->gradients.values);
-    recording->gradients.values = NULL;
-}
-
-/* ---- training trace ---- */
+/* ---- medians ---- */
 
 static int by_value(const void *a, const void *b)
 {
@@ -138,146 +44,55 @@ static void times_median(const struct demo_times *steps, uint32_t n, struct demo
 {
     out->forward_us = median_of(&steps->forward_us, n, sizeof(*steps));
     out->optimizer_us = median_of(&steps->optimizer_us, n, sizeof(*steps));
-    for (int t = 0; t < DEMO_TENSORS; t++)
+    for (int t = 0; t < DEMO_TENSORS_MAX; t++)
         out->ready_us[t] = median_of(&steps->ready_us[t], n, sizeof(*steps));
 }
 
-static void describe_trace(const struct demo_results *results, char *text, size_t bytes)
-{
-    const struct demo_options *o = results->options;
-
-    snprintf(
-        text, bytes,
-        "measured by wring demo: rank 0 of %u on one host, median of %u steps without allreduce; "
-        "batch %u, hidden %u, momentum included",
-        o->ranks, results->times_steps, o->batch, o->hidden);
-}
-
-/** To the nanosecond, which is what was measured. */
-static double round_to_ns(double us)
-{
-    return round(us * 1e3) / 1e3;
-}
-
-static enum wring_status write_trace(const struct demo_results *results, FILE *file)
-{
-    struct wring_tensor tensors[DEMO_TENSORS];
-    char names[DEMO_TENSORS][32], model[] = "wring demo", source[256];
-    struct wring_tensor_trace trace = {.model = model,
-                                       .source = source,
-                                       .forward_us = round_to_ns(results->times.forward_us),
-                                       .optimizer_us = round_to_ns(results->times.optimizer_us),
-                                       .n = DEMO_TENSORS,
-                                       .tensors = tensors};
-
-    describe_trace(results, source, sizeof(source));
-    for (int t = 0; t < DEMO_TENSORS; t++) {
-        snprintf(names[t], sizeof(names[t]), "%s", demo_tensor_names[t]);
-        tensors[t] = (struct wring_tensor){names[t], results->elems[t],
-                                           round_to_ns(results->times.ready_us[t])};
-    }
-    return wring_tensor_trace_save(&trace, file);
-}
-
-static bool save_trace(FILE *file, void *arg)
-{
-    return write_trace(arg, file) == WRING_OK;
-}
-
-bool demo_training_trace_write(const struct demo_results *results, const char *path)
-{
-    return wring_output_file("wring demo", path, save_trace, (void *)(uintptr_t)results) ==
-           WRING_EXIT_OK;
-}
-
-/* ---- train ---- */
-
-const struct demo_bucket demo_buckets[DEMO_BUCKETS] = {
-    {"output.weight", true, 1, {DEMO_OUTPUT}},
-    {"hidden2.weight", true, 1, {DEMO_HIDDEN2}},
-    {"biases", false, 3, {DEMO_OUTPUT_BIAS, DEMO_HIDDEN2_BIAS, DEMO_HIDDEN1_BIAS}},
-    {"hidden1.weight, embedding", true, 2, {DEMO_HIDDEN1, DEMO_EMBEDDING}},
-};
+/* ---- buckets ---- */
 
 /** The bucket that is complete once this tensor is, or -1. */
-static int demo_bucket_completed_by(enum demo_tensor tensor)
+static int bucket_completed_by(const struct demo_task *task, uint32_t tensor)
 {
-    for (int b = 0; b < DEMO_BUCKETS; b++)
-        if (demo_buckets[b].tensors[demo_buckets[b].n - 1] == tensor)
-            return b;
+    for (uint32_t b = 0; b < task->n_buckets; b++)
+        if (task->buckets[b].tensors[task->buckets[b].n - 1] == tensor)
+            return (int)b;
     return -1;
 }
 
-static uint64_t demo_bucket_elems(const struct demo_bucket *bucket, const struct demo_model *model)
-{
-    uint64_t elems = 0;
-    for (uint32_t i = 0; i < bucket->n; i++)
-        elems += model->elems[bucket->tensors[i]];
-    return elems;
-}
-
-/** Point the gradients of the bucket's tensors into data, [demo_bucket_elems()]. */
-static void demo_bucket_aim(const struct demo_bucket *bucket, struct demo_model *model, float *data)
+/** Point the gradients of the bucket's tensors into data, [demo_network_bucket_elems()]. */
+static void aim_bucket(const struct demo_bucket *bucket, struct demo_network *network, float *data)
 {
     for (uint32_t i = 0; i < bucket->n; i++) {
-        model->gradients[bucket->tensors[i]] = data;
-        data += model->elems[bucket->tensors[i]];
-    }
-}
-
-/* ---- batches ---- */
-
-/** A sample: DEMO_CONTEXT bytes from `at` on, and the byte after them. */
-static void take_sample(struct demo_model *model, uint32_t i, const uint8_t *text, uint64_t at)
-{
-    memcpy(model->context + (size_t)i * DEMO_CONTEXT, text + at, DEMO_CONTEXT);
-    model->next[i] = text[at + DEMO_CONTEXT];
-}
-
-/** Fill the model's batch from random positions of this rank's part of the text. */
-static void demo_batch_draw(const struct demo_run *run, struct demo_model *model, uint32_t step)
-{
-    const struct demo_corpus *corpus = run->corpus;
-    uint64_t part = corpus->train_bytes / run->ranks;
-    uint64_t key = demo_random(run->options->seed, 0x62617463680000 + run->rank);
-    for (uint32_t i = 0; i < model->batch; i++) {
-        uint64_t number = demo_random(key, (uint64_t)step * model->batch + i);
-        take_sample(model, i, corpus->train + run->rank * part, number % (part - DEMO_CONTEXT - 1));
-    }
-}
-
-/** Fill it with this rank's share of the held-out positions, which are the same in every run.
- *  @param number  of the batch */
-static void demo_batch_held_out(const struct demo_run *run, struct demo_model *model,
-                                uint32_t number)
-{
-    const struct demo_corpus *corpus = run->corpus;
-    uint64_t key = demo_random(run->options->seed, 0x68656C64);
-
-    for (uint32_t i = 0; i < model->batch; i++) {
-        uint64_t n = ((uint64_t)number * run->ranks + run->rank) * model->batch + i;
-        take_sample(model, i, corpus->held_out,
-                    demo_random(key, n) % (corpus->held_out_bytes - DEMO_CONTEXT - 1));
+        network->gradients[bucket->tensors[i]] = data;
+        data += demo_network_elems(network, bucket->tensors[i]);
     }
 }
 
 /* ---- train ---- */
 
-#define RATE 0.1      /* at twice the rate, training with this momentum is barely stable */
-#define RATE_END 0.05 /* share of it that is left at the last step */
-#define MOMENTUM 0.9f
+#define RATE_END 0.05 /* share of the rate that is left at the last step */
 #define WARM_UP_STEPS 50
-#define HELD_OUT_SAMPLES 4096 /* of all ranks together */
-#define BLOCKS 9              /* of timed steps, whose median counts */
-#define TIMELINES 32          /* steps kept, of which the median one is shown */
+#define BLOCKS 9       /* of timed steps, whose median counts */
+#define TIMELINES 32   /* steps kept, of which the median one is shown */
+#define LATE_SHARE 0.9 /* of the steps, after which a run is in its last stage */
+
+/** Buckets over the same gradients: those with the codec, and for an optimizer that warms up
+ *  uncompressed, those without. */
+enum {
+    CODED,
+    RAW,
+    SETS
+};
 
 struct trainer {
     const struct demo_run *run;
-    struct demo_model model;
+    const struct demo_task *task;
+    struct demo_network network;
+    struct demo_optimizer optimizer;
     struct wring_session *session;
-    struct wring_bucket *buckets[DEMO_BUCKETS];
-    float *own_gradients[DEMO_BUCKETS]; /* without a session */
-    atomic_bool settled;                /* the session is committed */
+    struct wring_bucket *buckets[SETS][DEMO_BUCKETS_MAX];
+    float *own_gradients[DEMO_BUCKETS_MAX]; /* without a session */
+    atomic_bool settled;                    /* the session is committed */
     uint32_t step;
     uint64_t step_began_ns;
     bool failed;
@@ -296,28 +111,47 @@ static int fail_training(const struct trainer *trainer, const char *what, enum w
     return demo_fail(trainer->session, trainer->run->rank, what, status);
 }
 
-static int make_buckets(struct trainer *trainer)
+static enum wring_status make_bucket(struct trainer *trainer, int set, uint32_t b, void *data)
 {
     const struct demo_config *config = trainer->run->config;
-    for (int b = 0; b < DEMO_BUCKETS; b++) {
-        const struct demo_bucket *bucket = &demo_buckets[b];
-        uint64_t elems = demo_bucket_elems(bucket, &trainer->model);
+    const struct demo_bucket *bucket = &trainer->task->buckets[b];
+    const struct demo_tensor *tensor = &trainer->network.tensors[bucket->tensors[0]];
+    bool coded = bucket->compressed && set == CODED;
+    char name[64];
+    struct wring_bucket_params params = {
+        .name = name,
+        .data = data,
+        .elems = demo_network_bucket_elems(&trainer->network, bucket),
+        .op = WRING_AVG,
+        .codec = coded ? config->codec : "none",
+        .scheme = coded ? config->scheme : WRING_SCHEME_AUTO,
+        .priority = (int32_t)b,
+    };
+
+    snprintf(name, sizeof(name), "%s%s", bucket->name, set == RAW ? " (warm-up)" : "");
+    if (bucket->n == 1) {
+        params.shape.rows = tensor->rows;
+        params.shape.columns = tensor->columns;
+    }
+    return wring_bucket_register(trainer->session, &params, &trainer->buckets[set][b]);
+}
+
+static int make_buckets(struct trainer *trainer)
+{
+    bool warms_up = !demo_optimizer_compresses(&trainer->optimizer, 0);
+
+    for (uint32_t b = 0; b < trainer->task->n_buckets; b++) {
+        const struct demo_bucket *bucket = &trainer->task->buckets[b];
+        uint64_t elems = demo_network_bucket_elems(&trainer->network, bucket);
         void *data;
         enum wring_status status =
             wring_buffer_alloc(trainer->session, elems * sizeof(float), &data);
         if (status != WRING_OK)
             return fail_training(trainer, "buffer", status);
-        demo_bucket_aim(bucket, &trainer->model, data);
-        struct wring_bucket_params params = {
-            .name = bucket->name,
-            .data = data,
-            .elems = elems,
-            .op = WRING_AVG,
-            .codec = bucket->compressed ? config->codec : "none",
-            .scheme = bucket->compressed ? config->scheme : WRING_SCHEME_AUTO,
-            .priority = b,
-        };
-        status = wring_bucket_register(trainer->session, &params, &trainer->buckets[b]);
+        aim_bucket(bucket, &trainer->network, data);
+        status = make_bucket(trainer, CODED, b, data);
+        if (status == WRING_OK && warms_up)
+            status = make_bucket(trainer, RAW, b, data);
         if (status != WRING_OK)
             return fail_training(trainer, "bucket", status);
     }
@@ -328,48 +162,61 @@ static int make_buckets(struct trainer *trainer)
     return 0;
 }
 
+/** Over shared memory, peers read raw data in place, and bytes that are not sent are not counted.
+ */
+static const char *provider_of(const struct demo_run *run)
+{
+    bool sends_raw = strcmp(run->config->codec, "none") == 0 || run->optimizer.warmup > 0;
+    return run->link != NULL || sends_raw ? "tcp" : "shm";
+}
+
 static int begin_training(struct trainer *trainer)
 {
     const struct demo_run *run = trainer->run;
     const struct demo_options *options = run->options;
 
-    if (demo_model_init(&trainer->model, options->blas, options->batch, options->hidden,
-                        options->seed) != 0)
-        return fail_training(trainer, "model", WRING_ERR_NO_MEMORY);
+    if (demo_network_init(&trainer->network, trainer->task, options->blas, options->batch,
+                          options->hidden, run->seed) != 0)
+        return fail_training(trainer, "network", WRING_ERR_NO_MEMORY);
+    if (demo_optimizer_init(&trainer->optimizer, &run->optimizer, &trainer->network) != 0)
+        return fail_training(trainer, "optimizer", WRING_ERR_NO_MEMORY);
     if (run->config != NULL) {
-        trainer->session =
-            demo_session_open(run->link != NULL ? "tcp" : "shm", run->link, &trainer->settled);
+        trainer->optimizer.momentum = !run->config->momentum;
+        trainer->session = demo_session_open(provider_of(run), run->link, &trainer->settled);
         return trainer->session != NULL ? make_buckets(trainer) : 1;
     }
-    for (int b = 0; b < DEMO_BUCKETS; b++) {
-        uint64_t elems = demo_bucket_elems(&demo_buckets[b], &trainer->model);
-        float *data = trainer->own_gradients[b] = calloc(elems, sizeof(*data));
+    for (uint32_t b = 0; b < trainer->task->n_buckets; b++) {
+        const struct demo_bucket *bucket = &trainer->task->buckets[b];
+        float *data = trainer->own_gradients[b] =
+            demo_zeros(demo_network_bucket_elems(&trainer->network, bucket));
         if (data == NULL)
             return fail_training(trainer, "gradients", WRING_ERR_NO_MEMORY);
-        demo_bucket_aim(&demo_buckets[b], &trainer->model, data);
+        aim_bucket(bucket, &trainer->network, data);
     }
     return 0;
 }
 
 static void end_training(struct trainer *trainer)
 {
-    for (int b = 0; b < DEMO_BUCKETS; b++)
+    for (int b = 0; b < DEMO_BUCKETS_MAX; b++)
         free(trainer->own_gradients[b]);
     wring_session_close(trainer->session);
-    demo_model_finish(&trainer->model);
+    demo_optimizer_finish(&trainer->optimizer);
+    demo_network_finish(&trainer->network);
 }
 
 /** Held-out loss over all ranks; each takes its share of the same positions in every run. */
 static double evaluate_held_out(struct trainer *trainer)
 {
     const struct demo_run *run = trainer->run;
-    struct demo_model *model = &trainer->model;
-    uint32_t batches = HELD_OUT_SAMPLES / run->ranks / model->batch + 1;
+    struct demo_network *network = &trainer->network;
+    uint32_t batches = trainer->task->held_out(run->data) / run->ranks / network->batch + 1;
     float mean = 0;
 
     for (uint32_t b = 0; b < batches; b++) {
-        demo_batch_held_out(run, model, b);
-        mean += (float)(demo_model_forward(model, model->batch) / batches);
+        const struct demo_draw draw = {run->seed, run->rank, run->ranks, b};
+        trainer->task->draw_held_out(network, run->data, &draw);
+        mean += (float)(trainer->task->forward(network) / batches);
     }
     enum wring_status status = wring_allreduce(wring_session_world(trainer->session), &mean, &mean,
                                                1, WRING_F32, WRING_AVG, NULL, NULL);
@@ -378,56 +225,75 @@ static double evaluate_held_out(struct trainer *trainer)
     return (double)mean;
 }
 
-/** Momentum comes before the codec: after a biased one it would amplify what the codec left out. */
-static void on_ready(void *arg, enum demo_tensor tensor)
+/** The bucket as it is exchanged in this step. */
+static struct wring_bucket *bucket_now(struct trainer *trainer, uint32_t b)
+{
+    int set = demo_optimizer_compresses(&trainer->optimizer, trainer->step) ? CODED : RAW;
+    return trainer->buckets[set][b];
+}
+
+static void on_ready(void *arg, uint32_t tensor)
 {
     struct trainer *trainer = arg;
-    int bucket = demo_bucket_completed_by(tensor);
-    demo_model_momentum(&trainer->model, tensor, MOMENTUM);
+    int bucket = bucket_completed_by(trainer->task, tensor);
+
+    demo_optimizer_prepare(&trainer->optimizer, &trainer->network, tensor, trainer->step);
     trainer->now_times.ready_us[tensor] =
         us_since(trainer->step_began_ns) - trainer->now.forward_us;
     if (trainer->run->recording != NULL)
-        recording_take(trainer->run->recording, trainer->step, tensor,
-                       trainer->model.gradients[tensor]);
+        demo_recording_take(trainer->run->recording, trainer->step, tensor,
+                            trainer->network.gradients[tensor]);
     if (bucket < 0)
         return;
     trainer->now.buckets[bucket].ready_us = us_since(trainer->step_began_ns);
-    if (trainer->session != NULL && wring_bucket_post(trainer->buckets[bucket]) != WRING_OK)
+    if (trainer->session != NULL &&
+        wring_bucket_post(bucket_now(trainer, (uint32_t)bucket)) != WRING_OK)
         trainer->failed = true;
 }
 
-static float rate_at(uint32_t step, uint32_t steps)
+static float rate_at(double rate, uint32_t step, uint32_t steps)
 {
     double warm = step < WARM_UP_STEPS ? (step + 1.0) / WARM_UP_STEPS : 1;
     double cosine = 0.5 * (1 + cos(3.14159265358979 * step / steps));
-    return (float)(RATE * warm * (RATE_END + (1 - RATE_END) * cosine));
+    return (float)(rate * warm * (RATE_END + (1 - RATE_END) * cosine));
+}
+
+static int finish_bucket(struct trainer *trainer, uint32_t b, float rate)
+{
+    const struct demo_bucket *bucket = &trainer->task->buckets[b];
+    struct demo_timeline *now = &trainer->now;
+
+    if (trainer->session != NULL) {
+        enum wring_status status = wring_bucket_wait(bucket_now(trainer, b), WRING_FOREVER, NULL);
+        if (status != WRING_OK || trainer->failed)
+            return fail_training(trainer, "allreduce", status);
+    }
+    now->buckets[b].done_us = us_since(trainer->step_began_ns);
+    for (uint32_t i = 0; i < bucket->n; i++)
+        demo_optimizer_update(&trainer->optimizer, &trainer->network, bucket->tensors[i],
+                              trainer->step, rate);
+    trainer->now_times.optimizer_us += us_since(trainer->step_began_ns) - now->buckets[b].done_us;
+    return 0;
 }
 
 static int run_step(struct trainer *trainer, uint32_t step)
 {
+    const struct demo_run *run = trainer->run;
+    const struct demo_draw draw = {run->seed, run->rank, run->ranks, step};
     struct demo_timeline *now = &trainer->now;
-    float rate = rate_at(step, trainer->run->options->steps);
+    float rate = rate_at(run->rate, step, run->options->steps);
 
     trainer->step = step;
     trainer->step_began_ns = wring_now_ns();
-    demo_batch_draw(trainer->run, &trainer->model, step);
-    demo_model_forward(&trainer->model, trainer->model.batch);
+    trainer->task->draw(&trainer->network, run->data, &draw);
+    trainer->task->forward(&trainer->network);
     now->forward_us = trainer->now_times.forward_us = us_since(trainer->step_began_ns);
-    demo_model_backward(&trainer->model, on_ready, trainer);
+    trainer->task->backward(&trainer->network, on_ready, trainer);
     now->backward_us = us_since(trainer->step_began_ns);
     trainer->now_times.optimizer_us = 0;
-    for (int b = 0; b < DEMO_BUCKETS; b++) {
-        if (trainer->session != NULL) {
-            enum wring_status status = wring_bucket_wait(trainer->buckets[b], WRING_FOREVER, NULL);
-            if (status != WRING_OK || trainer->failed)
-                return fail_training(trainer, "allreduce", status);
-        }
-        now->buckets[b].done_us = us_since(trainer->step_began_ns);
-        for (uint32_t i = 0; i < demo_buckets[b].n; i++)
-            demo_model_update(&trainer->model, demo_buckets[b].tensors[i], rate);
-        trainer->now_times.optimizer_us +=
-            us_since(trainer->step_began_ns) - now->buckets[b].done_us;
-    }
+    for (uint32_t b = 0; b < trainer->task->n_buckets; b++)
+        if (finish_bucket(trainer, b, rate) != 0)
+            return 1;
     now->step_us = us_since(trainer->step_began_ns);
     return 0;
 }
@@ -457,21 +323,50 @@ static uint64_t cpu_of(const struct wring_session_stats *stats)
     return stats->progress_cpu_ns + stats->waiter_cpu_ns + stats->executor_cpu_ns;
 }
 
+static struct wring_session_stats stats_of(const struct trainer *trainer)
+{
+    struct wring_session_stats stats = WRING_SESSION_STATS_INIT;
+
+    if (trainer->session != NULL)
+        wring_session_stats(trainer->session, &stats);
+    return stats;
+}
+
+static double bytes_between(const struct wring_session_stats *from,
+                            const struct wring_session_stats *to, uint32_t steps)
+{
+    return (double)(to->wire_bytes_sent - from->wire_bytes_sent) / steps;
+}
+
+/** What a run has come to, besides its losses. */
+static void conclude_run(struct trainer *trainer, double *step_us, uint32_t timed,
+                         struct demo_run_result *out)
+{
+    uint32_t kept = timed < TIMELINES ? timed : TIMELINES;
+
+    out->step_us = median_of_blocks(step_us, timed);
+    times_median(trainer->times, timed, &out->times);
+    out->timed_steps = timed;
+    qsort(trainer->kept, kept, sizeof(*trainer->kept), by_step_us);
+    out->timeline = trainer->kept[kept / 2];
+}
+
 static int run_steps(struct trainer *trainer, double *step_us, struct demo_run_result *out)
 {
     const struct demo_run *run = trainer->run;
-    struct wring_session_stats before = WRING_SESSION_STATS_INIT, after = before;
-    uint32_t timed = 0, evals = 0;
+    struct wring_session_stats before = WRING_SESSION_STATS_INIT, late = before;
+    uint32_t timed = 0, evals = 0, late_step = (uint32_t)(run->steps * LATE_SHARE);
     uint64_t began_ns = 0;
 
     for (uint32_t step = 0; step < run->steps; step++) {
         if (run->evaluate && step == (uint64_t)evals * run->steps / DEMO_EVALS)
             out->losses[evals++] = evaluate_held_out(trainer);
         if (step == run->warm_steps) {
-            if (trainer->session != NULL)
-                wring_session_stats(trainer->session, &before);
+            before = stats_of(trainer);
             began_ns = wring_now_ns();
         }
+        if (step == late_step)
+            late = stats_of(trainer);
         if (run_step(trainer, step) != 0)
             return 1;
         if (step >= run->warm_steps) {
@@ -480,23 +375,18 @@ static int run_steps(struct trainer *trainer, double *step_us, struct demo_run_r
             step_us[timed++] = trainer->now.step_us;
         }
         if (step + 1 == run->hash_step)
-            out->hash = demo_model_hash(&trainer->model);
+            out->hash = demo_network_hash(&trainer->network);
         if (run->progress != NULL)
             run->progress(run->progress_arg, step + 1, run->steps);
     }
     double wall_ns = (double)(wring_now_ns() - began_ns);
-    if (trainer->session != NULL)
-        wring_session_stats(trainer->session, &after);
+    struct wring_session_stats after = stats_of(trainer);
     if (run->evaluate)
         out->losses[DEMO_EVALS] = evaluate_held_out(trainer);
-    out->step_us = median_of_blocks(step_us, timed);
-    out->wire_bytes = (double)(after.wire_bytes_sent - before.wire_bytes_sent) / timed;
+    out->wire_bytes = bytes_between(&before, &after, timed);
+    out->late_wire_bytes = bytes_between(&late, &after, run->steps - late_step);
     out->cpu_per_s = (double)(cpu_of(&after) - cpu_of(&before)) / wall_ns;
-    times_median(trainer->times, timed, &out->times);
-    out->timed_steps = timed;
-    uint32_t kept = timed < TIMELINES ? timed : TIMELINES;
-    qsort(trainer->kept, kept, sizeof(*trainer->kept), by_step_us);
-    out->timeline = trainer->kept[kept / 2];
+    conclude_run(trainer, step_us, timed, out);
     if (!trainer->failed)
         return 0;
     struct wring_error_detail detail = {.status = WRING_ERR_CLOSED};
@@ -526,6 +416,7 @@ int demo_train(const struct demo_run *run, struct demo_run_result *out)
         trainer->times = calloc(run->steps, sizeof(*trainer->times));
     if (trainer != NULL && trainer->times != NULL && step_us != NULL) {
         trainer->run = run;
+        trainer->task = run->options->task;
         failed =
             begin_training(trainer) || run_steps(trainer, step_us, out) || wait_for_all(trainer);
         end_training(trainer);

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/demo/configs.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <wring/codec.h>
+
+#include "tools/values.h"
+
+static const struct preset {
+    struct demo_config config;
+    bool usual; /* where nobody chooses */
+} presets[] = {
+    {{"fp32", "fp32, uncompressed", "none", WRING_SCHEME_DIVISIBLE,
+      "the honest baseline: nothing lost", 1, false},
+     true},
+    {{"bf16", "bf16", "bf16", WRING_SCHEME_DIVISIBLE, "what most jobs would use anyway", 1, false},
+     true},
+    {{"int8", "int8, block of 512", "int8", WRING_SCHEME_DIVISIBLE, "a quarter of the bytes", 1,
+      false},
+     true},
+    {{"onebit+ef", "one bit + error feedback", "onebit:block=128+ef", WRING_SCHEME_INDIVISIBLE,
+      "sign and mean; what is left out is sent later", 1, false},
+     true},
+    {{"topk+ef", "top 1 % + error feedback", "topk:ratio=0.01+ef", WRING_SCHEME_INDIVISIBLE,
+      "the largest hundredth; the rest is sent later", 1, false},
+     true},
+    {{"onebit", "one bit, no error feedback", "onebit:block=128", WRING_SCHEME_INDIVISIBLE,
+      "negative control: as fast, and wrong", 1, false},
+     true},
+    {{"fp16", "fp16", "fp16", WRING_SCHEME_DIVISIBLE, "half the bytes, a narrower range", 1, false},
+     false},
+    {{"onebit:means=2+ef", "one bit with two means + error feedback", "onebit:means=2:block=128+ef",
+      WRING_SCHEME_INDIVISIBLE, "1-bit SGD", 1, false},
+     false},
+    {{"topk-two-way+ef", "top 0.1 % both ways + error feedback", "topk:ratio=0.001+ef",
+      WRING_SCHEME_DIVISIBLE, "error feedback at worker and owner", 1, false},
+     false},
+};
+
+#define PRESETS (sizeof(presets) / sizeof(presets[0]))
+
+/** Codecs that keep a momentum of their own. */
+static bool has_momentum(const char *spec)
+{
+    static const char *const names[] = {"dgc", "signum"};
+    size_t name = strcspn(spec, ":+>");
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strlen(names[i]) == name && strncmp(spec, names[i], name) == 0)
+            return true;
+    return strstr(spec, "+momentum") != NULL || strstr(spec, "+nesterov") != NULL;
+}
+
+static void add_config(struct demo_options *options, const struct demo_config *config)
+{
+    for (uint32_t i = 0; i < options->n_configs; i++)
+        if (strcmp(options->configs[i].name, config->name) == 0)
+            return;
+    options->configs[options->n_configs++] = *config;
+}
+
+static bool add_presets(struct demo_options *options, const char *name, bool all)
+{
+    bool found = false;
+
+    for (size_t i = 0; i < PRESETS; i++)
+        if (name != NULL ? strcmp(presets[i].config.name, name) == 0 : all || presets[i].usual) {
+            add_config(options, &presets[i].config);
+            found = true;
+        }
+    return found;
+}
+
+static bool add_spec(struct demo_options *options, const char *spec, char *why, size_t bytes)
+{
+    struct wring_codec *codec;
+
+    if (wring_codec_create(spec, NULL, NULL, why, bytes, &codec) != WRING_OK)
+        return false;
+    wring_codec_destroy(codec);
+    add_config(options, &(struct demo_config){.name = spec,
+                                              .label = spec,
+                                              .codec = spec,
+                                              .scheme = WRING_SCHEME_AUTO,
+                                              .note = "",
+                                              .rate_factor = 1,
+                                              .momentum = has_momentum(spec)});
+    return true;
+}
+
+bool demo_configs_choose(char *list, struct demo_options *options, char *why, size_t bytes)
+{
+    char *items[DEMO_CONFIGS_MAX];
+
+    options->n_configs = 0;
+    if (list == NULL)
+        return add_presets(options, NULL, false);
+    size_t n = wring_value_list(list, items, DEMO_CONFIGS_MAX - PRESETS);
+    if (n == 0 || n == SIZE_MAX) {
+        snprintf(why, bytes, "needs 1 to %zu names or specs", DEMO_CONFIGS_MAX - PRESETS);
+        return false;
+    }
+    for (size_t i = 0; i < n; i++) {
+        bool all = strcmp(items[i], "all") == 0;
+        if (!add_presets(options, all ? NULL : items[i], all) &&
+            !add_spec(options, items[i], why, bytes))
+            return false;
+    }
+    return true;
+}
