@@ -26,8 +26,7 @@ struct demo_judgement {
     double targets[DEMO_TARGETS]; /* losses; NAN where bf16 did not run */
     double fp32_range;            /* of the last losses of fp32's seeds; NAN for one seed */
     double control_loses;         /* the negative control, against fp32, on average; NAN */
-    bool resolved; /* seeds differ by less than half of what the control loses: codecs can be told
-                      apart */
+    bool resolved; /* seeds differ by less than half of control_loses: codecs can be told apart */
     struct demo_verdict verdicts[DEMO_CONFIGS_MAX]; /* of results->measures */
 };
 

@@ -46,7 +46,7 @@ bool demo_optimizer_compresses(const struct demo_optimizer *optimizer, uint32_t 
 void demo_optimizer_prepare(struct demo_optimizer *optimizer, struct demo_network *network,
                             uint32_t tensor, uint32_t step);
 
-/** Update the weights by what came back. All ranks compute the same bits. */
+/** Update the weights by the gradients that came back. All ranks compute the same bits. */
 void demo_optimizer_update(struct demo_optimizer *optimizer, struct demo_network *network,
                            uint32_t tensor, uint32_t step, float rate);
 
