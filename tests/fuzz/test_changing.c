@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "base/clock.h"
+#include "compress/solo.h"
 #include "tests/fuzz/codecs.h"
 #include "tests/lib/test.h"
 
@@ -38,9 +39,9 @@ static void *change_it(void *arg)
     return NULL;
 }
 
-static void decode_again_and_again(const struct wring_codec *codec, struct slot *slot)
+static void decode_again_and_again(const struct wring_codec *codec,
+                                   const struct wring_codec_context *context, struct slot *slot)
 {
-    struct wring_codec_context context = {.ranks = 2, .elems = ELEMS};
     float *out = wring_test_guarded(ELEMS * sizeof(*out));
 
     memset(out, 0, ELEMS * sizeof(*out));
@@ -50,7 +51,7 @@ static void decode_again_and_again(const struct wring_codec *codec, struct slot 
     for (int i = 0; atomic_load(&slot->changes) - before < CHANGES; i++) {
         REQUIRE(wring_now_ns() < until_ns, "the liar does not run");
         enum wring_status status =
-            wring_codec_decode(codec, &context, slot->bytes, slot->n, out, ELEMS, i % 2 == 1);
+            wring_codec_decode(codec, context, slot->bytes, slot->n, out, ELEMS, i % 2 == 1);
         CHECK(status == WRING_OK || status == WRING_ERR_FRAME, "%s, %s: status %d",
               wring_codec_info(codec)->spec, wring_codec_info(codec)->tier, status);
     }
@@ -59,16 +60,17 @@ static void decode_again_and_again(const struct wring_codec *codec, struct slot 
 }
 
 /** @return bytes */
-static size_t encode(const struct wring_codec *codec, uint8_t *code)
+static size_t encode(const struct wring_codec *codec, struct wring_solo *solo,
+                     const struct wring_codec_context *context, uint8_t *code)
 {
-    struct wring_codec_context context = {.ranks = 2, .elems = ELEMS};
     const float *grad = wring_test_gradient(ELEMS, 7);
     float *residual = NULL;
 
     if (wring_codec_info(codec)->flags & WRING_CODEC_FEEDBACK)
         residual =
             memset(wring_test_guarded(ELEMS * sizeof(*residual)), 0, ELEMS * sizeof(*residual));
-    return wring_codec_encode(codec, &context, grad, ELEMS, residual, code);
+    wring_solo_rounds(solo, context, grad, residual);
+    return wring_codec_encode(codec, context, grad, ELEMS, residual, code);
 }
 
 static void run_codec(const struct fuzz_codec *codec)
@@ -76,18 +78,23 @@ static void run_codec(const struct fuzz_codec *codec)
     const struct wring_codec *reference = codec->tiers[0];
     size_t bound = wring_codec_bound(reference, ELEMS);
     uint8_t *code = wring_test_guarded(bound);
-    struct slot slot = {.code = code, .n = encode(reference, code)};
+    struct wring_codec_context context = {.ranks = 2, .elems = ELEMS};
+    struct wring_solo solo;
+    struct slot slot = {.code = code};
     pthread_t liar;
 
+    REQUIRE(wring_solo_init(&solo, reference, &context) == WRING_OK, "no memory");
+    slot.n = encode(reference, &solo, &context, code);
     REQUIRE(slot.n > 0, "%s encodes nothing", wring_codec_info(reference)->spec);
     slot.bytes = wring_test_guarded(slot.n);
     memcpy(slot.bytes, code, slot.n);
     REQUIRE(pthread_create(&liar, NULL, change_it, &slot) == 0, "no thread");
     for (int tier = 0; tier < WRING_CPU_TIERS; tier++)
         if (codec->tiers[tier] != NULL)
-            decode_again_and_again(codec->tiers[tier], &slot);
+            decode_again_and_again(codec->tiers[tier], &context, &slot);
     atomic_store(&slot.stops, true);
     pthread_join(liar, NULL);
+    wring_solo_finish(&solo);
     wring_test_free_guarded();
 }
 

@@ -125,7 +125,7 @@ static void run_as(void)
     CHECK(strcmp(wring_option_run_as(&raw_option, "none", 8), "auto") == 0, "a plain allreduce");
     CHECK(strcmp(wring_option_run_as(&cpu, "int8:block=512", 8), "indivisible") == 0,
           "a plain allgather");
-    CHECK(wring_option_run_as(&cpu, "randk:ratio=0.01", 8)[0] == 0, "a codec of nobody");
+    CHECK(wring_option_run_as(&cpu, "nobodys:ratio=0.01", 8)[0] == 0, "a codec of nobody");
     CHECK(wring_option_run_as(&cpu, "none", 8)[0] == 0, "nothing to code");
     CHECK(wring_option_run_as(&cpu, "int8>bf16", 8)[0] == 0, "a pair without a way back");
     CHECK(strcmp(wring_option_run_as(&both_ways, "int8>none", 8), "divisible") == 0, "a pair");

@@ -61,6 +61,14 @@ def make_profile(folder, entries):
     return str(path)
 
 
+def add_unknown_codec(path):
+    """Add to a profile what costs as much as bf16, and is a codec that no build has."""
+    profile = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+    profile["codecs"].append({**profile["codecs"][0], "spec": "sketch:ratio=0.5"})
+    pathlib.Path(path).write_text(json.dumps(profile), encoding="utf-8")
+    return path
+
+
 class Plans(unittest.TestCase):
     def setUp(self):
         self.folder = self.enterContext(tempfile.TemporaryDirectory()) if hasattr(
@@ -295,11 +303,14 @@ class Plans(unittest.TestCase):
 
     def test_runnable_says_what_cannot_be(self):
         """A codec that no option is left for is named, and so is the baseline that plans cannot match."""
-        question = ("-t", "vgg16", "-c", "randk:ratio=0.01,onebit", "--bound-ms", "0")
+        profile = add_unknown_codec(make_profile(self.folder, []))
+        question = ("-t", "vgg16", "-p", profile, "-c", "sketch:ratio=0.5,bf16", "--bound-ms", "0")
         result = wring("plan", *question, "--runnable")
         self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
-        self.assertIn("plans do without randk:ratio=0.01: it has no option that this build can run",
+        self.assertIn("plans do without sketch:ratio=0.5: it has no option that this build can run",
                       result.stderr)
+        question = ("-t", "vgg16", "-c", "onebit", "--bound-ms", "0")
+        result = wring("plan", *question, "--runnable")
         self.assertEqual(result.stdout.count("no plan may take it"), 2, result.stdout)
         free = wring("plan", *question)
         self.assertEqual(free.stderr, "")

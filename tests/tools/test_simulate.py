@@ -76,14 +76,22 @@ class Sweeps(unittest.TestCase):
 
     def test_runnable_says_what_cannot_be(self):
         """A codec that no option is left for is named once, of all points and with each by itself."""
-        question = ("simulate", "-t", "vgg16", "-N", "2,8", "-l", "10,25", "-c",
-                    "randk:ratio=0.01,onebit", "--each")
+        profile = measured(2, 1)
+        profile["codecs"].append({**profile["codecs"][0], "spec": "sketch:ratio=0.5"})
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "profile.json")
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump(profile, file)
+            self.check_sketch(("simulate", "-t", "vgg16", "-p", path, "-N", "2,8", "-l", "10,25",
+                               "-c", "sketch:ratio=0.5,fp16", "--each"))
+
+    def check_sketch(self, question):
         result = wring(*question, "--runnable")
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(result.stderr.count("do without"), 1, result.stderr)
-        self.assertIn("plans do without randk:ratio=0.01: it has no option that this build can run",
+        self.assertIn("plans do without sketch:ratio=0.5: it has no option that this build can run",
                       result.stderr)
-        self.assertEqual(wring(*question).stderr, "")
+        self.assertNotIn("do without", wring(*question).stderr)
 
     def test_jitter_by_seed(self):
         slow = ("-N", "64", "-c", "onebit+ef", "--jitter", "0.1")

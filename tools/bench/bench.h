@@ -92,6 +92,6 @@ size_t wring_bench_parse_sizes(const struct wring_bench_sizes *allowed, char *ar
  */
 bool wring_bench_knows_provider(const char *command, const char *provider);
 
-#define WRING_BENCH_LIST_MAX 32
+#define WRING_BENCH_LIST_MAX 64
 
 #endif

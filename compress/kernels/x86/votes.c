@@ -34,7 +34,8 @@ INLINE uint32_t note_rest(struct extent *extent, const float *src, uint64_t n)
     float rest[STEP];
 
     for (unsigned i = 0; i < STEP; i++)
-        rest[i] = i < n ? src[i] : 1;
+        rest[i] = 1;
+    memcpy(rest, src, n * sizeof(*src));
     return note_step(extent, rest);
 }
 
