@@ -119,13 +119,18 @@ static uint32_t count_ahead(const struct wring_pool_ask *ask)
     return ask->sequence - ask->channel->in[ask->member].taken;
 }
 
-/** Is the operation under way here, and may the piece have one of the slots that are left? */
-static bool may_get_slot(const struct wring_pool_slots *slots, const struct wring_pool_ask *ask)
+/** Is the operation under way here? */
+static bool is_wanted(const struct wring_pool_ask *ask)
 {
     const struct wring_collective *owner = ask->channel->owner;
     return owner->running && wring_collective_ceased(owner) == WRING_OK &&
-           ask->piece->tag == ask->channel->tag &&
-           (count_ahead(ask) == 0 || slots->n_free > reserved_slots(slots));
+           ask->piece->tag == ask->channel->tag;
+}
+
+/** May the piece have one of the slots that are left? */
+static bool may_get_slot(const struct wring_pool_slots *slots, const struct wring_pool_ask *ask)
+{
+    return count_ahead(ask) == 0 || slots->n_free > reserved_slots(slots);
 }
 
 static bool is_more_urgent(const struct wring_pool_ask *a, const struct wring_pool_ask *b)
@@ -137,12 +142,14 @@ static bool is_more_urgent(const struct wring_pool_ask *a, const struct wring_po
                                             : a->member < b->member;
 }
 
-/** The ask that gets the next slot; the newest come first in the list, and older ones win. */
-static struct wring_pool_ask **find_next_ask(struct wring_pool_slots *slots)
+/** The ask that gets the next slot; the newest come first in the list, and older ones win.
+ *  @param any  also of those for which no slot is left */
+static struct wring_pool_ask **find_next_ask(struct wring_pool_slots *slots, bool any)
 {
     struct wring_pool_ask **best = NULL;
     for (struct wring_pool_ask **at = &slots->asks; *at != NULL; at = &(*at)->next)
-        if (may_get_slot(slots, *at) && (best == NULL || !is_more_urgent(*best, *at)))
+        if (is_wanted(*at) && (any || may_get_slot(slots, *at)) &&
+            (best == NULL || !is_more_urgent(*best, *at)))
             best = at;
     return best;
 }
@@ -236,7 +243,7 @@ static bool pool_slots_poll(struct wring_pool *pool)
 
     if (slots->n_owed > 0)
         say_owed_grants(slots);
-    while ((ask = find_next_ask(slots)) != NULL) {
+    while ((ask = find_next_ask(slots, false)) != NULL) {
         if (slots->n_free == 0 && (++slots->starved < STARVED || !move_piece_out(slots)))
             return any;
         slots->starved = 0;
@@ -252,12 +259,21 @@ static bool pool_slots_owe(const struct wring_pool_slots *slots)
     return slots->asks != NULL || slots->n_owed > 0;
 }
 
-/** Nothing else moves: if somebody waits for a slot, empty one. @return whether one was */
+/**
+ * Nothing else moves: if somebody waits for a slot, empty one, and grant it. That holds for pieces
+ * that come too early as well. A sender works on so many at a time and no more: it asks for the
+ * piece that is needed here once it is rid of them.
+ * @return whether one was granted
+ */
 static bool pool_slots_make_room(struct wring_pool *pool)
 {
     struct wring_pool_slots *slots = &pool->slots;
-    return slots->asks != NULL && slots->n_free == 0 && find_next_ask(slots) != NULL &&
-           move_piece_out(slots);
+    struct wring_pool_ask **ask = find_next_ask(slots, true);
+
+    if (ask == NULL || (slots->n_free == 0 && !move_piece_out(slots)))
+        return false;
+    grant_slot(pool, ask);
+    return true;
 }
 
 /* ---- what comes into slots, and goes ---- */

@@ -27,7 +27,9 @@
  * Why nothing stands still: a slot that is not lent is granted only for a piece that its sender has
  * ready, so it is filled, and a filled one never stays for want of others. Where asks wait and
  * nothing else moves, pieces that wait for those of other members are moved out of their slots,
- * into memory of their own (`moved`), and reduced from there in their order. So each operation that
+ * into memory of their own (`moved`), and reduced from there in their order. Then even a piece that
+ * is not needed next gets a slot: its sender works on so many pieces at a time and no more, and the
+ * one that is needed may not be among them. So each operation that
  * is under way at both ends always gets a slot in the end, with any number of slots, and with
  * operations begun in any order. The operation receives the moved pieces anyway: at most its window
  * of them from each member. The same goes for rings: if one has more than four small pieces, the
@@ -187,7 +189,7 @@ void wring_pool_return_owed(struct wring_pool *pool);
  */
 bool wring_pool_poll(struct wring_pool *pool);
 
-/** Nothing else moves: if somebody waits for a slot, empty one. @return whether one was */
+/** Nothing else moves: if somebody waits for a slot, empty one and grant it. @return whether */
 bool wring_pool_make_room(struct wring_pool *pool);
 
 /* For its parts. */

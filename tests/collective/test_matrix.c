@@ -246,6 +246,27 @@ static void run_choice(void *arg, const uint32_t *choice)
     wring_matrix_run(&c);
 }
 
+/** Six peers, each with four pieces to send to each of six, work on eight at a time and no more. So
+ *  the one that a rank needs may stand behind those that come too early for others. */
+static void fewer_slots_than_members(void)
+{
+    const struct wring_matrix_case c = {.what = WRING_MATRIX_REDUCE_SCATTER,
+                                        .ranks = 7,
+                                        .elems = 20001,
+                                        .dtype = WRING_F32,
+                                        .op = WRING_SUM,
+                                        .codec = "none",
+                                        .steps = 2,
+                                        .provider = "tcp",
+                                        .chunk = "16k",
+                                        .cpu = "best",
+                                        .executor = "inline",
+                                        .progress = "thread",
+                                        .slots = "4"};
+    for (int i = 0; i < 3; i++)
+        wring_matrix_run(&c);
+}
+
 static void every_pair(void)
 {
     struct wring_cover_params params = {
@@ -511,6 +532,7 @@ int main(int argc, char **argv)
         {"draws", draws},
         {"every_call_and_codec", every_call_and_codec},
         {"every_rank_and_count", every_rank_and_count},
+        {"fewer_slots_than_members", fewer_slots_than_members},
         {"every_pair", every_pair},
         {"random_cases", random_cases},
         {"large", large},
