@@ -182,7 +182,7 @@ static void encode_block(const struct wring_codec *codec, const struct wring_cod
         return;
     tier->kernels->feed(residual, src, n);
     FOR_CHOSEN(&chosen, i)
-    residual[i] -= residual[i] * scale;
+    residual[i] -= residual[i] * scale + 0.0f; /* decoders add to 0: to -0, too */
 }
 
 static size_t randk_encode(const struct wring_codec *codec,

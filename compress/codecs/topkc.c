@@ -171,6 +171,14 @@ static void choose(const struct wring_codec *codec, const struct wring_codec_con
 
 /* ---- codes ---- */
 
+/** What is left of values that are sent: nothing, but of a zero below zero its sign, as decoders
+ * add to a zero above it. */
+static void leave_nothing(float *residual, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        residual[i] -= residual[i] + 0.0f;
+}
+
 static void put_not_finite(unsigned char *code, size_t bytes)
 {
     memset(code, 0, bytes);
@@ -198,7 +206,7 @@ static void encode_block(const struct wring_codec *codec, const struct wring_cod
     {
         memcpy(code + done, value + i, length * sizeof(*value));
         if (residual != NULL)
-            memset(residual + i, 0, length * sizeof(*residual));
+            leave_nothing(residual + i, length);
         done += length * sizeof(*value);
     }
     memset(code + done, 0, bytes - done);

@@ -599,7 +599,7 @@ static enum wring_status make_bucket_channels(struct wring_bucket *bucket)
     if (status == WRING_OK && bucket->gather.placed)
         status = make_keys(bucket);
     collective->slots_base =
-        collective->slot_bytes > 0
+        collective->slot_bytes > 0 && bucket->session->sources.memory.base != NULL
             ? (uint8_t *)bucket->session->sources.memory.base + bucket->sources_offset
             : NULL;
     if (status == WRING_OK)

@@ -119,7 +119,11 @@ static void choose_task(const char *arg, struct demo_options *o, struct argp_sta
 
 static void choose_codecs(char *arg, struct demo_options *o, struct argp_state *state)
 {
-    char why[256], *copy = strdup(arg); /* kept: the configurations name parts of it */
+    static char *copy; /* the configurations name parts of it */
+    char why[256];
+
+    free(copy);
+    copy = strdup(arg);
 
     if (copy == NULL || !demo_configs_choose(copy, o, why, sizeof(why)))
         argp_error(state, "--codec: %s", copy != NULL ? why : "out of memory");

@@ -304,6 +304,16 @@ static struct tcp_part *part_at(struct tcp_bundle *bundle, uint32_t number)
     return &bundle->parts[number % TCP_PARTS_AHEAD];
 }
 
+/** Does every socket wait for a part that comes through none of them any more? Each brings its own
+ *  in the order of their numbers. */
+static bool is_stuck(struct tcp_bundle *bundle)
+{
+    for (unsigned i = 0; i < bundle->n; i++)
+        if (!bundle->sockets[i]->receiver.waits)
+            return false;
+    return !part_at(bundle, bundle->first_part)->there;
+}
+
 bool wring_tcp_take_part(struct tcp_conn *conn, struct tcp_events *events)
 {
     struct tcp_bundle *bundle = conn->bundle;
@@ -316,6 +326,8 @@ bool wring_tcp_take_part(struct tcp_conn *conn, struct tcp_events *events)
         return true;
     }
     conn->receiver.waits = ahead >= TCP_PARTS_AHEAD;
+    if (conn->receiver.waits && is_stuck(bundle))
+        wring_tcp_fail(conn, WRING_ERR_FRAME, "left out part %u of its puts", bundle->first_part);
     if (conn->receiver.waits)
         return false;
     *part = (struct tcp_part){
