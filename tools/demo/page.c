@@ -146,7 +146,8 @@ static bool write_page(FILE *file, void *arg)
     return ferror(file) == 0;
 }
 
-/** Higher points say little: shown is what is below the curves' median after a tenth of the way. */
+/** The steep beginning says little: what is shown ends at the curves' points after a fifth of the
+ *  steps, or half as high again as the first curve's there. */
 static double cut_of(const struct demo_results *results)
 {
     double cut = 0;
