@@ -89,17 +89,8 @@ static enum wring_status topk_decode(const struct wring_codec *codec,
                                      const struct wring_codec_context *context, const void *code,
                                      size_t code_bytes, float *dst, uint64_t elems, bool add)
 {
-    uint64_t unit = codec->info.unit;
-    const unsigned char *at = code;
-    enum wring_status status = WRING_OK;
-
     (void)context;
-    for (uint64_t done = 0; done < elems && status == WRING_OK; done += unit) {
-        uint64_t n = wring_codec_unit_length(unit, elems - done);
-        status =
-            wring_topk_decode_block(&at, &code_bytes, count_most(codec, n), dst + done, n, add);
-    }
-    return status == WRING_OK && code_bytes != 0 ? WRING_ERR_FRAME : status;
+    return wring_topk_decode(codec, count_most, code, code_bytes, dst, elems, add);
 }
 
 const struct wring_codec_ops wring_codec_topk = {

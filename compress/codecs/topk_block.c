@@ -180,8 +180,9 @@ __attribute__((noinline)) static enum wring_status add_entries(float *dst, uint6
     return WRING_OK;
 }
 
-enum wring_status wring_topk_decode_block(const unsigned char **code, size_t *left, uint64_t most,
-                                          float *dst, uint64_t n, bool add)
+/** One block off [*code, *code + *left); advances both. */
+static enum wring_status decode_block(const unsigned char **code, size_t *left, uint64_t most,
+                                      float *dst, uint64_t n, bool add)
 {
     uint32_t count = *left >= HEAD ? wring_take_u32(*code) : 0;
     bool finite = count != NOT_FINITE;
@@ -210,4 +211,19 @@ void wring_topk_clear_sent(const unsigned char *code, float *values)
 
     for (uint32_t i = 0; count != NOT_FINITE && i < count; i++)
         values[wring_take_u16(indices + 2 * (size_t)i)] = 0;
+}
+
+enum wring_status wring_topk_decode(const struct wring_codec *codec, wring_topk_most_fn most,
+                                    const void *code, size_t code_bytes, float *dst, uint64_t elems,
+                                    bool add)
+{
+    uint64_t unit = codec->info.unit;
+    const unsigned char *at = code;
+    enum wring_status status = WRING_OK;
+
+    for (uint64_t done = 0; done < elems && status == WRING_OK; done += unit) {
+        uint64_t n = wring_codec_unit_length(unit, elems - done);
+        status = decode_block(&at, &code_bytes, most(codec, n), dst + done, n, add);
+    }
+    return status == WRING_OK && code_bytes != 0 ? WRING_ERR_FRAME : status;
 }

@@ -39,10 +39,14 @@ size_t wring_topk_encode_block(const struct wring_topk_kernels *kernels,
 /** The code of a block that is not finite. @return bytes written */
 size_t wring_topk_put_not_finite(unsigned char *code);
 
-/** Decode one block off [*code, *code + *left) and advance both. Errors: WRING_ERR_FRAME.
- *  @param most  a code with more entries is malformed */
-enum wring_status wring_topk_decode_block(const unsigned char **code, size_t *left, uint64_t most,
-                                          float *dst, uint64_t n, bool add);
+/** The most entries that a block of n elements may have. */
+typedef uint64_t (*wring_topk_most_fn)(const struct wring_codec *codec, uint64_t n);
+
+/** Decode a run of blocks, each as long as the codec's unit but for the last. Errors:
+ *  WRING_ERR_FRAME (a block has more entries than `most` says, among others). */
+enum wring_status wring_topk_decode(const struct wring_codec *codec, wring_topk_most_fn most,
+                                    const void *code, size_t code_bytes, float *dst, uint64_t elems,
+                                    bool add);
 
 /** values = +0 where the code, which is one of our own, has an entry. */
 void wring_topk_clear_sent(const unsigned char *code, float *values);
