@@ -464,7 +464,7 @@ while step < 30 or session.size < 3:
         if bucket.steps < step:
             weights[0] = before
         grown = step = bucket.steps
-print(f"{session.size} ranks, step {step}, {weights[0]}")
+print(f"{session.size} ranks, step {step}, {weights[0]}\\n", end="")
 session.close()
 '''
         environment = {**os.environ,
