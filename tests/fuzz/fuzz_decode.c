@@ -130,7 +130,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint32_t flags = fuzz_take(&input, 1);
     struct subject subject = {
         .elems = fuzz_take(&input, 2),
-        .context = {.ranks = 2, .phase = flags & 1},
+        .context = {.rank = 1, .ranks = 2, .phase = flags & 1}, /* the place in check_reduction() */
     };
     void *allocation;
 
