@@ -82,6 +82,7 @@ static const struct wring_config_var vars[] = {
     { "WRING_PROGRESS",     "thread",  "",      "threads that make progress; thread: one of the session's, and callers that wait; caller: callers alone", CHOICE("thread|caller"),          FIELD(progress), false },
     { "WRING_EXECUTOR",     "inline",  "",      "where codecs run: inline, or pool[:cores=LIST|N] on pinned cores; if unset, WRING_PLAN=auto may choose", STRING,                           FIELD(executor), false },
     { "WRING_CPU",          "best",    "",      "highest kernel tier to use; if the processor lacks it, the next lower one that it has", CHOICE("scalar|avx2|avx512|vbmi2|neon|best"), FIELD(cpu), false },
+    { "WRING_CODEC_RULES",  "",        "",      "codecs of buckets that name none, by name, elements and shape, as '*embed*=bf16; min=4096; 1d=none; *=int8+ef'; docs/which-codec.md", TEXT(WRING_CONFIG_RULES), FIELD(codec_rules), false },
     { "WRING_BYPASS",       "auto",    "",      "auto: commit times buckets with and without their codecs, and disables codecs that save no time; never: all codecs run; always: none runs", CHOICE("auto|never|always"), FIELD(bypass), false },
     { "WRING_SCHEME",       "auto",    "",      "scheme of buckets that name none; immediate calls ignore it; hierarchical: each node sums first", CHOICE("auto|divisible|indivisible|hierarchical|hierarchical-divisible|hierarchical-indivisible"), FIELD(scheme), false },
     { "WRING_PLAN",         "",        "",      "file of a plan to execute, made by wring plan, whose codecs replace the buckets' own; auto: the job measures, plans and compares while it runs", STRING, FIELD(plan), false },
@@ -109,8 +110,8 @@ static const struct wring_config_var vars[] = {
 
 /** Variables that drop-ins read themselves: docs/pytorch.md. */
 static const char *const of_dropins[] = {
-    "WRING_LIBRARY",       "WRING_INCLUDE",     "WRING_CODEC_RULES",
-    "WRING_TORCH_REPLACE", "WRING_TORCH_CACHE", "WRING_TORCH_NATIVE",
+    "WRING_LIBRARY",     "WRING_INCLUDE",      "WRING_TORCH_REPLACE",
+    "WRING_TORCH_CACHE", "WRING_TORCH_NATIVE",
 };
 
 const struct wring_config_var *wring_config_vars(size_t *count)

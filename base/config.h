@@ -15,7 +15,8 @@
 #include <wring/status.h>
 
 #define WRING_CONFIG_TEXT 256
-#define WRING_CONFIG_ROOT 1024 /* a host may have many addresses */
+#define WRING_CONFIG_ROOT 1024  /* a host may have many addresses */
+#define WRING_CONFIG_RULES 1024 /* a model may have many layers */
 
 struct wring_config {
     /* who this rank is */
@@ -85,7 +86,8 @@ struct wring_config {
     char cpu[WRING_CONFIG_TEXT];
     char bypass[WRING_CONFIG_TEXT];
     char scheme[WRING_CONFIG_TEXT];
-    char plan[WRING_CONFIG_TEXT]; /* a file, or "auto" */
+    char plan[WRING_CONFIG_TEXT];         /* a file, or "auto" */
+    char codec_rules[WRING_CONFIG_RULES]; /* runtime/codec_rules.h */
     char plan_codecs[WRING_CONFIG_TEXT];
     uint64_t plan_seconds_ns;
     uint64_t plan_every_ns;

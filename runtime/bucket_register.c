@@ -11,6 +11,7 @@
 #include "compress/kernels/reduce.h"
 #include "runtime/bucket.h"
 #include "runtime/buffer.h"
+#include "runtime/codec_rules.h"
 #include "runtime/codec_states.h"
 #include "runtime/commit/hierarchy_phases.h"
 #include "runtime/group/group.h"
@@ -619,6 +620,9 @@ enum wring_status wring_bucket_register(struct wring_session *session,
             session, wring_versioned_struct_refuse(&params_sized, params, &session->log));
     if (known.scheme == WRING_SCHEME_AUTO)
         known.scheme = wring_scheme_find(session->config.scheme);
+    char spec[WRING_CODEC_SPEC_MAX];
+    if (known.codec == NULL && known.name != NULL)
+        known.codec = wring_codec_rules_find(session, &known, spec, sizeof(spec));
     return wring_session_leave(session, register_bucket(session, &known, out));
 }
 

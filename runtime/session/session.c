@@ -13,6 +13,7 @@
 #include "planner/core/files/plan.h"
 #include "runtime/autotune/autotune.h"
 #include "runtime/buffer.h"
+#include "runtime/codec_rules.h"
 #include "runtime/commit/codec_bypass.h"
 #include "runtime/commit/commit.h"
 #include "runtime/plan/bucket_fusion.h"
@@ -79,11 +80,10 @@ static enum wring_status apply_params(struct wring_session *session,
     return status;
 }
 
-static enum wring_status check_codecs(const struct wring_session *session,
-                                      const struct wring_session_params *params)
+static enum wring_status check_codecs(const struct wring_session *session)
 {
     char why[WRING_TEXT_MAX];
-    enum wring_status status = wring_codec_check_own(params->codecs, why, sizeof(why));
+    enum wring_status status = wring_codec_check_own(session->codecs, why, sizeof(why));
 
     if (status != WRING_OK)
         wring_error(&session->log, "%s", why);
@@ -102,7 +102,10 @@ static enum wring_status session_configure(struct wring_session *session,
     if (status != WRING_OK)
         return status;
     session->log.level = wring_config_log_level(config);
-    status = check_codecs(session, params);
+    session->codecs = params->codecs;
+    status = check_codecs(session);
+    if (status == WRING_OK)
+        status = wring_codec_rules_check(session);
     if (status == WRING_OK)
         status = apply_params(session, params);
     if (status != WRING_OK)
@@ -123,7 +126,6 @@ static enum wring_status session_configure(struct wring_session *session,
     session->size = session->launched.size;
     if (config->join[0] == '\0')
         session->seed = params->seed;
-    session->codecs = params->codecs;
     return status;
 }
 

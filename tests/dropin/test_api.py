@@ -5,6 +5,7 @@
 Ranks are threads that meet by a bootstrap made in Python, or processes of `wring run`.
 """
 import array
+import importlib.util
 import os
 import pathlib
 import re
@@ -14,6 +15,7 @@ import sys
 import tempfile
 import threading
 import time
+import types
 import unittest
 
 if __name__ == "__main__":
@@ -380,6 +382,91 @@ class Errors(unittest.TestCase):
             return bytes(room) == b"x"
 
         self.assertEqual(run_ranks(2, body), [True, True])
+
+
+class CodecRules(unittest.TestCase):
+    """WRING_CODEC_RULES, as every job and as wring.torch has it."""
+    RULES = ("*.embed=int8; min=100 ;*=bf16;; 1d=fp16;layer[!2]*=int8",
+             "layer?.w*=onebit:block=64+ef; min=0",
+             "a/*=bf16;[=int8;  ", "*w=none; *=bf16; min=1", "")
+    TENSORS = (("layer1.embed", (10, 20)), ("layer1.weight", (100, 200)), ("layer2.w", (3, 33)),
+               ("layer2.bias", (1, 4096)), ("a/b/c", (128, 128)), ("[", (200, 100)),
+               ("norm", (20000, 1)), ("layer1.embedding", (5, 20)))
+
+    def codecs(self, session):
+        buckets = [session.register(name, floats(*bytes(rows * columns)), shape=(rows, columns))
+                   for name, (rows, columns) in self.TENSORS]
+        session.commit()
+        return [bucket.stats()["codec_asked"] for bucket in buckets]
+
+    def test_the_same_as_in_torch(self):
+        path = pathlib.Path(SOURCE, "dropin", "torch", "wring", "torch", "rules.py")
+        spec = importlib.util.spec_from_file_location("rules", path)
+        rules = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(rules)
+        seen = set()
+        for text in self.RULES:
+            codecs = run_ranks(1, self.codecs, WRING_CODEC_RULES=text)[0]
+            for (name, (rows, columns)), codec in zip(self.TENSORS, codecs):
+                parameter = types.SimpleNamespace(
+                    numel=lambda: rows * columns, element_size=lambda: 4,
+                    dim=lambda: 1 if 1 in (rows, columns) else 2,
+                    dtype=types.SimpleNamespace(is_floating_point=True))
+                want = rules.Rules(text).codec_of(name, parameter)
+                self.assertEqual(codec.split(":")[0].split("+")[0], want.split(":")[0], (text, name))
+                seen.add(want)
+        self.assertEqual(seen, {"none", "bf16", "fp16", "int8", "onebit:block=64+ef"})
+
+    def test_what_they_leave_alone(self):
+        def body(session):
+            said = session.register("said", floats(*bytes(20000)), codec="none")
+            words = session.register("words", array.array("q", [session.rank] * 20000))
+            most = session.register("most", floats(*bytes(20000)), op=Op.MAX)
+            plain = session.register("plain", floats(*[0.1] * 20000))
+            session.commit()
+            plain.post()
+            plain.wait(PATIENCE)
+            return [bucket.stats()["codec_asked"] for bucket in (said, words, most, plain)], \
+                plain.stats()["codec"]
+
+        for asked, ran in run_ranks(2, body, WRING_CODEC_RULES="*=bf16", WRING_BYPASS="never"):
+            self.assertEqual((asked, ran), (["none", "none", "none", "bf16"], "bf16"))
+
+    def test_ranks_that_differ(self):
+        meeting = Meeting(2)
+
+        def run(rank):
+            with api.Session(bootstrap=meeting.bootstrap(rank), key="k", log=lambda *line: None,
+                             settings={"WRING_CODEC_RULES": ("*=bf16", "*=fp16")[rank]}) as session:
+                session.register("b", floats(*bytes(20000)))
+                try:
+                    session.commit()
+                except WringError as error:
+                    said[rank] = error.status
+
+        said = [None, None]
+        threads = [threading.Thread(target=run, args=(rank,), daemon=True) for rank in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE)
+        self.assertEqual(said, [Status.MISMATCH, Status.MISMATCH])
+
+    def test_bad_rules_are_refused(self):
+        for text, said in (("bf16", "a rule is"), ("*=", "a rule is"), ("=bf16", "a rule is"),
+                           ("*=typo", "'typo'"), ("1d=int8:block=x", "block"),
+                           ("min=4k", "min=4k"), ("min=-1", "min=-1"), ("min=99999999999999999999",
+                                                                       "min=999"),
+                           ("*=bf16; min=", "a rule is"), ("x" * 600 + "=bf16", "a rule is"),
+                           ("*=" + "int8" * 40, "a rule is")):
+            with self.subTest(rules=text):
+                lines = []
+                with self.assertRaises(WringError) as caught:
+                    api.Session(bootstrap=Meeting(1).bootstrap(0), key="k",
+                                log=lambda *line: lines.append(line),
+                                settings={"WRING_CODEC_RULES": text})
+                self.assertEqual(caught.exception.status, Status.INVALID)
+                self.assertRegex(str(lines), "WRING_CODEC_RULES=.*" + re.escape(said))
 
 
 class Library(unittest.TestCase):

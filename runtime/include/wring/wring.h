@@ -372,8 +372,9 @@ struct wring_bucket_params {
     uint64_t elems;   /* 0 is fine */
     enum wring_dtype dtype;
     enum wring_op op;
-    const char *codec; /* spec, NULL = "none"; others take sums and averages of f32, f16 and bf16.
-                          Commit bypasses it if it measures that it saves no time: WRING_BYPASS */
+    const char *codec; /* spec; NULL: as WRING_CODEC_RULES says, which is "none" without it. Codecs
+                          take sums and averages of f32, f16 and bf16. Commit bypasses it if it
+                          measures that it saves no time: WRING_BYPASS */
     enum wring_scheme scheme;
     int32_t priority;          /* smaller leaves first */
     struct wring_group *group; /* NULL: all ranks */
