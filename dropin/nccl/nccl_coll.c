@@ -14,9 +14,36 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
+#include "transport/bootstrap/rendezvous.h"
 
 #define REQUESTS 64                   /* under way */
 #define PART_NS (30 * WRING_NS_PER_S) /* for others that live to come to an end, too */
+
+/** A session of CollNet, which a thread of its own opens. */
+struct opening {
+    /* set before */
+    const struct wring_nccl_device *device; /* by which it goes */
+    uint32_t rank, size;
+    char root[WRING_NCCL_ROOT]; /* of rank 0 */
+    int root_fd;     /* rank 0: its listening socket, borrowed until it is over; else -1 */
+    uint64_t listen; /* of rank 0's process: names the job */
+    char key[WRING_CONFIG_TEXT];
+    char what[WRING_NCCL_NAME + 16]; /* for log lines: "CollNet of 4 ranks at 10.0.0.2:4711" */
+
+    /* of it */
+    pthread_t thread;
+    bool joinable;
+    atomic_bool cancelled;
+    atomic_int state;
+    enum wring_status status; /* WRING_NCCL_FAILED */
+    char why[256];            /* the last error that wring logged */
+    pthread_mutex_t why_mutex;
+    struct wring_log log;
+    struct wring_bootstrap *bootstrap;
+    struct wring_session *session;
+    struct wring_group *world;
+};
 
 struct coll_request {
     struct coll_request *next; /* free */
@@ -29,7 +56,7 @@ struct coll_request {
 
 struct coll {
     struct coll *next;
-    struct wring_nccl_opening opening;
+    struct opening opening;
     struct wring_nccl_listen *listen; /* rank 0, while its socket is used */
     int failed;                       /* NCCL's code */
     unsigned under_way;
@@ -86,6 +113,134 @@ static const char *choose_codec(enum wring_dtype dtype, enum wring_op op, uint64
     return coded ? own->codec : NULL;
 }
 
+/* ---- its session: a thread opens it, since NCCL's must not wait ---- */
+
+/** What wring says of one session among many: we say what becomes of it, and quote the reason. */
+static void log_and_keep_error(void *arg, enum wring_log_level level, const char *module,
+                               const char *text)
+{
+    struct opening *opening = arg;
+
+    if (level == WRING_LOG_ERROR) {
+        pthread_mutex_lock(&opening->why_mutex);
+        snprintf(opening->why, sizeof(opening->why), "%s", text);
+        pthread_mutex_unlock(&opening->why_mutex);
+    }
+    wring_nccl_say(level == WRING_LOG_DEBUG ? WRING_NCCL_LOG_TRACE : WRING_NCCL_LOG_INFO,
+                   "wring: %s: %s: %s", opening->what, module, text);
+}
+
+/** Why a session fails, in one line. @param text out, [bytes] */
+static void copy_why(struct opening *opening, char *text, size_t bytes)
+{
+    struct wring_error_detail detail = WRING_ERROR_DETAIL_INIT;
+
+    if (atomic_load(&opening->state) == WRING_NCCL_OPEN &&
+        wring_session_error(opening->session, &detail) != WRING_OK) {
+        snprintf(text, bytes, "%s", detail.text);
+        return;
+    }
+    pthread_mutex_lock(&opening->why_mutex);
+    snprintf(text, bytes, "%s", opening->why);
+    pthread_mutex_unlock(&opening->why_mutex);
+}
+
+static bool is_cancelled(void *arg)
+{
+    return atomic_load(&((struct opening *)arg)->cancelled);
+}
+
+static enum wring_status open_bootstrap(struct opening *opening, uint64_t deadline_ns)
+{
+    struct wring_cancel cancel = {is_cancelled, opening};
+    char job[32];
+
+    if (opening->size == 1)
+        return wring_bootstrap_local_create(1, &opening->bootstrap);
+    snprintf(job, sizeof(job), "nccl %" PRIu64, opening->listen);
+    struct wring_rendezvous_params params = {
+        .log = &opening->log,
+        .rank = opening->rank,
+        .size = opening->size,
+        .root = opening->root,
+        .job = job,
+        .root_fd = opening->root_fd,
+        .key = opening->key,
+        .deadline_ns = deadline_ns,
+        .cancel = &cancel,
+    };
+    return wring_rendezvous_create(&params, &opening->bootstrap);
+}
+
+static enum wring_status open_session(struct opening *opening)
+{
+    const struct wring_nccl_own *own = &wring_nccl_own;
+    const char *settings[2 + 2 + 3 + 1] = {"WRING_PROGRESS=thread", "WRING_PLAN="};
+    unsigned n = 2;
+    struct wring_session_params params = WRING_SESSION_PARAMS_INIT;
+
+    for (unsigned i = 0; i < own->n_settings; i++)
+        settings[n++] = own->settings[i];
+    for (unsigned i = 0; i < opening->device->n_settings; i++) /* they come after, and count */
+        settings[n++] = opening->device->settings[i];
+    uint64_t deadline_ns = wring_deadline_in(wring_nccl_own.config.join_timeout_ns);
+    enum wring_status status = open_bootstrap(opening, deadline_ns);
+    if (status != WRING_OK)
+        return status;
+    params.bootstrap = opening->bootstrap;
+    params.key = opening->key;
+    params.settings = settings;
+    params.log = log_and_keep_error;
+    params.log_arg = opening;
+    status = wring_session_open(&params, &opening->session);
+    if (status != WRING_OK)
+        return status;
+    opening->world = wring_session_world(opening->session);
+    return WRING_OK;
+}
+
+static void *open_in_thread(void *arg)
+{
+    struct opening *opening = arg;
+
+    opening->status = open_session(opening);
+    atomic_store(&opening->state,
+                 opening->status == WRING_OK ? WRING_NCCL_OPEN : WRING_NCCL_FAILED);
+    return NULL;
+}
+
+/** Begin. @return false: no thread */
+static bool start_opening_thread(struct opening *opening)
+{
+    opening->log = (struct wring_log){log_and_keep_error, opening, WRING_LOG_INFO};
+    atomic_init(&opening->cancelled, false);
+    atomic_init(&opening->state, WRING_NCCL_OPENING);
+    pthread_mutex_init(&opening->why_mutex, NULL);
+    int error = wring_thread_create(&opening->thread, open_in_thread, opening);
+    if (error != 0) {
+        wring_nccl_say(WRING_NCCL_LOG_WARN, "wring: no thread to open %s: %s", opening->what,
+                       strerror(error));
+        pthread_mutex_destroy(&opening->why_mutex);
+        return false;
+    }
+    opening->joinable = true;
+    return true;
+}
+
+/** Close its session; one that is still opened is called off. Waits for its thread. */
+static void finish_opening(struct opening *opening)
+{
+    if (!opening->joinable)
+        return;
+    atomic_store(&opening->cancelled, true);
+    pthread_join(opening->thread, NULL);
+    wring_session_close(opening->session);
+    if (opening->bootstrap != NULL)
+        opening->bootstrap->ops->close(opening->bootstrap);
+    pthread_mutex_destroy(&opening->why_mutex);
+    opening->joinable = false;
+}
+
 /* ---- connecting ---- */
 
 /** All handles are wring's. @return NCCL's code */
@@ -128,13 +283,13 @@ static void give_socket_back(struct coll *coll)
 /** The mutex is held. @return NCCL's code */
 static int start_opening(struct coll *coll, const struct wring_nccl_handle *first, void *listen)
 {
-    struct wring_nccl_opening *opening = &coll->opening;
+    struct opening *opening = &coll->opening;
 
     int code = opening->rank == 0 && opening->size > 1 ? take_listen_socket(coll, first, listen)
                                                        : WRING_NCCL_SUCCESS;
     if (code != WRING_NCCL_SUCCESS)
         return code;
-    if (!wring_nccl_opening_start(opening)) {
+    if (!start_opening_thread(opening)) {
         give_socket_back(coll);
         return WRING_NCCL_SYSTEM_ERROR;
     }
@@ -149,7 +304,7 @@ static struct coll *coll_new(const struct wring_nccl_handle *first, int device, 
     struct coll *coll = calloc(1, sizeof(*coll));
     if (coll == NULL)
         return NULL;
-    struct wring_nccl_opening *opening = &coll->opening;
+    struct opening *opening = &coll->opening;
     opening->device = &wring_nccl_own.devices[device];
     opening->rank = (uint32_t)rank;
     opening->size = (uint32_t)ranks;
@@ -215,7 +370,7 @@ static void part_by_barrier(struct coll *coll)
 
 static void free_coll(struct coll *coll)
 {
-    wring_nccl_opening_finish(&coll->opening);
+    finish_opening(&coll->opening);
     for (int i = 0; i < REQUESTS; i++)
         free(coll->requests[i].runs);
     free(coll);
@@ -269,7 +424,7 @@ static int fail_coll_by_status(struct coll *coll, enum wring_status status)
 
     if (coll->failed == WRING_NCCL_SUCCESS) {
         coll->failed = wring_nccl_code_of(status);
-        wring_nccl_why(&coll->opening, why, sizeof(why));
+        copy_why(&coll->opening, why, sizeof(why));
         wring_nccl_say(
             WRING_NCCL_LOG_WARN, "wring: %s, rank %" PRIu32 ": %s%s%s (device 0 of %s, %s)",
             coll->opening.what, coll->opening.rank, wring_status_text(status),
@@ -368,7 +523,7 @@ int wring_nccl_iallreduce(void *comm, void *in, void *out, size_t elems, int dty
 static bool cut_window_into_runs(struct coll_request *request, size_t block, size_t window,
                                  size_t bytes, size_t unit)
 {
-    const struct wring_nccl_opening *opening = &request->coll->opening;
+    const struct opening *opening = &request->coll->opening;
     uint64_t end = (uint64_t)window + bytes;
 
     if (block == 0 || end < window || (end + block - 1) / block > opening->size ||

@@ -104,49 +104,6 @@ int wring_nccl_handle_read(const uint8_t *bytes, enum wring_nccl_purpose purpose
 /** The key of a handle's owner, as text. @param out [WRING_CONFIG_TEXT] */
 void wring_nccl_key_of(const struct wring_nccl_handle *handle, char *out);
 
-/* ---- nccl_open.c ---- */
-
-/** Of a session, or of a link. */
-enum wring_nccl_opening_state {
-    WRING_NCCL_OPENING,
-    WRING_NCCL_OPEN,
-    WRING_NCCL_FAILED,
-};
-
-/** A session of CollNet, which a thread of its own opens. */
-struct wring_nccl_opening {
-    /* set before */
-    const struct wring_nccl_device *device; /* by which it goes */
-    uint32_t rank, size;
-    char root[WRING_NCCL_ROOT]; /* of rank 0 */
-    int root_fd;     /* rank 0: its listening socket, borrowed until it is over; else -1 */
-    uint64_t listen; /* of rank 0's process: names the job */
-    char key[WRING_CONFIG_TEXT];
-    char what[WRING_NCCL_NAME + 16]; /* for log lines: "CollNet of 4 ranks at 10.0.0.2:4711" */
-
-    /* of it */
-    pthread_t thread;
-    bool joinable;
-    atomic_bool cancelled;
-    atomic_int state;
-    enum wring_status status; /* WRING_NCCL_FAILED */
-    char why[256];            /* the last error that wring logged */
-    pthread_mutex_t why_mutex;
-    struct wring_log log;
-    struct wring_bootstrap *bootstrap;
-    struct wring_session *session;
-    struct wring_group *world;
-};
-
-/** Begin. @return false: no thread */
-bool wring_nccl_opening_start(struct wring_nccl_opening *opening);
-
-/** Close its session; one that is still opened is called off. Waits for its thread. */
-void wring_nccl_opening_finish(struct wring_nccl_opening *opening);
-
-/** Why a session fails, in one line. @param text out, [bytes] */
-void wring_nccl_why(struct wring_nccl_opening *opening, char *text, size_t bytes);
-
 /* ---- nccl_listen.c ---- */
 
 struct wring_nccl_link;
@@ -200,6 +157,13 @@ void wring_nccl_listens_serve(const struct wring_nccl_watch *watch);
 void wring_nccl_listens_watch(struct wring_nccl_watch *watch);
 
 /* ---- nccl_link.c ---- */
+
+/** Of a link, or of a session of CollNet. */
+enum wring_nccl_opening_state {
+    WRING_NCCL_OPENING,
+    WRING_NCCL_OPEN,
+    WRING_NCCL_FAILED,
+};
 
 #define WRING_NCCL_HELLO_BYTES 128
 #define WRING_NCCL_HELLOS 4
@@ -290,9 +254,7 @@ static inline uint64_t wring_nccl_tag(enum wring_nccl_class class, uint32_t aske
 }
 #define WRING_NCCL_CONNS_MAX ((uint32_t)1 << 28) /* of a link */
 
-/* ---- nccl_coder.c ---- */
-
-#define WRING_NCCL_CODED_MAX ((size_t)16 << 20) /* bytes of a message that is coded */
+/* ---- of nccl_pack.c ---- */
 
 /** Work for a core: its memory is left alone until it is over. */
 struct wring_nccl_task {
@@ -300,27 +262,6 @@ struct wring_nccl_task {
     struct wring_source source;
     atomic_bool over;
 };
-
-/** For the process, if WRING_NCCL_LOSSLESS says so; it is in the configuration. The mutex is held.
- *  Errors, logged: those of wring_executor_pool_create(). */
-enum wring_status wring_nccl_coder_open(void);
-
-/** No task is under way. The mutex is held. */
-void wring_nccl_coder_close(void);
-
-/** The most bytes that a code of so many takes. */
-size_t wring_nccl_coder_bound(size_t bytes);
-
-/** Begin; of memory aligned to 4 bytes, and a multiple of it. job.result says what came of it. */
-void wring_nccl_task_encode(struct wring_nccl_task *task, const void *src, size_t bytes,
-                            void *code);
-void wring_nccl_task_decode(struct wring_nccl_task *task, const void *code, size_t code_bytes,
-                            void *dst, size_t bytes);
-void wring_nccl_task_copy(struct wring_nccl_task *task, const void *src, void *dst, size_t bytes);
-
-/** Threads: safe, as the rest of these. */
-bool wring_nccl_task_is_over(struct wring_nccl_task *task);
-void wring_nccl_task_await(struct wring_nccl_task *task);
 
 /* ---- nccl_comm.c ---- */
 
@@ -493,6 +434,13 @@ void wring_nccl_comm_free(struct wring_nccl_comm *comm);
 bool wring_nccl_comm_settle(struct wring_nccl_comm *comm);
 
 /* ---- nccl_pack.c ---- */
+
+/** Cores for the process, if WRING_NCCL_LOSSLESS says so; it is in the configuration. The mutex is
+ *  held. Errors, logged: those of wring_executor_pool_create(). */
+enum wring_status wring_nccl_coder_open(void);
+
+/** No task is under way. The mutex is held. */
+void wring_nccl_coder_close(void);
 
 /** Begin to code a send whose buffer is known, if it may be, and it is the time for it. */
 void wring_nccl_pack(struct wring_nccl_request *request);

@@ -7,6 +7,8 @@
  * arrive in any order. A coded message lands in its buffer, is copied out of it and decoded into
  * it.
  *
+ * Pinned cores code. NCCL's own threads hand work over and look later what has become of it.
+ *
  * The sender codes what proves faster so. It compares how fast messages leave in windows of both
  * kinds in turn, keeps to the faster one for a while, and compares again.
  *
@@ -18,17 +20,143 @@
 #include "dropin/nccl/nccl_own.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "offload/pool.h"
 
-#define BUFFERED ((size_t)64 << 20) /* codes of a connection's, in all */
-#define WINDOW 24u                  /* messages that are compared with as many */
-#define SKIPPED 8u                  /* of them, which overlap with those before */
+#define CODED_MAX ((size_t)16 << 20) /* bytes of a message that is coded */
+#define FINISHED 16                  /* jobs looked at in one go */
+#define BUFFERED ((size_t)64 << 20)  /* codes of a connection's, in all */
+#define WINDOW 24u                   /* messages that are compared with as many */
+#define SKIPPED 8u                   /* of them, which overlap with those before */
 #define WINDOWS 4u
 #define KEPT 2000u /* messages until it is compared again */
 #define GAIN 1.05
+
+/* ---- the cores that code ---- */
+
+static struct {
+    pthread_mutex_t mutex; /* executors are called by one thread at a time */
+    struct wring_executor *executor;
+    struct wring_codec *codec;
+} coder = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+enum wring_status wring_nccl_coder_open(void)
+{
+    const struct wring_nccl_own *own = &wring_nccl_own;
+    char cores[24], why[256];
+
+    if (own->config.nccl_lossless == 0 || coder.executor != NULL)
+        return WRING_OK;
+    snprintf(cores, sizeof(cores), "%d", (int)own->config.nccl_lossless);
+    struct wring_pool_params params = {.cores = cores, .log = &own->log};
+    enum wring_status status =
+        wring_codec_create("lossless", own->config.cpu, NULL, why, sizeof(why), &coder.codec);
+    if (status == WRING_OK)
+        status = wring_executor_pool_create(&params, &coder.executor);
+    if (status == WRING_OK)
+        status = coder.executor->ops->reserve(
+            coder.executor, wring_job_reserve_elems(CODED_MAX / sizeof(float), 1));
+    if (status != WRING_OK) {
+        wring_nccl_say(WRING_NCCL_LOG_WARN,
+                       "wring: WRING_NCCL_LOSSLESS=%s: no cores to code on: %s; 0 does without",
+                       cores, wring_status_text(status));
+        wring_nccl_coder_close();
+    }
+    return status;
+}
+
+void wring_nccl_coder_close(void)
+{
+    if (coder.executor != NULL)
+        coder.executor->ops->destroy(coder.executor);
+    wring_codec_destroy(coder.codec);
+    coder.executor = NULL;
+    coder.codec = NULL;
+}
+
+static size_t bound_of_code(size_t bytes)
+{
+    return wring_codec_bound(coder.codec, bytes / sizeof(float));
+}
+
+static void submit_task(struct wring_nccl_task *task)
+{
+    struct wring_job *job = &task->job;
+
+    job->dtype = WRING_F32;
+    job->divisor = 1;
+    job->untimed = true;
+    job->cookie = task;
+    job->context.ranks = 2;
+    job->context.elems = job->elems;
+    atomic_store(&task->over, false);
+    pthread_mutex_lock(&coder.mutex);
+    coder.executor->ops->submit(coder.executor, &job, 1);
+    pthread_mutex_unlock(&coder.mutex);
+}
+
+static void submit_encode(struct wring_nccl_task *task, const void *src, size_t bytes, void *code)
+{
+    task->job = (struct wring_job){.kind = WRING_JOB_ENCODE,
+                                   .elems = bytes / sizeof(float),
+                                   .src = src,
+                                   .codec_out = coder.codec,
+                                   .code = code};
+    submit_task(task);
+}
+
+static void submit_read(struct wring_nccl_task *task, const void *data, size_t bytes,
+                        const struct wring_codec *codec)
+{
+    task->source = (struct wring_source){.data = data, .bytes = bytes, .codec = codec};
+    task->job.sources = &task->source;
+    task->job.n_sources = 1;
+    submit_task(task);
+}
+
+static void submit_decode(struct wring_nccl_task *task, const void *code, size_t code_bytes,
+                          void *dst, size_t bytes)
+{
+    task->job =
+        (struct wring_job){.kind = WRING_JOB_DECODE, .elems = bytes / sizeof(float), .dst = dst};
+    submit_read(task, code, code_bytes, coder.codec);
+}
+
+static void submit_copy(struct wring_nccl_task *task, const void *src, void *dst, size_t bytes)
+{
+    task->job = (struct wring_job){.kind = WRING_JOB_COPY, .elems = bytes, .dst = dst};
+    submit_read(task, src, bytes, NULL);
+}
+
+static bool is_task_over(struct wring_nccl_task *task)
+{
+    struct wring_job *finished[FINISHED];
+
+    if (atomic_load_explicit(&task->over, memory_order_acquire))
+        return true;
+    if (pthread_mutex_trylock(&coder.mutex) != 0)
+        return false;
+    size_t n = coder.executor->ops->poll(coder.executor, finished, FINISHED);
+    for (size_t i = 0; i < n; i++) {
+        struct wring_nccl_task *other = finished[i]->cookie;
+        atomic_store_explicit(&other->over, true, memory_order_release);
+    }
+    pthread_mutex_unlock(&coder.mutex);
+    return atomic_load_explicit(&task->over, memory_order_acquire);
+}
+
+static void await_task(struct wring_nccl_task *task)
+{
+    const struct timespec pause = {0, 20000};
+
+    while (!is_task_over(task)) /* it ends by itself: a core works on it */
+        nanosleep(&pause, NULL);
+}
 
 /* ---- which is faster, coded or raw ---- */
 
@@ -99,15 +227,14 @@ static void note_send_ended(struct wring_nccl_comm *comm, uint64_t bytes)
 static bool may_be_coded(const void *data, uint64_t bytes)
 {
     const struct wring_config *config = &wring_nccl_own.config;
-    return config->nccl_lossless > 0 && bytes >= config->nccl_lossless_min &&
-           bytes <= WRING_NCCL_CODED_MAX && bytes % sizeof(float) == 0 &&
-           (uintptr_t)data % sizeof(float) == 0;
+    return config->nccl_lossless > 0 && bytes >= config->nccl_lossless_min && bytes <= CODED_MAX &&
+           bytes % sizeof(float) == 0 && (uintptr_t)data % sizeof(float) == 0;
 }
 
 /** Begin to code it. No memory: it travels as it is. */
 static void begin_encode(struct wring_nccl_request *request)
 {
-    size_t bytes = (size_t)request->bytes[0], bound = wring_nccl_coder_bound(bytes);
+    size_t bytes = (size_t)request->bytes[0], bound = bound_of_code(bytes);
 
     if (request->comm->buffered + bound > BUFFERED)
         return;
@@ -122,7 +249,7 @@ static void begin_encode(struct wring_nccl_request *request)
     }
     request->buffered = bound;
     request->comm->buffered += bound;
-    wring_nccl_task_encode(request->task, request->data, bytes, request->code);
+    submit_encode(request->task, request->data, bytes, request->code);
 }
 
 void wring_nccl_pack(struct wring_nccl_request *request)
@@ -194,7 +321,7 @@ enum wring_status wring_nccl_queue_go_on(struct wring_nccl_comm *comm)
 
     while (comm->queue != NULL && status == WRING_OK) {
         struct wring_nccl_request *first = comm->queue;
-        if (first->task != NULL && !wring_nccl_task_is_over(first->task))
+        if (first->task != NULL && !is_task_over(first->task))
             break;
         comm->queue = first->behind;
         first->queued = false;
@@ -206,7 +333,7 @@ enum wring_status wring_nccl_queue_go_on(struct wring_nccl_comm *comm)
 void wring_nccl_pack_end(struct wring_nccl_request *request)
 {
     if (request->task != NULL) {
-        wring_nccl_task_await(request->task);
+        await_task(request->task);
         request->comm->trial.of_bytes += request->bytes[0];
         request->comm->trial.code_bytes += request->task->job.result.code_bytes;
     }
@@ -222,7 +349,7 @@ void wring_nccl_pack_end(struct wring_nccl_request *request)
     for (unsigned i = 0; request->unpack != NULL && i < WRING_NCCL_GROUPED; i++) {
         struct wring_nccl_landing *landing = &request->unpack->landings[i];
         if (landing->step != WRING_NCCL_LANDING)
-            wring_nccl_task_await(&landing->task);
+            await_task(&landing->task);
         request->comm->buffered -= landing->buffered;
         free(landing->code);
     }
@@ -286,7 +413,7 @@ bool wring_nccl_take_note(struct wring_nccl_comm *comm, const uint8_t *bytes, ui
     landing->coded = coded != 0;
     landing->raw = raw;
     return !landing->coded ||
-           (raw % sizeof(float) == 0 && raw >= sizeof(float) && raw <= WRING_NCCL_CODED_MAX);
+           (raw % sizeof(float) == 0 && raw >= sizeof(float) && raw <= CODED_MAX);
 }
 
 /** A code is here: bring it out of the way. @return false: no memory now */
@@ -298,7 +425,7 @@ static bool begin_copy_of_code(struct wring_nccl_comm *comm, struct wring_nccl_l
     landing->buffered = bytes;
     comm->buffered += bytes;
     landing->step = WRING_NCCL_COPYING;
-    wring_nccl_task_copy(&landing->task, landing->to, landing->code, bytes);
+    submit_copy(&landing->task, landing->to, landing->code, bytes);
     return true;
 }
 
@@ -319,11 +446,11 @@ enum wring_status wring_nccl_unpack(struct wring_nccl_request *request, unsigned
         begin_copy_of_code(request->comm, landing, bytes);
         return WRING_ERR_AGAIN;
     }
-    if (!wring_nccl_task_is_over(&landing->task))
+    if (!is_task_over(&landing->task))
         return WRING_ERR_AGAIN;
     if (landing->step == WRING_NCCL_COPYING) {
         landing->step = WRING_NCCL_DECODING;
-        wring_nccl_task_decode(&landing->task, landing->code, bytes, landing->to, landing->raw);
+        submit_decode(&landing->task, landing->code, bytes, landing->to, landing->raw);
         return WRING_ERR_AGAIN;
     }
     if (landing->task.job.result.status == WRING_OK)
