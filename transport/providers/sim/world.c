@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Time and ranks of a simulation. */
+/* Time and ranks of a simulation, and how the ranks meet. */
 #include "transport/providers/sim/world.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #define STACK_BYTES ((size_t)256 << 10)
@@ -280,6 +281,179 @@ enum wring_status wring_sim_run(struct wring_sim *sim, void (*main)(void *arg, u
     return WRING_ERR_TIMEOUT;
 }
 
+/* ---- how ranks meet: in memory that all share, and that takes no time ---- */
+
+struct meeting_end {
+    struct wring_bootstrap base;
+    struct sim_meeting *meeting;
+};
+
+struct sim_meeting {
+    struct wring_sim *sim;
+    struct meeting_end *ends; /* [size] */
+    uint32_t size, arrived;
+    uint64_t round;
+    int32_t dead;       /* the first rank that is; -1: none */
+    const void **blobs; /* [size], of this round */
+    size_t *bytes;
+    struct sim_told *told; /* of the last one */
+};
+
+/** What all were told, until the last one has forgotten it. */
+struct sim_told {
+    uint32_t users;
+    uint8_t *storage;
+    size_t offsets[];
+};
+
+static void forget_told(struct sim_told *told)
+{
+    if (told == NULL || --told->users > 0)
+        return;
+    free(told->storage);
+    free(told);
+}
+
+static void release_blobs(struct wring_blobs *blobs)
+{
+    forget_told((struct sim_told *)(void *)((uint8_t *)blobs->offsets -
+                                            offsetof(struct sim_told, offsets)));
+}
+
+/** All have come. @return NULL: no memory */
+static struct sim_told *tell_all(const struct sim_meeting *meeting)
+{
+    struct sim_told *told =
+        calloc(1, sizeof(*told) + (meeting->size + 1) * sizeof(told->offsets[0]));
+    size_t total = 0;
+
+    if (told == NULL)
+        return NULL;
+    for (uint32_t i = 0; i < meeting->size; i++)
+        told->offsets[i + 1] = total += meeting->bytes[i];
+    told->storage = malloc(total + 1);
+    if (told->storage == NULL) {
+        free(told);
+        return NULL;
+    }
+    for (uint32_t i = 0; i < meeting->size; i++)
+        if (meeting->bytes[i] > 0)
+            memcpy(told->storage + told->offsets[i], meeting->blobs[i], meeting->bytes[i]);
+    told->users = meeting->size;
+    return told;
+}
+
+/** The last one ends the round for all. */
+static void end_meeting_round(struct sim_meeting *meeting)
+{
+    meeting->told = tell_all(meeting);
+    meeting->arrived = 0;
+    meeting->round++;
+    for (uint32_t i = 0; i < meeting->size; i++)
+        wring_sim_wake(meeting->sim, &meeting->sim->ranks[i]);
+}
+
+static enum wring_status meeting_exchange(struct wring_bootstrap *base, const void *blob,
+                                          size_t bytes, uint64_t deadline_ns,
+                                          const struct wring_cancel *cancel,
+                                          struct wring_blobs *out)
+{
+    struct sim_meeting *meeting = ((struct meeting_end *)base)->meeting;
+    uint64_t round = meeting->round;
+
+    base->at_fault = meeting->dead;
+    if (meeting->dead >= 0)
+        return WRING_ERR_PEER;
+    meeting->blobs[base->rank] = blob;
+    meeting->bytes[base->rank] = bytes;
+    if (++meeting->arrived == meeting->size)
+        end_meeting_round(meeting);
+    while (meeting->round == round && meeting->dead < 0) {
+        if (cancel != NULL && cancel->cancelled(cancel->arg))
+            return WRING_ERR_CLOSED;
+        if (meeting->sim->clock.now_ns >= deadline_ns)
+            return WRING_ERR_PEER;
+        wring_sim_doze(meeting->sim, deadline_ns);
+    }
+    base->at_fault = meeting->dead;
+    if (meeting->round == round)
+        return WRING_ERR_PEER;
+    if (meeting->told == NULL)
+        return WRING_ERR_NO_MEMORY;
+    *out = (struct wring_blobs){meeting->size, meeting->told->offsets, meeting->told->storage,
+                                release_blobs};
+    return WRING_OK;
+}
+
+static enum wring_status meeting_check(struct wring_bootstrap *base)
+{
+    base->at_fault = ((struct meeting_end *)base)->meeting->dead;
+    return base->at_fault >= 0 ? WRING_ERR_PEER : WRING_OK;
+}
+
+static const char *meeting_address(struct wring_bootstrap *base)
+{
+    (void)base;
+    return "";
+}
+
+/** The simulation's. */
+static void meeting_close(struct wring_bootstrap *base)
+{
+    (void)base;
+}
+
+static const struct wring_bootstrap_ops meeting_ops = {
+    .name = "sim",
+    .exchange = meeting_exchange,
+    .check = meeting_check,
+    .local_address = meeting_address,
+    .close = meeting_close,
+};
+
+static void destroy_meeting(struct sim_meeting *meeting)
+{
+    if (meeting == NULL)
+        return;
+    free(meeting->ends);
+    free(meeting->blobs);
+    free(meeting->bytes);
+    free(meeting);
+}
+
+static enum wring_status create_meeting(struct wring_sim *sim, struct sim_meeting **out)
+{
+    struct sim_meeting *meeting = calloc(1, sizeof(*meeting));
+    if (meeting == NULL)
+        return WRING_ERR_NO_MEMORY;
+    meeting->sim = sim;
+    meeting->size = sim->params.ranks;
+    meeting->dead = -1;
+    meeting->ends = calloc(meeting->size, sizeof(*meeting->ends));
+    meeting->blobs = calloc(meeting->size, sizeof(*meeting->blobs));
+    meeting->bytes = calloc(meeting->size, sizeof(*meeting->bytes));
+    if (meeting->ends == NULL || meeting->blobs == NULL || meeting->bytes == NULL) {
+        destroy_meeting(meeting);
+        return WRING_ERR_NO_MEMORY;
+    }
+    for (uint32_t i = 0; i < meeting->size; i++)
+        meeting->ends[i] = (struct meeting_end){{&meeting_ops, i, meeting->size, -1}, meeting};
+    *out = meeting;
+    return WRING_OK;
+}
+
+/** A rank is dead: nobody meets any more. */
+static void break_meeting(struct sim_meeting *meeting, uint32_t rank)
+{
+    if (meeting->dead >= 0)
+        return;
+    meeting->dead = (int32_t)rank;
+    for (uint32_t i = 0; i < meeting->size; i++)
+        wring_sim_wake(meeting->sim, &meeting->sim->ranks[i]);
+}
+
+/* ---- the end of ranks ---- */
+
 void wring_sim_kill(struct wring_sim *sim, uint32_t i)
 {
     struct sim_rank *rank = &sim->ranks[i];
@@ -289,7 +463,7 @@ void wring_sim_kill(struct wring_sim *sim, uint32_t i)
     rank->killed = true;
     sim->n_killed++;
     wring_sim_cut_off(rank);
-    wring_sim_meeting_break(sim->meeting, i);
+    break_meeting(sim->meeting, i);
     if (rank == sim->running)
         wring_sim_doze(sim, WRING_NEVER);
 }
@@ -341,7 +515,7 @@ struct wring_sim_counts wring_sim_received(const struct wring_sim *sim, uint32_t
 
 struct wring_bootstrap *wring_sim_bootstrap(struct wring_sim *sim, uint32_t rank)
 {
-    return wring_sim_meeting_end(sim->meeting, rank);
+    return &sim->meeting->ends[rank].base;
 }
 
 /** One mapping for all, so that the kernel has one area to look after. */
@@ -366,7 +540,7 @@ enum wring_status wring_sim_create(const struct wring_sim_params *params, struct
     sim->ranks = calloc(params->ranks, sizeof(*sim->ranks));
     sim->stacks = map_stacks(params->ranks * sim->stack_bytes);
     if (sim->ranks == NULL || sim->stacks == NULL ||
-        wring_sim_meeting_create(sim, &sim->meeting) != WRING_OK) {
+        create_meeting(sim, &sim->meeting) != WRING_OK) {
         wring_sim_destroy(sim);
         return WRING_ERR_NO_MEMORY;
     }
@@ -383,7 +557,7 @@ void wring_sim_destroy(struct wring_sim *sim)
     for (size_t i = 0; i < sim->n_timers; i++)
         if (sim->timers[i].kind != SIM_WAKE)
             wring_sim_free_frame(sim->timers[i].of.frame);
-    wring_sim_meeting_destroy(sim->meeting);
+    destroy_meeting(sim->meeting);
     if (sim->stacks != NULL)
         munmap(sim->stacks, sim->params.ranks * sim->stack_bytes);
     free(sim->timers);

@@ -129,10 +129,4 @@ void wring_sim_free_frame(struct sim_frame *frame);
 /** The connections of all providers of a rank end, and there will be no others. */
 void wring_sim_cut_off(struct sim_rank *rank);
 
-enum wring_status wring_sim_meeting_create(struct wring_sim *sim, struct sim_meeting **out);
-void wring_sim_meeting_destroy(struct sim_meeting *meeting);
-struct wring_bootstrap *wring_sim_meeting_end(struct sim_meeting *meeting, uint32_t rank);
-/** A rank is dead: nobody meets any more. */
-void wring_sim_meeting_break(struct sim_meeting *meeting, uint32_t rank);
-
 #endif
