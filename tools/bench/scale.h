@@ -41,8 +41,4 @@ struct wring_scale_job {
 /** Run it in this process. @return false: said why not */
 bool wring_scale_run(struct wring_scale_job *job, const char *command);
 
-/** What an allreduce takes by the cost of its algorithm: latencies, and bytes at the rate. NAN: its
- *  algorithm is not modelled */
-double wring_scale_predict_us(const struct wring_sim_params *network, uint64_t bytes);
-
 #endif

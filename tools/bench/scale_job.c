@@ -18,6 +18,11 @@
 #define ARRAY_BYTES (64 << 10)
 #define DIES_AFTER_NS WRING_NS_PER_MS
 
+#define PIECE_BYTES ((double)(256 << 10)) /* WRING_CHUNK_BYTES */
+#define FOLDED 8                          /* members that exchange all with all */
+#define DOUBLING_BYTES (32 << 10)
+#define HALVING_BYTES (4 << 20)
+
 struct run {
     struct wring_scale_job *job;
     struct wring_sim *sim;
@@ -34,6 +39,56 @@ struct run {
 static void drop_line(void *arg, enum wring_log_level level, const char *module, const char *text)
 {
     (void)arg, (void)level, (void)module, (void)text;
+}
+
+/*
+ * ---- what is expected ----
+ *
+ * Costs by the textbook, with a latency, a cost of each message and a rate. Nothing here asks the
+ * code that it is compared with.
+ */
+
+/** One after the other out of a port, in pieces; and then the last of them travels. */
+static double exchange_ns(const struct wring_sim_params *network, double bytes, double times)
+{
+    double pieces = bytes > PIECE_BYTES ? ceil(bytes / PIECE_BYTES) : 1;
+    return (double)network->latency_ns +
+           times * (pieces * (double)network->message_ns + bytes / network->bytes_per_ns);
+}
+
+/** Each message but the last is answered by a credit, which goes out ahead of the next one. */
+static double credits_ns(const struct wring_sim_params *network, double exchanges)
+{
+    return (exchanges - 1) * (double)network->message_ns;
+}
+
+/** Members beyond a power of two send all they have to one of the others, and get the result. */
+static double fold_ns(const struct wring_sim_params *network, double bytes, uint32_t levels)
+{
+    return network->ranks > 1u << levels
+               ? 2 * (exchange_ns(network, bytes, 1) + (double)network->message_ns)
+               : 0;
+}
+
+/** What an allreduce takes; NAN: its algorithm is not modelled. */
+static double predict_us(const struct wring_sim_params *network, uint64_t total)
+{
+    double bytes = (double)total, ns = 0;
+    uint32_t levels = 31 - (uint32_t)__builtin_clz(network->ranks), n = network->ranks;
+
+    if (n == 1)
+        return 0;
+    if (n <= FOLDED && total <= DOUBLING_BYTES)
+        return exchange_ns(network, bytes, n - 1) / 1e3;
+    if (n <= FOLDED)
+        return 2 * exchange_ns(network, bytes / n, n - 1) / 1e3;
+    if (total > HALVING_BYTES)
+        return NAN;
+    for (uint32_t level = 0; level < levels; level++)
+        ns += total <= DOUBLING_BYTES ? exchange_ns(network, bytes, 1)
+                                      : 2 * exchange_ns(network, bytes / (double)(2u << level), 1);
+    ns += credits_ns(network, total <= DOUBLING_BYTES ? levels : 2 * levels);
+    return (ns + fold_ns(network, bytes, levels)) / 1e3;
 }
 
 /* ---- sums ---- */
@@ -259,7 +314,7 @@ static void take_results(const struct run *run)
         const uint64_t *begin = run->begin_ns[s], *end = run->end_ns[s];
         job->sizes[s].first_us = (double)(end[0] - begin[0]) / 1e3;
         job->sizes[s].us = (double)(end[last] - begin[last]) / 1e3;
-        job->sizes[s].predicted_us = wring_scale_predict_us(&job->network, job->sizes[s].bytes);
+        job->sizes[s].predicted_us = predict_us(&job->network, job->sizes[s].bytes);
     }
     job->death_us = (double)(run->heard_ns - run->died_ns) / 1e3;
 }

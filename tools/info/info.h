@@ -7,17 +7,12 @@
 
 #include "base/config.h"
 #include "base/json.h"
-#include "runtime/scale.h"
 
 json_t *wring_info_topology(void);
 json_t *wring_info_rdma(const struct wring_config *config);
 json_t *wring_info_network(const struct wring_config *config);
 json_t *wring_info_executor(const struct wring_config *config);
 json_t *wring_info_launcher(const struct wring_config *config);
-
-/** Print what a job would take. @return exit status */
-int wring_info_scale(const struct wring_config *config, const struct wring_scale_job *job,
-                     bool json);
 
 /** Print one part; borrowed. */
 void wring_info_show_rdma(FILE *file, json_t *rdma);
