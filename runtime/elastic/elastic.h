@@ -3,7 +3,7 @@
  * A session that takes the place of another one: with fewer ranks after a failure (shrink.c), or
  * with more (grow.c). The new session is opened beside the old one, so that the old one can try
  * again where that fails (reform.c). Then buckets and buffers, which the application has pointers
- * to, move over (move.c). Newcomers knock at a door (door.c).
+ * to, move over. Newcomers knock at a door (door.c).
  *
  * Setup calls, like those of the session.
  */
@@ -43,16 +43,5 @@ void wring_guests_turn_away(struct wring_guests *guests);
 /** Can the buckets move? Not those of a group, which ends with its session. Errors, logged:
  *  WRING_ERR_UNSUPPORTED. */
 enum wring_status wring_elastic_check(const struct wring_session *session);
-
-/** Buckets are as they were registered, each by itself, and no step can be run. They stay in the
- *  list. Nothing is under way. Errors: WRING_ERR_NO_MEMORY. */
-enum wring_status wring_elastic_uncommit(struct wring_session *session);
-
-/** Buckets and buffers belong to another session from then on. They are not committed in either.
- *  Errors: those of registration; some have moved then, and each is in one of the two. */
-enum wring_status wring_elastic_move(struct wring_session *from, struct wring_session *to);
-
-/** They go back to a session that has failed, for another try: buffers are registered nowhere. */
-void wring_elastic_move_back(struct wring_session *from, struct wring_session *to);
 
 #endif

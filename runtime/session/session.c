@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a session is told: the environment, then the settings, then the fields of params. */
+/* A session: its settings (the environment, then params.settings, then fields of params), its
+ * commit, and how it opens and closes. */
 #include "runtime/session/session.h"
 
 #include <inttypes.h>
@@ -16,10 +17,10 @@
 #include "runtime/codec_rules.h"
 #include "runtime/commit/codec_bypass.h"
 #include "runtime/commit/commit.h"
+#include "runtime/commit/hierarchy_phases.h"
 #include "runtime/plan/bucket_fusion.h"
 #include "runtime/plan/plan.h"
 #include "runtime/plan/recorder.h"
-#include "runtime/session/commit.h"
 #include "runtime/session/executor.h"
 #include "runtime/trace_file.h"
 #include "runtime/versioned_struct.h"
@@ -189,6 +190,91 @@ enum wring_status wring_session_abort(struct wring_session *session)
     return wring_session_leave(session, abort_all_groups(session));
 }
 
+/*
+ * ---- commit ----
+ *
+ * From above: which buckets travel as one (plan/), what ranks mean by them, which codecs run and
+ * over which channels (commit/). The two do not call each other.
+ */
+
+/** What travels as one, in which legs, and where it lies. Collective: it goes on where all ranks
+ * could. */
+static enum wring_status arrange_buckets(struct wring_session *session)
+{
+    enum wring_status status = wring_commit_check_groups(session);
+    if (status == WRING_OK)
+        status = wring_autotune_settle(session);
+    if (status == WRING_OK)
+        status = wring_plan_apply(session);
+    if (status == WRING_OK)
+        status = wring_legs_make(session);
+    status = wring_session_agree(session, status, NULL);
+    if (status != WRING_OK)
+        return status;
+    return wring_commit_find_data(session);
+}
+
+/** All that follows the last commit's end. */
+static enum wring_status commit_buckets(struct wring_session *session)
+{
+    enum wring_status status = arrange_buckets(session);
+    if (status == WRING_OK)
+        status = wring_commit_compare(session);
+    if (status == WRING_OK)
+        status = wring_plan_check_job(session);
+    if (status == WRING_OK)
+        status = wring_autotune_prepare(session);
+    if (status == WRING_OK)
+        status = wring_codec_bypass_choose(session);
+    if (status == WRING_OK)
+        status = wring_commit_connect(session);
+    if (status != WRING_OK) {
+        wring_progress_lock(session->progress);
+        wring_commit_undo(session);
+        wring_progress_unlock(session->progress);
+    }
+    return status;
+}
+
+static enum wring_status take_back_commit(struct wring_session *session)
+{
+    enum wring_status status = wring_commit_take_back(session);
+    if (status == WRING_OK)
+        status = wring_bucket_fusion_part_all(session);
+    if (status == WRING_OK)
+        wring_commit_free_dropped(session);
+    return status;
+}
+
+enum wring_status wring_session_commit(struct wring_session *session)
+{
+    enum wring_status entered = wring_session_enter(session);
+    if (entered != WRING_OK)
+        return entered;
+    enum wring_status status = wring_session_refuses_to_wait(session, "wring_session_commit")
+                                   ? WRING_ERR_INVALID
+                                   : wring_session_check(session);
+    if (status == WRING_OK)
+        status = take_back_commit(session);
+    if (status == WRING_OK)
+        status = wring_autotune_begin(session);
+    if (status == WRING_OK)
+        status = wring_recorder_begin(session);
+    if (status == WRING_OK)
+        status = commit_buckets(session);
+    return wring_session_leave(session, status);
+}
+
+/** As wring_session_commit(), by a caller that is inside and has settled the plan itself. Nothing
+ * is under way. */
+static enum wring_status recommit(struct wring_session *session)
+{
+    enum wring_status status = wring_session_check(session);
+    if (status == WRING_OK)
+        status = take_back_commit(session);
+    return status == WRING_OK ? commit_buckets(session) : status;
+}
+
 /* ---- session ---- */
 
 /** Where all ranks record, rank 0 answers until all have met, whoever makes its progress. */
@@ -287,7 +373,7 @@ static struct wring_session *new_session(struct wring_log log)
         return NULL;
     session->born = wring_forked_begin();
     session->root_fd = session->door_fd = -1;
-    session->recommit = wring_session_recommit;
+    session->recommit = recommit;
     session->log = log;
     wring_callers_init(&session->callers);
     wring_completions_init(&session->completions);
