@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "planner/core/files/profile_file.h"
+#include "planner/core/files/profile_errors.h"
 #include "planner/core/model/cost_model.h"
 #include "planner/core/model/option_work.h"
 #include "planner/core/search/search.h"

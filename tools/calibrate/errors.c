@@ -11,7 +11,7 @@
 
 #include "base/fpenv.h"
 #include "compress/solo.h"
-#include "planner/core/files/profile_file.h"
+#include "planner/core/files/profile_errors.h"
 #include "tools/calibrate/calibrate.h"
 #include "tools/commands.h"
 

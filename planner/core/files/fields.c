@@ -1,10 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "planner/core/files/fields.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "planner/core/cost.h"
+
 #define WORD_BYTES 65 /* of one that is not kept */
+
+/* of a cost */
+#define X_MAX 0x1p53
+#define Y_MAX 1e15
+#define SLOPE_MAX 1e9
 
 /* ---- reading ---- */
 
@@ -19,10 +27,88 @@ static bool is_there(const struct wring_reading *reading, const json_t *object,
             wring_reading_has(reading, json_object_get(object, field->name), inner));
 }
 
+static bool read_bool(struct wring_reading *reading, const json_t *object, const char *name)
+{
+    const json_t *value = json_object_get(object, name);
+
+    wring_reading_enter(reading, name);
+    if (!json_is_boolean(value))
+        wring_reading_needs(reading, value, "true or false");
+    wring_reading_leave(reading);
+    return json_is_true(value);
+}
+
+/** A text of min bytes or more, into text[bytes], ended by 0. */
+static void read_text(struct wring_reading *reading, const json_t *object, const char *name,
+                      size_t min, char *text, size_t bytes)
+{
+    const char *value = wring_reading_text(reading, object, name, min, bytes - 1);
+    memcpy(text, value, strlen(value) + 1);
+}
+
+/** NaN where the field is null or missing. */
+static double read_number_or_null(struct wring_reading *reading, const json_t *object,
+                                  const char *name, double min, double max)
+{
+    if (!wring_reading_has(reading, object, name))
+        return NAN;
+    return wring_reading_number(reading, object, name, min, max);
+}
+
+/** One [x, y], not left of the corner before and not below it. */
+static void read_corner(struct wring_reading *reading, const json_t *value, struct wring_cost *out)
+{
+    uint32_t i = out->n;
+
+    if (json_array_size(value) != 2) {
+        if (json_is_array(value))
+            wring_reading_fault(reading, WRING_ERR_INVALID,
+                                "needs [x, y], is a list of another length");
+        else
+            wring_reading_needs(reading, value, "[x, y]");
+        return;
+    }
+    double x = wring_reading_value_number(reading, json_array_get(value, 0), 0, X_MAX) + 0.0;
+    double y = wring_reading_value_number(reading, json_array_get(value, 1), 0, Y_MAX) + 0.0;
+    if (i > 0 && x <= out->corners[i - 1].x)
+        wring_reading_fault(reading, WRING_ERR_INVALID,
+                            "x = %.15g does not lie beyond the %.15g of the corner before it", x,
+                            out->corners[i - 1].x);
+    if (i > 0 && y < out->corners[i - 1].y)
+        wring_reading_fault(reading, WRING_ERR_INVALID,
+                            "y = %.15g is below the %.15g of the corner before it; costs never "
+                            "fall",
+                            y, out->corners[i - 1].y);
+    out->corners[i].x = x;
+    out->corners[i].y = y;
+    out->n++;
+}
+
+/** {"corners": [[x, y], ...], "slope": s} */
+static struct wring_cost read_cost_value(struct wring_reading *reading, const json_t *object,
+                                         const char *name)
+{
+    struct wring_cost cost = {0};
+    const json_t *value = wring_reading_object(reading, object, name);
+
+    wring_reading_enter(reading, name);
+    const json_t *corners = wring_reading_array(reading, value, "corners", 0, WRING_COST_CORNERS);
+    cost.slope = wring_reading_number(reading, value, "slope", 0, SLOPE_MAX) + 0.0;
+    wring_reading_enter(reading, "corners");
+    for (size_t i = 0; i < json_array_size(corners) && reading->status == WRING_OK; i++) {
+        wring_reading_enter_index(reading, i);
+        read_corner(reading, json_array_get(corners, i), &cost);
+        wring_reading_leave(reading);
+    }
+    wring_reading_leave(reading);
+    wring_reading_leave(reading);
+    return cost;
+}
+
 static void read_cost(struct wring_reading *reading, const json_t *object,
                       const struct wring_field *field, struct wring_cost *out)
 {
-    *out = wring_reading_cost(reading, object, field->name);
+    *out = read_cost_value(reading, object, field->name);
     if ((double)out->n >= field->min)
         return;
     wring_reading_enter(reading, field->name);
@@ -146,6 +232,13 @@ static void read_named(struct wring_reading *reading, const json_t *object,
     wring_reading_leave(reading);
 }
 
+/** An element of a list. */
+static void expect_object(struct wring_reading *reading, const json_t *value)
+{
+    if (!json_is_object(value))
+        wring_reading_needs(reading, value, "an object");
+}
+
 /** @param out  the array, or the pointer to the list */
 static void read_list(struct wring_reading *reading, const json_t *object,
                       const struct wring_field *field, void *owner, void *out)
@@ -166,7 +259,7 @@ static void read_list(struct wring_reading *reading, const json_t *object,
     for (; *n < json_array_size(list) && reading->status == WRING_OK; (*n)++) {
         const json_t *value = json_array_get(list, *n);
         wring_reading_enter_index(reading, *n);
-        wring_reading_expect_object(reading, value);
+        expect_object(reading, value);
         wring_record_read(reading, value, field->record, records + *n * field->bytes);
         if (field->check != NULL)
             field->check(reading, owner, *n);
@@ -184,10 +277,10 @@ static void read_field(struct wring_reading *reading, const json_t *object,
 
     switch (field->type) {
     case WRING_FIELD_TEXT:
-        wring_reading_copy(reading, object, name, (size_t)min, out, field->bytes);
+        read_text(reading, object, name, (size_t)min, out, field->bytes);
         break;
     case WRING_FIELD_BOOL:
-        *(bool *)out = wring_reading_bool(reading, object, name);
+        *(bool *)out = read_bool(reading, object, name);
         break;
     case WRING_FIELD_U32:
         *(uint32_t *)out =
@@ -200,7 +293,7 @@ static void read_field(struct wring_reading *reading, const json_t *object,
         *(double *)out = wring_reading_number(reading, object, name, min, max) + 0.0;
         break;
     case WRING_FIELD_NUMBER_OR_NULL:
-        *(double *)out = wring_reading_number_or_null(reading, object, name, min, max) + 0.0;
+        *(double *)out = read_number_or_null(reading, object, name, min, max) + 0.0;
         break;
     case WRING_FIELD_COST:
         read_cost(reading, object, field, out);
@@ -352,6 +445,20 @@ static json_t *counts_json(uint32_t n, const uint64_t *counts)
     return list;
 }
 
+static json_t *cost_json(const struct wring_cost *cost)
+{
+    json_t *corners = json_array();
+
+    for (uint32_t i = 0; i < cost->n; i++)
+        if (json_array_append_new(corners,
+                                  json_pack("[o, o]", wring_json_number(cost->corners[i].x),
+                                            wring_json_number(cost->corners[i].y))) != 0) {
+            json_decref(corners);
+            return NULL;
+        }
+    return json_pack("{s:o, s:o}", "corners", corners, "slope", wring_json_number(cost->slope));
+}
+
 static json_t *field_json(const struct wring_field *field, const void *owner)
 {
     const void *at = (const char *)owner + field->offset;
@@ -369,7 +476,7 @@ static json_t *field_json(const struct wring_field *field, const void *owner)
     case WRING_FIELD_NUMBER_OR_NULL:
         return wring_json_number(*(const double *)at);
     case WRING_FIELD_COST:
-        return wring_json_cost(at);
+        return cost_json(at);
     case WRING_FIELD_WORD:
         return json_string(field->bytes > 0 ? at : field->name_of(0));
     case WRING_FIELD_STRING:

@@ -177,19 +177,12 @@ static const char *reading_describe(const json_t *value, char *text, size_t byte
     return text;
 }
 
-/** The same for a value that is not what it has to be: "needs …, is …". */
-static void reading_needs(struct wring_reading *reading, const json_t *value, const char *needs)
+void wring_reading_needs(struct wring_reading *reading, const json_t *value, const char *needs)
 {
     char is[100];
 
     wring_reading_fault(reading, WRING_ERR_INVALID, "needs %s, %s", needs,
                         reading_describe(value, is, sizeof(is)));
-}
-
-void wring_reading_expect_object(struct wring_reading *reading, const json_t *value)
-{
-    if (!json_is_object(value))
-        reading_needs(reading, value, "an object");
 }
 
 /* ---- the file ---- */
@@ -263,7 +256,7 @@ static json_t *read_object(struct wring_reading *reading)
                                           : read_file(reading);
 
     if (value != NULL && !json_is_object(value))
-        reading_needs(reading, value, "a JSON object");
+        wring_reading_needs(reading, value, "a JSON object");
     return value;
 }
 
@@ -297,8 +290,8 @@ void wring_reading_open(struct wring_reading *reading, const char *format, unsig
 
 /* ---- values ---- */
 
-static double reading_value_number(struct wring_reading *reading, const json_t *value, double min,
-                                   double max)
+double wring_reading_value_number(struct wring_reading *reading, const json_t *value, double min,
+                                  double max)
 {
     char needs[80];
     double number = json_number_value(value);
@@ -308,7 +301,7 @@ static double reading_value_number(struct wring_reading *reading, const json_t *
     if (json_is_number(value) && number >= min && number <= max)
         return number;
     wring_number_print(needs, sizeof(needs), "a number from %.15g to %.15g", min, max);
-    reading_needs(reading, value, needs);
+    wring_reading_needs(reading, value, needs);
     return 0;
 }
 
@@ -324,7 +317,7 @@ uint64_t wring_reading_value_count(struct wring_reading *reading, const json_t *
         number == floor(number))
         return (uint64_t)number;
     snprintf(needs, sizeof(needs), "a whole number from %" PRIu64 " to %" PRIu64, min, max);
-    reading_needs(reading, value, needs);
+    wring_reading_needs(reading, value, needs);
     return 0;
 }
 
@@ -350,7 +343,7 @@ const char *wring_reading_value_text(struct wring_reading *reading, const json_t
         return json_string_value(value);
     snprintf(needs, sizeof(needs), "a text of %zu to %zu bytes%s", min, max,
              fits ? " without control characters" : "");
-    reading_needs(reading, value, needs);
+    wring_reading_needs(reading, value, needs);
     return "";
 }
 
@@ -362,7 +355,7 @@ static uint64_t value_hash(struct wring_reading *reading, const json_t *value)
         return 0;
     if (strlen(text) == 16 && strspn(text, "0123456789abcdef") == 16)
         return strtoull(text, NULL, 16);
-    reading_needs(reading, value, "16 hexadecimal digits");
+    wring_reading_needs(reading, value, "16 hexadecimal digits");
     return 0;
 }
 
@@ -378,17 +371,9 @@ double wring_reading_number(struct wring_reading *reading, const json_t *object,
                             double min, double max)
 {
     wring_reading_enter(reading, name);
-    double number = reading_value_number(reading, json_object_get(object, name), min, max);
+    double number = wring_reading_value_number(reading, json_object_get(object, name), min, max);
     wring_reading_leave(reading);
     return number;
-}
-
-double wring_reading_number_or_null(struct wring_reading *reading, const json_t *object,
-                                    const char *name, double min, double max)
-{
-    if (!wring_reading_has(reading, object, name))
-        return NAN;
-    return wring_reading_number(reading, object, name, min, max);
 }
 
 uint64_t wring_reading_count(struct wring_reading *reading, const json_t *object, const char *name,
@@ -400,17 +385,6 @@ uint64_t wring_reading_count(struct wring_reading *reading, const json_t *object
     return count;
 }
 
-bool wring_reading_bool(struct wring_reading *reading, const json_t *object, const char *name)
-{
-    const json_t *value = json_object_get(object, name);
-
-    wring_reading_enter(reading, name);
-    if (!json_is_boolean(value))
-        reading_needs(reading, value, "true or false");
-    wring_reading_leave(reading);
-    return json_is_true(value);
-}
-
 const char *wring_reading_text(struct wring_reading *reading, const json_t *object,
                                const char *name, size_t min, size_t max)
 {
@@ -418,13 +392,6 @@ const char *wring_reading_text(struct wring_reading *reading, const json_t *obje
     const char *text = wring_reading_value_text(reading, json_object_get(object, name), min, max);
     wring_reading_leave(reading);
     return text;
-}
-
-void wring_reading_copy(struct wring_reading *reading, const json_t *object, const char *name,
-                        size_t min, char *text, size_t bytes)
-{
-    const char *value = wring_reading_text(reading, object, name, min, bytes - 1);
-    memcpy(text, value, strlen(value) + 1);
 }
 
 uint64_t wring_reading_hash(struct wring_reading *reading, const json_t *object, const char *name)
@@ -442,7 +409,7 @@ const json_t *wring_reading_object(struct wring_reading *reading, const json_t *
 
     wring_reading_enter(reading, name);
     if (!json_is_object(value))
-        reading_needs(reading, value, "an object");
+        wring_reading_needs(reading, value, "an object");
     wring_reading_leave(reading);
     return reading->status == WRING_OK ? value : NULL;
 }
@@ -455,7 +422,7 @@ const json_t *wring_reading_array(struct wring_reading *reading, const json_t *o
 
     wring_reading_enter(reading, name);
     if (!json_is_array(value))
-        reading_needs(reading, value, "a list");
+        wring_reading_needs(reading, value, "a list");
     else if (n < min || n > max)
         wring_reading_fault(reading, WRING_ERR_INVALID, "needs %zu to %zu elements, has %zu", min,
                             max, n);
@@ -638,72 +605,4 @@ json_t *wring_json_hash(uint64_t hash)
 
     snprintf(text, sizeof(text), "%016" PRIx64, hash);
     return json_string(text);
-}
-
-/* ---- cost ---- */
-
-#define X_MAX 0x1p53
-#define Y_MAX 1e15
-#define SLOPE_MAX 1e9
-
-/** One [x, y], not left of the corner before and not below it. */
-static void read_corner(struct wring_reading *reading, const json_t *value, struct wring_cost *out)
-{
-    uint32_t i = out->n;
-    char is[100];
-
-    if (json_array_size(value) != 2) {
-        wring_reading_fault(reading, WRING_ERR_INVALID, "needs [x, y], %s",
-                            json_is_array(value) ? "is a list of another length"
-                                                 : reading_describe(value, is, sizeof(is)));
-        return;
-    }
-    double x = reading_value_number(reading, json_array_get(value, 0), 0, X_MAX) + 0.0;
-    double y = reading_value_number(reading, json_array_get(value, 1), 0, Y_MAX) + 0.0;
-    if (i > 0 && x <= out->corners[i - 1].x)
-        wring_reading_fault(reading, WRING_ERR_INVALID,
-                            "x = %.15g does not lie beyond the %.15g of the corner before it", x,
-                            out->corners[i - 1].x);
-    if (i > 0 && y < out->corners[i - 1].y)
-        wring_reading_fault(reading, WRING_ERR_INVALID,
-                            "y = %.15g is below the %.15g of the corner before it; costs never "
-                            "fall",
-                            y, out->corners[i - 1].y);
-    out->corners[i].x = x;
-    out->corners[i].y = y;
-    out->n++;
-}
-
-struct wring_cost wring_reading_cost(struct wring_reading *reading, const json_t *object,
-                                     const char *name)
-{
-    struct wring_cost cost = {0};
-    const json_t *value = wring_reading_object(reading, object, name);
-
-    wring_reading_enter(reading, name);
-    const json_t *corners = wring_reading_array(reading, value, "corners", 0, WRING_COST_CORNERS);
-    cost.slope = wring_reading_number(reading, value, "slope", 0, SLOPE_MAX) + 0.0;
-    wring_reading_enter(reading, "corners");
-    for (size_t i = 0; i < json_array_size(corners) && reading->status == WRING_OK; i++) {
-        wring_reading_enter_index(reading, i);
-        read_corner(reading, json_array_get(corners, i), &cost);
-        wring_reading_leave(reading);
-    }
-    wring_reading_leave(reading);
-    wring_reading_leave(reading);
-    return cost;
-}
-
-json_t *wring_json_cost(const struct wring_cost *cost)
-{
-    json_t *corners = json_array();
-
-    for (uint32_t i = 0; i < cost->n; i++)
-        if (json_array_append_new(corners,
-                                  json_pack("[o, o]", wring_json_number(cost->corners[i].x),
-                                            wring_json_number(cost->corners[i].y))) != 0) {
-            json_decref(corners);
-            return NULL;
-        }
-    return json_pack("{s:o, s:o}", "corners", corners, "slope", wring_json_number(cost->slope));
 }

@@ -10,7 +10,6 @@
 #include <stdio.h>
 
 #include "base/log.h"
-#include "planner/core/cost.h"
 #include <wring/status.h>
 
 /*
@@ -56,11 +55,13 @@ __attribute__((format(printf, 3, 4))) void wring_reading_fault(struct wring_read
                                                                enum wring_status status,
                                                                const char *format, ...);
 
-/** Log such a fault if the value is no object; for the elements of an array. */
-void wring_reading_expect_object(struct wring_reading *reading, const json_t *value);
+/** Log such a fault of a value that is not what it has to be: "needs …, is …". */
+void wring_reading_needs(struct wring_reading *reading, const json_t *value, const char *needs);
 
 /* ---- the value of the field that was entered; NULL: it is missing. In files/json.c ---- */
 
+double wring_reading_value_number(struct wring_reading *reading, const json_t *value, double min,
+                                  double max);
 /** A whole number; max ≤ 2^53. */
 uint64_t wring_reading_value_count(struct wring_reading *reading, const json_t *value, uint64_t min,
                                    uint64_t max);
@@ -76,18 +77,11 @@ bool wring_reading_has(const struct wring_reading *reading, const json_t *object
 
 double wring_reading_number(struct wring_reading *reading, const json_t *object, const char *name,
                             double min, double max);
-/** NaN where the field is null or missing. */
-double wring_reading_number_or_null(struct wring_reading *reading, const json_t *object,
-                                    const char *name, double min, double max);
 /** A whole number; max ≤ 2^53. */
 uint64_t wring_reading_count(struct wring_reading *reading, const json_t *object, const char *name,
                              uint64_t min, uint64_t max);
-bool wring_reading_bool(struct wring_reading *reading, const json_t *object, const char *name);
 const char *wring_reading_text(struct wring_reading *reading, const json_t *object,
                                const char *name, size_t min, size_t max);
-/** A text of min bytes or more, into text[bytes], ended by 0. */
-void wring_reading_copy(struct wring_reading *reading, const json_t *object, const char *name,
-                        size_t min, char *text, size_t bytes);
 /** 16 hexadecimal digits. */
 uint64_t wring_reading_hash(struct wring_reading *reading, const json_t *object, const char *name);
 /** @return borrowed; NULL after a fault */
@@ -96,15 +90,6 @@ const json_t *wring_reading_object(struct wring_reading *reading, const json_t *
 /** @return borrowed; NULL after a fault. min and max of its elements. */
 const json_t *wring_reading_array(struct wring_reading *reading, const json_t *object,
                                   const char *name, size_t min, size_t max);
-
-/* Costs in the planner's files. */
-
-/** A field of an object that is a cost: {"corners": [[x, y], ...], "slope": s}. */
-struct wring_cost wring_reading_cost(struct wring_reading *reading, const json_t *object,
-                                     const char *name);
-
-/** A new reference; NULL without memory. */
-json_t *wring_json_cost(const struct wring_cost *cost);
 
 /* Writing the planner's files: short, for people, and so that numbers come back bit by bit. */
 

@@ -8,7 +8,7 @@
 
 #include "base/parse.h"
 #include "planner/core/files/hash.h"
-#include "planner/core/files/profile_file.h"
+#include "planner/core/files/profile_errors.h"
 
 #define WRING_MODULE "planner"
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Profiles in files: the table of each record's fields, which docs/planner-files.md explains. */
-#include "planner/core/files/profile_file.h"
-
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -9,6 +7,7 @@
 #include "planner/core/files/fields.h"
 #include "planner/core/files/json.h"
 #include "planner/core/files/profile.h"
+#include "planner/core/files/profile_errors.h"
 #include <wring/types.h>
 
 #define COLLECTIVE_RANKS_MAX (1u << 20)
@@ -18,6 +17,7 @@
 #define SAMPLES_MAX 1e9
 #define US_MAX 1e9
 #define NMSE_MAX 1e9
+#define ERROR_MAX 1e9
 #define CORE_SHARE_MIN 1e-6
 #define NODES_MAX (1u << 20)
 #define RANKS_MAX (1u << 16)
@@ -342,6 +342,172 @@ static void check_links(struct wring_reading *reading, const void *record)
 static const struct wring_record profile_record = {RECORD_FIELDS(profile_fields),
                                                    .check = check_links};
 
+/* ---- errors ---- */
+
+static char *copy_tensor_name(struct wring_reading *reading, const char *text)
+{
+    char *copy = strdup(text);
+
+    if (copy == NULL)
+        wring_reading_fault(reading, WRING_ERR_NO_MEMORY, "out of memory");
+    return copy;
+}
+
+static void read_error_tensors(struct wring_reading *reading, const json_t *list,
+                               struct wring_profile_errors *errors)
+{
+    wring_reading_enter(reading, "tensors");
+    for (uint32_t i = 0; i < errors->n_tensors && reading->status == WRING_OK; i++) {
+        wring_reading_enter_index(reading, i);
+        errors->tensors[i] =
+            copy_tensor_name(reading, wring_reading_value_text(reading, json_array_get(list, i), 1,
+                                                               WRING_GRADIENTS_NAME_MAX));
+        wring_reading_leave(reading);
+    }
+    if (reading->status == WRING_OK)
+        wring_profile_errors_sort(errors);
+    for (uint32_t i = 1; i < errors->n_tensors && reading->status == WRING_OK; i++)
+        if (strcmp(*errors->by_name[i - 1], *errors->by_name[i]) == 0)
+            wring_reading_fault(reading, WRING_ERR_INVALID, "has \"%.60s\" twice",
+                                *errors->by_name[i]);
+    wring_reading_leave(reading);
+}
+
+static struct wring_profile_loss read_loss(struct wring_reading *reading, const json_t *object)
+{
+    return (struct wring_profile_loss){
+        .nmse = wring_reading_number(reading, object, "nmse", 0, ERROR_MAX) + 0.0,
+        .fed = wring_reading_number(reading, object, "nmse_fed", 0, ERROR_MAX) + 0.0};
+}
+
+static void read_losses(struct wring_reading *reading, const json_t *object,
+                        const struct wring_profile_errors *errors, struct wring_profile_losses *out)
+{
+    const json_t *list =
+        wring_reading_array(reading, object, "tensors", errors->n_tensors, errors->n_tensors);
+
+    wring_reading_enter(reading, "tensors");
+    for (uint32_t i = 0; i < errors->n_tensors && reading->status == WRING_OK; i++) {
+        wring_reading_enter_index(reading, i);
+        out->each[i] = read_loss(reading, json_array_get(list, i));
+        wring_reading_leave(reading);
+    }
+    wring_reading_leave(reading);
+}
+
+static void read_codec_errors(struct wring_reading *reading, const json_t *object,
+                              struct wring_profile_errors *errors, uint32_t i)
+{
+    struct wring_profile_losses *codec = &errors->codecs[i];
+    const char *spec = wring_reading_text(reading, object, "spec", 1, sizeof(codec->spec) - 1);
+
+    memcpy(codec->spec, spec, strlen(spec) + 1);
+    for (uint32_t before = 0; before < i; before++)
+        if (strcmp(errors->codecs[before].spec, spec) == 0)
+            wring_reading_fault(reading, WRING_ERR_INVALID,
+                                "\"%s\" is the codec of codecs[%u] already", spec, before);
+    codec->all = read_loss(reading, object);
+    read_losses(reading, object, errors, codec);
+}
+
+static void read_errors_head(struct wring_reading *reading, const json_t *object,
+                             struct wring_profile_errors *errors)
+{
+    const char *source =
+        wring_reading_text(reading, object, "source", 0, sizeof(errors->source) - 1);
+
+    memcpy(errors->source, source, strlen(source) + 1);
+    errors->gradients = wring_reading_hash(reading, object, "gradients");
+    errors->n_steps =
+        (uint32_t)wring_reading_count(reading, object, "steps", 1, WRING_GRADIENTS_STEPS_MAX);
+}
+
+/** Its field "errors", which may be missing, into the profile. */
+static void read_errors(struct wring_reading *reading, const json_t *object,
+                        struct wring_profile *profile)
+{
+    struct wring_profile_errors *errors = &profile->errors;
+
+    if (!wring_reading_has(reading, object, "errors"))
+        return;
+    const json_t *value = wring_reading_object(reading, object, "errors");
+    wring_reading_enter(reading, "errors");
+    const json_t *tensors =
+        wring_reading_array(reading, value, "tensors", 1, WRING_GRADIENTS_TENSORS_MAX);
+    const json_t *codecs =
+        wring_reading_array(reading, value, "codecs", 1, WRING_PROFILE_CODECS_MAX);
+    if (reading->status == WRING_OK)
+        reading->status = wring_profile_errors_init(errors, (uint32_t)json_array_size(tensors),
+                                                    (uint32_t)json_array_size(codecs));
+    if (reading->status == WRING_OK) {
+        read_error_tensors(reading, tensors, errors);
+        read_errors_head(reading, value, errors);
+    }
+    wring_reading_enter(reading, "codecs");
+    for (uint32_t i = 0; i < errors->n_codecs && reading->status == WRING_OK; i++) {
+        wring_reading_enter_index(reading, i);
+        read_codec_errors(reading, json_array_get(codecs, i), errors, i);
+        wring_reading_leave(reading);
+    }
+    wring_reading_leave(reading);
+    wring_reading_leave(reading);
+}
+
+static json_t *losses_json(const struct wring_profile_errors *errors,
+                           const struct wring_profile_losses *codec)
+{
+    json_t *list = json_array();
+
+    for (uint32_t i = 0; i < errors->n_tensors; i++) {
+        json_t *value = json_pack("{s:o, s:o}", "nmse", wring_json_number(codec->each[i].nmse),
+                                  "nmse_fed", wring_json_number(codec->each[i].fed));
+        if (json_array_append_new(list, value) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+static json_t *codec_errors_json(const struct wring_profile_errors *errors)
+{
+    json_t *list = json_array();
+
+    for (uint32_t i = 0; i < errors->n_codecs; i++) {
+        const struct wring_profile_losses *codec = &errors->codecs[i];
+        json_t *value = json_pack(
+            "{s:s, s:o, s:o, s:o}", "spec", codec->spec, "nmse", wring_json_number(codec->all.nmse),
+            "nmse_fed", wring_json_number(codec->all.fed), "tensors", losses_json(errors, codec));
+        if (json_array_append_new(list, value) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+static json_t *error_tensors_json(const struct wring_profile_errors *errors)
+{
+    json_t *list = json_array();
+
+    for (uint32_t i = 0; i < errors->n_tensors; i++)
+        if (json_array_append_new(list, json_string(errors->tensors[i])) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
+/** The field's value, a new reference; NULL without memory. */
+static json_t *errors_json(const struct wring_profile_errors *errors)
+{
+    return json_pack("{s:s, s:o, s:i, s:o, s:o}", "source", errors->source, "gradients",
+                     wring_json_hash(errors->gradients), "steps", (int)errors->n_steps, "tensors",
+                     error_tensors_json(errors), "codecs", codec_errors_json(errors));
+}
+
+/* ---- the file ---- */
+
 static bool is_builtin(const char *name)
 {
     for (const char *const *known = wring_profile_builtin_names(); *known != NULL; known++)
@@ -381,7 +547,7 @@ enum wring_status wring_profile_load(const char *path, const struct wring_log *l
         wring_reading_open(&reading, WRING_PROFILE_FORMAT, WRING_PROFILE_VERSION, &object);
     if (object != NULL) {
         wring_record_read(&reading, object, &profile_record, profile);
-        wring_profile_read_errors(&reading, object, profile);
+        read_errors(&reading, object, profile);
     }
     json_decref(object);
     if (reading.status == WRING_OK)
@@ -401,8 +567,7 @@ enum wring_status wring_profile_save(const struct wring_profile *profile, FILE *
     bool whole = wring_record_put(object, &profile_record, profile);
 
     if (whole && profile->errors.n_codecs > 0)
-        whole =
-            json_object_set_new(object, "errors", wring_profile_errors_json(&profile->errors)) == 0;
+        whole = json_object_set_new(object, "errors", errors_json(&profile->errors)) == 0;
     if (!whole) {
         json_decref(object);
         object = NULL;

@@ -1,22 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The part of a profile's file that says what links take. */
-#ifndef WRING_FILES_PROFILE_FILE_H
-#define WRING_FILES_PROFILE_FILE_H
-
-#include <jansson.h>
+/** The part of a profile that says what codecs lose of recorded gradients. */
+#ifndef WRING_FILES_PROFILE_ERRORS_H
+#define WRING_FILES_PROFILE_ERRORS_H
 
 #include "planner/core/files/hash.h"
-#include "planner/core/files/json.h"
 #include "planner/core/files/profile.h"
-
-/* The part of a profile that says what codecs lose of recorded gradients. */
-
-/** Its field "errors", which may be missing, into the profile. */
-void wring_profile_read_errors(struct wring_reading *reading, const json_t *object,
-                               struct wring_profile *profile);
-
-/** The field's value, a new reference; NULL without memory. */
-json_t *wring_profile_errors_json(const struct wring_profile_errors *errors);
 
 /** What of them a hash is made of; nothing where there are none. */
 void wring_profile_write_errors(struct wring_writer *writer,
