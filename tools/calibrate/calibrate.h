@@ -72,11 +72,6 @@ struct wring_calibration {
     struct wring_rank_faults faults;
 };
 
-/** How a group's members reach each other. Every rank takes part in the commits. @param group NULL:
- *  this rank is in none, and text is left alone */
-enum wring_status wring_calibration_provider(struct wring_calibration *job,
-                                             struct wring_group *group, char *text, size_t bytes);
-
 /** The largest of all ranks' times, each of [n]. */
 enum wring_status wring_calibration_slowest(struct wring_calibration *job, double *times,
                                             uint64_t n);
@@ -132,10 +127,6 @@ enum wring_status wring_calibrate_computing(struct wring_calibration *job, doubl
 /** And to one that is woken; after that. */
 enum wring_status wring_calibrate_waking(struct wring_calibration *job, double share,
                                          struct wring_profile *profile);
-
-/** The median from 0 to most of some samples, which it sorts, and half of the interval in which it
- *  lies. */
-double wring_calibrate_middle(double *samples, uint32_t n, double most, double *doubt);
 
 /* ---- the profile, in rank 0 ---- */
 

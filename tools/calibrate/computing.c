@@ -186,13 +186,23 @@ static void stop_worker(struct worker *worker)
     free(worker);
 }
 
+/** The median from 0 to most of some samples, which it sorts, and half of the interval in which it
+ *  lies. */
+static double middle_of(double *samples, uint32_t n, double most, double *doubt)
+{
+    struct wring_fit_point point = {0, samples, n};
+    struct wring_fit_look look = wring_fit_look(&point);
+
+    *doubt = wring_fit_half_interval(samples, n);
+    return fmin(fmax(look.median, 0), most);
+}
+
 static void put_waking(struct samples *samples, struct wring_profile_computing *out)
 {
     double unused;
 
-    out->wake_us =
-        wring_calibrate_middle(samples->wake_us, samples->turns, INFINITY, &out->wake_doubt_us);
-    out->core_share = wring_calibrate_middle(samples->core_share, samples->turns, 1, &unused);
+    out->wake_us = middle_of(samples->wake_us, samples->turns, INFINITY, &out->wake_doubt_us);
+    out->core_share = middle_of(samples->core_share, samples->turns, 1, &unused);
     out->samples = out->samples < samples->turns ? out->samples : samples->turns;
 }
 
@@ -394,14 +404,13 @@ static void put_computing(struct bench *bench, struct wring_profile_computing *o
 {
     if (!out->present) {
         *out = (struct wring_profile_computing){.present = true, .samples = bench->turns};
-        out->spin_lost =
-            wring_calibrate_middle(bench->subjects[0].spin_lost, bench->turns, 1, &out->spin_doubt);
+        out->spin_lost = middle_of(bench->subjects[0].spin_lost, bench->turns, 1, &out->spin_doubt);
     }
     if (bench->n == 1)
         return;
     memcpy(out->spin_codec, bench->subjects[1].spec, sizeof(out->spin_codec));
-    out->spin_coded_lost = wring_calibrate_middle(bench->subjects[1].spin_lost, bench->turns, 1,
-                                                  &out->spin_coded_doubt);
+    out->spin_coded_lost =
+        middle_of(bench->subjects[1].spin_lost, bench->turns, 1, &out->spin_coded_doubt);
 }
 
 enum wring_status wring_calibrate_computing(struct wring_calibration *job, double share,

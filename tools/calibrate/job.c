@@ -2,7 +2,6 @@
 /* What the parts of a calibration share: the profile that they fill, words between its ranks, and
  * what samples are worth. */
 #include <errno.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -174,32 +173,6 @@ void wring_calibration_tell(const struct wring_calibration *job, const char *for
     fputs("\033[K", stderr);
 }
 
-enum wring_status wring_calibration_provider(struct wring_calibration *job,
-                                             struct wring_group *group, char *text, size_t bytes)
-{
-    float data = 0;
-    struct wring_bucket_stats stats = WRING_BUCKET_STATS_INIT;
-    struct wring_bucket_params params = WRING_BUCKET_PARAMS_INIT;
-    struct wring_bucket *bucket = NULL;
-    enum wring_status status = WRING_OK;
-
-    params.name = "calibrate.link";
-    params.data = &data;
-    params.elems = 1;
-    params.group = group;
-    if (group != NULL)
-        status = wring_bucket_register(job->session, &params, &bucket);
-    if (status == WRING_OK)
-        status = wring_session_commit(job->session);
-    if (status == WRING_OK && bucket != NULL)
-        status = wring_bucket_stats(bucket, &stats);
-    if (status == WRING_OK && bucket != NULL) {
-        snprintf(text, bytes, "%.31s", stats.provider);
-        status = wring_bucket_drop(bucket);
-    }
-    return status == WRING_OK ? wring_session_commit(job->session) : status;
-}
-
 void wring_calibrate_count(struct wring_fit_point *point,
                            struct wring_collective_bench_noise *noise)
 {
@@ -212,13 +185,4 @@ bool wring_calibrate_is_in_doubt(double *samples, uint32_t n)
     struct wring_fit_point point = {0, samples, n};
 
     return wring_fit_look(&point).doubt > WRING_PROFILE_NOISE;
-}
-
-double wring_calibrate_middle(double *samples, uint32_t n, double most, double *doubt)
-{
-    struct wring_fit_point point = {0, samples, n};
-    struct wring_fit_look look = wring_fit_look(&point);
-
-    *doubt = wring_fit_half_interval(samples, n);
-    return fmin(fmax(look.median, 0), most);
 }

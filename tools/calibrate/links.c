@@ -249,6 +249,34 @@ static enum wring_status fit_put(struct bench *bench, struct wring_profile_put *
                               : status;
 }
 
+/** How a group's members reach each other. Every rank takes part in the commits. @param group NULL:
+ *  this rank is in none, and text is left alone */
+static enum wring_status ask_provider(struct wring_calibration *job, struct wring_group *group,
+                                      char *text, size_t bytes)
+{
+    float data = 0;
+    struct wring_bucket_stats stats = WRING_BUCKET_STATS_INIT;
+    struct wring_bucket_params params = WRING_BUCKET_PARAMS_INIT;
+    struct wring_bucket *bucket = NULL;
+    enum wring_status status = WRING_OK;
+
+    params.name = "calibrate.link";
+    params.data = &data;
+    params.elems = 1;
+    params.group = group;
+    if (group != NULL)
+        status = wring_bucket_register(job->session, &params, &bucket);
+    if (status == WRING_OK)
+        status = wring_session_commit(job->session);
+    if (status == WRING_OK && bucket != NULL)
+        status = wring_bucket_stats(bucket, &stats);
+    if (status == WRING_OK && bucket != NULL) {
+        snprintf(text, bytes, "%.31s", stats.provider);
+        status = wring_bucket_drop(bucket);
+    }
+    return status == WRING_OK ? wring_session_commit(job->session) : status;
+}
+
 /** The provider of that name; who looks on may know none. */
 static const struct wring_provider_ops *find_provider(const char *name)
 {
@@ -377,8 +405,7 @@ static enum wring_status measure_level(struct wring_calibration *job, enum wring
     if (status == WRING_OK)
         memset(bench->data, 0, bytes);
     if (status == WRING_OK)
-        status =
-            wring_calibration_provider(job, bench->group, link->provider, sizeof(link->provider));
+        status = ask_provider(job, bench->group, link->provider, sizeof(link->provider));
     if (status == WRING_OK)
         status = link_turns(bench);
     if (status == WRING_OK)
