@@ -447,11 +447,254 @@ static int answer_with_plan(struct command *command)
     return exit;
 }
 
+/* ---- what the search ranges over ---- */
+
+/** One option of the model with all. */
+struct choice {
+    uint32_t option;
+    bool executable; /* by this build's runtime */
+    bool kept;       /* it may be the best one for some group */
+};
+
+/** Numbers of one codec's options. */
+struct count {
+    uint32_t options, flat, sums, executable, kept;
+};
+
+struct range {
+    const struct wring_planning *planning;
+    struct wring_cost_model *all, *pruned;
+    struct wring_tunings tunings;
+    struct choice *choices; /* [n] */
+    uint32_t n;
+    struct count *counts; /* [all->n_codecs] */
+};
+
+/** May some tensor take it? Options that are there to compare with only are for none. */
+static bool is_allowed(const struct range *range, uint32_t option)
+{
+    const struct wring_problem *problem = &range->all->problem;
+    uint32_t words = wring_problem_words(problem);
+    bool any = problem->allowed == NULL;
+
+    for (uint32_t i = 0; i < problem->n_tensors && !any; i++)
+        any = (problem->allowed[(size_t)i * words + option / 64] >> option % 64 & 1) != 0;
+    return any &&
+           (!range->planning->only ||
+            wring_planning_lists(range->planning,
+                                 range->all->codecs[range->all->options[option].codec].spec));
+}
+
+static bool is_same_option(const struct wring_cost_option *a, const struct wring_cost_option *b)
+{
+    char ours[WRING_OPTION_TEXT_MAX], theirs[WRING_OPTION_TEXT_MAX];
+
+    if (a->codec != b->codec || a->option.n != b->option.n)
+        return false;
+    wring_option_text(&a->option, ours, sizeof(ours));
+    wring_option_text(&b->option, theirs, sizeof(theirs));
+    return strcmp(ours, theirs) == 0;
+}
+
+static bool is_kept(const struct range *range, const struct wring_cost_option *option)
+{
+    for (uint32_t i = 0; i < range->pruned->problem.n_options; i++)
+        if (is_same_option(&range->pruned->options[i], option))
+            return true;
+    return false;
+}
+
+static void add_choice(struct range *range, uint32_t option)
+{
+    const struct wring_cost_option *chosen = &range->all->options[option];
+    const char *spec = range->all->codecs[chosen->codec].spec;
+    struct choice *choice = &range->choices[range->n++];
+    struct count *count = &range->counts[chosen->codec];
+
+    *choice =
+        (struct choice){.option = option,
+                        .kept = is_kept(range, chosen),
+                        .executable = wring_option_run_as(&chosen->option, spec,
+                                                          range->all->ranks_per_node)[0] != '\0'};
+    count->options++;
+    count->flat += wring_option_is_flat(&chosen->option);
+    count->sums += wring_option_sums_codes(&chosen->option);
+    count->executable += choice->executable;
+    count->kept += choice->kept;
+}
+
+static enum wring_status fill_range(struct range *range)
+{
+    const struct wring_planning *planning = range->planning;
+    const struct wring_planned_want want = {0};
+    struct wring_cost_model_params params = wring_planning_model(planning, &want);
+    enum wring_status status =
+        wring_tunings_list(&params, &planning->tunings, &planning->log, &range->tunings);
+
+    params.tuning = range->tunings.n > 0 ? &range->tunings.list[0] : NULL;
+    if (status == WRING_OK)
+        status = wring_cost_model_create(&params, &planning->log, &range->pruned);
+    params.keep_dominated = true;
+    if (status == WRING_OK)
+        status = wring_cost_model_create(&params, &planning->log, &range->all);
+    if (status != WRING_OK)
+        return status;
+    range->choices = calloc(range->all->problem.n_options, sizeof(*range->choices));
+    range->counts = calloc(range->all->n_codecs, sizeof(*range->counts));
+    if (range->choices == NULL || range->counts == NULL)
+        return wring_planning_said(planning, "the list", WRING_ERR_NO_MEMORY);
+    for (uint32_t i = 0; i < range->all->problem.n_options; i++)
+        if (is_allowed(range, i))
+            add_choice(range, i);
+    return WRING_OK;
+}
+
+/* ---- for people ---- */
+
+static void show_tunings(const struct range *range)
+{
+    char bytes[32];
+
+    if (range->tunings.n == 0)
+        puts("tunings: none; pinned cores and pieces are left to the job");
+    for (uint32_t i = 0; i < range->tunings.n; i++)
+        printf("tuning %" PRIu32 ": %" PRIu32 " pinned cores in each rank, pieces of %s bytes\n",
+               i + 1, range->tunings.list[i].cores,
+               wring_value_show_bytes(range->tunings.list[i].chunk_bytes, bytes, sizeof(bytes)));
+}
+
+static void show_counts(const struct range *range)
+{
+    static const struct wring_table_column columns[] = {
+        {"codec", WRING_ALIGN_LEFT},         {"options", WRING_ALIGN_RIGHT},
+        {"flat", WRING_ALIGN_RIGHT},         {"hierarchical", WRING_ALIGN_RIGHT},
+        {"codes summed", WRING_ALIGN_RIGHT}, {"run here", WRING_ALIGN_RIGHT},
+        {"may be best", WRING_ALIGN_RIGHT}};
+    struct wring_table *table = wring_table_create(columns, 7);
+
+    for (uint32_t i = 0; i < range->all->n_codecs; i++) {
+        const struct count *count = &range->counts[i];
+        if (count->options == 0)
+            continue;
+        wring_table_cell(table, "%s", range->all->codecs[i].spec);
+        wring_table_cell(table, "%" PRIu32, count->options);
+        wring_table_cell(table, "%" PRIu32, count->flat);
+        wring_table_cell(table, "%" PRIu32, count->options - count->flat);
+        wring_table_cell(table, "%" PRIu32, count->sums);
+        wring_table_cell(table, "%" PRIu32, count->executable);
+        wring_table_cell(table, "%" PRIu32, count->kept);
+    }
+    wring_table_finish(table, stdout);
+}
+
+static enum wring_status show_range(const struct range *range)
+{
+    const struct wring_cost_model *model = range->all;
+    char text[WRING_OPTION_TEXT_MAX];
+
+    printf("%s on %s, %" PRIu32 " nodes of %" PRIu32
+           " ranks, timeline %s: a plan is chosen among\n",
+           model->trace->model, model->profile->name, model->nodes, model->ranks_per_node,
+           wring_timeline_name(model->timeline));
+    printf("groups: %" PRIu32 " tensors in the order of backward, each of %" PRIu32
+           " borders between them is a cut or not\n",
+           model->trace->n, model->trace->n - 1);
+    show_tunings(range);
+    puts("options of a group, by codec:\n");
+    show_counts(range);
+    puts("\nall of them (+: may be the best one of some group; *: codes travel)");
+    for (uint32_t i = 0; i < range->n; i++) {
+        const struct wring_cost_option *option = &model->options[range->choices[i].option];
+        wring_option_text(&option->option, text, sizeof(text));
+        printf("%6" PRIu32 " %c %s: %s\n", i, range->choices[i].kept ? '+' : ' ',
+               model->codecs[option->codec].spec, text);
+    }
+    return fflush(stdout) == 0 ? WRING_OK : WRING_ERR_SYSTEM;
+}
+
+/* ---- as JSON ---- */
+
+static json_t *tunings_json(const struct range *range)
+{
+    json_t *list = json_array();
+
+    for (uint32_t i = 0; i < range->tunings.n; i++)
+        json_array_append_new(
+            list, json_pack("{s:I, s:I}", "cores", (json_int_t)range->tunings.list[i].cores,
+                            "chunk_bytes", (json_int_t)range->tunings.list[i].chunk_bytes));
+    return list;
+}
+
+static json_t *counts_json(const struct range *range)
+{
+    json_t *list = json_array();
+
+    for (uint32_t i = 0; i < range->all->n_codecs; i++) {
+        const struct count *count = &range->counts[i];
+        if (count->options > 0)
+            json_array_append_new(
+                list, json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "codec",
+                                range->all->codecs[i].spec, "ways", (json_int_t)count->options,
+                                "flat", (json_int_t)count->flat, "hierarchical",
+                                (json_int_t)(count->options - count->flat), "codes_summed",
+                                (json_int_t)count->sums, "executable",
+                                (json_int_t)count->executable, "kept", (json_int_t)count->kept));
+    }
+    return list;
+}
+
+static json_t *choices_json(const struct range *range)
+{
+    json_t *list = json_array();
+
+    for (uint32_t i = 0; i < range->n; i++) {
+        const struct choice *choice = &range->choices[i];
+        const struct wring_cost_option *option = &range->all->options[choice->option];
+        json_t *one = wring_option_json(&option->option);
+        json_t *more = json_pack("{s:I, s:s, s:b, s:b}", "option", (json_int_t)i, "codec",
+                                 range->all->codecs[option->codec].spec, "executable",
+                                 choice->executable, "kept", choice->kept);
+        json_object_update(one, more);
+        json_decref(more);
+        json_array_append_new(list, one);
+    }
+    return list;
+}
+
+static enum wring_status print_json(const struct range *range)
+{
+    const struct wring_cost_model *model = range->all;
+    json_t *answer = json_pack(
+        "{s:o, s:s, s:I, s:I, s:s, s:I, s:I, s:o, s:o, s:o}", "model",
+        wring_json_text(model->trace->model), "profile", model->profile->name, "nodes",
+        (json_int_t)model->nodes, "ranks_per_node", (json_int_t)model->ranks_per_node, "timeline",
+        wring_timeline_name(model->timeline), "tensors", (json_int_t)model->trace->n, "borders",
+        (json_int_t)model->trace->n - 1, "settings", tunings_json(range), "codecs",
+        counts_json(range), "options", choices_json(range));
+
+    return answer != NULL ? wring_json_print(stdout, answer) : WRING_ERR_NO_MEMORY;
+}
+
+static int print_range(const struct wring_planning *planning, bool json)
+{
+    struct range range = {.planning = planning};
+    enum wring_status status = fill_range(&range);
+    int exit = status == WRING_OK ? WRING_EXIT_OK : WRING_EXIT_FAILURE; /* which was said */
+
+    if (status == WRING_OK && (json ? print_json(&range) : show_range(&range)) != WRING_OK)
+        exit = wring_output_failed();
+    wring_cost_model_destroy(range.all);
+    wring_cost_model_destroy(range.pruned);
+    free(range.choices);
+    free(range.counts);
+    return exit;
+}
+
 static int list_range(struct command *command)
 {
     if (wring_planning_load(&command->planning) != WRING_OK)
         return WRING_EXIT_FAILURE; /* which was said */
-    return wring_plan_list_range(&command->planning, command->json);
+    return print_range(&command->planning, command->json);
 }
 
 int wring_cmd_plan(int argc, char **argv)

@@ -98,6 +98,14 @@ double wring_planning_link_gbit(const struct wring_profile *profile)
     return us_per_byte > 0 ? 8e-3 / us_per_byte : INFINITY;
 }
 
+bool wring_planning_lists(const struct wring_planning *planning, const char *spec)
+{
+    for (size_t i = 0; i < planning->n_codecs; i++)
+        if (strcmp(planning->codecs[i], spec) == 0)
+            return true;
+    return false;
+}
+
 /** All tensors by themselves, with one option. */
 void wring_planned_apart(uint32_t n_tensors, uint32_t option, struct wring_grouping *grouping)
 {

@@ -114,6 +114,9 @@ struct wring_cost_model_params wring_planning_model(const struct wring_planning 
 void wring_planning_say_lacking(const struct wring_planning *planning,
                                 const struct wring_cost_model *model, bool *said);
 
+/** Is it among the codecs that were asked for? */
+bool wring_planning_lists(const struct wring_planning *planning, const char *spec);
+
 /** Make a plan. Free it with wring_planned_finish(). A fault is logged in one line. */
 enum wring_status wring_planned_init(const struct wring_planning *planning,
                                      const struct wring_planned_want *want,
@@ -154,12 +157,5 @@ void wring_tunings_parse_chunks(struct wring_tunings_wanted *tunings, char *arg,
                                 struct argp_state *state);
 
 /* wring plan: its question and what it shows. */
-
-/**
- * Print the range of the search for this question, as text or as one JSON object. It has groups,
- * codecs, tunings, and every option of each codec, with counts. Trace and profile are loaded.
- * @return exit status
- */
-int wring_plan_list_range(const struct wring_planning *planning, bool json);
 
 #endif
