@@ -169,11 +169,28 @@ static double suffix_factor(enum wring_config_type type, const char *suffix)
     return 0;
 }
 
+/** number / 10^digits in full, without zeros at the end. @param text out, [bytes] */
+static void show_scaled(int64_t number, unsigned digits, char *text, size_t bytes)
+{
+    uint64_t whole = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
+    uint64_t scale = 1;
+    char fraction[24] = "";
+
+    for (unsigned i = 0; i < digits; i++)
+        scale *= 10;
+    if (whole % scale != 0) {
+        int n = snprintf(fraction, sizeof(fraction), ".%0*" PRIu64, (int)digits, whole % scale);
+        while (fraction[n - 1] == '0')
+            fraction[--n] = '\0';
+    }
+    snprintf(text, bytes, "%s%" PRIu64 "%s", number < 0 ? "-" : "", whole / scale, fraction);
+}
+
 /** A value as it may be written: a plain number, nanoseconds as decimal seconds. */
 static void show_number(enum wring_config_type type, int64_t number, char *text, size_t bytes)
 {
     if (type == WRING_CONFIG_SECONDS)
-        wring_number_show_scaled(number, 9, text, bytes);
+        show_scaled(number, 9, text, bytes);
     else
         snprintf(text, bytes, "%" PRId64, number);
 }

@@ -2,7 +2,6 @@
 #include "base/parse.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,22 +53,6 @@ bool wring_number_is_unit(const char *text, const char *unit)
     while (*text != '\0' && lower_letter(*text) == lower_letter(*unit))
         text++, unit++;
     return *text == *unit;
-}
-
-void wring_number_show_scaled(int64_t number, unsigned digits, char *text, size_t bytes)
-{
-    uint64_t whole = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
-    uint64_t scale = 1;
-    char fraction[24] = "";
-
-    for (unsigned i = 0; i < digits; i++)
-        scale *= 10;
-    if (whole % scale != 0) {
-        int n = snprintf(fraction, sizeof(fraction), ".%0*" PRIu64, (int)digits, whole % scale);
-        while (fraction[n - 1] == '0')
-            fraction[--n] = '\0';
-    }
-    snprintf(text, bytes, "%s%" PRIu64 "%s", number < 0 ? "-" : "", whole / scale, fraction);
 }
 
 /* ---- list ---- */

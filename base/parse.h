@@ -28,9 +28,6 @@ bool wring_number_parse(const char *text, double *number, const char **end);
 /** Names of units, as capital or small letters; of which some locales make pairs of their own. */
 bool wring_number_is_unit(const char *text, const char *unit);
 
-/** number / 10^digits in full, without zeros at the end. @param text out, [bytes] */
-void wring_number_show_scaled(int64_t number, unsigned digits, char *text, size_t bytes);
-
 /* Lists as settings and options have them: "a, b,c". */
 
 /** Borrowed from the list, not terminated. */
