@@ -107,20 +107,6 @@ void wring_channel_finish(struct wring_channel *channel)
     *channel = (struct wring_channel){0};
 }
 
-void wring_channel_write_name(const struct wring_channel *channel, struct wring_writer *out)
-{
-    wring_write_u32(out, channel->name.id);
-    wring_write_u32(out, channel->name.generation);
-}
-
-struct wring_channel_name wring_channel_read_name(struct wring_reader *in)
-{
-    struct wring_channel_name name = {.id = wring_read_u32(in)};
-    name.generation = wring_read_u32(in);
-    in->failed |= name.id >= WRING_CHANNELS_MAX;
-    return name;
-}
-
 bool wring_channel_has_credit(const struct wring_channel *channel, uint32_t member)
 {
     const struct wring_channel_out *out = wring_channel_out(channel, member);

@@ -212,13 +212,6 @@ void wring_channel_unpair(struct wring_channel *channel, struct wring_pairs *pai
 /** Zeroed memory is fine. */
 void wring_channel_finish(struct wring_channel *channel);
 
-/** Tell peers what our end is called. One that was never made has a name, too, which nobody uses.
- */
-void wring_channel_write_name(const struct wring_channel *channel, struct wring_writer *out);
-
-/** Read a peer's name. One that no channel can have fails the reader. */
-struct wring_channel_name wring_channel_read_name(struct wring_reader *in);
-
 /** May we reserve a slot at that member (at every other member)? Placed pieces need none. */
 bool wring_channel_has_credit(const struct wring_channel *channel, uint32_t member);
 bool wring_channel_has_credits(const struct wring_channel *channel);

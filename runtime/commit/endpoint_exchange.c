@@ -37,6 +37,23 @@ static bool has_own_keys(const struct wring_bucket *bucket)
            wring_block_complete(bucket->block);
 }
 
+/** Tell peers what our end is called. One that was never made has a name, too, which nobody uses.
+ */
+static void write_channel_name(const struct wring_channel *channel, struct wring_writer *out)
+{
+    wring_write_u32(out, channel->name.id);
+    wring_write_u32(out, channel->name.generation);
+}
+
+/** Read a peer's name. One that no channel can have fails the reader. */
+static struct wring_channel_name read_channel_name(struct wring_reader *in)
+{
+    struct wring_channel_name name = {.id = wring_read_u32(in)};
+    name.generation = wring_read_u32(in);
+    in->failed |= name.id >= WRING_CHANNELS_MAX;
+    return name;
+}
+
 void wring_commit_write_endpoints(struct wring_session *session, struct wring_writer *out)
 {
     uint32_t n_buffers = 0;
@@ -51,8 +68,8 @@ void wring_commit_write_endpoints(struct wring_session *session, struct wring_wr
 
     for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
         wring_write_sized(out, at->name, strlen(at->name));
-        wring_channel_write_name(&at->scatter, out);
-        wring_channel_write_name(&at->gather, out);
+        write_channel_name(&at->scatter, out);
+        write_channel_name(&at->gather, out);
         wring_write_u64(out, slot_offset(session, at->scatter.memory));
         wring_write_u64(out, slot_offset(session, inbox_memory(at)));
         wring_write_u32(out, at->shape.window);
@@ -217,8 +234,8 @@ static enum wring_status read_endpoint(struct wring_session *session, struct wri
     struct endpoint endpoint = {.slots = *slots};
 
     wring_read_text(in, name, sizeof(name));
-    endpoint.scatter = wring_channel_read_name(in);
-    endpoint.gather = wring_channel_read_name(in);
+    endpoint.scatter = read_channel_name(in);
+    endpoint.gather = read_channel_name(in);
     endpoint.scatter_offset = wring_read_u64(in);
     endpoint.gather_offset = wring_read_u64(in);
     endpoint.window = wring_read_u32(in);
