@@ -2,6 +2,7 @@
 /** The bytes of a code: those of FORMAT.md, and such that no encoder wrote. */
 #include <string.h>
 
+#include "compress/solo.h"
 #include "tests/unit/codec_check.h"
 
 static void worked(const char *spec, const float *x, uint64_t n, const unsigned char *want,
@@ -18,6 +19,45 @@ static void worked(const char *spec, const float *x, uint64_t n, const unsigned 
 #define WORKED(spec, x, n, ...)                              \
     worked(spec, x, n, (const unsigned char[]){__VA_ARGS__}, \
            sizeof((const unsigned char[]){__VA_ARGS__}))
+
+/** Of a codec with rounds or state, in the first step of a group of one. @param rows  0: no matrix
+ *  @param want  the code; or what it decodes to, if given */
+static void worked_alone(const char *spec, const float *x, uint64_t n, uint64_t rows,
+                         const unsigned char *want, size_t want_bytes, const float *values)
+{
+    struct wring_codec *codec = codec_make(spec, NULL, NULL);
+    struct wring_codec_context context = {
+        .ranks = 1, .elems = n, .rows = rows, .columns = rows == 0 ? 0 : n / rows};
+    unsigned char *code = wring_test_guarded(wring_codec_bound(codec, n));
+    float *out = wring_test_guarded(n * sizeof(*out));
+    struct wring_solo solo;
+
+    CHECK(wring_solo_init(&solo, codec, &context) == WRING_OK, "memory");
+    wring_solo_rounds(&solo, &context, x, NULL);
+    size_t bytes = wring_codec_encode(codec, &context, x, n, NULL, code);
+    CHECK(bytes == want_bytes && memcmp(code, want, want_bytes) == 0,
+          "%s: other bytes than FORMAT.md says", spec);
+    CHECK(wring_codec_decode(codec, &context, code, bytes, out, n, false) == WRING_OK, "%s", spec);
+    CHECK(values == NULL || memcmp(out, values, 4 * sizeof(*out)) == 0,
+          "%s: other values than FORMAT.md says", spec);
+    wring_solo_finish(&solo);
+    wring_codec_destroy(codec);
+}
+
+static void worked_bytes_of_state(void)
+{
+    static const unsigned char nothing[4] = {0}, votes[] = {0, 0, 0, 0, 2, 0, 0, 0x80};
+    static const uint32_t values[] = {0x3D9195E3, 0xBDBE98CE, 0xBDC0798E, 0xBD3A668B};
+    float signs[32] = {1, -3}, matrix[256] = {0}, floats[4];
+
+    for (int i = 2; i < 32; i++)
+        signs[i] = i < 31 ? 1 : -1;
+    for (int i = 0; i < 256; i += 17)
+        matrix[i] = 1;
+    memcpy(floats, values, sizeof(floats));
+    worked_alone("signum:block=32:beta=0.5", signs, 32, 0, votes, sizeof(votes), NULL);
+    worked_alone("powersgd", matrix, 256, 16, nothing, sizeof(nothing), floats);
+}
 
 static void worked_bytes(void)
 {
@@ -130,6 +170,7 @@ static void malformed(void)
 
 static const struct wring_test_case cases[] = {
     {"worked_bytes", worked_bytes},
+    {"worked_bytes_of_state", worked_bytes_of_state},
     {"malformed", malformed},
     {0},
 };
