@@ -473,6 +473,11 @@ static enum wring_status check_table(struct complaint *complaint,
     if (ops.flags & ~(unsigned)FLAGS)
         return complain(complaint, "flags may be UNBIASED, FIXED, EXACT, ALTERS and OWN, not %#x",
                         ops.flags);
+    if ((ops.encode16 == NULL) != (ops.decode16 == NULL) ||
+        (ops.encode16 != NULL &&
+         (!(ops.flags & WRING_CODEC_EXACT) || ops.flags & WRING_CODEC_FIXED)))
+        return complain(complaint, "needs both of encode16 and decode16 or none of them, and with "
+                                   "them to be EXACT and not FIXED");
     if (ops.scratch_bytes > WRING_CODEC_SCRATCH_MAX || ops.own_bytes > WRING_CODEC_OWN_MAX)
         return complain(complaint,
                         "needs scratch_bytes of at most %zu and own_bytes of at most %zu",

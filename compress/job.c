@@ -164,6 +164,7 @@ static enum wring_status round_run(const struct wring_job *job, void *scratch)
 
 #define GRAIN 32        /* elements: no smaller run is worth a call */
 #define TILE_ELEMS 4096 /* 16 KiB of float32 stay in the first cache */
+#define RUN_ELEMS 256   /* widened on the stack */
 
 static const struct wring_reduce_kernels *kernels_of(const struct wring_job *job)
 {
@@ -172,10 +173,31 @@ static const struct wring_reduce_kernels *kernels_of(const struct wring_job *job
     return tier->kernels;
 }
 
+/** The codec of a run's phase, if it takes the job's elements of 16 bits as they are; else NULL.
+ *  @param codec  NULL: raw */
+static const struct wring_codec *taker_of_16(const struct wring_job *job,
+                                             const struct wring_codec *codec, uint32_t phase)
+{
+    if (codec == NULL || !wring_reduce_is_short(job))
+        return NULL;
+    const struct wring_codec *way = wring_codec_way(codec, phase);
+    return way->ops->encode16 != NULL ? way : NULL;
+}
+
+/** That of a job that encodes or decodes one run. */
+static const struct wring_codec *taker_of_job(const struct wring_job *job)
+{
+    if (job->kind == WRING_JOB_ENCODE)
+        return taker_of_16(job, job->codec_out, job->context.phase);
+    if (job->kind == WRING_JOB_DECODE && job->n_sources == 1 && !job->sum_codes)
+        return taker_of_16(job, job->sources[0].codec, job->context.phase);
+    return NULL;
+}
+
 /** Is this a job that has to be cut into ones of float32? */
 static bool must_cut_to_f32(const struct wring_job *job)
 {
-    if (!wring_reduce_is_short(job))
+    if (!wring_reduce_is_short(job) || taker_of_job(job) != NULL)
         return false;
     return job->kind == WRING_JOB_ENCODE || job->kind == WRING_JOB_DECODE ||
            job->kind == WRING_JOB_ROUND_BEGIN || (job->kind == WRING_JOB_REDUCE && job->sum_codes);
@@ -266,6 +288,39 @@ static enum wring_status begin_short_round(struct wring_job *job, float *scratch
         struct wring_job part = part_of_short(job, begin, n, scratch);
         wring_round_fold(&part, behind);
     }
+    return WRING_OK;
+}
+
+/** Nothing is lost. @param src  of 16 bits */
+static void add_whole_16(struct wring_job *job, const void *src)
+{
+    float wide[RUN_ELEMS];
+    const uint64_t length = RUN_ELEMS;
+
+    for (uint64_t begin = 0; begin < job->elems; begin += length) {
+        uint64_t left = job->elems - begin, n = left < length ? left : length;
+        const struct coded_run run = {wide, wide, NULL, n};
+        kernels_of(job)->widen[job->dtype](wide, (const uint16_t *)src + begin, n);
+        job_loss_add(job, &run);
+    }
+}
+
+/** Encode or decode as they are. @param scratch  for an encoder */
+static enum wring_status run_16(struct wring_job *job, const struct wring_codec *codec,
+                                void *scratch)
+{
+    if (job->kind == WRING_JOB_DECODE) {
+        const struct wring_source *source = &job->sources[0];
+        enum wring_status status = codec->ops->decode16(
+            codec, &job->context, job->dtype, source->data, source->bytes, job->dst, job->elems);
+        if (status == WRING_ERR_FRAME)
+            job->result.bad_source = 0;
+        return status;
+    }
+    job->result.code_bytes = codec->ops->encode16(codec, &job->context, job->dtype, job->src,
+                                                  job->elems, job->code, scratch);
+    if (job->measure)
+        add_whole_16(job, job->src);
     return WRING_OK;
 }
 
@@ -386,17 +441,41 @@ static void take_short_source(const struct wring_job *job, wring_sum_fn sum, con
         sum(acc, runs, 2, n, 1);
 }
 
+/** acc = the 16 bits each that a code holds, or acc += those. @param narrow  [n], where they go */
+static enum wring_status take_code_of_16(const struct wring_job *job, wring_sum_fn sum,
+                                         const struct wring_codec *codec,
+                                         const struct wring_codec_context *context,
+                                         const struct wring_source *part, uint64_t n, float *acc,
+                                         bool add, uint16_t *narrow)
+{
+    float wide[RUN_ELEMS];
+    const uint64_t length = RUN_ELEMS;
+    enum wring_status status =
+        codec->ops->decode16(codec, context, job->dtype, part->data, part->bytes, narrow, n);
+
+    for (uint64_t begin = 0; status == WRING_OK && begin < n; begin += length) {
+        uint64_t left = n - begin;
+        take_short_source(job, sum, narrow + begin, left < length ? left : length, acc + begin,
+                          add ? wide : NULL);
+    }
+    return status;
+}
+
 /** acc = source, or acc += source with `add`: a code is decoded and added.
- *  @param wide  [tile.n], for a raw one of 16 bits each that is added; else unused */
+ *  @param wide  [tile.n], for one of 16 bits each that is added or coded; else unused */
 static enum wring_status take_source(struct wring_job *job, wring_sum_fn sum, uint32_t index,
                                      struct tile tile, float *acc, bool add, float *wide)
 {
     struct wring_source part = part_of_source(job, index, tile);
     struct wring_codec_context context = source_context(job, index, tile);
     const void *runs[] = {add ? acc : part.data, part.data};
+    const struct wring_codec *taker = taker_of_16(job, part.codec, context.phase);
     enum wring_status status = WRING_OK;
 
-    if (!is_raw(&part))
+    if (taker != NULL)
+        status = take_code_of_16(job, sum, taker, &context, &part, tile.n, acc, add,
+                                 (uint16_t *)(void *)wide);
+    else if (!is_raw(&part))
         status = wring_codec_decode(part.codec, &context, part.data, part.bytes, acc, tile.n, add);
     else if (part.bytes != code_bytes(job, NULL, tile.n))
         status = WRING_ERR_FRAME;
@@ -527,13 +606,13 @@ static float *spare_of(const struct wring_job *job, struct tile tile, void *scra
 static enum wring_status sum_step(struct wring_job *job, wring_sum_fn sum, struct tile tile,
                                   struct wring_order_step step, void *scratch)
 {
-    float *acc = slot_of(job, tile, step.slot, scratch);
+    float *acc = slot_of(job, tile, step.slot, scratch), *spare = spare_of(job, tile, scratch);
     enum wring_status status = WRING_OK;
 
     if (step.first != WRING_ORDER_SLOT)
-        status = take_source(job, sum, step.first, tile, acc, false, NULL);
+        status = take_source(job, sum, step.first, tile, acc, false, spare);
     if (status == WRING_OK && step.second != WRING_ORDER_SLOT)
-        return take_source(job, sum, step.second, tile, acc, true, spare_of(job, tile, scratch));
+        return take_source(job, sum, step.second, tile, acc, true, spare);
     if (status == WRING_OK) {
         const void *runs[] = {acc, slot_of(job, tile, step.slot + 1, scratch)};
         sum(acc, runs, 2, tile.n, 1);
@@ -551,7 +630,8 @@ static enum wring_status sum_tile(struct wring_job *job, wring_sum_fn sum, struc
     enum wring_status status = WRING_OK;
 
     if (job->n_sources == 1)
-        status = take_source(job, sum, 0, tile, (float *)runs[0], false, NULL);
+        status =
+            take_source(job, sum, 0, tile, (float *)runs[0], false, spare_of(job, tile, scratch));
     while (status == WRING_OK && wring_order_next(&order, &step))
         status = sum_step(job, sum, tile, step, scratch);
     if (status != WRING_OK)
@@ -562,6 +642,23 @@ static enum wring_status sum_tile(struct wring_job *job, wring_sum_fn sum, struc
         sum((float *)runs[0], runs, 1, tile.n, job->divisor);
     else
         kernels_of(job)->narrow[job->dtype](dst_at(job, tile.begin), runs[0], tile.n, job->divisor);
+    return WRING_OK;
+}
+
+/** Round the sum, and encode it as it is then. @param sum  [tile.n] */
+static enum wring_status encode_sum_16(struct wring_job *job, const struct wring_codec *codec,
+                                       struct tile tile, const float *sum, void *scratch)
+{
+    struct wring_codec_context context = context_of_tile(job, tile);
+    void *dst = dst_at(job, tile.begin);
+    const struct coded_run run = {sum, sum, NULL, tile.n};
+
+    kernels_of(job)->narrow[job->dtype](dst, sum, tile.n, 1);
+    job->result.code_bytes += codec->ops->encode16(
+        codec, &context, job->dtype, dst, tile.n,
+        (unsigned char *)job->code + job->result.code_bytes, codec_scratch(job, scratch));
+    if (job->measure)
+        job_loss_add(job, &run);
     return WRING_OK;
 }
 
@@ -653,6 +750,7 @@ static enum wring_status run_reduce(struct wring_job *job, void *scratch)
 {
     wring_sum_fn sum = find_sum(job);
     uint64_t length = tile_elems(job);
+    const struct wring_codec *taker = taker_of_16(job, job->codec_out, job->context.phase);
     enum wring_status status = WRING_OK;
 
     if (job->n_sources == 0)
@@ -663,7 +761,9 @@ static enum wring_status run_reduce(struct wring_job *job, void *scratch)
         uint64_t left = job->elems - begin;
         struct tile tile = {begin, left < length ? left : length};
         status = sum_tile(job, sum, tile, scratch);
-        if (status == WRING_OK && job->codec_out != NULL)
+        if (status == WRING_OK && taker != NULL)
+            status = encode_sum_16(job, taker, tile, slot_of(job, tile, 0, scratch), scratch);
+        else if (status == WRING_OK && job->codec_out != NULL)
             status = encode_sum(job, tile, scratch);
         if (status == WRING_OK)
             wring_reduce_copy(job, code_bytes(job, NULL, tile.begin),
@@ -674,6 +774,10 @@ static enum wring_status run_reduce(struct wring_job *job, void *scratch)
 
 static enum wring_status run(struct wring_job *job, void *scratch)
 {
+    const struct wring_codec *taker = taker_of_job(job);
+
+    if (taker != NULL)
+        return run_16(job, taker, codec_scratch(job, scratch));
     if (must_cut_to_f32(job))
         return short_run(job, scratch, run);
     if (job->kind == WRING_JOB_REDUCE && job->sum_codes)

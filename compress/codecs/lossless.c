@@ -477,9 +477,26 @@ static size_t lossless_bound(const struct wring_codec *codec, uint64_t elems)
     return (elems + unit - 1) / unit * WRING_LOSSLESS_HEAD + elems * sizeof(float);
 }
 
+static size_t lossless_encode16(const struct wring_codec *codec,
+                                const struct wring_codec_context *context, enum wring_dtype dtype,
+                                const void *src, uint64_t elems, void *code, void *scratch)
+{
+    (void)context;
+    return wring_lossless16_encode(codec, dtype, src, elems, code, scratch);
+}
+
+static enum wring_status lossless_decode16(const struct wring_codec *codec,
+                                           const struct wring_codec_context *context,
+                                           enum wring_dtype dtype, const void *code,
+                                           size_t code_bytes, void *dst, uint64_t elems)
+{
+    (void)context;
+    return wring_lossless16_decode(codec, dtype, code, code_bytes, dst, elems);
+}
+
 const struct wring_codec_ops wring_codec_lossless = {
     .name = "lossless",
-    .doc = "float32 bit for bit, with the exponents of each block packed",
+    .doc = "each bit as it was, with the exponents of each block packed",
     .flags = WRING_CODEC_EXACT | WRING_CODEC_UNBIASED,
     .params = params,
     .n_params = sizeof(params) / sizeof(params[0]),
@@ -489,4 +506,6 @@ const struct wring_codec_ops wring_codec_lossless = {
     .scratch_bytes = sizeof(struct wring_lossless_outflow), /* longer than a block's code */
     .encode = lossless_encode,
     .decode = lossless_decode,
+    .encode16 = lossless_encode16,
+    .decode16 = lossless_decode16,
 };

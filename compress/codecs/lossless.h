@@ -3,7 +3,7 @@
  * lossless: float32 bit for bit, in fewer of them. The exponents of neighbours are much alike, so
  * each block keeps a large one and how far the others lie below it. Bytes in FORMAT.md, "lossless".
  *
- * For codecs/lossless.c alone.
+ * For codecs/lossless.c alone, and lossless16.c, which has bf16 and f16.
  */
 #ifndef WRING_COMPRESS_LOSSLESS_H
 #define WRING_COMPRESS_LOSSLESS_H
@@ -52,6 +52,13 @@ static inline size_t wring_lossless_bytes(const struct wring_lossless_plan *plan
     return (WRING_LOSSLESS_HEAD + WRING_LOSSLESS_OTHERS(n, plan->layout) + plan->others + 3) &
            ~(size_t)3;
 }
+
+/** As decode16 and encode16 of <wring/codec.h>. @param scratch  [WRING_LOSSLESS16_ROOM(unit)] */
+size_t wring_lossless16_encode(const struct wring_codec *codec, enum wring_dtype dtype,
+                               const void *src, uint64_t elems, void *code, void *scratch);
+enum wring_status wring_lossless16_decode(const struct wring_codec *codec, enum wring_dtype dtype,
+                                          const void *code, size_t code_bytes, void *dst,
+                                          uint64_t elems);
 
 /*
  * lossless: codes on their way past the caches, in whole lines. Those of a block leave while the

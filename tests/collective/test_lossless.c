@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A codec that loses nothing changes no bit: of a sum in any scheme, nor of what is only passed on.
  */
+#include <stdlib.h>
 #include <string.h>
 
+#include "compress/kernels/reduce.h"
 #include "tests/lib/elements.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/test.h"
@@ -79,6 +81,63 @@ static void compare(struct wring_session *session, uint32_t rank, enum wring_sch
           "drop");
 }
 
+/** As sum_both() of buckets of 16 bits: the same sums in fewer bytes. */
+static void compare_16(struct wring_session *session, uint32_t rank, enum wring_dtype dtype,
+                       enum wring_scheme scheme)
+{
+    static const char *const codecs[] = {"none", "lossless:block=128"};
+    static uint16_t data[RANKS_MAX][2][N];
+    struct wring_bucket *bucket[2];
+    struct wring_bucket_stats stats[2] = {WRING_BUCKET_STATS_INIT, WRING_BUCKET_STATS_INIT};
+    float *wide = malloc(N * sizeof(*wide));
+
+    fill(wide, rank, false);
+    for (int i = 0; i < 2; i++) {
+        struct wring_bucket_params params = {.name = codecs[i],
+                                             .data = data[rank][i],
+                                             .elems = N,
+                                             .dtype = dtype,
+                                             .op = WRING_AVG,
+                                             .codec = codecs[i],
+                                             .scheme = scheme};
+        wring_reduce_tiers[0].kernels->narrow[dtype](data[rank][i], wide, N, 1);
+        REQUIRE(wring_bucket_register(session, &params, &bucket[i]) == WRING_OK, "%s", codecs[i]);
+    }
+    free(wide);
+    REQUIRE(wring_session_commit(session) == WRING_OK, "commit");
+    for (int i = 0; i < 2; i++)
+        CHECK(wring_bucket_post(bucket[i]) == WRING_OK &&
+                  wring_bucket_wait(bucket[i], WAIT_NS, NULL) == WRING_OK &&
+                  wring_bucket_stats(bucket[i], &stats[i]) == WRING_OK,
+              "%s: step", codecs[i]);
+    CHECK(memcmp(data[rank][0], data[rank][1], sizeof(data[rank][0])) == 0,
+          "scheme %d: another average of %s than without a codec", (int)scheme,
+          wring_dtype_name(dtype));
+    CHECK(stats[1].wire_bytes_sent < stats[0].wire_bytes_sent * 19 / 20,
+          "scheme %d: %llu bytes of %s were sent, %llu without a codec", (int)scheme,
+          (unsigned long long)stats[1].wire_bytes_sent, wring_dtype_name(dtype),
+          (unsigned long long)stats[0].wire_bytes_sent);
+    CHECK(wring_bucket_drop(bucket[0]) == WRING_OK && wring_bucket_drop(bucket[1]) == WRING_OK,
+          "drop");
+}
+
+static void gather_16(struct wring_session *session, uint32_t rank, enum wring_dtype dtype)
+{
+    static uint16_t in[RANKS_MAX][N], out[RANKS_MAX][RANKS_MAX * N];
+    uint32_t ranks = wring_session_size(session), seed = 9 * rank + 1;
+
+    for (int i = 0; i < N; i++)
+        in[rank][i] = (uint16_t)(i % 1000 < 500 ? wring_test_random(&seed) : rank);
+    CHECK(wring_allgather(wring_session_world(session), in[rank], out[rank], N, dtype,
+                          &(struct wring_call){.codec = "lossless:block=128"}, NULL) == WRING_OK,
+          "gather");
+    CHECK(wring_barrier(wring_session_world(session), NULL, NULL) == WRING_OK, "barrier");
+    for (uint32_t r = 0; r < ranks; r++)
+        CHECK(memcmp(out[rank] + r * N, in[r], sizeof(in[r])) == 0, "%u: other bits of %s", r,
+              wring_dtype_name(dtype));
+    CHECK(wring_barrier(wring_session_world(session), NULL, NULL) == WRING_OK, "barrier");
+}
+
 /** Not even a NaN's bits change where nothing is added up. */
 static void gather(struct wring_session *session, uint32_t rank)
 {
@@ -104,6 +163,12 @@ static void run(struct wring_session *session, uint32_t rank, void *arg)
         for (int op = WRING_SUM; op <= WRING_AVG; op++)
             compare(session, rank, schemes[i], (enum wring_op)op);
     gather(session, rank);
+    for (int i = 1; i < 3; i++) {
+        compare_16(session, rank, WRING_BF16, schemes[i]);
+        compare_16(session, rank, WRING_F16, schemes[i]);
+    }
+    gather_16(session, rank, WRING_BF16);
+    gather_16(session, rank, WRING_F16);
 }
 
 static void same_bits(void)

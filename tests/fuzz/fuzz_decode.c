@@ -5,6 +5,7 @@
  * Input: codec (1 byte), flags (1: bit 0 way back, bits 4..5 alignment), elements (2), the code.
  */
 #include "base/fpenv.h"
+#include "compress/codec.h"
 #include "compress/solo.h"
 #include "tests/fuzz/codecs.h"
 #include <wring/executor.h>
@@ -105,6 +106,35 @@ static void check_tier(const struct wring_codec *codec, const struct subject *su
     free(sum);
 }
 
+/** The same bytes as elements of 16 bits, where the codec takes these as they are. */
+static void check_16(const struct fuzz_codec *codec, const struct subject *subject,
+                     enum wring_dtype dtype)
+{
+    enum wring_status first = WRING_OK;
+    uint16_t *want = NULL;
+
+    for (int tier = 0; tier < WRING_CPU_TIERS; tier++) {
+        if (codec->tiers[tier] == NULL)
+            continue;
+        const struct wring_codec *way = wring_codec_way(codec->tiers[tier], subject->context.phase);
+        if (way->ops->decode16 == NULL)
+            return;
+        uint16_t *dst = calloc(subject->elems + 1, sizeof(*dst));
+        enum wring_status status = way->ops->decode16(way, &subject->context, dtype, subject->code,
+                                                      subject->bytes, dst, subject->elems);
+        FUZZ_CHECK(want == NULL || status == first, "%s: %s disagrees about the code of 16 bits",
+                   wring_codec_info(way)->spec, wring_codec_info(way)->tier);
+        FUZZ_CHECK(want == NULL || status != WRING_OK ||
+                       memcmp(dst, want, subject->elems * sizeof(*dst)) == 0,
+                   "%s: %s decodes 16 bits otherwise", wring_codec_info(way)->spec,
+                   wring_codec_info(way)->tier);
+        first = status;
+        free(want);
+        want = dst;
+    }
+    free(want);
+}
+
 static void run(const struct fuzz_codec *codec, const struct subject *subject)
 {
     float *want = exact_floats(subject->elems);
@@ -118,6 +148,8 @@ static void run(const struct fuzz_codec *codec, const struct subject *subject)
     for (int tier = 0; tier < WRING_CPU_TIERS; tier++)
         if (codec->tiers[tier] != NULL)
             check_tier(codec->tiers[tier], subject, status, want);
+    check_16(codec, subject, WRING_BF16);
+    check_16(codec, subject, WRING_F16);
     if (subject->elems > 0) /* of nothing no source is looked at */
         check_reduction(codec->tiers[0], subject, status, want);
     free(want);

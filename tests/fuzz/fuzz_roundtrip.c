@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * Every encoder on any floats: no more bytes than the bound, alike by every tier; the code decodes,
- * and under error feedback what it lost is what stays.
+ * and under error feedback what it lost is what stays. One that takes elements of 16 bits as they
+ * are has them of the same bytes.
  *
  * Input: codec (1 byte), flags (1: bit 0 way back), then the elements; with feedback the second
  * half of them is the residual.
  */
 #include "base/fpenv.h"
+#include "compress/codec.h"
 #include "compress/solo.h"
 #include "tests/fuzz/codecs.h"
 
@@ -95,6 +97,62 @@ static void check_decodes(const struct wring_codec *codec, const struct subject 
     free(decoded);
 }
 
+static void check_decodes_16(const struct wring_codec *way, const struct subject *subject,
+                             enum wring_dtype dtype, uint64_t n, const struct outcome *outcome)
+{
+    uint16_t *decoded = malloc((n + 1) * sizeof(*decoded));
+
+    FUZZ_CHECK(decoded != NULL, "out of memory");
+    FUZZ_CHECK(way->ops->decode16(way, &subject->context, dtype, outcome->code, outcome->bytes,
+                                  decoded, n) == WRING_OK &&
+                   same_bytes(decoded, subject->input, n * sizeof(*decoded)),
+               "%s: %s gives 16 bits otherwise", wring_codec_info(way)->spec,
+               wring_codec_info(way)->tier);
+    free(decoded);
+}
+
+/** @param way  by one tier; it takes them */
+static struct outcome encode_16(const struct wring_codec *way, const struct subject *subject,
+                                enum wring_dtype dtype, uint64_t n)
+{
+    size_t bound = wring_codec_bound(way, n);
+    struct outcome outcome = {.code = malloc(bound + 1)};
+    void *scratch = malloc(way->ops->scratch_bytes + 1);
+
+    FUZZ_CHECK(outcome.code != NULL && scratch != NULL, "out of memory");
+    outcome.bytes =
+        way->ops->encode16(way, &subject->context, dtype, subject->input, n, outcome.code, scratch);
+    free(scratch);
+    FUZZ_CHECK(outcome.bytes <= bound && outcome.bytes <= n * sizeof(uint16_t) + n + 1,
+               "%s: %zu bytes of %zu elements of 16 bits", wring_codec_info(way)->spec,
+               outcome.bytes, (size_t)n);
+    return outcome;
+}
+
+static void run_16(const struct fuzz_codec *codec, const struct subject *subject,
+                   enum wring_dtype dtype)
+{
+    uint64_t n = 2 * subject->elems;
+    struct outcome want = {0};
+
+    for (int tier = 0; tier < WRING_CPU_TIERS; tier++) {
+        if (codec->tiers[tier] == NULL)
+            continue;
+        const struct wring_codec *way = wring_codec_way(codec->tiers[tier], subject->context.phase);
+        if (way->ops->encode16 == NULL)
+            return;
+        struct outcome got = encode_16(way, subject, dtype, n);
+        check_decodes_16(way, subject, dtype, n, &got);
+        FUZZ_CHECK(want.code == NULL ||
+                       (got.bytes == want.bytes && same_bytes(got.code, want.code, got.bytes)),
+                   "%s: %s writes other bytes of 16 bits", wring_codec_info(way)->spec,
+                   wring_codec_info(way)->tier);
+        drop(&want);
+        want = got;
+    }
+    drop(&want);
+}
+
 static void run(const struct fuzz_codec *codec, const struct subject *subject)
 {
     struct outcome want = encode(codec->tiers[0], subject);
@@ -113,6 +171,8 @@ static void run(const struct fuzz_codec *codec, const struct subject *subject)
         drop(&got);
     }
     drop(&want);
+    run_16(codec, subject, WRING_BF16);
+    run_16(codec, subject, WRING_F16);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

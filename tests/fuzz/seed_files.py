@@ -54,9 +54,11 @@ def codes():
             data = elements(record["input"])
             if data is None or len(data) > 8192:
                 continue
-            code, n = bytes.fromhex(record["code"]), len(data) // 4
-            write("roundtrip", name,
-                  bytes([number, phase]) + data + bytes.fromhex(record.get("residual", "")))
+            short = "dtype" in record
+            code, n = bytes.fromhex(record["code"]), len(data) // (2 if short else 4)
+            if not short:
+                write("roundtrip", name,
+                      bytes([number, phase]) + data + bytes.fromhex(record.get("residual", "")))
         write("decode", name, bytes([number, phase | 16 * alignment]) + struct.pack("<H", n) + code)
     for number, spec in enumerate(specs):  # at least something for each
         write("decode", f"zeros-{number}", bytes([number, 0]) + struct.pack("<H", 8) + bytes(36))

@@ -206,6 +206,73 @@ class Lossless:
         return out, size
 
 
+class Lossless16:
+    """lossless of elements of 16 bits. fraction: bits of it above the lower byte of r"""
+
+    def __init__(self, dtype, block=512):
+        self.unit, self.fraction = int(block), {"bf16": 0, "f16": 3}[dtype]
+
+    def choose(self, exponents, top):
+        """@return bytes of the unit, its width, top"""
+        n, modulo = len(exponents), 2**(8 - self.fraction)
+        sizes = [(4 + n + (self.fraction + w) * ((n + 7) // 8)
+                  + sum((top - e) % modulo >= 2**w - 1 for e in exponents), w) for w in (3, 4)]
+        return (min(sizes) if min(sizes)[0] < 1 + 2 * n else (1 + 2 * n, 16)) + (top,)
+
+    def encode_unit(self, v):
+        r, n, modulo = [(x << 1 | x >> 15) & 0xFFFF for x in v], len(v), 2**(8 - self.fraction)
+        if not any(v):
+            return bytes(1)
+        exponents = [y >> 8 + self.fraction for y in r]
+        size, width, top = self.choose(exponents, max(exponents[:64]))
+        many = sum((top - e) % modulo >= 2**width - 1 for e in exponents) > 2 * ((n + 7) // 8)
+        if width == 16 or many:
+            other = self.choose(exponents, max(exponents))
+            if other[0] < size:
+                size, width, top = other
+        if width == 16:
+            return bytes([16]) + struct.pack(f"<{n}H", *v)
+        plane, others = (n + 7) // 8, bytearray()
+        planes = bytearray((self.fraction + width) * plane)
+        for i, y in enumerate(r):
+            d = min((top - exponents[i]) % modulo, 2**width - 1)
+            if d == 2**width - 1:
+                others.append(exponents[i])
+            symbol = y >> 8 & 2**self.fraction - 1 | d << self.fraction
+            for j in range(self.fraction + width):
+                planes[j * plane + i // 8] |= (symbol >> j & 1) << i % 8
+        code = struct.pack("<BBH", width, top, len(others)) + bytes(y & 0xFF for y in r)
+        assert size == len(code) + len(planes) + len(others)
+        return code + bytes(planes) + bytes(others)
+
+    def decode_unit(self, code, n):
+        require(len(code) >= 1, "bytes are missing")
+        width, modulo = code[0], 2**(8 - self.fraction)
+        require(width in (0, 3, 4, 16), "the width")
+        if width in (0, 16):
+            require(len(code) >= 1 + n * width // 8, "bytes are missing")
+            return list(struct.unpack_from(f"<{n}H", code, 1)) if width else [0] * n, \
+                1 + n * width // 8
+        require(len(code) >= 4, "bytes are missing")
+        top, count = struct.unpack_from("<BH", code, 1)
+        plane, bits = (n + 7) // 8, self.fraction + width
+        require(count <= n and top < modulo, "the head")
+        size = 4 + n + bits * plane + count
+        require(len(code) >= size, "bytes are missing")
+        planes, others = code[4 + n:], list(code[4 + n + bits * plane:size])
+        out = []
+        for i in range(n):
+            symbol = sum((planes[j * plane + i // 8] >> i % 8 & 1) << j for j in range(bits))
+            d, exponent = symbol >> self.fraction, (top - (symbol >> self.fraction)) % modulo
+            if d == 2**width - 1:
+                require(others, "others are missing")
+                exponent = others.pop(0) % modulo
+            y = code[4 + i] | (symbol & 2**self.fraction - 1) << 8 | exponent << 8 + self.fraction
+            out.append(y >> 1 | (y & 1) << 15)
+        require(not others, "others are left over")
+        return out, size
+
+
 class Bf16(Whole):
     bytes = 2
 
@@ -1022,6 +1089,25 @@ def decode(spec, phase, code, n, v=None):
     while len(out) < n:
         codec.element = len(out)
         codec.element, codec.phase = len(out), phase
+        part, used = codec.decode_unit(code, min(codec.unit, n - len(out)))
+        out, code = out + part, code[used:]
+    require(not code, "bytes are left over")
+    return out
+
+
+def lossless16(spec, dtype):
+    _, *params = spec.split(":")
+    return Lossless16(dtype, **dict(p.split("=") for p in params))
+
+
+def encode16(spec, dtype, x):
+    codec = lossless16(spec, dtype)
+    return b"".join(codec.encode_unit(x[at:at + codec.unit]) for at in range(0, len(x), codec.unit))
+
+
+def decode16(spec, dtype, code, n):
+    codec, out = lossless16(spec, dtype), []
+    while len(out) < n:
         part, used = codec.decode_unit(code, min(codec.unit, n - len(out)))
         out, code = out + part, code[used:]
     require(not code, "bytes are left over")

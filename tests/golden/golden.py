@@ -14,6 +14,7 @@ One text file per codec. A record is a run of lines "key value" and ends with an
              "repeat COUNT HEX"
     residual the residual before, of as many elements; only with feedback
     rows     of the bucket, if it is a matrix
+    dtype    bf16 or f16: input and decoded are hexadecimal elements of these; absent for f32
     code     the bytes
     left     the residual afterwards
     decoded  what the code decodes to; absent for the long inputs
@@ -112,6 +113,60 @@ def lossless_cases():
     yield refused(block, 4, words(8, 0, 0, 0))
     yield refused(block, 4, words(0, 0))
     yield refused(block, 33, words(0))
+
+
+def shorts(elements):
+    return struct.pack(f"<{len(elements)}H", *elements).hex()
+
+
+def record16(spec, dtype, x):
+    code = formats.encode16(spec, dtype, x)
+    assert formats.decode16(spec, dtype, code, len(x)) == x
+    return [f"spec {spec}", f"dtype {dtype}", f"input {shorts(x)}", f"code {code.hex()}",
+            f"decoded {shorts(x)}"]
+
+
+def refused16(spec, dtype, elems, code):
+    try:
+        formats.decode16(spec, dtype, code, elems)
+    except formats.Malformed:
+        return [f"spec {spec}", f"dtype {dtype}", f"elems {elems}", f"refused {code.hex()}"]
+    raise AssertionError(f"{spec} of {dtype}: {code.hex()} is well-formed")
+
+
+def narrowed(dtype, x):
+    """Elements of f32, some of them odd, as ones of 16 bits."""
+    name = {"bf16": "bf16", "f16": "fp16"}[dtype]
+    code, _ = formats.encode(name, 0, x, None)
+    return list(struct.unpack(f"<{len(x)}H", code))
+
+
+def lossless16_cases():
+    block, any_bits = "lossless:block=32", [i * 0x9E37 & 0xFFFF for i in range(100)]
+    for dtype in ("bf16", "f16"):
+        odd = [0, 0x8000, 1, 0x8001, 0x7C00, 0xFC00, 0x7E01, 0xFD12, 0x7F80, 0xFF80, 0x7FC1, 0x7F81]
+        yield record16("lossless", dtype, odd + narrowed(dtype, random(3, 600)))
+        yield record16("lossless", dtype, narrowed(dtype, random(5, 500, 2.0**-13)) + [0] * 1030)
+        yield record16(block, dtype, narrowed(dtype, floats(1, -1.5, 0.25, -0.0, 1 / 3) + floats(1) * 27))
+        yield record16(block, dtype, [0x8000] * 32 + [0] * 40 + narrowed(dtype, floats(1) * 3))
+        yield record16(block, dtype, narrowed(dtype, floats(*(2.0**-i for i in range(14))) + random(9, 82)))
+        yield record16("lossless:block=64", dtype, any_bits)
+        yield record16("lossless:block=4096", dtype, narrowed(dtype, random(10, 700)))
+        yield record16("lossless", dtype, narrowed(dtype, random(11, 300) + floats(8, -100.0) + random(12, 210)))
+        yield record16("lossless", dtype, narrowed(dtype, random(13, 80, 2.0**-13) + random(14, 432)))
+        yield record16("lossless", dtype, narrowed(dtype, [0] * 64 + random(15, 200) + floats(2.0**15) * 3))
+        more = 3 if dtype == "f16" else 0
+        for head in (b"\1", b"\2", b"\5", b"\x10", b"\3\1", b""):
+            yield refused16(block, dtype, 4, head)
+        yield refused16(block, dtype, 4, b"\3\x1F\5\0" + bytes(4 + more) + b"\xFF\xFF\xFF" + bytes(5))
+        yield refused16(block, dtype, 4, b"\3\x1F\1\0" + bytes(4 + more + 3 + 1))
+        yield refused16(block, dtype, 4, b"\3\x1F\0\0" + bytes(4 + more) + b"\7\7\7")
+        yield refused16(block, dtype, 4, b"\3\x1F\0\0" + bytes(4 + more + 2))
+        yield refused16(block, dtype, 4, b"\3\x1F\0\0" + bytes(4 + more + 4))
+        yield refused16(block, dtype, 4, b"\x10" + bytes(9))
+        yield refused16(block, dtype, 4, b"\0\0")
+        yield refused16(block, dtype, 33, b"\0")
+    yield refused16(block, "f16", 4, b"\3\x20\0\0" + bytes(4 + 3 + 3))
 
 
 def sixteen_bit_cases(name):
@@ -426,6 +481,7 @@ def pair_cases():
 FILES = {
     "none": none_cases,
     "lossless": lossless_cases,
+    "lossless16": lossless16_cases,
     "bf16": lambda: sixteen_bit_cases("bf16"),
     "fp16": lambda: sixteen_bit_cases("fp16"),
     "int8": int8_cases,

@@ -11,6 +11,7 @@
 #include "compress/solo.h"
 #include "tests/lib/test.h"
 #include <wring/codec.h>
+#include <wring/executor.h>
 
 struct bytes {
     unsigned char *data; /* NULL: the line is not there */
@@ -20,6 +21,7 @@ struct bytes {
 struct record {
     char spec[WRING_CODEC_SPEC_MAX];
     uint32_t phase;
+    enum wring_dtype dtype;
     uint64_t elems, rows;
     struct bytes input, residual, code, left, decoded, refused;
 };
@@ -92,6 +94,8 @@ static void take_line(struct record *record, const char *key, const char *value)
         record->phase = (uint32_t)strtoul(value, NULL, 10);
     else if (strcmp(key, "elems") == 0)
         record->elems = strtoull(value, NULL, 10);
+    else if (strcmp(key, "dtype") == 0)
+        record->dtype = strcmp(value, "f16") == 0 ? WRING_F16 : WRING_BF16;
     else if (strcmp(key, "rows") == 0)
         record->rows = strtoull(value, NULL, 10);
     else if (strcmp(key, "input") == 0)
@@ -167,6 +171,59 @@ static void check_refusal(const struct record *record, const struct wring_codec 
     refusals++;
 }
 
+/** Elements of 16 bits go through jobs. @return what the job says */
+static enum wring_status run_16(struct wring_job *job)
+{
+    size_t bytes = wring_job_scratch_bytes(wring_job_scratch_elems(job));
+    void *scratch = aligned_alloc(64, (bytes + 63) / 64 * 64);
+
+    wring_job_run(job, scratch);
+    free(scratch);
+    return job->result.status;
+}
+
+static enum wring_status decode_16(const struct record *record, const struct wring_codec *codec,
+                                   struct bytes code, uint64_t elems, void *out)
+{
+    const struct wring_source source = {guarded_copy(code), code.n, codec, {0}};
+    struct wring_job job = {.kind = WRING_JOB_DECODE,
+                            .dtype = record->dtype,
+                            .elems = elems,
+                            .sources = &source,
+                            .n_sources = 1,
+                            .dst = out};
+    return run_16(&job);
+}
+
+static void check_16(const struct record *record, const struct wring_codec *codec)
+{
+    const char *tier = wring_codec_info(codec)->tier;
+    uint64_t n = record->refused.data != NULL ? record->elems : record->input.n / 2;
+    void *out = wring_test_guarded(n * 2);
+
+    if (record->refused.data != NULL) {
+        CHECK(decode_16(record, codec, record->refused, n, out) == WRING_ERR_FRAME,
+              "%s:%u: %s by %s: a malformed code is taken", file_name, line_number, record->spec,
+              tier);
+        refusals++;
+        return;
+    }
+    unsigned char *code = wring_test_guarded(wring_codec_bound(codec, n));
+    struct wring_job job = {.kind = WRING_JOB_ENCODE,
+                            .dtype = record->dtype,
+                            .elems = n,
+                            .src = guarded_copy(record->input),
+                            .codec_out = codec,
+                            .code = code};
+    CHECK(run_16(&job) == WRING_OK && equal(code, job.result.code_bytes, record->code),
+          "%s:%u: %s by %s: other bytes than once", file_name, line_number, record->spec, tier);
+    CHECK(decode_16(record, codec, record->code, n, out) == WRING_OK &&
+              equal(out, n * 2, record->decoded),
+          "%s:%u: %s by %s: decodes to something else than once", file_name, line_number,
+          record->spec, tier);
+    codes++;
+}
+
 static void check_record(const struct record *record)
 {
     for (int tier = 0; tier < WRING_CPU_TIERS; tier++) {
@@ -186,7 +243,9 @@ static void check_record(const struct record *record)
         context.columns = record->rows > 0 ? context.elems / record->rows : 0;
         struct wring_solo solo;
         REQUIRE(wring_solo_init(&solo, codec, &context) == WRING_OK, "memory");
-        if (refused) {
+        if (record->dtype != WRING_F32) {
+            check_16(record, codec);
+        } else if (refused) {
             check_refusal(record, codec, context);
         } else {
             check_encode(record, codec, &solo, context);

@@ -3,7 +3,7 @@
 #include "compress/kernels/bf16.h"
 #include "compress/kernels/fp16.h"
 #include "compress/kernels/int8.h"
-#include "compress/kernels/lossless.h"
+#include "compress/kernels/lossless16.h"
 #include "compress/kernels/lowrank.h"
 #include "compress/kernels/natural.h"
 #include "compress/kernels/onebit.h"
@@ -39,6 +39,8 @@ CALL(onebit, keep, m->residual, m->src, n, 0.5f, -0.5f)
 CALL(onebit, spread, m->dst, m->code, n, 0.5f, -0.5f)
 CALL(onebit, spread_add, m->dst, m->code, n, 0.5f, -0.5f)
 CALL(lossless, peak, m->src, n)
+CALL(lossless16, pack, m->code, (const uint16_t *)m->src, n,
+     (struct wring_lossless16_form){0, WRING_LOSSLESS_BLOCK_NARROW, 0x7F})
 CALL(steps, peak, m->src, NULL, n)
 CALL(votes, votes, m->code, m->src, n)
 CALL(votes, mix, m->dst, m->residual, m->src, n, 0.9f, 0.1f)
@@ -247,6 +249,15 @@ static void natural_decode_add(const void *tier, const struct bench_memory *m, u
     ((const struct wring_natural_tier *)tier)->kernels->nine.decode_add(m->dst, m->code, n, 1);
 }
 
+/** Numbers serve as a packed block of as many halves, of which one in eight is an other. */
+static void lossless16_unpack(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    const uint8_t *packed = (const uint8_t *)m->src;
+    ((const struct wring_lossless16_tier *)tier)
+        ->kernels->unpack((uint16_t *)m->dst, packed, packed, n, n,
+                          (struct wring_lossless16_form){0, WRING_LOSSLESS_BLOCK_NARROW, 0x7F});
+}
+
 #define TIERS(family) wring_##family##_tiers, sizeof(wring_##family##_tiers[0])
 #define ANY UINT64_MAX
 #define SRC [BENCH_SRC]
@@ -303,6 +314,8 @@ const struct bench_kernel bench_kernels[] = {
     {"lossless peak",        TIERS(lossless), 512,   {SRC = 32},                   {0},                          lossless_peak},
     {"lossless pack",        TIERS(lossless), 512,   {SRC = 32},                   {CODE = 28},                  lossless_pack},
     {"lossless unpack",      TIERS(lossless), 512,   {SRC = 28},                   {DST = 32},                   lossless_unpack},
+    {"lossless16 pack",      TIERS(lossless16), 512, {SRC = 16},                   {CODE = 12},                  lossless16_pack},
+    {"lossless16 unpack",    TIERS(lossless16), 512, {SRC = 12},                   {DST = 16},                   lossless16_unpack},
     {"lossless unpack_add",  TIERS(lossless), 512,   {SRC = 28, DST = 32},         {DST = 32},                   lossless_unpack_add},
     {"topk rank",            TIERS(topk),     65536, {SRC = 32},                   {0},                          topk_rank},
     {"topk mark",            TIERS(topk),     65536, {SRC = 32},                   {MAP = 1},                    topk_mark},

@@ -24,7 +24,8 @@
  *     sums       codes add up in any order, and to what their sum stands for
  *     states     equal from the start, moved to other memory, and with another object of the codec
  *     mode       the caller's floating-point mode changes nothing, and the codec leaves it alone
- *     halves     elements of 16 bits are encoded as the float32 that they are
+ *     halves     elements of 16 bits are encoded as the float32 that they are; by encode16 instead,
+ *                their bits come back, and no code of another length is taken
  *
  * "tiers" to "length" are tried at each of many lengths, for codes on the way in; all others, and
  * codes on the way back, at one. ALTERS takes a codec out of exact, feedback, finite and nan, and

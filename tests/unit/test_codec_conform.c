@@ -346,6 +346,79 @@ static enum wring_status decode_and_count(DECODE)
     return cut_decode(codec, context, code, code_bytes, dst, elems, add);
 }
 
+/* ---- elements of 16 bits as they are ---- */
+
+static size_t whole_bound(const struct wring_codec *codec, uint64_t elems)
+{
+    (void)codec;
+    return elems * sizeof(float);
+}
+
+static size_t whole_encode(ENCODE)
+{
+    (void)codec, (void)context, (void)residual, (void)scratch;
+    if (elems > 0)
+        memcpy(code, src, elems * sizeof(*src));
+    return elems * sizeof(*src);
+}
+
+static enum wring_status whole_decode(DECODE)
+{
+    (void)codec, (void)context;
+    if (code_bytes != elems * sizeof(*dst))
+        return WRING_ERR_FRAME;
+    for (uint64_t i = 0; i < elems; i++) {
+        float x;
+        memcpy(&x, (const unsigned char *)code + i * sizeof(x), sizeof(x));
+        dst[i] = add ? dst[i] + x : x;
+    }
+    return WRING_OK;
+}
+
+static size_t whole_encode16(const struct wring_codec *codec,
+                             const struct wring_codec_context *context, enum wring_dtype dtype,
+                             const void *src, uint64_t elems, void *code, void *scratch)
+{
+    (void)codec, (void)context, (void)dtype, (void)scratch;
+    if (elems > 0)
+        memcpy(code, src, elems * HALF);
+    return elems * HALF;
+}
+
+static enum wring_status whole_decode16(const struct wring_codec *codec,
+                                        const struct wring_codec_context *context,
+                                        enum wring_dtype dtype, const void *code, size_t code_bytes,
+                                        void *dst, uint64_t elems)
+{
+    (void)codec, (void)context, (void)dtype;
+    if (code_bytes != elems * HALF)
+        return WRING_ERR_FRAME;
+    if (elems > 0)
+        memcpy(dst, code, code_bytes);
+    return WRING_OK;
+}
+
+static enum wring_status decode16_another(const struct wring_codec *codec,
+                                          const struct wring_codec_context *context,
+                                          enum wring_dtype dtype, const void *code,
+                                          size_t code_bytes, void *dst, uint64_t elems)
+{
+    enum wring_status status = whole_decode16(codec, context, dtype, code, code_bytes, dst, elems);
+    if (status == WRING_OK && elems > 0)
+        ((unsigned char *)dst)[0] ^= 1;
+    return status;
+}
+
+static enum wring_status decode16_longer(const struct wring_codec *codec,
+                                         const struct wring_codec_context *context,
+                                         enum wring_dtype dtype, const void *code,
+                                         size_t code_bytes, void *dst, uint64_t elems)
+{
+    bool longer = code_bytes > elems * HALF;
+    return whole_decode16(codec, context, dtype, code, longer ? elems * HALF : code_bytes, dst,
+                          elems);
+}
+
 /* ---- one that is right as long as it is made in the mode of jobs ---- */
 
 static enum wring_status init_tiny(struct wring_codec *codec, char *why, size_t why_bytes)
@@ -376,6 +449,19 @@ static const struct wring_codec_ops right = {
     .bound = cut_bound,
     .encode = cut_encode,
     .decode = cut_decode,
+};
+
+static const struct wring_codec_ops right_whole = {
+    .struct_bytes = sizeof(struct wring_codec_ops),
+    .name = "cut",
+    .doc = "float32 as they are, and elements of 16 bits",
+    .flags = WRING_CODEC_EXACT,
+    .unit = cut_unit,
+    .bound = whole_bound,
+    .encode = whole_encode,
+    .decode = whole_decode,
+    .encode16 = whole_encode16,
+    .decode16 = whole_decode16,
 };
 
 static uint64_t whole_bucket(const struct wring_codec *codec)
@@ -429,6 +515,7 @@ static void right_ones(void)
     char why[400] = "";
 
     CHECK(try(&right, why, sizeof(why)), "%s", why);
+    CHECK(try(&right_whole, why, sizeof(why)), "%s", why);
     tiny.init = init_tiny, tiny.own_bytes = sizeof(float);
     CHECK(try(&tiny, why, sizeof(why)), "%s", why);
     struct wring_codec_ops whole = *momentum_codecs[0];
@@ -503,6 +590,16 @@ static void steps(void)
     refuse(ops, "states: shared state rank differs between ranks");
 }
 
+static void halves(void)
+{
+    struct wring_codec_ops ops = right_whole;
+
+    ops.decode16 = decode16_another;
+    refuse(ops, "halves: f16: other bits come back");
+    ops.decode16 = decode16_longer;
+    refuse(ops, "halves: f16: a code is taken that is a byte too long");
+}
+
 /** A pair is not one codec, and what cannot be made is not tried. */
 static void refused(void)
 {
@@ -519,15 +616,9 @@ static void refused(void)
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
-        {"right_ones", right_ones},
-        {"strays", strays},
-        {"tiers", tiers},
-        {"runs", runs},
-        {"values", values},
-        {"groups", groups},
-        {"steps", steps},
-        {"refused", refused},
-        {NULL, NULL},
+        {"right_ones", right_ones}, {"strays", strays}, {"tiers", tiers}, {"runs", runs},
+        {"values", values},         {"groups", groups}, {"steps", steps}, {"halves", halves},
+        {"refused", refused},       {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);
 }

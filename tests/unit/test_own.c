@@ -206,6 +206,36 @@ static void refused_rounds(struct wring_codec_ops other)
     refuse(other, "needs FIXED");
 }
 
+static size_t encode16(const struct wring_codec *codec, const struct wring_codec_context *context,
+                       enum wring_dtype dtype, const void *src, uint64_t elems, void *code,
+                       void *scratch)
+{
+    (void)codec, (void)context, (void)dtype, (void)src, (void)elems, (void)code, (void)scratch;
+    return 0;
+}
+
+static enum wring_status decode16(const struct wring_codec *codec,
+                                  const struct wring_codec_context *context, enum wring_dtype dtype,
+                                  const void *code, size_t code_bytes, void *dst, uint64_t elems)
+{
+    (void)codec, (void)context, (void)dtype, (void)code, (void)code_bytes, (void)dst, (void)elems;
+    return WRING_OK;
+}
+
+static void refused_halves(struct wring_codec_ops other)
+{
+    const char *word = "needs both of encode16 and decode16";
+
+    other.flags = WRING_CODEC_EXACT, other.encode16 = encode16;
+    refuse(other, word);
+    other.decode16 = decode16, other.flags = 0;
+    refuse(other, word);
+    other.flags = WRING_CODEC_EXACT | WRING_CODEC_FIXED;
+    refuse(other, word);
+    other.encode16 = NULL, other.flags = WRING_CODEC_EXACT;
+    refuse(other, word);
+}
+
 static void refused(void)
 {
     struct wring_codec_ops good = scaled, other;
@@ -233,6 +263,7 @@ static void refused(void)
     refuse(other, "struct_bytes is 0");
     refused_params(good);
     refused_rounds(good);
+    refused_halves(good);
     CHECK(wring_codec_check_own(NULL, NULL, 0) == WRING_OK, "none is none");
 }
 

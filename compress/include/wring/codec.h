@@ -254,6 +254,21 @@ struct wring_codec_ops {
      * @param spec  out, [WRING_CODEC_SPEC_MAX]
      */
     void (*way_back)(const struct wring_codec *codec, char *spec);
+
+    /**
+     * For EXACT codecs that are not FIXED, both or neither: elements of 16 bits as they are, which
+     * are widened to float32 else. As encode and decode, and never more than bound(elems) bytes. A
+     * sum is rounded to its type before it is encoded, which loses nothing more than rounding it at
+     * last.
+     * @param dtype  f16 or bf16
+     * @param src, dst  [elems] of it; decode16 gives back every bit, and never adds
+     */
+    size_t (*encode16)(const struct wring_codec *codec, const struct wring_codec_context *context,
+                       enum wring_dtype dtype, const void *src, uint64_t elems, void *code,
+                       void *scratch);
+    enum wring_status (*decode16)(const struct wring_codec *codec,
+                                  const struct wring_codec_context *context, enum wring_dtype dtype,
+                                  const void *code, size_t code_bytes, void *dst, uint64_t elems);
 };
 
 /**
