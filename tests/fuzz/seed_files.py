@@ -41,9 +41,17 @@ def elements(text):
     return bytes.fromhex(text)
 
 
+def differences(stem, record):
+    base, code = (bytes.fromhex(record[key]) for key in ("base", "refused" if "refused" in record
+                                                         else "code"))
+    write("delta", f"{stem}-{digest(record).hex()}", struct.pack("<H", len(base)) + base + code)
+
+
 def codes():
     specs = known_specs()
     for stem, record in records():
+        if record["spec"] == "delta":
+            differences(stem, record)
         if record["spec"] not in specs:
             continue
         number, phase = specs.index(record["spec"]), int(record.get("phase", 0))

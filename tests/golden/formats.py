@@ -1095,6 +1095,129 @@ def decode(spec, phase, code, n, v=None):
     return out
 
 
+class Delta:
+    """Differences of words of 16 bits to those of a base."""
+    WORDS, SAME, GAPS, LIST, MAP, ALL, RAW = 4096, 0, 1, 2, 3, 4, 5
+
+    @staticmethod
+    def words(data):
+        return list(struct.unpack(f"<{len(data) // 2}H", data[:len(data) // 2 * 2]))
+
+    @staticmethod
+    def gaps(places):
+        out, following = bytearray(), 0
+        for place in places:
+            gap, following = place - following, place + 1
+            out += bytes([255] * (gap // 255) + [gap % 255])
+        return struct.pack("<H", len(out)) + bytes(out)
+
+    def places(self, places, n):
+        """@return kind, bytes"""
+        if len(places) == n:
+            return self.ALL, b""
+        if len(places) <= n // 8:
+            gaps, listed = self.gaps(places), struct.pack(f"<{len(places)}H", *places)
+            return (self.LIST, listed) if len(listed) < len(gaps) else (self.GAPS, gaps)
+        bits = sum(1 << place for place in places)
+        return self.MAP, bits.to_bytes((n + 7) // 8, "little")
+
+    def steps(self, steps):
+        """@return width, bytes, how many are written out"""
+        options = []
+        for width in range(1, 17):
+            far = 2**width - 1
+            others = [] if max(steps) <= far else [s for s in steps if s >= far]
+            bits = sum(min(s, far) << width * i for i, s in enumerate(steps))
+            code = bits.to_bytes((len(steps) * width + 7) // 8, "little")
+            options.append((len(code) + 2 * len(others), width,
+                            code + struct.pack(f"<{len(others)}H", *others), len(others)))
+        return min(options)[1:]
+
+    def encode_block(self, base, now):
+        places = [i for i, (a, b) in enumerate(zip(base, now)) if a != b]
+        if not places:
+            return bytes([self.SAME])
+        steps = []
+        for i in places:
+            d = (now[i] - base[i]) % 65536
+            steps.append(2 * d - 1 if d < 32768 else 2 * (65536 - d) - 2)
+        kind, where = self.places(places, len(now))
+        width, how, others = self.steps(steps)
+        code = struct.pack("<BHH", kind | width - 1 << 3, len(places), others) + where + how
+        if len(code) > 2 * len(now):
+            return bytes([self.RAW]) + struct.pack(f"<{len(now)}H", *now)
+        return code
+
+    def encode(self, base, now):
+        a, b = self.words(base), self.words(now)
+        code = b"".join(self.encode_block(a[at:at + self.WORDS], b[at:at + self.WORDS])
+                        for at in range(0, len(b), self.WORDS))
+        return code + now[len(now) // 2 * 2:]
+
+    def take_places(self, kind, code, count, n):
+        """@return places, bytes taken"""
+        if kind == self.ALL:
+            return list(range(n)), 0
+        if kind == self.LIST:
+            require(len(code) >= 2 * count, "bytes are missing")
+            return list(struct.unpack_from(f"<{count}H", code)), 2 * count
+        if kind == self.MAP:
+            require(len(code) >= (n + 7) // 8, "bytes are missing")
+            bits = int.from_bytes(code[:(n + 7) // 8], "little")
+            return [i for i in range(bits.bit_length()) if bits >> i & 1], (n + 7) // 8
+        require(len(code) >= 2, "bytes are missing")
+        size, = struct.unpack_from("<H", code)
+        require(len(code) >= 2 + size, "bytes are missing")
+        places, following = [], 0
+        for gap in code[2:2 + size]:
+            following += gap
+            if gap != 255:
+                places.append(following)
+                following += 1
+        require(size and code[1 + size] != 255, "the last gap")
+        return places, 2 + size
+
+    def decode_block(self, base, code):
+        n = len(base)
+        require(code, "bytes are missing")
+        kind, width = code[0] & 7, (code[0] >> 3) + 1
+        if code[0] == self.SAME:
+            return list(base), 1
+        if code[0] == self.RAW:
+            require(len(code) >= 1 + 2 * n, "bytes are missing")
+            return self.words(code[1:1 + 2 * n]), 1 + 2 * n
+        require(self.SAME < kind < self.RAW and width <= 16 and len(code) >= 5, "the head")
+        count, others = struct.unpack_from("<HH", code, 1)
+        require(0 < count <= n and others <= count, "the counts")
+        places, used = self.take_places(kind, code[5:], count, n)
+        require(len(places) == count and places[-1] < n
+                and all(a < b for a, b in zip(places, places[1:])), "the places")
+        at, size = 5 + used, (count * width + 7) // 8
+        require(len(code) >= at + size + 2 * others, "bytes are missing")
+        bits = int.from_bytes(code[at:at + size], "little")
+        steps = [bits >> width * i & 2**width - 1 for i in range(count)]
+        if others:
+            listed = list(struct.unpack_from(f"<{others}H", code, at + size))
+            require(steps.count(2**width - 1) == others, "the others")
+            steps = [listed.pop(0) if s == 2**width - 1 else s for s in steps]
+        out = list(base)
+        for place, step in zip(places, steps):
+            z = (step + 1) % 65536
+            out[place] = (out[place] + (z // 2 if z % 2 == 0 else -(z + 1) // 2)) % 65536
+        return out, at + size + 2 * others
+
+    def decode(self, base, code):
+        words, out = self.words(base), b""
+        for at in range(0, len(words), self.WORDS):
+            part, used = self.decode_block(words[at:at + self.WORDS], code)
+            out, code = out + struct.pack(f"<{len(part)}H", *part), code[used:]
+        if len(base) % 2:
+            require(code, "bytes are missing")
+            out, code = out + code[:1], code[1:]
+        require(not code, "bytes are left over")
+        return out
+
+
 def lossless16(spec, dtype):
     _, *params = spec.split(":")
     return Lossless16(dtype, **dict(p.split("=") for p in params))

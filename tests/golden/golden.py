@@ -19,6 +19,8 @@ One text file per codec. A record is a run of lines "key value" and ends with an
     left     the residual afterwards
     decoded  what the code decodes to; absent for the long inputs
 
+    base     of delta: the bytes that input's are told apart from; both are plain hexadecimal
+
 or, of a code that must be refused: spec, elems (how many it should hold), refused (the bytes).
 """
 import struct
@@ -470,6 +472,56 @@ def powersgd_cases():
     yield refused("powersgd", 20, bytes(5))
 
 
+def difference(base, now):
+    code = formats.Delta().encode(base, now)
+    assert formats.Delta().decode(base, code) == now
+    return ["spec delta", f"base {base.hex()}", f"input {now.hex()}", f"code {code.hex()}"]
+
+
+def refused_difference(base, code):
+    try:
+        formats.Delta().decode(base, code)
+    except formats.Malformed:
+        return ["spec delta", f"base {base.hex()}", f"refused {code.hex()}"]
+    raise AssertionError(f"delta: {code.hex()} is well-formed")
+
+
+def delta_cases():
+    def changed(base, *changes):
+        words = formats.Delta.words(base)
+        for place, by in changes:
+            words[place] = (words[place] + by) % 65536
+        return struct.pack(f"<{len(words)}H", *words) + base[2 * len(words):]
+
+    def numbers(seed, count):
+        return b"".join(map(u32, random(seed, (count + 1) // 2)))[:2 * count]
+
+    base, long = numbers(1, 200), numbers(2, 4096 + 700)
+    yield difference(base, base)
+    yield difference(base, changed(base, (5, 1)))
+    yield difference(base + b"\7", changed(base, (0, 1), (1, -1), (199, 3), (100, -2)) + b"\x88")
+    yield difference(base, changed(base, *((i, (-1)**i) for i in range(0, 200, 3))))
+    yield difference(base, changed(base, *((i, i % 5 - 7) for i in range(200))))
+    yield difference(base, numbers(3, 200))
+    yield difference(bytes(2), b"\xFF\xFF")
+    yield difference(b"", b"")
+    yield difference(b"\1", b"\2")
+    yield difference(base[:18], changed(base[:18], (2, 0x8000), (7, 0x7FFF), (8, 0x8001)))
+    yield difference(long, changed(long, (300, 1), (1000, 1), (4096, -1), (4700, 5000)))
+    yield difference(long, changed(long, *((i * 17, 1 if i % 9 else -(i * i)) for i in range(250))))
+    yield difference(long, changed(long, *((i * 40, 1) for i in range(100))))
+    short = base[:40]  # 20 words
+    for code in (b"", b"\1", b"\6", b"\7", b"\x08", b"\x85\1\0\0\0", b"\2\0\0\0\0",
+                 b"\2\1\0\0\0" + b"\x14\0\0", b"\2\2\0\0\0\3\0\3\0\0", b"\2\1\0\2\0\3\0\1\0\0",
+                 b"\2\1\0\1\0\3\0\0\0\0", b"\2\1\0\1\0\3\0\1", b"\2\1\0\0\0\3\0\0\0",
+                 b"\1\1\0\0\0\1\0\x14\0", b"\1\1\0\0\0\2\0\1\xFF\0", b"\1\2\0\0\0\1\0\1\0",
+                 b"\1\1\0\0\0\2\0\1\1\0", b"\1\1\0\0\0\3\0\1", b"\3\1\0\0\0\3\0\0\0",
+                 b"\3\1\0\0\0\0\0\x10\0", b"\3\1\0\0\0\1\0", b"\4\x13\0\0\0" + bytes(3),
+                 b"\5" + bytes(39), b"\5" + bytes(41), b"\0\0"):
+        yield refused_difference(short, code)
+    yield refused_difference(short + b"\1", b"\0")
+
+
 def pair_cases():
     pair = "onebit:block=64+ef>int8:block=32"
     yield record(pair, random(1, 100), random(2, 100, 0.1), phase=0)
@@ -496,6 +548,7 @@ FILES = {
     "natural": natural_cases,
     "terngrad": terngrad_cases,
     "pair": pair_cases,
+    "delta": delta_cases,
     "signsgd": signsgd_cases,
     "signum": signum_cases,
     "sharedint": sharedint_cases,

@@ -8,6 +8,7 @@
 
 #include "base/cpu.h"
 #include "base/fpenv.h"
+#include "compress/delta.h"
 #include "compress/solo.h"
 #include "tests/lib/test.h"
 #include <wring/codec.h>
@@ -23,7 +24,7 @@ struct record {
     uint32_t phase;
     enum wring_dtype dtype;
     uint64_t elems, rows;
-    struct bytes input, residual, code, left, decoded, refused;
+    struct bytes input, residual, code, left, decoded, refused, base;
 };
 
 static const char *file_name;
@@ -86,7 +87,8 @@ static void take_line(struct record *record, const char *key, const char *value)
         struct bytes *bytes;
     } fields[] = {{"residual", &record->residual}, {"code", &record->code},
                   {"left", &record->left},         {"decoded", &record->decoded},
-                  {"refused", &record->refused},   {"input", &record->input}};
+                  {"refused", &record->refused},   {"input", &record->input},
+                  {"base", &record->base}};
 
     if (strcmp(key, "spec") == 0)
         snprintf(record->spec, sizeof(record->spec), "%s", value);
@@ -224,6 +226,28 @@ static void check_16(const struct record *record, const struct wring_codec *code
     codes++;
 }
 
+static void check_delta(const struct record *record, enum wring_cpu_tier tier)
+{
+    uint64_t n = record->base.n;
+    const void *base = guarded_copy(record->base);
+    struct bytes told = record->refused.data != NULL ? record->refused : record->code;
+    unsigned char *out = wring_test_guarded(n), *code = wring_test_guarded(wring_delta_bound(n));
+
+    enum wring_status status = wring_delta_apply(tier, out, base, n, guarded_copy(told), told.n);
+    if (record->refused.data != NULL) {
+        CHECK(status == WRING_ERR_FRAME, "%s:%u: %s: a malformed code is taken", file_name,
+              line_number, wring_cpu_tier_name(tier));
+        refusals++;
+        return;
+    }
+    CHECK(status == WRING_OK && equal(out, n, record->input), "%s:%u: %s: other bytes than once",
+          file_name, line_number, wring_cpu_tier_name(tier));
+    size_t bytes = wring_delta_encode(tier, base, guarded_copy(record->input), n, code);
+    CHECK(equal(code, bytes, record->code), "%s:%u: %s: another code than once", file_name,
+          line_number, wring_cpu_tier_name(tier));
+    codes++;
+}
+
 static void check_record(const struct record *record)
 {
     for (int tier = 0; tier < WRING_CPU_TIERS; tier++) {
@@ -231,6 +255,11 @@ static void check_record(const struct record *record)
         char why[200] = "";
         if (!wring_cpu_has((enum wring_cpu_tier)tier))
             continue;
+        if (strcmp(record->spec, "delta") == 0) {
+            check_delta(record, (enum wring_cpu_tier)tier);
+            wring_test_free_guarded();
+            continue;
+        }
         wring_codec_create(record->spec, wring_cpu_tier_name((enum wring_cpu_tier)tier), NULL, why,
                            sizeof(why), &codec);
         REQUIRE(codec != NULL, "%s:%u: %s", file_name, line_number, why);
@@ -259,8 +288,8 @@ static void check_record(const struct record *record)
 
 static void end_record(struct record *record)
 {
-    struct bytes *all[] = {&record->input, &record->residual, &record->code,
-                           &record->left,  &record->decoded,  &record->refused};
+    struct bytes *all[] = {&record->input,   &record->residual, &record->code, &record->left,
+                           &record->decoded, &record->refused,  &record->base};
     if (record->spec[0] != '\0')
         check_record(record);
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)

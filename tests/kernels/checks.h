@@ -3,6 +3,7 @@
 #ifndef WRING_TESTS_CHECKS_H
 #define WRING_TESTS_CHECKS_H
 
+void check_delta(void);
 void check_half(void);
 void check_half_every_code(void);
 void check_half_rounding(void);

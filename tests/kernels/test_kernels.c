@@ -329,6 +329,7 @@ static const struct wring_test_case cases[] = {
     {"long", check_long},
     {"sign", sign},
     {"split", check_split},
+    {"delta", check_delta},
     {"split16", check_split16},
     {"lowrank", check_lowrank},
     {"rotate", check_rotate},
