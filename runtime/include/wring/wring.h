@@ -104,6 +104,7 @@ struct wring_session;
 struct wring_bucket;
 struct wring_group;
 struct wring_request;
+struct wring_delta;
 struct wring_codec_ops; /* see wring_session_params.codecs */
 struct wring_bootstrap; /* see wring_session_params.bootstrap */
 
@@ -854,6 +855,63 @@ enum wring_status wring_request_wait(struct wring_request *request, uint64_t tim
  * thread that waits for it return, call wring_group_abort().
  */
 enum wring_status wring_request_cancel(struct wring_request *request);
+
+/** What a wring_delta_broadcast() did. Start from WRING_DELTA_RESULT_INIT. */
+struct wring_delta_result {
+    size_t struct_bytes;
+    uint64_t version; /* that all members have now: how many broadcasts the root has made */
+    uint64_t bytes;   /* that the root sent each member: of the difference, or of the copy */
+    uint64_t whole;   /* 1: a copy; 0: a difference */
+};
+#define WRING_DELTA_RESULT_INIT WRING_SIZED(struct wring_delta_result)
+
+/**
+ * Weights that one member changes again and again, and all others follow, as from a trainer to
+ * inference workers. Each wring_delta_broadcast() sends the difference of the root's weights to
+ * their version before, byte for byte. It is small where few elements of bf16 or f16 change, and
+ * those by little; bytes of any other meaning are as right.
+ *
+ * The root keeps a copy of the weights, as they are now: its base. Others keep none. If their
+ * weights are the same already, as after loading one checkpoint, the first broadcast is a
+ * difference, too.
+ *
+ * @param group  a group that lives as long as the object, or longer. Each member makes an object;
+ *               that takes no message
+ * @param data   [bytes], in memory that the processor can read and write; borrowed
+ * @param bytes  the same at all members
+ * @param root   a member's index in the group, the same at all members
+ *
+ * Errors: WRING_ERR_INVALID (root, or no data), WRING_ERR_UNSUPPORTED (a device's memory),
+ * WRING_ERR_NO_MEMORY (for the copy).
+ */
+enum wring_status wring_delta_create(struct wring_group *group, void *data, uint64_t bytes,
+                                     uint32_t root, struct wring_delta **out);
+
+/**
+ * All members' data becomes the root's. All members call it, in the same order among the group's
+ * immediate calls, and it waits for its end.
+ *
+ * The other members hash their data first. If one of them does not hold the root's base, byte for
+ * byte, all take a copy of the weights in place of a difference: a member that came anew, or that
+ * changed its data, needs no call of its own. A difference that takes as much as a copy is replaced
+ * by one, too. It is checked by a hash and only then applied, in place: data is as before until all
+ * of it has come. A copy goes straight into data, whose bytes are undefined if the call fails.
+ *
+ * @param timeout_ns  how long to wait for the others; WRING_FOREVER: until they come or one is lost
+ * @param result      out; may be NULL
+ *
+ * Errors: WRING_ERR_TIMEOUT (the call is given up, which aborts the group as wring_request_cancel()
+ * does: the object is of no more use, and data stays until the session is closed),
+ * WRING_ERR_MISMATCH (members name other bytes; nothing has changed), WRING_ERR_FRAME (a hash is
+ * wrong at this member: its data is as before or, of a copy, undefined; the next broadcast is a
+ * copy), and those of wring_broadcast().
+ */
+enum wring_status wring_delta_broadcast(struct wring_delta *delta, uint64_t timeout_ns,
+                                        struct wring_delta_result *result);
+
+/** Free the object, and the root's copy, before its group. No call uses it any more. NULL is fine.
+ */
+void wring_delta_destroy(struct wring_delta *delta);
 
 /** Why the session failed. Start from WRING_ERROR_DETAIL_INIT. */
 struct wring_error_detail {
