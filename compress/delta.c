@@ -28,12 +28,14 @@ enum kind {
 
 #define KIND_BITS 3 /* of a block's first byte; above them the width of a step, less 1 */
 
-/** What differs in a block. */
+/** What differs in a block. A decoder has places of few, and the map of more; an encoder has the
+ *  map, and the places of the first few. */
 struct changes {
     uint64_t map[WRING_DELTA_MAP];
     uint16_t steps[WRING_DELTA_WORDS + WRING_DELTA_SLACK];
-    uint16_t places[WRING_DELTA_FEW + WRING_DELTA_SLACK]; /* an encoder's, of few */
+    uint16_t places[WRING_DELTA_FEW + WRING_DELTA_SLACK];
     uint32_t count;
+    bool listed; /* a decoder's: by places */
 };
 
 /** How it is written. */
@@ -247,13 +249,29 @@ static bool take_number(struct reader *reader, uint32_t *out)
     return at != NULL;
 }
 
-/** @return whether the word is there, and behind the one before */
-static bool set_place(struct changes *changes, uint64_t place, uint64_t n)
+static void set_in_map(struct changes *changes, uint64_t place)
 {
-    if (place >= n)
-        return false;
     changes->map[place / 64] |= UINT64_C(1) << place % 64;
-    return true;
+}
+
+/**
+ * Of few, the places. There is no branch but the loop's, as nothing tells which gaps go on.
+ * @param gaps  in, [bytes], so few that there is room for all
+ */
+static bool list_gaps(struct changes *changes, const volatile uint8_t *gaps, uint32_t bytes,
+                      uint64_t n)
+{
+    uint32_t found = 0, next = 0;
+    uint8_t gap = 0;
+
+    for (uint32_t i = 0; i < bytes; i++) {
+        gap = gaps[i];
+        next += gap;
+        changes->places[found] = (uint16_t)next;
+        found += gap != SKIP;
+        next += gap != SKIP;
+    }
+    return found == changes->count && gap != SKIP && next <= n;
 }
 
 static bool take_gaps(struct reader *reader, struct changes *changes, uint64_t n)
@@ -263,15 +281,18 @@ static bool take_gaps(struct reader *reader, struct changes *changes, uint64_t n
     const uint8_t *gaps = take_number(reader, &bytes) ? take(reader, bytes) : NULL;
     uint8_t gap = 0;
 
-    if (gaps == NULL)
+    if (gaps == NULL || bytes > changes->count + n / SKIP) /* no more go on within n */
         return false;
+    if (changes->listed)
+        return list_gaps(changes, gaps, bytes, n);
     for (uint32_t i = 0; i < bytes; i++) {
         gap = *(const volatile uint8_t *)(gaps + i);
         next += gap;
         if (gap == SKIP)
             continue;
-        if (!set_place(changes, next++, n))
+        if (next >= n)
             return false;
+        set_in_map(changes, next++);
         found++;
     }
     return found == changes->count && gap != SKIP;
@@ -284,8 +305,12 @@ static bool take_list(struct reader *reader, struct changes *changes, uint64_t n
 
     for (uint32_t i = 0; list != NULL && i < changes->count; i++) {
         uint64_t place = wring_take_u16(list + i * sizeof(uint16_t));
-        if (place < next || !set_place(changes, place, n))
+        if (place < next || place >= n)
             return false;
+        if (changes->listed)
+            changes->places[i] = (uint16_t)place;
+        else
+            set_in_map(changes, place);
         next = place + 1;
     }
     return list != NULL;
@@ -306,7 +331,9 @@ static bool take_map(struct reader *reader, struct changes *changes, uint64_t n)
 
 static bool take_places(struct reader *reader, enum kind kind, struct changes *changes, uint64_t n)
 {
-    memset(changes->map, 0, sizeof(changes->map));
+    changes->listed = (kind == GAPS || kind == LIST) && changes->count <= WRING_DELTA_FEW;
+    if (!changes->listed)
+        memset(changes->map, 0, sizeof(changes->map));
     if (kind == GAPS)
         return take_gaps(reader, changes, n);
     if (kind == LIST)
@@ -314,7 +341,7 @@ static bool take_places(struct reader *reader, enum kind kind, struct changes *c
     if (kind == MAP)
         return take_map(reader, changes, n);
     for (uint64_t i = 0; i < n; i++)
-        changes->map[i / 64] |= UINT64_C(1) << i % 64;
+        set_in_map(changes, i);
     return changes->count == n;
 }
 
@@ -333,18 +360,37 @@ static bool take_others(struct reader *reader, struct changes *changes, uint32_t
     return others == 0;
 }
 
-static bool take_steps(struct reader *reader, struct changes *changes, unsigned width,
-                       uint32_t others)
+#define GROUP 8 /* steps, which begin with a byte */
+
+static uint64_t take_u64(const uint8_t *at)
 {
-    size_t bytes = step_bytes(changes->count, width);
-    const uint8_t *at = take(reader, bytes), *end = reader->at;
-    uint32_t far = (1u << width) - 1, claimed = 0;
+    uint64_t value;
+    memcpy(&value, at, sizeof(value));
+    return value;
+}
+
+/** A group. @param at  in, [width + 8], where it begins */
+static void take_group(uint16_t *steps, const uint8_t *at, unsigned width)
+{
+    const unsigned half = GROUP / 2;
+    uint64_t first = take_u64(at), second = take_u64(at + half * width / 8);
+    uint32_t far = (1u << width) - 1;
+
+    second >>= half * width % 8;
+    for (unsigned i = 0; i < half; i++) {
+        steps[i] = (uint16_t)(first >> i * width & far);
+        steps[half + i] = (uint16_t)(second >> i * width & far);
+    }
+}
+
+/** The steps from number i on. @param at  in, [end - at], where they begin */
+static void take_last_steps(struct changes *changes, uint32_t i, const uint8_t *at,
+                            const uint8_t *end, unsigned width)
+{
     uint64_t bits = 0;
     unsigned held = 0;
 
-    if (at == NULL)
-        return false;
-    for (uint32_t i = 0; i < changes->count; i++) {
+    for (; i < changes->count; i++) {
         if (held < width) {
             uint32_t more = 0;
             size_t size = (size_t)(end - at) < sizeof(more) ? (size_t)(end - at) : sizeof(more);
@@ -353,13 +399,31 @@ static bool take_steps(struct reader *reader, struct changes *changes, unsigned 
             bits |= (uint64_t)more << held;
             held += 32;
         }
-        changes->steps[i] = (uint16_t)(bits & far);
-        claimed += changes->steps[i] == far;
+        changes->steps[i] = (uint16_t)(bits & ((1u << width) - 1));
         bits >>= width;
         held -= width;
     }
+}
+
+static bool take_steps(struct reader *reader, struct changes *changes, unsigned width,
+                       uint32_t others)
+{
+    const uint8_t *at = take(reader, step_bytes(changes->count, width)), *end = reader->at;
+    const uint8_t *all = end + reader->left; /* where the code ends */
+    uint32_t far = (1u << width) - 1, claimed = 0, i = 0;
+
+    if (at == NULL)
+        return false;
+    for (; i + GROUP <= changes->count && (size_t)(all - at) >= width + sizeof(uint64_t);
+         i += GROUP) {
+        take_group(changes->steps + i, at, width);
+        at += width;
+    }
+    take_last_steps(changes, i, at, end, width);
     if (others == 0) /* then all bits set are a step like any other */
         return true;
+    for (i = 0; i < changes->count; i++)
+        claimed += changes->steps[i] == far;
     return claimed == others && take_others(reader, changes, far, others);
 }
 
@@ -375,6 +439,18 @@ static bool take_changes(struct reader *reader, unsigned first, struct changes *
     if (width > 16 || changes->count == 0 || changes->count > n || others > changes->count)
         return false;
     return take_places(reader, kind, changes, n) && take_steps(reader, changes, width, others);
+}
+
+/** Step the words whose places are listed, as kernels step those of a map. */
+static void step_listed(uint16_t *dst, const struct changes *changes)
+{
+    for (uint32_t i = 0; i < changes->count; i++) {
+        uint16_t *at = dst + changes->places[i], word; /* at any address */
+        uint32_t z = (uint16_t)(changes->steps[i] + 1);
+        memcpy(&word, at, sizeof(word));
+        word = (uint16_t)(word + (z >> 1 ^ (z & 1 ? 0xFFFF : 0)));
+        memcpy(at, &word, sizeof(word));
+    }
 }
 
 /** Not inlined, as its frame is large. @return false: malformed, and then dst is as it was */
@@ -400,19 +476,33 @@ static __attribute__((noinline)) bool apply_block(const struct wring_delta_tier_
     unsigned kind = first & ((1u << KIND_BITS) - 1);
     if (kind == SAME || kind >= RAW || !take_changes(reader, first, &changes, n))
         return false;
-    kernels->apply(dst, base, changes.map, changes.steps, n);
+    if (!changes.listed) {
+        kernels->apply(dst, base, changes.map, changes.steps, n);
+        return true;
+    }
+    if (dst != base)
+        memcpy(dst, base, n * sizeof(*dst));
+    step_listed(dst, &changes);
     return true;
 }
 
-/** Past the caches, if dst is another place and so long that it cannot stay there. */
+#define TURN 512 /* bytes that leave before others are asked for */
+
+/** Past the caches, if dst is another place and so long that it cannot stay there.
+ *  @param next  in, [n], of the next block, which comes meanwhile; NULL: there is none as long */
 static bool apply_far(const struct wring_delta_tier_kernels *kernels, uint16_t *dst,
-                      const uint16_t *base, uint64_t n, struct reader *reader)
+                      const uint16_t *base, uint64_t n, const uint16_t *next, struct reader *reader)
 {
     _Alignas(WRING_LINE) uint16_t near[WRING_DELTA_WORDS];
+    size_t bytes = n * sizeof(*dst);
     bool right = apply_block(kernels, near, base, n, reader);
 
-    if (right)
-        wring_streaming_stream(dst, near, n * sizeof(*dst));
+    for (size_t at = 0; right && at < bytes; at += TURN) {
+        size_t turn = bytes - at < TURN ? bytes - at : TURN;
+        wring_streaming_stream((char *)dst + at, (const char *)near + at, turn);
+        if (next != NULL)
+            wring_streaming_fetch((const char *)next + at, turn);
+    }
     return right;
 }
 
@@ -427,7 +517,8 @@ enum wring_status wring_delta_apply(enum wring_cpu_tier tier, void *dst, const v
 
     for (uint64_t left = bytes / 2, n; left > 0 && right; left -= n, from += n, to += n) {
         n = left < WRING_DELTA_WORDS ? left : WRING_DELTA_WORDS;
-        right = far ? apply_far(kernels, to, from, n, &reader)
+        const uint16_t *next = left >= 2 * WRING_DELTA_WORDS ? from + n : NULL;
+        right = far ? apply_far(kernels, to, from, n, next, &reader)
                     : apply_block(kernels, to, from, n, &reader);
     }
     if (far)
