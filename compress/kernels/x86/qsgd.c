@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compress/kernels/qsgd.h"
+#include "compress/kernels/x86/fields.h"
 #include "compress/kernels/x86/noise.h"
 #include "compress/kernels/x86/peak.h"
 
@@ -123,22 +124,6 @@ INLINE floats values_of(ints level, float step, struct form form)
     return (floats)((words)(one * all(step)) | ((words)level & WRING_SIGN_BITS));
 }
 
-/** The codes of a step, of which each stands in a byte. */
-INLINE void put_codes(uint8_t *code, words bytes, unsigned bits)
-{
-    if (bits == 8) {
-        store_words(code, bytes);
-        return;
-    }
-    shorts two = (shorts)bytes;
-    if (bits == 4) {
-        store_lower_bytes(code, (two & 0x0F) | (two >> 4 & 0xF0));
-        return;
-    }
-    words four = (words)((two & 0x03) | (two >> 6 & 0x0C));
-    store_lane_bytes(code, (four | four >> 12) & 0xFF);
-}
-
 INLINE void encode_step(uint8_t *code, const float *src, float *residual,
                         struct wring_qsgd_scale scale, const uint32_t *noise, struct form form)
 {
@@ -238,32 +223,13 @@ INLINE floats look_up(struct table table, words index, struct form form)
 #endif
 }
 
-/** Those of a vector, each in the lowest bits of its lane. @param code  LANES · bits / 8 bytes */
-INLINE words take_codes(const uint8_t *code, struct form form)
-{
-    words both, shifts;
-
-    for (unsigned i = 0; i < LANES; i++)
-        shifts[i] = i * form.bits % 32;
-    if (LANES * form.bits == 64) {
-        uint64_t bits;
-        memcpy(&bits, code, sizeof(bits));
-        both = spread_halves(bits);
-    } else {
-        uint32_t bits = 0;
-        memcpy(&bits, code, LANES * form.bits / 8);
-        both = all_words(bits);
-    }
-    return both >> shifts;
-}
-
 INLINE void decode_step(float *dst, const uint8_t *code, float step, struct table table,
                         struct form form, bool add)
 {
     for (unsigned v = 0; v < 4; v++) {
         const uint8_t *at = code + v * LANES * form.bits / 8;
         floats value = form.bits == 8 ? values_of((ints)load_bytes((const int8_t *)at), step, form)
-                                      : look_up(table, take_codes(at, form), form);
+                                      : look_up(table, take_codes(at, form.bits), form);
         float *to = dst + v * LANES;
         store(to, add ? load(to) + value : value);
     }
