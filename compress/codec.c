@@ -36,6 +36,8 @@ static const struct wring_codec_ops *const codecs[] = {
     &wring_codec_natural,
     &wring_codec_terngrad,
     &wring_codec_powersgd,
+    &wring_codec_int4,
+    &wring_codec_int2,
     NULL,
 };
 /* clang-format on */

@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** int8: blocks of 8-bit steps of the block's largest magnitude. Bytes in FORMAT.md, "int8". */
-#include "compress/codec.h"
+/** int8: blocks of 8-bit steps of the block's largest magnitude, or of its range, which ints.c
+ * does. Bytes in FORMAT.md, "int8". */
+#include "compress/codecs/ints.h"
 
 #include "compress/kernels/bits.h"
 #include "compress/kernels/int8.h"
 #include "compress/kernels/streaming.h"
 
 enum {
-    PARAM_BLOCK
+    PARAM_BLOCK,
+    PARAM_RANGE
 };
 
 static const struct wring_codec_param params[] = {
     [PARAM_BLOCK] = {"block", NULL, "elements that share a scale", 512, 32, 65536, 32},
+    [PARAM_RANGE] = {"range", "absmax|minmax", "of steps: around 0, or from least to largest", 0, 0,
+                     1, 1},
 };
 
 static uint64_t int8_unit(const struct wring_codec *codec)
@@ -19,16 +23,28 @@ static uint64_t int8_unit(const struct wring_codec *codec)
     return (uint64_t)codec->params[PARAM_BLOCK];
 }
 
+/** From least to largest. */
+static bool has_range(const struct wring_codec *codec)
+{
+    return codec->params[PARAM_RANGE] != 0;
+}
+
 static enum wring_status int8_init(struct wring_codec *codec, char *why, size_t why_bytes)
 {
     (void)why, (void)why_bytes;
-    wring_codec_take_kernels(codec, wring_int8_tiers, sizeof(wring_int8_tiers[0]));
+    if (has_range(codec))
+        wring_ints_init(codec, 8, true);
+    else
+        wring_codec_take_kernels(codec, wring_int8_tiers, sizeof(wring_int8_tiers[0]));
     return WRING_OK;
 }
 
 static size_t int8_bound(const struct wring_codec *codec, uint64_t elems)
 {
     uint64_t unit = int8_unit(codec);
+
+    if (has_range(codec))
+        return wring_ints_bound(codec, elems);
     return elems / unit * (WRING_INT8_HEAD + unit) +
            (elems % unit != 0 ? WRING_INT8_HEAD + elems % unit : 0);
 }
@@ -39,7 +55,8 @@ static size_t int8_encode(const struct wring_codec *codec,
 {
     const struct wring_int8_tier *tier = codec->kernels;
 
-    (void)context, (void)scratch;
+    if (has_range(codec))
+        return wring_ints_encode(codec, context, src, elems, residual, code, scratch);
     tier->kernels->encode(code, src, residual, elems, codec->info.unit);
     return int8_bound(codec, elems);
 }
@@ -88,7 +105,8 @@ static enum wring_status int8_decode(const struct wring_codec *codec,
     const unsigned char *at = code;
     enum wring_status status = WRING_OK;
 
-    (void)context;
+    if (has_range(codec))
+        return wring_ints_decode(codec, context, code, code_bytes, dst, elems, add);
     if (code_bytes != int8_bound(codec, elems))
         return WRING_ERR_FRAME;
     for (uint64_t done = 0; done < elems && status == WRING_OK; done += stretch) {
@@ -106,10 +124,11 @@ static enum wring_status int8_decode(const struct wring_codec *codec,
 
 const struct wring_codec_ops wring_codec_int8 = {
     .name = "int8",
-    .doc = "8-bit steps of each block's largest magnitude",
+    .doc = "8-bit steps of each block's largest magnitude, or of its range",
     .flags = WRING_CODEC_FIXED,
     .params = params,
     .n_params = sizeof(params) / sizeof(params[0]),
+    .own_bytes = sizeof(struct wring_ints_plan),
     .init = int8_init,
     .unit = int8_unit,
     .bound = int8_bound,

@@ -16,6 +16,8 @@ static long double codec_error(const char *codec, long double x, long double pea
         return fabsl(x) * 0x1p-8L + 1e-40L;
     if (strcmp(codec, "fp16") == 0)
         return fabsl(x) * 0x1p-11L + 0x1p-25L;
+    if (strncmp(codec, "int4", 4) == 0)
+        return peak / 7 * 0.5001L + 1e-35L;
     if (strncmp(codec, "qsgd", 4) == 0)
         return peak / 7 * 1.0001L + 1e-30L; /* with 4 bits */
     return peak / 127 * 0.5001L + 1e-35L;   /* int8 */
@@ -27,7 +29,8 @@ static bool has_bound(const struct wring_matrix_case *c)
                    c->what == WRING_MATRIX_REDUCE_SCATTER;
     bool known = strcmp(c->codec, "none") == 0 || strncmp(c->codec, "lossless", 8) == 0 ||
                  strcmp(c->codec, "bf16") == 0 || strcmp(c->codec, "fp16") == 0 ||
-                 strncmp(c->codec, "int8", 4) == 0 || strcmp(c->codec, "qsgd:block=64") == 0;
+                 strncmp(c->codec, "int8", 4) == 0 || strcmp(c->codec, "int4:block=64") == 0 ||
+                 strcmp(c->codec, "qsgd:block=64") == 0;
     bool arithmetic = c->op <= WRING_MAX || c->op == WRING_PREMUL_SUM;
     return reduces && arithmetic && c->dtype <= WRING_I64 && known && c->special == 0 &&
            strpbrk(c->codec, "+>") == NULL;

@@ -62,6 +62,8 @@ static const char *const codecs[] = {
     "terngrad:block=96+ef",
     "terngrad:bits=8:block=96",
     "powersgd+ef",
+    "int4:block=64",
+    "int2:range=minmax+ef",
 };
 static const uint64_t counts[] = {0, 1, 2, 31, 33, 127, 1000, 2049, 10007, 65537, 100001};
 /* nothing, and what travels in each way: on a board, in one piece, in some, in many */

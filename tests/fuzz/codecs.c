@@ -52,6 +52,9 @@ static const char *const specs[] = {
     "terngrad+ef",
     "terngrad:bits=4:block=64",
     "powersgd+ef",
+    "int4:block=32",
+    "int2:block=32:range=minmax+ef",
+    "int8:block=32:range=minmax",
 };
 #define SPECS (sizeof(specs) / sizeof(specs[0]))
 

@@ -1031,11 +1031,79 @@ class Powersgd:
         return list(self.sum), 4
 
 
-CODECS = {"none": NoCodec, "lossless": Lossless, "bf16": Bf16, "fp16": Fp16, "int8": Int8,
+class Ints:
+    def __init__(self, block=128, range="absmax"):
+        self.unit, self.minmax = int(block), range == "minmax"
+        self.top = 2**self.width - 1 if self.minmax else 2 ** (self.width - 1) - 1
+        self.most = {7: bits(float.fromhex("0x1.249248p+125")), 1: 0x7F7FFFFF}.get(self.top)
+        if self.minmax:
+            self.most = divide(bits(2.0**127), bits(self.top))
+
+    @staticmethod
+    def limited(x):
+        return bits(max(-2.0**126, min(value(x), 2.0**126)))
+
+    def head(self, v):
+        """@return scale, low, and the factor for steps"""
+        if not self.minmax:
+            peak = max(x & ABS for x in v)
+            if value(peak) < 2.0**-118:
+                return 0, 0, 0
+            return min(divide(peak, bits(self.top)), self.most), 0, divide(bits(self.top), peak)
+        low = add(self.limited(min(v, key=value)), 0)
+        span = subtract(self.limited(max(v, key=value)), low)
+        if value(span) < 2.0**-118:
+            return 0, low, 0
+        return divide(span, bits(self.top)), low, divide(bits(self.top), span)
+
+    def encode_unit(self, v, phase, fed):
+        size, code = (len(v) * self.width + 7) // 8, 0
+        if not all(map(finite, v)):
+            return u32(NAN) + bytes(4 * self.minmax + size)
+        scale, low, factor = self.head(v)
+        for i, x in enumerate(v):
+            part = value(multiply(subtract(x, low) if self.minmax else x, factor))
+            step = round(max(0, min(part, self.top)) if self.minmax else part)
+            code |= step % 2**self.width << self.width * i
+        return u32(scale) + (u32(low) if self.minmax else b"") + code.to_bytes(size, "little")
+
+    def decode_unit(self, code, n):
+        scale, at, size = read_u32(code, 0), 4 + 4 * self.minmax, (n * self.width + 7) // 8
+        require(scale == NAN or scale <= self.most, "the scale")
+        low = read_u32(code, 4) if self.minmax else 0
+        require(scale == NAN or low & ABS <= bits(2.0**126), "the least")
+        require(len(code) >= at + size, "bytes are missing")
+        steps, out = int.from_bytes(code[at:at + size], "little"), []
+        for i in range(n):
+            step = steps >> self.width * i & 2**self.width - 1
+            if not self.minmax and step > self.top:
+                step -= 2**self.width
+            part = multiply(bits(step), scale)
+            out.append(NAN if scale == NAN else add(low, part) if self.minmax else part)
+        return out, at + size
+
+
+class Int4(Ints):
+    width = 4
+
+
+class Int2(Ints):
+    width = 2
+
+
+class WideInts(Ints):
+    width = 8
+
+
+def int8(block=512, **range_):
+    return WideInts(block, **range_) if range_ else Int8(block)
+
+
+CODECS = {"none": NoCodec, "lossless": Lossless, "bf16": Bf16, "fp16": Fp16, "int8": int8,
           "onebit": Onebit, "topk": Topk, "signsgd": Signsgd, "signum": Signum,
           "sharedint": Sharedint, "randk": Randk, "union": Union, "topkc": Topkc, "dgc": Dgc,
           "hashed": Hashed, "thc": Thc, "qsgd": Qsgd, "natural": Natural, "terngrad": Terngrad,
-          "powersgd": Powersgd}
+          "powersgd": Powersgd, "int4": Int4, "int2": Int2}
 
 
 SCALED = [Randk]  # they send other values under feedback

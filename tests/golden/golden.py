@@ -520,6 +520,31 @@ def delta_cases():
                  b"\5" + bytes(39), b"\5" + bytes(41), b"\0\0"):
         yield refused_difference(short, code)
     yield refused_difference(short + b"\1", b"\0")
+def ints_cases(name):
+    """int4, int2, and int8 as it was not from the beginning."""
+    ranges = (":range=minmax",) if name == "int8" else ("", ":range=minmax")
+    for rest in ranges:
+        block = f"{name}:block=32{rest}"
+        yield record(block, floats(7, -2.5, 3.5, -7) + [0] * 28 + random(1, 45))
+        yield record(block, floats(1, -0.5, 0, 2.5) + [0x80000000] * 28 + floats(5) * 32 + [0x80000000] * 3)
+        yield record(block, random(2, 32, 2.0**-118) + random(3, 32, 2.0**-127) + [0] * 32)
+        yield record(block, random(4, 32, 2.0**127 * 1.99) + [0x7F7FFFFF, 0xFF7FFFFF] * 16 +
+                     [0x7F7FFFFF] * 32)
+        x = random(5, 96)
+        x[40], x[7] = 0x7F800000, bits(0)
+        yield record(block + "+ef", x, random(6, 96, 0.01))
+        yield record(f"{name}{rest}", random(7, 600))
+        yield record(f"{name}:block=96{rest}+ef", random(8, 200, 3.0), random(9, 200, 0.1), phase=1)
+        size = len(formats.encode(block, 0, [0] * 32, None)[0])
+        for fault in (0xBF800000, 0x7F800000, 0x7FC00001, 0x80000000):
+            yield refused(block, 32, words(fault) + bytes(size - 4))
+        if name != "int2" or rest:
+            yield refused(block, 32, words(formats.parse(block, 0)[0].most + 1) + bytes(size - 4))
+        if rest:
+            yield refused(block, 32, words(0, 0x7E800001) + bytes(size - 8))
+            yield refused(block, 32, words(0, 0xFFC00000) + bytes(size - 8))
+        yield refused(block, 32, bytes(size - 1))
+        yield refused(block, 33, bytes(size + 4 + 4 * len(rest[:1])))
 
 
 def pair_cases():
@@ -554,6 +579,9 @@ FILES = {
     "sharedint": sharedint_cases,
     "thc": thc_cases,
     "powersgd": powersgd_cases,
+    "int4": lambda: ints_cases("int4"),
+    "int2": lambda: ints_cases("int2"),
+    "int8-minmax": lambda: ints_cases("int8"),
 }
 
 

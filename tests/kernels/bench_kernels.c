@@ -4,6 +4,9 @@
 #include "compress/kernels/fp16.h"
 #include "compress/kernels/int8.h"
 #include "compress/kernels/lossless16.h"
+
+#include "compress/kernels/ints.h"
+#include "compress/kernels/lossless.h"
 #include "compress/kernels/lowrank.h"
 #include "compress/kernels/natural.h"
 #include "compress/kernels/onebit.h"
@@ -256,6 +259,39 @@ static void lossless16_unpack(const void *tier, const struct bench_memory *m, ui
     ((const struct wring_lossless16_tier *)tier)
         ->kernels->unpack((uint16_t *)m->dst, packed, packed, n, n,
                           (struct wring_lossless16_form){0, WRING_LOSSLESS_BLOCK_NARROW, 0x7F});
+
+#define INTS ((const struct wring_ints_tier *)tier)->kernels
+
+static void ints_encode4(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    INTS->absmax[1].encode(m->code, m->src, NULL, n, 128);
+}
+
+static void ints_encode2(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    INTS->absmax[0].encode(m->code, m->src, NULL, n, 128);
+}
+
+static void ints_encode4_minmax(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    INTS->minmax[1].encode(m->code, m->src, NULL, n, 128);
+}
+
+static void ints_encode8_minmax(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    INTS->minmax[2].encode(m->code, m->src, NULL, n, 512);
+}
+
+static void ints_decode_add4(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    const struct wring_ints_scale scale = {1 / 7.0f, 0};
+    INTS->absmax[1].decode_add(m->dst, m->code, n, scale);
+}
+
+static void ints_decode_add8_minmax(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    const struct wring_ints_scale scale = {1 / 128.0f, -1};
+    INTS->minmax[2].decode_add(m->dst, m->code, n, scale);
 }
 
 #define TIERS(family) wring_##family##_tiers, sizeof(wring_##family##_tiers[0])
@@ -329,6 +365,12 @@ const struct bench_kernel bench_kernels[] = {
     {"qsgd decode_add",      TIERS(qsgd),     65536, {CODE = 4, DST = 32},         {DST = 32},                   qsgd_decode_add},
     {"natural encode",       TIERS(natural),  ANY,   {SRC = 32, OTHER = 16},       {CODE = 9},                   natural_encode},
     {"natural decode_add",   TIERS(natural),  ANY,   {CODE = 9, DST = 32},         {DST = 32},                   natural_decode_add},
+    {"ints encode 4",        TIERS(ints),     ANY,   {SRC = 32},                   {CODE = 4},                   ints_encode4},
+    {"ints encode 2",        TIERS(ints),     ANY,   {SRC = 32},                   {CODE = 2},                   ints_encode2},
+    {"ints encode 4 minmax", TIERS(ints),     ANY,   {SRC = 32},                   {CODE = 4},                   ints_encode4_minmax},
+    {"ints encode 8 minmax", TIERS(ints),     ANY,   {SRC = 32},                   {CODE = 8},                   ints_encode8_minmax},
+    {"ints add 4",           TIERS(ints),     128,   {CODE = 4, DST = 32},         {DST = 32},                   ints_decode_add4},
+    {"ints add 8 minmax",    TIERS(ints),     512,   {CODE = 8, DST = 32},         {DST = 32},                   ints_decode_add8_minmax},
     {"philox words",         TIERS(philox),   ANY,   {0},                          {DST = 32},                   philox_words},
     {0},
 };

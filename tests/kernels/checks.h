@@ -21,5 +21,7 @@ void check_qsgd(void);
 void check_qsgd_odds(void);
 void check_natural(void);
 void check_natural_odds(void);
+void check_ints(void);
+void check_ints_definition(void);
 
 #endif

@@ -341,6 +341,8 @@ static const struct wring_test_case cases[] = {
     {"qsgd_odds", check_qsgd_odds},
     {"natural", check_natural},
     {"natural_odds", check_natural_odds},
+    {"ints", check_ints},
+    {"ints_definition", check_ints_definition},
     {0},
 };
 

@@ -69,6 +69,7 @@ static void worked_bytes(void)
     static float votes[33] = {[1] = -3, [31] = -0x1p-149f, [32] = -1};
     static const float sparse[256] = {[5] = 1, [9] = -2};
     static const float drawn[32] = {7, -2.5f, 0.5f, 3.25f}, powers[32] = {3, -1, 0.3f};
+    static const float fours[32] = {7, -2.5f, 3.5f, -7}, twos[32] = {1, -0.5f, 0, 2.5f};
 
     float upward[32];
 
@@ -97,6 +98,8 @@ static void worked_bytes(void)
     WORKED("qsgd:block=32", drawn, 32, 0, 0, 0x80, 0x3F, 0xE7, 0x31, 0);
     WORKED("qsgd:bits=8:partition=natural:block=32", powers, 32, 0, 0, 0x40, 0x40, 0x7F, 0x83, 0x7C,
            0);
+    WORKED("int4:block=32", fours, 32, 0, 0, 0x80, 0x3F, 0xE7, 0x94, 0);
+    WORKED("int2:range=minmax:block=32", twos, 32, 0, 0, 0x80, 0x3F, 0, 0, 0, 0xBF, 0xC2, 0);
 }
 
 /** One unit's code by hand; what a peer must not get away with. */
@@ -166,6 +169,12 @@ static void malformed(void)
     REFUSE("qsgd:bits=8", 32, "a step that overflows", 0x7C010204);
     REFUSE("qsgd:bits=2", 32, "an infinite step", 0x7F800000);
     REFUSE("qsgd:partition=natural", 32, "another NaN", 0xFFC00000);
+    REFUSE("int4", 32, "a negative scale", 0x80000000);
+    REFUSE("int4", 32, "a scale that overflows", 0x7E124925);
+    REFUSE("int2", 32, "an infinite scale", 0x7F800000);
+    REFUSE("int4:range=minmax", 32, "a range that is too wide", 0x7D08888A, 0);
+    REFUSE("int8:range=minmax", 32, "a least number that is too large", 0, 0x7E800001);
+    REFUSE("int2:range=minmax", 32, "a least number that is NaN", 0x3F800000, 0x7FC00000);
 }
 
 static const struct wring_test_case cases[] = {

@@ -154,6 +154,24 @@ static void check_natural(const struct wring_codec *codec, const float *x, const
     }
 }
 
+/** The nearest of values that are equally far apart, from end to end or around 0. */
+static void check_ints(const struct wring_codec *codec, const float *x, const float *y, uint64_t n)
+{
+    const char *spec = wring_codec_info(codec)->spec;
+    int steps = 1 << (spec[3] - '0');
+    double least = INFINITY, most = -INFINITY, peak = peak_of(x, n);
+
+    for (uint64_t i = 0; i < n; i++) {
+        least = fmin(least, (double)x[i]);
+        most = fmax(most, (double)x[i]);
+    }
+    double apart =
+        strstr(spec, "minmax") != NULL ? (most - least) / (steps - 1) : 2 * peak / (steps - 2);
+    for (uint64_t i = 0; i < n; i++)
+        CHECK(fabs((double)x[i] - (double)y[i]) <= apart * 0.50001 + peak * 0x1p-22,
+              "%s i=%zu: %g became %g, steps are %g apart", spec, (size_t)i, x[i], y[i], apart);
+}
+
 static void check_unit(const struct wring_codec *codec, const float *x, const float *y, uint64_t n)
 {
     if (codec_is_named(codec, "signsgd")) {
@@ -168,6 +186,9 @@ static void check_unit(const struct wring_codec *codec, const float *x, const fl
         check_hashed(codec, x, y, n);
     } else if (codec_is_named(codec, "natural")) {
         check_natural(codec, x, y, n);
+    } else if (codec_is_named(codec, "int4") || codec_is_named(codec, "int2") ||
+               strstr(wring_codec_info(codec)->spec, "minmax") != NULL) {
+        check_ints(codec, x, y, n);
     } else if (codec_is_named(codec, "qsgd")) {
         check_qsgd(codec, x, y, n);
     } else if (codec_is_named(codec, "onebit")) {

@@ -9,7 +9,7 @@
 #define CODECS                                                                     \
     "none, lossless, bf16, fp16, int8, onebit, topk, signsgd, signum, sharedint, " \
     "randk, union, topkc, dgc, hashed, thc, qsgd, natural, "                       \
-    "terngrad, powersgd"
+    "terngrad, powersgd, int4, int2"
 
 static void canonical_form(void)
 {
@@ -80,6 +80,10 @@ static void canonical_form(void)
         {"terngrad:block=2048:clip=3+ef", "terngrad:clip=3:block=2048+ef", 2048,
          WRING_CODEC_FEEDBACK},
         {"qsgd+ef", "qsgd+ef", 256, WRING_CODEC_FIXED | WRING_CODEC_FEEDBACK},
+        {"int4:range=absmax", "int4", 128, WRING_CODEC_FIXED},
+        {"int2:range=minmax:block=64+ef", "int2:block=64:range=minmax+ef", 64,
+         WRING_CODEC_FIXED | WRING_CODEC_FEEDBACK},
+        {"int8:range=minmax", "int8:range=minmax", 512, WRING_CODEC_FIXED},
         {"none>none", "none", 1,
          WRING_CODEC_RAW | WRING_CODEC_SUMMABLE | WRING_CODEC_UNBIASED | WRING_CODEC_FIXED |
              WRING_CODEC_EXACT},

@@ -76,6 +76,12 @@ static const struct preset {
     {{"powersgd+ef", "PowerSGD, rank 4 + error feedback", "powersgd+ef", WRING_SCHEME_AUTO,
       "matrices of low rank", 1, false},
      false},
+    {{"int4+ef", "int4, block of 128 + error feedback", "int4+ef", WRING_SCHEME_AUTO,
+      "an eighth of the bytes", 1, false},
+     false},
+    {{"int2+ef", "int2, block of 128 + error feedback", "int2:range=minmax+ef", WRING_SCHEME_AUTO,
+      "four values from a block's least to its largest", 1, false},
+     false},
 };
 
 #define PRESETS (sizeof(presets) / sizeof(presets[0]))

@@ -40,4 +40,24 @@ INLINE words take_codes(const uint8_t *code, unsigned bits)
     return both >> shifts;
 }
 
+/** What 4 bits and less decode to: one value for each code, as often as an index finds it. */
+struct table {
+    floats values[16 / LANES];
+};
+
+/** Of the lowest bits of each lane. */
+INLINE floats look_up(struct table table, words index, unsigned bits)
+{
+#ifdef __AVX512F__
+    (void)bits;
+    return (floats)_mm512_permutexvar_ps((raw)index, table.values[0]);
+#else
+    floats low = (floats)_mm256_permutevar8x32_ps(table.values[0], (raw)index);
+    if (bits == 2)
+        return low;
+    floats high = (floats)_mm256_permutevar8x32_ps(table.values[1], (raw)index);
+    return choose((lanes)(index << 28), high, low);
+#endif
+}
+
 #endif

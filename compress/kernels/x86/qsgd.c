@@ -184,11 +184,6 @@ INLINE void encode_any(uint8_t *code, const float *src, float *residual, uint64_
 
 /* ---- values ---- */
 
-/** What 4 bits and less decode to: one value for each code, as often as an index finds it. */
-struct table {
-    floats values[16 / LANES];
-};
-
 INLINE struct table table_of(float step, struct form form)
 {
     _Alignas(VECTOR_BYTES) float values[16];
@@ -208,28 +203,13 @@ INLINE struct table table_of(float step, struct form form)
     return table;
 }
 
-/** Of the lowest bits of each lane. */
-INLINE floats look_up(struct table table, words index, struct form form)
-{
-#ifdef __AVX512F__
-    (void)form;
-    return (floats)_mm512_permutexvar_ps((raw)index, table.values[0]);
-#else
-    floats low = (floats)_mm256_permutevar8x32_ps(table.values[0], (raw)index);
-    if (form.bits == 2)
-        return low;
-    floats high = (floats)_mm256_permutevar8x32_ps(table.values[1], (raw)index);
-    return choose((lanes)(index << 28), high, low);
-#endif
-}
-
 INLINE void decode_step(float *dst, const uint8_t *code, float step, struct table table,
                         struct form form, bool add)
 {
     for (unsigned v = 0; v < 4; v++) {
         const uint8_t *at = code + v * LANES * form.bits / 8;
         floats value = form.bits == 8 ? values_of((ints)load_bytes((const int8_t *)at), step, form)
-                                      : look_up(table, take_codes(at, form.bits), form);
+                                      : look_up(table, take_codes(at, form.bits), form.bits);
         float *to = dst + v * LANES;
         store(to, add ? load(to) + value : value);
     }
