@@ -1,11 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** fp16: each float32 as IEEE binary16. Bytes in FORMAT.md, "fp16". */
+/**
+ * fp16: each float32 as IEEE binary16, rounded to nearest, or at random (arXiv:1502.02551).
+ * Bytes in FORMAT.md, "fp16".
+ */
 #include "compress/kernels/fp16.h"
-#include "compress/codec.h"
+#include "compress/codecs/casts.h"
+
+enum {
+    PARAM_ROUND
+};
+
+static const struct wring_codec_param params[] = {
+    [PARAM_ROUND] = {"round", "nearest|random", "to the nearest code, or up or down at random", 0,
+                     0, 1, 1},
+};
+
+static bool is_random(const struct wring_codec *codec)
+{
+    return codec->params[PARAM_ROUND] != 0;
+}
 
 static enum wring_status fp16_init(struct wring_codec *codec, char *why, size_t why_bytes)
 {
     (void)why, (void)why_bytes;
+    if (is_random(codec) && !(codec->info.flags & WRING_CODEC_FEEDBACK))
+        codec->info.flags |= WRING_CODEC_UNBIASED;
     wring_codec_take_kernels(codec, wring_fp16_tiers, sizeof(wring_fp16_tiers[0]));
     return WRING_OK;
 }
@@ -34,6 +53,10 @@ static size_t fp16_encode(const struct wring_codec *codec,
     (void)scratch;
     uint32_t top = context->phase == 0 ? WRING_FP16_OVERFLOW : WRING_FP16_SATURATE;
 
+    if (is_random(codec))
+        return wring_cast_random(codec, context, tier->kernels->encode_random,
+                                 residual != NULL ? WRING_FP16_SATURATE : top, src, elems, residual,
+                                 code);
     if (residual != NULL)
         tier->kernels->encode_feedback(code, src, residual, elems);
     else
@@ -58,6 +81,8 @@ const struct wring_codec_ops wring_codec_fp16 = {
     .name = "fp16",
     .doc = "float32 rounded to IEEE binary16",
     .flags = WRING_CODEC_FIXED,
+    .params = params,
+    .n_params = sizeof(params) / sizeof(params[0]),
     .init = fp16_init,
     .unit = fp16_unit,
     .bound = fp16_bound,

@@ -49,6 +49,30 @@ static void encode_feedback_scalar(void *code, const float *src, float *residual
     }
 }
 
+/** What a value becomes: a number that codes have, or the one NaN. */
+static float round_by(float value, uint32_t noise, uint32_t top)
+{
+    uint32_t magnitude = wring_magnitude(value), sum = magnitude + noise;
+
+    if (magnitude >= WRING_INF_BITS)
+        return wring_float_of(WRING_NAN_BITS);
+    sum = sum & 0xFFFF0000;
+    return wring_float_of((sum < top ? sum : top) | (wring_bits_of(value) & WRING_SIGN_BITS));
+}
+
+static void encode_random_scalar(void *code, const float *src, float *residual, uint64_t n,
+                                 const uint32_t *noise, uint32_t top, bool far)
+{
+    (void)far;
+    for (uint64_t i = 0; i < n; i++) {
+        float value = wring_fed(src, residual, i);
+        float sent = round_by(value, wring_noise(noise, i), top);
+        store(code, i, (uint16_t)(wring_bits_of(sent) >> 16));
+        if (residual != NULL && sent == sent)
+            residual[i] = value - sent;
+    }
+}
+
 static void decode_scalar(float *dst, const void *code, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
@@ -61,8 +85,8 @@ static void decode_add_scalar(float *dst, const void *code, uint64_t n)
         dst[i] = dst[i] + widen(load(code, i));
 }
 
-static const struct wring_bf16_kernels scalar = {encode_scalar, encode_feedback_scalar,
-                                                 decode_scalar, decode_add_scalar};
+static const struct wring_bf16_kernels scalar = {
+    encode_scalar, encode_feedback_scalar, encode_random_scalar, decode_scalar, decode_add_scalar};
 
 const struct wring_bf16_tier wring_bf16_tiers[] = {
     {{"scalar", WRING_CPU_SCALAR}, &scalar},

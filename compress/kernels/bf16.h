@@ -9,9 +9,12 @@
 #ifndef WRING_KERNELS_BF16_H
 #define WRING_KERNELS_BF16_H
 
+#include <stdbool.h>
+
 #include "compress/kernels/kernels.h"
 
 #define WRING_BF16_NAN 0x7FC0u
+#define WRING_BF16_LARGEST 0x7F7F0000u
 #define WRING_BF16_TOP 0x7F7F7FFFu /* the largest magnitude that does not round to infinity */
 
 struct wring_bf16_kernels {
@@ -19,6 +22,15 @@ struct wring_bf16_kernels {
     void (*encode)(void *code, const float *src, uint64_t n);
     /** The same of src + residual; residual becomes what the code lost, kept where not finite. */
     void (*encode_feedback)(void *code, const float *src, float *residual, uint64_t n);
+    /**
+     * code = min(|bits| + noise, top) of src, or of src + residual, cut off, with the sign.
+     * Residual as above; or NULL.
+     * @param noise  in, words of whole runs (philox.h)
+     * @param top    WRING_BF16_LARGEST
+     * @param far    past the caches, to a code that begins where a line does; settle afterwards
+     */
+    void (*encode_random)(void *code, const float *src, float *residual, uint64_t n,
+                          const uint32_t *noise, uint32_t top, bool far);
     void (*decode)(float *dst, const void *code, uint64_t n);
     void (*decode_add)(float *dst, const void *code, uint64_t n);
 };

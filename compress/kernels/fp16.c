@@ -3,8 +3,7 @@
 
 #include "compress/kernels/bits.h"
 
-#define REBIAS 0x38000000u       /* the two formats' exponents differ by 112 */
-#define LEAST_NORMAL 0x38800000u /* 2^-14 as float32 */
+#define REBIAS 0x38000000u /* the two formats' exponents differ by 112 */
 #define HALF_ABS 0x7FFFu
 #define HALF_LEAST_NORMAL 0x0400u
 
@@ -27,7 +26,7 @@ static uint16_t narrow(float value, uint32_t top)
     uint32_t magnitude = bits & WRING_ABS_BITS;
     uint32_t capped = magnitude < top ? magnitude : top;
     uint32_t rounded =
-        capped < LEAST_NORMAL ? narrow_denormal(capped) : shift_rounded(capped - REBIAS, 13);
+        capped < WRING_FP16_LEAST ? narrow_denormal(capped) : shift_rounded(capped - REBIAS, 13);
 
     return (uint16_t)(magnitude < WRING_INF_BITS ? rounded | (bits >> 16 & 0x8000)
                                                  : WRING_FP16_NAN);
@@ -75,6 +74,35 @@ static void encode_feedback_scalar(void *code, const float *src, float *residual
     }
 }
 
+/** What a value becomes: a number that codes have, infinity as 65536, or the one NaN. */
+static float round_by(float value, uint32_t noise, uint32_t top)
+{
+    uint32_t magnitude = wring_magnitude(value), largest = WRING_FP16_SATURATE & WRING_FP16_CUT;
+    float base = magnitude < WRING_FP16_LEAST ? wring_float_of(WRING_FP16_LEAST) : 0;
+
+    if (magnitude >= WRING_INF_BITS)
+        return wring_float_of(WRING_NAN_BITS);
+    uint32_t sum = wring_bits_of(wring_float_of(magnitude) + base) + (noise >> 3);
+    uint32_t rounded = wring_bits_of(wring_float_of(sum & WRING_FP16_CUT) - base);
+    rounded = magnitude > WRING_FP16_SATURATE ? top & WRING_FP16_CUT
+              : rounded < largest             ? rounded
+                                              : largest;
+    return wring_float_of(rounded | (wring_bits_of(value) & WRING_SIGN_BITS));
+}
+
+static void encode_random_scalar(void *code, const float *src, float *residual, uint64_t n,
+                                 const uint32_t *noise, uint32_t top, bool far)
+{
+    (void)far;
+    for (uint64_t i = 0; i < n; i++) {
+        float value = wring_fed(src, residual, i);
+        float sent = round_by(value, wring_noise(noise, i), top);
+        store(code, i, narrow(sent, WRING_FP16_OVERFLOW));
+        if (residual != NULL && sent == sent)
+            residual[i] = value - sent;
+    }
+}
+
 static void decode_scalar(float *dst, const void *code, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
@@ -87,8 +115,8 @@ static void decode_add_scalar(float *dst, const void *code, uint64_t n)
         dst[i] = dst[i] + widen(load(code, i));
 }
 
-static const struct wring_fp16_kernels scalar = {encode_scalar, encode_feedback_scalar,
-                                                 decode_scalar, decode_add_scalar};
+static const struct wring_fp16_kernels scalar = {
+    encode_scalar, encode_feedback_scalar, encode_random_scalar, decode_scalar, decode_add_scalar};
 
 const struct wring_fp16_tier wring_fp16_tiers[] = {
     {{"scalar", WRING_CPU_SCALAR}, &scalar},

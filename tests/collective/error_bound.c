@@ -14,6 +14,8 @@ static long double codec_error(const char *codec, long double x, long double pea
         return 0;
     if (strcmp(codec, "bf16") == 0)
         return fabsl(x) * 0x1p-8L + 1e-40L;
+    if (strcmp(codec, "bf16:round=random") == 0)
+        return fabsl(x) * 0x1p-7L + 1e-40L;
     if (strcmp(codec, "fp16") == 0)
         return fabsl(x) * 0x1p-11L + 0x1p-25L;
     if (strncmp(codec, "int4", 4) == 0)
@@ -30,6 +32,7 @@ static bool has_bound(const struct wring_matrix_case *c)
     bool known = strcmp(c->codec, "none") == 0 || strncmp(c->codec, "lossless", 8) == 0 ||
                  strcmp(c->codec, "bf16") == 0 || strcmp(c->codec, "fp16") == 0 ||
                  strncmp(c->codec, "int8", 4) == 0 || strcmp(c->codec, "int4:block=64") == 0 ||
+                 strcmp(c->codec, "bf16:round=random") == 0 ||
                  strcmp(c->codec, "qsgd:block=64") == 0;
     bool arithmetic = c->op <= WRING_MAX || c->op == WRING_PREMUL_SUM;
     return reduces && arithmetic && c->dtype <= WRING_I64 && known && c->special == 0 &&

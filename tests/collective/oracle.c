@@ -49,15 +49,17 @@ struct travel {
     uint32_t rank, phase;
 };
 
-/** Where codecs take an element to be: each member's run begins at a unit. */
+/** Where codecs take an element to be: each member's run begins at a grain (WIRE.md). */
 static uint64_t element_of(const struct oracle *o, uint64_t at)
 {
-    uint64_t run = o->c->elems, unit = wring_codec_info(o->codec)->unit;
+    uint64_t run = o->c->elems, grain = wring_codec_info(o->codec)->unit;
     bool each = o->c->what == WRING_MATRIX_REDUCE_SCATTER || o->c->what == WRING_MATRIX_ALLGATHER ||
                 o->c->what == WRING_MATRIX_ALLTOALL;
-    if (!each || unit == 0)
+    if (!each || grain == 0)
         return at;
-    return at / run * ((run + unit - 1) / unit * unit) + at % run;
+    while (grain < 32)
+        grain *= 2;
+    return at / run * ((run + grain - 1) / grain * grain) + at % run;
 }
 
 static struct wring_codec_context context_of(const struct oracle *o, struct travel travel)

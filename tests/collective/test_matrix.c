@@ -62,6 +62,7 @@ static const char *const codecs[] = {
     "terngrad:block=96+ef",
     "terngrad:bits=8:block=96",
     "powersgd+ef",
+    "bf16:round=random",
     "int4:block=64",
     "int2:range=minmax+ef",
 };

@@ -55,6 +55,8 @@ static const char *const specs[] = {
     "int4:block=32",
     "int2:block=32:range=minmax+ef",
     "int8:block=32:range=minmax",
+    "bf16:round=random",
+    "fp16:round=random+ef",
 };
 #define SPECS (sizeof(specs) / sizeof(specs[0]))
 

@@ -276,10 +276,16 @@ class Lossless16:
 class Bf16(Whole):
     bytes = 2
 
+    def __init__(self, round="nearest"):
+        self.random = round == "random"
+
     def one(self, x, phase, fed):
         m = x & ABS
         if m >= INF:
             return struct.pack("<H", 0x7FC0)
+        if self.random:
+            code = min(m + noise(self.element, phase) >> 16, 0x7F7F)
+            return struct.pack("<H", code | (x >> 31) << 15)
         c = min(m, 0x7F7F7FFF)
         return struct.pack("<H", (c + 0x7FFF + (c >> 16 & 1)) >> 16 | (x >> 31) << 15)
 
@@ -291,6 +297,9 @@ class Bf16(Whole):
 class Fp16(Whole):
     bytes = 2
 
+    def __init__(self, round="nearest"):
+        self.random = round == "random"
+
     def one(self, x, phase, fed):
         if not finite(x):
             return struct.pack("<H", 0x7E00)
@@ -298,6 +307,10 @@ class Fp16(Whole):
         size = abs(value(x))
         if size >= 65520:
             return struct.pack("<H", sign | (0x7BFF if fed or phase == 1 else 0x7C00))
+        if self.random:
+            base = bits(2.0**-14) if size < 2.0**-14 else 0
+            u = add(x & ABS, base) + (noise(self.element, phase) >> 3) & ~0x1FFF
+            size = min(value(subtract(u, base)), 65504)
         return struct.pack("<H", sign | self.nearest(size))
 
     @staticmethod

@@ -180,6 +180,17 @@ def sixteen_bit_cases(name):
     yield refused(name, 3, bytes(7))
 
 
+def random_cast_cases(name):
+    spec = name + ":round=random"
+    yield record(spec, floats(1.00390625, -1.01171875, 1 / 3, 0.1))
+    yield record(spec, ODD + LOST + random(3, 70) + random(5, 30, 2.0**-13) + random(6, 30, 2.0**-24))
+    yield record(spec, ODD + random(7, 30, 2.0**17) + random(8, 9, 2.0**-40), phase=1)
+    x, residual = ODD + LOST + random(11, 40, 2.0**16), random(13, 68, 2.0**-10)
+    yield record(spec + "+ef", x, residual)
+    yield refused(spec, 3, bytes(5))
+    yield refused(spec, 3, bytes(7))
+
+
 def int8_cases():
     block = "int8:block=32"
     yield record(block, floats(127, -64, 0.5, 1.5, 2.5, -2.5, 3.5) + [0] * 25 + random(1, 45))
@@ -562,6 +573,8 @@ FILES = {
     "bf16": lambda: sixteen_bit_cases("bf16"),
     "fp16": lambda: sixteen_bit_cases("fp16"),
     "int8": int8_cases,
+    "bf16-random": lambda: random_cast_cases("bf16"),
+    "fp16-random": lambda: random_cast_cases("fp16"),
     "onebit": onebit_cases,
     "topk": topk_cases,
     "randk": randk_cases,

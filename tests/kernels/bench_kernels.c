@@ -260,6 +260,18 @@ static void lossless16_unpack(const void *tier, const struct bench_memory *m, ui
         ->kernels->unpack((uint16_t *)m->dst, packed, packed, n, n,
                           (struct wring_lossless16_form){0, WRING_LOSSLESS_BLOCK_NARROW, 0x7F});
 
+static void bf16_encode_random(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    ((const struct wring_bf16_tier *)tier)
+        ->kernels->encode_random(m->code, m->src, NULL, n, noise_of(m), WRING_BF16_LARGEST, false);
+}
+
+static void fp16_encode_random(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    ((const struct wring_fp16_tier *)tier)
+        ->kernels->encode_random(m->code, m->src, NULL, n, noise_of(m), WRING_FP16_OVERFLOW, false);
+}
+
 #define INTS ((const struct wring_ints_tier *)tier)->kernels
 
 static void ints_encode4(const void *tier, const struct bench_memory *m, uint64_t n)
@@ -365,6 +377,8 @@ const struct bench_kernel bench_kernels[] = {
     {"qsgd decode_add",      TIERS(qsgd),     65536, {CODE = 4, DST = 32},         {DST = 32},                   qsgd_decode_add},
     {"natural encode",       TIERS(natural),  ANY,   {SRC = 32, OTHER = 16},       {CODE = 9},                   natural_encode},
     {"natural decode_add",   TIERS(natural),  ANY,   {CODE = 9, DST = 32},         {DST = 32},                   natural_decode_add},
+    {"bf16 encode_random",   TIERS(bf16),     ANY,   {SRC = 32, OTHER = 16},       {CODE = 16},                  bf16_encode_random},
+    {"fp16 encode_random",   TIERS(fp16),     ANY,   {SRC = 32, OTHER = 16},       {CODE = 16},                  fp16_encode_random},
     {"ints encode 4",        TIERS(ints),     ANY,   {SRC = 32},                   {CODE = 4},                   ints_encode4},
     {"ints encode 2",        TIERS(ints),     ANY,   {SRC = 32},                   {CODE = 2},                   ints_encode2},
     {"ints encode 4 minmax", TIERS(ints),     ANY,   {SRC = 32},                   {CODE = 4},                   ints_encode4_minmax},

@@ -23,5 +23,7 @@ void check_natural(void);
 void check_natural_odds(void);
 void check_ints(void);
 void check_ints_definition(void);
+void check_casts(void);
+void check_casts_odds(void);
 
 #endif

@@ -343,6 +343,8 @@ static const struct wring_test_case cases[] = {
     {"natural_odds", check_natural_odds},
     {"ints", check_ints},
     {"ints_definition", check_ints_definition},
+    {"casts", check_casts},
+    {"casts_odds", check_casts_odds},
     {0},
 };
 

@@ -63,6 +63,8 @@ const struct codec_spec codec_specs[] = {
     {"terngrad:bits=8+ef", NULL},
     {"powersgd", NULL},
     {"powersgd+ef", NULL},
+    {"bf16:round=random", NULL},
+    {"fp16:round=random+ef", NULL},
     {"int4", NULL},
     {"int4:block=32:range=minmax+ef", NULL},
     {"int2", NULL},

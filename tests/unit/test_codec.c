@@ -33,7 +33,7 @@ static void long_calls(void)
     static const char *const specs[] = {
         "none",   "lossless",        "lossless:block=32", "lossless:block=4096", "int8",
         "onebit", "onebit:block=32", "onebit:means=2",    "onebit:block=65536",  "randk+ef",
-        "qsgd",   "natural",         "int8:range=minmax"};
+        "qsgd",   "natural",         "int8:range=minmax", "bf16:round=random"};
     char why[400];
 
     for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++)

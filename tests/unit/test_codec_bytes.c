@@ -69,6 +69,7 @@ static void worked_bytes(void)
     static float votes[33] = {[1] = -3, [31] = -0x1p-149f, [32] = -1};
     static const float sparse[256] = {[5] = 1, [9] = -2};
     static const float drawn[32] = {7, -2.5f, 0.5f, 3.25f}, powers[32] = {3, -1, 0.3f};
+    static const float casts[] = {1.00390625f, -1.01171875f, 1.0f / 3, 0.1f};
     static const float fours[32] = {7, -2.5f, 3.5f, -7}, twos[32] = {1, -0.5f, 0, 2.5f};
 
     float upward[32];
@@ -98,6 +99,8 @@ static void worked_bytes(void)
     WORKED("qsgd:block=32", drawn, 32, 0, 0, 0x80, 0x3F, 0xE7, 0x31, 0);
     WORKED("qsgd:bits=8:partition=natural:block=32", powers, 32, 0, 0, 0x40, 0x40, 0x7F, 0x83, 0x7C,
            0);
+    WORKED("bf16:round=random", casts, 4, 0x81, 0x3F, 0x82, 0xBF, 0xAB, 0x3E, 0xCC, 0x3D);
+    WORKED("fp16:round=random", casts, 4, 0x04, 0x3C, 0x0C, 0xBC, 0x56, 0x35, 0x66, 0x2E);
     WORKED("int4:block=32", fours, 32, 0, 0, 0x80, 0x3F, 0xE7, 0x94, 0);
     WORKED("int2:range=minmax:block=32", twos, 32, 0, 0, 0x80, 0x3F, 0, 0, 0, 0xBF, 0xC2, 0);
 }

@@ -38,6 +38,18 @@ INLINE floats widen(half_shorts codes)
     return choose(finite_lanes(value), value, (floats)all_words(WRING_NAN_BITS));
 }
 
+INLINE floats round_by(floats value, words noise, uint32_t top)
+{
+    words sum = smaller((magnitude_of(value) + noise) & CODE_BITS, all_words(top));
+    return choose(finite_lanes(value), (floats)(sum | ((words)value & WRING_SIGN_BITS)),
+                  (floats)all_words(WRING_NAN_BITS));
+}
+
+INLINE shorts exact_codes(struct pair value)
+{
+    return upper_shorts((words)value.low, (words)value.high);
+}
+
 static void encode(void *code, const float *src, uint64_t n)
 {
     encode_to(code, src, n, WRING_BF16_TOP);
@@ -49,8 +61,5 @@ static void encode_feedback(void *code, const float *src, float *residual, uint6
 }
 
 const struct wring_bf16_kernels OF_TIER(wring_bf16) = {
-    encode,
-    encode_feedback,
-    decode,
-    decode_add,
+    encode, encode_feedback, encode_random, decode, decode_add,
 };

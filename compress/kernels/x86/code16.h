@@ -6,7 +6,7 @@
 #ifndef WRING_KERNELS_CODE16_H
 #define WRING_KERNELS_CODE16_H
 
-#include "compress/kernels/x86/vector.h"
+#include "compress/kernels/x86/noise.h"
 
 #define STEP (2 * LANES) /* elements at a time: a vector of codes, two of values */
 
@@ -32,6 +32,10 @@ INLINE bool is_special(struct pair value, shorts codes);
 INLINE floats widen_unmarked(half_shorts codes);
 INLINE bool is_marked(shorts codes);
 INLINE floats widen(half_shorts codes);
+
+/** Rounded by noise: a number that codes have, or the one NaN; and the codes of such numbers. */
+INLINE floats round_by(floats value, words noise, uint32_t top);
+INLINE shorts exact_codes(struct pair value);
 
 INLINE struct pair load_pair(const float *at)
 {
@@ -202,6 +206,48 @@ static void feed_to(void *code, const float *src, float *residual, uint64_t n, u
         i += feed_pages(out + i, src + i, residual + i, n - i, top);
     i += feed_steps(out + i, src + i, residual + i, n - i, top, false);
     feed_any(out + i, src + i, residual + i, n - i, top);
+}
+
+/** @param residual  or NULL, which is known where this is inlined, as `far` is */
+INLINE void round_steps(uint16_t *code, const float *src, float *residual, uint64_t n,
+                        const uint32_t *noise, uint32_t top, bool far)
+{
+    for (uint64_t i = 0; i < n; i += STEP) {
+        bool whole = n - i >= STEP;
+        struct pair value = whole ? load_pair(src + i) : load_rest(src + i, n - i), left = value;
+        if (residual != NULL) {
+            left = whole ? load_pair(residual + i) : load_rest(residual + i, n - i);
+            value = add_pair(value, left);
+        }
+        struct pair sent = {round_by(value.low, (words)noise_at(noise, (unsigned)i), top),
+                            round_by(value.high, (words)noise_at(noise, (unsigned)i + LANES), top)};
+        if (whole)
+            put(code + i, (words)exact_codes(sent), far);
+        else
+            store_codes(code + i, exact_codes(sent), n - i);
+        if (residual == NULL)
+            continue;
+        struct pair lacks = lost(value, sent);
+        left.low = choose(finite_lanes(value.low), lacks.low, left.low);
+        left.high = choose(finite_lanes(value.high), lacks.high, left.high);
+        if (whole)
+            put_pair(residual + i, left, false);
+        else
+            store_rest(residual + i, left, n - i);
+    }
+}
+
+static void encode_random(void *code, const float *src, float *residual, uint64_t n,
+                          const uint32_t *noise, uint32_t top, bool far)
+{
+    if (residual == NULL && far) /* each way inlined for itself */
+        round_steps(code, src, NULL, n, noise, top, true);
+    else if (residual == NULL)
+        round_steps(code, src, NULL, n, noise, top, false);
+    else if (far)
+        round_steps(code, src, residual, n, noise, top, true);
+    else
+        round_steps(code, src, residual, n, noise, top, false);
 }
 
 INLINE struct pair widen_pair(shorts codes)

@@ -38,6 +38,26 @@ INLINE floats widen(half_shorts codes)
     return choose(unordered(value), (floats)all_words(WRING_NAN_BITS), value);
 }
 
+INLINE floats round_by(floats value, words noise, uint32_t top)
+{
+    const words largest = all_words(WRING_FP16_SATURATE & WRING_FP16_CUT);
+    words magnitude = magnitude_of(value);
+    lanes small = above(all_words(WRING_FP16_LEAST), magnitude);
+    lanes beyond = above(magnitude, all_words(WRING_FP16_SATURATE));
+    floats base = choose(small, (floats)all_words(WRING_FP16_LEAST), (floats){0});
+    words sum = (words)((floats)magnitude + base) + (noise >> 3);
+    words rounded = smaller((words)((floats)(sum & WRING_FP16_CUT) - base), largest);
+
+    rounded = (words)choose(beyond, (floats)all_words(top & WRING_FP16_CUT), (floats)rounded);
+    return choose(finite_lanes(value), (floats)(rounded | ((words)value & WRING_SIGN_BITS)),
+                  (floats)all_words(WRING_NAN_BITS));
+}
+
+INLINE shorts exact_codes(struct pair value)
+{
+    return join_parts(narrow_f16(value.low), narrow_f16(value.high));
+}
+
 static void encode(void *code, const float *src, uint64_t n, uint32_t top)
 {
     encode_to(code, src, n, top);
@@ -49,8 +69,5 @@ static void encode_feedback(void *code, const float *src, float *residual, uint6
 }
 
 const struct wring_fp16_kernels OF_TIER(wring_fp16) = {
-    encode,
-    encode_feedback,
-    decode,
-    decode_add,
+    encode, encode_feedback, encode_random, decode, decode_add,
 };
