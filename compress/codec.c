@@ -38,6 +38,7 @@ static const struct wring_codec_ops *const codecs[] = {
     &wring_codec_powersgd,
     &wring_codec_int4,
     &wring_codec_int2,
+    &wring_codec_bounded,
     NULL,
 };
 /* clang-format on */

@@ -99,6 +99,7 @@ extern const struct wring_codec_ops wring_codec_terngrad;
 extern const struct wring_codec_ops wring_codec_powersgd;
 extern const struct wring_codec_ops wring_codec_int4;
 extern const struct wring_codec_ops wring_codec_int2;
+extern const struct wring_codec_ops wring_codec_bounded;
 
 /* Tables of a program's own codecs, laid out as in the header's release that it was built with. */
 

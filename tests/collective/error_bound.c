@@ -18,6 +18,8 @@ static long double codec_error(const char *codec, long double x, long double pea
         return fabsl(x) * 0x1p-7L + 1e-40L;
     if (strcmp(codec, "fp16") == 0)
         return fabsl(x) * 0x1p-11L + 0x1p-25L;
+    if (strcmp(codec, "bounded:error=0.01:block=64") == 0)
+        return 0.01L;
     if (strncmp(codec, "int4", 4) == 0)
         return peak / 7 * 0.5001L + 1e-35L;
     if (strncmp(codec, "qsgd", 4) == 0)
@@ -33,6 +35,7 @@ static bool has_bound(const struct wring_matrix_case *c)
                  strcmp(c->codec, "bf16") == 0 || strcmp(c->codec, "fp16") == 0 ||
                  strncmp(c->codec, "int8", 4) == 0 || strcmp(c->codec, "int4:block=64") == 0 ||
                  strcmp(c->codec, "bf16:round=random") == 0 ||
+                 strcmp(c->codec, "bounded:error=0.01:block=64") == 0 ||
                  strcmp(c->codec, "qsgd:block=64") == 0;
     bool arithmetic = c->op <= WRING_MAX || c->op == WRING_PREMUL_SUM;
     return reduces && arithmetic && c->dtype <= WRING_I64 && known && c->special == 0 &&
@@ -64,10 +67,11 @@ static struct truth true_sum(const struct wring_matrix_case *c, const void *cons
         bound += codec_error(c->codec, x, 1); /* inputs are below 1 */
     }
     bound += c->ranks * (magnitudes + bound) * 2 * sums;
-    bound += codec_error(c->codec, fabsl(total) + bound, c->ranks + bound);
-    if (c->scheme >= WRING_SCHEME_HIERARCHICAL) /* each node's sum is rounded */
-        bound += magnitudes * 2 * result;
     long double divisor = c->op == WRING_AVG ? c->ranks : 1;
+    bound += divisor * codec_error(c->codec, (fabsl(total) + bound) / divisor,
+                                   (c->ranks + bound) / divisor); /* owners divide, then encode */
+    if (c->scheme >= WRING_SCHEME_HIERARCHICAL)                   /* each node's sum is rounded */
+        bound += magnitudes * 2 * result;
     bound = bound / divisor + (fabsl(total) / divisor + bound) * 2 * result + c->ranks * smallest;
     return (struct truth){total / divisor, bound};
 }

@@ -63,6 +63,8 @@ static const char *const codecs[] = {
     "terngrad:bits=8:block=96",
     "powersgd+ef",
     "bf16:round=random",
+    "bounded:error=0.01:block=64",
+    "bounded:error=0.001+ef",
     "int4:block=64",
     "int2:range=minmax+ef",
 };

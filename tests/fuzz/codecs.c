@@ -57,6 +57,8 @@ static const char *const specs[] = {
     "int8:block=32:range=minmax",
     "bf16:round=random",
     "fp16:round=random+ef",
+    "bounded:error=0.25:block=32",
+    "bounded:error=0.01:block=32+ef",
 };
 #define SPECS (sizeof(specs) / sizeof(specs[0]))
 

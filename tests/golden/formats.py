@@ -1108,6 +1108,70 @@ class WideInts(Ints):
     width = 8
 
 
+class Bounded:
+    def __init__(self, error=0.0001, block=256):
+        bound = bits(float(error))
+        if value(bound) > float(error):
+            bound -= 1
+        self.unit, self.size = int(block), multiply(bound, bits(1.96875))
+        self.inverse = divide(bits(1), self.size)
+
+    def step(self, x):
+        part = value(multiply(x, self.inverse))
+        return round(part) if -2.0**31 <= part < 2.0**31 else -2**31
+
+    @staticmethod
+    def fits(step, width):
+        return step == 0 if width == 0 else -2 ** (width - 1) <= step < 2 ** (width - 1)
+
+    def encode_unit(self, v, phase, fed):
+        if not all(map(finite, v)):
+            return bytes([255, 0, 0, 0])
+        n, steps, best = len(v), [self.step(x) for x in v], None
+        plane = (n + 7) // 8
+        for width in range(16, -1, -1):
+            others = [i for i in range(n) if not self.fits(steps[i], width)]
+            cost = width * plane + 6 * len(others)
+            if best is None or cost < best[0]:
+                best = cost, width, others
+        cost, width, others = best
+        if (4 + cost + 3) // 4 * 4 >= 4 + 4 * n:
+            return bytes([32, 0, 0, 0]) + b"".join(map(u32, v))
+        planes = bytearray(width * plane)
+        for i in range(n):
+            for j in range(width if i not in others else 0):
+                planes[j * plane + i // 8] |= (steps[i] >> j & 1) << i % 8
+        code = struct.pack("<BBH", width, 0, len(others)) + b"".join(u32(v[i]) for i in others)
+        code += bytes(planes) + b"".join(struct.pack("<H", i) for i in others)
+        return code + bytes(-len(code) % 4)
+
+    def decode_unit(self, code, n):
+        require(len(code) >= 4, "bytes are missing")
+        width, zero, count = struct.unpack_from("<BBH", code)
+        require(zero == 0 and count <= (n if width <= 16 else 0), "the head")
+        require(width <= 16 or width in (32, 255), "the width")
+        if width == 255:
+            return [NAN] * n, 4
+        if width == 32:
+            out = [read_u32(code, 4 + 4 * i) for i in range(n)]
+            require(all(map(finite, out)), "a value")
+            return out, 4 + 4 * n
+        plane, last = (n + 7) // 8, -1
+        size = (4 + width * plane + 6 * count + 3) // 4 * 4
+        require(len(code) >= size, "bytes are missing")
+        planes, out = code[4 + 4 * count:], []
+        for i in range(n):
+            step = sum((planes[j * plane + i // 8] >> i % 8 & 1) << j for j in range(width))
+            step -= 2**width if width and step >> (width - 1) else 0
+            out.append((step, multiply(bits(step), self.size)))
+        for k in range(count):
+            x, at = read_u32(code, 4 + 4 * k), struct.unpack_from("<H", planes, width * plane + 2 * k)[0]
+            require(last < at < n, "an index")
+            require(finite(x) and out[at][0] == 0, "a value")
+            out[at], last = (0, x), at
+        return [x for _, x in out], size
+
+
 def int8(block=512, **range_):
     return WideInts(block, **range_) if range_ else Int8(block)
 
@@ -1116,7 +1180,8 @@ CODECS = {"none": NoCodec, "lossless": Lossless, "bf16": Bf16, "fp16": Fp16, "in
           "onebit": Onebit, "topk": Topk, "signsgd": Signsgd, "signum": Signum,
           "sharedint": Sharedint, "randk": Randk, "union": Union, "topkc": Topkc, "dgc": Dgc,
           "hashed": Hashed, "thc": Thc, "qsgd": Qsgd, "natural": Natural, "terngrad": Terngrad,
-          "powersgd": Powersgd, "int4": Int4, "int2": Int2}
+          "powersgd": Powersgd, "int4": Int4, "int2": Int2,
+          "bounded": Bounded}
 
 
 SCALED = [Randk]  # they send other values under feedback

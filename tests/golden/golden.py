@@ -558,6 +558,34 @@ def ints_cases(name):
         yield refused(block, 33, bytes(size + 4 + 4 * len(rest[:1])))
 
 
+def bounded_cases():
+    block = "bounded:error=0.25:block=32"
+    yield record(block, floats(1, -0.5, 0, 100) + [0] * 28 + random(1, 45, 3.0))
+    yield record("bounded:error=0.001:block=64", random(2, 70) + floats(30000, -30000) + random(3, 60, 0.01))
+    yield record("bounded:block=96", [0] * 96 + [0x80000000] * 96 + ODD + random(4, 80) + random(5, 31, 1e9))
+    yield record("bounded", random(6, 600, 0.01))
+    x = random(7, 96)
+    x[40] = 0x7F800000
+    yield record("bounded:error=0.01:block=32+ef", x + random(8, 40, 900.0), random(9, 136, 0.01))
+    yield record("bounded:error=0.03:block=4096", random(10, 5000), said="random 10 5000")
+    yield record("bounded:error=0.000000001:block=64", random(11, 64, 2.0**-14), phase=1)
+    yield record("bounded:error=1000000:block=64", random(12, 64, 2.0**34), phase=1)
+    for head in (0x00000011, 0x000000FE, 0x00000100, 0x00010020, 0x000100FF):
+        yield refused(block, 4, words(head, 0, 0, 0, 0))
+    yield refused(block, 32, words(0x00000001))
+    yield refused(block, 32, words(0x00000001, 0, 0))
+    yield refused(block, 4, words(0x00050000) + bytes(32))
+    yield refused(block, 32, words(0x00010001, 0x7F800000, 0, 0))
+    yield refused(block, 32, words(0x00010001, 0x42C80000, 1, 0))
+    yield refused(block, 30, words(0x00010001, 0x42C80000, 0, 30))
+    yield refused(block, 32, words(0x00020000, 0x42C80000, 0x42C80000, 0x00050005))
+    yield refused(block, 32, words(0x00020000, 0x42C80000, 0x42C80000, 0x00050006))
+    yield refused(block, 2, words(32, 0, 0x7FC00000))
+    yield refused(block, 2, words(32, 0))
+    yield refused(block, 2, words(255, 0))
+    yield refused(block, 2, bytes(3))
+
+
 def pair_cases():
     pair = "onebit:block=64+ef>int8:block=32"
     yield record(pair, random(1, 100), random(2, 100, 0.1), phase=0)
@@ -592,6 +620,7 @@ FILES = {
     "sharedint": sharedint_cases,
     "thc": thc_cases,
     "powersgd": powersgd_cases,
+    "bounded": bounded_cases,
     "int4": lambda: ints_cases("int4"),
     "int2": lambda: ints_cases("int2"),
     "int8-minmax": lambda: ints_cases("int8"),

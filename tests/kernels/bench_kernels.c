@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What each kernel is called with, and what it moves. */
 #include "compress/kernels/bf16.h"
+#include "compress/kernels/bounded.h"
 #include "compress/kernels/fp16.h"
 #include "compress/kernels/int8.h"
 #include "compress/kernels/lossless16.h"
@@ -272,6 +273,12 @@ static void fp16_encode_random(const void *tier, const struct bench_memory *m, u
         ->kernels->encode_random(m->code, m->src, NULL, n, noise_of(m), WRING_FP16_OVERFLOW, false);
 }
 
+/** A block after the other, as steps of 6 bits; codes are random. */
+static void bounded_unpack_add(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    ((const struct wring_bounded_tier *)tier)->kernels->unpack_add(m->dst, m->code, n, 6, 0x1p-6f);
+}
+
 #define INTS ((const struct wring_ints_tier *)tier)->kernels
 
 static void ints_encode4(const void *tier, const struct bench_memory *m, uint64_t n)
@@ -379,6 +386,7 @@ const struct bench_kernel bench_kernels[] = {
     {"natural decode_add",   TIERS(natural),  ANY,   {CODE = 9, DST = 32},         {DST = 32},                   natural_decode_add},
     {"bf16 encode_random",   TIERS(bf16),     ANY,   {SRC = 32, OTHER = 16},       {CODE = 16},                  bf16_encode_random},
     {"fp16 encode_random",   TIERS(fp16),     ANY,   {SRC = 32, OTHER = 16},       {CODE = 16},                  fp16_encode_random},
+    {"bounded unpack_add",   TIERS(bounded),  256,   {CODE = 6, DST = 32},         {DST = 32},                   bounded_unpack_add},
     {"ints encode 4",        TIERS(ints),     ANY,   {SRC = 32},                   {CODE = 4},                   ints_encode4},
     {"ints encode 2",        TIERS(ints),     ANY,   {SRC = 32},                   {CODE = 2},                   ints_encode2},
     {"ints encode 4 minmax", TIERS(ints),     ANY,   {SRC = 32},                   {CODE = 4},                   ints_encode4_minmax},

@@ -25,5 +25,7 @@ void check_ints(void);
 void check_ints_definition(void);
 void check_casts(void);
 void check_casts_odds(void);
+void check_bounded(void);
+void check_bounded_widths(void);
 
 #endif

@@ -345,6 +345,8 @@ static const struct wring_test_case cases[] = {
     {"ints_definition", check_ints_definition},
     {"casts", check_casts},
     {"casts_odds", check_casts_odds},
+    {"bounded", check_bounded},
+    {"bounded_widths", check_bounded_widths},
     {0},
 };
 

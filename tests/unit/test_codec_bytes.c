@@ -69,6 +69,7 @@ static void worked_bytes(void)
     static float votes[33] = {[1] = -3, [31] = -0x1p-149f, [32] = -1};
     static const float sparse[256] = {[5] = 1, [9] = -2};
     static const float drawn[32] = {7, -2.5f, 0.5f, 3.25f}, powers[32] = {3, -1, 0.3f};
+    static const float wide[32] = {1, -0.5f, 0, 100};
     static const float casts[] = {1.00390625f, -1.01171875f, 1.0f / 3, 0.1f};
     static const float fours[32] = {7, -2.5f, 3.5f, -7}, twos[32] = {1, -0.5f, 0, 2.5f};
 
@@ -99,6 +100,8 @@ static void worked_bytes(void)
     WORKED("qsgd:block=32", drawn, 32, 0, 0, 0x80, 0x3F, 0xE7, 0x31, 0);
     WORKED("qsgd:bits=8:partition=natural:block=32", powers, 32, 0, 0, 0x40, 0x40, 0x7F, 0x83, 0x7C,
            0);
+    WORKED("bounded:error=0.25:block=32", wide, 32, 1, 0, 2, 0, 0, 0, 0x80, 0x3F, 0, 0, 0xC8, 0x42,
+           2, 0, 0, 0, 0, 0, 3, 0);
     WORKED("bf16:round=random", casts, 4, 0x81, 0x3F, 0x82, 0xBF, 0xAB, 0x3E, 0xCC, 0x3D);
     WORKED("fp16:round=random", casts, 4, 0x04, 0x3C, 0x0C, 0xBC, 0x56, 0x35, 0x66, 0x2E);
     WORKED("int4:block=32", fours, 32, 0, 0, 0x80, 0x3F, 0xE7, 0x94, 0);
@@ -172,6 +175,18 @@ static void malformed(void)
     REFUSE("qsgd:bits=8", 32, "a step that overflows", 0x7C010204);
     REFUSE("qsgd:bits=2", 32, "an infinite step", 0x7F800000);
     REFUSE("qsgd:partition=natural", 32, "another NaN", 0xFFC00000);
+    REFUSE("bounded", 4, "another width", 0x00000011, 0, 0, 0, 0, 0);
+    REFUSE("bounded", 4, "a second byte", 0x00000100);
+    REFUSE("bounded", 2, "others among all", 0x00010020, 0, 0);
+    REFUSE("bounded", 2, "others of a block that is NaN", 0x000100FF);
+    REFUSE("bounded", 2, "more others than elements", 0x00030000, 1, 1, 1, 0x00010000, 2);
+    REFUSE("bounded", 8, "an infinite other", 0x00010001, 0x7F800000, 0);
+    REFUSE("bounded", 8, "an other that has a step", 0x00010001, 0x42C80000, 1);
+    REFUSE("bounded", 8, "an index outside the block", 0x00010001, 0x42C80000, 0x00000800);
+    REFUSE("bounded", 32, "equal indices", 0x00020000, 0x42C80000, 0x42C80000, 0x00050005);
+    REFUSE("bounded", 32, "descending indices", 0x00020000, 0x42C80000, 0x42C80000, 0x00050006);
+    REFUSE("bounded", 2, "NaN among all", 32, 0, 0x7FC00000);
+    REFUSE("bounded", 2, "a rest", 0x000000FF, 0);
     REFUSE("int4", 32, "a negative scale", 0x80000000);
     REFUSE("int4", 32, "a scale that overflows", 0x7E124925);
     REFUSE("int2", 32, "an infinite scale", 0x7F800000);

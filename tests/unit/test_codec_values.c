@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** What a code decodes to, held against a plain reference in double precision. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -172,6 +173,18 @@ static void check_ints(const struct wring_codec *codec, const float *x, const fl
               "%s i=%zu: %g became %g, steps are %g apart", spec, (size_t)i, x[i], y[i], apart);
 }
 
+/** Never more than the user said. */
+static void check_bounded(const struct wring_codec *codec, const float *x, const float *y,
+                          uint64_t n)
+{
+    const char *spec = wring_codec_info(codec)->spec, *text = strstr(spec, "error=");
+    double error = text != NULL ? strtod(text + 6, NULL) : 0.0001;
+
+    for (uint64_t i = 0; i < n; i++)
+        CHECK(fabs((double)x[i] - (double)y[i]) <= error, "%s i=%zu: %a became %a", spec, (size_t)i,
+              (double)x[i], (double)y[i]);
+}
+
 static void check_unit(const struct wring_codec *codec, const float *x, const float *y, uint64_t n)
 {
     if (codec_is_named(codec, "signsgd")) {
@@ -189,6 +202,8 @@ static void check_unit(const struct wring_codec *codec, const float *x, const fl
     } else if (codec_is_named(codec, "int4") || codec_is_named(codec, "int2") ||
                strstr(wring_codec_info(codec)->spec, "minmax") != NULL) {
         check_ints(codec, x, y, n);
+    } else if (codec_is_named(codec, "bounded")) {
+        check_bounded(codec, x, y, n);
     } else if (codec_is_named(codec, "qsgd")) {
         check_qsgd(codec, x, y, n);
     } else if (codec_is_named(codec, "onebit")) {
@@ -273,8 +288,46 @@ static void half_limits(void)
     codec_for_each(check_half_overflow, false);
 }
 
+/** Numbers midway between two steps, or near where widths and others end, of any size. */
+static float near_the_bound(double error, uint32_t *random)
+{
+    int32_t step = (int32_t)wring_test_random(random) >> (wring_test_random(random) % 32);
+    double half = wring_test_random(random) % 2 * 0.5;
+    float value = (float)((step + half) * error * 1.96875);
+    float next = wring_test_random(random) % 2 == 0 ? INFINITY : -INFINITY;
+
+    return wring_test_random(random) % 3 == 0 ? nextafterf(value, next) : value;
+}
+
+/** Whatever the error and the numbers: it holds exactly. */
+static void error_is_bounded(void)
+{
+    static const char *const errors[] = {"0.0001", "0.000000001", "0.1", "3.7", "1000000"};
+    enum {
+        N = 1000
+    };
+    uint32_t random = 37;
+
+    for (size_t e = 0; e < sizeof(errors) / sizeof(errors[0]); e++)
+        for (int round = 0; round < 40; round++) {
+            float *x = wring_test_guarded(N * sizeof(*x));
+            char spec[64];
+            snprintf(spec, sizeof(spec), "bounded:error=%s:block=%d", errors[e],
+                     round % 2 == 0 ? 32 : 256);
+            struct wring_codec *codec = codec_make(spec, NULL, NULL);
+            for (int i = 0; i < N; i++)
+                x[i] = near_the_bound(strtod(errors[e], NULL), &random);
+            size_t bytes;
+            unsigned char *code = codec_encode(codec, x, N, NULL, &bytes);
+            check_bounded(codec, x, codec_decode(codec, code, bytes, N), N);
+            wring_codec_destroy(codec);
+            wring_test_free_guarded();
+        }
+}
+
 static const struct wring_test_case cases[] = {
     {"error_bounds", error_bounds},
+    {"error_is_bounded", error_is_bounded},
     {"half_limits", half_limits},
     {0},
 };

@@ -110,6 +110,7 @@ static void reencode(void)
     check_reencode("qsgd");
     check_reencode("natural");
     check_reencode("bf16:round=random");
+    check_reencode("bounded:error=0.01");
     check_reencode("int4:range=minmax");
     check_reencode("int2");
     check_reencode("qsgd:bits=8:partition=natural");

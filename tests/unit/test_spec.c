@@ -9,7 +9,7 @@
 #define CODECS                                                                     \
     "none, lossless, bf16, fp16, int8, onebit, topk, signsgd, signum, sharedint, " \
     "randk, union, topkc, dgc, hashed, thc, qsgd, natural, "                       \
-    "terngrad, powersgd, int4, int2"
+    "terngrad, powersgd, int4, int2, bounded"
 
 static void canonical_form(void)
 {
@@ -84,6 +84,9 @@ static void canonical_form(void)
         {"fp16:round=random+ef", "fp16:round=random+ef", 1,
          WRING_CODEC_FIXED | WRING_CODEC_FEEDBACK},
         {"bf16:round=nearest", "bf16", 1, WRING_CODEC_FIXED},
+        {"bounded:error=.0001", "bounded", 256, 0},
+        {"bounded:block=64:error=0.000000001+ef", "bounded:error=0.000000001:block=64+ef", 64,
+         WRING_CODEC_FEEDBACK},
         {"int4:range=absmax", "int4", 128, WRING_CODEC_FIXED},
         {"int2:range=minmax:block=64+ef", "int2:block=64:range=minmax+ef", 64,
          WRING_CODEC_FIXED | WRING_CODEC_FEEDBACK},
@@ -133,6 +136,7 @@ static void refusals(void)
         {"lossless:block=4128", "lossless:block=4128: needs a multiple of 32 from 32 to 4096"},
         {"bf16:x=1", "bf16: no parameter 'x'; it takes round"},
         {"none:x=1", "none: no parameter 'x'; it takes none"},
+        {"bounded:error=0", "bounded:error=0: needs a number from 1e-09 to 1e+06"},
         {"bf16:round=up", "bf16:round=up: needs one of nearest|random"},
         {"topk:k=1", "topk: no parameter 'k'; it takes ratio, block, select"},
         {"int8:", "int8:: a parameter is written name=value"},
