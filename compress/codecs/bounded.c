@@ -108,7 +108,9 @@ static struct shape choose_shape(const struct wring_bounded_kernels *kernels,
                                  struct scratch *scratch, uint64_t n, unsigned widest)
 {
     unsigned width = widest < WRING_BOUNDED_WIDTH_MAX ? widest : WRING_BOUNDED_WIDTH_MAX;
-    struct shape best = {width, kernels->mark(scratch->map, scratch->steps, n, width)};
+    struct shape best = {width, 0}; /* all steps fit the widest that is needed */
+    if (width < widest)
+        best.others = kernels->mark(scratch->map, scratch->steps, n, width);
     uint64_t least = planes_bytes(n, width) + best.others * OTHER_BYTES, others = best.others;
 
     while (width > 0 && others * OTHER_BYTES < least) {

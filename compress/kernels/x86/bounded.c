@@ -2,8 +2,8 @@
 #include "compress/kernels/bounded.h"
 #include "compress/kernels/x86/peak.h"
 
-#define WORD 32 /* elements of which a plane has a word of bits */
-#define PARTS (WORD / LANES)
+#define PARTS 4
+#define GROUP (PARTS * LANES) /* elements at a time: as many as a vector has bytes */
 
 typedef int32_t signed_words __attribute__((vector_size(VECTOR_BYTES)));
 
@@ -91,13 +91,34 @@ static uint64_t mark(uint64_t *map, const int32_t *steps, uint64_t n, unsigned w
     return count;
 }
 
-/** Bit j of a word of steps. */
-INLINE uint32_t bits_at(const words steps[PARTS], unsigned j)
+/** Bits 8 · upper and on of each step, as a byte. */
+INLINE words bytes_at(const words steps[PARTS], unsigned upper)
 {
-    uint32_t bits = 0;
-    for (unsigned v = 0; v < PARTS; v++)
-        bits |= bits_of(negative((floats)(steps[v] << (31 - j)))) << v * LANES;
-    return bits;
+    words part[PARTS];
+
+    for (unsigned v = 0; v < PARTS; v++) /* with its sign, as packing takes it to have one */
+        part[v] = (words)((signed_words)(steps[v] << (24 - 8 * upper)) >> 24);
+    return in_order(pack_bytes(part));
+}
+
+/** The planes of up to eight bits that stand in bytes. */
+INLINE void put_planes(uint8_t *planes, uint64_t plane_bytes, words value, unsigned count,
+                       uint64_t live_bytes)
+{
+    for (unsigned j = 0; j < count; j++) {
+        uint64_t bits = byte_signs(value << (7 - j));
+        memcpy(planes + j * plane_bytes, &bits, live_bytes);
+    }
+}
+
+/** @param live_bytes  of a plane; known where this is inlined, but for the last group */
+INLINE void pack_group(uint8_t *planes, uint64_t plane_bytes, const words steps[PARTS],
+                       unsigned width, uint64_t live_bytes)
+{
+    put_planes(planes, plane_bytes, bytes_at(steps, 0), width < 8 ? width : 8, live_bytes);
+    if (width > 8)
+        put_planes(planes + 8 * plane_bytes, plane_bytes, bytes_at(steps, 1), width - 8,
+                   live_bytes);
 }
 
 static void pack(uint8_t *planes, const int32_t *steps, uint64_t n, unsigned width)
@@ -105,22 +126,16 @@ static void pack(uint8_t *planes, const int32_t *steps, uint64_t n, unsigned wid
     uint64_t bytes = (n + 7) / 8, i = 0;
     words some[PARTS];
 
-    for (; i + WORD <= n; i += WORD) {
+    for (; i + GROUP <= n; i += GROUP) {
         for (unsigned v = 0; v < PARTS; v++)
             some[v] = load_words(steps + i + v * LANES);
-        for (unsigned j = 0; j < width; j++) {
-            uint32_t bits = bits_at(some, j);
-            memcpy(planes + j * bytes + i / 8, &bits, sizeof(bits));
-        }
+        pack_group(planes + i / 8, bytes, some, width, GROUP / 8);
     }
     if (i == n)
         return;
     for (unsigned v = 0; v < PARTS; v++)
         some[v] = (words)load_first(steps + i + v * LANES, rest_from(n - i, v * LANES));
-    for (unsigned j = 0; j < width; j++) {
-        uint32_t bits = bits_at(some, j);
-        memcpy(planes + j * bytes + i / 8, &bits, (n - i + 7) / 8);
-    }
+    pack_group(planes + i / 8, bytes, some, width, (n - i + 7) / 8);
 }
 
 static void keep(float *residual, const float *src, const int32_t *steps, uint64_t n, float size)
@@ -137,22 +152,36 @@ static void keep(float *residual, const float *src, const int32_t *steps, uint64
     }
 }
 
-/** Steps of which a plane has `live` bits at `at`. */
-INLINE void take_steps(words steps[PARTS], const uint8_t *at, uint64_t plane_bytes, uint64_t live,
-                       unsigned width)
+/** Numbers of up to eight bits, as bytes. @param is_signed  the uppermost bit is a sign */
+INLINE words take_planes(const uint8_t *planes, uint64_t plane_bytes, unsigned count,
+                         uint64_t live_bytes, bool is_signed)
 {
-    for (unsigned v = 0; v < PARTS; v++)
-        steps[v] = (words){0};
-    for (unsigned j = width; j-- > 0;) {
-        uint32_t bits = 0;
-        memcpy(&bits, at + j * plane_bytes, live == WORD ? sizeof(bits) : (live + 7) / 8);
-        for (unsigned v = 0; v < PARTS; v++) {
-            lanes set = whole_lanes(lanes_of(bits, v * LANES));
-            steps[v] = count_where(set, steps[v] + steps[v]);
-            if (j == width - 1) /* the sign's: -1 instead of 1 */
-                steps[v] = (words){0} - steps[v];
-        }
+    quarters value = {0};
+
+    for (unsigned j = count; j-- > 0;) {
+        uint64_t bits = 0;
+        memcpy(&bits, planes + j * plane_bytes, live_bytes);
+        quarters set = (quarters)bytes_of(bits); /* -1 */
+        value = is_signed && j == count - 1 ? set : value + value - set;
     }
+    return (words)value;
+}
+
+/** @param live_bytes  of a plane, as above */
+INLINE void take_steps(words steps[PARTS], const uint8_t *planes, uint64_t plane_bytes,
+                       unsigned width, uint64_t live_bytes)
+{
+    int8_t lower[GROUP], upper[GROUP];
+
+    store_words(lower,
+                take_planes(planes, plane_bytes, width < 8 ? width : 8, live_bytes, width <= 8));
+    if (width > 8)
+        store_words(
+            upper, take_planes(planes + 8 * plane_bytes, plane_bytes, width - 8, live_bytes, true));
+    for (unsigned v = 0; v < PARTS; v++)
+        steps[v] = load_bytes(lower + v * LANES);
+    for (unsigned v = 0; v < PARTS && width > 8; v++)
+        steps[v] = (steps[v] & 0xFF) | load_bytes(upper + v * LANES) << 8;
 }
 
 INLINE void unpack_any(float *dst, const uint8_t *planes, uint64_t n, unsigned width, float size,
@@ -161,8 +190,8 @@ INLINE void unpack_any(float *dst, const uint8_t *planes, uint64_t n, unsigned w
     uint64_t bytes = (n + 7) / 8, i = 0;
     words steps[PARTS];
 
-    for (; i + WORD <= n; i += WORD) {
-        take_steps(steps, planes + i / 8, bytes, WORD, width);
+    for (; i + GROUP <= n; i += GROUP) {
+        take_steps(steps, planes + i / 8, bytes, width, GROUP / 8);
         for (unsigned v = 0; v < PARTS; v++) {
             floats value = floats_of_ints(steps[v]) * all(size);
             float *at = dst + i + v * LANES;
@@ -171,7 +200,7 @@ INLINE void unpack_any(float *dst, const uint8_t *planes, uint64_t n, unsigned w
     }
     if (i == n)
         return;
-    take_steps(steps, planes + i / 8, bytes, n - i, width);
+    take_steps(steps, planes + i / 8, bytes, width, (n - i + 7) / 8);
     for (unsigned v = 0; v < PARTS; v++) {
         floats value = floats_of_ints(steps[v]) * all(size);
         float *at = dst + i + v * LANES;

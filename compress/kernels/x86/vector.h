@@ -40,7 +40,8 @@ typedef float floats __attribute__((vector_size(VECTOR_BYTES)));
 typedef double doubles __attribute__((vector_size(VECTOR_BYTES)));
 typedef int64_t longs __attribute__((vector_size(VECTOR_BYTES)));
 typedef uint32_t words __attribute__((vector_size(VECTOR_BYTES)));
-typedef uint16_t shorts __attribute__((vector_size(VECTOR_BYTES))); /* two for each lane */
+typedef uint16_t shorts __attribute__((vector_size(VECTOR_BYTES)));  /* two for each lane */
+typedef uint8_t quarters __attribute__((vector_size(VECTOR_BYTES))); /* four */
 typedef uint16_t half_shorts __attribute__((vector_size(VECTOR_BYTES / 2)));
 typedef floats floats_anywhere __attribute__((aligned(1), may_alias));
 typedef raw_half half_anywhere __attribute__((aligned(1), may_alias));
@@ -170,6 +171,8 @@ INLINE half_shorts narrow_f16(floats value)
  * widen_floats(at)       half as many as there are lanes
  * store_lower_bytes(at, a) the lower bytes of shorts below 256, in order
  * store_lane_bytes(at, a) those of lanes below 256
+ * byte_signs(value)      a bit for each byte, set where its upper one is
+ * bytes_of(bits)         a byte of ones where its bit is set, else of zeros
  * spread_halves(bits)    the lower 32 in the first half of all lanes, the upper in the other
  */
 
@@ -351,6 +354,16 @@ INLINE void store_lower_bytes(void *at, shorts value)
 INLINE void store_lane_bytes(void *at, words value)
 {
     _mm_storeu_si128(at, _mm512_cvtepi32_epi8((raw)value));
+}
+
+INLINE uint64_t byte_signs(words value)
+{
+    return _mm512_movepi8_mask((raw)value);
+}
+
+INLINE words bytes_of(uint64_t bits)
+{
+    return (words)_mm512_movm_epi8(bits);
 }
 
 INLINE words spread_halves(uint64_t bits)
@@ -633,6 +646,20 @@ INLINE void store_lane_bytes(void *at, words value)
     __m256i two = _mm256_packus_epi32((raw)value, (raw)value);
     words packed = in_order((words)_mm256_packus_epi16(two, two));
     memcpy(at, &packed, LANES);
+}
+
+INLINE uint64_t byte_signs(words value)
+{
+    return (uint32_t)_mm256_movemask_epi8((raw)value);
+}
+
+INLINE words bytes_of(uint64_t bits)
+{
+    const __m256i from =
+        _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
+    const __m256i own = _mm256_set1_epi64x((long long)0x8040201008040201);
+    __m256i spread = _mm256_shuffle_epi8(_mm256_set1_epi32((int)bits), from);
+    return (words)_mm256_cmpeq_epi8(_mm256_and_si256(spread, own), own);
 }
 
 INLINE words spread_halves(uint64_t bits)
