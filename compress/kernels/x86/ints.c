@@ -76,7 +76,7 @@ INLINE floats fed_repeating(const float *src, const float *residual, unsigned n)
 /** The numbers of a block that is not finite are of no use, but its peak. */
 INLINE struct found look_through(const float *src, const float *residual, uint64_t n)
 {
-    floats first = fed_repeating(src, residual, n < LANES ? (unsigned)n : LANES);
+    floats first = n < LANES ? fed_repeating(src, residual, (unsigned)n) : fed(src, residual, 0);
     struct found even = {first, first, magnitude_of(first)}, odd = even;
     uint64_t i = 0;
 
@@ -168,23 +168,31 @@ INLINE void put_head(uint8_t *code, struct wring_ints_scale scale, struct form f
         memcpy(code + WRING_INTS_HEAD, &scale.low, sizeof(scale.low));
 }
 
-INLINE void encode_block(uint8_t *code, const float *src, float *residual, uint64_t n,
-                         struct form form)
+/** A block's range; of one that is not finite the scale is the one NaN. */
+INLINE struct range look_over_block(const float *src, const float *residual, uint64_t n,
+                                    struct form form)
 {
-    uint8_t *steps = code + (form.minmax ? 2 * WRING_INTS_HEAD : WRING_INTS_HEAD);
     struct found found = {0};
-    uint64_t i = 0;
 
     if (form.minmax)
         found = look_through(src, residual, n);
     uint32_t peak = form.minmax ? largest_of(found.peak) : find_peak(src, residual, n);
-    if (__builtin_expect(peak >= WRING_INF_BITS, 0)) {
-        put_head(code, (struct wring_ints_scale){of_bits(WRING_NAN_BITS), 0}, form);
+    if (__builtin_expect(peak >= WRING_INF_BITS, 0))
+        return (struct range){{of_bits(WRING_NAN_BITS), 0}, 0};
+    return form.minmax ? minmax_of(found, form) : absmax_of(of_bits(peak), form);
+}
+
+INLINE void encode_block(uint8_t *code, const float *src, float *residual, uint64_t n,
+                         struct range range, struct form form)
+{
+    uint8_t *steps = code + (form.minmax ? 2 * WRING_INTS_HEAD : WRING_INTS_HEAD);
+    uint64_t i = 0;
+
+    put_head(code, range.head, form);
+    if (__builtin_expect(range.head.scale != range.head.scale, 0)) {
         memset(steps, 0, (n * form.bits + 7) / 8);
         return;
     }
-    struct range range = form.minmax ? minmax_of(found, form) : absmax_of(of_bits(peak), form);
-    put_head(code, range.head, form);
     for (; i + STEP <= n; i += STEP)
         encode_step(steps + i * form.bits / 8, src + i, residual == NULL ? NULL : residual + i,
                     range, form);
@@ -193,14 +201,25 @@ INLINE void encode_block(uint8_t *code, const float *src, float *residual, uint6
                     (unsigned)(n - i), range, form);
 }
 
+/** Each block's range is found before the steps of the one in front of it: none waits for its own.
+ */
 INLINE void encode_fed(uint8_t *code, const float *src, float *residual, uint64_t n, uint64_t block,
                        struct form form)
 {
     uint64_t bytes = (form.minmax ? 2 * WRING_INTS_HEAD : WRING_INTS_HEAD) + block * form.bits / 8;
+    struct range next = {{0, 0}, 0};
 
-    for (uint64_t i = 0; i < n; i += block, code += bytes)
+    if (n > 0)
+        next = look_over_block(src, residual, n < block ? n : block, form);
+    for (uint64_t i = 0; i < n; i += block, code += bytes) {
+        struct range range = next;
+        uint64_t after = i + block;
+        if (after < n)
+            next = look_over_block(src + after, residual == NULL ? NULL : residual + after,
+                                   n - after < block ? n - after : block, form);
         encode_block(code, src + i, residual == NULL ? NULL : residual + i,
-                     n - i < block ? n - i : block, form);
+                     n - i < block ? n - i : block, range, form);
+    }
 }
 
 INLINE void encode_any(uint8_t *code, const float *src, float *residual, uint64_t n, uint64_t block,
