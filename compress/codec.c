@@ -39,6 +39,10 @@ static const struct wring_codec_ops *const codecs[] = {
     &wring_codec_int4,
     &wring_codec_int2,
     &wring_codec_bounded,
+    &wring_codec_fp8,
+    &wring_codec_mxfp8,
+    &wring_codec_mxfp4,
+    &wring_codec_nvfp4,
     NULL,
 };
 /* clang-format on */

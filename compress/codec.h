@@ -100,6 +100,10 @@ extern const struct wring_codec_ops wring_codec_powersgd;
 extern const struct wring_codec_ops wring_codec_int4;
 extern const struct wring_codec_ops wring_codec_int2;
 extern const struct wring_codec_ops wring_codec_bounded;
+extern const struct wring_codec_ops wring_codec_fp8;
+extern const struct wring_codec_ops wring_codec_mxfp8;
+extern const struct wring_codec_ops wring_codec_mxfp4;
+extern const struct wring_codec_ops wring_codec_nvfp4;
 
 /* Tables of a program's own codecs, laid out as in the header's release that it was built with. */
 

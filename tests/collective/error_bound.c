@@ -24,7 +24,9 @@ static long double codec_error(const char *codec, long double x, long double pea
         return peak / 7 * 0.5001L + 1e-35L;
     if (strncmp(codec, "qsgd", 4) == 0)
         return peak / 7 * 1.0001L + 1e-30L; /* with 4 bits */
-    return peak / 127 * 0.5001L + 1e-35L;   /* int8 */
+    if (strcmp(codec, "mxfp4") == 0)        /* half a neighbour's distance, or what is cut off */
+        return fmaxl(fabsl(x), peak / 4) * 0.2501L + 1e-35L;
+    return peak / 127 * 0.5001L + 1e-35L; /* int8 */
 }
 
 static bool has_bound(const struct wring_matrix_case *c)
@@ -36,7 +38,7 @@ static bool has_bound(const struct wring_matrix_case *c)
                  strncmp(c->codec, "int8", 4) == 0 || strcmp(c->codec, "int4:block=64") == 0 ||
                  strcmp(c->codec, "bf16:round=random") == 0 ||
                  strcmp(c->codec, "bounded:error=0.01:block=64") == 0 ||
-                 strcmp(c->codec, "qsgd:block=64") == 0;
+                 strcmp(c->codec, "qsgd:block=64") == 0 || strcmp(c->codec, "mxfp4") == 0;
     bool arithmetic = c->op <= WRING_MAX || c->op == WRING_PREMUL_SUM;
     return reduces && arithmetic && c->dtype <= WRING_I64 && known && c->special == 0 &&
            strpbrk(c->codec, "+>") == NULL;

@@ -67,6 +67,10 @@ static const char *const codecs[] = {
     "bounded:error=0.001+ef",
     "int4:block=64",
     "int2:range=minmax+ef",
+    "fp8:round=random:block=96+ef",
+    "mxfp8:format=e5m2+ef",
+    "mxfp4",
+    "nvfp4:block=64+ef",
 };
 static const uint64_t counts[] = {0, 1, 2, 31, 33, 127, 1000, 2049, 10007, 65537, 100001};
 /* nothing, and what travels in each way: on a board, in one piece, in some, in many */

@@ -59,6 +59,13 @@ static const char *const specs[] = {
     "fp16:round=random+ef",
     "bounded:error=0.25:block=32",
     "bounded:error=0.01:block=32+ef",
+    "fp8:block=32",
+    "fp8:format=e5m2:round=random+ef",
+    "mxfp8:round=random:format=e5m2",
+    "mxfp4",
+    "mxfp4:round=random+ef",
+    "nvfp4:block=64",
+    "nvfp4:round=random+ef",
 };
 #define SPECS (sizeof(specs) / sizeof(specs[0]))
 

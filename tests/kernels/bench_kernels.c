@@ -4,11 +4,11 @@
 #include "compress/kernels/bounded.h"
 #include "compress/kernels/fp16.h"
 #include "compress/kernels/int8.h"
-#include "compress/kernels/lossless16.h"
-
 #include "compress/kernels/ints.h"
 #include "compress/kernels/lossless.h"
+#include "compress/kernels/lossless16.h"
 #include "compress/kernels/lowrank.h"
+#include "compress/kernels/minifloat.h"
 #include "compress/kernels/natural.h"
 #include "compress/kernels/onebit.h"
 #include "compress/kernels/philox.h"
@@ -260,6 +260,7 @@ static void lossless16_unpack(const void *tier, const struct bench_memory *m, ui
     ((const struct wring_lossless16_tier *)tier)
         ->kernels->unpack((uint16_t *)m->dst, packed, packed, n, n,
                           (struct wring_lossless16_form){0, WRING_LOSSLESS_BLOCK_NARROW, 0x7F});
+}
 
 static void bf16_encode_random(const void *tier, const struct bench_memory *m, uint64_t n)
 {
@@ -311,7 +312,43 @@ static void ints_decode_add8_minmax(const void *tier, const struct bench_memory 
 {
     const struct wring_ints_scale scale = {1 / 128.0f, -1};
     INTS->minmax[2].decode_add(m->dst, m->code, n, scale);
-}
+
+/** Steps and what numbers are multiplied by are numbers themselves. */
+#define FORM(name) (((const struct wring_minifloat_tier *)tier)->kernels->forms[name])
+
+    static void minifloat_peaks(const void *tier, const struct bench_memory *m, uint64_t n)
+    {
+        ((const struct wring_minifloat_tier *)tier)
+            ->kernels->peaks((uint32_t *)(void *)m->dst, m->src, NULL, n, 32);
+    }
+
+    static void minifloat_encode(const void *tier, const struct bench_memory *m, uint64_t n)
+    {
+        FORM(WRING_E4M3)
+            .encode[WRING_ROUND_EVEN](m->code, m->src, NULL, n, m->residual, NULL, NULL);
+    }
+
+    static void minifloat_encode_random(const void *tier, const struct bench_memory *m, uint64_t n)
+    {
+        FORM(WRING_E4M3)
+            .encode[WRING_ROUND_RANDOM](m->code, m->src, NULL, n, m->residual, NULL, noise_of(m));
+    }
+
+    static void minifloat_decode_add(const void *tier, const struct bench_memory *m, uint64_t n)
+    {
+        FORM(WRING_E4M3).decode_add(m->dst, m->code, n, m->residual);
+    }
+
+    static void minifloat_encode_4(const void *tier, const struct bench_memory *m, uint64_t n)
+    {
+        FORM(WRING_E2M1_BY_16)
+            .encode[WRING_ROUND_EVEN](m->code, m->src, NULL, n, m->residual, NULL, NULL);
+    }
+
+    static void minifloat_decode_add_4(const void *tier, const struct bench_memory *m, uint64_t n)
+    {
+        FORM(WRING_E2M1_BY_16).decode_add(m->dst, m->code, n, m->residual);
+    }
 
 #define TIERS(family) wring_##family##_tiers, sizeof(wring_##family##_tiers[0])
 #define ANY UINT64_MAX
@@ -322,7 +359,7 @@ static void ints_decode_add8_minmax(const void *tier, const struct bench_memory 
 #define OTHER [BENCH_OTHER]
 #define MAP [BENCH_MAP]
 
-/* clang-format off */
+    /* clang-format off */
 const struct bench_kernel bench_kernels[] = {
     /* name                    table          block   reads                         writes                        */
     {"sum of 2",             TIERS(reduce),      ANY,   {SRC = 32, OTHER = 32},       {DST = 32},                   sum_two},
@@ -393,7 +430,13 @@ const struct bench_kernel bench_kernels[] = {
     {"ints encode 8 minmax", TIERS(ints),     ANY,   {SRC = 32},                   {CODE = 8},                   ints_encode8_minmax},
     {"ints add 4",           TIERS(ints),     128,   {CODE = 4, DST = 32},         {DST = 32},                   ints_decode_add4},
     {"ints add 8 minmax",    TIERS(ints),     512,   {CODE = 8, DST = 32},         {DST = 32},                   ints_decode_add8_minmax},
+    {"minifloat peaks",      TIERS(minifloat), ANY,  {SRC = 32},                   {DST = 1},                    minifloat_peaks},
+    {"minifloat encode",     TIERS(minifloat), ANY,  {SRC = 32},                   {CODE = 8},                   minifloat_encode},
+    {"minifloat random",     TIERS(minifloat), 1024, {SRC = 32, OTHER = 16},       {CODE = 8},                   minifloat_encode_random},
+    {"minifloat decode_add", TIERS(minifloat), ANY,  {CODE = 8, DST = 32},         {DST = 32},                   minifloat_decode_add},
+    {"minifloat encode 4",   TIERS(minifloat), ANY,  {SRC = 32, RESIDUAL = 2},     {CODE = 4},                   minifloat_encode_4},
+    {"minifloat add 4",      TIERS(minifloat), ANY,  {CODE = 4, DST = 32, RESIDUAL = 2}, {DST = 32},             minifloat_decode_add_4},
     {"philox words",         TIERS(philox),   ANY,   {0},                          {DST = 32},                   philox_words},
     {0},
 };
-/* clang-format on */
+    /* clang-format on */

@@ -27,5 +27,7 @@ void check_casts(void);
 void check_casts_odds(void);
 void check_bounded(void);
 void check_bounded_widths(void);
+void check_minifloat(void);
+void check_minifloat_numbers(void);
 
 #endif

@@ -347,6 +347,8 @@ static const struct wring_test_case cases[] = {
     {"casts_odds", check_casts_odds},
     {"bounded", check_bounded},
     {"bounded_widths", check_bounded_widths},
+    {"minifloat", check_minifloat},
+    {"minifloat_numbers", check_minifloat_numbers},
     {0},
 };
 

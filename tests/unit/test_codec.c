@@ -30,10 +30,23 @@ static void long_calls(void)
     static const uint64_t length[] = {((uint64_t)1 << 20) + 1235};
     static const struct codec_conform_limits limits = {
         .lengths = length, .n_lengths = 1, .seed = 1, .quick = true};
-    static const char *const specs[] = {
-        "none",   "lossless",        "lossless:block=32", "lossless:block=4096", "int8",
-        "onebit", "onebit:block=32", "onebit:means=2",    "onebit:block=65536",  "randk+ef",
-        "qsgd",   "natural",         "int8:range=minmax", "bf16:round=random"};
+    static const char *const specs[] = {"none",
+                                        "lossless",
+                                        "lossless:block=32",
+                                        "lossless:block=4096",
+                                        "int8",
+                                        "onebit",
+                                        "onebit:block=32",
+                                        "onebit:means=2",
+                                        "onebit:block=65536",
+                                        "randk+ef",
+                                        "qsgd",
+                                        "natural",
+                                        "int8:range=minmax",
+                                        "bf16:round=random",
+                                        "fp8",
+                                        "fp8:block=4096",
+                                        "nvfp4"};
     char why[400];
 
     for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++)

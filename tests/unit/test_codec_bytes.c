@@ -72,6 +72,8 @@ static void worked_bytes(void)
     static const float wide[32] = {1, -0.5f, 0, 100};
     static const float casts[] = {1.00390625f, -1.01171875f, 1.0f / 3, 0.1f};
     static const float fours[32] = {7, -2.5f, 3.5f, -7}, twos[32] = {1, -0.5f, 0, 2.5f};
+    static const float small[32] = {448, -64, 1.0625f, 0.001f}, few[4] = {7, -2.5f, 0.3f, 0.01f};
+    static const float blocks[64] = {7, -2.5f, 0.3f, 0.01f, [16] = 1, -0.25f};
 
     float upward[32];
 
@@ -106,6 +108,14 @@ static void worked_bytes(void)
     WORKED("fp16:round=random", casts, 4, 0x04, 0x3C, 0x0C, 0xBC, 0x56, 0x35, 0x66, 0x2E);
     WORKED("int4:block=32", fours, 32, 0, 0, 0x80, 0x3F, 0xE7, 0x94, 0);
     WORKED("int2:range=minmax:block=32", twos, 32, 0, 0, 0x80, 0x3F, 0, 0, 0, 0xBF, 0xC2, 0);
+    WORKED("fp8:block=32", small, 32, 0, 0, 0x80, 0x3F, 0x7E, 0xE8, 0x38, 1, 0);
+    WORKED("fp8:format=e5m2:block=32", small, 32, 0, 0, 0, 0x3C, 0x7B, 0xF0, 0x58, 0x30, 0);
+    WORKED("fp8:round=random:block=32", small, 32, 0, 0, 0x80, 0x3F, 0x7E, 0xE8, 0x39, 0, 0);
+    WORKED("mxfp8", few, 4, 0x79, 0x7E, 0xF2, 0x5A, 0x32);
+    WORKED("mxfp4", few, 4, 0x7F, 0xC7, 1);
+    WORKED("mxfp4:round=random", few, 4, 0x80, 0xB6, 1);
+    WORKED("nvfp4:block=64", blocks, 18, 0xAB, 0xAA, 0x2A, 0x3B, 0x7E, 0x68, 0xC7, 1, 0, 0, 0, 0, 0,
+           0, 0xB7);
 }
 
 /** One unit's code by hand; what a peer must not get away with. */
@@ -193,6 +203,13 @@ static void malformed(void)
     REFUSE("int4:range=minmax", 32, "a range that is too wide", 0x7D08888A, 0);
     REFUSE("int8:range=minmax", 32, "a least number that is too large", 0, 0x7E800001);
     REFUSE("int2:range=minmax", 32, "a least number that is NaN", 0x3F800000, 0x7FC00000);
+    REFUSE("fp8", 32, "a negative step", 0xBF800000);
+    REFUSE("fp8", 32, "a step that overflows", 0x7B124925);
+    REFUSE("fp8:format=e5m2", 32, "a step that overflows", 0x77924925);
+    REFUSE("fp8", 32, "another NaN", 0xFFC00000);
+    REFUSE("nvfp4", 64, "a negative head", 0xBF800000);
+    REFUSE("nvfp4", 64, "a head that overflows", 0x79C30C31);
+    REFUSE("nvfp4", 64, "another NaN", 0x7FC00001);
 }
 
 static const struct wring_test_case cases[] = {

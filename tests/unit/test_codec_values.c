@@ -185,6 +185,67 @@ static void check_bounded(const struct wring_codec *codec, const float *x, const
               (double)x[i], (double)y[i]);
 }
 
+/** Of the formats by their definitions: fraction bits, the exponents of least and largest. */
+struct small_float {
+    int fraction, least, most;
+    double largest, omega;
+};
+
+static struct small_float small_float_of(const char *spec)
+{
+    if (strstr(spec, "mxfp4") != NULL)
+        return (struct small_float){1, 0, 2, 6, 5.0 / 18};
+    if (strstr(spec, "nvfp4") != NULL)
+        return (struct small_float){1, 0, 2, 6, 391.0 / 4096};
+    if (strstr(spec, "e5m2") != NULL)
+        return (struct small_float){2, -14, 15, 57344, 0x1p-6};
+    return (struct small_float){3, -6, 8, 448, 0x1p-8};
+}
+
+/** The step of a block whose largest is `peak`, and how much it may be off either way. */
+static double step_of(const char *spec, struct small_float format, double peak, double of_unit,
+                      double *slack)
+{
+    bool random = strstr(spec, "random") != NULL;
+
+    *slack = 1e-6 * peak / format.largest;
+    if (strncmp(spec, "fp8", 3) == 0)
+        return peak / format.largest;
+    if (strncmp(spec, "nvfp4", 5) == 0) { /* itself e4m3, and as coarse */
+        double step = peak / 6, apart = fmax(step / 8, of_unit / 2688 * 0x1p-9);
+        *slack += apart / 2;
+        return random ? step + apart / 2 : step;
+    }
+    double step = exp2(floor(log2(peak)) - format.most);
+    return random && peak > format.largest * step ? 2 * step : step;
+}
+
+/** Half of the distance of two neighbours, all of it at random, or what is cut off. */
+static void check_small_floats(const struct wring_codec *codec, const float *x, const float *y,
+                               uint64_t n)
+{
+    const char *spec = wring_codec_info(codec)->spec;
+    struct small_float format = small_float_of(spec);
+    bool random = strstr(spec, "random") != NULL;
+    double lost = random && strstr(spec, "+ef") != NULL ? 1 - 1 / (1 + format.omega) : 0;
+    uint64_t block = spec[0] == 'f' ? n : spec[0] == 'm' ? 32 : 16;
+    double of_unit = peak_of(x, n);
+
+    for (uint64_t at = 0; at < n; at += block) {
+        uint64_t end = n - at < block ? n : at + block;
+        double slack, step = step_of(spec, format, peak_of(x + at, end - at), of_unit, &slack);
+        for (uint64_t i = at; i < end; i++) {
+            double size = fabs((double)x[i]), error = fabs((double)x[i] - (double)y[i]);
+            double apart = fmax(size * exp2(-format.fraction),
+                                (step + slack) * exp2(format.least - format.fraction));
+            double near = fmax(random ? apart : apart / 2, size - format.largest * (step - slack));
+            CHECK(error <= near * 1.00001 + size * lost &&
+                      (y[i] == 0 || !signbit(x[i]) == !signbit(y[i])),
+                  "%s i=%zu: %g became %g, in steps of %g", spec, (size_t)i, x[i], y[i], step);
+        }
+    }
+}
+
 static void check_unit(const struct wring_codec *codec, const float *x, const float *y, uint64_t n)
 {
     if (codec_is_named(codec, "signsgd")) {
@@ -206,6 +267,9 @@ static void check_unit(const struct wring_codec *codec, const float *x, const fl
         check_bounded(codec, x, y, n);
     } else if (codec_is_named(codec, "qsgd")) {
         check_qsgd(codec, x, y, n);
+    } else if (codec_is_named(codec, "fp8") || codec_is_named(codec, "mxfp8") ||
+               codec_is_named(codec, "mxfp4") || codec_is_named(codec, "nvfp4")) {
+        check_small_floats(codec, x, y, n);
     } else if (codec_is_named(codec, "onebit")) {
         check_onebit(codec, x, y, n);
     } else {

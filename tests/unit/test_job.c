@@ -114,6 +114,10 @@ static void reencode(void)
     check_reencode("int4:range=minmax");
     check_reencode("int2");
     check_reencode("qsgd:bits=8:partition=natural");
+    check_reencode("fp8");
+    check_reencode("mxfp8:round=random");
+    check_reencode("mxfp4");
+    check_reencode("nvfp4");
 }
 
 /** Sources were encoded by their ranks on the way in, the sum is encoded by its owner for the way

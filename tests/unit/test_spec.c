@@ -9,7 +9,7 @@
 #define CODECS                                                                     \
     "none, lossless, bf16, fp16, int8, onebit, topk, signsgd, signum, sharedint, " \
     "randk, union, topkc, dgc, hashed, thc, qsgd, natural, "                       \
-    "terngrad, powersgd, int4, int2, bounded"
+    "terngrad, powersgd, int4, int2, bounded, fp8, mxfp8, mxfp4, nvfp4"
 
 static void canonical_form(void)
 {
@@ -91,6 +91,13 @@ static void canonical_form(void)
         {"int2:range=minmax:block=64+ef", "int2:block=64:range=minmax+ef", 64,
          WRING_CODEC_FIXED | WRING_CODEC_FEEDBACK},
         {"int8:range=minmax", "int8:range=minmax", 512, WRING_CODEC_FIXED},
+        {"fp8:block=512:round=even:format=e4m3", "fp8", 512, WRING_CODEC_FIXED},
+        {"fp8:block=64:round=random:format=e5m2", "fp8:format=e5m2:round=random:block=64", 64,
+         WRING_CODEC_FIXED | WRING_CODEC_UNBIASED},
+        {"mxfp8:round=random+ef", "mxfp8:round=random+ef", 128,
+         WRING_CODEC_FIXED | WRING_CODEC_FEEDBACK},
+        {"mxfp4:round=random", "mxfp4:round=random", 128, WRING_CODEC_FIXED | WRING_CODEC_UNBIASED},
+        {"nvfp4:block=1024>mxfp8", "nvfp4>mxfp8", 1024, WRING_CODEC_TWO_WAYS},
         {"none>none", "none", 1,
          WRING_CODEC_RAW | WRING_CODEC_SUMMABLE | WRING_CODEC_UNBIASED | WRING_CODEC_FIXED |
              WRING_CODEC_EXACT},
@@ -157,6 +164,8 @@ static void refusals(void)
         {"topk:select=best", "topk:select=best: needs one of sampled|exact"},
         {"terngrad:clip=0.5", "terngrad:clip=0.5: needs a number from 1 to 1000"},
         {"qsgd:bits=3", "qsgd:bits=3: needs one of 2|4|8"},
+        {"fp8:format=e3m4", "fp8:format=e3m4: needs one of e4m3|e5m2"},
+        {"nvfp4:block=2048", "nvfp4:block=2048: needs a multiple of 64 from 64 to 1024"},
         {"onebit+momentum", "onebit: no suffix '+momentum'; there is only +ef"},
         {"onebit+ef+ef", "onebit: +ef is given twice"},
         {"onebit+ef:means=2", "onebit: parameters stand before +ef"},
