@@ -7,7 +7,7 @@
 #include "tests/fuzz/fuzz.h"
 #include <wring/codec.h>
 
-#define FUZZ_CODECS 64 /* numbers that an input can name; more than there are */
+#define FUZZ_CODECS 128 /* numbers that an input can name; more than there are */
 
 /** One codec by its tiers; NULL for those that this processor lacks. The scalar one is first. */
 struct fuzz_codec {

@@ -13,7 +13,7 @@
 #include "tools/demo/optimizer.h"
 
 #define DEMO_EVALS 20 /* points of a loss curve */
-#define DEMO_CONFIGS_MAX 40
+#define DEMO_CONFIGS_MAX 64
 #define DEMO_SEEDS_MAX 16
 #define DEMO_TEXTS_MAX 64
 
