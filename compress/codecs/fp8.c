@@ -24,14 +24,14 @@ static const struct wring_codec_param params[] = {
     [PARAM_BLOCK] = {"block", NULL, "elements that share a step", 512, 32, 65536, 32},
 };
 
-static void scale(const struct wring_minifloat_plan *plan, const uint32_t *peaks, uint64_t blocks,
-                  float *head, uint8_t *bytes, float *inverse, float *step)
+static void scale(const struct wring_minifloat_plan *plan, const uint32_t *peaks, uint32_t largest,
+                  uint64_t blocks, float *head, uint8_t *bytes, float *inverse, float *step)
 {
-    float peak = wring_float_of(peaks[0]);
+    float peak = wring_float_of(largest);
     bool tiny = peak < TINY;
     float found = peak * plan->keep / plan->largest;
 
-    (void)blocks, (void)bytes;
+    (void)peaks, (void)blocks, (void)bytes;
     *head = *step = tiny ? 0 : found < plan->top ? found : plan->top;
     *inverse = tiny ? 0 : plan->largest / peak;
 }

@@ -44,6 +44,24 @@ static struct numbers numbers_of(enum wring_minifloat format)
     }
 }
 
+uint64_t wring_minifloat_unit(const struct wring_codec *codec)
+{
+    return plan_of(codec)->unit;
+}
+
+static size_t element_bytes(const struct wring_minifloat_plan *plan, uint64_t n)
+{
+    return (n * plan->bits + 7) / 8;
+}
+
+static struct wring_minifloat_lengths measure(const struct wring_minifloat_plan *plan, uint64_t n)
+{
+    uint64_t blocks = (n + plan->block - 1) / plan->block;
+    size_t front = (plan->scaling->has_head ? HEAD : 0) + (plan->scaling->has_bytes ? blocks : 0);
+
+    return (struct wring_minifloat_lengths){blocks, front, front + element_bytes(plan, n)};
+}
+
 void wring_minifloat_init(struct wring_codec *codec, enum wring_minifloat format, bool random,
                           float top)
 {
@@ -58,6 +76,7 @@ void wring_minifloat_init(struct wring_codec *codec, enum wring_minifloat format
     plan->exponent = numbers.exponent;
     plan->random = random;
     plan->top = top;
+    plan->full = measure(plan, plan->unit);
     plan->keep = 1;
     if (random && codec->info.flags & WRING_CODEC_FEEDBACK)
         plan->keep = (float)(1 / (1 + plan->omega));
@@ -65,32 +84,11 @@ void wring_minifloat_init(struct wring_codec *codec, enum wring_minifloat format
         codec->info.flags |= WRING_CODEC_UNBIASED;
 }
 
-uint64_t wring_minifloat_unit(const struct wring_codec *codec)
+/** Of a unit of n elements. */
+static struct wring_minifloat_lengths lengths_of(const struct wring_minifloat_plan *plan,
+                                                 uint64_t n)
 {
-    return plan_of(codec)->unit;
-}
-
-/** Of blocks in n elements. */
-static uint64_t blocks_of(const struct wring_minifloat_plan *plan, uint64_t n)
-{
-    return (n + plan->block - 1) / plan->block;
-}
-
-/** Before the elements of a unit. */
-static size_t front_bytes(const struct wring_minifloat_plan *plan, uint64_t n)
-{
-    return (plan->scaling->has_head ? HEAD : 0) +
-           (plan->scaling->has_bytes ? blocks_of(plan, n) : 0);
-}
-
-static size_t element_bytes(const struct wring_minifloat_plan *plan, uint64_t n)
-{
-    return (n * plan->bits + 7) / 8;
-}
-
-static size_t unit_bytes(const struct wring_minifloat_plan *plan, uint64_t n)
-{
-    return front_bytes(plan, n) + element_bytes(plan, n);
+    return n == plan->unit ? plan->full : measure(plan, n);
 }
 
 size_t wring_minifloat_bound(const struct wring_codec *codec, uint64_t elems)
@@ -98,8 +96,8 @@ size_t wring_minifloat_bound(const struct wring_codec *codec, uint64_t elems)
     const struct wring_minifloat_plan *plan = plan_of(codec);
     uint64_t unit = plan->unit;
 
-    return elems / unit * unit_bytes(plan, unit) +
-           (elems % unit != 0 ? unit_bytes(plan, elems % unit) : 0);
+    return elems / unit * plan->full.bytes +
+           (elems % unit != 0 ? measure(plan, elems % unit).bytes : 0);
 }
 
 static uint32_t largest_of(const uint32_t *peaks, uint64_t blocks)
@@ -112,27 +110,29 @@ static uint32_t largest_of(const uint32_t *peaks, uint64_t blocks)
 }
 
 /** A unit that is not finite: its head and the steps of its blocks are NaN. */
-static void put_lost(const struct wring_minifloat_plan *plan, uint64_t n, unsigned char *code)
+static void put_lost(const struct wring_minifloat_plan *plan,
+                     struct wring_minifloat_lengths lengths, unsigned char *code)
 {
-    memset(code, 0, unit_bytes(plan, n));
+    memset(code, 0, lengths.bytes);
     if (plan->scaling->has_head)
         wring_put_u32(code, WRING_NAN_BITS);
     else
-        memset(code, LOST_BYTE, blocks_of(plan, n));
+        memset(code, LOST_BYTE, lengths.blocks);
 }
 
 /** All that stands before elements. @return whether the unit is finite */
 static bool put_front(const struct wring_minifloat_plan *plan, struct scales *scales,
-                      uint64_t block, uint64_t n, unsigned char *code)
+                      uint64_t block, struct wring_minifloat_lengths lengths, unsigned char *code)
 {
-    uint64_t blocks = blocks_of(plan, n);
+    const uint32_t *peaks = scales->peaks + block;
+    uint32_t largest = largest_of(peaks, lengths.blocks);
     float head = 0;
 
-    if (largest_of(scales->peaks + block, blocks) >= WRING_INF_BITS) {
-        put_lost(plan, n, code);
+    if (largest >= WRING_INF_BITS) {
+        put_lost(plan, lengths, code);
         return false;
     }
-    plan->scaling->scale(plan, scales->peaks + block, blocks, &head,
+    plan->scaling->scale(plan, peaks, largest, lengths.blocks, &head,
                          code + (plan->scaling->has_head ? HEAD : 0), scales->inverse + block,
                          scales->step + block);
     if (plan->scaling->has_head)
@@ -179,21 +179,22 @@ static uint64_t stretch_of(uint64_t unit)
 static size_t encode_stretch(const struct wring_minifloat_plan *plan, struct wring_noise *noise,
                              struct input in, uint64_t n, unsigned char *code)
 {
-    uint64_t unit = plan->unit, per_unit = unit / plan->block;
+    uint64_t unit = plan->unit, per_unit = plan->full.blocks;
     unsigned char *at = code;
     struct scales scales;
 
     plan->kernels->peaks(scales.peaks, in.src, in.residual, n, plan->block);
     for (uint64_t i = 0, u = 0; i < n; i += unit, u++)
-        scales.finite[u] =
-            put_front(plan, &scales, u * per_unit, wring_codec_unit_length(unit, n - i),
-                      code + u * unit_bytes(plan, unit));
+        scales.finite[u] = put_front(plan, &scales, u * per_unit,
+                                     lengths_of(plan, wring_codec_unit_length(unit, n - i)),
+                                     code + u * plan->full.bytes);
     for (uint64_t i = 0, u = 0; i < n; i += unit, u++) {
         uint64_t live = wring_codec_unit_length(unit, n - i);
+        struct wring_minifloat_lengths lengths = lengths_of(plan, live);
         if (scales.finite[u])
             put_elements(plan, noise, input_from(in, i), live, scales.inverse + u * per_unit,
-                         scales.step + u * per_unit, at + front_bytes(plan, live));
-        at += unit_bytes(plan, live);
+                         scales.step + u * per_unit, at + lengths.front);
+        at += lengths.bytes;
     }
     return (size_t)(at - code);
 }
@@ -221,6 +222,7 @@ size_t wring_minifloat_encode(const struct wring_codec *codec,
 }
 
 static enum wring_status decode_unit(const struct wring_minifloat_plan *plan,
+                                     struct wring_minifloat_lengths lengths,
                                      const unsigned char *code, float *dst, uint64_t n, bool add)
 {
     float step[WINDOW / BLOCK_MIN], head = 0;
@@ -237,8 +239,8 @@ static enum wring_status decode_unit(const struct wring_minifloat_plan *plan,
         head = wring_float_of(head_bits);
         bytes += HEAD;
     }
-    plan->scaling->steps(plan, head, bytes, blocks_of(plan, n), step);
-    (add ? plan->form->decode_add : plan->form->decode)(dst, code + front_bytes(plan, n), n, step);
+    plan->scaling->steps(plan, head, bytes, lengths.blocks, step);
+    (add ? plan->form->decode_add : plan->form->decode)(dst, code + lengths.front, n, step);
     return WRING_OK;
 }
 
@@ -264,8 +266,9 @@ enum wring_status wring_minifloat_decode(const struct wring_codec *codec,
         uint64_t n = wring_codec_unit_length(plan->unit, elems - done);
         if (add && WRING_IS_LONG(elems))
             fetch_unit(dst + done, n);
-        status = decode_unit(plan, at, dst + done, n, add);
-        at += unit_bytes(plan, n);
+        struct wring_minifloat_lengths lengths = lengths_of(plan, n);
+        status = decode_unit(plan, lengths, at, dst + done, n, add);
+        at += lengths.bytes;
     }
     return status;
 }

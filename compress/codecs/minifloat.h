@@ -20,16 +20,24 @@ struct wring_minifloat_scaling {
     /**
      * For a unit of finite values.
      * @param peaks    in, [blocks] the largest magnitude of each, as bits
+     * @param largest  of those
      * @param head     out, if there is one; never NaN
      * @param bytes    out, [blocks], if there are some
      * @param inverse  out, [blocks] what elements are multiplied by
      * @param step     out, [blocks] what codes are multiplied by, just as steps() says
      */
-    void (*scale)(const struct wring_minifloat_plan *plan, const uint32_t *peaks, uint64_t blocks,
-                  float *head, uint8_t *bytes, float *inverse, float *step);
+    void (*scale)(const struct wring_minifloat_plan *plan, const uint32_t *peaks, uint32_t largest,
+                  uint64_t blocks, float *head, uint8_t *bytes, float *inverse, float *step);
     /** The steps of any bytes, and of a head from 0 to plan->top. */
     void (*steps)(const struct wring_minifloat_plan *plan, float head, const uint8_t *bytes,
                   uint64_t blocks, float *step);
+};
+
+/** The lengths of a unit's code. */
+struct wring_minifloat_lengths {
+    uint64_t blocks;
+    size_t front; /* bytes before the elements */
+    size_t bytes; /* all of them */
 };
 
 /** What follows from the parameters: each codec's own memory. */
@@ -37,16 +45,17 @@ struct wring_minifloat_plan {
     const struct wring_minifloat_scaling *scaling;
     const struct wring_minifloat_kernels *kernels;
     const struct wring_minifloat_form *form;
-    uint64_t unit, block; /* elements */
-    unsigned bits;        /* of an element */
-    bool random;          /* rounding */
-    double omega;         /* of random rounding: the variance of a code is at most omega times the
-                             square of its unit */
-    float keep;           /* 1 / (1 + omega) under error feedback, if rounded at random; else 1 */
-    float largest;        /* number of the format */
-    int exponent;         /* of that */
-    float top;            /* the largest head */
-    float table[256];     /* what the byte of a block stands for; of E8M0 alone */
+    uint64_t unit, block;                /* elements */
+    struct wring_minifloat_lengths full; /* of a whole unit, for which nothing is divided */
+    unsigned bits;                       /* of an element */
+    bool random;                         /* rounding */
+    double omega;     /* of random rounding: the variance of a code is at most omega times the
+                         square of its unit */
+    float keep;       /* 1 / (1 + omega) under error feedback, if rounded at random; else 1 */
+    float largest;    /* number of the format */
+    int exponent;     /* of that */
+    float top;        /* the largest head */
+    float table[256]; /* what the byte of a block stands for; of E8M0 alone */
 };
 
 /**

@@ -34,13 +34,13 @@ static const struct wring_codec_param params_4[] = {
 };
 
 /** The exponent of the largest, less the format's: a byte of 127 stands for 1. */
-static void scale(const struct wring_minifloat_plan *plan, const uint32_t *peaks, uint64_t blocks,
-                  float *head, uint8_t *bytes, float *inverse, float *step)
+static void scale(const struct wring_minifloat_plan *plan, const uint32_t *peaks, uint32_t largest,
+                  uint64_t blocks, float *head, uint8_t *bytes, float *inverse, float *step)
 {
     uint32_t fraction = wring_bits_of(plan->largest) & 0x7FFFFF, most = (uint32_t)plan->exponent;
     uint32_t up = plan->random ? 0x7FFFFF - fraction : 0; /* carries from a larger fraction */
 
-    (void)head;
+    (void)head, (void)largest;
     for (uint64_t b = 0; b < blocks; b++) {
         uint32_t field = (peaks[b] + up) >> 23; /* of the exponent */
         field = field < FIELD_MAX ? field : FIELD_MAX;

@@ -10,6 +10,8 @@
  */
 #include "compress/codecs/minifloat.h"
 
+#include <string.h>
+
 #include "compress/kernels/bits.h"
 
 #define BLOCK 16
@@ -48,20 +50,16 @@ static void raise_bytes(const uint32_t *peaks, uint64_t blocks, const float *ste
             step[b] * largest < wring_float_of(peaks[b]) && bytes[b] < WRING_MINIFLOAT_TOP_8;
 }
 
-static void scale(const struct wring_minifloat_plan *plan, const uint32_t *peaks, uint64_t blocks,
-                  float *head, uint8_t *bytes, float *inverse, float *step)
+static void scale(const struct wring_minifloat_plan *plan, const uint32_t *peaks, uint32_t largest,
+                  uint64_t blocks, float *head, uint8_t *bytes, float *inverse, float *step)
 {
     const struct wring_minifloat_form *form = &plan->kernels->forms[WRING_E4M3];
-    float sizes[WRING_MINIFLOAT_WINDOW / BLOCK], peak = 0;
-
-    for (uint64_t b = 0; b < blocks; b++) {
-        sizes[b] = wring_float_of(peaks[b]);
-        peak = sizes[b] > peak ? sizes[b] : peak;
-    }
+    float sizes[WRING_MINIFLOAT_WINDOW / BLOCK], peak = wring_float_of(largest);
     bool tiny = peak < TINY;
     float whole = tiny ? 0 : peak / (STEP_MAX * plan->largest),
           to_bytes = tiny ? 0 : STEP_MAX / peak;
 
+    memcpy(sizes, peaks, blocks * sizeof(*sizes)); /* as numbers */
     whole = whole < plan->top ? whole : plan->top;
     *head = whole * plan->keep;
     form->encode[WRING_ROUND_EVEN](bytes, sizes, NULL, blocks, &to_bytes, NULL, NULL);
@@ -70,8 +68,7 @@ static void scale(const struct wring_minifloat_plan *plan, const uint32_t *peaks
         raise_bytes(peaks, blocks, step, plan->largest, bytes);
         form->decode(step, bytes, blocks, &whole);
     }
-    for (uint64_t b = 0; b < blocks; b++)
-        inverse[b] = step[b] > 0 ? 1 / step[b] : 0;
+    plan->kernels->invert(inverse, step, blocks);
     if (plan->keep < 1)
         form->decode(step, bytes, blocks, head);
 }

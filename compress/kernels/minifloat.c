@@ -131,8 +131,15 @@ static void peaks_scalar(uint32_t *peaks, const float *src, const float *residua
                                       n - i < block ? n - i : block);
 }
 
+static void invert_scalar(float *inverse, const float *step, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        inverse[i] = step[i] > 0 ? 1 / step[i] : 0;
+}
+
 static const struct wring_minifloat_kernels scalar = {
     peaks_scalar,
+    invert_scalar,
     {ENTRY(e4m3), ENTRY(e5m2), ENTRY(e4m3_by_32), ENTRY(e5m2_by_32), ENTRY(e2m1_by_32),
      ENTRY(e2m1_by_16)},
 };

@@ -48,10 +48,9 @@ enum wring_minifloat {
 
 struct wring_minifloat_form {
     /**
-     * @param code      out, a byte for each element or, of 4 bits, for two; an unused half becomes
-     * 0
+     * @param code      out, a byte for each element or, of 4 bits, for two; an unused half is 0
      * @param residual  in and out: becomes v - value; or NULL
-     * @param inverse   in, of each block
+     * @param inverse   in, of each block; |v| * inverse is below 2^64
      * @param step      in, of each block; not looked at without residual
      * @param noise     in, words of whole runs; not looked at without random rounding
      */
@@ -67,6 +66,8 @@ struct wring_minifloat_kernels {
      *  @param block  a multiple of 16 */
     void (*peaks)(uint32_t *peaks, const float *src, const float *residual, uint64_t n,
                   uint64_t block);
+    /** 1 / step, or 0 where that is 0. @param step  none is below 0 */
+    void (*invert)(float *inverse, const float *step, uint64_t n);
     struct wring_minifloat_form forms[WRING_MINIFLOATS];
 };
 

@@ -133,6 +133,21 @@ static void check_peaks(const struct wring_minifloat_kernels *kernels, const str
               want[b]);
 }
 
+/** Also of steps that are 0, or so small that the inverse is infinite. */
+static void check_invert(const struct wring_minifloat_kernels *kernels, const struct trial *trial,
+                         const float *src)
+{
+    uint64_t n = trial->n;
+    float *step = trial_copy(src, n * 4);
+    float *want = wring_test_guarded(n * 4), *got = wring_test_guarded(n * 4);
+
+    for (uint64_t i = 0; i < n; i++)
+        step[i] = i % 5 == 3 ? 0 : fabsf(step[i]);
+    wring_minifloat_tiers[0].kernels->invert(want, step, n);
+    kernels->invert(got, step, n);
+    AGREE("invert", want, got, n * 4);
+}
+
 static void check_tier(const void *entry, const struct trial *trial)
 {
     const struct wring_minifloat_kernels *ref = wring_minifloat_tiers[0].kernels;
@@ -144,6 +159,7 @@ static void check_tier(const void *entry, const struct trial *trial)
     for (uint64_t block = 16; block <= 96; block += block)
         for (int fed = 0; fed < 2; fed++)
             check_peaks(kernels, trial, src, fed ? left : NULL, block);
+    check_invert(kernels, trial, src);
     for (int f = 0; f < WRING_MINIFLOATS; f++) {
         check_encode(&ref->forms[f], &kernels->forms[f], trial, &formats[f], src, NULL);
         check_encode(&ref->forms[f], &kernels->forms[f], trial, &formats[f], src, left);

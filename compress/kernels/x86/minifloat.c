@@ -9,13 +9,14 @@ struct shape {
     unsigned bits, fraction;
     int least; /* the exponent of the least normal */
     float largest;
+    uint8_t top;    /* the code of that */
     unsigned block; /* 0: one for all */
     bool random;
 };
 
-#define E4M3(block, random) ((struct shape){8, 3, -6, 448, block, random})
-#define E5M2(block, random) ((struct shape){8, 2, -14, 57344, block, random})
-#define E2M1(block, random) ((struct shape){4, 1, 0, 6, block, random})
+#define E4M3(block, random) ((struct shape){8, 3, -6, 448, 0x7E, block, random})
+#define E5M2(block, random) ((struct shape){8, 2, -14, 57344, 0x7B, block, random})
+#define E2M1(block, random) ((struct shape){4, 1, 0, 6, 7, block, random})
 
 #define SHORTEST_BLOCK 16
 #define STEP_BLOCKS (STEP / SHORTEST_BLOCK)
@@ -105,6 +106,22 @@ static void peaks(uint32_t *peaks, const float *src, const float *residual, uint
         find_peaks(peaks, src, residual, n, block);
 }
 
+INLINE floats inverse_of(floats step)
+{
+    return (floats)((words)(all(1) / step) & (words)(step > 0)); /* all bits of a lane, or none */
+}
+
+static void invert(float *inverse, const float *step, uint64_t n)
+{
+    uint64_t i = 0;
+
+    for (; i + LANES <= n; i += LANES)
+        store(inverse + i, inverse_of(load(step + i)));
+    if (i < n)
+        store_first(inverse + i, inverse_of(load_first(step + i, (unsigned)(n - i))),
+                    (unsigned)(n - i));
+}
+
 /* ---- codes ---- */
 
 /** What the vector that begins with element `at` is multiplied by. */
@@ -113,16 +130,22 @@ INLINE floats scale_at(const float *scale, unsigned at, struct shape shape)
     return all(scale[shape.block == 0 ? 0 : at / shape.block]);
 }
 
+/** The bits of the least normal. */
+INLINE uint32_t least_of(struct shape shape)
+{
+    return (uint32_t)(shape.least + 127) << 23;
+}
+
 /**
- * The codes of x, without signs. Beside a number that is large enough, x has just the places that
- * its neighbours have: adding it rounds, and counts them in the lowest bits.
+ * The codes of x, without signs, and all too large by excess_of(). Beside a number that is large
+ * enough, x has just the places that its neighbours have: adding it rounds, and counts them in the
+ * lowest bits.
  * @param value  out, what they stand for
  */
 INLINE words codes_of(floats x, ints noise, struct shape shape, floats *value)
 {
-    const words least = all_words((uint32_t)(shape.least + 127) << 23);
     const unsigned places = 23 - shape.fraction;
-    words power = larger((words)x & WRING_INF_BITS, least), q;
+    words power = larger((words)x & WRING_INF_BITS, all_words(least_of(shape))), q;
 
     if (shape.random) {
         floats beside = (floats)(power + ((places - 16) << 23));
@@ -133,31 +156,48 @@ INLINE words codes_of(floats x, ints noise, struct shape shape, floats *value)
         q = (words)sum - (words)beside;
         *value = sum - beside;
     }
-    return q + ((power - least) >> places);
+    return q + (power >> places);
+}
+
+INLINE uint16_t excess_of(struct shape shape)
+{
+    return (uint16_t)(least_of(shape) >> (23 - shape.fraction));
+}
+
+/** Codes of four vectors as bytes, which end at the largest number's, with their values' signs. */
+INLINE words join_codes(const words codes[4], const words values[4], struct shape shape)
+{
+    shorts low = (shorts)WIDE(packs_epi32)((raw)codes[0], (raw)codes[1]) - excess_of(shape);
+    shorts high = (shorts)WIDE(packs_epi32)((raw)codes[2], (raw)codes[3]) - excess_of(shape);
+    raw bytes = WIDE(packs_epi16)((raw)low, (raw)high);
+    words signs = pack_bytes(values) & 0x80808080; /* which packing leaves where they are */
+
+    return (words)WIDE(min_epu8)(bytes, WIDE(set1_epi8)((char)shape.top)) |
+           (signs >> (8 - shape.bits));
 }
 
 /** @param noise  NULL where nothing is rounded at random */
 INLINE void encode_step(uint8_t *code, const float *src, float *residual, const float *inverse,
                         const float *step, const uint32_t *noise, struct shape shape)
 {
-    words codes[4];
+    words codes[4], values[4];
 
     for (unsigned v = 0; v < 4; v++) {
         unsigned at = v * LANES;
         floats value = fed(src, residual, at), decoded;
-        words sign = (words)value & WRING_SIGN_BITS;
         floats x = (floats)magnitude_of(value) * scale_at(inverse, at, shape);
         ints drawn = {0};
         if (shape.random)
             drawn = noise_at(noise, at);
-        x = (floats)WIDE(min_ps)(x, all(shape.largest));
         codes[v] = codes_of(x, drawn, shape, &decoded);
-        codes[v] |= (words)((ints)sign >> (32 - shape.bits)); /* a signed byte is negative */
-        if (residual != NULL)
-            store(residual + at,
-                  value - (floats)((words)decoded | sign) * scale_at(step, at, shape));
+        values[v] = (words)value;
+        if (residual != NULL) {
+            decoded = (floats)WIDE(min_ps)(decoded, all(shape.largest));
+            decoded = (floats)((words)decoded | (values[v] & WRING_SIGN_BITS));
+            store(residual + at, value - decoded * scale_at(step, at, shape));
+        }
     }
-    put_codes(code, in_order(pack_bytes(codes)), shape.bits);
+    put_codes(code, in_order(join_codes(codes, values, shape)), shape.bits);
 }
 
 /** Those of the blocks that n elements have; none behind them. */
@@ -238,17 +278,31 @@ INLINE half_shorts widen_bytes(const uint8_t *code)
 #endif
 }
 
-/** By binary16, which has e5m2's bits in its upper byte, and e4m3's numbers as 256th parts. */
-INLINE floats values_of_8(const uint8_t *code, floats step, struct shape shape)
+/** Is one of a step's codes no number? */
+INLINE bool has_odd(const uint8_t *code, struct shape shape)
+{
+    raw magnitude = (raw)(load_words(code) & 0x7F7F7F7F), top = WIDE(set1_epi8)((char)shape.top);
+#ifdef __AVX512F__
+    return _mm512_cmpgt_epi8_mask(magnitude, top) != 0;
+#else
+    return _mm256_movemask_epi8(_mm256_cmpgt_epi8(magnitude, top)) != 0;
+#endif
+}
+
+/** By binary16, which has e5m2's bits in its upper byte, and e4m3's numbers as 256th parts.
+ *  @param odd  some may be no numbers; known where this is inlined */
+INLINE floats values_of_8(const uint8_t *code, floats step, struct shape shape, bool odd)
 {
     half_shorts wide = widen_bytes(code);
-    floats value = shape.fraction == 2 ? widen_f16(wide << 8)
-                                       : widen_f16((wide & 0x7F) << 7 | (wide & 0x8000)) * all(256);
+    floats value =
+        shape.fraction == 2 ? widen_f16(wide << 8) : widen_f16(wide << 7 & 0xBFFF) * all(256);
     uint32_t largest;
 
+    if (!odd)
+        return value * step;
     memcpy(&largest, &shape.largest, sizeof(largest));
-    lanes odd = above(magnitude_of(value), all_words(largest));
-    return choose(odd, (floats)all_words(WRING_NAN_BITS), value * step);
+    return choose(above(magnitude_of(value), all_words(largest)), (floats)all_words(WRING_NAN_BITS),
+                  value * step);
 }
 
 INLINE floats values_of_4(const uint8_t *code, floats step)
@@ -264,16 +318,26 @@ INLINE floats values_of_4(const uint8_t *code, floats step)
 #endif
 }
 
-INLINE void decode_step(float *dst, const uint8_t *code, const float *step, struct shape shape,
-                        bool add)
+INLINE void decode_four(float *dst, const uint8_t *code, const float *step, struct shape shape,
+                        bool add, bool odd)
 {
     for (unsigned v = 0; v < 4; v++) {
         unsigned at = v * LANES;
         const uint8_t *from = code + at * shape.bits / 8;
         floats scale = scale_at(step, at, shape);
-        floats value = shape.bits == 8 ? values_of_8(from, scale, shape) : values_of_4(from, scale);
+        floats value =
+            shape.bits == 8 ? values_of_8(from, scale, shape, odd) : values_of_4(from, scale);
         store(dst + at, add ? load(dst + at) + value : value);
     }
+}
+
+INLINE void decode_step(float *dst, const uint8_t *code, const float *step, struct shape shape,
+                        bool add)
+{
+    if (shape.bits == 8 && has_odd(code, shape)) /* each way inlined for itself */
+        decode_four(dst, code, step, shape, add, true);
+    else
+        decode_four(dst, code, step, shape, add, false);
 }
 
 INLINE void decode_any(float *dst, const uint8_t *code, uint64_t n, const float *step,
@@ -329,6 +393,7 @@ FORM(e2m1_by_16, E2M1, 16)
 
 const struct wring_minifloat_kernels OF_TIER(wring_minifloat) = {
     peaks,
+    invert,
     {ENTRY(e4m3), ENTRY(e5m2), ENTRY(e4m3_by_32), ENTRY(e5m2_by_32), ENTRY(e2m1_by_32),
      ENTRY(e2m1_by_16)},
 };
