@@ -10,6 +10,7 @@
 
 #include "base/fpenv.h"
 #include "base/parse.h"
+#include "compress/compose.h"
 #include "compress/spec.h"
 
 #define ROOM_ALIGN 64 /* sizes are multiples of it */
@@ -96,7 +97,7 @@ static enum wring_status make_room(struct wring_codec *codec)
 /** The library's codecs have no versions: the wire's is theirs. */
 static void name_identity(struct wring_codec *codec)
 {
-    bool own = codec->ops == &codec->read;
+    bool own = codec->base == &codec->read;
 
     snprintf(codec->identity, sizeof(codec->identity), own ? "%s (version %" PRIu32 ")" : "%s",
              codec->spec, codec->ops->version);
@@ -105,7 +106,22 @@ static void name_identity(struct wring_codec *codec)
 
 static enum wring_status init_codec(struct wring_codec *codec, char *why, size_t why_bytes)
 {
-    return codec->ops->init != NULL ? codec->ops->init(codec, why, why_bytes) : WRING_OK;
+    enum wring_status status = wring_compose_check(codec, why, why_bytes);
+    if (status == WRING_OK && codec->ops->init != NULL)
+        status = codec->ops->init(codec, why, why_bytes);
+    return status;
+}
+
+static void describe_codec(struct wring_codec *codec)
+{
+    codec->info.name = codec->ops->name;
+    codec->info.spec = codec->spec;
+    name_identity(codec);
+    codec->info.tier = wring_cpu_tier_name(codec->tier);
+    codec->info.rounds = (unsigned)codec->ops->n_rounds;
+    codec->info.states = (unsigned)codec->ops->n_states;
+    if (codec->ops->code_sum != NULL)
+        codec->info.flags |= WRING_CODEC_SUMMABLE;
 }
 
 static enum wring_status set_up_codec(struct wring_codec *codec, const char *spec, const char *tier,
@@ -118,23 +134,20 @@ static enum wring_status set_up_codec(struct wring_codec *codec, const char *spe
     if (status == WRING_OK)
         status = wring_spec_parse(codec, spec, own, why, why_bytes);
     if (status == WRING_OK)
+        status = wring_compose_values(codec, tier, own, why, why_bytes);
+    if (status == WRING_OK)
         status = make_own_memory(codec);
     if (status == WRING_OK)
         status = init_codec(codec, why, why_bytes);
     if (status == WRING_OK)
+        codec->info.unit = codec->ops->unit(codec);
+    if (status == WRING_OK)
+        status = wring_compose(codec, why, why_bytes);
+    if (status == WRING_OK)
         status = wring_spec_write(codec, why, why_bytes);
     if (status != WRING_OK)
         return status;
-
-    codec->info.name = codec->ops->name;
-    codec->info.spec = codec->spec;
-    name_identity(codec);
-    codec->info.tier = wring_cpu_tier_name(codec->tier);
-    codec->info.rounds = (unsigned)codec->ops->n_rounds;
-    codec->info.states = (unsigned)codec->ops->n_states;
-    if (codec->ops->code_sum != NULL)
-        codec->info.flags |= WRING_CODEC_SUMMABLE;
-    codec->info.unit = codec->ops->unit(codec);
+    describe_codec(codec);
     return make_room(codec);
 }
 
@@ -209,6 +222,8 @@ enum wring_status wring_codec_create(const char *spec, const char *tier,
             : wring_codec_create_way(spec, tier, own, false, why, why_bytes, &codec);
     if (status == WRING_OK)
         status = add_way_back(codec, tier, own, why, why_bytes);
+    if (status == WRING_OK)
+        status = wring_compose_owed(codec, why, why_bytes);
     wring_fp_leave(mode);
     if (status == WRING_OK)
         *out = codec;
@@ -222,6 +237,7 @@ void wring_codec_destroy(struct wring_codec *codec)
     if (codec == NULL)
         return;
     wring_pair_finish(codec);
+    wring_codec_destroy(codec->values);
     free(codec->room);
     free(codec->own);
     free(codec);

@@ -9,22 +9,51 @@
 #include "compress/kernels/kernels.h"
 #include <wring/codec.h>
 
+struct wring_momentum_kernels;
+struct wring_sparse_kernels;
+
 #define WRING_CODEC_IDENTITY_MAX (WRING_CODEC_SPEC_MAX + 64) /* the versions of two */
 
+/** The tables of a codec that has suffixes, and what those need. */
+struct wring_composition {
+    struct wring_codec_ops ops;
+    struct wring_codec_state states[WRING_CODEC_STATES_MAX];
+    struct wring_codec_round rounds[WRING_CODEC_ROUNDS_MAX];
+    const struct wring_momentum_kernels *momentum;
+    const struct wring_sparse_kernels *sparse;
+};
+
+/** What may follow a codec in a spec, in canonical order. They act in this order, too. */
+enum wring_suffix {
+    WRING_SUFFIX_WARMUP,
+    WRING_SUFFIX_MOMENTUM,
+    WRING_SUFFIX_NESTEROV,
+    WRING_SUFFIX_EF, /* what is left of input and residual; WRING_CODEC_FEEDBACK says so, too */
+    WRING_SUFFIXES,
+};
+
 struct wring_codec {
-    const struct wring_codec_ops *ops;
-    struct wring_codec_ops read; /* a program's own table, in this release's form: `ops` */
+    const struct wring_codec_ops *ops;  /* what callers see: with suffixes, a composed one */
+    const struct wring_codec_ops *base; /* the codec's own table */
+    struct wring_codec_ops read;        /* a program's own table, in this release's form: `ops` */
     struct wring_codec_info info;
     char spec[WRING_CODEC_SPEC_MAX];
     char identity[WRING_CODEC_IDENTITY_MAX];
-    enum wring_cpu_tier tier;              /* highest allowed; init lowers it to its choice */
-    double params[WRING_CODEC_PARAMS_MAX]; /* in the order of ops->params */
-    const void *kernels;                   /* the codec's own tier table entry */
-    void *own;                             /* [ops->own_bytes]; NULL: none */
-    struct wring_codec *ways[2];           /* of a pair "in>out", which owns them; [1] alone: the
-                                              way back that the codec's table names; else NULL */
-    bool returns;                          /* it is that, and takes back sums of its own codes */
-    struct wring_codec_room *room;         /* for encodes outside of jobs; NULL: none is needed */
+    enum wring_cpu_tier tier;               /* highest allowed; init lowers it to its choice */
+    double params[WRING_CODEC_PARAMS_MAX];  /* in the order of ops->params */
+    unsigned suffixes;                      /* bit i: the spec has suffix i */
+    double suffix_params[WRING_SUFFIXES];   /* of each the one that it has */
+    const void *kernels;                    /* the codec's own tier table entry */
+    void *own;                              /* [ops->own_bytes]; NULL: none */
+    struct wring_codec *ways[2];            /* of a pair "in>out", which owns them; [1] alone: the
+                                               way back that the codec's table names; else NULL */
+    bool returns;                           /* it is that, and takes back sums of its own codes */
+    struct wring_codec_room *room;          /* for encodes outside of jobs; NULL: none is needed */
+    char values_spec[WRING_CODEC_SPEC_MAX]; /* "int8" of "topk/int8"; "": none */
+    struct wring_codec *values;             /* the codec of the values that it sends; NULL: f32 */
+    struct wring_composition composed;      /* of compress/compose.c */
+    unsigned owed;                          /* 1 + the state that is the residual of sums; 0: the
+                                               bucket's residual is, of the elements that it owns */
 };
 
 /** Scratch memory for an encode that was given none. */
@@ -37,6 +66,11 @@ struct wring_codec_room {
 size_t wring_codec_encode_in(const struct wring_codec *codec,
                              const struct wring_codec_context *context, const float *src,
                              uint64_t elems, float *residual, void *code, void *scratch);
+
+static inline bool wring_codec_has_suffix(const struct wring_codec *codec, enum wring_suffix suffix)
+{
+    return (codec->suffixes & 1u << suffix) != 0;
+}
 
 /** Do owners add its codes, and send the sum on as it is? Not those of a pair. NULL: raw. */
 static inline bool wring_codec_adds_codes(const struct wring_codec *codec)

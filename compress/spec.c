@@ -96,10 +96,10 @@ static bool parse_word(struct piece piece, const char *words, double *out)
     }
 }
 
-static enum wring_status refuse_value(const struct parser *parser,
+/** @param codec  or the suffix whose parameter it is */
+static enum wring_status refuse_value(const struct parser *parser, const char *codec,
                                       const struct wring_codec_param *param, struct piece value)
 {
-    const char *codec = parser->codec->ops->name;
     if (param->words != NULL)
         return refuse_spec(parser, "%s:%s=%.*s: needs one of %s", codec, param->name, value.length,
                            value.text, param->words);
@@ -120,16 +120,23 @@ static bool is_in_range(const struct wring_codec_param *param, double value)
            (uint64_t)value / (uint64_t)param->multiple_of * param->multiple_of == value;
 }
 
+static bool parse_value(const struct wring_codec_param *param, struct piece value, double *out)
+{
+    if (param->words != NULL)
+        return parse_word(value, param->words, out);
+    return parse_decimal(value, out) && is_in_range(param, *out);
+}
+
 static enum wring_status set_param(struct parser *parser, size_t index, struct piece value)
 {
+    const char *codec = parser->codec->ops->name;
     const struct wring_codec_param *param = &parser->codec->ops->params[index];
     double number;
 
     if (parser->given & 1u << index)
-        return refuse_spec(parser, "%s: %s is given twice", parser->codec->ops->name, param->name);
-    if (param->words != NULL ? !parse_word(value, param->words, &number)
-                             : !parse_decimal(value, &number) || !is_in_range(param, number))
-        return refuse_value(parser, param, value);
+        return refuse_spec(parser, "%s: %s is given twice", codec, param->name);
+    if (!parse_value(param, value, &number))
+        return refuse_value(parser, codec, param, value);
     parser->given |= 1u << index;
     parser->codec->params[index] = number;
     return WRING_OK;
@@ -155,37 +162,122 @@ static enum wring_status parse_param(struct parser *parser, const char **rest)
     const struct wring_codec_ops *ops = parser->codec->ops;
 
     ++*rest;
-    struct piece name = cut_piece(rest, ":+=");
+    struct piece name = cut_piece(rest, ":+/=");
     if (**rest != '=')
         return refuse_spec(parser, "%s:%.*s: a parameter is written name=value", ops->name,
                            name.length, name.text);
     ++*rest;
-    struct piece value = cut_piece(rest, ":+");
+    struct piece value = cut_piece(rest, ":+/");
     for (size_t i = 0; i < ops->n_params; i++)
         if (is_word(name, ops->params[i].name))
             return set_param(parser, i, value);
     return refuse_name(parser, name);
 }
 
-/** "+suffix" at *rest. */
-static enum wring_status parse_suffix(struct parser *parser, const char **rest)
+/** "/values" at *rest: the spec of a codec without suffixes. */
+static enum wring_status parse_values(struct parser *parser, const char **rest)
 {
     struct wring_codec *codec = parser->codec;
 
     ++*rest;
-    struct piece name = cut_piece(rest, "+:");
-    if (!is_word(name, "ef"))
-        return refuse_spec(parser, "%s: no suffix '+%.*s'; there is only +ef", codec->ops->name,
+    struct piece values = cut_piece(rest, "+");
+    if (values.length == 0)
+        return refuse_spec(parser, "%s/: needs the codec of its values, as in topk/int8",
+                           codec->ops->name);
+    memcpy(codec->values_spec, values.text, (size_t)values.length);
+    codec->values_spec[values.length] = '\0';
+    return WRING_OK;
+}
+
+/* ---- suffixes ---- */
+
+static const struct wring_codec_param warmup_steps = {
+    "steps", NULL, "with larger ratios, from a quarter on", 1000, 1, 1e9, 1};
+static const struct wring_codec_param momentum_beta = {
+    "beta", NULL, "what stays of it at each step", 0.9, 0, 0.9999, 0};
+
+static const struct suffix {
+    const char *name;
+    const struct wring_codec_param *param; /* NULL: it has none */
+} suffixes[WRING_SUFFIXES] = {
+    [WRING_SUFFIX_WARMUP] = {"+warmup", &warmup_steps},
+    [WRING_SUFFIX_MOMENTUM] = {"+momentum", &momentum_beta},
+    [WRING_SUFFIX_NESTEROV] = {"+nesterov", &momentum_beta},
+    [WRING_SUFFIX_EF] = {"+ef", NULL},
+};
+
+static enum wring_status refuse_suffix(const struct parser *parser, struct piece name)
+{
+    char known[KNOWN_MAX] = "";
+
+    for (size_t i = 0; i < WRING_SUFFIXES; i++) {
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof(known) - used, "%s%s", i > 0 ? ", " : "", suffixes[i].name);
+    }
+    return refuse_spec(parser, "%s: no suffix '+%.*s'; there are %s", parser->codec->ops->name,
+                       name.length, name.text, known);
+}
+
+/** ":name=value" of a suffix at *rest. */
+static enum wring_status parse_suffix_param(struct parser *parser, size_t index, const char **rest)
+{
+    const char *codec = parser->codec->ops->name;
+    const struct suffix *suffix = &suffixes[index];
+    double number;
+
+    if (suffix->param == NULL)
+        return refuse_spec(parser, "%s: parameters stand before %s", codec, suffix->name);
+    ++*rest;
+    struct piece name = cut_piece(rest, ":+/=");
+    if (**rest != '=')
+        return refuse_spec(parser, "%s:%.*s: a parameter is written name=value", suffix->name,
                            name.length, name.text);
+    ++*rest;
+    struct piece value = cut_piece(rest, ":+/");
+    if (!is_word(name, suffix->param->name))
+        return refuse_spec(parser,
+                           "%s: no parameter '%.*s'; it takes %s, and those of %s stand "
+                           "before it",
+                           suffix->name, name.length, name.text, suffix->param->name, codec);
+    if (!parse_value(suffix->param, value, &number))
+        return refuse_value(parser, suffix->name, suffix->param, value);
     if (**rest == ':')
-        return refuse_spec(parser, "%s: parameters stand before +ef", codec->ops->name);
-    if (codec->info.flags & WRING_CODEC_FEEDBACK)
-        return refuse_spec(parser, "%s: +ef is given twice", codec->ops->name);
+        return refuse_spec(parser, "%s: it takes one parameter, %s", suffix->name,
+                           suffix->param->name);
+    parser->codec->suffix_params[index] = number;
+    return WRING_OK;
+}
+
+static enum wring_status take_suffix(struct parser *parser, size_t index)
+{
+    struct wring_codec *codec = parser->codec;
+
+    if (wring_codec_has_suffix(codec, (enum wring_suffix)index))
+        return refuse_spec(parser, "%s: %s is given twice", codec->ops->name, suffixes[index].name);
+    codec->suffixes |= 1u << index;
+    if (suffixes[index].param != NULL)
+        codec->suffix_params[index] = suffixes[index].param->fallback;
+    if (index != WRING_SUFFIX_EF)
+        return WRING_OK;
     if (codec->ops->flags & WRING_CODEC_EXACT)
         return refuse_spec(parser, "%s+ef: %s loses nothing that could be fed back; leave +ef away",
                            codec->ops->name, codec->ops->name);
     codec->info.flags |= WRING_CODEC_FEEDBACK;
     return WRING_OK;
+}
+
+/** "+suffix" or "+suffix:name=value" at *rest. */
+static enum wring_status parse_suffix(struct parser *parser, const char **rest)
+{
+    ++*rest;
+    struct piece name = cut_piece(rest, "+:/");
+    for (size_t i = 0; i < WRING_SUFFIXES; i++)
+        if (is_word(name, suffixes[i].name + 1)) {
+            enum wring_status status = take_suffix(parser, i);
+            return status == WRING_OK && **rest == ':' ? parse_suffix_param(parser, i, rest)
+                                                       : status;
+        }
+    return refuse_suffix(parser, name);
 }
 
 /** Add the names of a list to a text that may become full. */
@@ -226,6 +318,15 @@ static const struct wring_codec_ops *find_ops(struct wring_codec *codec, struct 
     return ops != NULL && wring_own_read(ops, &codec->read) ? &codec->read : NULL;
 }
 
+/** What is left cannot stand behind a suffix. */
+static enum wring_status refuse_order(const struct parser *parser, const char *rest)
+{
+    return refuse_spec(parser,
+                       "%s: '%s' stands behind a suffix; the order is "
+                       "name:param=value/values+suffix",
+                       parser->codec->ops->name, rest);
+}
+
 enum wring_status wring_spec_parse(struct wring_codec *codec, const char *spec,
                                    const struct wring_codec_ops *const *own, char *why,
                                    size_t why_bytes)
@@ -236,8 +337,8 @@ enum wring_status wring_spec_parse(struct wring_codec *codec, const char *spec,
         return refuse_spec(&parser, "codec: longer than %d bytes", WRING_CODEC_SPEC_MAX - 1);
 
     const char *rest = spec;
-    struct piece name = cut_piece(&rest, ":+");
-    codec->ops = find_ops(codec, name, own);
+    struct piece name = cut_piece(&rest, ":+/");
+    codec->ops = codec->base = find_ops(codec, name, own);
     if (codec->ops == NULL)
         return refuse_codec(&parser, name, own);
     codec->info.flags = codec->ops->flags;
@@ -245,8 +346,12 @@ enum wring_status wring_spec_parse(struct wring_codec *codec, const char *spec,
         codec->params[i] = codec->ops->params[i].fallback;
 
     enum wring_status status = WRING_OK;
+    while (*rest == ':' && status == WRING_OK)
+        status = parse_param(&parser, &rest);
+    if (*rest == '/' && status == WRING_OK)
+        status = parse_values(&parser, &rest);
     while (*rest != '\0' && status == WRING_OK)
-        status = *rest == ':' ? parse_param(&parser, &rest) : parse_suffix(&parser, &rest);
+        status = *rest == '+' ? parse_suffix(&parser, &rest) : refuse_order(&parser, rest);
     return status;
 }
 
@@ -286,23 +391,44 @@ __attribute__((format(printf, 2, 3))) static bool append_to_spec(struct wring_co
     return (size_t)bytes < room;
 }
 
+/** A parameter that is not the default. @return false: there is no room */
+static bool append_param(struct wring_codec *codec, const struct wring_codec_param *param,
+                         double value)
+{
+    char text[40];
+
+    if (value == param->fallback)
+        return true;
+    if (param->words != NULL)
+        write_word(text, sizeof(text), param->words, value);
+    else
+        write_decimal(text, sizeof(text), value);
+    return append_to_spec(codec, ":%s=%s", param->name, text);
+}
+
+static bool append_suffix(struct wring_codec *codec, size_t index)
+{
+    const struct suffix *suffix = &suffixes[index];
+
+    if (!wring_codec_has_suffix(codec, (enum wring_suffix)index))
+        return true;
+    return append_to_spec(codec, "%s", suffix->name) &&
+           (suffix->param == NULL ||
+            append_param(codec, suffix->param, codec->suffix_params[index]));
+}
+
 enum wring_status wring_spec_write(struct wring_codec *codec, char *why, size_t why_bytes)
 {
     const struct wring_codec_ops *ops = codec->ops;
     bool fits = append_to_spec(codec, "%s", ops->name);
 
-    for (size_t i = 0; i < ops->n_params; i++) {
-        char value[40];
-        if (codec->params[i] == ops->params[i].fallback)
-            continue;
-        if (ops->params[i].words != NULL)
-            write_word(value, sizeof(value), ops->params[i].words, codec->params[i]);
-        else
-            write_decimal(value, sizeof(value), codec->params[i]);
-        fits = fits && append_to_spec(codec, ":%s=%s", ops->params[i].name, value);
-    }
-    if (codec->info.flags & WRING_CODEC_FEEDBACK)
-        fits = fits && append_to_spec(codec, "+ef");
+    for (size_t i = 0; i < ops->n_params; i++)
+        fits = fits && append_param(codec, &ops->params[i], codec->params[i]);
+    if (codec->values != NULL)
+        fits = fits && append_to_spec(codec, "/%.*s", (int)strcspn(codec->values->spec, "+"),
+                                      codec->values->spec);
+    for (size_t i = 0; i < WRING_SUFFIXES; i++)
+        fits = fits && append_suffix(codec, i);
     if (fits)
         return WRING_OK;
     snprintf(why, why_bytes, "codec: longer than %d bytes", WRING_CODEC_SPEC_MAX - 1);

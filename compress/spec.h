@@ -1,12 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The text form of one codec: "name:param=value:param=value+ef"; or of a pair, "in>out". */
+/**
+ * The text form of one codec, or of a pair:
+ *
+ *     spec    one | one ">" one
+ *     one     name {":" param "=" value} ["/" name {":" param "=" value}] {suffix}
+ *     suffix  "+" name [":" param "=" value]
+ *
+ * Suffixes may be in any order; the canonical one is that of enum wring_suffix.
+ */
 #ifndef WRING_COMPRESS_SPEC_H
 #define WRING_COMPRESS_SPEC_H
 
 #include "compress/codec.h"
 
 /**
- * Fill codec->ops, codec->params and the feedback flag from a spec.
+ * Fill codec->ops, its parameters, suffixes and the spec of its values from a spec.
  *
  * @param own  a program's own codecs, which wring_codec_check_own() has seen; NULL: none
  * @param why  out, [why_bytes], one line that names fault and remedy, on failure

@@ -415,6 +415,7 @@ static enum wring_status set_codec(struct wring_session *session, struct wring_b
     const struct wring_codec_info *in = wring_codec_info(wring_codec_way(bucket->codec, 0));
     const struct wring_codec_info *back = wring_codec_info(wring_codec_way(bucket->codec, 1));
     if (wring_codec_encodes_own(bucket->codec) && !wring_codec_adds_codes(bucket->codec) &&
+        wring_codec_way(bucket->codec, 0)->owed == 0 &&
         in->flags & back->flags & WRING_CODEC_FEEDBACK) {
         wring_error(&session->log,
                     "bucket '%s': %s feeds back what is lost of a contribution, all of which %s "

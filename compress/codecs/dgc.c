@@ -17,10 +17,6 @@
 #include "compress/codecs/topk_block.h"
 #include "compress/kernels/sparse.h"
 
-/* The warm-up begins with this ratio, and each of its stages has a quarter of the one before. */
-#define WIDEST 0.25
-#define STAGES 4
-
 enum {
     PARAM_RATIO,
     PARAM_MOMENTUM,
@@ -50,6 +46,9 @@ static const struct wring_codec_state states[] = {
                  NULL},
 };
 
+/** Its values are f32. */
+static const struct wring_values plain = {NULL, NULL, 0};
+
 /** A block: the rank's state of it, and what comes in. */
 struct block {
     float *u, *v;
@@ -76,16 +75,9 @@ static enum wring_status dgc_init(struct wring_codec *codec, char *why, size_t w
     return WRING_OK;
 }
 
-/** Of a step; a warm-up has stages of equal length. */
 static double ratio_at(const struct wring_codec *codec, uint64_t step)
 {
-    double steps = codec->params[PARAM_WARMUP], ratio = WIDEST;
-
-    if ((double)step >= steps)
-        return codec->params[PARAM_RATIO];
-    for (double stage = (double)step * STAGES; stage >= steps; stage -= steps)
-        ratio /= STAGES;
-    return ratio > codec->params[PARAM_RATIO] ? ratio : codec->params[PARAM_RATIO];
+    return wring_sparse_warmed(codec->params[PARAM_RATIO], codec->params[PARAM_WARMUP], step);
 }
 
 /** In any step: the first one has the largest ratio. */
@@ -97,8 +89,8 @@ static uint64_t count_most(const struct wring_codec *codec, uint64_t n)
 static size_t dgc_bound(const struct wring_codec *codec, uint64_t elems)
 {
     uint64_t unit = dgc_unit(codec), tail = elems % unit;
-    return elems / unit * wring_topk_block_bytes(count_most(codec, unit)) +
-           (tail != 0 ? wring_topk_block_bytes(count_most(codec, tail)) : 0);
+    return elems / unit * wring_topk_block_bytes(NULL, count_most(codec, unit)) +
+           (tail != 0 ? wring_topk_block_bytes(NULL, count_most(codec, tail)) : 0);
 }
 
 /** So that n ranks together stay within the bound. */
@@ -146,7 +138,7 @@ static size_t encode_block(const struct wring_codec *codec,
 
     if (!advance(codec, context, block))
         return wring_topk_put_not_finite(code);
-    size_t bytes = wring_topk_encode_block(topk, &choice, sampled, hint, scratch, code);
+    size_t bytes = wring_topk_encode_block(topk, &choice, sampled, &plain, hint, scratch, code);
     wring_topk_clear_sent(code, block->u);
     wring_topk_clear_sent(code, block->v);
     return bytes;
@@ -178,8 +170,7 @@ static enum wring_status dgc_decode(const struct wring_codec *codec,
                                     const struct wring_codec_context *context, const void *code,
                                     size_t code_bytes, float *dst, uint64_t elems, bool add)
 {
-    (void)context;
-    return wring_topk_decode(codec, count_most, code, code_bytes, dst, elems, add);
+    return wring_topk_decode(codec, context, count_most, code, code_bytes, dst, elems, add);
 }
 
 const struct wring_codec_ops wring_codec_dgc = {

@@ -55,31 +55,43 @@ static enum wring_status hashed_init(struct wring_codec *codec, char *why, size_
     return WRING_OK;
 }
 
-static uint32_t slots_of(const struct wring_codec *codec, uint64_t n)
+static uint64_t count_wanted(const struct wring_codec *codec, uint64_t step, uint64_t n)
 {
-    uint64_t wanted = wring_sparse_wanted(codec->params[PARAM_RATIO], n);
+    return wring_sparse_wanted(wring_sparse_ratio(codec, codec->params[PARAM_RATIO], step), n);
+}
+
+static uint32_t slots_of(const struct wring_codec *codec, uint64_t step, uint64_t n)
+{
+    uint64_t wanted = count_wanted(codec, step, n);
     return (uint32_t)(codec->params[PARAM_LOAD] * (double)wanted);
 }
 
-static size_t block_bytes(const struct wring_codec *codec, uint64_t n)
+static size_t block_bytes(const struct wring_codec *codec, uint64_t step, uint64_t n)
 {
-    return (6 * (size_t)slots_of(codec, n) + 3) / 4 * 4;
+    return (6 * (size_t)slots_of(codec, step, n) + 3) / 4 * 4;
 }
 
-static size_t hashed_bound(const struct wring_codec *codec, uint64_t elems)
+static size_t code_bytes_of(const struct wring_codec *codec, uint64_t step, uint64_t elems)
 {
     uint64_t unit = hashed_unit(codec), tail = elems % unit;
-    return elems / unit * block_bytes(codec, unit) + (tail != 0 ? block_bytes(codec, tail) : 0);
+    return elems / unit * block_bytes(codec, step, unit) +
+           (tail != 0 ? block_bytes(codec, step, tail) : 0);
+}
+
+/** The first step's codes are the longest. */
+static size_t hashed_bound(const struct wring_codec *codec, uint64_t elems)
+{
+    return code_bytes_of(codec, 0, elems);
 }
 
 static struct table empty_table(const struct wring_codec *codec,
                                 const struct wring_codec_context *context, uint64_t n,
                                 unsigned char *code)
 {
-    uint32_t slots = slots_of(codec, n), key;
+    uint32_t slots = slots_of(codec, context->step, n), key;
 
     wring_codec_random(context, WRING_DRAW_SHARED, context->element, &key, 1);
-    memset(code, 0, block_bytes(codec, n));
+    memset(code, 0, block_bytes(codec, context->step, n));
     return (struct table){code, code + 4 * (size_t)slots, slots, key};
 }
 
@@ -161,20 +173,20 @@ static size_t hashed_encode(const struct wring_codec *codec,
             .src = src + done,
             .residual = residual != NULL ? residual + done : NULL,
             .n = n,
-            .wanted = wring_sparse_wanted(codec->params[PARAM_RATIO], n),
+            .wanted = count_wanted(codec, context->step, n),
         };
         at.element = context->element + done;
         encode_block(codec, &at, &block, scratch, to);
-        to += block_bytes(codec, n);
+        to += block_bytes(codec, at.step, n);
     }
     return (size_t)(to - (unsigned char *)code);
 }
 
 /** The hash need not be known: slots tell which elements they have. */
-static enum wring_status decode_block(const struct wring_codec *codec, const unsigned char *code,
-                                      float *dst, uint64_t n, bool add)
+static enum wring_status decode_block(const struct wring_codec *codec, uint64_t step,
+                                      const unsigned char *code, float *dst, uint64_t n, bool add)
 {
-    uint32_t slots = slots_of(codec, n);
+    uint32_t slots = slots_of(codec, step, n);
     const unsigned char *indices = code + 4 * (size_t)slots;
 
     if (wring_take_u32(code) == WRING_NAN_BITS) {
@@ -203,13 +215,12 @@ static enum wring_status hashed_decode(const struct wring_codec *codec,
     const unsigned char *from = code;
     enum wring_status status = WRING_OK;
 
-    (void)context;
-    if (code_bytes != hashed_bound(codec, elems))
+    if (code_bytes != code_bytes_of(codec, context->step, elems))
         return WRING_ERR_FRAME;
     for (uint64_t done = 0; done < elems && status == WRING_OK; done += unit) {
         uint64_t n = wring_codec_unit_length(unit, elems - done);
-        status = decode_block(codec, from, dst + done, n, add);
-        from += block_bytes(codec, n);
+        status = decode_block(codec, context->step, from, dst + done, n, add);
+        from += block_bytes(codec, context->step, n);
     }
     return status;
 }

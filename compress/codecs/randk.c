@@ -65,20 +65,27 @@ static enum wring_status randk_init(struct wring_codec *codec, char *why, size_t
     return WRING_OK;
 }
 
-static uint64_t count_of(const struct wring_codec *codec, uint64_t n)
+static uint64_t count_of(const struct wring_codec *codec, uint64_t step, uint64_t n)
 {
-    return wring_sparse_wanted(codec->params[PARAM_RATIO], n);
+    return wring_sparse_wanted(wring_sparse_ratio(codec, codec->params[PARAM_RATIO], step), n);
 }
 
-static size_t block_bytes(const struct wring_codec *codec, uint64_t n)
+static size_t block_bytes(const struct wring_codec *codec, uint64_t step, uint64_t n)
 {
-    return 4 * (size_t)count_of(codec, n);
+    return 4 * (size_t)count_of(codec, step, n);
 }
 
-static size_t randk_bound(const struct wring_codec *codec, uint64_t elems)
+static size_t code_bytes_of(const struct wring_codec *codec, uint64_t step, uint64_t elems)
 {
     uint64_t unit = randk_unit(codec), tail = elems % unit;
-    return elems / unit * block_bytes(codec, unit) + (tail != 0 ? block_bytes(codec, tail) : 0);
+    return elems / unit * block_bytes(codec, step, unit) +
+           (tail != 0 ? block_bytes(codec, step, tail) : 0);
+}
+
+/** The first step's codes are the longest. */
+static size_t randk_bound(const struct wring_codec *codec, uint64_t elems)
+{
+    return code_bytes_of(codec, 0, elems);
 }
 
 static bool is_private(const struct wring_codec *codec)
@@ -93,7 +100,7 @@ static void randk_way_back(const struct wring_codec *codec, char *spec)
     if (is_private(codec))
         wring_union_name(codec, spec);
     else
-        snprintf(spec, WRING_CODEC_SPEC_MAX, "%.*s", (int)strcspn(codec->spec, "+"), codec->spec);
+        wring_sparse_name(codec, spec);
 }
 
 /** A sample of the elements 0 … last, of which `last` is new, takes one more. */
@@ -112,7 +119,7 @@ static void choose(const struct wring_codec *codec, struct wring_codec_context c
 {
     const struct wring_philox_kernels *philox =
         *(const struct wring_philox_kernels **)wring_codec_own(codec);
-    uint64_t count = count_of(codec, n), block = context.element / WRING_PHILOX_WORDS;
+    uint64_t count = count_of(codec, context.step, n), block = context.element / WRING_PHILOX_WORDS;
     uint32_t numbers[DRAWN];
 
     chosen->n = n;
@@ -200,7 +207,7 @@ static size_t randk_encode(const struct wring_codec *codec,
             wring_streaming_enter(src + done + n);
         at.element = context->element + done;
         encode_block(codec, &at, src + done, residual != NULL ? residual + done : NULL, n, to);
-        to += block_bytes(codec, n);
+        to += block_bytes(codec, at.step, n);
     }
     return (size_t)(to - (unsigned char *)code);
 }
@@ -244,13 +251,13 @@ static enum wring_status randk_decode(const struct wring_codec *codec,
     const unsigned char *from = code;
     enum wring_status status = WRING_OK;
 
-    if (code_bytes != randk_bound(codec, elems))
+    if (code_bytes != code_bytes_of(codec, context->step, elems))
         return WRING_ERR_FRAME;
     for (uint64_t done = 0; done < elems && status == WRING_OK; done += unit) {
         uint64_t n = wring_codec_unit_length(unit, elems - done);
         at.element = context->element + done;
         status = decode_block(codec, &at, from, dst + done, n, add);
-        from += block_bytes(codec, n);
+        from += block_bytes(codec, at.step, n);
     }
     return status;
 }

@@ -42,22 +42,32 @@ static bool is_sampled(const struct wring_codec *codec, uint64_t n)
     return codec->params[PARAM_SELECT] == SELECT_SAMPLED && wring_topk_is_sampled(n);
 }
 
-/** How many elements of a block of n are meant to be sent. */
-static uint64_t count_wanted(const struct wring_codec *codec, uint64_t n)
+/** How many elements of a block of n are meant to be sent in a step. */
+static uint64_t count_wanted(const struct wring_codec *codec, uint64_t step, uint64_t n)
 {
-    return wring_sparse_wanted(codec->params[PARAM_RATIO], n);
+    return wring_sparse_wanted(wring_sparse_ratio(codec, codec->params[PARAM_RATIO], step), n);
 }
 
-static uint64_t count_most(const struct wring_codec *codec, uint64_t n)
+static uint64_t count_most(const struct wring_codec *codec, uint64_t step, uint64_t n)
 {
-    return wring_topk_most(count_wanted(codec, n), is_sampled(codec, n), n);
+    return wring_topk_most(count_wanted(codec, step, n), is_sampled(codec, n), n);
+}
+
+/** In any step: the first one has the largest ratio. */
+static uint64_t count_bound(const struct wring_codec *codec, uint64_t n)
+{
+    return count_most(codec, 0, n);
+}
+
+static size_t block_bound(const struct wring_codec *codec, uint64_t n)
+{
+    return wring_topk_block_bytes(codec->values, count_bound(codec, n));
 }
 
 static size_t topk_bound(const struct wring_codec *codec, uint64_t elems)
 {
     uint64_t unit = topk_unit(codec), tail = elems % unit;
-    return elems / unit * wring_topk_block_bytes(count_most(codec, unit)) +
-           (tail != 0 ? wring_topk_block_bytes(count_most(codec, tail)) : 0);
+    return elems / unit * block_bound(codec, unit) + (tail != 0 ? block_bound(codec, tail) : 0);
 }
 
 static size_t topk_encode(const struct wring_codec *codec,
@@ -67,20 +77,21 @@ static size_t topk_encode(const struct wring_codec *codec,
     const struct wring_topk_tier *tier = codec->kernels;
     uint64_t unit = codec->info.unit;
     struct wring_topk_hint hint = {0};
+    struct wring_values values = {codec->values, context, 0};
     size_t bytes = 0;
 
-    (void)context;
     for (uint64_t done = 0; done < elems; done += unit) {
         uint64_t n = wring_codec_unit_length(unit, elems - done);
         struct wring_topk_block block = {
             .src = src + done,
             .residual = residual != NULL ? residual + done : NULL,
             .n = n,
-            .wanted = count_wanted(codec, n),
-            .most = count_most(codec, n),
+            .wanted = count_wanted(codec, context->step, n),
+            .most = count_most(codec, context->step, n),
         };
-        bytes += wring_topk_encode_block(tier->kernels, &block, is_sampled(codec, n), &hint,
-                                         scratch, (unsigned char *)code + bytes);
+        values.begin = done;
+        bytes += wring_topk_encode_block(tier->kernels, &block, is_sampled(codec, n), &values,
+                                         &hint, scratch, (unsigned char *)code + bytes);
     }
     return bytes;
 }
@@ -89,8 +100,7 @@ static enum wring_status topk_decode(const struct wring_codec *codec,
                                      const struct wring_codec_context *context, const void *code,
                                      size_t code_bytes, float *dst, uint64_t elems, bool add)
 {
-    (void)context;
-    return wring_topk_decode(codec, count_most, code, code_bytes, dst, elems, add);
+    return wring_topk_decode(codec, context, count_bound, code, code_bytes, dst, elems, add);
 }
 
 const struct wring_codec_ops wring_codec_topk = {

@@ -6,7 +6,6 @@
 
 #define HEAD 4                 /* bytes of the count */
 #define NOT_FINITE 0xFFFFFFFFu /* in place of a count: the block decodes to NaN */
-#define ENTRY_BYTES(count) (((count)*6 + 3) & ~(size_t)3)
 
 #define AHEAD 24          /* entries: so far ahead of an addition its place is asked for */
 #define SAMPLE_FROM 16384 /* shorter blocks are not worth sampling */
@@ -23,9 +22,15 @@ uint64_t wring_topk_most(uint64_t wanted, bool sampled, uint64_t n)
     return count < n ? count : n;
 }
 
-size_t wring_topk_block_bytes(uint64_t count)
+/** Of values and indices, without the zeros behind them. */
+static size_t entry_bytes(const struct wring_codec *values, uint64_t count)
 {
-    return HEAD + ENTRY_BYTES((size_t)count);
+    return wring_values_bytes(values, count) + 2 * (size_t)count;
+}
+
+size_t wring_topk_block_bytes(const struct wring_codec *values, uint64_t count)
+{
+    return HEAD + (entry_bytes(values, count) + 3) / 4 * 4;
 }
 
 /** Take marks off elements that only equal the threshold, the highest indices first. */
@@ -80,9 +85,9 @@ size_t wring_topk_put_not_finite(unsigned char *code)
 }
 
 /** The count, and zeros behind the entries. @return the bytes of the code */
-static size_t put_frame(unsigned char *code, size_t count)
+static size_t put_frame(unsigned char *code, const struct wring_codec *values, size_t count)
 {
-    size_t end = HEAD + ENTRY_BYTES(count), used = HEAD + 6 * count;
+    size_t end = wring_topk_block_bytes(values, count), used = HEAD + entry_bytes(values, count);
 
     wring_put_u32(code, (uint32_t)count);
     memset(code + used, 0, end - used);
@@ -98,11 +103,44 @@ static size_t encode_marked(const struct wring_topk_kernels *kernels,
     struct wring_topk_found found = mark_largest(kernels, scratch, block, sampled);
     if (found.peak >= WRING_INF_BITS)
         return wring_topk_put_not_finite(code);
-    size_t bytes = put_frame(code, found.count);
+    size_t bytes = put_frame(code, NULL, found.count);
     unsigned char *values = code + HEAD, *indices = values + 4 * (size_t)found.count;
     kernels->gather(values, indices, map, block->src, block->residual, block->n);
     if (block->residual != NULL)
         kernels->retain(block->residual, block->src, map, block->n);
+    return bytes;
+}
+
+static void put_indices(unsigned char *indices, const uint64_t *map, uint64_t n)
+{
+    struct wring_values_walk walk = wring_values_walk(map, n);
+
+    for (uint64_t i; wring_values_next(&walk, &i); indices += 2) {
+        uint16_t index = (uint16_t)i;
+        memcpy(indices, &index, sizeof(index));
+    }
+}
+
+/** By a map, with values that another codec codes: what that loses stays in the residual, too. */
+static size_t encode_with_values(const struct wring_topk_kernels *kernels,
+                                 const struct wring_topk_block *block, bool sampled,
+                                 const struct wring_values *values,
+                                 struct wring_topk_scratch *scratch, unsigned char *code)
+{
+    static const uint64_t none[WRING_TOPK_WORDS(WRING_TOPK_BLOCK_MAX)];
+    const uint64_t *map = scratch->map;
+    struct wring_topk_found found = mark_largest(kernels, scratch, block, sampled);
+
+    if (found.peak >= WRING_INF_BITS ||
+        !wring_values_encode(values, map, block->src, block->residual, block->n, found.count,
+                             code + HEAD))
+        return wring_topk_put_not_finite(code);
+    size_t bytes = put_frame(code, values->codec, found.count);
+    put_indices(code + HEAD + wring_values_bytes(values->codec, found.count), map, block->n);
+    if (block->residual != NULL) {
+        kernels->retain(block->residual, block->src, none, block->n);
+        wring_values_take(values, map, block->residual, block->n, found.count, code + HEAD);
+    }
     return bytes;
 }
 
@@ -124,12 +162,12 @@ static size_t encode_listed(const struct wring_topk_kernels *kernels,
     struct wring_topk_list *list = &scratch->list;
     struct wring_topk_choice choice;
 
-    wring_streaming_fetch(code, HEAD + ENTRY_BYTES(block->wanted));
+    wring_streaming_fetch(code, wring_topk_block_bytes(NULL, block->wanted));
     if (!wring_threshold_choose(kernels, block, hint, &scratch->room, list, &choice))
         return 0;
     if (list->peak >= WRING_INF_BITS)
         return wring_topk_put_not_finite(code);
-    size_t bytes = put_frame(code, list->count);
+    size_t bytes = put_frame(code, NULL, list->count);
     memcpy(code + HEAD, list->values, 4 * (size_t)list->count);
     memcpy(code + HEAD + 4 * (size_t)list->count, list->indices, 2 * (size_t)list->count);
     if (block->residual != NULL)
@@ -139,11 +177,13 @@ static size_t encode_listed(const struct wring_topk_kernels *kernels,
 
 size_t wring_topk_encode_block(const struct wring_topk_kernels *kernels,
                                const struct wring_topk_block *block, bool sampled,
-                               struct wring_topk_hint *hint, struct wring_topk_scratch *scratch,
-                               unsigned char *code)
+                               const struct wring_values *values, struct wring_topk_hint *hint,
+                               struct wring_topk_scratch *scratch, unsigned char *code)
 {
     size_t bytes = 0;
 
+    if (values->codec != NULL)
+        return encode_with_values(kernels, block, sampled, values, scratch, code);
     if (sampled && block->wanted <= WRING_TOPK_LISTED / LIST_SHARE)
         bytes = encode_listed(kernels, block, hint, scratch, code);
     return bytes != 0 ? bytes : encode_marked(kernels, block, sampled, scratch, code);
@@ -180,19 +220,44 @@ __attribute__((noinline)) static enum wring_status add_entries(float *dst, uint6
     return WRING_OK;
 }
 
+/** The same of values that another codec has coded. */
+static enum wring_status add_coded_entries(float *dst, uint64_t n,
+                                           const struct wring_values *values,
+                                           const unsigned char *code, uint32_t count)
+{
+    const unsigned char *indices = code + wring_values_bytes(values->codec, count);
+    float piece[WRING_VALUES_PIECE];
+    uint32_t next = 0;
+
+    for (uint64_t done = 0, some; done < count; done += some) {
+        some = wring_values_decode(values, code, count, done, piece);
+        if (some == 0)
+            return WRING_ERR_FRAME;
+        for (uint64_t i = 0; i < some; i++) {
+            uint32_t at = wring_take_u16(indices + 2 * (done + i));
+            if (at < next || at >= n)
+                return WRING_ERR_FRAME;
+            dst[at] += piece[i];
+            next = at + 1;
+        }
+    }
+    return WRING_OK;
+}
+
 /** One block off [*code, *code + *left); advances both. */
 static enum wring_status decode_block(const unsigned char **code, size_t *left, uint64_t most,
-                                      float *dst, uint64_t n, bool add)
+                                      const struct wring_values *values, float *dst, uint64_t n,
+                                      bool add)
 {
     uint32_t count = *left >= HEAD ? wring_take_u32(*code) : 0;
     bool finite = count != NOT_FINITE;
 
     if (finite && count > most)
         return WRING_ERR_FRAME;
-    size_t bytes = HEAD + (finite ? ENTRY_BYTES((size_t)count) : 0);
+    size_t bytes = finite ? wring_topk_block_bytes(values->codec, count) : HEAD;
     if (*left < bytes)
         return WRING_ERR_FRAME;
-    const unsigned char *values = *code + HEAD;
+    const unsigned char *entries = *code + HEAD;
     *code += bytes;
     *left -= bytes;
     if (!finite) {
@@ -201,7 +266,8 @@ static enum wring_status decode_block(const unsigned char **code, size_t *left, 
     }
     if (!add)
         memset(dst, 0, n * sizeof(*dst));
-    return add_entries(dst, n, values, count);
+    return values->codec != NULL ? add_coded_entries(dst, n, values, entries, count)
+                                 : add_entries(dst, n, entries, count);
 }
 
 void wring_topk_clear_sent(const unsigned char *code, float *values)
@@ -213,17 +279,20 @@ void wring_topk_clear_sent(const unsigned char *code, float *values)
         values[wring_take_u16(indices + 2 * (size_t)i)] = 0;
 }
 
-enum wring_status wring_topk_decode(const struct wring_codec *codec, wring_topk_most_fn most,
-                                    const void *code, size_t code_bytes, float *dst, uint64_t elems,
-                                    bool add)
+enum wring_status wring_topk_decode(const struct wring_codec *codec,
+                                    const struct wring_codec_context *context,
+                                    wring_topk_most_fn most, const void *code, size_t code_bytes,
+                                    float *dst, uint64_t elems, bool add)
 {
     uint64_t unit = codec->info.unit;
-    const unsigned char *at = code;
+    const unsigned char *from = code;
+    struct wring_values values = {codec->values, context, 0};
     enum wring_status status = WRING_OK;
 
     for (uint64_t done = 0; done < elems && status == WRING_OK; done += unit) {
         uint64_t n = wring_codec_unit_length(unit, elems - done);
-        status = decode_block(&at, &code_bytes, most(codec, n), dst + done, n, add);
+        values.begin = done;
+        status = decode_block(&from, &code_bytes, most(codec, n), &values, dst + done, n, add);
     }
     return status == WRING_OK && code_bytes != 0 ? WRING_ERR_FRAME : status;
 }

@@ -8,6 +8,7 @@
 
 #include "compress/codec.h"
 #include "compress/codecs/threshold.h"
+#include "compress/codecs/values.h"
 
 /** Scratch memory for an encode. */
 struct wring_topk_scratch {
@@ -24,7 +25,8 @@ bool wring_topk_is_sampled(uint64_t n);
 /** How many may be sent at most: a sampled threshold is only near the right one. */
 uint64_t wring_topk_most(uint64_t wanted, bool sampled, uint64_t n);
 
-size_t wring_topk_block_bytes(uint64_t count);
+/** @param values  their codec; NULL: f32 */
+size_t wring_topk_block_bytes(const struct wring_codec *values, uint64_t count);
 
 /**
  * Encode a block, which has no more than WRING_TOPK_BLOCK_MAX elements.
@@ -33,8 +35,8 @@ size_t wring_topk_block_bytes(uint64_t count);
  */
 size_t wring_topk_encode_block(const struct wring_topk_kernels *kernels,
                                const struct wring_topk_block *block, bool sampled,
-                               struct wring_topk_hint *hint, struct wring_topk_scratch *scratch,
-                               unsigned char *code);
+                               const struct wring_values *values, struct wring_topk_hint *hint,
+                               struct wring_topk_scratch *scratch, unsigned char *code);
 
 /** The code of a block that is not finite. @return bytes written */
 size_t wring_topk_put_not_finite(unsigned char *code);
@@ -44,11 +46,12 @@ typedef uint64_t (*wring_topk_most_fn)(const struct wring_codec *codec, uint64_t
 
 /** Decode a run of blocks, each as long as the codec's unit but for the last. Errors:
  *  WRING_ERR_FRAME (a block has more entries than `most` says, among others). */
-enum wring_status wring_topk_decode(const struct wring_codec *codec, wring_topk_most_fn most,
-                                    const void *code, size_t code_bytes, float *dst, uint64_t elems,
-                                    bool add);
+enum wring_status wring_topk_decode(const struct wring_codec *codec,
+                                    const struct wring_codec_context *context,
+                                    wring_topk_most_fn most, const void *code, size_t code_bytes,
+                                    float *dst, uint64_t elems, bool add);
 
-/** values = +0 where the code, which is one of our own, has an entry. */
+/** values = +0 where the code, which is one of our own and has f32 values, has an entry. */
 void wring_topk_clear_sent(const unsigned char *code, float *values);
 
 #endif

@@ -68,27 +68,30 @@ static uint64_t chunks_of(const struct wring_codec *codec, uint64_t n)
 }
 
 /** How many chunks of a block are sent. */
-static uint64_t count_of(const struct wring_codec *codec, uint64_t n)
+static uint64_t count_of(const struct wring_codec *codec, uint64_t step, uint64_t n)
 {
-    return wring_sparse_wanted(codec->params[PARAM_RATIO], chunks_of(codec, n));
+    return wring_sparse_wanted(wring_sparse_ratio(codec, codec->params[PARAM_RATIO], step),
+                               chunks_of(codec, n));
 }
 
 /** A short chunk takes as much as any, but no block more than raw. */
-static size_t block_bytes(const struct wring_codec *codec, uint64_t n)
+static size_t block_bytes(const struct wring_codec *codec, uint64_t step, uint64_t n)
 {
-    uint64_t elems = count_of(codec, n) * chunk_of(codec);
+    uint64_t elems = count_of(codec, step, n) * chunk_of(codec);
     return 4 * (size_t)(elems < n ? elems : n);
 }
 
-static size_t topkc_bound(const struct wring_codec *codec, uint64_t elems)
+static size_t code_bytes_of(const struct wring_codec *codec, uint64_t step, uint64_t elems)
 {
     uint64_t unit = topkc_unit(codec), tail = elems % unit;
-    return elems / unit * block_bytes(codec, unit) + (tail != 0 ? block_bytes(codec, tail) : 0);
+    return elems / unit * block_bytes(codec, step, unit) +
+           (tail != 0 ? block_bytes(codec, step, tail) : 0);
 }
 
-static void topkc_way_back(const struct wring_codec *codec, char *spec)
+/** The first step's codes are the longest. */
+static size_t topkc_bound(const struct wring_codec *codec, uint64_t elems)
 {
-    snprintf(spec, WRING_CODEC_SPEC_MAX, "%.*s", (int)strcspn(codec->spec, "+"), codec->spec);
+    return code_bytes_of(codec, 0, elems);
 }
 
 /* ---- the round ---- */
@@ -151,7 +154,7 @@ static void choose(const struct wring_codec *codec, const struct wring_codec_con
         *(const struct wring_topk_kernels **)wring_codec_own(codec);
     const float *norms = (const float *)context->statistics[0] +
                          (context->element - context->first) / chunk_of(codec);
-    uint64_t count = count_of(codec, n);
+    uint64_t count = count_of(codec, context->step, n);
 
     chosen->chunks = chunks_of(codec, n);
     uint32_t least = topk->rank(norms, NULL, chosen->chunks, count);
@@ -190,7 +193,7 @@ static void encode_block(const struct wring_codec *codec, const struct wring_cod
 {
     const struct wring_sparse_kernels *kernels =
         ((const struct wring_sparse_tier *)codec->kernels)->kernels;
-    size_t bytes = block_bytes(codec, n), done = 0;
+    size_t bytes = block_bytes(codec, context->step, n), done = 0;
     uint64_t chunk = chunk_of(codec);
     struct chosen chosen;
 
@@ -225,7 +228,7 @@ static size_t topkc_encode(const struct wring_codec *codec,
         uint64_t n = wring_codec_unit_length(unit, elems - done);
         at.element = context->element + done;
         encode_block(codec, &at, src + done, residual != NULL ? residual + done : NULL, n, to);
-        to += block_bytes(codec, n);
+        to += block_bytes(codec, at.step, n);
     }
     return (size_t)(to - (unsigned char *)code);
 }
@@ -275,13 +278,13 @@ static enum wring_status topkc_decode(const struct wring_codec *codec,
     const unsigned char *from = code;
     enum wring_status status = WRING_OK;
 
-    if (code_bytes != topkc_bound(codec, elems))
+    if (code_bytes != code_bytes_of(codec, context->step, elems))
         return WRING_ERR_FRAME;
     for (uint64_t done = 0; done < elems && status == WRING_OK; done += unit) {
         uint64_t n = wring_codec_unit_length(unit, elems - done);
         at.element = context->element + done;
         status = decode_block(codec, &at, from, dst + done, n, add);
-        from += block_bytes(codec, n);
+        from += block_bytes(codec, at.step, n);
     }
     return status;
 }
@@ -300,5 +303,5 @@ const struct wring_codec_ops wring_codec_topkc = {
     .decode = topkc_decode,
     .rounds = &round_of_norms,
     .n_rounds = 1,
-    .way_back = topkc_way_back,
+    .way_back = wring_sparse_name,
 };

@@ -215,6 +215,13 @@ static void add_codes(struct oracle *o, struct wring_span part, unsigned step)
     free(sum);
 }
 
+/** An owner that encodes its own contributions keeps what sums lack apart. */
+static float *residual_of_sums(const struct oracle *o, uint32_t owner)
+{
+    unsigned owed = wring_codec_way(o->codec, 0)->owed;
+    return owed != 0 ? o->states[owner][owed - 1] : o->residuals[owner];
+}
+
 static void allreduce_part(struct oracle *o, struct wring_span part, unsigned step)
 {
     float *out = o->out;
@@ -236,7 +243,7 @@ static void allreduce_part(struct oracle *o, struct wring_span part, unsigned st
             continue;
         reduce_span(o, out + span.begin, span, owner, step);
         through_codec(o, (struct travel){n, span.begin, step, owner, 1}, out + span.begin,
-                      o->scratch, o->residuals[owner] + span.begin);
+                      o->scratch, residual_of_sums(o, owner) + span.begin);
         memcpy(out + span.begin, o->scratch, n * sizeof(float));
     }
 }

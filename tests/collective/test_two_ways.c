@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Codecs "in>out" where they are asked for: buckets of each scheme, and immediate calls. */
+#include <math.h>
 #include <string.h>
 
 #include "tests/lib/ranks.h"
@@ -7,6 +8,7 @@
 #include <wring/wring.h>
 
 #define N 5000
+#define WAIT_NS (60ull * 1000000000)
 
 static void register_indivisible(struct wring_session *session, uint32_t rank, void *arg)
 {
@@ -82,9 +84,120 @@ static void immediate(void)
     }
 }
 
+/* ---- feedback at worker and owner ---- */
+
+#define STEPS 30
+#define ZEROS 60 /* steps without input, in which all that was kept goes out */
+#define RANKS 3
+
+struct loss {
+    const char *codec;
+    enum wring_op op;
+    double gain; /* of each input, over all steps */
+    double most; /* that may be lost of any element's sum */
+    bool keeps;  /* nothing more than that is lost */
+};
+
+static void draw(float *x, uint32_t *random)
+{
+    for (int i = 0; i < N; i++)
+        x[i] = wring_test_random_float(random);
+}
+
+/** What comes out over all steps, beside what went in. @return the largest difference */
+static double difference(const struct loss *loss, const double *out)
+{
+    static float x[N];
+    static double in[N];
+    double share = loss->op == WRING_AVG ? 1.0 / RANKS : 1, most = 0;
+
+    for (int i = 0; i < N; i++)
+        in[i] = 0;
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        uint32_t random = 100 + rank;
+        for (int step = 0; step < STEPS; step++) {
+            draw(x, &random);
+            for (int i = 0; i < N; i++)
+                in[i] += (double)x[i] * share * loss->gain;
+        }
+    }
+    for (int i = 0; i < N; i++)
+        most = fabs(in[i] - out[i]) > most ? fabs(in[i] - out[i]) : most;
+    return most;
+}
+
+static void post_steps(struct wring_session *session, uint32_t rank, void *arg)
+{
+    static float data[RANKS][N];
+    static double out[N];
+    const struct loss *loss = arg;
+    uint32_t random = 100 + rank;
+    float *x = data[rank];
+    struct wring_bucket *bucket = NULL;
+    struct wring_bucket_params params = {.name = "b",
+                                         .data = x,
+                                         .elems = N,
+                                         .op = loss->op,
+                                         .codec = loss->codec,
+                                         .scheme = WRING_SCHEME_DIVISIBLE};
+
+    REQUIRE(wring_bucket_register(session, &params, &bucket) == WRING_OK &&
+                wring_session_commit(session) == WRING_OK,
+            "%s: no bucket", loss->codec);
+    for (int i = 0; i < N && rank == 0; i++)
+        out[i] = 0;
+    for (int step = 0; step < STEPS + ZEROS; step++) {
+        memset(x, 0, sizeof(data[rank]));
+        if (step < STEPS)
+            draw(x, &random);
+        REQUIRE(wring_bucket_post(bucket) == WRING_OK &&
+                    wring_bucket_wait(bucket, WAIT_NS, NULL) == WRING_OK,
+                "%s: step %d", loss->codec, step);
+        for (int i = 0; i < N && rank == 0; i++)
+            out[i] += (double)x[i];
+    }
+    if (rank != 0)
+        return;
+    double most = difference(loss, out);
+    CHECK((most <= loss->most) == loss->keeps, "%s, %s: sums over all steps are off by %g",
+          loss->codec, wring_op_name(loss->op), most);
+}
+
+/** Over all steps nothing is lost, of contributions or of their sum, but where one way has no
+ *  feedback. */
+static void feedback_at_worker_and_owner(void)
+{
+    static const char *const settings[] = {"WRING_BYPASS=never", NULL};
+    static const struct {
+        const char *codec;
+        double gain;
+        bool keeps;
+    } cases[] = {
+        {"topk:ratio=0.25:block=256+ef", 1, true},
+        {"int8:block=64+ef", 1, true},
+        {"topk:ratio=0.25:block=256/int8:block=32+ef", 1, true},
+        {"topk:ratio=0.25:block=256+momentum:beta=0.5+ef", 2, true},
+        {"topk:ratio=0.25:block=256+nesterov:beta=0.5+warmup:steps=9+ef", 2, true},
+        {"topk:ratio=0.25:block=256+momentum:beta=0.5+ef>int8:block=64+ef", 2, true},
+        {"topk:ratio=0.25:block=256+ef>topk:ratio=0.25:block=256", 1, false},
+        {"topk:ratio=0.25:block=256>topk:ratio=0.25:block=256+ef", 1, false},
+        {"topk:ratio=0.25:block=256+momentum:beta=0.5+ef>topk:ratio=0.25:block=256", 2, false},
+    };
+
+    for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++)
+        for (int average = 0; average < 2; average++) {
+            struct loss loss = {cases[c].codec, average ? WRING_AVG : WRING_SUM, cases[c].gain,
+                                1e-3, cases[c].keeps};
+            struct wring_test_job job = {
+                .ranks = RANKS, .settings = settings, .run = post_steps, .arg = &loss};
+            wring_test_run_ranks(&job);
+        }
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
+        {"feedback_at_worker_and_owner", feedback_at_worker_and_owner},
         {"needs_a_way_back", needs_a_way_back},
         {"immediate", immediate},
         {NULL, NULL},

@@ -66,6 +66,12 @@ static const char *const specs[] = {
     "mxfp4:round=random+ef",
     "nvfp4:block=64",
     "nvfp4:round=random+ef",
+    "topk:block=256:ratio=0.1/int8:block=32",
+    "topk:ratio=0.002/onebit:block=64+ef",
+    "topk:block=512:ratio=0.5/natural+warmup",
+    "randk:block=64+warmup+ef",
+    "topkc:block=320:chunk=32+warmup+momentum+ef",
+    "sharedint:block=32+nesterov",
 };
 #define SPECS (sizeof(specs) / sizeof(specs[0]))
 

@@ -416,7 +416,17 @@ class Onebit:
         return out, size
 
 
+def in_units(codec, element, phase, n):
+    """Where the units of a run begin, and how long they are."""
+    size = n if codec.unit == 1 else codec.unit
+    for at in range(0, n, size or 1):
+        codec.element, codec.phase = element + at, phase
+        yield at, min(size, n - at)
+
+
 class Topk:
+    values = None  # the codec of its values; None: they are f32
+
     def __init__(self, ratio=0.01, block=65536, select="sampled"):
         self.ratio, self.unit, self.select = float(ratio), int(block), select
 
@@ -453,15 +463,44 @@ class Topk:
         if not all(map(finite, v)):
             return u32(0xFFFFFFFF)
         at = self.chosen(v)
-        code = u32(len(at)) + b"".join(u32(v[i]) for i in at)
+        code = u32(len(at))
+        if self.values is None:
+            code += b"".join(u32(v[i]) for i in at)
+        else:
+            sent = [v[i] for i in at]
+            for begin, some in in_units(self.values, self.element, phase, len(sent)):
+                code += self.values.encode_unit(sent[begin:begin + some], phase, fed)
+            if not all(map(finite, self.decode_values(code[4:], len(at))[0])):
+                return u32(0xFFFFFFFF)
         code += b"".join(struct.pack("<H", i) for i in at)
         return code + bytes(-len(code) % 4)
+
+    def decode_values(self, code, count):
+        out, used = [], 0
+        for _, some in in_units(self.values, self.element, self.phase, count):
+            part, took = self.values.decode_unit(code[used:], some)
+            out, used = out + part, used + took
+        return out, used
+
+    def decode_coded(self, code, n, count):
+        sent, used = self.decode_values(code[4:], count)
+        size = (4 + used + 2 * count + 3) // 4 * 4
+        require(len(code) >= size, "bytes are missing")
+        out, last = [0] * n, -1
+        for i, x in enumerate(sent):
+            at = struct.unpack_from("<H", code, 4 + used + 2 * i)[0]
+            require(last < at < n, "an index")
+            require(finite(x), "a value")
+            out[at], last = add(0, x), at
+        return out, size
 
     def decode_unit(self, code, n):
         count = read_u32(code, 0)
         if count == 0xFFFFFFFF:
             return [NAN] * n, 4
         require(count <= self.limit(n)[1], "the count")
+        if self.values is not None:
+            return self.decode_coded(code, n, count)
         size = (4 + 6 * count + 3) // 4 * 4
         require(len(code) >= size, "bytes are missing")
         out, last = [0] * n, -1
@@ -1332,25 +1371,63 @@ CODECS = {"none": NoCodec, "lossless": Lossless, "bf16": Bf16, "fp16": Fp16, "in
 SCALED = [Randk]  # they send other values under feedback
 
 
+def suffixes_of(spec, phase):
+    """@return their parameters by their names"""
+    ways = spec.split(">")
+    suffixes = ways[min(phase, len(ways) - 1)].split("+")[1:]
+    return {s.split(":")[0]: s.partition("=")[2] for s in suffixes}
+
+
 def parse(spec, phase):
     """@return codec, whether it has error feedback"""
-    ways = spec.split(">")
-    text, *suffix = ways[min(phase, len(ways) - 1)].split("+")
+    ways, suffixes = spec.split(">"), suffixes_of(spec, phase)
+    text, _, values = ways[min(phase, len(ways) - 1)].split("+")[0].partition("/")
     name, *params = text.split(":")
     params = dict(p.split("=") for p in params)
     if CODECS[name] in SCALED:
-        params["fed"] = suffix == ["ef"]
+        params["fed"] = "ef" in suffixes
     codec = CODECS[name](**params)
+    if "warmup" in suffixes:
+        codec.ratio = max(codec.ratio, 0.25)  # of a first step
+    if values:
+        codec.values, _ = parse(values, 0)
+        codec.values.fed = "ef" in suffixes
     if phase == 1 and len(ways) == 1 and hasattr(codec, "way_back"):
         return codec.way_back(), False
-    return codec, suffix == ["ef"]
+    return codec, "ef" in suffixes
+
+
+def with_momentum(spec, phase, unit, x):
+    """What a first step encodes of the input: momentum before it is 0."""
+    suffixes, out = suffixes_of(spec, phase), []
+    name = "momentum" if "momentum" in suffixes else "nesterov"
+    if phase == 1 or name not in suffixes:
+        return x
+    beta = bits(float(suffixes[name] or 0.9))
+    for at in range(0, len(x), unit):
+        part = x[at:at + unit]
+        if all(map(finite, part)):
+            before = multiply(beta, 0)
+            if name == "nesterov":
+                part = [add(add(before, multiply(beta, e)), e) for e in part]
+            else:
+                part = [add(before, e) for e in part]
+            part = [e if finite(e) else e & 0x80000000 | INF - 1 for e in part]
+        out += part
+    return out
+
+
+def encoded(spec, phase, x, residual):
+    """v, of which the code is made."""
+    x = with_momentum(spec, phase, parse(spec, phase)[0].unit, x)
+    return x if residual is None else [add(a, b) for a, b in zip(x, residual)]
 
 
 def encode(spec, phase, x, residual):
     """@return the code, and the residual afterwards (None without feedback)"""
     codec, fed = parse(spec, phase)
     assert fed == (residual is not None)
-    v = [add(a, b) for a, b in zip(x, residual)] if fed else x
+    v = encoded(spec, phase, x, residual)
     code, left = b"", list(residual) if fed else None
     if hasattr(codec, "begin"):
         codec.begin(v)

@@ -60,8 +60,7 @@ def record(spec, x, residual=None, phase=0, said=None, rows=0):
     """said: how the input is written, where it is too long to be spelt out."""
     formats.Powersgd.rows = rows
     code, left = formats.encode(spec, phase, x, residual)
-    fed = [formats.add(a, b) for a, b in zip(x, residual)] if residual is not None else x
-    decoded = formats.decode(spec, phase, code, len(x), fed)
+    decoded = formats.decode(spec, phase, code, len(x), formats.encoded(spec, phase, x, residual))
     lines = [f"spec {spec}", f"phase {phase}", f"input {said or hexadecimal(x)}"]
     if rows:
         lines.append(f"rows {rows}")
@@ -635,6 +634,48 @@ def nvfp4_cases():
         yield refused("nvfp4:block=64", 64, words(fault) + bytes(36))
     yield refused("nvfp4:block=64", 64, bytes(39))
     yield refused("nvfp4:block=64", 65, bytes(45))
+def suffix_cases():
+    """What specs add to a codec."""
+    block = "topk:block=256:ratio=0.05"
+    yield record(block + "/int8:block=32", random(1, 300) + [0] * 212 + floats(5))
+    yield record(block + "/int8+ef", random(2, 300), random(3, 300, 0.2))
+    yield record(block + "/bf16", random(4, 300, 2.0**-100), phase=1)
+    yield record("topk:block=256:ratio=1/bf16+ef", ODD + random(5, 300), random(6, 323, 0.01))
+    yield record(block + "/onebit:block=32+ef", random(7, 256) + [0x80000000] * 3, random(8, 259))
+    yield record("topk:ratio=0.02/fp16", random(9, 16384), said="random 9 16384")
+    yield record("topk:ratio=0.1/natural", random(10, 400))
+    yield record("topk:ratio=0.1/qsgd:block=32+ef", random(10, 100), random(11, 100))
+    yield record(block + "/fp16", random(4, 600, 2.0**17))
+    yield record(block + "/fp16+ef", random(4, 300, 2.0**17), random(5, 300))
+    x = random(11, 400)
+    x[300] = 0x7F800000
+    yield record(block + "/int8+ef", x, random(12, 400, 0.1))
+    yield record("topk+warmup", random(13, 300))
+    yield record("topk:ratio=0.5+warmup:steps=7", random(14, 50), phase=1)
+    yield record("randk:block=32+warmup+ef", random(15, 70), random(16, 70, 0.2))
+    yield record("randk:block=32+warmup", random(17, 70), phase=1)
+    yield record("topkc:chunk=32:block=256+warmup", random(18, 300))
+    yield record("hashed:block=256+warmup", random(19, 300))
+    for suffix in ("+momentum", "+nesterov", "+momentum:beta=0.5", "+nesterov:beta=0"):
+        yield record("lossless:block=64" + suffix, random(20, 100) + ODD)
+        yield record("onebit:block=32" + suffix + "+ef", random(21, 70), random(22, 70, 0.1))
+        yield record("int8:block=32" + suffix, random(23, 40), phase=1)
+    x[310] = 0xFFC00001
+    yield record("int8:block=32+nesterov", x)
+    yield record("bf16+nesterov", ODD + LOST + random(24, 9))
+    yield record("sharedint:block=32+nesterov+ef", x, random(25, 400, 0.1))
+    yield record("topkc:chunk=32:block=256+momentum+ef", random(26, 300), random(27, 300, 0.1))
+    yield record(block + "/int8+warmup+nesterov+ef", random(28, 300), random(29, 300, 0.1))
+    coded = "topk:block=256/int8:block=32"  # 3 values
+    yield refused(coded, 256, words(4) + bytes(16))
+    yield refused(coded, 256, words(2, 0x3F800000, 0x00050101, 5))
+    yield refused(coded, 256, words(2, 0xBF800000, 0x00050101, 6))
+    yield refused(coded, 256, words(2, 0x7FC00000, 0x00050000, 6))
+    yield refused(coded, 256, words(2, 0x3F800000, 0x00050101))
+    yield refused(coded, 256, words(2, 0x3F800000, 0x00050101, 6, 0))
+    yield refused(coded, 100, words(1, 0x3F800000, 0x00006401))
+    yield refused("topk:block=256/bf16", 256, words(1, 0x00057F80))
+    yield refused("topk:block=256/bf16", 256, words(1, 0x00057FC0))
 
 
 def pair_cases():
@@ -666,6 +707,7 @@ FILES = {
     "terngrad": terngrad_cases,
     "pair": pair_cases,
     "delta": delta_cases,
+    "suffix": suffix_cases,
     "signsgd": signsgd_cases,
     "signum": signum_cases,
     "sharedint": sharedint_cases,

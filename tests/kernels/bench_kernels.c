@@ -9,6 +9,7 @@
 #include "compress/kernels/lossless16.h"
 #include "compress/kernels/lowrank.h"
 #include "compress/kernels/minifloat.h"
+#include "compress/kernels/momentum.h"
 #include "compress/kernels/natural.h"
 #include "compress/kernels/onebit.h"
 #include "compress/kernels/philox.h"
@@ -51,6 +52,9 @@ CALL(votes, mix, m->dst, m->residual, m->src, n, 0.9f, 0.1f)
 CALL(sparse, peak, m->src, NULL, n)
 CALL(sparse, feed, m->residual, m->src, n)
 CALL(sparse, squares, m->src, NULL, n)
+CALL(momentum, advance, m->residual, m->src, n, 0.9f)
+CALL(momentum, look_ahead, m->residual, m->src, n, 0.9f)
+CALL(momentum, step_back, m->residual, m->src, n)
 CALL(topk, rank, m->src, NULL, n, (n + 99) / 100)
 CALL(topk, retain, m->residual, m->src, m->map, n)
 
@@ -415,6 +419,9 @@ const struct bench_kernel bench_kernels[] = {
     {"sparse peak",          TIERS(sparse),   4096,  {SRC = 32},                   {0},                          sparse_peak},
     {"sparse feed",          TIERS(sparse),   4096,  {SRC = 32, RESIDUAL = 32},    {RESIDUAL = 32},              sparse_feed},
     {"sparse squares",       TIERS(sparse),   128,   {SRC = 32},                   {0},                          sparse_squares},
+    {"momentum advance",     TIERS(momentum), ANY,   {SRC = 32, RESIDUAL = 32},    {RESIDUAL = 32},              momentum_advance},
+    {"momentum look_ahead",  TIERS(momentum), ANY,   {SRC = 32, RESIDUAL = 32},    {RESIDUAL = 32},              momentum_look_ahead},
+    {"momentum step_back",   TIERS(momentum), ANY,   {SRC = 32, RESIDUAL = 32},    {RESIDUAL = 32},              momentum_step_back},
     {"qsgd squares",         TIERS(qsgd),     65536, {SRC = 32},                   {0},                          qsgd_squares},
     {"qsgd encode",          TIERS(qsgd),     65536, {SRC = 32, OTHER = 16},       {CODE = 4},                   qsgd_encode},
     {"qsgd encode powers",   TIERS(qsgd),     65536, {SRC = 32, OTHER = 16},       {CODE = 4},                   qsgd_encode_powers},

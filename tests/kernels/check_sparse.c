@@ -35,8 +35,8 @@ static void check_squares(const float *src, uint64_t n, double sum)
           "squares n=%zu: %g", (size_t)n, sum);
 }
 
-static void check_momentum(const struct wring_sparse_kernels *kernels, const float *src,
-                           const float *before, const struct trial *trial)
+static void check_dgc(const struct wring_sparse_kernels *kernels, const float *src,
+                      const float *before, const struct trial *trial)
 {
     const struct wring_sparse_kernels *ref = wring_sparse_tiers[0].kernels;
     const struct wring_sparse_step step = {0.9f, 0.3f};
@@ -79,7 +79,7 @@ static void check_tier(const void *entry, const struct trial *trial)
     CHECK(got[1] == want[1] || (isnan(got[1]) && isnan(want[1])),
           "%s squares of sums n=%zu kind=%d", trial->tier, (size_t)n, trial->kind);
     check_squares(src, n, want[0]);
-    check_momentum(kernels, src, left, trial);
+    check_dgc(kernels, src, left, trial);
     ref->feed(left, src, n);
     kernels->feed(other, src, n);
     AGREE_BUT_NAN("feed", left, other, n);

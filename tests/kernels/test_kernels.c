@@ -349,6 +349,7 @@ static const struct wring_test_case cases[] = {
     {"bounded_widths", check_bounded_widths},
     {"minifloat", check_minifloat},
     {"minifloat_numbers", check_minifloat_numbers},
+    {"momentum", check_momentum},
     {0},
 };
 

@@ -97,6 +97,8 @@ static void worked_bytes(void)
     WORKED("union:block=32", upward, 3, 3, 0, 0, 0, 0, 0, 0x80, 0x3F, 0, 0, 0, 0x40, 0, 0, 0x40,
            0x40);
     WORKED("topk:block=256", sparse, 256, 2, 0, 0, 0, 0, 0, 0x80, 0x3F, 0, 0, 0, 0xC0, 5, 0, 9, 0);
+    WORKED("topk:block=256/int8:block=32", sparse, 256, 2, 0, 0, 0, 0x04, 0x02, 0x81, 0x3C, 0x40,
+           0x81, 5, 0, 9, 0, 0, 0);
     WORKED("natural", drawn, 3, 0x82, 0x80, 0x7E, 2);
     WORKED("natural:bits=8", drawn, 3, 0x5A, 0xD8, 0x56);
     WORKED("qsgd:block=32", drawn, 32, 0, 0, 0x80, 0x3F, 0xE7, 0x31, 0);

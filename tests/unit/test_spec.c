@@ -11,6 +11,11 @@
     "randk, union, topkc, dgc, hashed, thc, qsgd, natural, "                       \
     "terngrad, powersgd, int4, int2, bounded, fp8, mxfp8, mxfp4, nvfp4"
 
+#define SUFFIXES "+warmup, +momentum, +nesterov, +ef"
+#define NO_VALUES                                                                             \
+    "values need a codec of fixed size, with blocks of at most 1024 and no rounds or state: " \
+    "bf16, fp16, int8, onebit, qsgd or natural"
+
 static void canonical_form(void)
 {
     static const struct {
@@ -79,6 +84,18 @@ static void canonical_form(void)
          WRING_CODEC_FIXED | WRING_CODEC_SUMMABLE},
         {"terngrad:block=2048:clip=3+ef", "terngrad:clip=3:block=2048+ef", 2048,
          WRING_CODEC_FEEDBACK},
+        {"topk/int8:block=512+ef", "topk/int8+ef", 65536, WRING_CODEC_FEEDBACK},
+        {"topk:ratio=.01:block=256/fp16>topk:block=256/fp16", "topk:block=256/fp16", 256, 0},
+        {"topk+warmup:steps=1000", "topk+warmup", 65536, 0},
+        {"randk+ef+warmup:steps=8", "randk+warmup:steps=8+ef", 4096,
+         WRING_CODEC_FEEDBACK | WRING_CODEC_OWN},
+        {"onebit+ef+momentum:beta=.90", "onebit+momentum+ef", 1024,
+         WRING_CODEC_FEEDBACK | WRING_CODEC_FIXED | WRING_CODEC_ALTERS},
+        {"topk/bf16+ef+nesterov:beta=.5+warmup", "topk/bf16+warmup+nesterov:beta=0.5+ef", 65536,
+         WRING_CODEC_FEEDBACK | WRING_CODEC_ALTERS},
+        {"qsgd+momentum", "qsgd+momentum", 256, WRING_CODEC_FIXED | WRING_CODEC_ALTERS},
+        {"onebit+momentum+ef>int8", "onebit+momentum+ef>int8", 1024,
+         WRING_CODEC_FEEDBACK | WRING_CODEC_TWO_WAYS | WRING_CODEC_ALTERS},
         {"qsgd+ef", "qsgd+ef", 256, WRING_CODEC_FIXED | WRING_CODEC_FEEDBACK},
         {"bf16:round=random", "bf16:round=random", 1, WRING_CODEC_FIXED | WRING_CODEC_UNBIASED},
         {"fp16:round=random+ef", "fp16:round=random+ef", 1,
@@ -166,7 +183,34 @@ static void refusals(void)
         {"qsgd:bits=3", "qsgd:bits=3: needs one of 2|4|8"},
         {"fp8:format=e3m4", "fp8:format=e3m4: needs one of e4m3|e5m2"},
         {"nvfp4:block=2048", "nvfp4:block=2048: needs a multiple of 64 from 64 to 1024"},
-        {"onebit+momentum", "onebit: no suffix '+momentum'; there is only +ef"},
+        {"onebit+more", "onebit: no suffix '+more'; there are " SUFFIXES},
+        {"onebit+", "onebit: no suffix '+'; there are " SUFFIXES},
+        {"onebit+momentum+momentum", "onebit: +momentum is given twice"},
+        {"onebit+momentum+nesterov", "onebit: one momentum is enough; take +momentum or +nesterov"},
+        {"onebit+momentum:beta=1", "+momentum:beta=1: needs a number from 0 to 0.9999"},
+        {"onebit+momentum:means=2",
+         "+momentum: no parameter 'means'; it takes beta, and those of onebit stand before it"},
+        {"onebit+momentum:beta", "+momentum:beta: a parameter is written name=value"},
+        {"onebit+momentum:beta=0:beta=0", "+momentum: it takes one parameter, beta"},
+        {"none+momentum",
+         "none+momentum: raw data runs no codec that could keep momentum; take lossless+momentum"},
+        {"dgc+nesterov", "dgc+nesterov: dgc keeps momentum of its own; leave +nesterov away"},
+        {"int8>onebit+momentum",
+         "int8>onebit+momentum: only the way in has state; name another way back"},
+        {"topk+warmup:steps=0", "+warmup:steps=0: needs a whole number from 1 to 1e+09"},
+        {"dgc+warmup", "dgc+warmup: dgc has a parameter for that; write dgc:warmup=STEPS"},
+        {"int8+warmup", "int8+warmup: int8 has no ratio; topk, randk, topkc and hashed have one"},
+        {"topk/", "topk/: needs the codec of its values, as in topk/int8"},
+        {"topk/int9", "no codec 'int9'; there are " CODECS},
+        {"topk+ef/int8", "topk: '/int8' stands behind a suffix; the order is "
+                         "name:param=value/values+suffix"},
+        {"randk/int8",
+         "randk/int8: randk sends no values that another codec could code; topk does"},
+        {"topk/int8/bf16",
+         "int8/bf16: int8 sends no values that another codec could code; topk does"},
+        {"topk/none", "topk/none: " NO_VALUES},
+        {"topk/int8:block=2048", "topk/int8:block=2048: " NO_VALUES},
+        {"topk/sharedint", "topk/sharedint: " NO_VALUES},
         {"onebit+ef+ef", "onebit: +ef is given twice"},
         {"onebit+ef:means=2", "onebit: parameters stand before +ef"},
         {">int8", ">int8: needs a codec on both sides of '>'"},

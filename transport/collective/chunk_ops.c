@@ -94,6 +94,17 @@ struct wring_source wring_collective_piece(const struct wring_task *task,
                                  task->piece == task->slot ? slots : task->collective->work.place};
 }
 
+/** Of one way, the residual of a job. */
+static float *residual_of(const struct wring_task *task, uint32_t phase)
+{
+    const struct wring_collective *collective = task->collective;
+    const struct wring_codec *in = collective_way(collective, 0);
+
+    if (phase == 0 || in->owed == 0)
+        return collective->residual + task->span.begin;
+    return (float *)collective->states[in->owed - 1] + task->job.context.element;
+}
+
 /** Have a job make the code of one way, with its part of the residual if that way has feedback. */
 static void add_encoding(struct wring_job *job, const struct wring_task *task, uint32_t phase)
 {
@@ -102,7 +113,7 @@ static void add_encoding(struct wring_job *job, const struct wring_task *task, u
     job->codec_out = collective_way(task->collective, phase);
     job->residual = NULL;
     if (wring_codec_info(job->codec_out)->flags & WRING_CODEC_FEEDBACK)
-        job->residual = task->collective->residual + task->span.begin;
+        job->residual = residual_of(task, phase);
     job->places.residual = task->collective->residual_place;
     job->places.code = slots;
     job->code = task->slot;
