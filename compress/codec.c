@@ -223,7 +223,7 @@ enum wring_status wring_codec_create(const char *spec, const char *tier,
     if (status == WRING_OK)
         status = add_way_back(codec, tier, own, why, why_bytes);
     if (status == WRING_OK)
-        status = wring_compose_owed(codec, why, why_bytes);
+        status = wring_compose_ways(codec, why, why_bytes);
     wring_fp_leave(mode);
     if (status == WRING_OK)
         *out = codec;

@@ -28,7 +28,8 @@ enum wring_suffix {
     WRING_SUFFIX_WARMUP,
     WRING_SUFFIX_MOMENTUM,
     WRING_SUFFIX_NESTEROV,
-    WRING_SUFFIX_EF, /* what is left of input and residual; WRING_CODEC_FEEDBACK says so, too */
+    WRING_SUFFIX_EF,   /* what is left of input and residual; WRING_CODEC_FEEDBACK says so, too */
+    WRING_SUFFIX_EF21, /* so it does of differences; residuals are what was sent, negative */
     WRING_SUFFIXES,
 };
 
@@ -52,6 +53,8 @@ struct wring_codec {
     char values_spec[WRING_CODEC_SPEC_MAX]; /* "int8" of "topk/int8"; "": none */
     struct wring_codec *values;             /* the codec of the values that it sends; NULL: f32 */
     struct wring_composition composed;      /* of compress/compose.c */
+    unsigned held;                          /* 1 + the state to which sums are added that this
+                                               codec takes back, as they are differences; 0: none */
     unsigned owed;                          /* 1 + the state that is the residual of sums; 0: the
                                                bucket's residual is, of the elements that it owns */
 };

@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Momentum before a codec, whose residual then keeps what its codes lose of that:
+ * Momentum before a codec, whose residual then keeps what its codes lose of that, and differences:
  *
  *     +momentum   m = beta * m + input                  m is encoded
  *     +nesterov   m = beta * m + input                  input + beta * m is encoded
+ *     +ef21       input - g is encoded                  g = g + what that decodes to
+ *
+ * Each rank's g approaches its input. An owner adds up what comes in, as the sum of all g does, and
+ * sends it on with error feedback: that is the difference between this sum and what all ranks hold
+ * of it. Richtarik, Sokolov and Fatkhullin, EF21 (arXiv:2106.05203); both ways, Fatkhullin and
+ * others (arXiv:2110.03294). g begins with 0.
  *
  * Momentum before compression and not after it: Lin and others, Deep Gradient Compression
  * (arXiv:1712.01887); Zheng and others (arXiv:1905.10936) for Nesterov's. FORMAT.md, "Momentum".
@@ -12,6 +18,7 @@
  */
 #include "compress/compose.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -33,6 +40,11 @@ static const char *momentum_name(const struct wring_codec *codec)
     return wring_codec_has_suffix(codec, WRING_SUFFIX_MOMENTUM) ? "+momentum" : "+nesterov";
 }
 
+static bool has_differences(const struct wring_codec *codec)
+{
+    return wring_codec_has_suffix(codec, WRING_SUFFIX_EF21);
+}
+
 /* ---- parts of a run ---- */
 
 /** Units that follow each other, all of them finite, or just one that is not. */
@@ -42,9 +54,15 @@ struct part {
     bool finite;
 };
 
-static bool is_finite(const struct wring_codec *codec, const float *src, uint64_t n)
+static bool is_finite(const struct wring_codec *codec, const float *src, const float *residual,
+                      uint64_t n)
 {
-    return codec->composed.sparse->peak(src, NULL, n) < WRING_INF_BITS;
+    return codec->composed.sparse->peak(src, residual, n) < WRING_INF_BITS;
+}
+
+static float *run_of(float *residual, uint64_t begin)
+{
+    return residual != NULL ? residual + begin : NULL;
 }
 
 static uint64_t tile_of(const struct wring_codec *codec, uint64_t elems)
@@ -58,24 +76,78 @@ static uint64_t tile_of(const struct wring_codec *codec, uint64_t elems)
     return tile;
 }
 
-/** Go on to the next part, from the first one, which is all zeros. @return false: there is none */
-static bool next_part(const struct wring_codec *codec, const float *src, uint64_t elems,
-                      struct part *part)
+/** Go on to the next part, from the first one, which is all zeros. @param residual  or NULL: src
+ *  alone is looked at. @return false: there is none */
+static bool next_part(const struct wring_codec *codec, const float *src, const float *residual,
+                      uint64_t elems, struct part *part)
 {
     uint64_t unit = codec->info.unit != 0 ? codec->info.unit : elems;
 
     part->begin += part->n;
     if (part->begin >= elems)
         return false;
+    const float *kept = residual != NULL ? residual + part->begin : NULL;
     bool single = part->begin < part->single_until;
     part->n = wring_codec_unit_length(single ? unit : tile_of(codec, elems), elems - part->begin);
-    part->finite = is_finite(codec, src + part->begin, part->n);
+    part->finite = is_finite(codec, src + part->begin, kept, part->n);
     if (part->finite || part->n <= unit)
         return true;
     part->single_until = part->begin + part->n;
     part->n = unit;
-    part->finite = is_finite(codec, src + part->begin, unit);
+    part->finite = is_finite(codec, src + part->begin, kept, unit);
     return true;
+}
+
+/* ---- differences ---- */
+
+/** The residual is -g. It becomes src - g less what that decodes to, which is src less the new g.
+ */
+static size_t encode_difference(const struct wring_codec *codec,
+                                const struct wring_codec_context *context, const float *src,
+                                uint64_t elems, float *residual, unsigned char *code, void *scratch)
+{
+    struct wring_codec_context at = *context;
+    struct part part = {0};
+    size_t bytes = 0;
+
+    while (next_part(codec, src, residual, elems, &part)) {
+        at.element = context->element + part.begin;
+        bytes += codec->base->encode(codec, &at, src + part.begin, part.n,
+                                     run_of(residual, part.begin), code + bytes, scratch);
+        if (part.finite && residual != NULL)
+            codec->composed.momentum->step_back(residual + part.begin, src + part.begin, part.n);
+    }
+    return bytes;
+}
+
+/** What is sent of a contribution, behind its momentum. */
+static size_t encode_sent(const struct wring_codec *codec,
+                          const struct wring_codec_context *context, const float *src,
+                          uint64_t elems, float *residual, void *code, void *scratch)
+{
+    return has_differences(codec)
+               ? encode_difference(codec, context, src, elems, residual, code, scratch)
+               : codec->base->encode(codec, context, src, elems, residual, code, scratch);
+}
+
+void wring_compose_hold(const struct wring_codec *codec, const struct wring_codec_context *context,
+                        float *sum, uint64_t n)
+{
+    const struct wring_codec *back = wring_codec_way(codec, 1);
+
+    if (back->held == 0 || context->phase == 0 || context->states == NULL)
+        return;
+    float *held = (float *)context->states[back->held - 1] + context->element;
+    if (is_finite(back, sum, NULL, n)) {
+        back->composed.momentum->advance(held, sum, n, 1);
+        memcpy(sum, held, n * sizeof(*sum));
+        return;
+    }
+    for (uint64_t i = 0; i < n; i++)
+        if (isfinite(sum[i])) {
+            back->composed.momentum->advance(&held[i], &sum[i], 1, 1);
+            sum[i] = held[i];
+        }
 }
 
 /* ---- momentum ---- */
@@ -106,16 +178,16 @@ static size_t encode_part(const struct wring_codec *codec,
     float *momentum = momentum_at(codec, context);
 
     if (!part->finite)
-        return codec->base->encode(codec, context, src, part->n, residual, code, scratch);
+        return encode_sent(codec, context, src, part->n, residual, code, scratch);
     if (codec->base->n_rounds == 0)
         advance(codec, momentum, src, part->n);
-    size_t bytes = codec->base->encode(codec, context, momentum, part->n, residual, code, scratch);
+    size_t bytes = encode_sent(codec, context, momentum, part->n, residual, code, scratch);
     if (wring_codec_has_suffix(codec, WRING_SUFFIX_NESTEROV))
         codec->composed.momentum->step_back(momentum, src, part->n);
     return bytes;
 }
 
-static size_t momentum_encode(const struct wring_codec *codec,
+static size_t encode_composed(const struct wring_codec *codec,
                               const struct wring_codec_context *context, const float *src,
                               uint64_t elems, float *residual, void *code, void *scratch)
 {
@@ -123,12 +195,13 @@ static size_t momentum_encode(const struct wring_codec *codec,
     struct part part = {0};
     size_t bytes = 0;
 
-    if (context->phase != 0)
+    if (context->phase != 0) /* differences of sums have an ordinary residual */
         return codec->base->encode(codec, context, src, elems, residual, code, scratch);
-    while (next_part(codec, src, elems, &part)) {
+    if (!has_momentum(codec))
+        return encode_sent(codec, context, src, elems, residual, code, scratch);
+    while (next_part(codec, src, NULL, elems, &part)) {
         at.element = context->element + part.begin;
-        bytes += encode_part(codec, &at, src + part.begin, &part,
-                             residual != NULL ? residual + part.begin : NULL,
+        bytes += encode_part(codec, &at, src + part.begin, &part, run_of(residual, part.begin),
                              (unsigned char *)code + bytes, scratch);
     }
     return bytes;
@@ -142,7 +215,7 @@ static void fold(const struct wring_codec *codec, const struct wring_codec_conte
     struct wring_codec_context at = *context;
     struct part part = {0};
 
-    while (next_part(codec, src, elems, &part)) {
+    while (next_part(codec, src, NULL, elems, &part)) {
         at.element = context->element + part.begin;
         float *momentum = momentum_at(codec, &at);
         if (part.finite && round == 0)
@@ -212,30 +285,56 @@ static enum wring_status check_momentum(const struct wring_codec *codec, char *w
     return WRING_ERR_INVALID;
 }
 
+static void add_state(struct wring_codec *codec, const struct wring_codec_state *state)
+{
+    struct wring_composition *composed = &codec->composed;
+
+    composed->states[composed->ops.n_states++] = *state;
+    composed->ops.states = composed->states;
+}
+
 static void put_momentum_around(struct wring_codec *codec)
 {
     struct wring_composition *composed = &codec->composed;
     const struct wring_codec_ops *base = codec->base;
 
-    const struct wring_momentum_tier *momentum =
-        wring_kernels_pick(wring_momentum_tiers, sizeof(wring_momentum_tiers[0]), codec->tier);
-    const struct wring_sparse_tier *sparse =
-        wring_kernels_pick(wring_sparse_tiers, sizeof(wring_sparse_tiers[0]), codec->tier);
-    composed->momentum = momentum->kernels;
-    composed->sparse = sparse->kernels;
-    for (size_t i = 0; i < base->n_states; i++)
-        composed->states[i] = base->states[i];
-    composed->states[base->n_states] = momentum_state;
+    add_state(codec, &momentum_state);
     for (size_t i = 0; i < base->n_rounds; i++) {
         composed->rounds[i] = base->rounds[i];
         composed->rounds[i].begin = folds[i];
     }
-    composed->ops.encode = momentum_encode;
-    composed->ops.states = composed->states;
-    composed->ops.n_states = base->n_states + 1;
     composed->ops.rounds = composed->rounds;
-    codec->info.flags |= WRING_CODEC_ALTERS;
-    codec->info.flags &= ~(unsigned)WRING_CODEC_UNBIASED;
+}
+
+static const struct wring_codec_state held_state = {
+    .name = "held",
+    .doc = "the sum that the rank has, to which differences are added",
+    .holder = WRING_CODEC_PRIVATE,
+    .dtype = WRING_F32,
+};
+
+static void put_differences_around(struct wring_codec *codec)
+{
+    add_state(codec, &held_state);
+    codec->held = (unsigned)codec->composed.ops.n_states;
+    codec->info.flags |= WRING_CODEC_TWO_WAYS; /* sums come back as differences, or not at all */
+}
+
+/** A copy of the codec's table, to which suffixes are added. */
+static void begin_composed(struct wring_codec *codec)
+{
+    struct wring_composition *composed = &codec->composed;
+    const struct wring_momentum_tier *momentum =
+        wring_kernels_pick(wring_momentum_tiers, sizeof(wring_momentum_tiers[0]), codec->tier);
+    const struct wring_sparse_tier *sparse =
+        wring_kernels_pick(wring_sparse_tiers, sizeof(wring_sparse_tiers[0]), codec->tier);
+
+    composed->momentum = momentum->kernels;
+    composed->sparse = sparse->kernels;
+    composed->ops = *codec->base;
+    for (size_t i = 0; i < codec->base->n_states; i++)
+        composed->states[i] = codec->base->states[i];
+    codec->ops = &composed->ops;
 }
 
 /* ---- values ---- */
@@ -314,28 +413,56 @@ static enum wring_status check_warmup(const struct wring_codec *codec, char *why
     return WRING_ERR_INVALID;
 }
 
+/** Sums of differences are differences: whoever takes them back must lose nothing. */
+static enum wring_status check_differences(const struct wring_codec *codec, char *why,
+                                           size_t why_bytes)
+{
+    const struct wring_codec_ops *base = codec->base;
+    unsigned unlike = WRING_CODEC_ALTERS | WRING_CODEC_TWO_WAYS | WRING_CODEC_OWN;
+
+    if (!(base->flags & unlike) && base->way_back == NULL && base->code_sum == NULL &&
+        base->n_rounds == 0 && base->n_states == 0)
+        return WRING_OK;
+    snprintf(why, why_bytes,
+             "%s+ef21: needs a codec without rounds or state that takes its own sums back: bf16, "
+             "fp16, int8, onebit, topk, qsgd or natural",
+             base->name);
+    return WRING_ERR_INVALID;
+}
+
 enum wring_status wring_compose_check(const struct wring_codec *codec, char *why, size_t why_bytes)
 {
-    return wring_codec_has_suffix(codec, WRING_SUFFIX_WARMUP) ? check_warmup(codec, why, why_bytes)
-                                                              : WRING_OK;
+    enum wring_status status = WRING_OK;
+
+    if (wring_codec_has_suffix(codec, WRING_SUFFIX_WARMUP))
+        status = check_warmup(codec, why, why_bytes);
+    if (status == WRING_OK && has_differences(codec))
+        status = check_differences(codec, why, why_bytes);
+    return status;
 }
 
 enum wring_status wring_compose(struct wring_codec *codec, char *why, size_t why_bytes)
 {
+    enum wring_status status = WRING_OK;
+
     if (wring_codec_has_suffix(codec, WRING_SUFFIX_WARMUP)) /* later codes are shorter */
         codec->info.flags &= ~(unsigned)WRING_CODEC_FIXED;
-    if (!has_momentum(codec))
-        return WRING_OK;
-    enum wring_status status = check_momentum(codec, why, why_bytes);
-    if (status != WRING_OK)
+    if (has_momentum(codec))
+        status = check_momentum(codec, why, why_bytes);
+    if (status != WRING_OK || (!has_momentum(codec) && !has_differences(codec)))
         return status;
-    codec->composed.ops = *codec->base;
-    put_momentum_around(codec);
-    codec->ops = &codec->composed.ops;
+    begin_composed(codec);
+    codec->composed.ops.encode = encode_composed;
+    if (has_momentum(codec))
+        put_momentum_around(codec);
+    if (has_differences(codec))
+        put_differences_around(codec);
+    codec->info.flags |= WRING_CODEC_ALTERS;
+    codec->info.flags &= ~(unsigned)WRING_CODEC_UNBIASED;
     return WRING_OK;
 }
 
-/* ---- residual of sums ---- */
+/* ---- both ways ---- */
 
 #define OWED_NAME "owed"
 
@@ -347,39 +474,57 @@ static const struct wring_codec_state owed_state = {
 };
 
 /** Codecs that may be bypassed keep nothing that a bypassed step could not send. */
-static bool needs_owed(const struct wring_codec *codec)
+static bool needs_owed(const struct wring_codec *in, const struct wring_codec *back)
 {
-    const struct wring_codec *in = wring_codec_way(codec, 0), *back = wring_codec_way(codec, 1);
-
     return in->info.flags & WRING_CODEC_ALTERS && in->ops->code_sum == NULL &&
            in->info.flags & back->info.flags & WRING_CODEC_FEEDBACK;
 }
 
-enum wring_status wring_compose_owed(struct wring_codec *codec, char *why, size_t why_bytes)
+static enum wring_status add_owed(struct wring_codec *in, char *why, size_t why_bytes)
 {
-    struct wring_codec *in = codec->ways[0] != NULL ? codec->ways[0] : codec;
-    struct wring_composition *composed = &in->composed;
-    size_t n = in->ops->n_states;
-
-    if (!needs_owed(codec))
-        return WRING_OK;
-    if (n == WRING_CODEC_STATES_MAX || has_state(in->ops, OWED_NAME)) {
+    if (in->ops->n_states == WRING_CODEC_STATES_MAX || has_state(in->ops, OWED_NAME)) {
         snprintf(
             why, why_bytes,
             "%s: its states leave no room for a residual of sums; name a way back without +ef, "
             "as in %s>none",
-            codec->spec, in->spec);
+            in->spec, in->spec);
         return WRING_ERR_INVALID;
     }
-    for (size_t i = 0; i < n && in->ops == in->base; i++)
-        composed->states[i] = in->base->states[i];
     if (in->ops == in->base)
-        composed->ops = *in->base;
-    composed->states[n] = owed_state;
-    composed->ops.states = composed->states;
-    composed->ops.n_states = n + 1;
-    in->ops = &composed->ops;
-    in->owed = (unsigned)n + 1;
-    in->info.states = codec->info.states = (unsigned)n + 1;
+        begin_composed(in);
+    add_state(in, &owed_state);
+    in->owed = in->info.states = (unsigned)in->ops->n_states;
     return WRING_OK;
+}
+
+/** The other codec of a pair takes differences back. */
+static enum wring_status share_held(const struct wring_codec *in, struct wring_codec *back,
+                                    char *why, size_t why_bytes)
+{
+    if (!(back->info.flags & WRING_CODEC_FEEDBACK) || has_differences(back)) {
+        snprintf(
+            why, why_bytes,
+            "%s>%s: differences come back as differences, of which nothing may be lost; name a "
+            "way back with +ef",
+            in->spec, back->spec);
+        return WRING_ERR_INVALID;
+    }
+    back->held = in->held;
+    back->composed.momentum = in->composed.momentum;
+    back->composed.sparse = in->composed.sparse;
+    return WRING_OK;
+}
+
+enum wring_status wring_compose_ways(struct wring_codec *codec, char *why, size_t why_bytes)
+{
+    struct wring_codec *in = codec->ways[0] != NULL ? codec->ways[0] : codec;
+    struct wring_codec *back = codec->ways[1] != NULL ? codec->ways[1] : codec;
+    enum wring_status status = WRING_OK;
+
+    if (in != back && has_differences(in))
+        status = share_held(in, back, why, why_bytes);
+    if (status == WRING_OK && needs_owed(in, back))
+        status = add_owed(in, why, why_bytes);
+    codec->info.states = in->info.states;
+    return status;
 }

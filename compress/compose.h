@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What a spec adds to a codec: "/values", "+warmup", "+momentum" and "+nesterov". +ef is the
- * codecs' own business. Private to compress/.
+ * What a spec adds to a codec: "/values", "+warmup", "+momentum", "+nesterov" and "+ef21". +ef is
+ * the codecs' own business. Private to compress/.
  *
- * Suffixes act in the order warm-up of the ratio, momentum, residual, code, whatever their order in
+ * Suffixes act in the order warm-up of the ratio, momentum, feedback, code, whatever their order in
  * the spec. They make a table of their own around the codec's, with more state and other flags, so
  * that all who run codecs see an ordinary one.
  */
@@ -28,15 +28,38 @@ enum wring_status wring_compose_values(struct wring_codec *codec, const char *ti
 enum wring_status wring_compose(struct wring_codec *codec, char *why, size_t why_bytes);
 
 /**
- * Give sums a residual of their own, where owners encode their own contributions as well, and both
- * ways have feedback: a bucket's residual is that of contributions alone then. Else do nothing.
+ * Fit a codec's ways together. Where owners encode their own contributions as well, and both ways
+ * have feedback, sums get a residual of their own, and a bucket's residual is that of contributions
+ * alone. Where contributions are differences, so are sums.
  * @param codec  of both ways. Arguments and errors as above
  */
-enum wring_status wring_compose_owed(struct wring_codec *codec, char *why, size_t why_bytes);
+enum wring_status wring_compose_ways(struct wring_codec *codec, char *why, size_t why_bytes);
 
 /**
- * Can the codec's ratio be warmed up, if the spec wants that? Runs before init. Arguments and
- * errors as above.
+ * Where sums that come back are differences: add them to the sum that the rank holds, the result.
+ * A unit that is NaN stays so, and changes nothing.
+ * @param codec    of the way back @param context  of the run, with the bucket's states
+ * @param sum      in and out, [n]
+ */
+void wring_compose_hold(const struct wring_codec *codec, const struct wring_codec_context *context,
+                        float *sum, uint64_t n);
+
+/** Do residuals and states begin anew with another membership? Then what is left of others'
+ *  contributions would stay in the sum for ever. */
+static inline bool wring_compose_restarts(const struct wring_codec *codec)
+{
+    return wring_codec_has_suffix(wring_codec_way(codec, 0), WRING_SUFFIX_EF21);
+}
+
+/** Does an encode leave in the residual what the code lacks? */
+static inline bool wring_compose_leaves_loss(const struct wring_codec *codec, uint32_t phase)
+{
+    return phase != 0 || !wring_codec_has_suffix(codec, WRING_SUFFIX_EF21);
+}
+
+/**
+ * May the codec have a warm-up and differences, if the spec wants them? Runs before init. Arguments
+ * and errors as above.
  */
 enum wring_status wring_compose_check(const struct wring_codec *codec, char *why, size_t why_bytes);
 

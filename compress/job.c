@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/fpenv.h"
 #include "compress/codec.h"
+#include "compress/compose.h"
 #include "compress/reduce.h"
 #include <wring/executor.h>
 
@@ -375,7 +376,9 @@ static enum wring_status run_encode(struct wring_job *job, void *scratch)
     job->result.code_bytes =
         wring_codec_encode_in(job->codec_out, &job->context, job->src, job->elems, job->residual,
                               job->code, codec_scratch(job, scratch));
-    return job->measure ? job_loss_encode(job, scratch) : WRING_OK;
+    return job->measure && wring_compose_leaves_loss(job->codec_out, job->context.phase)
+               ? job_loss_encode(job, scratch)
+               : WRING_OK;
 }
 
 /** Elements [begin, begin + n) of a job: what is worked on while it stays in the nearest cache. */
@@ -516,6 +519,8 @@ static enum wring_status run_decode(struct wring_job *job)
         take_source(job, find_sum(job), 0, (struct tile){0, job->elems}, job->dst, false, NULL);
     if (status == WRING_OK && job->sum_codes)
         divide_sum(job, find_sum(job));
+    if (status == WRING_OK && !is_raw(&job->sources[0]))
+        wring_compose_hold(job->sources[0].codec, &job->context, job->dst, job->elems);
     return status;
 }
 
@@ -683,6 +688,8 @@ static enum wring_status encode_sum(struct wring_job *job, struct tile tile, voi
         wring_codec_decode(job->codec_out, &context, code, bytes, dst, tile.n, false);
     if (job->measure && status == WRING_OK)
         job_loss_add(job, &run);
+    if (status == WRING_OK)
+        wring_compose_hold(job->codec_out, &context, dst, tile.n);
     if (is_short && status == WRING_OK)
         kernels_of(job)->narrow[job->dtype](dst_at(job, tile.begin), dst, tile.n, 1);
     return status;

@@ -204,6 +204,7 @@ static const struct suffix {
     [WRING_SUFFIX_MOMENTUM] = {"+momentum", &momentum_beta},
     [WRING_SUFFIX_NESTEROV] = {"+nesterov", &momentum_beta},
     [WRING_SUFFIX_EF] = {"+ef", NULL},
+    [WRING_SUFFIX_EF21] = {"+ef21", NULL},
 };
 
 static enum wring_status refuse_suffix(const struct parser *parser, struct piece name)
@@ -257,11 +258,15 @@ static enum wring_status take_suffix(struct parser *parser, size_t index)
     codec->suffixes |= 1u << index;
     if (suffixes[index].param != NULL)
         codec->suffix_params[index] = suffixes[index].param->fallback;
-    if (index != WRING_SUFFIX_EF)
+    if (index != WRING_SUFFIX_EF && index != WRING_SUFFIX_EF21)
         return WRING_OK;
+    if (codec->info.flags & WRING_CODEC_FEEDBACK)
+        return refuse_spec(parser, "%s: one feedback is enough; take +ef or +ef21",
+                           codec->ops->name);
     if (codec->ops->flags & WRING_CODEC_EXACT)
-        return refuse_spec(parser, "%s+ef: %s loses nothing that could be fed back; leave +ef away",
-                           codec->ops->name, codec->ops->name);
+        return refuse_spec(parser, "%s%s: %s loses nothing that could be fed back; leave %s away",
+                           codec->ops->name, suffixes[index].name, codec->ops->name,
+                           suffixes[index].name);
     codec->info.flags |= WRING_CODEC_FEEDBACK;
     return WRING_OK;
 }

@@ -8,6 +8,7 @@
 #include "base/fpenv.h"
 #include "base/hash.h"
 #include "compress/codec.h"
+#include "compress/compose.h"
 #include "compress/kernels/reduce.h"
 #include "runtime/bucket.h"
 #include "runtime/buffer.h"
@@ -541,7 +542,7 @@ static enum wring_status move_residual(struct wring_bucket *bucket, struct wring
         bucket->residual = wring_residual_alloc(bucket); /* it goes out with the next step */
     if (status == WRING_OK && values != NULL && bucket->residual == NULL)
         status = WRING_ERR_NO_MEMORY;
-    if (status == WRING_OK && values != NULL)
+    if (status == WRING_OK && values != NULL && !wring_compose_restarts(bucket->codec))
         memcpy(bucket->residual, values, bucket->elems * sizeof(*values));
     if (values != NULL)
         from->ops->release(from, from->home, values);
@@ -550,8 +551,8 @@ static enum wring_status move_residual(struct wring_bucket *bucket, struct wring
     return status;
 }
 
-/** Those of a codec that follow the rank, or that all ranks share. What an owner held of sums does
- *  not go to the next one here, and begins anew. */
+/** Those of a codec that follow the rank, or that all ranks share, unless it restarts. What an
+ * owner held of sums does not go to the next one here, and begins anew. */
 static enum wring_status renew_states(struct wring_bucket *bucket)
 {
     struct wring_codec_states *before = bucket->states;
@@ -559,7 +560,7 @@ static enum wring_status renew_states(struct wring_bucket *bucket)
         bucket, strcmp(bucket->session->config.rollback, "on") == 0, &bucket->states);
 
     for (uint32_t i = 0; status == WRING_OK && before != NULL && i < before->n; i++)
-        if (before->what[i].holder != WRING_CODEC_OWNER &&
+        if (before->what[i].holder != WRING_CODEC_OWNER && !wring_compose_restarts(bucket->codec) &&
             before->counts[i] == bucket->states->counts[i])
             memcpy(bucket->states->now[i], before->now[i], state_array_bytes(before, i));
     codec_states_destroy(before);

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <openssl/evp.h>
 
+#include "compress/compose.h"
 #include "runtime/codec_states.h"
 #include "runtime/plan/bucket_fusion.h"
 #include "runtime/residual.h"
@@ -326,6 +327,7 @@ struct input {
     struct wring_session *session;
     struct wring_reader reader;
     bool own;       /* this rank's own */
+    bool as_many;   /* ranks as there are now were in the session that wrote it */
     bool apply;     /* false: only look whether all of it fits */
     uint64_t steps; /* that all of its buckets had made */
 };
@@ -473,6 +475,19 @@ static enum wring_status read_arrays(struct input *in, struct wring_bucket *buck
     return status;
 }
 
+/** What it keeps is of other ranks than there are now, and of no use to them. */
+static bool begins_anew(const struct input *in, const struct wring_bucket *bucket)
+{
+    if (bucket == NULL || in->as_many || !wring_compose_restarts(bucket->posted_as->codec))
+        return false;
+    if (in->own && !in->apply)
+        wring_warn(&in->session->log,
+                   "bucket '%s': another number of ranks has saved what codec %s keeps, which "
+                   "begins anew with zeros",
+                   bucket->name, wring_codec_info(bucket->codec)->spec);
+    return true;
+}
+
 static enum wring_status read_bucket(struct input *in)
 {
     char name[WRING_NAME_MAX], spec[SPEC_MAX];
@@ -498,9 +513,10 @@ static enum wring_status read_bucket(struct input *in)
                     name, elems, spec, bucket->elems, ours);
         return WRING_ERR_MISMATCH;
     }
+    struct wring_bucket *taker = begins_anew(in, bucket) ? NULL : bucket;
     for (uint32_t i = 0; i < ranges && !in->reader.failed; i++)
-        read_range(in, bucket, elems);
-    enum wring_status status = in->reader.failed ? WRING_ERR_FRAME : read_arrays(in, bucket);
+        read_range(in, taker, elems);
+    enum wring_status status = in->reader.failed ? WRING_ERR_FRAME : read_arrays(in, taker);
     if (status != WRING_OK)
         return status;
     in->steps = min_u64(in->steps, steps);
@@ -526,7 +542,7 @@ static enum wring_status check_or_apply_state(struct wring_session *session, con
 
     wring_read(&in.reader, WRING_STATE_MAGIC_BYTES);
     in.own = wring_read_u32(&in.reader) == session->rank;
-    wring_read_u32(&in.reader);
+    in.as_many = wring_read_u32(&in.reader) == session->size;
     uint32_t n = wring_read_u32(&in.reader);
     enum wring_status status = in.reader.failed ? WRING_ERR_FRAME : WRING_OK;
     for (uint32_t i = 0; i < n && status == WRING_OK; i++)

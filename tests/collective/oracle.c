@@ -10,6 +10,7 @@
 
 #include "base/fpenv.h"
 #include "compress/codec.h"
+#include "compress/compose.h"
 #include "runtime/codec_states.h"
 #include "tests/collective/error_bound.h"
 #include "tests/collective/matrix.h"
@@ -103,6 +104,7 @@ static void through_codec(struct oracle *o, struct travel travel, const float *f
     size_t bytes = encode(o, travel, from, residual);
     CHECK(wring_codec_decode(codec, &context, o->code, bytes, to, travel.n, false) == WRING_OK,
           "decode");
+    wring_compose_hold(codec, &context, to, travel.n);
 }
 
 /** All ranks' statistics of the covered part, reduced. */

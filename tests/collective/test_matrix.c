@@ -73,6 +73,7 @@ static const char *const codecs[] = {
     "nvfp4:block=64+ef",
     "topk:ratio=0.2:block=256/int8:block=32+warmup:steps=2+momentum+ef",
     "sharedint:block=64+nesterov+ef",
+    "int8:block=64+ef21",
 };
 static const uint64_t counts[] = {0, 1, 2, 31, 33, 127, 1000, 2049, 10007, 65537, 100001};
 /* nothing, and what travels in each way: on a board, in one piece, in some, in many */
@@ -149,7 +150,8 @@ static bool reduces(uint32_t what)
 
 static bool has_way_back(const char *codec)
 {
-    return strchr(codec, '>') != NULL || strncmp(codec, "sign", 4) == 0;
+    return strchr(codec, '>') != NULL || strncmp(codec, "sign", 4) == 0 ||
+           strstr(codec, "+ef21") != NULL;
 }
 
 static bool lacks_way_back(enum wring_scheme scheme)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Codecs "in>out" where they are asked for: buckets of each scheme, and immediate calls. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/lib/ranks.h"
@@ -194,10 +195,156 @@ static void feedback_at_worker_and_owner(void)
         }
 }
 
+/* ---- differences ---- */
+
+/** A rank's input, the same in each step. */
+static float constant(int i, uint32_t rank)
+{
+    return (float)((i * 37 + (int)rank * 11) % 101) / 64 - 0.5f;
+}
+
+static double sum_of_constants(int i, uint32_t ranks)
+{
+    double sum = 0;
+
+    for (uint32_t rank = 0; rank < ranks; rank++)
+        sum += (double)constant(i, rank);
+    return sum;
+}
+
+static void post_constants(struct wring_session *session, uint32_t rank, void *arg)
+{
+    static float data[RANKS][N];
+    const struct loss *loss = arg;
+    float *x = data[rank];
+    struct wring_bucket *bucket = NULL;
+    struct wring_bucket_params params = {
+        .name = "b", .data = x, .elems = N, .op = loss->op, .codec = loss->codec};
+
+    REQUIRE(wring_bucket_register(session, &params, &bucket) == WRING_OK &&
+                wring_session_commit(session) == WRING_OK,
+            "%s: no bucket", loss->codec);
+    for (int step = 0; step < STEPS + ZEROS; step++) {
+        for (int i = 0; i < N; i++)
+            x[i] = constant(i, rank);
+        REQUIRE(wring_bucket_post(bucket) == WRING_OK &&
+                    wring_bucket_wait(bucket, WAIT_NS, NULL) == WRING_OK,
+                "%s: step %d", loss->codec, step);
+    }
+    for (int i = 0; i < N; i++) {
+        double share = loss->op == WRING_AVG ? 1.0 / RANKS : 1;
+        double want = sum_of_constants(i, RANKS) * share * loss->gain;
+        REQUIRE(fabs((double)x[i] - want) <= loss->most, "%s, %s: element %d comes to %g, not %g",
+                loss->codec, wring_op_name(loss->op), i, (double)x[i], want);
+    }
+}
+
+/** Where inputs stay as they are, what comes out becomes their sum, though no code holds it. */
+static void differences_approach_the_sum(void)
+{
+    static const struct {
+        const char *codec;
+        double gain;
+    } cases[] = {
+        {"topk:ratio=0.1:block=256+ef21", 1},
+        {"int8:block=64+ef21", 1},
+        {"topk:ratio=0.1:block=256/fp16+ef21", 1},
+        {"topk:ratio=0.1:block=256+ef21>int8:block=64+ef", 1},
+        {"topk:ratio=0.1:block=256+momentum:beta=0.5+ef21", 2},
+    };
+
+    for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++)
+        for (int average = 0; average < 2; average++) {
+            struct loss loss = {cases[c].codec, average ? WRING_AVG : WRING_SUM, cases[c].gain,
+                                1e-4, true};
+            struct wring_test_job job = {.ranks = RANKS, .run = post_constants, .arg = &loss};
+            wring_test_run_ranks(&job);
+        }
+}
+
+/** Ranks that go on where others were. */
+struct relay {
+    uint32_t ranks;
+    bool load, save;
+    void *states[RANKS];
+    size_t bytes[RANKS];
+    double first, last; /* how far the first and the last step are off the sum */
+};
+
+static double off_the_sum(const float *x, uint32_t ranks)
+{
+    double most = 0;
+
+    for (int i = 0; i < N; i++)
+        most = fmax(most, fabs((double)x[i] - sum_of_constants(i, ranks)));
+    return most;
+}
+
+static void run_relay(struct wring_session *session, uint32_t rank, void *arg)
+{
+    static float data[RANKS][N];
+    struct relay *relay = arg;
+    float *x = data[rank];
+    struct wring_bucket *bucket = NULL;
+    struct wring_bucket_params params = {.name = "b",
+                                         .data = x,
+                                         .elems = N,
+                                         .codec = "topk:ratio=0.1:block=256+momentum:beta=0+ef21"};
+
+    REQUIRE(wring_bucket_register(session, &params, &bucket) == WRING_OK &&
+                wring_session_commit(session) == WRING_OK,
+            "no bucket");
+    for (uint32_t i = 0; i < RANKS && relay->load; i++)
+        REQUIRE(wring_session_load_state(session, relay->states[i], relay->bytes[i]) == WRING_OK,
+                "state of rank %u", i);
+    for (int step = 0; step < STEPS; step++) {
+        for (int i = 0; i < N; i++)
+            x[i] = constant(i, rank);
+        REQUIRE(wring_bucket_post(bucket) == WRING_OK &&
+                    wring_bucket_wait(bucket, WAIT_NS, NULL) == WRING_OK,
+                "step %d", step);
+        if (step == 0 && rank == 0)
+            relay->first = off_the_sum(x, relay->ranks);
+    }
+    if (rank == 0)
+        relay->last = off_the_sum(x, relay->ranks);
+    if (!relay->save)
+        return;
+    REQUIRE(wring_session_save_state(session, NULL, &relay->bytes[rank]) == WRING_OK, "size");
+    relay->states[rank] = malloc(relay->bytes[rank]);
+    REQUIRE(relay->states[rank] != NULL &&
+                wring_session_save_state(session, relay->states[rank], &relay->bytes[rank]) ==
+                    WRING_OK,
+            "state");
+}
+
+/** As many ranks go on where the job was. Others begin anew: what a rank that is gone has sent
+ * would stay in their sums for ever. */
+static void differences_are_of_as_many_ranks(void)
+{
+    struct relay relay = {.ranks = RANKS, .save = true};
+    struct wring_test_job job = {.ranks = RANKS, .run = run_relay, .arg = &relay};
+
+    wring_test_run_ranks(&job);
+    CHECK(relay.first > 0.1 && relay.last <= 1e-4, "off by %g, then %g", relay.first, relay.last);
+    relay.load = true, relay.save = false;
+    wring_test_run_ranks(&job);
+    CHECK(relay.first <= 1e-4 && relay.last <= 1e-4, "goes on: %g, then %g", relay.first,
+          relay.last);
+    relay.ranks = job.ranks = RANKS - 1;
+    wring_test_run_ranks(&job);
+    CHECK(relay.first > 0.1 && relay.last <= 1e-4, "fewer ranks: %g, then %g", relay.first,
+          relay.last);
+    for (uint32_t i = 0; i < RANKS; i++)
+        free(relay.states[i]);
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
         {"feedback_at_worker_and_owner", feedback_at_worker_and_owner},
+        {"differences_approach_the_sum", differences_approach_the_sum},
+        {"differences_are_of_as_many_ranks", differences_are_of_as_many_ranks},
         {"needs_a_way_back", needs_a_way_back},
         {"immediate", immediate},
         {NULL, NULL},

@@ -186,6 +186,75 @@ static void a_step_that_nobody_waited_for(void)
     SAID(1, 0, "3 and 3 steps, small[1] 2, coded[1] 2\n", "after: kept");
 }
 
+#define STILL 40 /* steps in which nothing changes */
+
+/** What a step of constant inputs comes to, less the sum of these. @return the largest, or -1: the
+ *  step failed */
+static float step_of_constants(struct wring_bucket *bucket, float *x, uint32_t rank,
+                               uint32_t n_ranks)
+{
+    float most = 0;
+
+    for (uint64_t i = 0; i < ELEMS; i++)
+        x[i] = (float)(rank + 1) * (float)(i % 101);
+    if (wring_bucket_post(bucket) != WRING_OK ||
+        wring_bucket_wait(bucket, WRING_FOREVER, NULL) != WRING_OK)
+        return -1;
+    for (uint64_t i = 0; i < ELEMS; i++) {
+        float want = (float)(n_ranks * (n_ranks + 1) / 2) * (float)(i % 101);
+        float off = x[i] < want ? want - x[i] : x[i] - want;
+        most = off > most ? off : most;
+    }
+    return most;
+}
+
+/** The last rank dies, once all have sent all that they differ by. */
+static int lose_a_share(struct procs_rank *rank, void *arg)
+{
+    static float x[ELEMS];
+    struct wring_session *session;
+    struct wring_bucket *bucket;
+    struct wring_bucket_params params = {.struct_bytes = sizeof(params),
+                                         .name = "differences",
+                                         .data = x,
+                                         .elems = ELEMS,
+                                         .codec = "topk:ratio=0.1:block=256+ef21"};
+    float off = 0;
+
+    (void)arg;
+    if (wring_session_open(&rank->params, &session) != WRING_OK ||
+        wring_bucket_register(session, &params, &bucket) != WRING_OK ||
+        wring_session_commit(session) != WRING_OK)
+        return 2;
+    for (int i = 0; i < STILL && off >= 0; i++)
+        off = step_of_constants(bucket, x, rank->rank, 3);
+    procs_say(rank, "three ranks are off by %g", (double)off);
+    off = step_of_constants(bucket, x, rank->rank, 3); /* so all have ended the one before */
+    if (rank->rank == 2)
+        kill(getpid(), SIGKILL);
+    if ((off >= 0 && step_of_constants(bucket, x, rank->rank, 3) >= 0) ||
+        wring_session_shrink(session, 0, &session) != WRING_OK)
+        return 3;
+    off = step_of_constants(bucket, x, rank->rank, 2);
+    procs_say(rank, "two begin %s", off > 0 ? "anew" : "where three were");
+    for (int i = 1; i < STILL && off >= 0; i++)
+        off = step_of_constants(bucket, x, rank->rank, 2);
+    procs_say(rank, "two are off by %g", (double)off);
+    wring_session_close(session);
+    return 0;
+}
+
+/** Else a lost rank's share would stay in all sums. */
+static void differences_begin_anew(void)
+{
+    for (int provider = 0; provider < 2; provider++) {
+        start(3, both[provider], lose_a_share);
+        CHECK(procs_run(&job, DEADLINE_S), "hangs");
+        for (uint32_t i = 0; i < 2; i++)
+            SAID(i, 0, "three ranks are off by 0\n", "two begin anew\n", "two are off by 0\n");
+    }
+}
+
 /** Stopped for longer than others wait for signs of life, as if the network had parted. */
 static void stop_and_wake(const struct procs_job *running)
 {
@@ -320,6 +389,7 @@ int main(int argc, char **argv)
         {"one_more_meanwhile", one_more_meanwhile},
         {"one_of_two_and_all_but_one", one_of_two_and_all_but_one},
         {"a_step_that_nobody_waited_for", a_step_that_nobody_waited_for},
+        {"differences_begin_anew", differences_begin_anew},
         {"one_side_of_two_goes_on", one_side_of_two_goes_on},
         {"newcomers_come_in", newcomers_come_in},
         {"calls_in_the_wrong_place_are_refused", calls_in_the_wrong_place_are_refused},

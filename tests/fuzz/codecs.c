@@ -72,6 +72,7 @@ static const char *const specs[] = {
     "randk:block=64+warmup+ef",
     "topkc:block=320:chunk=32+warmup+momentum+ef",
     "sharedint:block=32+nesterov",
+    "int8:block=32+ef21",
 };
 #define SPECS (sizeof(specs) / sizeof(specs[0]))
 

@@ -7,6 +7,9 @@
  * Input: codec (1 byte), flags (1: bit 0 way back), then the elements; with feedback the second
  * half of them is the residual.
  */
+#include <float.h>
+#include <math.h>
+
 #include "base/fpenv.h"
 #include "compress/codec.h"
 #include "compress/solo.h"
@@ -69,6 +72,8 @@ static void check_feedback(const struct subject *subject, const struct outcome *
 {
     for (uint64_t i = 0; i < subject->elems; i++) {
         float input = encoded(subject, spec, i), want = input + subject->residual[i] - decoded[i];
+        if (subject->context.phase == 0 && strstr(spec, "+ef21") != NULL)
+            want = fmaxf(-FLT_MAX, fminf(FLT_MAX, want - input));
         if (decoded[i] != decoded[i]) /* the unit was not sent */
             want = subject->residual[i];
         FUZZ_CHECK(same_bytes(&want, &outcome->residual[i], sizeof(want)) ||

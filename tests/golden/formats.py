@@ -1391,10 +1391,14 @@ def parse(spec, phase):
         codec.ratio = max(codec.ratio, 0.25)  # of a first step
     if values:
         codec.values, _ = parse(values, 0)
-        codec.values.fed = "ef" in suffixes
+        codec.values.fed = "ef" in suffixes or "ef21" in suffixes
     if phase == 1 and len(ways) == 1 and hasattr(codec, "way_back"):
         return codec.way_back(), False
-    return codec, "ef" in suffixes
+    return codec, "ef" in suffixes or "ef21" in suffixes
+
+
+def within_range(b):
+    return b if finite(b) else b & 0x80000000 | INF - 1
 
 
 def with_momentum(spec, phase, unit, x):
@@ -1412,7 +1416,7 @@ def with_momentum(spec, phase, unit, x):
                 part = [add(add(before, multiply(beta, e)), e) for e in part]
             else:
                 part = [add(before, e) for e in part]
-            part = [e if finite(e) else e & 0x80000000 | INF - 1 for e in part]
+            part = [within_range(e) for e in part]
         out += part
     return out
 
@@ -1427,7 +1431,8 @@ def encode(spec, phase, x, residual):
     """@return the code, and the residual afterwards (None without feedback)"""
     codec, fed = parse(spec, phase)
     assert fed == (residual is not None)
-    v = encoded(spec, phase, x, residual)
+    x = with_momentum(spec, phase, codec.unit, x)
+    v = x if residual is None else [add(a, b) for a, b in zip(x, residual)]
     code, left = b"", list(residual) if fed else None
     if hasattr(codec, "begin"):
         codec.begin(v)
@@ -1441,6 +1446,9 @@ def encode(spec, phase, x, residual):
             # onebit's sum may overflow though every v is finite: the unit is then not sent
             if decoded[0] != NAN:
                 left[at:at + codec.unit] = [subtract(a, b) for a, b in zip(unit, decoded)]
+                if phase == 0 and "ef21" in suffixes_of(spec, phase):
+                    left[at:at + codec.unit] = [within_range(subtract(a, b)) for a, b in
+                                                zip(left[at:at + codec.unit], x[at:at + codec.unit])]
     return code, left
 
 

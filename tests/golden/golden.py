@@ -666,6 +666,10 @@ def suffix_cases():
     yield record("sharedint:block=32+nesterov+ef", x, random(25, 400, 0.1))
     yield record("topkc:chunk=32:block=256+momentum+ef", random(26, 300), random(27, 300, 0.1))
     yield record(block + "/int8+warmup+nesterov+ef", random(28, 300), random(29, 300, 0.1))
+    yield record("int8:block=32+ef21", random(30, 70), random(31, 70))
+    yield record(block + "+ef21", x, random(32, 400), phase=0)
+    yield record(block + "/bf16+momentum+ef21", random(33, 300), random(34, 300), phase=0)
+    yield record("int8:block=32+ef21", random(35, 40), random(36, 40, 0.01), phase=1)
     coded = "topk:block=256/int8:block=32"  # 3 values
     yield refused(coded, 256, words(4) + bytes(16))
     yield refused(coded, 256, words(2, 0x3F800000, 0x00050101, 5))

@@ -94,6 +94,7 @@ const struct codec_spec codec_specs[] = {
     {"onebit:block=32+nesterov+ef", NULL},
     {"sharedint:block=32+momentum+ef", NULL},
     {"powersgd+nesterov+ef", NULL},
+    {"topk:block=256/int8+momentum+ef21", NULL},
     {"sealed", wring_test_sealed},
     {"mom", momentum_codecs},
     {"ownmom:factor=0.25", momentum_codecs},

@@ -11,10 +11,14 @@
     "randk, union, topkc, dgc, hashed, thc, qsgd, natural, "                       \
     "terngrad, powersgd, int4, int2, bounded, fp8, mxfp8, mxfp4, nvfp4"
 
-#define SUFFIXES "+warmup, +momentum, +nesterov, +ef"
+#define SUFFIXES "+warmup, +momentum, +nesterov, +ef, +ef21"
 #define NO_VALUES                                                                             \
     "values need a codec of fixed size, with blocks of at most 1024 and no rounds or state: " \
     "bf16, fp16, int8, onebit, qsgd or natural"
+
+#define NO_DIFFERENCES                                                                       \
+    "needs a codec without rounds or state that takes its own sums back: bf16, fp16, int8, " \
+    "onebit, topk, qsgd or natural"
 
 static void canonical_form(void)
 {
@@ -93,6 +97,10 @@ static void canonical_form(void)
          WRING_CODEC_FEEDBACK | WRING_CODEC_FIXED | WRING_CODEC_ALTERS},
         {"topk/bf16+ef+nesterov:beta=.5+warmup", "topk/bf16+warmup+nesterov:beta=0.5+ef", 65536,
          WRING_CODEC_FEEDBACK | WRING_CODEC_ALTERS},
+        {"topk+ef21+momentum", "topk+momentum+ef21", 65536,
+         WRING_CODEC_FEEDBACK | WRING_CODEC_ALTERS | WRING_CODEC_TWO_WAYS},
+        {"topk+ef21>int8+ef", "topk+ef21>int8+ef", 65536,
+         WRING_CODEC_FEEDBACK | WRING_CODEC_ALTERS | WRING_CODEC_TWO_WAYS},
         {"qsgd+momentum", "qsgd+momentum", 256, WRING_CODEC_FIXED | WRING_CODEC_ALTERS},
         {"onebit+momentum+ef>int8", "onebit+momentum+ef>int8", 1024,
          WRING_CODEC_FEEDBACK | WRING_CODEC_TWO_WAYS | WRING_CODEC_ALTERS},
@@ -192,6 +200,13 @@ static void refusals(void)
          "+momentum: no parameter 'means'; it takes beta, and those of onebit stand before it"},
         {"onebit+momentum:beta", "+momentum:beta: a parameter is written name=value"},
         {"onebit+momentum:beta=0:beta=0", "+momentum: it takes one parameter, beta"},
+        {"onebit+ef+ef21", "onebit: one feedback is enough; take +ef or +ef21"},
+        {"none+ef21", "none+ef21: none loses nothing that could be fed back; leave +ef21 away"},
+        {"randk+ef21", "randk+ef21: " NO_DIFFERENCES},
+        {"powersgd+ef21", "powersgd+ef21: " NO_DIFFERENCES},
+        {"topk+ef21>int8", "topk+ef21>int8: differences come back as differences, of which nothing "
+                           "may be lost; name a way back with +ef"},
+        {"topk>int8+ef21", "topk>int8+ef21: only the way in has state; name another way back"},
         {"none+momentum",
          "none+momentum: raw data runs no codec that could keep momentum; take lossless+momentum"},
         {"dgc+nesterov", "dgc+nesterov: dgc keeps momentum of its own; leave +nesterov away"},
