@@ -275,7 +275,7 @@ size_t wring_codec_bound(const struct wring_codec *codec, uint64_t elems)
 /** Another thread encodes by this codec. @return NULL: there is no memory */
 static void *allocate_scratch(void)
 {
-    return aligned_alloc(ROOM_ALIGN, WRING_CODEC_SCRATCH_MAX);
+    return aligned_alloc(ROOM_ALIGN, WRING_CODEC_ROOM_MAX);
 }
 
 /** An encode ends, whatever else happens. */

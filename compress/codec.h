@@ -53,6 +53,7 @@ struct wring_codec {
     char values_spec[WRING_CODEC_SPEC_MAX]; /* "int8" of "topk/int8"; "": none */
     struct wring_codec *values;             /* the codec of the values that it sends; NULL: f32 */
     struct wring_composition composed;      /* of compress/compose.c */
+    bool short_residual;                    /* bf16: compress/residual.h */
     unsigned held;                          /* 1 + the state to which sums are added that this
                                                codec takes back, as they are differences; 0: none */
     unsigned owed;                          /* 1 + the state that is the residual of sums; 0: the
@@ -101,6 +102,9 @@ static inline uint32_t wring_codec_rounds(const struct wring_codec *codec)
 enum wring_status wring_codec_create_way(const char *spec, const char *tier,
                                          const struct wring_codec_ops *const *own, bool returns,
                                          char *why, size_t why_bytes, struct wring_codec **out);
+
+/** What an encode may have of scratch: a codec's own, and a unit's residual as f32. */
+#define WRING_CODEC_ROOM_MAX (WRING_CODEC_SCRATCH_MAX + ((size_t)256 << 10))
 
 /** For init: set codec->kernels to the best entry of the table, and codec->tier to its tier. */
 void wring_codec_take_kernels(struct wring_codec *codec, const void *tiers, size_t entry_bytes);

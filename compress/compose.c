@@ -25,6 +25,7 @@
 #include "compress/codecs/values.h"
 #include "compress/kernels/momentum.h"
 #include "compress/kernels/sparse.h"
+#include "compress/residual.h"
 
 #define TILE_ELEMS 4096 /* 16 KiB of float32 stay in the first cache */
 #define STATE_NAME "momentum"
@@ -98,6 +99,46 @@ static bool next_part(const struct wring_codec *codec, const float *src, const f
     return true;
 }
 
+/* ---- residuals of 16 bits ---- */
+
+#define SHORT_UNIT_MAX 65536
+#define SHORT_UNIT_STEP 32 /* of noise */
+
+static size_t round_up(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+/** By a residual of f32, in the scratch memory behind the codec's own. */
+static size_t encode_by_wide(const struct wring_codec *codec,
+                             const struct wring_codec_context *context, const float *src,
+                             uint64_t elems, float *residual, unsigned char *code, void *scratch)
+{
+    struct wring_codec_context at = *context;
+    float *wide = (float *)(void *)((char *)scratch + round_up(codec->base->scratch_bytes));
+    uint64_t tile = tile_of(codec, elems);
+    size_t bytes = 0;
+
+    for (uint64_t done = 0; done < elems; done += tile) {
+        uint64_t n = wring_codec_unit_length(tile, elems - done);
+        at.element = context->element + done;
+        wring_residual_read(codec, residual, done, n, wide);
+        bytes += codec->base->encode(codec, &at, src + done, n, wide, code + bytes, scratch);
+        wring_residual_round(codec, &at, wring_residual_run(codec, residual, done), wide, n);
+    }
+    return bytes;
+}
+
+/** Encode by the codec's own table. */
+static size_t encode_base(const struct wring_codec *codec,
+                          const struct wring_codec_context *context, const float *src,
+                          uint64_t elems, float *residual, void *code, void *scratch)
+{
+    return codec->short_residual && residual != NULL
+               ? encode_by_wide(codec, context, src, elems, residual, code, scratch)
+               : codec->base->encode(codec, context, src, elems, residual, code, scratch);
+}
+
 /* ---- differences ---- */
 
 /** The residual is -g. It becomes src - g less what that decodes to, which is src less the new g.
@@ -127,7 +168,7 @@ static size_t encode_sent(const struct wring_codec *codec,
 {
     return has_differences(codec)
                ? encode_difference(codec, context, src, elems, residual, code, scratch)
-               : codec->base->encode(codec, context, src, elems, residual, code, scratch);
+               : encode_base(codec, context, src, elems, residual, code, scratch);
 }
 
 void wring_compose_hold(const struct wring_codec *codec, const struct wring_codec_context *context,
@@ -196,12 +237,13 @@ static size_t encode_composed(const struct wring_codec *codec,
     size_t bytes = 0;
 
     if (context->phase != 0) /* differences of sums have an ordinary residual */
-        return codec->base->encode(codec, context, src, elems, residual, code, scratch);
+        return encode_base(codec, context, src, elems, residual, code, scratch);
     if (!has_momentum(codec))
         return encode_sent(codec, context, src, elems, residual, code, scratch);
     while (next_part(codec, src, NULL, elems, &part)) {
         at.element = context->element + part.begin;
-        bytes += encode_part(codec, &at, src + part.begin, &part, run_of(residual, part.begin),
+        float *kept = residual != NULL ? wring_residual_run(codec, residual, part.begin) : NULL;
+        bytes += encode_part(codec, &at, src + part.begin, &part, kept,
                              (unsigned char *)code + bytes, scratch);
     }
     return bytes;
@@ -318,6 +360,34 @@ static void put_differences_around(struct wring_codec *codec)
     add_state(codec, &held_state);
     codec->held = (unsigned)codec->composed.ops.n_states;
     codec->info.flags |= WRING_CODEC_TWO_WAYS; /* sums come back as differences, or not at all */
+}
+
+static bool wants_short_residual(const struct wring_codec *codec)
+{
+    return wring_codec_has_suffix(codec, WRING_SUFFIX_EF) &&
+           codec->suffix_params[WRING_SUFFIX_EF] != 0;
+}
+
+static enum wring_status check_short_residual(const struct wring_codec *codec, char *why,
+                                              size_t why_bytes)
+{
+    uint64_t unit = codec->info.unit;
+
+    if (unit != 0 && unit % SHORT_UNIT_STEP == 0 && unit <= SHORT_UNIT_MAX &&
+        codec->base->n_rounds == 0)
+        return WRING_OK;
+    snprintf(why, why_bytes,
+             "%s+ef:residual=bf16: needs a codec without rounds, whose blocks are multiples of %d "
+             "elements, such as int8, onebit and topk; leave :residual=bf16 away",
+             codec->base->name, SHORT_UNIT_STEP);
+    return WRING_ERR_INVALID;
+}
+
+static void put_short_residual_around(struct wring_codec *codec)
+{
+    codec->short_residual = true;
+    codec->composed.ops.scratch_bytes =
+        round_up(codec->base->scratch_bytes) + tile_of(codec, TILE_ELEMS) * sizeof(float);
 }
 
 /** A copy of the codec's table, to which suffixes are added. */
@@ -449,7 +519,10 @@ enum wring_status wring_compose(struct wring_codec *codec, char *why, size_t why
         codec->info.flags &= ~(unsigned)WRING_CODEC_FIXED;
     if (has_momentum(codec))
         status = check_momentum(codec, why, why_bytes);
-    if (status != WRING_OK || (!has_momentum(codec) && !has_differences(codec)))
+    if (status == WRING_OK && wants_short_residual(codec))
+        status = check_short_residual(codec, why, why_bytes);
+    if (status != WRING_OK ||
+        !(has_momentum(codec) || has_differences(codec) || wants_short_residual(codec)))
         return status;
     begin_composed(codec);
     codec->composed.ops.encode = encode_composed;
@@ -457,6 +530,10 @@ enum wring_status wring_compose(struct wring_codec *codec, char *why, size_t why
         put_momentum_around(codec);
     if (has_differences(codec))
         put_differences_around(codec);
+    if (wants_short_residual(codec))
+        put_short_residual_around(codec);
+    if (!has_momentum(codec) && !has_differences(codec))
+        return WRING_OK;
     codec->info.flags |= WRING_CODEC_ALTERS;
     codec->info.flags &= ~(unsigned)WRING_CODEC_UNBIASED;
     return WRING_OK;
@@ -480,7 +557,8 @@ static bool needs_owed(const struct wring_codec *in, const struct wring_codec *b
            in->info.flags & back->info.flags & WRING_CODEC_FEEDBACK;
 }
 
-static enum wring_status add_owed(struct wring_codec *in, char *why, size_t why_bytes)
+static enum wring_status add_owed(struct wring_codec *in, const struct wring_codec *back, char *why,
+                                  size_t why_bytes)
 {
     if (in->ops->n_states == WRING_CODEC_STATES_MAX || has_state(in->ops, OWED_NAME)) {
         snprintf(
@@ -492,7 +570,9 @@ static enum wring_status add_owed(struct wring_codec *in, char *why, size_t why_
     }
     if (in->ops == in->base)
         begin_composed(in);
-    add_state(in, &owed_state);
+    struct wring_codec_state owed = owed_state;
+    owed.dtype = back->short_residual ? WRING_BF16 : WRING_F32;
+    add_state(in, &owed);
     in->owed = in->info.states = (unsigned)in->ops->n_states;
     return WRING_OK;
 }
@@ -515,6 +595,16 @@ static enum wring_status share_held(const struct wring_codec *in, struct wring_c
     return WRING_OK;
 }
 
+static enum wring_status refuse_residuals(const struct wring_codec *in,
+                                          const struct wring_codec *back, char *why,
+                                          size_t why_bytes)
+{
+    snprintf(why, why_bytes,
+             "%s>%s: both ways share one residual; write :residual=bf16 behind both or none",
+             in->spec, back->spec);
+    return WRING_ERR_INVALID;
+}
+
 enum wring_status wring_compose_ways(struct wring_codec *codec, char *why, size_t why_bytes)
 {
     struct wring_codec *in = codec->ways[0] != NULL ? codec->ways[0] : codec;
@@ -524,7 +614,11 @@ enum wring_status wring_compose_ways(struct wring_codec *codec, char *why, size_
     if (in != back && has_differences(in))
         status = share_held(in, back, why, why_bytes);
     if (status == WRING_OK && needs_owed(in, back))
-        status = add_owed(in, why, why_bytes);
+        status = add_owed(in, back, why, why_bytes);
+    else if (status == WRING_OK && in->info.flags & back->info.flags & WRING_CODEC_FEEDBACK &&
+             in->short_residual != back->short_residual)
+        status = refuse_residuals(in, back, why, why_bytes);
+    codec->short_residual = in->short_residual || (back->short_residual && in->owed == 0);
     codec->info.states = in->info.states;
     return status;
 }

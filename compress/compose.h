@@ -51,10 +51,11 @@ static inline bool wring_compose_restarts(const struct wring_codec *codec)
     return wring_codec_has_suffix(wring_codec_way(codec, 0), WRING_SUFFIX_EF21);
 }
 
-/** Does an encode leave in the residual what the code lacks? */
+/** Does an encode leave in the residual, as f32, what the code lacks? */
 static inline bool wring_compose_leaves_loss(const struct wring_codec *codec, uint32_t phase)
 {
-    return phase != 0 || !wring_codec_has_suffix(codec, WRING_SUFFIX_EF21);
+    return !codec->short_residual &&
+           (phase != 0 || !wring_codec_has_suffix(codec, WRING_SUFFIX_EF21));
 }
 
 /**

@@ -12,6 +12,7 @@
 #include "compress/codec.h"
 #include "compress/compose.h"
 #include "compress/reduce.h"
+#include "compress/residual.h"
 #include <wring/executor.h>
 
 #define LANES 8 /* sums that do not wait for one another */
@@ -227,6 +228,19 @@ static const void *src_at(const struct wring_job *job, uint64_t element)
     return (const char *)(const void *)job->src + element * sizeof(uint16_t);
 }
 
+/** From an element of the job on. */
+static float *residual_from(const struct wring_job *job, uint64_t element)
+{
+    return job->residual != NULL ? wring_residual_run(job->codec_out, job->residual, element)
+                                 : NULL;
+}
+
+/** Is the residual, if there is one, what the code lacks? */
+static bool leaves_loss(const struct wring_job *job)
+{
+    return job->residual == NULL || wring_compose_leaves_loss(job->codec_out, job->context.phase);
+}
+
 /** The float32 job of a run of elements, which lie in `wide` then. */
 static struct wring_job part_of_short(const struct wring_job *job, uint64_t begin, uint64_t n,
                                       float *wide)
@@ -238,7 +252,7 @@ static struct wring_job part_of_short(const struct wring_job *job, uint64_t begi
     part.elems = n;
     part.context.element += begin;
     part.src = wide;
-    part.residual = job->residual != NULL ? job->residual + begin : NULL;
+    part.residual = residual_from(job, begin);
     return part;
 }
 
@@ -281,7 +295,7 @@ static enum wring_status decode_short(struct wring_job *job, float *scratch,
 static enum wring_status begin_short_round(struct wring_job *job, float *scratch)
 {
     uint64_t tile = short_tile(job);
-    void *behind = (char *)scratch + wring_job_scratch_bytes(tile) - WRING_CODEC_SCRATCH_MAX;
+    void *behind = (char *)scratch + wring_job_scratch_bytes(tile) - WRING_CODEC_ROOM_MAX;
 
     wring_round_fill(job);
     for (uint64_t begin = 0; begin < job->elems; begin += tile) {
@@ -350,7 +364,7 @@ static size_t element_bytes(uint64_t elems)
 
 size_t wring_job_scratch_bytes(uint64_t max_elems)
 {
-    return element_bytes(max_elems) + WRING_CODEC_SCRATCH_MAX;
+    return element_bytes(max_elems) + WRING_CODEC_ROOM_MAX;
 }
 
 /** Scratch memory for an encode of the job, behind its elements. NULL: it was given none */
@@ -376,9 +390,7 @@ static enum wring_status run_encode(struct wring_job *job, void *scratch)
     job->result.code_bytes =
         wring_codec_encode_in(job->codec_out, &job->context, job->src, job->elems, job->residual,
                               job->code, codec_scratch(job, scratch));
-    return job->measure && wring_compose_leaves_loss(job->codec_out, job->context.phase)
-               ? job_loss_encode(job, scratch)
-               : WRING_OK;
+    return job->measure && leaves_loss(job) ? job_loss_encode(job, scratch) : WRING_OK;
 }
 
 /** Elements [begin, begin + n) of a job: what is worked on while it stays in the nearest cache. */
@@ -675,7 +687,7 @@ static enum wring_status encode_sum(struct wring_job *job, struct tile tile, voi
     bool is_short = wring_reduce_is_short(job);
     float *dst = is_short ? slot_of(job, tile, 0, scratch) : dst_at(job, tile.begin);
     float *before = is_short ? spare_of(job, tile, scratch) : scratch;
-    float *residual = job->residual != NULL ? job->residual + tile.begin : NULL;
+    float *residual = residual_from(job, tile.begin);
     unsigned char *code = (unsigned char *)job->code + job->result.code_bytes;
 
     const struct coded_run run = {before, dst, residual, tile.n};
@@ -686,7 +698,7 @@ static enum wring_status encode_sum(struct wring_job *job, struct tile tile, voi
     job->result.code_bytes += bytes;
     enum wring_status status =
         wring_codec_decode(job->codec_out, &context, code, bytes, dst, tile.n, false);
-    if (job->measure && status == WRING_OK)
+    if (job->measure && status == WRING_OK && leaves_loss(job))
         job_loss_add(job, &run);
     if (status == WRING_OK)
         wring_compose_hold(job->codec_out, &context, dst, tile.n);

@@ -196,6 +196,9 @@ static const struct wring_codec_param warmup_steps = {
 static const struct wring_codec_param momentum_beta = {
     "beta", NULL, "what stays of it at each step", 0.9, 0, 0.9999, 0};
 
+static const struct wring_codec_param ef_residual = {
+    "residual", "f32|bf16", "how it is kept, bf16 rounded at random", 0, 0, 1, 0};
+
 static const struct suffix {
     const char *name;
     const struct wring_codec_param *param; /* NULL: it has none */
@@ -203,7 +206,7 @@ static const struct suffix {
     [WRING_SUFFIX_WARMUP] = {"+warmup", &warmup_steps},
     [WRING_SUFFIX_MOMENTUM] = {"+momentum", &momentum_beta},
     [WRING_SUFFIX_NESTEROV] = {"+nesterov", &momentum_beta},
-    [WRING_SUFFIX_EF] = {"+ef", NULL},
+    [WRING_SUFFIX_EF] = {"+ef", &ef_residual},
     [WRING_SUFFIX_EF21] = {"+ef21", NULL},
 };
 

@@ -157,7 +157,7 @@ static enum wring_status begin_with_residual(struct wring_bucket *bucket)
     }
     if (wring_bucket_keeps(bucket) && !bucket->choice.bypass) {
         if (bucket->kept != NULL)
-            memcpy(bucket->kept, bucket->residual, bucket->elems * sizeof(*bucket->kept));
+            memcpy(bucket->kept, bucket->residual, wring_residual_bytes(bucket));
         if (bucket->states != NULL)
             wring_codec_states_keep(bucket->states);
         bucket->kept_step = bucket->collective.step;

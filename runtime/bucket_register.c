@@ -28,8 +28,8 @@ float *wring_residual_alloc(const struct wring_bucket *bucket)
 {
     struct wring_executor *executor = bucket->queue->executor;
     void *values = NULL;
-    enum wring_status status = executor->ops->allocate(
-        executor, executor->home, bucket->elems * sizeof(*bucket->residual), &values);
+    enum wring_status status =
+        executor->ops->allocate(executor, executor->home, wring_residual_bytes(bucket), &values);
     return status == WRING_OK ? values : NULL;
 }
 
@@ -62,13 +62,31 @@ uint32_t wring_residual_count_owned(const struct wring_bucket *bucket)
     return wring_codec_encodes_own(bucket->codec) ? 0 : bucket->n_owned;
 }
 
+void wring_residual_copy(const struct wring_bucket *to, uint64_t to_element,
+                         const struct wring_bucket *from, uint64_t from_element, uint64_t n)
+{
+    float values[WRING_RESIDUAL_PIECE];
+
+    for (uint64_t done = 0, some; done < n; done += some) {
+        some = n - done < WRING_RESIDUAL_PIECE ? n - done : WRING_RESIDUAL_PIECE;
+        wring_residual_read(from->codec, from->residual, from_element + done, some, values);
+        wring_residual_write(to->codec, to->residual, to_element + done, some, values);
+    }
+}
+
+static void scale_element(const struct wring_bucket *bucket, uint64_t i, float factor)
+{
+    float value = wring_residual_get(bucket, i) * factor;
+    wring_residual_write(bucket->codec, bucket->residual, i, 1, &value);
+}
+
 static void scale_owned_residual(struct wring_bucket *bucket, float factor)
 {
     if (bucket->residual == NULL || bucket->op != WRING_AVG)
         return;
     for (uint32_t owned = 0; owned < wring_residual_count_owned(bucket); owned++)
         for (uint64_t i = bucket->owned[owned].begin; i < bucket->owned[owned].end; i++)
-            bucket->residual[i] *= factor;
+            scale_element(bucket, i, factor);
 }
 
 void wring_residual_loosen(struct wring_bucket *bucket)
@@ -87,9 +105,16 @@ void wring_residual_settle(struct wring_bucket *bucket)
 
 static bool has_residual_in(const struct wring_bucket *bucket, uint64_t begin, uint64_t end)
 {
-    while (begin < end && bucket->residual[begin] == 0)
-        begin++;
-    return begin < end;
+    float values[WRING_RESIDUAL_PIECE];
+    bool any = false;
+
+    for (uint64_t some; begin < end && !any; begin += some) {
+        some = end - begin < WRING_RESIDUAL_PIECE ? end - begin : WRING_RESIDUAL_PIECE;
+        wring_residual_read(bucket->codec, bucket->residual, begin, some, values);
+        for (uint64_t i = 0; i < some; i++)
+            any = any || values[i] != 0;
+    }
+    return any;
 }
 
 /** Does it hold anything back of elements that other ranks of the node encode? */
@@ -121,7 +146,7 @@ bool wring_residual_is_idle(const struct wring_bucket *bucket)
 static void clear_residual(struct wring_bucket *bucket)
 {
     if (wring_codec_info(bucket->codec)->flags & WRING_CODEC_FEEDBACK) {
-        memset(bucket->residual, 0, bucket->elems * sizeof(*bucket->residual));
+        memset(bucket->residual, 0, wring_residual_bytes(bucket));
         return;
     }
     wring_residual_free(bucket);
@@ -147,9 +172,11 @@ static void add_to_element(const struct wring_bucket *bucket, uint64_t i, float 
 void wring_residual_flush(struct wring_bucket *bucket)
 {
     wring_residual_loosen(bucket);
-    for (uint64_t i = 0; i < bucket->elems; i++)
-        if (bucket->residual[i] != 0) /* which would make +0 of -0 */
-            add_to_element(bucket, i, bucket->residual[i]);
+    for (uint64_t i = 0; i < bucket->elems; i++) {
+        float kept = wring_residual_get(bucket, i);
+        if (kept != 0) /* which would make +0 of -0 */
+            add_to_element(bucket, i, kept);
+    }
     bucket->idle = false;
     clear_residual(bucket);
     wring_residual_settle(bucket);
@@ -543,7 +570,7 @@ static enum wring_status move_residual(struct wring_bucket *bucket, struct wring
     if (status == WRING_OK && values != NULL && bucket->residual == NULL)
         status = WRING_ERR_NO_MEMORY;
     if (status == WRING_OK && values != NULL && !wring_compose_restarts(bucket->codec))
-        memcpy(bucket->residual, values, bucket->elems * sizeof(*values));
+        memcpy(bucket->residual, values, wring_residual_bytes(bucket));
     if (values != NULL)
         from->ops->release(from, from->home, values);
     if (kept != NULL)

@@ -11,10 +11,29 @@
 #ifndef WRING_RUNTIME_RESIDUAL_H
 #define WRING_RUNTIME_RESIDUAL_H
 
+#include "compress/residual.h"
 #include "runtime/bucket.h"
 
 /** A residual of zeros, where its codec needs one, and room to keep it. Errors: NO_MEMORY. */
 enum wring_status wring_residual_make(struct wring_bucket *bucket);
+
+/** Of all elements. */
+static inline size_t wring_residual_bytes(const struct wring_bucket *bucket)
+{
+    return (size_t)bucket->elems * wring_residual_elem_bytes(bucket->codec);
+}
+
+/** One element. */
+static inline float wring_residual_get(const struct wring_bucket *bucket, uint64_t element)
+{
+    float value;
+    wring_residual_read(bucket->codec, bucket->residual, element, 1, &value);
+    return value;
+}
+
+/** Copy elements from one bucket's to another's. */
+void wring_residual_copy(const struct wring_bucket *to, uint64_t to_element,
+                         const struct wring_bucket *from, uint64_t from_element, uint64_t n);
 
 /** Zeros, aligned for kernels, where the bucket's executor likes residuals to lie; or NULL. */
 float *wring_residual_alloc(const struct wring_bucket *bucket);

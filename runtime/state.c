@@ -56,6 +56,11 @@ struct output {
     size_t room, bytes;
 };
 
+static uint64_t min_u64(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 static void put_raw_bytes(struct output *out, const void *data, size_t bytes)
 {
     if (out->bytes + bytes <= out->room)
@@ -113,13 +118,21 @@ static bool find_past(const struct wring_bucket *bucket, uint64_t steps, struct 
     return wring_bucket_keeps(bucket) && bucket->kept_step == steps;
 }
 
-static void put_range(struct output *out, enum wring_state_part part, uint64_t begin, uint64_t end,
-                      const float *residual)
+/** @param residual  of the bucket that the bucket is posted as */
+static void put_range(struct output *out, const struct wring_bucket *bucket,
+                      enum wring_state_part part, struct wring_span span, const float *residual)
 {
+    float values[WRING_RESIDUAL_PIECE];
+
     put_u32(out, part);
-    put_u64(out, begin);
-    put_u64(out, end);
-    put_raw_bytes(out, residual + begin, (end - begin) * sizeof(*residual));
+    put_u64(out, span.begin);
+    put_u64(out, span.end);
+    for (uint64_t at = span.begin, some; at < span.end; at += some) {
+        some = min_u64(span.end - at, WRING_RESIDUAL_PIECE);
+        wring_residual_read(bucket->posted_as->codec, residual, bucket->fusion_at + at, some,
+                            values);
+        put_raw_bytes(out, values, some * sizeof(*values));
+    }
 }
 
 static void put_residual(struct output *out, struct wring_bucket *bucket, const float *residual)
@@ -130,15 +143,14 @@ static void put_residual(struct output *out, struct wring_bucket *bucket, const 
         put_u32(out, 0);
         return;
     }
-    residual += bucket->fusion_at;
     put_u32(out, 2 * wring_state_count_owned(bucket) + 1);
     for (uint32_t i = 0; i < wring_state_count_owned(bucket); i++) {
         struct wring_span own = state_owned(bucket, i);
-        put_range(out, WRING_STATE_OWN, at, own.begin, residual);
-        put_range(out, WRING_STATE_OWNER, own.begin, own.end, residual);
+        put_range(out, bucket, WRING_STATE_OWN, (struct wring_span){at, own.begin}, residual);
+        put_range(out, bucket, WRING_STATE_OWNER, own, residual);
         at = own.end;
     }
-    put_range(out, WRING_STATE_OWN, at, bucket->elems, residual);
+    put_range(out, bucket, WRING_STATE_OWN, (struct wring_span){at, bucket->elems}, residual);
 }
 
 /** One array of its codec: all of it, or of the elements whose sums are this rank's. */
@@ -217,7 +229,7 @@ static void drop_past(struct wring_bucket *bucket)
                bucket->name, bucket->residual != NULL ? "residual" : "codec's state",
                bucket->residual != NULL ? "begins anew with zeros" : "stays as it is");
     if (bucket->residual != NULL)
-        memset(bucket->residual, 0, bucket->elems * sizeof(*bucket->residual));
+        memset(bucket->residual, 0, wring_residual_bytes(bucket));
 }
 
 static void take_past(struct wring_bucket *bucket, const struct past *past)
@@ -225,7 +237,7 @@ static void take_past(struct wring_bucket *bucket, const struct past *past)
     struct wring_codec_states *states = bucket->states;
 
     if (past->residual != NULL && past->residual != bucket->residual)
-        memcpy(bucket->residual, past->residual, bucket->elems * sizeof(*bucket->residual));
+        memcpy(bucket->residual, past->residual, wring_residual_bytes(bucket));
     for (uint32_t i = 0; states != NULL && past->states == states->kept && i < states->n; i++)
         memcpy(states->now[i], states->kept[i],
                states->counts[i] * wring_codec_states_elem_bytes(states, i));
@@ -337,11 +349,6 @@ static uint64_t max_u64(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-static uint64_t min_u64(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 /** Residuals of elements as they lie in a state. */
 struct range {
     const uint8_t *data;
@@ -349,12 +356,19 @@ struct range {
 };
 
 /** Copy the part of a range that lies in [from, to) of the bucket. */
-static void copy_range_part(float *residual, const struct range *range, uint64_t from, uint64_t to)
+static void copy_range_part(const struct wring_bucket *bucket, const struct range *range,
+                            uint64_t from, uint64_t to)
 {
+    const struct wring_bucket *whole = bucket->posted_as;
     uint64_t first = max_u64(range->span.begin, from), last = min_u64(range->span.end, to);
-    if (first < last)
-        memcpy(residual + first, range->data + (first - range->span.begin) * sizeof(*residual),
-               (last - first) * sizeof(*residual));
+    float values[WRING_RESIDUAL_PIECE];
+
+    for (uint64_t at = first, some; at < last; at += some) {
+        some = min_u64(last - at, WRING_RESIDUAL_PIECE);
+        memcpy(values, range->data + (at - range->span.begin) * sizeof(*values),
+               some * sizeof(*values));
+        wring_residual_write(whole->codec, whole->residual, bucket->fusion_at + at, some, values);
+    }
 }
 
 /** The owner of an element takes the residual of its sum. The rank that made a contribution takes
@@ -362,19 +376,18 @@ static void copy_range_part(float *residual, const struct range *range, uint64_t
 static void load_residual_range(const struct input *in, struct wring_bucket *bucket,
                                 enum wring_state_part part, const struct range *range)
 {
-    float *residual = bucket->posted_as->residual + bucket->fusion_at;
     uint64_t at = 0;
 
     for (uint32_t i = 0; i < wring_state_count_owned(bucket); i++) {
         struct wring_span own = state_owned(bucket, i);
         if (part == WRING_STATE_OWNER)
-            copy_range_part(residual, range, own.begin, own.end);
+            copy_range_part(bucket, range, own.begin, own.end);
         else if (in->own)
-            copy_range_part(residual, range, at, own.begin);
+            copy_range_part(bucket, range, at, own.begin);
         at = own.end;
     }
     if (part == WRING_STATE_OWN && in->own)
-        copy_range_part(residual, range, at, bucket->elems);
+        copy_range_part(bucket, range, at, bucket->elems);
 }
 
 /** One range. @param bucket  NULL: of a bucket that is no more */

@@ -5,6 +5,7 @@
 
 #include "runtime/bucket.h"
 #include "runtime/group/group.h"
+#include "runtime/residual.h"
 #include "runtime/session/executor.h"
 #include "runtime/stats.h"
 #include "runtime/versioned_struct.h"
@@ -128,12 +129,19 @@ static void fill_measured(const struct wring_collective *collective,
 }
 
 /** Root of the mean square; NAN where nothing is kept. */
-static double rms(const float *values, uint64_t n)
+static double residual_rms(const struct wring_bucket *bucket)
 {
+    uint64_t n = bucket->residual != NULL ? bucket->elems : 0;
+    float values[WRING_RESIDUAL_PIECE];
     double sum = 0;
-    for (uint64_t i = 0; values != NULL && i < n; i++)
-        sum += (double)values[i] * (double)values[i];
-    return values != NULL ? sqrt(sum / (double)n) : NAN;
+
+    for (uint64_t done = 0, some; done < n; done += some) {
+        some = n - done < WRING_RESIDUAL_PIECE ? n - done : WRING_RESIDUAL_PIECE;
+        wring_residual_read(bucket->codec, bucket->residual, done, some, values);
+        for (uint64_t i = 0; i < some; i++)
+            sum += (double)values[i] * (double)values[i];
+    }
+    return bucket->residual != NULL ? sqrt(sum / (double)bucket->elems) : NAN;
 }
 
 /** Members exchange partial sums two by two: all of them, or halves. */
@@ -189,8 +197,7 @@ static const struct wring_versioned_struct bucket_sized = {
 static uint64_t state_bytes(const struct wring_bucket *bucket)
 {
     uint64_t residuals = (bucket->residual != NULL) + (bucket->kept != NULL);
-    return residuals * bucket->elems * sizeof(*bucket->residual) +
-           wring_codec_states_bytes(bucket->states);
+    return residuals * wring_residual_bytes(bucket) + wring_codec_states_bytes(bucket->states);
 }
 
 static enum wring_status fill_bucket_stats(struct wring_bucket *bucket,
@@ -221,7 +228,7 @@ static enum wring_status fill_bucket_stats(struct wring_bucket *bucket,
         .wire_bytes_sent = collective->cost.wire_bytes,
         .steps_ns = scale_to_all_steps(collective, collective->cost.steps_ns),
         .codec_ns = scale_to_all_steps(collective, collective->cost.codec_ns),
-        .residual_rms = rms(bucket->residual, bucket->elems),
+        .residual_rms = residual_rms(bucket),
         .state_bytes = state_bytes(bucket),
         .codec_asked = asked,
         .with_codec_ns = bucket->choice.with_ns,

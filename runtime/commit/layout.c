@@ -431,7 +431,7 @@ static void fill_leg(struct wring_bucket *leg)
     collective->label = label_leg(leg);
     collective->finished = wring_leg_finished;
     if (whole->residual != NULL && collective->work.codec != NULL)
-        collective->residual = whole->residual + leg->first;
+        collective->residual = wring_residual_run(whole->codec, whole->residual, leg->first);
     if (whole->states != NULL && collective->work.codec != NULL)
         collective->states = whole->states->now;
     fill_op(leg, &collective->work);

@@ -64,8 +64,7 @@ static void carry_residual(const struct wring_bucket *fused, struct wring_bucket
 {
     wring_residual_loosen(member);
     if (member->residual != NULL)
-        memcpy(fused->residual + member->fusion_at, member->residual,
-               member->elems * sizeof(*member->residual));
+        wring_residual_copy(fused, member->fusion_at, member, 0, member->elems);
     wring_residual_free(member);
 }
 
@@ -213,8 +212,7 @@ static enum wring_status return_residual(const struct wring_bucket *fused,
         member->residual = wring_residual_alloc(member);
     if (member->residual == NULL)
         return WRING_ERR_NO_MEMORY;
-    memcpy(member->residual, fused->residual + member->fusion_at,
-           member->elems * sizeof(*member->residual));
+    wring_residual_copy(member, 0, fused, member->fusion_at, member->elems);
     return WRING_OK;
 }
 

@@ -11,6 +11,7 @@
 #include "base/fpenv.h"
 #include "compress/codec.h"
 #include "compress/compose.h"
+#include "compress/residual.h"
 #include "runtime/codec_states.h"
 #include "tests/collective/error_bound.h"
 #include "tests/collective/matrix.h"
@@ -218,10 +219,12 @@ static void add_codes(struct oracle *o, struct wring_span part, unsigned step)
 }
 
 /** An owner that encodes its own contributions keeps what sums lack apart. */
-static float *residual_of_sums(const struct oracle *o, uint32_t owner)
+static float *residual_of_sums(const struct oracle *o, uint32_t owner, uint64_t element)
 {
     unsigned owed = wring_codec_way(o->codec, 0)->owed;
-    return owed != 0 ? o->states[owner][owed - 1] : o->residuals[owner];
+    return owed != 0 ? wring_residual_run(wring_codec_way(o->codec, 1), o->states[owner][owed - 1],
+                                          element)
+                     : o->residuals[owner] + element;
 }
 
 static void allreduce_part(struct oracle *o, struct wring_span part, unsigned step)
@@ -245,7 +248,7 @@ static void allreduce_part(struct oracle *o, struct wring_span part, unsigned st
             continue;
         reduce_span(o, out + span.begin, span, owner, step);
         through_codec(o, (struct travel){n, span.begin, step, owner, 1}, out + span.begin,
-                      o->scratch, residual_of_sums(o, owner) + span.begin);
+                      o->scratch, residual_of_sums(o, owner, span.begin));
         memcpy(out + span.begin, o->scratch, n * sizeof(float));
     }
 }

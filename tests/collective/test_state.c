@@ -14,7 +14,8 @@
 #define ELEMS 9000
 #define BUCKETS 2
 
-static const char *const codecs[BUCKETS] = {"onebit:block=128+ef", "topk:ratio=0.05:block=1024+ef"};
+static const char *const codecs[BUCKETS] = {"onebit:block=128+ef",
+                                            "topk:ratio=0.05:block=1024+ef:residual=bf16"};
 static const enum wring_scheme schemes[BUCKETS] = {WRING_SCHEME_DIVISIBLE,
                                                    WRING_SCHEME_INDIVISIBLE};
 

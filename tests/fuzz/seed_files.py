@@ -82,7 +82,8 @@ def specs():
     good = known_specs() + ["topk:ratio=.01+ef", "int8:block=0256", "onebit:means=2:block=2048",
                             "bf16>none", "none>none", "topk:select=exact:ratio=0.000001", "topk/int8",
                             "topk:ratio=0.001/int8:block=64+ef+momentum+warmup:steps=5",
-                            "onebit+ef+nesterov:beta=.5>int8", "randk+warmup:steps=1000"]
+                            "onebit+ef+nesterov:beta=.5>int8", "randk+warmup:steps=1000",
+                            "int8+ef:residual=bf16"]
     bad = ["", "int8:", "int8:block", "int8:block=-32", "topk:ratio=nan", "onebit+ef+ef", "a>b>c",
            "onebit+ef:means=2", "int8:block=64:block=64", "int8:block=96>onebit", ">", "int8>",
            "topk:ratio=0.0000000000000001", "topk:ratio=1.", "x" * 200,

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/fpenv.h"
-#include "compress/codec.h"
+#include "compress/residual.h"
 #include "compress/solo.h"
 #include "tests/lib/test.h"
 
@@ -413,7 +413,65 @@ static void values_out_of_range(void)
     close_rig(&rig);
 }
 
+/* ---- residuals of 16 bits ---- */
+
+/** Each becomes one of its two neighbours, and stays as it is on average. */
+static void residuals_round_at_random(void)
+{
+    static float x[N], residual[N], out[N];
+    static double mean[N];
+    struct wring_codec *codec = make("int8:block=32+ef:residual=bf16");
+    struct wring_codec_context context = {.seed = 1, .ranks = 2, .element = 64, .elems = N};
+    uint32_t random = 17;
+    const int steps = 4000;
+
+    draw(x, &random);
+    x[5] = 0, x[6] = 1, x[7] = -0x1p-130f, x[8] = FLT_MAX;
+    memset(mean, 0, sizeof(mean));
+    for (context.step = 0; context.step < (uint64_t)steps; context.step++) {
+        wring_residual_round(codec, &context, residual, x, N);
+        wring_residual_read(codec, residual, 0, N, out);
+        for (int i = 0; i < N; i++) {
+            double size = fabs((double)x[i]), off = fabs((double)out[i] - (double)x[i]);
+            REQUIRE(off < size * 0x1p-7 + 0x1p-133, "%g becomes %g", (double)x[i], (double)out[i]);
+            mean[i] += (double)out[i] / steps;
+        }
+    }
+    CHECK(out[5] == 0 && out[6] == 1, "%g and %g", (double)out[5], (double)out[6]);
+    for (int i = 0; i < 1000; i++) { /* a rounding is off by less than half a step, squared */
+        double step = fabs((double)x[i]) * 0x1p-7;
+        CHECK(i == 7 || i == 8 || fabs(mean[i] - (double)x[i]) <= 5 * step / 2 / sqrt(steps),
+              "%g becomes %g on average", (double)x[i], mean[i]);
+    }
+    wring_codec_destroy(codec);
+}
+
+/** A small gradient adds up beside a large residual, which rounding to nearest would not allow. */
+static void small_gradients_add_up(void)
+{
+    static struct rig rig;
+    static float x[N], residual[N], out[N];
+    double sum = 0;
+
+    open_rig(&rig, "topk:ratio=0.001:block=1024+ef:residual=bf16");
+    for (int i = 0; i < N; i++)
+        residual[i] = 0, x[i] = i == 0 ? 1000 : 1;
+    rig.context.step = 0;
+    pass(&rig, 0, x, residual); /* the large one alone is sent */
+    for (int i = 0; i < N; i++)
+        x[i] = i == 0 ? 1000 : 0x1p-10f;
+    for (rig.context.step = 1; rig.context.step <= 1024; rig.context.step++)
+        pass(&rig, 0, x, residual);
+    wring_residual_read(rig.codec, residual, 0, N, out);
+    for (int i = 1; i < N; i++)
+        sum += (double)out[i] / (N - 1);
+    CHECK(fabs(sum - 2) < 0.02, "1 and 1024 times 2^-10 come to %g", sum);
+    close_rig(&rig);
+}
+
 static const struct wring_test_case cases[] = {
+    {"residuals_round_at_random", residuals_round_at_random},
+    {"small_gradients_add_up", small_gradients_add_up},
     {"momentum_is_that_of_the_papers", momentum_is_that_of_the_papers},
     {"residual_is_of_momentum", residual_is_of_momentum},
     {"way_back_has_none", way_back_has_none},

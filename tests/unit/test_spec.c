@@ -16,6 +16,9 @@
     "values need a codec of fixed size, with blocks of at most 1024 and no rounds or state: " \
     "bf16, fp16, int8, onebit, qsgd or natural"
 
+#define NO_SHORT                                                                              \
+    "needs a codec without rounds, whose blocks are multiples of 32 elements, such as int8, " \
+    "onebit and topk; leave :residual=bf16 away"
 #define NO_DIFFERENCES                                                                       \
     "needs a codec without rounds or state that takes its own sums back: bf16, fp16, int8, " \
     "onebit, topk, qsgd or natural"
@@ -97,6 +100,11 @@ static void canonical_form(void)
          WRING_CODEC_FEEDBACK | WRING_CODEC_FIXED | WRING_CODEC_ALTERS},
         {"topk/bf16+ef+nesterov:beta=.5+warmup", "topk/bf16+warmup+nesterov:beta=0.5+ef", 65536,
          WRING_CODEC_FEEDBACK | WRING_CODEC_ALTERS},
+        {"onebit+ef:residual=f32", "onebit+ef", 1024, WRING_CODEC_FEEDBACK | WRING_CODEC_FIXED},
+        {"int8+ef:residual=bf16+momentum", "int8+momentum+ef:residual=bf16", 512,
+         WRING_CODEC_FEEDBACK | WRING_CODEC_FIXED | WRING_CODEC_ALTERS},
+        {"topk+ef:residual=bf16>int8", "topk+ef:residual=bf16>int8", 65536,
+         WRING_CODEC_FEEDBACK | WRING_CODEC_TWO_WAYS},
         {"topk+ef21+momentum", "topk+momentum+ef21", 65536,
          WRING_CODEC_FEEDBACK | WRING_CODEC_ALTERS | WRING_CODEC_TWO_WAYS},
         {"topk+ef21>int8+ef", "topk+ef21>int8+ef", 65536,
@@ -227,7 +235,15 @@ static void refusals(void)
         {"topk/int8:block=2048", "topk/int8:block=2048: " NO_VALUES},
         {"topk/sharedint", "topk/sharedint: " NO_VALUES},
         {"onebit+ef+ef", "onebit: +ef is given twice"},
-        {"onebit+ef:means=2", "onebit: parameters stand before +ef"},
+        {"onebit+ef:means=2",
+         "+ef: no parameter 'means'; it takes residual, and those of onebit stand before it"},
+        {"onebit+ef21:means=2", "onebit: parameters stand before +ef21"},
+        {"int8+ef:residual=int8", "+ef:residual=int8: needs one of f32|bf16"},
+        {"bf16+ef:residual=bf16", "bf16+ef:residual=bf16: " NO_SHORT},
+        {"sharedint+ef:residual=bf16", "sharedint+ef:residual=bf16: " NO_SHORT},
+        {"topk+ef:residual=bf16>int8+ef",
+         "topk+ef:residual=bf16>int8+ef: both ways share one residual; write :residual=bf16 behind "
+         "both or none"},
         {">int8", ">int8: needs a codec on both sides of '>'"},
         {"int8>", "int8>: needs a codec on both sides of '>'"},
         {">", ">: needs a codec on both sides of '>'"},

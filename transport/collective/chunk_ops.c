@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How pieces are made, taken and reduced: what the state machines share. */
-#include "compress/codec.h"
+#include "compress/residual.h"
 #include "transport/collective/collective.h"
 
 /** Of runs of any lengths elements count from the beginning of each, and there is no more than it.
@@ -100,9 +100,11 @@ static float *residual_of(const struct wring_task *task, uint32_t phase)
     const struct wring_collective *collective = task->collective;
     const struct wring_codec *in = collective_way(collective, 0);
 
+    const struct wring_codec *way = collective_way(collective, phase);
+
     if (phase == 0 || in->owed == 0)
-        return collective->residual + task->span.begin;
-    return (float *)collective->states[in->owed - 1] + task->job.context.element;
+        return wring_residual_run(way, collective->residual, task->span.begin);
+    return wring_residual_run(way, collective->states[in->owed - 1], task->job.context.element);
 }
 
 /** Have a job make the code of one way, with its part of the residual if that way has feedback. */
