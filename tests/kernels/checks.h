@@ -10,6 +10,7 @@ void check_half_rounding(void);
 void check_half_in_any_mode(void);
 void check_long(void);
 void check_momentum(void);
+void check_residual(void);
 void check_sparse(void);
 void check_split(void);
 void check_split16(void);

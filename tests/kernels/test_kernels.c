@@ -350,6 +350,7 @@ static const struct wring_test_case cases[] = {
     {"minifloat", check_minifloat},
     {"minifloat_numbers", check_minifloat_numbers},
     {"momentum", check_momentum},
+    {"residual", check_residual},
     {0},
 };
 
