@@ -33,6 +33,13 @@ enum wring_suffix {
     WRING_SUFFIXES,
 };
 
+/** How residuals are kept, in the order of the words of +ef:residual. */
+enum wring_residual_form {
+    WRING_RESIDUAL_F32,
+    WRING_RESIDUAL_BF16,
+    WRING_RESIDUAL_INT8, /* with a step for each 32 */
+};
+
 struct wring_codec {
     const struct wring_codec_ops *ops;  /* what callers see: with suffixes, a composed one */
     const struct wring_codec_ops *base; /* the codec's own table */
@@ -53,7 +60,7 @@ struct wring_codec {
     char values_spec[WRING_CODEC_SPEC_MAX]; /* "int8" of "topk/int8"; "": none */
     struct wring_codec *values;             /* the codec of the values that it sends; NULL: f32 */
     struct wring_composition composed;      /* of compress/compose.c */
-    bool short_residual;                    /* bf16: compress/residual.h */
+    enum wring_residual_form residual_form; /* compress/residual.h */
     unsigned held;                          /* 1 + the state to which sums are added that this
                                                codec takes back, as they are differences; 0: none */
     unsigned owed;                          /* 1 + the state that is the residual of sums; 0: the

@@ -134,7 +134,7 @@ static size_t encode_base(const struct wring_codec *codec,
                           const struct wring_codec_context *context, const float *src,
                           uint64_t elems, float *residual, void *code, void *scratch)
 {
-    return codec->short_residual && residual != NULL
+    return codec->residual_form != WRING_RESIDUAL_F32 && residual != NULL
                ? encode_by_wide(codec, context, src, elems, residual, code, scratch)
                : codec->base->encode(codec, context, src, elems, residual, code, scratch);
 }
@@ -362,10 +362,21 @@ static void put_differences_around(struct wring_codec *codec)
     codec->info.flags |= WRING_CODEC_TWO_WAYS; /* sums come back as differences, or not at all */
 }
 
+static enum wring_residual_form form_wanted(const struct wring_codec *codec)
+{
+    return wring_codec_has_suffix(codec, WRING_SUFFIX_EF)
+               ? (enum wring_residual_form)codec->suffix_params[WRING_SUFFIX_EF]
+               : WRING_RESIDUAL_F32;
+}
+
 static bool wants_short_residual(const struct wring_codec *codec)
 {
-    return wring_codec_has_suffix(codec, WRING_SUFFIX_EF) &&
-           codec->suffix_params[WRING_SUFFIX_EF] != 0;
+    return form_wanted(codec) != WRING_RESIDUAL_F32;
+}
+
+static const char *form_name(const struct wring_codec *codec)
+{
+    return form_wanted(codec) == WRING_RESIDUAL_BF16 ? "bf16" : "int8";
 }
 
 static enum wring_status check_short_residual(const struct wring_codec *codec, char *why,
@@ -377,15 +388,15 @@ static enum wring_status check_short_residual(const struct wring_codec *codec, c
         codec->base->n_rounds == 0)
         return WRING_OK;
     snprintf(why, why_bytes,
-             "%s+ef:residual=bf16: needs a codec without rounds, whose blocks are multiples of %d "
-             "elements, such as int8, onebit and topk; leave :residual=bf16 away",
-             codec->base->name, SHORT_UNIT_STEP);
+             "%s+ef:residual=%s: needs a codec without rounds, whose blocks are multiples of %d "
+             "elements, such as int8, onebit and topk; leave :residual=%s away",
+             codec->base->name, form_name(codec), SHORT_UNIT_STEP, form_name(codec));
     return WRING_ERR_INVALID;
 }
 
 static void put_short_residual_around(struct wring_codec *codec)
 {
-    codec->short_residual = true;
+    codec->residual_form = form_wanted(codec);
     codec->composed.ops.scratch_bytes =
         round_up(codec->base->scratch_bytes) + tile_of(codec, TILE_ELEMS) * sizeof(float);
 }
@@ -568,10 +579,17 @@ static enum wring_status add_owed(struct wring_codec *in, const struct wring_cod
             in->spec, in->spec);
         return WRING_ERR_INVALID;
     }
+    if (back->residual_form == WRING_RESIDUAL_INT8) {
+        snprintf(why, why_bytes,
+                 "%s: what owners hold back of sums, apart from contributions, is kept as f32 or "
+                 "bf16; write :residual=bf16",
+                 back->spec);
+        return WRING_ERR_INVALID;
+    }
     if (in->ops == in->base)
         begin_composed(in);
     struct wring_codec_state owed = owed_state;
-    owed.dtype = back->short_residual ? WRING_BF16 : WRING_F32;
+    owed.dtype = back->residual_form == WRING_RESIDUAL_BF16 ? WRING_BF16 : WRING_F32;
     add_state(in, &owed);
     in->owed = in->info.states = (unsigned)in->ops->n_states;
     return WRING_OK;
@@ -600,8 +618,8 @@ static enum wring_status refuse_residuals(const struct wring_codec *in,
                                           size_t why_bytes)
 {
     snprintf(why, why_bytes,
-             "%s>%s: both ways share one residual; write :residual=bf16 behind both or none",
-             in->spec, back->spec);
+             "%s>%s: both ways share one residual; write the same :residual behind both", in->spec,
+             back->spec);
     return WRING_ERR_INVALID;
 }
 
@@ -616,9 +634,11 @@ enum wring_status wring_compose_ways(struct wring_codec *codec, char *why, size_
     if (status == WRING_OK && needs_owed(in, back))
         status = add_owed(in, back, why, why_bytes);
     else if (status == WRING_OK && in->info.flags & back->info.flags & WRING_CODEC_FEEDBACK &&
-             in->short_residual != back->short_residual)
+             in->residual_form != back->residual_form)
         status = refuse_residuals(in, back, why, why_bytes);
-    codec->short_residual = in->short_residual || (back->short_residual && in->owed == 0);
+    codec->residual_form = in->residual_form != WRING_RESIDUAL_F32 || in->owed != 0
+                               ? in->residual_form
+                               : back->residual_form;
     codec->info.states = in->info.states;
     return status;
 }

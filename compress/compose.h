@@ -54,7 +54,7 @@ static inline bool wring_compose_restarts(const struct wring_codec *codec)
 /** Does an encode leave in the residual, as f32, what the code lacks? */
 static inline bool wring_compose_leaves_loss(const struct wring_codec *codec, uint32_t phase)
 {
-    return !codec->short_residual &&
+    return codec->residual_form == WRING_RESIDUAL_F32 &&
            (phase != 0 || !wring_codec_has_suffix(codec, WRING_SUFFIX_EF21));
 }
 

@@ -197,7 +197,7 @@ static const struct wring_codec_param momentum_beta = {
     "beta", NULL, "what stays of it at each step", 0.9, 0, 0.9999, 0};
 
 static const struct wring_codec_param ef_residual = {
-    "residual", "f32|bf16", "how it is kept, bf16 rounded at random", 0, 0, 1, 0};
+    "residual", "f32|bf16|int8", "how it is kept, rounded at random but for f32", 0, 0, 2, 0};
 
 static const struct suffix {
     const char *name;

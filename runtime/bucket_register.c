@@ -74,10 +74,17 @@ void wring_residual_copy(const struct wring_bucket *to, uint64_t to_element,
     }
 }
 
-static void scale_element(const struct wring_bucket *bucket, uint64_t i, float factor)
+static void scale_residual(const struct wring_bucket *bucket, struct wring_span span, float factor)
 {
-    float value = wring_residual_get(bucket, i) * factor;
-    wring_residual_write(bucket->codec, bucket->residual, i, 1, &value);
+    float values[WRING_RESIDUAL_PIECE];
+
+    for (uint64_t at = span.begin, some; at < span.end; at += some) {
+        some = span.end - at < WRING_RESIDUAL_PIECE ? span.end - at : WRING_RESIDUAL_PIECE;
+        wring_residual_read(bucket->codec, bucket->residual, at, some, values);
+        for (uint64_t i = 0; i < some; i++)
+            values[i] *= factor;
+        wring_residual_write(bucket->codec, bucket->residual, at, some, values);
+    }
 }
 
 static void scale_owned_residual(struct wring_bucket *bucket, float factor)
@@ -85,8 +92,7 @@ static void scale_owned_residual(struct wring_bucket *bucket, float factor)
     if (bucket->residual == NULL || bucket->op != WRING_AVG)
         return;
     for (uint32_t owned = 0; owned < wring_residual_count_owned(bucket); owned++)
-        for (uint64_t i = bucket->owned[owned].begin; i < bucket->owned[owned].end; i++)
-            scale_element(bucket, i, factor);
+        scale_residual(bucket, bucket->owned[owned], factor);
 }
 
 void wring_residual_loosen(struct wring_bucket *bucket)

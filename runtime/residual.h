@@ -20,7 +20,7 @@ enum wring_status wring_residual_make(struct wring_bucket *bucket);
 /** Of all elements. */
 static inline size_t wring_residual_bytes(const struct wring_bucket *bucket)
 {
-    return (size_t)bucket->elems * wring_residual_elem_bytes(bucket->codec);
+    return wring_residual_size(bucket->codec, bucket->elems);
 }
 
 /** One element. */

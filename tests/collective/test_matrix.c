@@ -75,6 +75,7 @@ static const char *const codecs[] = {
     "sharedint:block=64+nesterov+ef",
     "int8:block=64+ef21",
     "onebit:block=128+ef:residual=bf16",
+    "int8:block=64+ef:residual=int8",
 };
 static const uint64_t counts[] = {0, 1, 2, 31, 33, 127, 1000, 2049, 10007, 65537, 100001};
 /* nothing, and what travels in each way: on a board, in one piece, in some, in many */

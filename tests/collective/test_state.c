@@ -12,12 +12,13 @@
 #define WAIT_NS (60ull * 1000000000)
 #define RANKS_MAX 4
 #define ELEMS 9000
-#define BUCKETS 2
+#define BUCKETS 3
 
 static const char *const codecs[BUCKETS] = {"onebit:block=128+ef",
-                                            "topk:ratio=0.05:block=1024+ef:residual=bf16"};
-static const enum wring_scheme schemes[BUCKETS] = {WRING_SCHEME_DIVISIBLE,
-                                                   WRING_SCHEME_INDIVISIBLE};
+                                            "topk:ratio=0.05:block=1024+ef:residual=bf16",
+                                            "int8:block=64+ef:residual=int8"};
+static const enum wring_scheme schemes[BUCKETS] = {WRING_SCHEME_DIVISIBLE, WRING_SCHEME_INDIVISIBLE,
+                                                   WRING_SCHEME_DIVISIBLE};
 
 struct blob {
     uint8_t *data;
@@ -352,7 +353,7 @@ static void fail(struct wring_session *session, uint32_t rank, void *arg)
                 "step");
     before = save(session);
     CHECK(post_and_wait(raw) == WRING_OK, "raw bucket");
-    for (int b = 0; b < BUCKETS - (int)rank; b++) { /* the first bucket is still exchanged */
+    for (int b = 0; b < (rank == 0 ? BUCKETS : 1); b++) { /* the first one is still exchanged */
         fill(buckets.data[b], rank, b, 2);
         CHECK(wring_bucket_post(buckets.buckets[b]) == WRING_OK, "post");
     }

@@ -83,7 +83,7 @@ def specs():
                             "bf16>none", "none>none", "topk:select=exact:ratio=0.000001", "topk/int8",
                             "topk:ratio=0.001/int8:block=64+ef+momentum+warmup:steps=5",
                             "onebit+ef+nesterov:beta=.5>int8", "randk+warmup:steps=1000",
-                            "int8+ef:residual=bf16"]
+                            "int8+ef:residual=bf16", "int8+ef:residual=int8"]
     bad = ["", "int8:", "int8:block", "int8:block=-32", "topk:ratio=nan", "onebit+ef+ef", "a>b>c",
            "onebit+ef:means=2", "int8:block=64:block=64", "int8:block=96>onebit", ">", "int8>",
            "topk:ratio=0.0000000000000001", "topk:ratio=1.", "x" * 200,

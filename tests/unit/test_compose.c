@@ -413,10 +413,10 @@ static void values_out_of_range(void)
     close_rig(&rig);
 }
 
-/* ---- residuals of 16 bits ---- */
+/* ---- residuals of 16 and 8 bits ---- */
 
 /** Each becomes one of its two neighbours, and stays as it is on average. */
-static void residuals_round_at_random(void)
+static void bf16_residuals_round_at_random(void)
 {
     static float x[N], residual[N], out[N];
     static double mean[N];
@@ -446,14 +446,69 @@ static void residuals_round_at_random(void)
     wring_codec_destroy(codec);
 }
 
+/** The largest of 32 is at least 63.5 steps. */
+static void int8_residuals_round_at_random(void)
+{
+    static float x[N], residual[N], out[N];
+    static double mean[N];
+    struct wring_codec *codec = make("int8:block=32+ef:residual=int8");
+    struct wring_codec_context context = {.seed = 1, .ranks = 2, .element = 64, .elems = N};
+    uint32_t random = 18;
+    const int steps = 4000;
+
+    draw(x, &random);
+    memset(mean, 0, sizeof(mean));
+    for (context.step = 0; context.step < (uint64_t)steps; context.step++) {
+        wring_residual_round(codec, &context, residual, x, N);
+        wring_residual_read(codec, residual, 0, N, out);
+        for (int i = 0; i < N; i++)
+            mean[i] += (double)out[i] / steps;
+    }
+    for (int i = 0; i < N; i++) {
+        double top = 0;
+        for (int k = i / 32 * 32; k < i / 32 * 32 + 32 && k < N; k++)
+            top = fmax(top, fabs((double)x[k]));
+        double step = top / 63.5;
+        CHECK(fabs((double)out[i] - (double)x[i]) <= step, "%g becomes %g", (double)x[i],
+              (double)out[i]);
+        CHECK(fabs(mean[i] - (double)x[i]) <= 5 * step / 2 / sqrt(steps),
+              "%g becomes %g on average", (double)x[i], mean[i]);
+    }
+    wring_codec_destroy(codec);
+}
+
+/** As a state that is loaded into a part of a bucket is: what else is in a block stays. */
+static void int8_residuals_are_written_anywhere(void)
+{
+    static float x[N], residual[N], out[N];
+    struct wring_codec *codec = make("int8:block=32+ef:residual=int8");
+
+    memset(residual, 0, sizeof(residual));
+    for (int i = 0; i < N; i++)
+        x[i] = (float)(i % 63 - 31) / 64;
+    for (int at = 0, some; at < N; at += some) {
+        some = at % 70 + 1 < N - at ? at % 70 + 1 : N - at;
+        wring_residual_write(codec, residual, (uint64_t)at, (uint64_t)some, x + at);
+    }
+    for (int at = 0, some; at < N; at += some) {
+        some = at % 41 + 1 < N - at ? at % 41 + 1 : N - at;
+        wring_residual_read(codec, residual, (uint64_t)at, (uint64_t)some, out + at);
+    }
+    for (int i = 0; i < N; i++)
+        CHECK(out[i] == x[i], "element %d, %g, becomes %g", i, (double)x[i], (double)out[i]);
+    CHECK(wring_residual_size(codec, N) < N * sizeof(float) / 3, "%zu bytes",
+          wring_residual_size(codec, N));
+    wring_codec_destroy(codec);
+}
+
 /** A small gradient adds up beside a large residual, which rounding to nearest would not allow. */
-static void small_gradients_add_up(void)
+static void add_up(const char *spec)
 {
     static struct rig rig;
     static float x[N], residual[N], out[N];
     double sum = 0;
 
-    open_rig(&rig, "topk:ratio=0.001:block=1024+ef:residual=bf16");
+    open_rig(&rig, spec);
     for (int i = 0; i < N; i++)
         residual[i] = 0, x[i] = i == 0 ? 1000 : 1;
     rig.context.step = 0;
@@ -465,12 +520,20 @@ static void small_gradients_add_up(void)
     wring_residual_read(rig.codec, residual, 0, N, out);
     for (int i = 1; i < N; i++)
         sum += (double)out[i] / (N - 1);
-    CHECK(fabs(sum - 2) < 0.02, "1 and 1024 times 2^-10 come to %g", sum);
+    CHECK(fabs(sum - 2) < 0.02, "%s: 1 and 1024 times 2^-10 come to %g", spec, sum);
     close_rig(&rig);
 }
 
+static void small_gradients_add_up(void)
+{
+    add_up("topk:ratio=0.001:block=1024+ef:residual=bf16");
+    add_up("topk:ratio=0.001:block=1024+ef:residual=int8");
+}
+
 static const struct wring_test_case cases[] = {
-    {"residuals_round_at_random", residuals_round_at_random},
+    {"bf16_residuals_round_at_random", bf16_residuals_round_at_random},
+    {"int8_residuals_round_at_random", int8_residuals_round_at_random},
+    {"int8_residuals_are_written_anywhere", int8_residuals_are_written_anywhere},
     {"small_gradients_add_up", small_gradients_add_up},
     {"momentum_is_that_of_the_papers", momentum_is_that_of_the_papers},
     {"residual_is_of_momentum", residual_is_of_momentum},

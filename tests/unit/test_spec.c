@@ -103,6 +103,9 @@ static void canonical_form(void)
         {"onebit+ef:residual=f32", "onebit+ef", 1024, WRING_CODEC_FEEDBACK | WRING_CODEC_FIXED},
         {"int8+ef:residual=bf16+momentum", "int8+momentum+ef:residual=bf16", 512,
          WRING_CODEC_FEEDBACK | WRING_CODEC_FIXED | WRING_CODEC_ALTERS},
+        {"onebit+ef:residual=int8>int8+ef:residual=int8",
+         "onebit+ef:residual=int8>int8+ef:residual=int8", 1024,
+         WRING_CODEC_FEEDBACK | WRING_CODEC_TWO_WAYS},
         {"topk+ef:residual=bf16>int8", "topk+ef:residual=bf16>int8", 65536,
          WRING_CODEC_FEEDBACK | WRING_CODEC_TWO_WAYS},
         {"topk+ef21+momentum", "topk+momentum+ef21", 65536,
@@ -238,12 +241,15 @@ static void refusals(void)
         {"onebit+ef:means=2",
          "+ef: no parameter 'means'; it takes residual, and those of onebit stand before it"},
         {"onebit+ef21:means=2", "onebit: parameters stand before +ef21"},
-        {"int8+ef:residual=int8", "+ef:residual=int8: needs one of f32|bf16"},
+        {"int8+ef:residual=int4", "+ef:residual=int4: needs one of f32|bf16|int8"},
+        {"topk+momentum+ef:residual=int8",
+         "topk+momentum+ef:residual=int8: what owners hold back of sums, apart from contributions, "
+         "is kept as f32 or bf16; write :residual=bf16"},
         {"bf16+ef:residual=bf16", "bf16+ef:residual=bf16: " NO_SHORT},
         {"sharedint+ef:residual=bf16", "sharedint+ef:residual=bf16: " NO_SHORT},
         {"topk+ef:residual=bf16>int8+ef",
-         "topk+ef:residual=bf16>int8+ef: both ways share one residual; write :residual=bf16 behind "
-         "both or none"},
+         "topk+ef:residual=bf16>int8+ef: both ways share one residual; write the same :residual "
+         "behind both"},
         {">int8", ">int8: needs a codec on both sides of '>'"},
         {"int8>", "int8>: needs a codec on both sides of '>'"},
         {">", ">: needs a codec on both sides of '>'"},
