@@ -90,9 +90,5 @@ static const struct wring_bf16_kernels scalar = {
 
 const struct wring_bf16_tier wring_bf16_tiers[] = {
     {{"scalar", WRING_CPU_SCALAR}, &scalar},
-#ifdef WRING_ARCH_X86
-    {{"avx2", WRING_CPU_AVX2}, &wring_bf16_avx2},
-    {{"avx512", WRING_CPU_AVX512}, &wring_bf16_avx512},
-#endif
-    {{NULL, 0}, NULL},
+    WRING_VECTOR_TIERS(wring_bf16){{NULL, 0}, NULL},
 };

@@ -42,7 +42,6 @@ struct wring_bf16_tier {
 
 extern const struct wring_bf16_tier wring_bf16_tiers[];
 
-extern const struct wring_bf16_kernels wring_bf16_avx2;
-extern const struct wring_bf16_kernels wring_bf16_avx512;
+WRING_VECTOR_TIERS_DECLARED(struct wring_bf16_kernels, wring_bf16)
 
 #endif

@@ -101,9 +101,5 @@ static const struct wring_bounded_kernels scalar = {
 
 const struct wring_bounded_tier wring_bounded_tiers[] = {
     {{"scalar", WRING_CPU_SCALAR}, &scalar},
-#ifdef WRING_ARCH_X86
-    {{"avx2", WRING_CPU_AVX2}, &wring_bounded_avx2},
-    {{"avx512", WRING_CPU_AVX512}, &wring_bounded_avx512},
-#endif
-    {{NULL, 0}, NULL},
+    WRING_VECTOR_TIERS(wring_bounded){{NULL, 0}, NULL},
 };

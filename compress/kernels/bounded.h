@@ -51,7 +51,6 @@ struct wring_bounded_tier {
 
 extern const struct wring_bounded_tier wring_bounded_tiers[];
 
-extern const struct wring_bounded_kernels wring_bounded_avx2;
-extern const struct wring_bounded_kernels wring_bounded_avx512;
+WRING_VECTOR_TIERS_DECLARED(struct wring_bounded_kernels, wring_bounded)
 
 #endif

@@ -120,9 +120,5 @@ static const struct wring_fp16_kernels scalar = {
 
 const struct wring_fp16_tier wring_fp16_tiers[] = {
     {{"scalar", WRING_CPU_SCALAR}, &scalar},
-#ifdef WRING_ARCH_X86
-    {{"avx2", WRING_CPU_AVX2}, &wring_fp16_avx2},
-    {{"avx512", WRING_CPU_AVX512}, &wring_fp16_avx512},
-#endif
-    {{NULL, 0}, NULL},
+    WRING_VECTOR_TIERS(wring_fp16){{NULL, 0}, NULL},
 };

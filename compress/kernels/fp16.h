@@ -54,7 +54,6 @@ struct wring_fp16_tier {
 
 extern const struct wring_fp16_tier wring_fp16_tiers[];
 
-extern const struct wring_fp16_kernels wring_fp16_avx2;
-extern const struct wring_fp16_kernels wring_fp16_avx512;
+WRING_VECTOR_TIERS_DECLARED(struct wring_fp16_kernels, wring_fp16)
 
 #endif

@@ -76,9 +76,5 @@ static const struct wring_int8_kernels scalar = {encode_scalar, decode_scalar, d
 
 const struct wring_int8_tier wring_int8_tiers[] = {
     {{"scalar", WRING_CPU_SCALAR}, &scalar},
-#ifdef WRING_ARCH_X86
-    {{"avx2", WRING_CPU_AVX2}, &wring_int8_avx2},
-    {{"avx512", WRING_CPU_AVX512}, &wring_int8_avx512},
-#endif
-    {{NULL, 0}, NULL},
+    WRING_VECTOR_TIERS(wring_int8){{NULL, 0}, NULL},
 };

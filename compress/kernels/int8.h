@@ -39,7 +39,6 @@ struct wring_int8_tier {
 
 extern const struct wring_int8_tier wring_int8_tiers[];
 
-extern const struct wring_int8_kernels wring_int8_avx2;
-extern const struct wring_int8_kernels wring_int8_avx512;
+WRING_VECTOR_TIERS_DECLARED(struct wring_int8_kernels, wring_int8)
 
 #endif

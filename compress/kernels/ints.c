@@ -182,9 +182,5 @@ static const struct wring_ints_kernels scalar = {
 
 const struct wring_ints_tier wring_ints_tiers[] = {
     {{"scalar", WRING_CPU_SCALAR}, &scalar},
-#ifdef WRING_ARCH_X86
-    {{"avx2", WRING_CPU_AVX2}, &wring_ints_avx2},
-    {{"avx512", WRING_CPU_AVX512}, &wring_ints_avx512},
-#endif
-    {{NULL, 0}, NULL},
+    WRING_VECTOR_TIERS(wring_ints){{NULL, 0}, NULL},
 };

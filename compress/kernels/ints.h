@@ -60,7 +60,6 @@ struct wring_ints_tier {
 
 extern const struct wring_ints_tier wring_ints_tiers[];
 
-extern const struct wring_ints_kernels wring_ints_avx2;
-extern const struct wring_ints_kernels wring_ints_avx512;
+WRING_VECTOR_TIERS_DECLARED(struct wring_ints_kernels, wring_ints)
 
 #endif

@@ -28,6 +28,21 @@ struct wring_kernel_tier {
     enum wring_cpu_tier tier;
 };
 
+/** Of kernels that are written once in vectors (vector/): their declarations, and their entries. */
+#define WRING_VECTOR_TIERS_DECLARED(type, kernels) \
+    extern const type kernels##_avx2;              \
+    extern const type kernels##_avx512;            \
+    extern const type kernels##_neon;
+
+#if defined(WRING_ARCH_X86)
+#define WRING_VECTOR_TIERS(kernels) \
+    {{"avx2", WRING_CPU_AVX2}, &kernels##_avx2}, {{"avx512", WRING_CPU_AVX512}, &kernels##_avx512},
+#elif defined(WRING_ARCH_ARM)
+#define WRING_VECTOR_TIERS(kernels) {{"neon", WRING_CPU_NEON}, &kernels##_neon},
+#else
+#define WRING_VECTOR_TIERS(kernels)
+#endif
+
 /** The highest entry of a table that `allowed` and this processor admit. Never NULL. */
 const void *wring_kernels_pick(const void *tiers, size_t entry_bytes, enum wring_cpu_tier allowed);
 

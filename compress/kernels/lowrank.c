@@ -83,9 +83,5 @@ static const struct wring_lowrank_kernels scalar = {right_scalar, left_scalar, p
 
 const struct wring_lowrank_tier wring_lowrank_tiers[] = {
     {{"scalar", WRING_CPU_SCALAR}, &scalar},
-#ifdef WRING_ARCH_X86
-    {{"avx2", WRING_CPU_AVX2}, &wring_lowrank_avx2},
-    {{"avx512", WRING_CPU_AVX512}, &wring_lowrank_avx512},
-#endif
-    {{NULL, 0}, NULL},
+    WRING_VECTOR_TIERS(wring_lowrank){{NULL, 0}, NULL},
 };

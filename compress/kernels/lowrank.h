@@ -46,7 +46,6 @@ struct wring_lowrank_tier {
 
 extern const struct wring_lowrank_tier wring_lowrank_tiers[];
 
-extern const struct wring_lowrank_kernels wring_lowrank_avx2;
-extern const struct wring_lowrank_kernels wring_lowrank_avx512;
+WRING_VECTOR_TIERS_DECLARED(struct wring_lowrank_kernels, wring_lowrank)
 
 #endif

@@ -38,9 +38,5 @@ static const struct wring_momentum_kernels scalar = {
 
 const struct wring_momentum_tier wring_momentum_tiers[] = {
     {{"scalar", WRING_CPU_SCALAR}, &scalar},
-#ifdef WRING_ARCH_X86
-    {{"avx2", WRING_CPU_AVX2}, &wring_momentum_avx2},
-    {{"avx512", WRING_CPU_AVX512}, &wring_momentum_avx512},
-#endif
-    {{NULL, 0}, NULL},
+    WRING_VECTOR_TIERS(wring_momentum){{NULL, 0}, NULL},
 };

@@ -23,7 +23,6 @@ struct wring_momentum_tier {
 
 extern const struct wring_momentum_tier wring_momentum_tiers[];
 
-extern const struct wring_momentum_kernels wring_momentum_avx2;
-extern const struct wring_momentum_kernels wring_momentum_avx512;
+WRING_VECTOR_TIERS_DECLARED(struct wring_momentum_kernels, wring_momentum)
 
 #endif

@@ -98,9 +98,5 @@ static const struct wring_natural_kernels scalar = {
 
 const struct wring_natural_tier wring_natural_tiers[] = {
     {{"scalar", WRING_CPU_SCALAR}, &scalar},
-#ifdef WRING_ARCH_X86
-    {{"avx2", WRING_CPU_AVX2}, &wring_natural_avx2},
-    {{"avx512", WRING_CPU_AVX512}, &wring_natural_avx512},
-#endif
-    {{NULL, 0}, NULL},
+    WRING_VECTOR_TIERS(wring_natural){{NULL, 0}, NULL},
 };

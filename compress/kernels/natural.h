@@ -49,7 +49,6 @@ struct wring_natural_tier {
 
 extern const struct wring_natural_tier wring_natural_tiers[];
 
-extern const struct wring_natural_kernels wring_natural_avx2;
-extern const struct wring_natural_kernels wring_natural_avx512;
+WRING_VECTOR_TIERS_DECLARED(struct wring_natural_kernels, wring_natural)
 
 #endif

@@ -69,9 +69,5 @@ static const struct wring_onebit_kernels scalar = {signs_scalar, signs_split_sca
 
 const struct wring_onebit_tier wring_onebit_tiers[] = {
     {{"scalar", WRING_CPU_SCALAR}, &scalar},
-#ifdef WRING_ARCH_X86
-    {{"avx2", WRING_CPU_AVX2}, &wring_onebit_avx2},
-    {{"avx512", WRING_CPU_AVX512}, &wring_onebit_avx512},
-#endif
-    {{NULL, 0}, NULL},
+    WRING_VECTOR_TIERS(wring_onebit){{NULL, 0}, NULL},
 };

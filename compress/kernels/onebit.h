@@ -41,7 +41,6 @@ struct wring_onebit_tier {
 
 extern const struct wring_onebit_tier wring_onebit_tiers[];
 
-extern const struct wring_onebit_kernels wring_onebit_avx2;
-extern const struct wring_onebit_kernels wring_onebit_avx512;
+WRING_VECTOR_TIERS_DECLARED(struct wring_onebit_kernels, wring_onebit)
 
 #endif

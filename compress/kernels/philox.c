@@ -36,9 +36,5 @@ static const struct wring_philox_kernels scalar = {words_scalar};
 
 const struct wring_philox_tier wring_philox_tiers[] = {
     {{"scalar", WRING_CPU_SCALAR}, &scalar},
-#ifdef WRING_ARCH_X86
-    {{"avx2", WRING_CPU_AVX2}, &wring_philox_avx2},
-    {{"avx512", WRING_CPU_AVX512}, &wring_philox_avx512},
-#endif
-    {{NULL, 0}, NULL},
+    WRING_VECTOR_TIERS(wring_philox){{NULL, 0}, NULL},
 };

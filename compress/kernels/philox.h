@@ -51,7 +51,6 @@ struct wring_philox_tier {
 
 extern const struct wring_philox_tier wring_philox_tiers[];
 
-extern const struct wring_philox_kernels wring_philox_avx2;
-extern const struct wring_philox_kernels wring_philox_avx512;
+WRING_VECTOR_TIERS_DECLARED(struct wring_philox_kernels, wring_philox)
 
 #endif

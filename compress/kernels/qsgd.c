@@ -144,9 +144,5 @@ static const struct wring_qsgd_kernels scalar = {
 
 const struct wring_qsgd_tier wring_qsgd_tiers[] = {
     {{"scalar", WRING_CPU_SCALAR}, &scalar},
-#ifdef WRING_ARCH_X86
-    {{"avx2", WRING_CPU_AVX2}, &wring_qsgd_avx2},
-    {{"avx512", WRING_CPU_AVX512}, &wring_qsgd_avx512},
-#endif
-    {{NULL, 0}, NULL},
+    WRING_VECTOR_TIERS(wring_qsgd){{NULL, 0}, NULL},
 };

@@ -66,7 +66,6 @@ struct wring_qsgd_tier {
 
 extern const struct wring_qsgd_tier wring_qsgd_tiers[];
 
-extern const struct wring_qsgd_kernels wring_qsgd_avx2;
-extern const struct wring_qsgd_kernels wring_qsgd_avx512;
+WRING_VECTOR_TIERS_DECLARED(struct wring_qsgd_kernels, wring_qsgd)
 
 #endif

@@ -361,11 +361,7 @@ static const struct wring_reduce_kernels scalar = {
 
 const struct wring_reduce_tier wring_reduce_tiers[] = {
     {{"scalar", WRING_CPU_SCALAR}, &scalar},
-#ifdef WRING_ARCH_X86
-    {{"avx2", WRING_CPU_AVX2}, &wring_reduce_avx2},
-    {{"avx512", WRING_CPU_AVX512}, &wring_reduce_avx512},
-#endif
-    {{NULL, 0}, NULL},
+    WRING_VECTOR_TIERS(wring_reduce){{NULL, 0}, NULL},
 };
 
 wring_reduce_fn wring_reduce_find(enum wring_dtype dtype, enum wring_reduce_kind kind,

@@ -82,8 +82,7 @@ extern const struct wring_reduce_tier wring_reduce_tiers[];
 /** The sum of float32 of the highest tier that `allowed` and this processor admit. */
 wring_sum_fn wring_sum_find(enum wring_cpu_tier allowed);
 
-extern const struct wring_reduce_kernels wring_reduce_avx2;
-extern const struct wring_reduce_kernels wring_reduce_avx512;
+WRING_VECTOR_TIERS_DECLARED(struct wring_reduce_kernels, wring_reduce)
 
 /* No instruction divides a vector of integers: all tiers end the averages of those here. */
 void wring_reduce_divide_i32(void *dst, uint64_t n, float divisor);

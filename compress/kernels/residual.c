@@ -67,9 +67,5 @@ static const struct wring_residual_kernels scalar = {
 
 const struct wring_residual_tier wring_residual_tiers[] = {
     {{"scalar", WRING_CPU_SCALAR}, &scalar},
-#ifdef WRING_ARCH_X86
-    {{"avx2", WRING_CPU_AVX2}, &wring_residual_avx2},
-    {{"avx512", WRING_CPU_AVX512}, &wring_residual_avx512},
-#endif
-    {{NULL, 0}, NULL},
+    WRING_VECTOR_TIERS(wring_residual){{NULL, 0}, NULL},
 };

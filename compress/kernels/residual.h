@@ -48,7 +48,6 @@ struct wring_residual_tier {
 
 extern const struct wring_residual_tier wring_residual_tiers[];
 
-extern const struct wring_residual_kernels wring_residual_avx2;
-extern const struct wring_residual_kernels wring_residual_avx512;
+WRING_VECTOR_TIERS_DECLARED(struct wring_residual_kernels, wring_residual)
 
 #endif

@@ -62,9 +62,5 @@ static const struct wring_rotate_kernels scalar = {power_scalar, forward_scalar,
 
 const struct wring_rotate_tier wring_rotate_tiers[] = {
     {{"scalar", WRING_CPU_SCALAR}, &scalar},
-#ifdef WRING_ARCH_X86
-    {{"avx2", WRING_CPU_AVX2}, &wring_rotate_avx2},
-    {{"avx512", WRING_CPU_AVX512}, &wring_rotate_avx512},
-#endif
-    {{NULL, 0}, NULL},
+    WRING_VECTOR_TIERS(wring_rotate){{NULL, 0}, NULL},
 };

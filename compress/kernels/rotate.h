@@ -37,7 +37,6 @@ struct wring_rotate_tier {
 
 extern const struct wring_rotate_tier wring_rotate_tiers[];
 
-extern const struct wring_rotate_kernels wring_rotate_avx2;
-extern const struct wring_rotate_kernels wring_rotate_avx512;
+WRING_VECTOR_TIERS_DECLARED(struct wring_rotate_kernels, wring_rotate)
 
 #endif

@@ -63,9 +63,5 @@ static const struct wring_sparse_kernels scalar = {
 
 const struct wring_sparse_tier wring_sparse_tiers[] = {
     {{"scalar", WRING_CPU_SCALAR}, &scalar},
-#ifdef WRING_ARCH_X86
-    {{"avx2", WRING_CPU_AVX2}, &wring_sparse_avx2},
-    {{"avx512", WRING_CPU_AVX512}, &wring_sparse_avx512},
-#endif
-    {{NULL, 0}, NULL},
+    WRING_VECTOR_TIERS(wring_sparse){{NULL, 0}, NULL},
 };

@@ -42,7 +42,6 @@ struct wring_sparse_tier {
 
 extern const struct wring_sparse_tier wring_sparse_tiers[];
 
-extern const struct wring_sparse_kernels wring_sparse_avx2;
-extern const struct wring_sparse_kernels wring_sparse_avx512;
+WRING_VECTOR_TIERS_DECLARED(struct wring_sparse_kernels, wring_sparse)
 
 #endif

@@ -112,9 +112,5 @@ static const struct wring_steps_kernels scalar = {
 
 const struct wring_steps_tier wring_steps_tiers[] = {
     {{"scalar", WRING_CPU_SCALAR}, &scalar},
-#ifdef WRING_ARCH_X86
-    {{"avx2", WRING_CPU_AVX2}, &wring_steps_avx2},
-    {{"avx512", WRING_CPU_AVX512}, &wring_steps_avx512},
-#endif
-    {{NULL, 0}, NULL},
+    WRING_VECTOR_TIERS(wring_steps){{NULL, 0}, NULL},
 };

@@ -40,7 +40,6 @@ struct wring_steps_tier {
 
 extern const struct wring_steps_tier wring_steps_tiers[];
 
-extern const struct wring_steps_kernels wring_steps_avx2;
-extern const struct wring_steps_kernels wring_steps_avx512;
+WRING_VECTOR_TIERS_DECLARED(struct wring_steps_kernels, wring_steps)
 
 #endif

@@ -159,9 +159,5 @@ static const struct wring_topk_kernels scalar = {
 
 const struct wring_topk_tier wring_topk_tiers[] = {
     {{"scalar", WRING_CPU_SCALAR}, &scalar},
-#ifdef WRING_ARCH_X86
-    {{"avx2", WRING_CPU_AVX2}, &wring_topk_avx2},
-    {{"avx512", WRING_CPU_AVX512}, &wring_topk_avx512},
-#endif
-    {{NULL, 0}, NULL},
+    WRING_VECTOR_TIERS(wring_topk){{NULL, 0}, NULL},
 };

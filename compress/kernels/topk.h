@@ -114,7 +114,6 @@ bool wring_topk_take_never(struct wring_topk_list *list, struct wring_topk_undo 
 void wring_topk_give_nothing_back(const struct wring_topk_undo *undo, const float *src,
                                   float *residual);
 
-extern const struct wring_topk_kernels wring_topk_avx2;
-extern const struct wring_topk_kernels wring_topk_avx512;
+WRING_VECTOR_TIERS_DECLARED(struct wring_topk_kernels, wring_topk)
 
 #endif

@@ -28,9 +28,5 @@ static const struct wring_votes_kernels scalar = {votes_scalar, mix_scalar};
 
 const struct wring_votes_tier wring_votes_tiers[] = {
     {{"scalar", WRING_CPU_SCALAR}, &scalar},
-#ifdef WRING_ARCH_X86
-    {{"avx2", WRING_CPU_AVX2}, &wring_votes_avx2},
-    {{"avx512", WRING_CPU_AVX512}, &wring_votes_avx512},
-#endif
-    {{NULL, 0}, NULL},
+    WRING_VECTOR_TIERS(wring_votes){{NULL, 0}, NULL},
 };

@@ -27,7 +27,6 @@ struct wring_votes_tier {
 
 extern const struct wring_votes_tier wring_votes_tiers[];
 
-extern const struct wring_votes_kernels wring_votes_avx2;
-extern const struct wring_votes_kernels wring_votes_avx512;
+WRING_VECTOR_TIERS_DECLARED(struct wring_votes_kernels, wring_votes)
 
 #endif

@@ -6,7 +6,7 @@
 #ifndef WRING_KERNELS_BYTES_H
 #define WRING_KERNELS_BYTES_H
 
-#include "compress/kernels/x86/vector.h"
+#include "compress/kernels/vector/vector.h"
 
 #define SHORTS (VECTOR_BYTES / 2)
 

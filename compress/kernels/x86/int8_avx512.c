@@ -4,7 +4,7 @@
  * shifts what follows by 4 bytes against the lines, so a line is put together from two vectors,
  * where the packed fours are put in order anyway.
  */
-#include "compress/kernels/x86/int8.h"
+#include "compress/kernels/vector/int8.h"
 
 /** The order of fours in a vector of packed steps: 0 4 8 12 1 5 …; it undoes itself. */
 INLINE __m512i unpacking(void)

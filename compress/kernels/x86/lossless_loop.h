@@ -15,7 +15,7 @@
 #define WRING_KERNELS_LOSSLESS_LOOP_H
 
 #include "compress/kernels/lossless.h"
-#include "compress/kernels/x86/vector.h"
+#include "compress/kernels/vector/vector.h"
 
 #define STEP VECTOR_BYTES /* elements at a time: a vector of exponents, a word of each plane */
 typedef raw vector;

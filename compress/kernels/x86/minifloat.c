@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compress/kernels/minifloat.h"
-#include "compress/kernels/x86/fields.h"
-#include "compress/kernels/x86/noise.h"
-#include "compress/kernels/x86/peak.h"
+#include "compress/kernels/vector/fields.h"
+#include "compress/kernels/vector/noise.h"
+#include "compress/kernels/vector/peak.h"
 
 /** What a function is inlined for. */
 struct shape {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** topk's kernels that need masks and a compressing store. */
-#include "compress/kernels/x86/topk.h"
+#include "compress/kernels/vector/topk.h"
 
 #define FEW 16    /* vectors that are ranked without going to memory for them again and again */
 #define LOOK 4096 /* elements after which a take knows how dense the block is */

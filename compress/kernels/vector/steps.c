@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compress/kernels/steps.h"
-#include "compress/kernels/x86/vector.h"
+#include "compress/kernels/vector/vector.h"
 
 /** n elements from i on, of both inputs. @param residual  or NULL, known where this is inlined */
 INLINE floats fed(const float *src, const float *residual, uint64_t i, unsigned n)
@@ -33,8 +33,8 @@ static uint32_t peak(const float *src, const float *residual, uint64_t n)
 INLINE words steps_of(floats value, float *residual, unsigned n, float scale, float inverse,
                       float most)
 {
-    floats above = (floats)WIDE(max_ps)(value * all(inverse), all(-most));
-    words steps = round_to_ints((floats)WIDE(min_ps)(above, all(most)));
+    floats above = max_f32(value * all(inverse), all(-most));
+    words steps = round_to_ints(min_f32(above, all(most)));
     if (residual != NULL && n == LANES)
         store(residual, value - floats_of_ints(steps) * all(scale));
     else if (residual != NULL)

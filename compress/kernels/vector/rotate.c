@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compress/kernels/rotate.h"
-#include "compress/kernels/x86/vector.h"
+#include "compress/kernels/vector/vector.h"
 
 #define STEP 32 /* elements: a word of signs */
 #define PARTS (STEP / LANES)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compress/kernels/sparse.h"
-#include "compress/kernels/x86/vector.h"
+#include "compress/kernels/vector/vector.h"
 
 #define PARTS 4 /* vectors at a time, none of which waits for another */
 
@@ -56,28 +56,6 @@ static void feed(float *residual, const float *src, uint64_t n)
 struct lanes_of_sum {
     doubles part[2 * FLOATS];
 };
-
-#ifdef __AVX512F__
-INLINE doubles lower_f64(floats value)
-{
-    return (doubles)_mm512_cvtps_pd(_mm512_castps512_ps256((__m512)value));
-}
-
-INLINE doubles upper_f64(floats value)
-{
-    return (doubles)_mm512_cvtps_pd(_mm512_extractf32x8_ps((__m512)value, 1));
-}
-#else
-INLINE doubles lower_f64(floats value)
-{
-    return (doubles)_mm256_cvtps_pd(_mm256_castps256_ps128((__m256)value));
-}
-
-INLINE doubles upper_f64(floats value)
-{
-    return (doubles)_mm256_cvtps_pd(_mm256_extractf128_ps((__m256)value, 1));
-}
-#endif
 
 INLINE void add_squares(struct lanes_of_sum *sum, unsigned v, floats value)
 {

@@ -7,7 +7,7 @@
 #define WRING_KERNELS_X86_INT8_H
 
 #include "compress/kernels/int8.h"
-#include "compress/kernels/x86/peak.h"
+#include "compress/kernels/vector/peak.h"
 
 /** The factor for a block's values, and the size of its steps. */
 struct scale {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compress/kernels/ints.h"
-#include "compress/kernels/x86/fields.h"
-#include "compress/kernels/x86/peak.h"
+#include "compress/kernels/vector/fields.h"
+#include "compress/kernels/vector/peak.h"
 
 /** What a function is inlined for. */
 struct form {
@@ -46,19 +46,9 @@ struct found {
     words peak;
 };
 
-INLINE floats less_of(floats a, floats b)
-{
-    return (floats)WIDE(min_ps)(a, b);
-}
-
-INLINE floats more_of(floats a, floats b)
-{
-    return (floats)WIDE(max_ps)(a, b);
-}
-
 INLINE struct found look_at(struct found found, floats value)
 {
-    return (struct found){less_of(found.low, value), more_of(found.high, value),
+    return (struct found){min_f32(found.low, value), max_f32(found.high, value),
                           larger(found.peak, magnitude_of(value))};
 }
 
@@ -87,7 +77,7 @@ INLINE struct found look_through(const float *src, const float *residual, uint64
     for (; i < n; i += LANES)
         even = look_at(even, fed_repeating(src + i, residual == NULL ? NULL : residual + i,
                                            rest_from(n - i, 0)));
-    return (struct found){less_of(even.low, odd.low), more_of(even.high, odd.high),
+    return (struct found){min_f32(even.low, odd.low), max_f32(even.high, odd.high),
                           larger(even.peak, odd.peak)};
 }
 
@@ -100,8 +90,8 @@ INLINE float limited(float value)
 INLINE struct range minmax_of(struct found found, struct form form)
 {
     for (unsigned half = LANES / 2; half > 0; half /= 2) {
-        found.low = less_of(found.low, swap_lanes(found.low, half));
-        found.high = more_of(found.high, swap_lanes(found.high, half));
+        found.low = min_f32(found.low, swap_lanes(found.low, half));
+        found.high = max_f32(found.high, swap_lanes(found.high, half));
     }
     float low = limited(found.low[0]) + 0.0f; /* -0 becomes +0, whichever zero was found first */
     float span = limited(found.high[0]) - low;
@@ -117,7 +107,7 @@ INLINE words steps_of(floats value, struct range range, struct form form)
     if (!form.minmax)
         return round_to_ints(value * all(range.inverse));
     floats part = (value - all(range.head.low)) * all(range.inverse);
-    return round_to_ints(more_of(less_of(part, all(top_of(form))), (floats){0}));
+    return round_to_ints(max_f32(min_f32(part, all(top_of(form))), (floats){0}));
 }
 
 INLINE floats values_of(words steps, struct wring_ints_scale scale, struct form form)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** The noise of vectors, for codecs that round at random. */
-#ifndef WRING_KERNELS_X86_NOISE_H
-#define WRING_KERNELS_X86_NOISE_H
+#ifndef WRING_KERNELS_VECTOR_NOISE_H
+#define WRING_KERNELS_VECTOR_NOISE_H
 
 #include "compress/kernels/philox.h"
-#include "compress/kernels/x86/vector.h"
+#include "compress/kernels/vector/vector.h"
 
 typedef int32_t ints __attribute__((vector_size(VECTOR_BYTES)));
 

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compress/kernels/philox.h"
-#include "compress/kernels/x86/vector.h"
+#include "compress/kernels/vector/vector.h"
 
 #define WORDS WRING_PHILOX_WORDS
 #define ROUNDS WRING_PHILOX_ROUNDS
 #define BLOCKS (VECTOR_BYTES / 8) /* of a group: each has 64 bits of four vectors */
 #define GROUPS (BLOCKS / 2)       /* at a time, so that none waits for its own products */
 #define STEP (GROUPS * BLOCKS)
-
-typedef uint64_t quads __attribute__((vector_size(VECTOR_BYTES)));
 
 /** Counters, and words in the end. The lower half of each 64 bits counts, the upper is rubbish. */
 struct group {
@@ -18,12 +16,6 @@ struct group {
 struct keys {
     quads round[ROUNDS][2];
 };
-
-/** Of the lower halves. */
-INLINE quads product(quads a, quads b)
-{
-    return (quads)WIDE(mul_epu32)((raw)a, (raw)b);
-}
 
 INLINE struct keys keys_of(const struct wring_philox_stream *stream)
 {
@@ -53,22 +45,22 @@ INLINE struct group counters(uint64_t block, uint64_t step)
 
 INLINE struct group turn(struct group c, const quads key[2])
 {
-    quads a = product(c.word[0], (quads)all_words(WRING_PHILOX_FACTOR_0));
-    quads b = product(c.word[2], (quads)all_words(WRING_PHILOX_FACTOR_1));
+    quads a = products(c.word[0], (quads)all_words(WRING_PHILOX_FACTOR_0));
+    quads b = products(c.word[2], (quads)all_words(WRING_PHILOX_FACTOR_1));
     return (struct group){{b >> 32 ^ c.word[1] ^ key[0], b, a >> 32 ^ c.word[3] ^ key[1], a}};
 }
 
-INLINE raw pair(quads low, quads high)
+INLINE quads pair(quads low, quads high)
 {
-    return (raw)((low & UINT32_MAX) | high << 32);
+    return (low & UINT32_MAX) | high << 32;
 }
 
-/** Unpacking takes every other block: those that the order of counters put there. */
+/** Each store takes every other block: those that the order of counters put there. */
 INLINE void put_group(uint32_t *out, struct group c)
 {
-    raw low = pair(c.word[0], c.word[1]), high = pair(c.word[2], c.word[3]);
-    store_words(out, (words)WIDE(unpacklo_epi64)(low, high));
-    store_words(out + LANES, (words)WIDE(unpackhi_epi64)(low, high));
+    quads low = pair(c.word[0], c.word[1]), high = pair(c.word[2], c.word[3]);
+    store_words(out, lower_quads(low, high));
+    store_words(out + LANES, upper_quads(low, high));
 }
 
 INLINE void put_step(uint32_t *out, const struct keys *keys, uint64_t block, uint64_t step)

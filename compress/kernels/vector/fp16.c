@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compress/kernels/fp16.h"
-#include "compress/kernels/x86/code16.h"
+#include "compress/kernels/vector/code16.h"
 
 /** As the processor does it. */
 INLINE struct coded code_pair(struct pair value)

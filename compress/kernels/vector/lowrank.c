@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compress/kernels/lowrank.h"
-#include "compress/kernels/x86/vector.h"
+#include "compress/kernels/vector/vector.h"
 
 #define RANK WRING_LOWRANK_RANK
 #define STEP 32 /* lanes of a sum over columns */

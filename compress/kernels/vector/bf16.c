@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compress/kernels/bf16.h"
-#include "compress/kernels/x86/code16.h"
+#include "compress/kernels/vector/code16.h"
 
 #define CODE_BITS 0xFFFF0000u
 

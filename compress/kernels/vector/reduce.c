@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compress/kernels/reduce.h"
-#include "compress/kernels/x86/vector.h"
+#include "compress/kernels/vector/vector.h"
 
 #define STEP(bytes) ((bytes) == 2 ? VECTOR_BYTES / 2 : VECTOR_BYTES) /* 16 bits are widened */
 
@@ -246,19 +246,9 @@ INLINE words add_i32(words a, words next)
     return a + next;
 }
 
-INLINE words min_i32(words a, words next)
-{
-    return (words)WIDE(min_epi32)((raw)a, (raw)next);
-}
-
-INLINE words max_i32(words a, words next)
-{
-    return (words)WIDE(max_epi32)((raw)a, (raw)next);
-}
-
 INLINE longs add_i64(longs a, longs next)
 {
-    return (longs)WIDE(add_epi64)((raw)a, (raw)next); /* it wraps */
+    return (longs)((quads)a + (quads)next); /* it wraps */
 }
 
 #define SAME(a, divisor) ((void)(divisor), (a))

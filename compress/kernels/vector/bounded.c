@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compress/kernels/bounded.h"
-#include "compress/kernels/x86/peak.h"
+#include "compress/kernels/vector/peak.h"
 
 #define PARTS 4
 #define GROUP (PARTS * LANES) /* elements at a time: as many as a vector has bytes */

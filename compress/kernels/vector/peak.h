@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** The largest magnitude of a block: from which the size of its steps follows. */
-#ifndef WRING_KERNELS_X86_PEAK_H
-#define WRING_KERNELS_X86_PEAK_H
+#ifndef WRING_KERNELS_VECTOR_PEAK_H
+#define WRING_KERNELS_VECTOR_PEAK_H
 
-#include "compress/kernels/x86/vector.h"
+#include "compress/kernels/vector/vector.h"
 
 #define STEP (4 * LANES) /* elements at a time: their codes fill a vector */
 

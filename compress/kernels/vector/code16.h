@@ -6,7 +6,7 @@
 #ifndef WRING_KERNELS_CODE16_H
 #define WRING_KERNELS_CODE16_H
 
-#include "compress/kernels/x86/noise.h"
+#include "compress/kernels/vector/noise.h"
 
 #define STEP (2 * LANES) /* elements at a time: a vector of codes, two of values */
 
@@ -130,7 +130,7 @@ static uint64_t encode_pages(uint16_t *code, const float *src, uint64_t n, uint3
         wring_streaming_fetch(src + i, WRING_PAGE * sizeof(*src));
         encode_steps(code + i, src + i, WRING_PAGE, top, true);
     }
-    _mm_sfence();
+    wring_streaming_settle();
     return i;
 }
 
@@ -192,7 +192,7 @@ static uint64_t feed_pages(uint16_t *code, const float *src, float *residual, ui
         wring_streaming_read(src + i, WRING_PAGE * sizeof(*src));
         feed_steps(code + i, src + i, residual + i, WRING_PAGE, top, true);
     }
-    _mm_sfence();
+    wring_streaming_settle();
     return i;
 }
 
@@ -282,7 +282,7 @@ static uint64_t decode_pages(float *dst, const uint16_t *code, uint64_t n)
         wring_streaming_fetch(code + i, WRING_PAGE * sizeof(*code));
         decode_steps(dst + i, code + i, WRING_PAGE, true);
     }
-    _mm_sfence();
+    wring_streaming_settle();
     return i;
 }
 

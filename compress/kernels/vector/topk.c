@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "compress/kernels/x86/topk.h"
+#include "compress/kernels/vector/topk.h"
 
-const struct wring_topk_kernels wring_topk_avx2 = {
+const struct wring_topk_kernels OF_TIER(wring_topk) = {
     .rank = rank_bits,
     .mark = mark,
     .gather = wring_topk_gather,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compress/kernels/momentum.h"
-#include "compress/kernels/x86/vector.h"
+#include "compress/kernels/vector/vector.h"
 
 #define LARGEST (WRING_INF_BITS - 1)
 

@@ -7,7 +7,7 @@
 #define WRING_KERNELS_X86_TOPK_H
 
 #include "compress/kernels/topk.h"
-#include "compress/kernels/x86/vector.h"
+#include "compress/kernels/vector/vector.h"
 
 #define STEP WRING_PAGE /* elements that are listed between two looks at the list's end */
 #define RUN 4096        /* elements that a first cache holds, beside their results */
@@ -82,14 +82,14 @@ static struct wring_topk_found mark(uint64_t *map, const float *src, const float
         for (unsigned v = 0; v < WORD; v += LANES)
             marks |= mark_lanes(fed(src, residual, i + v), limit, &peak) << v;
         map[i / WORD] = marks;
-        count += (uint64_t)_mm_popcnt_u64(marks);
+        count += (uint64_t)__builtin_popcountll(marks);
     }
     if (i < n) {
         uint64_t marks = 0;
         for (unsigned v = 0; v < WORD; v += LANES)
             marks |= mark_lanes(fed_rest(src, residual, i + v, n), limit, &peak) << v;
         map[i / WORD] = marks & ((UINT64_C(1) << (n - i)) - 1);
-        count += (uint64_t)_mm_popcnt_u64(map[i / WORD]);
+        count += (uint64_t)__builtin_popcountll(map[i / WORD]);
     }
     return (struct wring_topk_found){largest_of(peak), (uint32_t)count};
 }
@@ -147,6 +147,11 @@ static uint64_t reach_rest(const float *src, const float *residual, uint64_t i, 
     return marks;
 }
 
+INLINE uint64_t zeros_below(uint64_t marks)
+{
+    return marks == 0 ? 64 : (uint64_t)__builtin_ctzll(marks);
+}
+
 /**
  * Write the indices of 64 elements' marks. Few words have more than three, so the first ones are
  * written whether they are there or not: the next word overwrites rubbish. They are put together in
@@ -155,14 +160,14 @@ static uint64_t reach_rest(const float *src, const float *residual, uint64_t i, 
  */
 INLINE uint16_t *list_64(uint16_t *out, uint64_t marks, uint64_t i, unsigned sure)
 {
-    uint16_t *end = out + _mm_popcnt_u64(marks);
+    uint16_t *end = out + __builtin_popcountll(marks);
     uint64_t slots = i * 0x0001000100010001u;
 
-    for (unsigned slot = 0; slot < sure; slot++, marks = _blsr_u64(marks))
-        slots += _tzcnt_u64(marks) << 16 * slot;
+    for (unsigned slot = 0; slot < sure; slot++, marks &= marks - 1)
+        slots += zeros_below(marks) << 16 * slot;
     memcpy(out, &slots, sizeof(slots));
-    for (unsigned entry = sure; __builtin_expect(marks != 0, 0); entry++, marks = _blsr_u64(marks))
-        out[entry] = (uint16_t)(i + _tzcnt_u64(marks));
+    for (unsigned entry = sure; __builtin_expect(marks != 0, 0); entry++, marks &= marks - 1)
+        out[entry] = (uint16_t)(i + zeros_below(marks));
     return end;
 }
 
@@ -191,7 +196,7 @@ static uint32_t peak_of(const struct wring_topk_list *list)
  */
 INLINE void enter_next_page(const float *at)
 {
-    _mm_prefetch((const char *)(((uintptr_t)at | (WRING_PAGE * sizeof(*at) - 1)) + 1), _MM_HINT_T0);
+    __builtin_prefetch((const char *)(((uintptr_t)at | (WRING_PAGE * sizeof(*at) - 1)) + 1));
 }
 
 /**

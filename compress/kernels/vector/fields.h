@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** Codes of 2, 4 or 8 bits, packed from the lowest bits of each byte on. */
-#ifndef WRING_KERNELS_X86_FIELDS_H
-#define WRING_KERNELS_X86_FIELDS_H
+#ifndef WRING_KERNELS_VECTOR_FIELDS_H
+#define WRING_KERNELS_VECTOR_FIELDS_H
 
-#include "compress/kernels/x86/vector.h"
+#include "compress/kernels/vector/vector.h"
 
 /** Those of four vectors, of which each stands in a byte. */
 INLINE void put_codes(uint8_t *code, words bytes, unsigned bits)
@@ -48,16 +48,11 @@ struct table {
 /** Of the lowest bits of each lane. */
 INLINE floats look_up(struct table table, words index, unsigned bits)
 {
-#ifdef __AVX512F__
-    (void)bits;
-    return (floats)_mm512_permutexvar_ps((raw)index, table.values[0]);
-#else
-    floats low = (floats)_mm256_permutevar8x32_ps(table.values[0], (raw)index);
-    if (bits == 2)
+    floats low = permuted(table.values[0], index);
+    if (LANES == 16 || bits == 2)
         return low;
-    floats high = (floats)_mm256_permutevar8x32_ps(table.values[1], (raw)index);
-    return choose((lanes)(index << 28), high, low);
-#endif
+    floats high = permuted(table.values[16 / LANES - 1], index);
+    return choose(negative((floats)(index << 28)), high, low);
 }
 
 #endif

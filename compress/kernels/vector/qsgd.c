@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compress/kernels/qsgd.h"
-#include "compress/kernels/x86/fields.h"
-#include "compress/kernels/x86/noise.h"
-#include "compress/kernels/x86/peak.h"
+#include "compress/kernels/vector/fields.h"
+#include "compress/kernels/vector/noise.h"
+#include "compress/kernels/vector/peak.h"
 
 #define HALF_LANES (LANES / 2) /* of 64 bits, in a vector */
 #define SUMS (WRING_QSGD_LANES / HALF_LANES)
 
-typedef float half_floats __attribute__((vector_size(VECTOR_BYTES / 2)));
 typedef half_floats half_floats_anywhere __attribute__((aligned(1), may_alias));
 
 /* ---- norms ---- */
@@ -28,7 +27,7 @@ INLINE void add_squares(doubles sums[SUMS], const float *src, const float *resid
         half_floats value = load_half(src + v * HALF_LANES);
         if (residual != NULL)
             value += load_half(residual + v * HALF_LANES);
-        doubles wide = (doubles)WIDE(cvtps_pd)(value);
+        doubles wide = widen_half(value);
         sums[v] += wide * wide;
     }
 }
@@ -81,8 +80,8 @@ struct form {
 
 INLINE ints clamp(ints value, int32_t most)
 {
-    raw below = WIDE(min_epi32)((raw)value, WIDE(set1_epi32)(most));
-    return (ints)WIDE(max_epi32)(below, WIDE(set1_epi32)(-most));
+    words below = min_i32((words)value, all_words((uint32_t)most));
+    return (ints)max_i32(below, all_words((uint32_t)-most));
 }
 
 INLINE ints linear_levels(floats value, struct wring_qsgd_scale scale, ints noise)
@@ -105,8 +104,8 @@ INLINE ints natural_levels(floats value, float inverse, ints noise, int32_t top)
     const floats least = all(power(1 - top));
     floats x = (floats)magnitude_of(value) * all(inverse);
 
-    x = (floats)WIDE(min_ps)(x, all(1));
-    floats part = (floats)WIDE(min_ps)(x, least) * all(power(top - 1)) * all(0x1p16f);
+    x = min_f32(x, all(1));
+    floats part = min_f32(x, least) * all(power(top - 1)) * all(0x1p16f);
     ints low = ((ints)round_to_ints(part) + noise) >> 16;
     ints high = (ints)(((words)x + (words)(noise << 7 | 64)) >> 23) - (127 - top);
     ints level = (ints)choose(less(x, least), (floats)low, (floats)high);
@@ -118,7 +117,7 @@ INLINE floats values_of(ints level, float step, struct form form)
 {
     if (!form.natural)
         return floats_of_ints((words)level) * all(step);
-    words magnitude = (words)WIDE(abs_epi32)((raw)level);
+    words magnitude = abs_i32((words)level);
     words power_of_2 = (magnitude + (uint32_t)(127 - TOP(form.bits))) << 23;
     floats one = choose(above(magnitude, (words){0}), (floats)power_of_2, (floats){0});
     return (floats)((words)(one * all(step)) | ((words)level & WRING_SIGN_BITS));

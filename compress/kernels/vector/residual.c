@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compress/kernels/residual.h"
-#include "compress/kernels/x86/noise.h"
+#include "compress/kernels/vector/noise.h"
 
 #define RUN WRING_NOISE_RUN
 
