@@ -47,10 +47,36 @@ static void mark(struct cover *cover, const uint32_t *choice)
             *pair(cover, choice, a, b) = true;
 }
 
-/** The best of some candidates. @return how many pairs it has that no choice had before */
+/** One value after another is made another one, as long as that brings more pairs. */
+static size_t climb(struct cover *cover, uint32_t *choice, size_t found)
+{
+    const struct wring_cover_params *params = cover->params;
+    uint32_t other[WRING_COVER_DIMENSIONS];
+    size_t last = params->dimensions; /* of those whose other values have all been tried */
+    size_t first = wring_test_random(&cover->random) % params->dimensions;
+
+    for (size_t i = 0; i < last; i++) {
+        size_t d = (first + i) % params->dimensions;
+        for (uint32_t value = 0; value < params->values[d]; value++) {
+            memcpy(other, choice, sizeof(other));
+            other[d] = value;
+            params->mend(params->arg, other);
+            size_t more = count_new(cover, other);
+            if (more > found) {
+                found = more;
+                memcpy(choice, other, sizeof(other));
+                last = i + params->dimensions;
+            }
+        }
+    }
+    return found;
+}
+
+/** The best of some candidates, and better still. @return how many pairs it has that no choice had
+ *  before */
 static size_t choose(struct cover *cover, uint32_t *best)
 {
-    uint32_t candidate[WRING_COVER_DIMENSIONS];
+    uint32_t candidate[WRING_COVER_DIMENSIONS] = {0};
     size_t most = 0;
     for (int i = 0; i < CANDIDATES; i++) {
         draw(cover, candidate);
@@ -60,13 +86,13 @@ static size_t choose(struct cover *cover, uint32_t *best)
             memcpy(best, candidate, sizeof(candidate));
         }
     }
-    return most;
+    return most > 0 ? climb(cover, best, most) : 0;
 }
 
 size_t wring_cover_pairs(const struct wring_cover_params *params)
 {
     struct cover cover = {.params = params, .random = params->seed};
-    uint32_t choice[WRING_COVER_DIMENSIONS];
+    uint32_t choice[WRING_COVER_DIMENSIONS] = {0};
     size_t runs = 0;
 
     for (size_t d = 0; d < params->dimensions; d++) {

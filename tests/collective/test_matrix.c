@@ -78,9 +78,13 @@ static const char *const codecs[] = {
     "int8:block=64+ef:residual=int8",
 };
 static const uint64_t counts[] = {0, 1, 2, 31, 33, 127, 1000, 2049, 10007, 65537, 100001};
-/* nothing, and what travels in each way: on a board, in one piece, in some, in many */
+/* of pairs: nothing, and what travels in each way: on a board, in one piece, in some, in many */
+static const uint64_t counts_of_pairs[] = {0, 1, 33, 1000, 2049, 10007, 65537};
 static const uint64_t counts_for_races[] = {0, 33, 2049, 10007, 40009};
-static const uint64_t *sizes = counts; /* of pairs and chance */
+static const uint64_t *sizes = counts_of_pairs; /* of pairs and chance */
+/* alone, as many on each node and not, odd and a power of two, more than eight; of all counts there
+ * is "every_rank_and_count" */
+static const uint32_t ranks_of_pairs[] = {1, 2, 3, 5, 6, 8, 9};
 static const char *providers[] = {"tcp", "shm", "auto", "tcp+fault", "shm+fault"};
 static const char *const chunks[] = {"4k", "16k", "256k"};
 static const char *const tiers[] = {"best", "avx2", "scalar"};
@@ -128,9 +132,9 @@ static uint32_t values[DIMENSIONS] = {
     [OP] = OPS,
     [CODEC] = COUNT(codecs),
     [PROVIDER] = COUNT(providers),
-    [RANKS] = 9,
+    [RANKS] = COUNT(ranks_of_pairs),
     [NODES] = 4, /* ranks of one, 0: all on this host */
-    [ELEMS] = COUNT(counts),
+    [ELEMS] = COUNT(counts_of_pairs),
     [CHUNK] = COUNT(chunks),
     [TIER] = COUNT(tiers),
     [EXECUTOR] = COUNT(executors),
@@ -233,7 +237,7 @@ static struct wring_matrix_case case_of(const uint32_t *choice)
         .op = reduces(choice[WHAT]) ? op_of(choice) : WRING_SUM,
         .codec = codecs[choice[CODEC]],
         .provider = providers[choice[PROVIDER]],
-        .ranks = choice[RANKS] + 1,
+        .ranks = ranks_of_pairs[choice[RANKS]],
         .ranks_per_node = choice[NODES],
         .elems = sizes[choice[ELEMS]],
         .chunk = chunks[choice[CHUNK]],
@@ -484,23 +488,28 @@ static void every_call_and_codec(void)
             }
 }
 
+/** Many pieces of 256k: buckets' of numbers, of codes of a fixed size, of any, and of two kinds,
+ * and those of an allreduce. Other calls have a few. */
 static void large(void)
 {
+    static const char *const some[] = {"none", "int8:block=64+ef", "lossless:block=64",
+                                       "topk:ratio=0.1:block=256+ef>bf16"};
     struct wring_matrix_case c = plain;
     c.elems = 2000003;
     c.chunk = "256k";
     c.ranks = 4;
     c.steps = 2;
-    for (size_t codec = 0; codec < COUNT(codecs); codec += 4) {
-        c.codec = codecs[codec];
+    for (size_t i = 0; i < COUNT(some); i++) {
+        c.codec = some[i];
         wring_matrix_run(&c);
     }
     c.in_place = false;
+    c.codec = "bf16";
     for (int what = WRING_MATRIX_ALLREDUCE; what < WRING_MATRIX_WHATS; what++) {
         c.what = (enum wring_matrix_what)what;
-        c.codec = "bf16";
-        c.elems =
-            wring_matrix_in_elems(&c) + wring_matrix_out_elems(&c) > 2 * c.elems ? 500009 : 2000003;
+        c.elems = what == WRING_MATRIX_ALLREDUCE   ? 2000003
+                  : what == WRING_MATRIX_BROADCAST ? 500009
+                                                   : 200003;
         wring_matrix_run(&c);
     }
 }
