@@ -7,9 +7,7 @@ environment with torch.
 """
 import pathlib
 import signal
-import subprocess
 import sys
-import tempfile
 import unittest
 
 import torch_rig
@@ -20,26 +18,11 @@ PATIENCE = 300  # seconds: for hangs, not for slowness
 
 def launch(case, ranks):
     """@return [(exit status, all that was printed)] of all ranks"""
-    port, running = torch_rig.free_port(), []
-    for rank in range(ranks):
-        said = tempfile.TemporaryFile("w+")
-        place = {"RANK": str(rank), "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1",
-                 "MASTER_PORT": str(port)}
-        running.append((subprocess.Popen(
-            [PYTHON, "-W", "ignore", PROGRAM, case], env={**ENVIRONMENT, **place},
-            stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT), said))
-    ends = []
-    for process, said in running:
-        try:
-            status = process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            status = f"no end within {PATIENCE} s"
-        said.seek(0)
-        ends.append((status, said.read()))
-        said.close()
-    return ends
+    port = str(torch_rig.free_port())
+    places = [{"RANK": str(rank), "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1",
+               "MASTER_PORT": port} for rank in range(ranks)]
+    return [(f"no end within {PATIENCE} s" if status is None else status, said)
+            for status, said in SERVER.run([case], places, PATIENCE)]
 
 
 class Cases(unittest.TestCase):
@@ -89,4 +72,7 @@ if __name__ == "__main__":
     ENVIRONMENT = torch_rig.environment(library, source)
     if kind == "python":
         ENVIRONMENT["WRING_TORCH_NATIVE"] = "off"
-    unittest.main(argv=[sys.argv[0], *sys.argv[4:]], verbosity=2)
+    SERVER = torch_rig.RankServer(PYTHON, PROGRAM, ENVIRONMENT)
+    passed = unittest.main(argv=[sys.argv[0], *sys.argv[4:]], verbosity=2, exit=False).result
+    ended = SERVER.end()
+    sys.exit(0 if passed.wasSuccessful() and ended == 0 else 1)

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What tests of wring in torch need: a Python that has torch, and an environment."""
+import json
 import os
 import pathlib
 import random
 import socket
 import subprocess
 import sys
+import tempfile
 
 FOREIGN = ("WRING_", "OMPI_", "PMI_", "PMIX_", "SLURM_", "TORCHELASTIC_", "MASTER_", "GLOO_")
 ALONE = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
@@ -51,6 +53,35 @@ def installed(folder, environment):
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: wring\nVersion: 0\n")
     (info / "entry_points.txt").write_text("[torch.backends]\nwring = wring.torch:register\n")
     return {**environment, "PYTHONPATH": f"{environment['PYTHONPATH']}:{folder}"}
+
+
+class RankServer:
+    """Starts ranks of a program that imports torch; see rank_server.py."""
+
+    def __init__(self, python, program, environment):
+        server = pathlib.Path(__file__).resolve().with_name("rank_server.py")
+        self.process = subprocess.Popen([python, "-W", "ignore", server, program], env=environment,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def run(self, arguments, environments, patience):
+        """@return [(exit status or None, all that was printed)] of all ranks"""
+        with tempfile.TemporaryDirectory() as folder:
+            files = [os.path.join(folder, str(rank)) for rank in range(len(environments))]
+            job = {"arguments": arguments, "patience": patience,
+                   "ranks": [{"environment": environment, "said": file}
+                             for environment, file in zip(environments, files)]}
+            self.process.stdin.write(json.dumps(job) + "\n")
+            self.process.stdin.flush()
+            answer = self.process.stdout.readline()
+            if not answer:
+                raise AssertionError(f"the server of ranks ended: {self.process.wait(patience)}")
+            return [(status, pathlib.Path(file).read_text(encoding="utf-8", errors="replace"))
+                    for status, file in zip(json.loads(answer), files)]
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.stdout.close()
+        return self.process.wait()
 
 
 def free_port():
