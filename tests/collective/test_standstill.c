@@ -14,6 +14,8 @@
 #define WAIT_NS (120ull * 1000000000)
 #define ELEMS 60000
 #define STEPS 4
+#define LATE_STEP 2
+#define SLOW_STEPS 2 /* each takes many heartbeats */
 #define RANKS_MAX 12
 #define FEW 8 /* of more members, two by two exchange sums */
 
@@ -180,7 +182,7 @@ static void check_sums(const float *data, uint32_t ranks, int step)
 static void run_step(struct wring_session *session, const struct wait *wait,
                      struct wring_bucket *bucket, uint32_t rank, int step)
 {
-    bool late = rank == wring_session_size(session) - 1 && step % 2 == 1;
+    bool late = rank == wring_session_size(session) - 1 && step == LATE_STEP;
     float *data = wait->data[rank];
     struct wring_request *request = NULL;
 
@@ -211,8 +213,9 @@ static void run_late(struct wring_session *session, uint32_t rank, void *arg)
         wait->call ? NULL : make_bucket(session, &plain, wait->data[rank]);
     void *state = NULL;
     size_t bytes = 0;
+    int steps = wait->late == NOBODY_IS_LATE ? SLOW_STEPS : STEPS;
 
-    for (int step = 0; step < STEPS; step++) {
+    for (int step = 0; step < steps; step++) {
         run_step(session, wait, bucket, rank, step);
         if (wait->late == OLDER_STATE)
             take_back(session, rank, step, &state, &bytes);
