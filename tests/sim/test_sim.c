@@ -250,7 +250,7 @@ static void count_good_byes(uint32_t ranks, bool apart, uint64_t *most, double *
 /** Each other rank's good-bye once would be as many as there are ranks. */
 static void good_byes_are_few(void)
 {
-    static const uint32_t ranks[] = {16, 64, 256, 1024};
+    static const uint32_t ranks[] = {16, 64, 512};
     for (size_t i = 0; i < 2 * sizeof(ranks) / sizeof(ranks[0]); i++) {
         uint32_t n = ranks[i / 2];
         uint64_t most = 0;
@@ -356,7 +356,8 @@ static void leave_some_time_or_listen(struct sim_job *job, struct wring_session 
     wring_sim_sleep_until(job->sim, begin_ns + exodus->spread_ns + 2 * (uint64_t)QUIET_NS);
 }
 
-/** A parent may close at the same moment as its child, and so may the parent's own. */
+/** A parent may close at the same moment as its child, and so may the parent's own. The tree of 300
+ * is no deeper than that of 90, and takes long: once is enough. */
 static void no_good_bye_is_missed(void)
 {
     static const uint32_t ranks[] = {3, 12, 90, 300}, stay[] = {0, 2, 8};
@@ -368,6 +369,8 @@ static void no_good_bye_is_missed(void)
             for (size_t k = 0; k < 3 * sizeof(stay) / sizeof(stay[0]); k++, seed++) {
                 struct exodus exodus = {
                     .seed = seed, .stay_of_16 = stay[k / 3], .spread_ns = spreads[s]};
+                if (ranks[r] > 100 && k % 3 != s % 3)
+                    continue;
                 struct sim_job job = {.network = sim_network(ranks[r]),
                                       .arg = &exodus,
                                       .run = leave_some_time_or_listen};
