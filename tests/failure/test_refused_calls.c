@@ -187,6 +187,7 @@ static void try_turns(const char *const *settings, struct aim aim)
     }
 }
 
+/** Where nobody watches memory, each call by each provider on one of the ranks. */
 static void refused_calls_are_named(void)
 {
     static const struct aim aims[] = {
@@ -199,6 +200,8 @@ static void refused_calls_are_named(void)
         for (int variant = 0; variant < 2; variant++)
             for (uint32_t rank = 0; rank < 2; rank++) {
                 struct aim aim = aims[i];
+                if (WRING_TEST_STRIDE == 1 && (i + (size_t)variant + rank) % 2 != 0)
+                    continue;
                 aim.rank = rank;
                 try_turns(variants[variant], aim);
             }
