@@ -7,6 +7,7 @@
 Programs name the backend only, which import of torch finds by the package's entry point, as where
 wring was installed. WRING_TEST_FOREIGN/torch is a virtual environment with torch.
 """
+import functools
 import json
 import pathlib
 import subprocess
@@ -33,6 +34,20 @@ def launch(backend, cases, ranks=2, **more):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+ON_GLOO = {2: ("ddp", "ddp_bf16", "compiled_ddp", "fsdp2", "checkpoint", "groups", "messages"),
+           3: ("device_mesh", "functional", "objects", "groups", "messages")}
+
+
+@functools.cache
+def all_on_gloo(ranks):
+    return launch("gloo", ON_GLOO[ranks], ranks)
+
+
+def on_gloo(cases, ranks=2):
+    """What gloo says of these cases, from one run of all of them."""
+    return {case: all_on_gloo(ranks)[case] for case in cases}
+
+
 def sum_digest(ranks, add=0):
     """Of numbers() of all ranks, each plus `add`."""
     values = [sum(i * (rank + 1) % 251 + add for rank in range(ranks)) for i in range(ELEMS)]
@@ -44,7 +59,7 @@ class AsOnGloo(unittest.TestCase):
     maxDiff = None
 
     def same(self, cases, ranks=2, **environment):
-        self.assertEqual(launch("wring", cases, ranks, **environment), launch("gloo", cases, ranks))
+        self.assertEqual(launch("wring", cases, ranks, **environment), on_gloo(cases, ranks))
 
     def test_training(self):
         self.same(("ddp", "ddp_bf16", "compiled_ddp", "fsdp2", "checkpoint"))
@@ -55,12 +70,11 @@ class AsOnGloo(unittest.TestCase):
     def test_debug_detail(self):
         """Against gloo without it: DDP over gloo may crash there (torch 2.15)."""
         cases = ("ddp", "groups", "messages")
-        self.assertEqual(launch("wring", cases, TORCH_DISTRIBUTED_DEBUG="DETAIL"),
-                         launch("gloo", cases))
+        self.assertEqual(launch("wring", cases, TORCH_DISTRIBUTED_DEBUG="DETAIL"), on_gloo(cases))
 
     def test_in_the_place_of_gloo(self):
         cases = ("fsdp2", "groups")
-        self.assertEqual(launch("gloo", cases, WRING_TORCH_REPLACE="gloo"), launch("gloo", cases))
+        self.assertEqual(launch("gloo", cases, WRING_TORCH_REPLACE="gloo"), on_gloo(cases))
 
 
 class WhereGlooFails(unittest.TestCase):
