@@ -1221,6 +1221,8 @@ CODECS = {"none": NoCodec, "lossless": Lossless, "bf16": Bf16, "fp16": Fp16, "in
           "hashed": Hashed, "thc": Thc, "qsgd": Qsgd, "natural": Natural, "terngrad": Terngrad,
           "powersgd": Powersgd, "int4": Int4, "int2": Int2,
           "bounded": Bounded}
+
+
 class SmallFloats:
     """What codecs of small floats share. Each has a block: elements that share a step."""
 
@@ -1361,11 +1363,12 @@ class Nvfp4(SmallFloats):
         return out, 4 + blocks + size
 
 
-CODECS = {"none": NoCodec, "lossless": Lossless, "bf16": Bf16, "fp16": Fp16, "int8": Int8,
+CODECS = {"none": NoCodec, "lossless": Lossless, "bf16": Bf16, "fp16": Fp16, "int8": int8,
           "onebit": Onebit, "topk": Topk, "signsgd": Signsgd, "signum": Signum,
           "sharedint": Sharedint, "randk": Randk, "union": Union, "topkc": Topkc, "dgc": Dgc,
           "hashed": Hashed, "thc": Thc, "qsgd": Qsgd, "natural": Natural, "terngrad": Terngrad,
-          "powersgd": Powersgd, "fp8": Fp8, "mxfp8": Mxfp8, "mxfp4": Mxfp4, "nvfp4": Nvfp4}
+          "powersgd": Powersgd, "int4": Int4, "int2": Int2, "bounded": Bounded,
+          "fp8": Fp8, "mxfp8": Mxfp8, "mxfp4": Mxfp4, "nvfp4": Nvfp4}
 
 
 SCALED = [Randk]  # they send other values under feedback

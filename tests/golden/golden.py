@@ -530,6 +530,8 @@ def delta_cases():
                  b"\5" + bytes(39), b"\5" + bytes(41), b"\0\0"):
         yield refused_difference(short, code)
     yield refused_difference(short + b"\1", b"\0")
+
+
 def ints_cases(name):
     """int4, int2, and int8 as it was not from the beginning."""
     ranges = (":range=minmax",) if name == "int8" else ("", ":range=minmax")
@@ -583,6 +585,8 @@ def bounded_cases():
     yield refused(block, 2, words(32, 0))
     yield refused(block, 2, words(255, 0))
     yield refused(block, 2, bytes(3))
+
+
 def fp8_cases():
     for number in ("e4m3", "e5m2"):
         for rounding in ("", ":round=random"):
@@ -634,6 +638,8 @@ def nvfp4_cases():
         yield refused("nvfp4:block=64", 64, words(fault) + bytes(36))
     yield refused("nvfp4:block=64", 64, bytes(39))
     yield refused("nvfp4:block=64", 65, bytes(45))
+
+
 def suffix_cases():
     """What specs add to a codec."""
     block = "topk:block=256:ratio=0.05"

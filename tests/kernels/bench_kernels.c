@@ -329,43 +329,43 @@ static void ints_decode_add8_minmax(const void *tier, const struct bench_memory 
 {
     const struct wring_ints_scale scale = {1 / 128.0f, -1};
     INTS->minmax[2].decode_add(m->dst, m->code, n, scale);
+}
 
 /** Steps and what numbers are multiplied by are numbers themselves. */
 #define FORM(name) (((const struct wring_minifloat_tier *)tier)->kernels->forms[name])
 
-    static void minifloat_peaks(const void *tier, const struct bench_memory *m, uint64_t n)
-    {
-        ((const struct wring_minifloat_tier *)tier)
-            ->kernels->peaks((uint32_t *)(void *)m->dst, m->src, NULL, n, 32);
-    }
+static void minifloat_peaks(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    ((const struct wring_minifloat_tier *)tier)
+        ->kernels->peaks((uint32_t *)(void *)m->dst, m->src, NULL, n, 32);
+}
 
-    static void minifloat_encode(const void *tier, const struct bench_memory *m, uint64_t n)
-    {
-        FORM(WRING_E4M3)
-            .encode[WRING_ROUND_EVEN](m->code, m->src, NULL, n, m->residual, NULL, NULL);
-    }
+static void minifloat_encode(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    FORM(WRING_E4M3).encode[WRING_ROUND_EVEN](m->code, m->src, NULL, n, m->residual, NULL, NULL);
+}
 
-    static void minifloat_encode_random(const void *tier, const struct bench_memory *m, uint64_t n)
-    {
-        FORM(WRING_E4M3)
-            .encode[WRING_ROUND_RANDOM](m->code, m->src, NULL, n, m->residual, NULL, noise_of(m));
-    }
+static void minifloat_encode_random(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    FORM(WRING_E4M3)
+        .encode[WRING_ROUND_RANDOM](m->code, m->src, NULL, n, m->residual, NULL, noise_of(m));
+}
 
-    static void minifloat_decode_add(const void *tier, const struct bench_memory *m, uint64_t n)
-    {
-        FORM(WRING_E4M3).decode_add(m->dst, m->code, n, m->residual);
-    }
+static void minifloat_decode_add(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    FORM(WRING_E4M3).decode_add(m->dst, m->code, n, m->residual);
+}
 
-    static void minifloat_encode_4(const void *tier, const struct bench_memory *m, uint64_t n)
-    {
-        FORM(WRING_E2M1_BY_16)
-            .encode[WRING_ROUND_EVEN](m->code, m->src, NULL, n, m->residual, NULL, NULL);
-    }
+static void minifloat_encode_4(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    FORM(WRING_E2M1_BY_16)
+        .encode[WRING_ROUND_EVEN](m->code, m->src, NULL, n, m->residual, NULL, NULL);
+}
 
-    static void minifloat_decode_add_4(const void *tier, const struct bench_memory *m, uint64_t n)
-    {
-        FORM(WRING_E2M1_BY_16).decode_add(m->dst, m->code, n, m->residual);
-    }
+static void minifloat_decode_add_4(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    FORM(WRING_E2M1_BY_16).decode_add(m->dst, m->code, n, m->residual);
+}
 
 #define TIERS(family) wring_##family##_tiers, sizeof(wring_##family##_tiers[0])
 #define ANY UINT64_MAX
@@ -376,7 +376,7 @@ static void ints_decode_add8_minmax(const void *tier, const struct bench_memory 
 #define OTHER [BENCH_OTHER]
 #define MAP [BENCH_MAP]
 
-    /* clang-format off */
+/* clang-format off */
 const struct bench_kernel bench_kernels[] = {
     /* name                    table          block   reads                         writes                        */
     {"sum of 2",             TIERS(reduce),      ANY,   {SRC = 32, OTHER = 32},       {DST = 32},                   sum_two},
@@ -461,4 +461,4 @@ const struct bench_kernel bench_kernels[] = {
     {"philox words",         TIERS(philox),   ANY,   {0},                          {DST = 32},                   philox_words},
     {0},
 };
-    /* clang-format on */
+/* clang-format on */
