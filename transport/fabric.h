@@ -129,8 +129,9 @@ struct wring_control_tree;
 struct wring_roster {
     uint32_t
         *nodes; /* [size] the first rank of each one's host, which names it; NULL: all on one */
-    uint32_t *sites; /* [size] the first rank of each one's site; NULL: hosts are all there is */
-    uint32_t *kinds; /* [size]; NULL: all are of one */
+    uint32_t *sites;  /* [size] the first rank of each one's site; NULL: hosts are all there is */
+    uint32_t *places; /* [size] of each one's site on a ring, as was measured; NULL: it was not */
+    uint32_t *kinds;  /* [size]; NULL: all are of one */
     uint32_t n_kinds, own_kind;
     struct {
         int8_t device[4]; /* [2 * it is on our host + its rank is lower]: of ours; -1: none */
@@ -146,6 +147,12 @@ static inline uint32_t wring_roster_node(const struct wring_roster *roster, uint
 static inline uint32_t wring_roster_site(const struct wring_roster *roster, uint32_t rank)
 {
     return roster->sites != NULL ? roster->sites[rank] : wring_roster_node(roster, rank);
+}
+
+/** Of a rank's site on a ring; 0 for all where sites follow one another by their first members. */
+static inline uint32_t wring_roster_place(const struct wring_roster *roster, uint32_t rank)
+{
+    return roster->places != NULL ? roster->places[rank] : 0;
 }
 
 static inline uint32_t wring_roster_kind(const struct wring_roster *roster, uint32_t rank)

@@ -541,6 +541,7 @@ void wring_roster_finish(struct wring_roster *roster)
 {
     free(roster->nodes);
     free(roster->sites);
+    free(roster->places);
     free(roster->kinds);
     free(roster->choices);
     *roster = (struct wring_roster){0};

@@ -65,6 +65,9 @@ bool wring_sites_place(struct wring_sites *sites, const uint64_t *round_trips_ns
     if (sites->n == WRING_SITES_MAX || sorted[n - 1] == WRING_SITES_UNKNOWN ||
         !find_limit(sorted, n, &limit_ns))
         return false;
+    for (uint32_t i = 0; i < sites->n; i++)
+        sites->ways_ns[i][sites->n] = sites->ways_ns[sites->n][i] = round_trips_ns[sites->asked[i]];
+    sites->asked[sites->n] = from;
     for (uint32_t i = 0; i < n; i++) {
         if (round_trips_ns[i] > limit_ns)
             continue;
@@ -74,4 +77,62 @@ bool wring_sites_place(struct wring_sites *sites, const uint64_t *round_trips_ns
     }
     sites->n++;
     return true;
+}
+
+/* ---- around ---- */
+
+#define TURN_GAIN 8 /* a run is turned around if that shortens the way by so many-eth */
+
+static uint64_t way_around(const struct wring_sites *sites, const uint32_t *order)
+{
+    uint64_t ns = 0;
+
+    for (uint32_t i = 0; i < sites->n; i++)
+        ns += sites->ways_ns[order[i]][order[(i + 1) % sites->n]];
+    return ns;
+}
+
+/** Turn around the sites from place `begin` to `end`, that one included. */
+static void turn_run(uint32_t *order, uint32_t begin, uint32_t end)
+{
+    for (; begin < end; begin++, end--) {
+        uint32_t site = order[begin];
+        order[begin] = order[end];
+        order[end] = site;
+    }
+}
+
+/** Turn around the run that gains most. @return false: none gains enough */
+static bool shorten(const struct wring_sites *sites, uint32_t *order)
+{
+    uint64_t before = way_around(sites, order), least = before;
+    uint32_t begin = 0, end = 0;
+
+    for (uint32_t i = 1; i + 1 < sites->n; i++)
+        for (uint32_t j = i + 1; j < sites->n; j++) {
+            turn_run(order, i, j);
+            uint64_t ns = way_around(sites, order);
+            turn_run(order, i, j);
+            if (ns < least) {
+                least = ns;
+                begin = i;
+                end = j;
+            }
+        }
+    if (before - least < before / TURN_GAIN || begin == end)
+        return false;
+    turn_run(order, begin, end);
+    return true;
+}
+
+void wring_sites_around(const struct wring_sites *sites, uint32_t *places)
+{
+    uint32_t order[WRING_SITES_MAX];
+
+    for (uint32_t i = 0; i < sites->n; i++)
+        order[i] = i;
+    while (shorten(sites, order))
+        continue;
+    for (uint32_t i = 0; i < sites->n; i++)
+        places[order[i]] = i;
 }

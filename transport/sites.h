@@ -19,6 +19,8 @@
 struct wring_sites {
     uint32_t hosts, n; /* n sites so far */
     uint32_t *first;   /* [hosts] the first host of each one's site; hosts: it has none yet */
+    uint32_t asked[WRING_SITES_MAX];                    /* [n] the first host of each site */
+    uint64_t ways_ns[WRING_SITES_MAX][WRING_SITES_MAX]; /* from its first host to that of another */
 };
 
 /** @param first  [hosts], the caller's for the object's life; filled in */
@@ -34,5 +36,13 @@ uint32_t wring_sites_next(const struct wring_sites *sites);
  * @return false: there is no clear gap, some way is unknown, or there are more than WRING_SITES_MAX
  */
 bool wring_sites_place(struct wring_sites *sites, const uint64_t *round_trips_ns, uint64_t *sorted);
+
+/**
+ * In which order a ring passes the sites, so that the way around is short. They stand in the order
+ * of their first hosts, but for runs of them that are turned around, each of which shortens the way
+ * by an eighth or more: small differences, which the next measurement may not find again, change
+ * nothing. @param places  out, [n]: how many sites come before each
+ */
+void wring_sites_around(const struct wring_sites *sites, uint32_t *places);
 
 #endif

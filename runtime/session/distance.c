@@ -2,6 +2,7 @@
 #include "runtime/session/distance.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -209,6 +210,55 @@ static enum wring_status take_sites(struct wring_session *session, const struct 
     return WRING_OK;
 }
 
+static uint32_t site_of(const struct search *search, uint32_t rank)
+{
+    uint32_t first = search->first[search->host_of[rank]], site = 0;
+    while (search->sites.asked[site] != first)
+        site++;
+    return site;
+}
+
+/** "0, 4, 2": the first ranks of sites as a ring passes them. */
+static void list_around(const struct search *search, const uint32_t *places, char *text,
+                        size_t bytes)
+{
+    size_t at = 0;
+
+    for (uint32_t place = 0; place < search->sites.n && at < bytes; place++) {
+        uint32_t site = 0;
+        while (places[site] != place)
+            site++;
+        at += (size_t)snprintf(text + at, bytes - at, "%s%" PRIu32, place > 0 ? ", " : "",
+                               search->leaders[search->sites.asked[site]]);
+    }
+}
+
+/** Rings go by sites of unequal numbers of ranks, too. Rank 0 says so where they do not stand in
+ *  the ranks' order. */
+static enum wring_status take_places(struct wring_session *session, const struct search *search)
+{
+    uint32_t places[WRING_SITES_MAX], *of_ranks = calloc(session->size, sizeof(*of_ranks));
+    bool turned = false;
+    char text[WRING_TEXT_MAX];
+
+    if (of_ranks == NULL)
+        return WRING_ERR_NO_MEMORY;
+    wring_sites_around(&search->sites, places);
+    for (uint32_t rank = 0; rank < session->size; rank++)
+        of_ranks[rank] = places[site_of(search, rank)];
+    for (uint32_t site = 0; site < search->sites.n; site++)
+        turned |= places[site] != site;
+    session->fabric->roster.places = of_ranks;
+    if (session->rank == 0 && turned) {
+        list_around(search, places, text, sizeof(text));
+        wring_info(&session->log,
+                   "a ring passes the sites of ranks %s in this order, as was measured: "
+                   "WRING_SITE names them",
+                   text);
+    }
+    return WRING_OK;
+}
+
 /** What was found counts where it tells hosts apart, and hierarchical sums can go by it. Rank 0
  *  says what became of it. */
 static enum wring_status judge_sites(struct wring_session *session, const struct search *search,
@@ -247,6 +297,8 @@ static enum wring_status find_sites(struct wring_session *session)
                 wring_sites_place(&search.sites, search.round_trips, search.sorted);
         goes_on = found && wring_sites_next(&search.sites) < search.sites.hosts;
     }
+    if (status == WRING_OK && found && search.sites.n > 1)
+        status = take_places(session, &search);
     if (status == WRING_OK)
         status = judge_sites(session, &search, found);
     search_finish(&search);

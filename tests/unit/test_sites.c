@@ -2,6 +2,8 @@
 /* Sites by round trips: only clear gaps count. */
 #include "transport/sites.h"
 
+#include <stdlib.h>
+
 #include "tests/lib/test.h"
 
 #define HOSTS 6
@@ -103,9 +105,50 @@ static void there_are_not_too_many(void)
     CHECK(asked == WRING_SITES_MAX, "%u sites", asked);
 }
 
+/** Cities on a line, and on a circle, of which hosts are numbered in another order. */
+static void rings_go_the_short_way(void)
+{
+    static const struct {
+        const char *name;
+        uint32_t n;
+        int at_ms[6]; /* of each host: along a line */
+        int around;   /* the line is a circle of so many; 0: it is none */
+        uint32_t places[6];
+    } rings[] = {
+        {"in order", 4, {0, 10, 20, 30}, 0, {0, 1, 2, 3}},
+        {"to and fro", 4, {0, 30, 10, 40}, 0, {0, 2, 1, 3}},
+        {"hardly shorter", 4, {0, 20, 19, 60}, 0, {0, 1, 2, 3}},
+        {"three have one way", 3, {0, 30, 10}, 0, {0, 1, 2}},
+        {"two", 2, {0, 30}, 0, {0, 1}},
+        {"a circle", 6, {0, 30, 10, 40, 20, 50}, 60, {0, 3, 1, 4, 2, 5}},
+    };
+
+    for (size_t r = 0; r < sizeof(rings) / sizeof(rings[0]); r++) {
+        uint32_t n = rings[r].n, first[6], places[6], host;
+        uint64_t ns[6], sorted[6];
+        struct wring_sites sites;
+
+        wring_sites_init(&sites, n, first);
+        while ((host = wring_sites_next(&sites)) < n) {
+            for (uint32_t i = 0; i < n; i++) {
+                int ms = abs(rings[r].at_ms[i] - rings[r].at_ms[host]);
+                if (rings[r].around > 0 && ms > rings[r].around / 2)
+                    ms = rings[r].around - ms;
+                ns[i] = (uint64_t)ms * 1000 * US;
+            }
+            REQUIRE(wring_sites_place(&sites, ns, sorted), "%s: host %u", rings[r].name, host);
+        }
+        wring_sites_around(&sites, places);
+        for (uint32_t i = 0; i < n; i++)
+            CHECK(places[i] == rings[r].places[i], "%s: site %u at place %u", rings[r].name, i,
+                  places[i]);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
+        {"rings_go_the_short_way", rings_go_the_short_way},
         {"gaps_make_sites", gaps_make_sites},
         {"there_are_not_too_many", there_are_not_too_many},
         {NULL, NULL},
