@@ -55,6 +55,7 @@ static const char *const schemes[WRING_SCHEMES] = {
     [WRING_SCHEME_HIERARCHICAL] = "hierarchical",
     [WRING_SCHEME_HIERARCHICAL_DIVISIBLE] = "hierarchical-divisible",
     [WRING_SCHEME_HIERARCHICAL_INDIVISIBLE] = "hierarchical-indivisible",
+    [WRING_SCHEME_RING] = "ring",
 };
 
 size_t wring_dtype_bytes(enum wring_dtype dtype)

@@ -446,6 +446,13 @@ static enum wring_status set_codec(struct wring_session *session, struct wring_b
                     bucket->name, info->spec);
         return WRING_ERR_INVALID;
     }
+    if (!(info->flags & WRING_CODEC_RAW) && bucket->scheme == WRING_SCHEME_RING) {
+        wring_error(&session->log,
+                    "bucket '%s': a ring passes on partial sums, which codec %s does not encode: "
+                    "leave the scheme or the codec out",
+                    bucket->name, info->spec);
+        return WRING_ERR_INVALID;
+    }
     const struct wring_codec_info *in = wring_codec_info(wring_codec_way(bucket->codec, 0));
     const struct wring_codec_info *back = wring_codec_info(wring_codec_way(bucket->codec, 1));
     if (wring_codec_encodes_own(bucket->codec) && !wring_codec_adds_codes(bucket->codec) &&
@@ -642,6 +649,15 @@ static const struct wring_versioned_struct params_sized = {
     sizeof(struct wring_bucket_params),
 };
 
+/** That of WRING_SCHEME; a ring is for buckets without a codec alone. */
+static enum wring_scheme default_scheme(const struct wring_session *session, const char *codec)
+{
+    enum wring_scheme scheme = wring_scheme_find(session->config.scheme);
+    bool coded = codec != NULL && strcmp(codec, "none") != 0;
+
+    return coded && scheme == WRING_SCHEME_RING ? WRING_SCHEME_AUTO : scheme;
+}
+
 enum wring_status wring_bucket_register(struct wring_session *session,
                                         const struct wring_bucket_params *params,
                                         struct wring_bucket **out)
@@ -653,11 +669,11 @@ enum wring_status wring_bucket_register(struct wring_session *session,
     if (!wring_versioned_struct_read(&params_sized, params, &known))
         return wring_session_leave(
             session, wring_versioned_struct_refuse(&params_sized, params, &session->log));
-    if (known.scheme == WRING_SCHEME_AUTO)
-        known.scheme = wring_scheme_find(session->config.scheme);
     char spec[WRING_CODEC_SPEC_MAX];
     if (known.codec == NULL && known.name != NULL)
         known.codec = wring_codec_rules_find(session, &known, spec, sizeof(spec));
+    if (known.scheme == WRING_SCHEME_AUTO)
+        known.scheme = default_scheme(session, known.codec);
     return wring_session_leave(session, register_bucket(session, &known, out));
 }
 

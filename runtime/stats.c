@@ -176,9 +176,21 @@ static const char *scheme_of(const struct wring_collective *collective)
     if (exchanges_sums(collective, &halves))
         return halves ? "halving" : "doubling";
     enum wring_algorithm algorithm = collective->work.algorithm;
+    if (wring_algorithm_is_ring(algorithm))
+        return "ring";
     if (!wring_algorithm_has_owners(algorithm) && !wring_algorithm_is_direct(algorithm))
         return "indivisible";
     return collective->work.codec != NULL ? "divisible" : "direct";
+}
+
+/** A ring's order may follow from ways that were measured as the session opened. */
+static const char *order_of(const struct wring_collective *collective)
+{
+    enum wring_reduction_order order = wring_algorithms[collective->work.algorithm].order;
+    bool measured = collective->engine->fabric->roster.places != NULL;
+
+    return order == WRING_ORDER_RING && measured ? "ring-measured"
+                                                 : wring_reduction_order_name(order);
 }
 
 /** Scale a time of the timed steps to all steps. */
@@ -219,7 +231,7 @@ static enum wring_status fill_bucket_stats(struct wring_bucket *bucket,
         .algorithm = wring_algorithms[collective->work.algorithm].name,
         .executor =
             bucket->executor[0] != '\0' ? bucket->executor : bucket->session->config.executor,
-        .order = wring_reduction_order_name(wring_algorithms[collective->work.algorithm].order),
+        .order = order_of(collective),
         .in_place = wring_algorithm_is_placed(encoding_collective(collective)->work.algorithm),
         .piece_elems = collective->work.partition.chunk_elems < bucket->elems
                            ? collective->work.partition.chunk_elems

@@ -450,7 +450,7 @@ enum wring_status wring_commit_find_data(struct wring_session *session)
 
 static bool is_exchanged_with(const struct wring_bucket *bucket, uint32_t rank)
 {
-    uint32_t member = wring_members_find(&bucket->group->members, rank);
+    uint32_t member = wring_members_find(wring_shape_members(bucket), rank);
     return member < bucket->group->members.n &&
            wring_collective_pairs_with(&bucket->collective, member);
 }
@@ -468,7 +468,7 @@ static bool is_any_exchanged_with(const struct wring_session *session, uint32_t 
 static enum wring_status reach_partners(struct wring_session *session,
                                         const struct wring_bucket *bucket)
 {
-    const struct wring_members *all = &bucket->group->members;
+    const struct wring_members *all = wring_shape_members(bucket);
     uint32_t *ranks = malloc(all->n * sizeof(*ranks)), n = 0;
     if (ranks == NULL)
         return WRING_ERR_NO_MEMORY;

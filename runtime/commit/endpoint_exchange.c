@@ -175,7 +175,7 @@ static void map_slot_pages(const struct endpoint *endpoint, uint64_t offset, siz
  *  WRING_NO_PARTNER: it has none for us. */
 static uint32_t place_at(const struct wring_bucket *bucket, uint32_t member)
 {
-    const struct wring_members *members = &bucket->group->members;
+    const struct wring_members *members = wring_shape_members(bucket);
     struct wring_senders senders = wring_senders_of(bucket->shape.algorithm, members->n);
     return senders.place(members->n, member, members->me);
 }
@@ -253,7 +253,8 @@ static enum wring_status read_endpoint(struct wring_session *session, struct wri
         return WRING_ERR_FRAME;
 
     struct wring_bucket *bucket = find_exchanged(session, name);
-    uint32_t member = bucket != NULL ? wring_members_find(&bucket->group->members, peer->rank) : 0;
+    uint32_t member =
+        bucket != NULL ? wring_members_find(wring_shape_members(bucket), peer->rank) : 0;
     if (bucket == NULL || member == bucket->group->members.n)
         return WRING_OK; /* a bucket of a group that we are not in */
     if (bucket->collective.shm_flags != NULL)

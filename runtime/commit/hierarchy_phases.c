@@ -182,6 +182,8 @@ enum wring_status wring_legs_make(struct wring_session *session)
         next = at->next; /* legs come in between */
         if (wring_scheme_is_hierarchical(at->scheme) && at->elems > 0)
             status = make_legs_if_wanted(at);
+        else if (at->scheme == WRING_SCHEME_RING)
+            status = wring_group_make_ring(at->group);
     }
     return status;
 }

@@ -31,6 +31,12 @@ static uint32_t at_most(uint64_t value, uint32_t limit)
     return value < limit ? (uint32_t)value : limit;
 }
 
+const struct wring_members *wring_shape_members(const struct wring_bucket *bucket)
+{
+    return wring_algorithm_is_ring(bucket->shape.algorithm) ? &bucket->group->ring->members
+                                                            : &bucket->group->members;
+}
+
 static bool has_raw_codec(const struct wring_bucket *bucket)
 {
     return (wring_codec_info(bucket->codec)->flags & WRING_CODEC_RAW) != 0;
@@ -121,6 +127,28 @@ static const struct wring_conn *farthest_member(const struct wring_bucket *bucke
     return farthest;
 }
 
+/**
+ * The longest way that pieces may take. Neighbours on a ring connect after this, so it may be the
+ * session's longest. @param taken_per_s  out: as measured there; 0: it was not
+ */
+static struct wring_path longest_way(const struct wring_bucket *bucket,
+                                     const struct wring_shape *shape, uint64_t *taken_per_s)
+{
+    const struct wring_conn *farthest = farthest_member(bucket);
+    const struct wring_distance *session = &bucket->session->distance;
+    struct wring_path path = {0};
+
+    *taken_per_s = 0;
+    if (farthest != NULL) {
+        path = farthest->path;
+        *taken_per_s = __atomic_load_n(&farthest->taken_per_s, __ATOMIC_RELAXED);
+    } else if (wring_algorithm_is_ring(shape->algorithm) && bucket->group->nodes.n > 1) {
+        path.round_trip_ns = session->round_trip_ns;
+        path.bytes_per_s = session->bytes_per_s;
+    }
+    return path;
+}
+
 double wring_layout_way_rate(uint64_t interface_per_s, uint64_t taken_per_s)
 {
     double rate = (double)(interface_per_s > 0 ? interface_per_s : UNKNOWN_BYTES_PER_S);
@@ -136,13 +164,12 @@ double wring_layout_way_rate(uint64_t interface_per_s, uint64_t taken_per_s)
 static uint64_t widen_window(const struct wring_bucket *bucket, uint64_t pieces,
                              struct wring_shape *shape)
 {
-    const struct wring_conn *farthest = farthest_member(bucket);
+    uint64_t taken;
+    const struct wring_path path = longest_way(bucket, shape, &taken);
 
-    if (farthest == NULL || farthest->path.round_trip_ns < FAR_NS || shape->slot_bytes == 0 ||
+    if (path.round_trip_ns < FAR_NS || shape->slot_bytes == 0 ||
         wring_config_given(&bucket->session->config, "WRING_WINDOW"))
         return 0;
-    const struct wring_path path = farthest->path;
-    uint64_t taken = __atomic_load_n(&farthest->taken_per_s, __ATOMIC_RELAXED);
     double rate = wring_layout_way_rate(path.bytes_per_s, taken);
     double bytes = 2 * rate * (double)path.round_trip_ns / 1e9;
     uint64_t slots = (uint64_t)(bytes / (double)shape->slot_bytes) + 1;
@@ -203,6 +230,8 @@ static void size_pieces(const struct wring_bucket *bucket, bool shards, struct w
     if (shape->algorithm == WRING_ALLREDUCE_BRUCK)
         shape->send_tasks = 1;
     shape->reduce_tasks = parts->order != WRING_ORDER_NONE ? at_most(pieces, STAGE_TASKS) : 0;
+    if (wring_algorithm_is_ring(shape->algorithm)) /* nearly all that it sends are sums */
+        shape->reduce_tasks = at_most(pieces, SEND_TASKS_MAX);
     shape->decode_tasks = shards ? at_most(pieces * peers, SEND_TASKS_MAX) : 0;
 }
 
@@ -223,6 +252,8 @@ static struct wring_shape shape_alone(const struct wring_bucket *bucket, bool ra
                            ? 0
                            : wring_codec_bound(bucket->codec, bucket->elems);
     shape.algorithm = wring_algorithm_select(&operation, &reach);
+    if (wring_algorithm_is_ring(shape.algorithm))
+        wring_ring_cut(&shape.partition);
     size_pieces(bucket, leg || wring_algorithm_has_owners(shape.algorithm), &shape);
     return shape;
 }
@@ -471,7 +502,7 @@ static void fill_collective(struct wring_bucket *bucket)
         .engine = session->engine,
         .cease = &bucket->group->cease,
         .queue = bucket->queue,
-        .members = bucket->group->members,
+        .members = *wring_shape_members(bucket),
         .bucket = wring_bucket_id(bucket->name),
         .label = wring_trace_label(session->trace, bucket->name),
         .name = bucket->whole != NULL ? bucket->whole->name : bucket->name,
@@ -549,8 +580,9 @@ static enum wring_status make_channel(struct wring_bucket *bucket, struct wring_
                                       uint32_t window, size_t slot_bytes, uint8_t **memory)
 {
     struct wring_session *session = bucket->session;
-    enum wring_status status = wring_channel_init(channel, session->fabric, bucket->group->members,
-                                                  window, window > 0 ? slot_bytes : 0, *memory);
+    enum wring_status status =
+        wring_channel_init(channel, session->fabric, *wring_shape_members(bucket), window,
+                           window > 0 ? slot_bytes : 0, *memory);
     if (status != WRING_OK)
         return status;
     channel->owner = &bucket->collective;

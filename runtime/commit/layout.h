@@ -20,7 +20,8 @@ struct wring_shape {
     uint32_t send_tasks, reduce_tasks, decode_tasks;
 };
 
-/** Will members exchange sums two by two? As far as can be said before they are connected. */
+/** Will each member exchange with a few others alone? As far as can be said before they are
+ * connected. */
 bool wring_shape_has_partners(const struct wring_bucket *bucket);
 
 /**
@@ -30,6 +31,10 @@ bool wring_shape_has_partners(const struct wring_bucket *bucket);
  * @param taken_per_s 0: not measured
  */
 double wring_layout_way_rate(uint64_t interface_per_s, uint64_t taken_per_s);
+
+/** Its group's members as its collective numbers them, once its shape is settled: a ring has an
+ * order of its own. */
+const struct wring_members *wring_shape_members(const struct wring_bucket *bucket);
 
 /** What a bucket is to transport/collective/algorithm_select.h. @param raw  without its codec */
 struct wring_operation wring_shape_operation(const struct wring_bucket *bucket, bool raw);

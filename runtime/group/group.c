@@ -150,6 +150,71 @@ enum wring_status wring_group_split(struct wring_group *group)
     return status;
 }
 
+/* ---- around a ring ---- */
+
+/** Where a member stands: the first number that differs tells who comes first. */
+struct stand {
+    uint32_t place, site, host, member;
+};
+
+static int compare_stands(const void *a, const void *b)
+{
+    const struct stand *x = a, *y = b;
+    const uint32_t of_x[] = {x->place, x->site, x->host, x->member};
+    const uint32_t of_y[] = {y->place, y->site, y->host, y->member};
+    size_t i = 0;
+
+    while (i < 3 && of_x[i] == of_y[i])
+        i++;
+    return (of_x[i] > of_y[i]) - (of_x[i] < of_y[i]);
+}
+
+/** The first member that is found under the name, from now on. @param first  [ranks] + 1; 0: none
+ */
+static uint32_t note_first(uint32_t *first, uint32_t name, uint32_t member)
+{
+    if (first[name] == 0)
+        first[name] = member + 1;
+    return first[name];
+}
+
+/** @param sites, hosts  [ranks], zeroed @param ranks  out, [members] */
+static void order_around(const struct wring_group *group, uint32_t *sites, uint32_t *hosts,
+                         struct stand *stands, uint32_t *ranks)
+{
+    const struct wring_roster *roster = &group->session->fabric->roster;
+
+    for (uint32_t i = 0; i < group->members.n; i++) {
+        uint32_t rank = group->ranks[i];
+        stands[i] = (struct stand){wring_roster_place(roster, rank),
+                                   note_first(sites, wring_roster_site(roster, rank), i),
+                                   note_first(hosts, wring_roster_node(roster, rank), i), i};
+    }
+    qsort(stands, group->members.n, sizeof(*stands), compare_stands);
+    for (uint32_t i = 0; i < group->members.n; i++)
+        ranks[i] = group->ranks[stands[i].member];
+}
+
+enum wring_status wring_group_make_ring(struct wring_group *group)
+{
+    if (group->ring != NULL)
+        return WRING_OK;
+    uint32_t *ranks = malloc(group->members.n * sizeof(*ranks));
+    struct stand *stands = malloc(group->members.n * sizeof(*stands));
+    uint32_t *sites = new_node_counts(group), *hosts = new_node_counts(group);
+    enum wring_status status = WRING_ERR_NO_MEMORY;
+
+    if (ranks != NULL && stands != NULL && sites != NULL && hosts != NULL) {
+        order_around(group, sites, hosts, stands, ranks);
+        status = group_new(group->session, ranks, group->members.n, &group->ring);
+    }
+    free(hosts);
+    free(sites);
+    free(stands);
+    free(ranks);
+    return status;
+}
+
 /* ---- groups ---- */
 
 /* what immediate calls depend on besides their arguments */
@@ -685,6 +750,7 @@ void wring_group_free(struct wring_group *group)
     struct wring_session *session = group->session;
     wring_group_free(group->node);
     wring_group_free(group->across);
+    wring_group_free(group->ring);
     for (struct wring_group **at = &session->groups; *at != NULL; at = &(*at)->next)
         if (*at == group) {
             *at = group->next;

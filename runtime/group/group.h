@@ -31,6 +31,7 @@ struct wring_group {
     struct wring_group_nodes nodes;
     struct wring_group *node, *across; /* its ranks on our node, and those at our position on each
                                           node; NULL: nobody has asked */
+    struct wring_group *ring;          /* all of them in their order around a ring; likewise */
     bool told_flat;                    /* that its nodes are not equal was logged */
     bool flat_untold; /* WRING_SCHEME is hierarchical, and its immediate calls are not: we are to
                          say so with the first that would gain */
@@ -79,5 +80,12 @@ static inline bool wring_group_nodes_fit(const struct wring_group_nodes *nodes)
  * with. Once is enough. Errors: WRING_ERR_NO_MEMORY.
  */
 enum wring_status wring_group_split(struct wring_group *group);
+
+/**
+ * Fill in group->ring: the members by sites, there by hosts, there as the group has them. Sites
+ * follow one another as was measured (transport/sites.h), or like hosts by their first member. It
+ * has ranks, and nothing to make calls with. Once is enough. Errors: WRING_ERR_NO_MEMORY.
+ */
+enum wring_status wring_group_make_ring(struct wring_group *group);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "tests/lib/elements.h"
 #include "tests/lib/test.h"
+#include "transport/collective/algorithm_select.h"
 
 /** How far one encoding of a value may be off, in a block whose largest magnitude is `peak`. */
 static long double codec_error(const char *codec, long double x, long double peak)
@@ -72,7 +73,7 @@ static struct truth true_sum(const struct wring_matrix_case *c, const void *cons
     long double divisor = c->op == WRING_AVG ? c->ranks : 1;
     bound += divisor * codec_error(c->codec, (fabsl(total) + bound) / divisor,
                                    (c->ranks + bound) / divisor); /* owners divide, then encode */
-    if (c->scheme >= WRING_SCHEME_HIERARCHICAL)                   /* each node's sum is rounded */
+    if (wring_scheme_is_hierarchical(c->scheme))                  /* each node's sum is rounded */
         bound += magnitudes * 2 * result;
     bound = bound / divisor + (fabsl(total) / divisor + bound) * 2 * result + c->ranks * smallest;
     return (struct truth){total / divisor, bound};

@@ -185,9 +185,7 @@ static void reduce_span(struct oracle *o, float *sum, struct wring_span span, ui
 
 static bool is_sharded(const struct oracle *o)
 {
-    enum wring_scheme scheme = o->c->scheme;
-    if (scheme >= WRING_SCHEME_HIERARCHICAL)
-        scheme = (enum wring_scheme)(scheme - WRING_SCHEME_HIERARCHICAL);
+    enum wring_scheme scheme = wring_scheme_across(o->c->scheme);
     if (o->c->what == WRING_MATRIX_BUCKET && scheme != WRING_SCHEME_AUTO)
         return scheme == WRING_SCHEME_DIVISIBLE;
     return wring_codec_info(o->codec)->flags & WRING_CODEC_TWO_WAYS ||
@@ -365,14 +363,18 @@ static const uint8_t *input_at(const struct oracle *o, uint32_t rank, uint64_t e
     return (const uint8_t *)o->inputs[rank] + element * wring_dtype_bytes(o->c->dtype);
 }
 
-/** The same for all schemes: in the one order, whoever does it. */
+/** The same for all schemes but one: in the one order, whoever does it. */
 static void raw_reduction(struct oracle *o, uint64_t begin)
 {
     const void *sources[WRING_TEST_SOURCES];
     for (uint32_t r = 0; r < o->c->ranks; r++)
         sources[r] = input_at(o, r, begin);
     enum wring_op op = o->c->op == WRING_PREMUL_SUM ? WRING_SUM : o->c->op;
-    wring_test_reduce(o->c->dtype, op, sources, o->c->ranks, o->c->elems, o->out);
+    bool ring = o->c->what == WRING_MATRIX_BUCKET && o->c->scheme == WRING_SCHEME_RING;
+    if (ring && wring_test_goes_around(o->c->elems, o->c->ranks)) /* hosts' ranks are neighbours */
+        wring_test_reduce_ring(o->c->dtype, op, sources, o->c->ranks, o->c->elems, o->out);
+    else
+        wring_test_reduce(o->c->dtype, op, sources, o->c->ranks, o->c->elems, o->out);
 }
 
 static void raw_step(struct oracle *o, unsigned step)
@@ -444,7 +446,7 @@ static void check_bits(const struct oracle *o, const void *out)
 /** Nodes of equally many ranks, as a bucket's scheme wants them, or 0. */
 static uint32_t count_nodes(const struct wring_matrix_case *c)
 {
-    bool wanted = c->what == WRING_MATRIX_BUCKET && c->scheme >= WRING_SCHEME_HIERARCHICAL;
+    bool wanted = c->what == WRING_MATRIX_BUCKET && wring_scheme_is_hierarchical(c->scheme);
     if (!wanted || c->ranks_per_node < 2 || c->ranks % c->ranks_per_node != 0 ||
         c->ranks == c->ranks_per_node || c->elems == 0)
         return 0;

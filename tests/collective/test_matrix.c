@@ -165,9 +165,12 @@ static bool lacks_way_back(enum wring_scheme scheme)
     return scheme == WRING_SCHEME_INDIVISIBLE || scheme == WRING_SCHEME_HIERARCHICAL_INDIVISIBLE;
 }
 
-/** Codecs of whole buckets are not cut, and a way back wants a scheme that has one. */
+/** Codecs of whole buckets are not cut, a way back wants a scheme that has one, and a ring takes
+ * none. */
 static bool is_refused(const char *codec, enum wring_scheme scheme)
 {
+    if (scheme == WRING_SCHEME_RING)
+        return strcmp(codec, "none") != 0;
     bool divisible =
         scheme == WRING_SCHEME_DIVISIBLE || scheme == WRING_SCHEME_HIERARCHICAL_DIVISIBLE;
     return strncmp(codec, "powersgd", 8) == 0 ? divisible
@@ -212,6 +215,8 @@ static void mend(void *arg, uint32_t *choice)
         choice[SCHEME] = WRING_SCHEME_AUTO;
         choice[CODEC] %= what == WRING_MATRIX_ALLREDUCE ? IMMEDIATE_CODECS : ALLTOALL_CODECS;
     }
+    if (choice[SCHEME] == WRING_SCHEME_RING)
+        choice[CODEC] = 0;
     if (is_refused(codecs[choice[CODEC]], (enum wring_scheme)choice[SCHEME]))
         choice[SCHEME]--;
     if (choice[NODES] > 0 && strncmp(providers[choice[PROVIDER]], "shm", 3) == 0)
@@ -413,6 +418,36 @@ static void every_type_between_nodes(void)
         }
 }
 
+/** Types and operations, by blocks that are alike and not, in one piece and in several, in slots
+ * and straight into place; by more ranks than are folded elsewhere, too. */
+static void around_a_ring(void)
+{
+    uint32_t turn = 0;
+
+    for (int dtype = 0; dtype < WRING_DTYPES; dtype++)
+        for (int op = 0; op < WRING_OPS; op++) {
+            struct wring_matrix_case c = plain;
+            bool own = dtype < OWN_DTYPES && op < OWN_OPS;
+            if ((dtype + op) % (own ? 2 : 5) != 0 ||
+                !takes(WRING_MATRIX_BUCKET, (enum wring_op)op, (enum wring_dtype)dtype))
+                continue;
+            c.dtype = (enum wring_dtype)dtype;
+            c.op = (enum wring_op)op;
+            c.codec = "none";
+            c.scheme = WRING_SCHEME_RING;
+            c.ranks = 2 + turn % 9;
+            c.ranks_per_node = turn % 4 == 3 ? 3 : 0;
+            c.elems = UINT64_C(1024) * c.ranks + turn % 3 * 4099;
+            c.steps = 2;
+            c.chunk = turn % 2 ? "4k" : "256k";
+            c.memory = turn % 3 == 1 ? WRING_MATRIX_FOREIGN : WRING_MATRIX_ALLOCATED;
+            c.special = turn % 4 == 1 ? 2 : 0;
+            c.provider = c.ranks_per_node > 0 ? "auto" : providers[turn % COUNT(providers)];
+            wring_matrix_run(&c);
+            turn++;
+        }
+}
+
 /** Two slices, and as many as there may be. */
 static void slices_between_nodes(void)
 {
@@ -551,6 +586,7 @@ int main(int argc, char **argv)
         {"every_codec_between_nodes", every_codec_between_nodes},
         {"every_rank_between_nodes", every_rank_between_nodes},
         {"every_type_between_nodes", every_type_between_nodes},
+        {"around_a_ring", around_a_ring},
         {"slices_between_nodes", slices_between_nodes},
         {"matrices", matrices},
         {"draws", draws},

@@ -111,7 +111,7 @@ static void lose_in(struct loss loss)
     make_data(loss.data);
     wring_test_run_ranks(
         &(struct wring_test_job){.ranks = loss.ranks,
-                                 .ranks_per_node = loss.scheme >= WRING_SCHEME_HIERARCHICAL ? 2 : 0,
+                                 .ranks_per_node = loss.scheme == WRING_SCHEME_HIERARCHICAL ? 2 : 0,
                                  .settings = settings,
                                  .arg = &loss,
                                  .run = lose});
@@ -130,6 +130,7 @@ static void a_lost_credit_is_named(void)
     lose_in(
         (struct loss){3, 1, NULL, "tcp", WRING_SCHEME_AUTO, true, "allreduce of 60000 f32", {0}});
     lose_in((struct loss){12, 5, "none", "tcp", WRING_SCHEME_AUTO, false, bucket, {0}});
+    lose_in((struct loss){4, 2, "none", "tcp", WRING_SCHEME_RING, false, bucket, {0}});
     lose_in((struct loss){12, 5, NULL, "tcp", WRING_SCHEME_AUTO, true, "broadcast of ", {0}});
 }
 
@@ -229,7 +230,7 @@ static void late_in(struct wait wait, const char *provider, const char *further)
     make_data(wait.data);
     wring_test_run_ranks(
         &(struct wring_test_job){.ranks = wait.ranks,
-                                 .ranks_per_node = wait.scheme >= WRING_SCHEME_HIERARCHICAL ? 2 : 0,
+                                 .ranks_per_node = wait.scheme == WRING_SCHEME_HIERARCHICAL ? 2 : 0,
                                  .settings = settings,
                                  .arg = &wait,
                                  .run = run_late});

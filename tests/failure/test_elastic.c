@@ -58,6 +58,21 @@ static void codecs_and_inputs(void)
     }
 }
 
+static void around_a_ring(void)
+{
+    static const char *const providers[] = {"WRING_PROVIDER=tcp", "WRING_PROVIDER=shm"};
+
+    for (uint32_t i = 0; i < 2; i++) {
+        const char *settings[] = {providers[i], "WRING_ROLLBACK=on", "WRING_SCHEME=ring", NULL};
+        struct elastic_plan *plan = elastic_plan_new();
+        char name[40];
+        plan->out_of_place = i == 1;
+        plan->deaths[2 - i] = (struct elastic_death){.step = 4, .after_us = 70 * i};
+        snprintf(name, sizeof(name), "around a ring, rank %u", 2 - i);
+        elastic_check(name, 4, settings, plan);
+    }
+}
+
 static void two_at_once(void)
 {
     for (uint32_t pair = 0; pair < 6; pair++) {
@@ -385,6 +400,7 @@ int main(int argc, char **argv)
     static const struct wring_test_case cases[] = {
         {"any_rank_may_be_lost", any_rank_may_be_lost},
         {"codecs_and_inputs", codecs_and_inputs},
+        {"around_a_ring", around_a_ring},
         {"two_at_once", two_at_once},
         {"one_more_meanwhile", one_more_meanwhile},
         {"one_of_two_and_all_but_one", one_of_two_and_all_but_one},

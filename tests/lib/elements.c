@@ -266,8 +266,9 @@ static struct number number_at(enum wring_dtype dtype, const void *data, uint64_
                            (double)wring_test_element(part, data, 2 * i + 1)};
 }
 
-static struct number reduce_numbers(enum wring_dtype dtype, enum wring_op op,
-                                    const void *const *src, uint32_t n_src, uint64_t i)
+/** @param tree  not from the left */
+static struct number reduce_numbers_by(bool tree, enum wring_dtype dtype, enum wring_op op,
+                                       const void *const *src, uint32_t n_src, uint64_t i)
 {
     struct number x[WRING_TEST_SOURCES] = {{0, 0}};
     if (n_src > WRING_TEST_SOURCES)
@@ -275,15 +276,21 @@ static struct number reduce_numbers(enum wring_dtype dtype, enum wring_op op,
     for (uint32_t s = 0; s < n_src; s++)
         x[s] = number_at(dtype, src[s], i);
     struct number a = x[0];
-    if (n_src > 8)
+    if (tree)
         a = reduce_block(dtype, op, x, n_src, 0, wring_test_leaves(n_src));
-    for (uint32_t s = 1; n_src <= 8 && s < n_src; s++)
+    for (uint32_t s = 1; !tree && s < n_src; s++)
         a = combine(dtype, op, a, x[s]);
     if (op == WRING_AVG) {
         a.re = divide(part_of(dtype), a.re, n_src);
         a.im = divide(part_of(dtype), a.im, n_src);
     }
     return a;
+}
+
+static struct number reduce_numbers(enum wring_dtype dtype, enum wring_op op,
+                                    const void *const *src, uint32_t n_src, uint64_t i)
+{
+    return reduce_numbers_by(n_src > 8, dtype, op, src, n_src, i);
 }
 
 static void put_number(enum wring_dtype dtype, void *data, uint64_t i, struct number x)
@@ -314,6 +321,36 @@ void wring_test_reduce(enum wring_dtype dtype, enum wring_op op, const void *con
             put_number(dtype, dst, i, reduce_numbers(dtype, op, src, n_src, i));
         else
             put_bits(dtype, dst, i, reduce_integers(dtype, op, src, n_src, i));
+}
+
+bool wring_test_goes_around(uint64_t elems, uint32_t members)
+{
+    return members > 1 && elems >= (uint64_t)1024 * members;
+}
+
+/** Blocks are runs of 32 elements, the first ones of one more where they cannot be alike. */
+static uint32_t ring_block_of(uint64_t i, uint64_t elems, uint32_t n)
+{
+    uint64_t runs = (elems + 31) / 32, each = runs / n, longer = runs % n, run = i / 32;
+    if (run < longer * (each + 1))
+        return (uint32_t)(run / (each + 1));
+    return (uint32_t)(longer + (run - longer * (each + 1)) / each);
+}
+
+void wring_test_reduce_ring(enum wring_dtype dtype, enum wring_op op, const void *const *src,
+                            uint32_t n_src, uint64_t elems, void *dst)
+{
+    const void *turned[WRING_TEST_SOURCES];
+
+    for (uint64_t i = 0; i < elems; i++) {
+        uint32_t block = ring_block_of(i, elems, n_src);
+        for (uint32_t s = 0; s < n_src && s < WRING_TEST_SOURCES; s++)
+            turned[s] = src[(block + 1 + s) % n_src];
+        if (is_float(part_of(dtype)))
+            put_number(dtype, dst, i, reduce_numbers_by(false, dtype, op, turned, n_src, i));
+        else
+            put_bits(dtype, dst, i, reduce_integers(dtype, op, turned, n_src, i));
+    }
 }
 
 void wring_test_divide(enum wring_dtype dtype, void *data, uint64_t elems, uint32_t divisor)

@@ -36,6 +36,14 @@ void wring_test_fill(enum wring_dtype dtype, void *data, uint64_t elems, enum wr
 void wring_test_reduce(enum wring_dtype dtype, enum wring_op op, const void *const *src,
                        uint32_t n_src, uint64_t elems, void *dst);
 
+/** Are so many elements of so many members summed around a ring, where that is wanted? */
+bool wring_test_goes_around(uint64_t elems, uint32_t members);
+
+/** The same in a ring's order, of sources as they stand around it: of block b from the left, from
+ * source b + 1 on to b itself. */
+void wring_test_reduce_ring(enum wring_dtype dtype, enum wring_op op, const void *const *src,
+                            uint32_t n_src, uint64_t elems, void *dst);
+
 /** Element i of the sum of float32 in that order, not divided. */
 float wring_test_sum(const float *const *src, uint32_t n_src, uint64_t i);
 

@@ -104,12 +104,13 @@ class Relayed(unittest.TestCase):
         self.assertEqual(got, list(range(DATAGRAMS)))
 
     def test_sites_are_found(self):
-        """Nobody names them; at two, a scheme that needs equal ones goes by them."""
-        for count, scheme in ((4, "hierarchical"), (3, "direct")):
+        """Nobody names them; at two, a scheme that needs equal ones goes by them. A ring always does."""
+        for count, asked, scheme in ((4, "hierarchical", "hierarchical"),
+                                     (3, "hierarchical", "direct"), (3, "ring", "ring")):
             with links.Hosts(count, links.find("1g:delay=20:sites=2"), build=BUILD) as hosts:
                 results = links.run_wring(hosts, f"{BUILD}/tools/wring",
                                           ["-b", "64k", "-c", "none", "--seconds", "0.1"],
-                                          WRING_SCHEME="hierarchical", WRING_SITE="")
+                                          WRING_SCHEME=asked, WRING_SITE="")
             self.assertEqual([result["wrong"] for result in results], [0])
             self.assertTrue(results[0]["scheme"].startswith(scheme), results[0]["scheme"])
 

@@ -129,11 +129,13 @@ static void draw_provider(struct draw *d)
 
 static void draw_scheme(struct draw *d)
 {
+    static const enum wring_scheme flat[] = {WRING_SCHEME_AUTO, WRING_SCHEME_DIVISIBLE,
+                                             WRING_SCHEME_INDIVISIBLE, WRING_SCHEME_RING};
     uint32_t hierarchical = is_config(d, "nodes") ? 50 : 10;
 
     d->p->scheme = chance(d, hierarchical)
                        ? (enum wring_scheme)(WRING_SCHEME_HIERARCHICAL + below(d, 3))
-                   : chance(d, 30) ? (enum wring_scheme)below(d, 3)
+                   : chance(d, 30) ? PICK(d, flat)
                                    : WRING_SCHEME_AUTO;
     set(d, "WRING_SCHEME", wring_scheme_name(d->p->scheme));
 }
@@ -295,6 +297,8 @@ static enum wring_scheme draw_bucket_scheme(struct draw *d, const char *codec)
         chance(d, 50) ? WRING_SCHEME_AUTO : (enum wring_scheme)below(d, WRING_SCHEMES);
     bool set = scheme != WRING_SCHEME_AUTO;
     enum wring_scheme runs = set ? scheme : d->p->scheme;
+    if (scheme == WRING_SCHEME_RING && strcmp(codec, "none") != 0)
+        return WRING_SCHEME_AUTO;
     if (goes_both_ways(codec) &&
         (runs == WRING_SCHEME_INDIVISIBLE || runs == WRING_SCHEME_HIERARCHICAL_INDIVISIBLE))
         return WRING_SCHEME_DIVISIBLE; /* there is no way back in these */

@@ -8,6 +8,7 @@
 #include "base/fpenv.h"
 #include "tests/lib/elements.h"
 #include "tests/lib/test.h"
+#include "transport/collective/algorithm_select.h"
 #include <wring/codec.h>
 
 #define SLICE_ELEMS (1u << 18)
@@ -217,6 +218,22 @@ static bool find_nodes(const struct program *p, const struct party *party, struc
     return out->n > 1 && out->each > 1;
 }
 
+/** Around a ring on which ranks of a node are neighbours. */
+static void reduce_around(const struct program *p, const struct party *party,
+                          const struct program_bucket *b, void *out)
+{
+    const void *sources[PROGRAM_RANKS];
+    uint32_t n = 0;
+    struct nodes nodes;
+
+    find_nodes(p, party, &nodes);
+    for (uint32_t node = 0; node < nodes.n; node++)
+        for (uint32_t i = 0; i < party->n; i++)
+            if (p->node[party->ranks[i]] == p->node[party->ranks[nodes.members[node][0]]])
+                sources[n++] = party->inputs[i];
+    wring_test_reduce_ring(b->dtype, b->op, sources, n, b->elems, out);
+}
+
 /** Between those of one place of all nodes, in rank order. @param sums  [nodes] of each node */
 static void between_nodes(const struct party *party, const struct nodes *nodes, uint32_t local,
                           void *const *sums, struct party *out)
@@ -364,13 +381,15 @@ static void reduce_bucket(struct reference *r, const struct program_bucket *b,
 {
     enum wring_scheme scheme = b->scheme != WRING_SCHEME_AUTO ? b->scheme : r->p->scheme;
     bool exact = raw || has(state->codec, WRING_CODEC_EXACT);
-    bool legs = scheme >= WRING_SCHEME_HIERARCHICAL;
+    bool legs = wring_scheme_is_hierarchical(scheme);
+    bool ring = scheme == WRING_SCHEME_RING && has(state->codec, WRING_CODEC_RAW);
     struct nodes nodes;
     struct span whole = {0, b->elems};
 
-    if (legs)
-        scheme = (enum wring_scheme)(scheme - WRING_SCHEME_HIERARCHICAL);
-    if (party->n == 1)
+    scheme = wring_scheme_across(scheme);
+    if (ring && wring_test_goes_around(b->elems, party->n))
+        reduce_around(r->p, party, b, out);
+    else if (party->n == 1)
         memcpy(out, party->inputs[0], b->elems * wring_dtype_bytes(b->dtype));
     else if (legs && b->elems > 0 && find_nodes(r->p, party, &nodes))
         hierarchical(party, &nodes, b, state->codec, exact ? NULL : state->codec, scheme, out);

@@ -129,6 +129,72 @@ static void steps_grow_with_the_logarithm(void)
     }
 }
 
+static void sum_around(struct sim_job *job, struct wring_session *session, uint32_t rank)
+{
+    struct sums *sums = job->arg;
+    struct wring_bucket_params params = WRING_BUCKET_PARAMS_INIT;
+    struct wring_bucket *bucket = NULL;
+    void *data = NULL;
+
+    params.name = "around";
+    params.elems = sums->elems;
+    params.scheme = WRING_SCHEME_RING;
+    enum wring_status status = wring_buffer_alloc(session, sums->elems * sizeof(float), &data);
+    params.data = data;
+    if (status == WRING_OK)
+        status = wring_bucket_register(session, &params, &bucket);
+    if (status == WRING_OK)
+        status = wring_session_commit(session);
+    for (unsigned step = 0; step < STEPS && status == WRING_OK; step++) {
+        for (uint64_t i = 0; i < sums->elems; i++)
+            ((float *)data)[i] = contribution(rank, i);
+        wring_barrier(wring_session_world(session), NULL, NULL);
+        uint64_t begin_ns = wring_sim_now_ns(job->sim);
+        if (rank == 1)
+            sums->before = wring_sim_sent(job->sim, 1);
+        status = wring_bucket_post(bucket);
+        if (status == WRING_OK)
+            status = wring_bucket_wait(bucket, WRING_FOREVER, NULL);
+        if (rank == 1)
+            sums->after = wring_sim_sent(job->sim, 1);
+        uint64_t took_ns = wring_sim_now_ns(job->sim) - begin_ns;
+        sums->step_ns = step == STEPS - 1 && took_ns > sums->step_ns ? took_ns : sums->step_ns;
+    }
+    if (status != WRING_OK || (rank % 13 == 0 && !is_sum(data, sums->elems, job->network.ranks)))
+        sums->wrong++;
+}
+
+/** Each turn passes a block on to one neighbour: in one piece it takes as long as that message, in
+ * several the port is never idle. Credits and the first piece's way come on top. */
+static void rings_take_two_turns_a_rank(void)
+{
+    static const struct {
+        uint32_t ranks, block_elems, pieces;
+    } rows[] = {{2, 1024, 1}, {3, 1024, 1}, {64, 1024, 1}, {5, 16384, 4}, {17, 16384, 4}};
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        uint32_t ranks = rows[i].ranks, turns = 2 * (ranks - 1), pieces = rows[i].pieces;
+        struct sums sums = {.elems = (uint64_t)ranks * rows[i].block_elems};
+        struct sim_job job = {.network = sim_network(ranks), .arg = &sums, .run = sum_around};
+        uint64_t bytes = rows[i].block_elems * sizeof(float) / pieces;
+        uint64_t alone_ns = sim_message_ns(&job.network, bytes);
+        uint64_t busy_ns = pieces * (alone_ns - job.network.latency_ns);
+        uint64_t want_ns = turns * (alone_ns > busy_ns ? alone_ns : busy_ns);
+
+        CHECK(sim_job_run(&job) == WRING_OK && job.unopened == 0, "%u ranks do not end", ranks);
+        CHECK(sums.wrong == 0, "%u wrong sums of %u ranks", sums.wrong, ranks);
+        CHECK(sums.after.puts - sums.before.puts == (uint64_t)turns * pieces, "%u ranks: %llu puts",
+              ranks, (unsigned long long)(sums.after.puts - sums.before.puts));
+        CHECK(sums.after.put_bytes - sums.before.put_bytes == turns * pieces * bytes,
+              "%u ranks: %llu bytes", ranks,
+              (unsigned long long)(sums.after.put_bytes - sums.before.put_bytes));
+        CHECK(sums.step_ns >= want_ns && sums.step_ns <= want_ns + want_ns / 16 + alone_ns,
+              "%u ranks: %llu ns, not %llu", ranks, (unsigned long long)sums.step_ns,
+              (unsigned long long)want_ns);
+        sim_job_end(&job);
+    }
+}
+
 static void runs_repeat(void)
 {
     struct sums one = run_sums(16, 5000), other = run_sums(16, 5000);
@@ -389,6 +455,7 @@ static const struct wring_test_case cases[] = {
     {"sums_are_right", sums_are_right},
     {"a_step_of_two_takes_one_message", a_step_of_two_takes_one_message},
     {"steps_grow_with_the_logarithm", steps_grow_with_the_logarithm},
+    {"rings_take_two_turns_a_rank", rings_take_two_turns_a_rank},
     {"runs_repeat", runs_repeat},
     {"deaths_are_heard_by_all", deaths_are_heard_by_all},
     {"good_byes_are_few", good_byes_are_few},

@@ -98,6 +98,13 @@ static const struct row rows[] = {
     {8,             2,  WRING_SCHEME_AUTO,        &two_ways, &over_tcp,        WRING_ALLREDUCE_TWO_SHOT},
     {8,             3,  WRING_SCHEME_INDIVISIBLE, &divided,  &over_tcp,        WRING_ALLREDUCE_ONE_SHOT},
     {8,             2,  WRING_SCHEME_DIVISIBLE,   &divided,  &over_tcp,        WRING_ALLREDUCE_TWO_SHOT},
+    {8 * KIB,       2,  WRING_SCHEME_RING,        NULL,      &over_tcp,        WRING_ALLREDUCE_RING},
+    {8 * KIB - 4,   2,  WRING_SCHEME_RING,        NULL,      &over_tcp,        WRING_ALLREDUCE_EAGER},
+    {256 * KIB,     64, WRING_SCHEME_RING,        NULL,      &over_tcp_placed, WRING_ALLREDUCE_RING_PLACED},
+    {256 * KIB - 4, 64, WRING_SCHEME_RING,        NULL,      &over_tcp_placed, WRING_ALLREDUCE_HALVING_PLACED},
+    {1 << 30,       64, WRING_SCHEME_RING,        NULL,      &over_shm_placed, WRING_ALLREDUCE_RING_PLACED},
+    {1 << 30,       1,  WRING_SCHEME_RING,        NULL,      &over_tcp,        WRING_ALLREDUCE_TWO_SHOT},
+    {1 << 30,       3,  WRING_SCHEME_RING,        &divided,  &over_tcp,        WRING_ALLREDUCE_TWO_SHOT},
     /* clang-format on */
 };
 
@@ -318,7 +325,8 @@ static void predicates_fit_the_table(void)
         CHECK(wring_algorithm_has_owners(algorithm) == (parts->ops == &wring_allreduce_two_shot),
               "%u", i);
         CHECK(wring_algorithm_has_partners(algorithm) ==
-                  (parts->ops == &wring_allreduce_doubling || parts->ops == &wring_allreduce_bruck),
+                  (parts->ops == &wring_allreduce_doubling || parts->ops == &wring_allreduce_ring ||
+                   parts->ops == &wring_allreduce_bruck),
               "%u", i);
         CHECK(wring_algorithm_has_board(algorithm) == (parts->ops == &wring_allreduce_shm_flags),
               "%u", i);

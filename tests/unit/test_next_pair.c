@@ -76,6 +76,11 @@ static void send_all(enum wring_algorithm algorithm, uint32_t n, uint32_t root)
     case WRING_ALLREDUCE_HALVING_PLACED:
         send_two_by_two(n);
         break;
+    case WRING_ALLREDUCE_RING:
+    case WRING_ALLREDUCE_RING_PLACED:
+        for (uint32_t i = 0; n > 1 && i < n; i++)
+            sends[i][(i + 1) % n] = true;
+        break;
     case WRING_REDUCE_TREE:
         send_up_to(n, root);
         break;

@@ -146,8 +146,8 @@ static const struct argp_option options[] = {
     {"codec", 'c', "LIST", 0, "codec specs, such as none,int8+ef (default none)", 0},
     {"op", OPTION_OP, "OP", 0, "sum or avg (default sum)", 0},
     {"scheme", OPTION_SCHEME, "S", 0,
-     "auto, divisible, indivisible, hierarchical, hierarchical-divisible or "
-     "hierarchical-indivisible (default: WRING_SCHEME)",
+     "auto, divisible, indivisible, hierarchical, hierarchical-divisible, "
+     "hierarchical-indivisible or ring (default: WRING_SCHEME)",
      0},
     {"foreign", OPTION_FOREIGN, NULL, 0,
      "malloc'ed memory through the immediate call, not registered buckets", 0},
@@ -223,7 +223,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         params->scheme = wring_scheme_find(arg);
         if (params->scheme == WRING_SCHEMES)
             argp_error(state, "--scheme needs one of auto, divisible, indivisible, hierarchical, "
-                              "hierarchical-divisible and hierarchical-indivisible");
+                              "hierarchical-divisible, hierarchical-indivisible and ring");
         return 0;
     case OPTION_BYPASS:
         parse_word("bypass", "auto|never|always", arg, state);

@@ -40,23 +40,40 @@ const struct wring_algorithm_parts wring_algorithms[WRING_ALGORITHMS] = {
     [WRING_ALLTOALL_BRUCK]            = {"alltoall-bruck",  &wring_relay,               WRING_ORDER_NONE,    true,  false},
     [WRING_ALLREDUCE_BRUCK]           = {"one-shot-bruck",  &wring_allreduce_bruck,     WRING_ORDER_MEMBERS, true,  false},
     [WRING_ALLREDUCE_HALVING_PLACED]  = {"halving-placed",  &wring_allreduce_doubling,  WRING_ORDER_MEMBERS, true,  true},
+    [WRING_ALLREDUCE_RING]            = {"ring",            &wring_allreduce_ring,      WRING_ORDER_RING,    true,  false},
+    [WRING_ALLREDUCE_RING_PLACED]     = {"ring-placed",     &wring_allreduce_ring,      WRING_ORDER_RING,    true,  true},
     /* clang-format on */
 };
 
 /**
  * The order of an allreduce or a barrier: the first row that fits. A ring's or a hierarchy's bits
  * are not those of the members' order, so nothing that was measured may add to this table: only
- * scheme, nodes and size. Integers, whose order shows in no bit, go by it as well.
+ * scheme, nodes and size. Integers, whose order shows in no bit, go by it as well. No row of "auto"
+ * has a ring: as many bytes go through shards or halves, in fewer steps after one another.
  */
 static const struct {
     enum wring_scheme least, most;
-    uint32_t nodes, node_members; /* or more; as many on each node */
-    uint64_t elems;               /* or more */
+    uint32_t members, nodes, node_members; /* or more; as many on each node */
+    uint64_t elems, member_elems;          /* or more: of all, and for each member */
+    bool raw;                              /* only */
     enum wring_reduction_order order;
 } orders[] = {
-    {WRING_SCHEME_HIERARCHICAL, WRING_SCHEME_HIERARCHICAL_INDIVISIBLE, 2, 2, 1, WRING_ORDER_NODES},
-    {WRING_SCHEME_AUTO, WRING_SCHEME_HIERARCHICAL_INDIVISIBLE, 0, 0, 0, WRING_ORDER_MEMBERS},
+    /* clang-format off */
+    {WRING_SCHEME_HIERARCHICAL, WRING_SCHEME_HIERARCHICAL_INDIVISIBLE, 4, 2, 2, 1, 0,    false, WRING_ORDER_NODES},
+    {WRING_SCHEME_RING,         WRING_SCHEME_RING,                     2, 0, 0, 0, 1024, true,  WRING_ORDER_RING},
+    {WRING_SCHEME_AUTO,         WRING_SCHEME_RING,                     0, 0, 0, 0, 0,    false, WRING_ORDER_MEMBERS},
+    /* clang-format on */
 };
+
+static bool is_ordered_by(const struct wring_operation *operation, size_t row)
+{
+    return operation->scheme >= orders[row].least && operation->scheme <= orders[row].most &&
+           operation->members >= orders[row].members && operation->nodes >= orders[row].nodes &&
+           operation->node_members >= orders[row].node_members &&
+           operation->elems >= orders[row].elems &&
+           operation->elems >= orders[row].member_elems * operation->members &&
+           (operation->code == NULL || !orders[row].raw);
+}
 
 enum wring_reduction_order wring_algorithm_order(const struct wring_operation *operation)
 {
@@ -64,9 +81,7 @@ enum wring_reduction_order wring_algorithm_order(const struct wring_operation *o
 
     if (operation->kind != WRING_CALL_ALLREDUCE && operation->kind != WRING_CALL_BARRIER)
         return wring_call_reduces(operation->kind) ? WRING_ORDER_MEMBERS : WRING_ORDER_NONE;
-    while (operation->scheme < orders[i].least || operation->scheme > orders[i].most ||
-           operation->nodes < orders[i].nodes || operation->node_members < orders[i].node_members ||
-           operation->elems < orders[i].elems)
+    while (!is_ordered_by(operation, i))
         i++;
     return orders[i].order;
 }
@@ -80,6 +95,8 @@ const char *wring_reduction_order_name(enum wring_reduction_order order)
         return "members";
     case WRING_ORDER_NODES:
         return "nodes";
+    case WRING_ORDER_RING:
+        return "ring";
     }
     return "?";
 }
@@ -220,8 +237,12 @@ static enum wring_algorithm select_one_shot(const struct wring_operation *operat
 static enum wring_algorithm select_allreduce(const struct wring_operation *operation,
                                              const struct wring_reach *reach)
 {
-    if (wring_algorithm_order(operation) == WRING_ORDER_NODES)
+    enum wring_reduction_order order = wring_algorithm_order(operation);
+
+    if (order == WRING_ORDER_NODES)
         return WRING_ALLREDUCE_HIERARCHICAL;
+    if (order == WRING_ORDER_RING)
+        return reach->placeable ? WRING_ALLREDUCE_RING_PLACED : WRING_ALLREDUCE_RING;
     if (operation->code == NULL)
         return select_raw(operation, reach);
     return wring_algorithm_encodes_sums(operation) ? WRING_ALLREDUCE_TWO_SHOT

@@ -26,6 +26,7 @@ enum wring_reduction_order {
     WRING_ORDER_NONE,    /* nothing is reduced */
     WRING_ORDER_MEMBERS, /* compress/reduce.h, over the members' index */
     WRING_ORDER_NODES,   /* the same within each node, then over the nodes */
+    WRING_ORDER_RING,    /* of each block from the left, from the member after its owner on */
 };
 
 enum wring_algorithm {
@@ -56,8 +57,10 @@ enum wring_algorithm {
     WRING_ALLTOALL_BRUCK,
     WRING_ALLREDUCE_HALVING_PLACED, /* sums go straight into the partners' data */
     WRING_ALLREDUCE_BRUCK,          /* small codes of all to all, through other members */
+    WRING_ALLREDUCE_RING,           /* partial sums, then sums, from each member to the next one */
+    WRING_ALLREDUCE_RING_PLACED,    /* sums go straight into the next member's data */
 };
-#define WRING_ALGORITHMS 24
+#define WRING_ALGORITHMS 26
 
 /** An operation, as all members know it. */
 struct wring_operation {
@@ -112,18 +115,20 @@ uint64_t wring_algorithm_eager_limit(const struct wring_operation *operation,
 enum wring_algorithm wring_algorithm_select(const struct wring_operation *operation,
                                             const struct wring_reach *reach);
 
-/** "members", "nodes" or "none"; a static string. */
+/** "members", "nodes", "ring" or "none"; a static string. */
 const char *wring_reduction_order_name(enum wring_reduction_order order);
 
 /** Does a scheme want legs? */
 static inline bool wring_scheme_is_hierarchical(enum wring_scheme scheme)
 {
-    return scheme >= WRING_SCHEME_HIERARCHICAL;
+    return scheme >= WRING_SCHEME_HIERARCHICAL && scheme <= WRING_SCHEME_HIERARCHICAL_INDIVISIBLE;
 }
 
-/** The scheme between nodes, or of all members where there are no legs. */
+/** The scheme between nodes, or of all members where there are no legs and no ring. */
 static inline enum wring_scheme wring_scheme_across(enum wring_scheme scheme)
 {
+    if (scheme == WRING_SCHEME_RING)
+        return WRING_SCHEME_AUTO;
     if (!wring_scheme_is_hierarchical(scheme))
         return scheme;
     return (enum wring_scheme)(scheme - WRING_SCHEME_HIERARCHICAL);
@@ -144,7 +149,7 @@ static inline bool wring_algorithm_is_placed(enum wring_algorithm algorithm)
         algorithm, 1u << WRING_ALLREDUCE_EAGER_IN_PLACE | 1u << WRING_ALLREDUCE_TWO_SHOT_PLACED |
                        1u << WRING_ALLREDUCE_TWO_SHOT_DIRECT | 1u << WRING_REDUCE_SCATTER_DIRECT |
                        1u << WRING_ALLGATHER_ALLTOALL_PLACED |
-                       1u << WRING_ALLREDUCE_HALVING_PLACED);
+                       1u << WRING_ALLREDUCE_HALVING_PLACED | 1u << WRING_ALLREDUCE_RING_PLACED);
 }
 
 /** Contributions are read where they lie. */
@@ -168,12 +173,21 @@ static inline bool wring_algorithm_is_eager(enum wring_algorithm algorithm)
     return algorithm <= WRING_ALLREDUCE_EAGER_IN_PLACE;
 }
 
-/** Members exchange partial sums two by two, or codes after Bruck: with a few others alone. */
+/** Partial sums go around a ring. */
+static inline bool wring_algorithm_is_ring(enum wring_algorithm algorithm)
+{
+    return wring_algorithm_is_in(algorithm,
+                                 1u << WRING_ALLREDUCE_RING | 1u << WRING_ALLREDUCE_RING_PLACED);
+}
+
+/** Members exchange partial sums two by two or around a ring, or codes after Bruck: with a few
+ *  others alone. */
 static inline bool wring_algorithm_has_partners(enum wring_algorithm algorithm)
 {
-    return wring_algorithm_is_in(
-        algorithm, 1u << WRING_ALLREDUCE_DOUBLING | 1u << WRING_ALLREDUCE_HALVING |
-                       1u << WRING_ALLREDUCE_HALVING_PLACED | 1u << WRING_ALLREDUCE_BRUCK);
+    return wring_algorithm_is_ring(algorithm) ||
+           wring_algorithm_is_in(
+               algorithm, 1u << WRING_ALLREDUCE_DOUBLING | 1u << WRING_ALLREDUCE_HALVING |
+                              1u << WRING_ALLREDUCE_HALVING_PLACED | 1u << WRING_ALLREDUCE_BRUCK);
 }
 
 /** A member exchanges with a few others alone, be it in a tree or around a circle. */

@@ -3,7 +3,7 @@
  * A collective: one operation of one bucket (or of a group's immediate calls), run again and again.
  *
  * Its owner fills in its work, prepares it once, posts it to the engine for each step and waits for
- * its status. Nine state machines cover the algorithms (algorithm_select.h); codecs are in their
+ * its status. Ten state machines cover the algorithms (algorithm_select.h); codecs are in their
  * path. "In order" means the order of compress/reduce.h for so many members.
  *
  *     allreduce_two_shot   every member sends each shard to its owner, which reduces it in order,
@@ -18,6 +18,7 @@
  *     allreduce_doubling   members exchange two by two what they have summed so far, log2 of their
  *                          number times: all of it, or halves (raw, more than eight members); also
  *                          their barrier. A reduce of so many goes the same way, up to the root
+ *     allreduce_ring       members pass on partial sums, and then sums, to the next one (raw)
  *     allgather_alltoall   pieces go from member to member as they are: allgather, broadcast (an
  *                          allgather to which the root alone contributes), alltoall, gather and
  *                          scatter (alltoalls of which only the root takes anything, or
@@ -250,6 +251,7 @@ extern const struct wring_collective_ops wring_allreduce_one_shot;
 extern const struct wring_collective_ops wring_allreduce_eager;
 extern const struct wring_collective_ops wring_allreduce_doubling;
 extern const struct wring_collective_ops wring_reduce_tree; /* by the same exchanges */
+extern const struct wring_collective_ops wring_allreduce_ring;
 extern const struct wring_collective_ops wring_allreduce_shm_flags;
 extern const struct wring_collective_ops wring_allgather_alltoall;
 extern const struct wring_collective_ops wring_broadcast_tree;
@@ -314,6 +316,10 @@ struct wring_collective_traffic {
 /** Of an allreduce. Of the collective its members and work are looked at. */
 struct wring_collective_traffic wring_collective_traffic(const struct wring_collective *collective);
 struct wring_collective_traffic wring_doubling_traffic(const struct wring_collective *collective);
+struct wring_collective_traffic wring_ring_traffic(const struct wring_collective *collective);
+
+/** Have chunks of a ring's work so short that a block has several. */
+void wring_ring_cut(struct wring_partition *partition);
 
 /** Scratch memory that a relay needs; 0: the work's algorithm is none. */
 size_t wring_relay_scratch_bytes(const struct wring_work *work, uint32_t members);

@@ -19,6 +19,12 @@ static uint32_t bruck_place(uint32_t n, uint32_t me, uint32_t member)
     return far != 0 && (far & (far - 1)) == 0 ? (uint32_t)__builtin_ctz(far) : WRING_NO_PARTNER;
 }
 
+/** The member before, which alone sends. */
+static uint32_t ring_place(uint32_t n, uint32_t me, uint32_t member)
+{
+    return member != me && (member + 1) % n == me ? 0 : WRING_NO_PARTNER;
+}
+
 static uint32_t place_of_all(uint32_t n, uint32_t me, uint32_t member)
 {
     (void)n, (void)me;
@@ -29,6 +35,8 @@ struct wring_senders wring_senders_of(enum wring_algorithm algorithm, uint32_t n
 {
     if (!wring_algorithm_has_partners(algorithm))
         return (struct wring_senders){n, place_of_all};
+    if (wring_algorithm_is_ring(algorithm))
+        return (struct wring_senders){1, ring_place};
     return algorithm == WRING_ALLREDUCE_BRUCK
                ? (struct wring_senders){wring_bruck_most(n), bruck_place}
                : (struct wring_senders){wring_partners_most(n), partners_place};
@@ -101,6 +109,17 @@ static void consider_circle(const struct wring_members *members, struct nearest 
     }
 }
 
+/** The one before and the one after. */
+static void consider_ring(const struct wring_members *members, struct nearest *nearest)
+{
+    uint32_t n = members->n, me = members->me;
+
+    if (n == 1)
+        return;
+    consider(nearest, (me + 1) % n);
+    consider(nearest, (me + n - 1) % n);
+}
+
 uint32_t wring_collective_next_pair(const struct wring_collective *collective, uint32_t from)
 {
     const struct wring_members *members = &collective->members;
@@ -111,6 +130,10 @@ uint32_t wring_collective_next_pair(const struct wring_collective *collective, u
     case WRING_ALLREDUCE_HALVING:
     case WRING_ALLREDUCE_HALVING_PLACED:
         consider_partners(members, &nearest);
+        break;
+    case WRING_ALLREDUCE_RING:
+    case WRING_ALLREDUCE_RING_PLACED:
+        consider_ring(members, &nearest);
         break;
     case WRING_REDUCE_TREE:
         consider_reduce_tree(members, collective->work.root, &nearest);

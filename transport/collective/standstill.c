@@ -301,6 +301,8 @@ static uint32_t confirmations(const struct wring_collective *collective)
 
     if (!wring_algorithm_has_neighbours(collective->work.algorithm))
         return WRING_STANDSTILL_CONFIRMATIONS;
+    if (wring_algorithm_is_ring(collective->work.algorithm))
+        return WRING_STANDSTILL_CONFIRMATIONS + n;
     for (; n > 1; n /= 2)
         apart++;
     return WRING_STANDSTILL_CONFIRMATIONS + apart;

@@ -29,6 +29,9 @@ struct wring_collective_traffic wring_collective_traffic(const struct wring_coll
     case WRING_ALLREDUCE_HALVING:
     case WRING_ALLREDUCE_HALVING_PLACED:
         return wring_doubling_traffic(collective);
+    case WRING_ALLREDUCE_RING:
+    case WRING_ALLREDUCE_RING_PLACED:
+        return wring_ring_traffic(collective);
     case WRING_ALLREDUCE_BRUCK:
         traffic.messages = partition->elems > 0 ? wring_bruck_most(others + 1) : 0;
         traffic.partners = 2 * wring_bruck_most(others + 1); /* some may be both */

@@ -85,8 +85,14 @@ enum wring_scheme {
     WRING_SCHEME_HIERARCHICAL,
     WRING_SCHEME_HIERARCHICAL_DIVISIBLE,
     WRING_SCHEME_HIERARCHICAL_INDIVISIBLE,
+
+    /* Raw buckets of 1024 elements or more of each member: partial sums go around a ring, on which
+       members on one host, and hosts at one site (WRING_SITE), stand side by side. Each member
+       sends to the next one alone. The order is the ring's own: FORMAT.md, "Reductions". Smaller
+       ones go as "auto", and as default of buckets that have a codec so do these */
+    WRING_SCHEME_RING,
 };
-#define WRING_SCHEMES 6
+#define WRING_SCHEMES 7
 
 /** Bytes of one element; 0 for an unknown type. Threads: safe. */
 size_t wring_dtype_bytes(enum wring_dtype dtype);

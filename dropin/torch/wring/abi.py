@@ -88,6 +88,7 @@ class Scheme(enum.IntEnum):
     HIERARCHICAL = 3
     HIERARCHICAL_DIVISIBLE = 4
     HIERARCHICAL_INDIVISIBLE = 5
+    RING = 6
 
 
 class LogLevel(enum.IntEnum):

@@ -20,7 +20,8 @@ struct wring_measured_codes wring_measured_codes_of(
     const struct wring_measured_collective *collective, uint32_t ranks_per_node)
 {
     enum wring_scheme scheme = wring_scheme_find(collective->run_as);
-    bool in_nodes = scheme >= WRING_SCHEME_HIERARCHICAL && scheme != WRING_SCHEMES;
+    bool in_nodes =
+        scheme >= WRING_SCHEME_HIERARCHICAL && scheme <= WRING_SCHEME_HIERARCHICAL_INDIVISIBLE;
     uint32_t per_node = in_nodes && ranks_per_node > 0 ? ranks_per_node : 1;
 
     return (struct wring_measured_codes){

@@ -971,13 +971,16 @@ struct wring_bucket_stats {
     const char *codec;  /* canonical spec of the codec that runs, "none" if it is bypassed; lives
                            as long as the bucket */
     const char *scheme; /* "divisible", "indivisible", "direct" (raw shards), "doubling", "halving"
-                           (raw sums of many ranks, exchanged two by two), "none" (one rank);
+                           (raw sums of many ranks, exchanged two by two), "ring", "none" (one
+                           rank);
                            "hierarchical-direct", … of the collective between nodes */
     const char *algorithm; /* of its steps: "eager", "eager-board", "eager-in-place", "one-shot",
                               "two-shot", "two-shot-placed", "two-shot-direct", "doubling",
-                              "halving", "halving-placed", "one-shot-bruck", "hierarchical" */
+                              "halving", "halving-placed", "one-shot-bruck", "ring",
+                              "ring-placed", "hierarchical" */
     const char *order;     /* of its sums: "members", as enum wring_op says, or "nodes": within each
-                              node, then over the nodes */
+                              node, then over the nodes; or "ring". "ring-measured": in which order
+                              it passes sites was measured as the session opened */
     const char *executor;  /* of its jobs: "inline", "pool:2", ...; lives as long as the
                               bucket */
     char provider[48];     /* "shm"; "shm,tcp" if wring reaches members in different ways */
