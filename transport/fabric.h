@@ -22,7 +22,7 @@
 #include <wring/provider.h>
 
 #define WRING_DEVICES_MAX 4
-#define WRING_TEXT_MAX 256
+#define WRING_TEXT_MAX 512
 #define WRING_NAME_BYTES 32 /* of a provider's name */
 
 /** An open provider. */

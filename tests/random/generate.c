@@ -295,10 +295,10 @@ static enum wring_scheme draw_bucket_scheme(struct draw *d, const char *codec)
 {
     enum wring_scheme scheme =
         chance(d, 50) ? WRING_SCHEME_AUTO : (enum wring_scheme)below(d, WRING_SCHEMES);
+    if (scheme == WRING_SCHEME_RING && strcmp(codec, "none") != 0)
+        scheme = WRING_SCHEME_AUTO;
     bool set = scheme != WRING_SCHEME_AUTO;
     enum wring_scheme runs = set ? scheme : d->p->scheme;
-    if (scheme == WRING_SCHEME_RING && strcmp(codec, "none") != 0)
-        return WRING_SCHEME_AUTO;
     if (goes_both_ways(codec) &&
         (runs == WRING_SCHEME_INDIVISIBLE || runs == WRING_SCHEME_HIERARCHICAL_INDIVISIBLE))
         return WRING_SCHEME_DIVISIBLE; /* there is no way back in these */

@@ -96,7 +96,7 @@ static void taken(void)
 {
     struct wring_codec *codec = NULL;
     float x[40], y[40], code[40];
-    char why[200] = "";
+    char why[512] = "";
 
     wring_codec_create("scaled:mode=odd:scale=4+ef", NULL, own, why, sizeof(why), &codec);
     REQUIRE(codec != NULL, "%s", why);

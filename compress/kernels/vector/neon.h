@@ -73,7 +73,7 @@ INLINE words widen_shorts(half_shorts value)
     return BOTH(vmovl_u16(vget_low_u16(shorts_8)), vmovl_high_u16(shorts_8), words);
 }
 
-/** To the nearest even; -2^31 for what does not fit, as x86 has it. */
+/** To the nearest even; -2^31 where that does not fit. */
 INLINE words round_to_ints(floats value)
 {
     words nearest = BOTH(vreinterpretq_u32_s32(vcvtnq_s32_f32(LOWER_F32(value))),
