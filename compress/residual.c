@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "compress/kernels/bf16.h"
 #include "compress/kernels/bits.h"
 #include "compress/noise.h"
 
@@ -16,11 +17,21 @@ static const struct wring_residual_kernels *kernels_of(const struct wring_codec 
     return tier->kernels;
 }
 
+/* ---- bf16 ---- */
+
+static const struct wring_bf16_kernels *bf16_of(const struct wring_codec *codec)
+{
+    const struct wring_bf16_tier *tier =
+        wring_kernels_pick(wring_bf16_tiers, sizeof(wring_bf16_tiers[0]), codec->tier);
+    return tier->kernels;
+}
+
+/** As the codec does, but infinity, as a change of units may make it, is the largest number. */
 static uint16_t to_nearest(float value)
 {
     uint32_t bits = wring_bits_of(value), odd = bits >> 16 & 1;
     uint32_t upper = ((bits & WRING_ABS_BITS) + NEAREST + odd) >> 16;
-    upper = upper < WRING_RESIDUAL_BF16_TOP ? upper : WRING_RESIDUAL_BF16_TOP;
+    upper = upper < WRING_BF16_LARGEST >> 16 ? upper : WRING_BF16_LARGEST >> 16;
     return (uint16_t)(upper | bits >> 31 << 15);
 }
 
@@ -85,7 +96,7 @@ void wring_residual_read(const struct wring_codec *codec, const float *residual,
     if (codec->residual_form == WRING_RESIDUAL_F32)
         memcpy(out, residual + element, n * sizeof(*out));
     else if (codec->residual_form == WRING_RESIDUAL_BF16)
-        kernels_of(codec)->widen(out, (const uint16_t *)(const void *)residual + element, n);
+        bf16_of(codec)->decode(out, (const uint16_t *)(const void *)residual + element, n);
     else
         unpack(codec, residual, element, n, out);
 }
@@ -109,7 +120,6 @@ void wring_residual_round(const struct wring_codec *codec,
                           const struct wring_codec_context *context, float *residual,
                           const float *values, uint64_t n)
 {
-    const struct wring_residual_kernels *kernels = kernels_of(codec);
     struct wring_codec_context of_residuals = *context;
     struct wring_noise noise;
 
@@ -119,8 +129,9 @@ void wring_residual_round(const struct wring_codec *codec,
         some = n - done < WRING_NOISE_WINDOW ? n - done : WRING_NOISE_WINDOW;
         const uint32_t *words = wring_noise_of(&noise, context->element + done, some, n - done);
         if (codec->residual_form == WRING_RESIDUAL_BF16)
-            kernels->narrow((uint16_t *)(void *)residual + done, values + done, some, words);
+            bf16_of(codec)->encode_random((uint16_t *)(void *)residual + done, values + done, NULL,
+                                          some, words, WRING_BF16_LARGEST, false);
         else
-            kernels->pack(block_at(residual, done), values + done, some, words);
+            kernels_of(codec)->pack(block_at(residual, done), values + done, some, words);
     }
 }

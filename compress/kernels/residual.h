@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Kernels of "+ef:residual=bf16" and "int8": a residual between memory and the f32 that codecs
- * work on. */
+/** Kernels of "+ef:residual=int8": a residual between memory and the f32 that codecs work on. Those
+ *  of "bf16" are the codec's (bf16.h). */
 #ifndef WRING_KERNELS_RESIDUAL_H
 #define WRING_KERNELS_RESIDUAL_H
 
 #include "compress/kernels/kernels.h"
 
-#define WRING_RESIDUAL_BF16_TOP 0x7F7Fu /* the largest finite one */
-
-/* Of int8: a block is the exponent E of its step 2^(E - 133), and signed bytes, which count steps.
+/* A block is the exponent E of its step 2^(E - 133), and signed bytes, which count steps.
  */
 #define WRING_RESIDUAL_BLOCK 32
 #define WRING_RESIDUAL_BLOCK_BYTES (1 + WRING_RESIDUAL_BLOCK)
@@ -27,17 +25,13 @@ static inline uint32_t wring_residual_exponent(uint32_t peak)
 }
 
 struct wring_residual_kernels {
-    /** out = halves, exactly. */
-    void (*widen)(float *out, const uint16_t *halves, uint64_t n);
-    /**
-     * halves = values, none of them NaN, rounded at random and never beyond the largest bf16.
-     * @param noise  words of runs of 32 elements: philox.h
-     */
-    void (*narrow)(uint16_t *halves, const float *values, uint64_t n, const uint32_t *noise);
     /** out = n elements of blocks, of which the last one may be short. */
     void (*unpack)(float *out, const unsigned char *blocks, uint64_t n);
-    /** Blocks of values, none of them NaN: n bytes, and one for each 32 or fewer. So they fit where
-     *  n floats do. */
+    /**
+     * Blocks of values, none of them NaN: n bytes, and one for each 32 or fewer. So they fit where
+     * n floats do.
+     * @param noise  words of runs of 32 elements: philox.h
+     */
     void (*pack)(unsigned char *blocks, const float *values, uint64_t n, const uint32_t *noise);
 };
 

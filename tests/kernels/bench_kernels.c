@@ -246,16 +246,14 @@ static void qsgd_squares(const void *tier, const struct bench_memory *m, uint64_
     ((const struct wring_qsgd_tier *)tier)->kernels->squares(m->src, NULL, n);
 }
 
-static void residual_narrow(const void *tier, const struct bench_memory *m, uint64_t n)
+static void residual_pack(const void *tier, const struct bench_memory *m, uint64_t n)
 {
-    ((const struct wring_residual_tier *)tier)
-        ->kernels->narrow((uint16_t *)(void *)m->code, m->src, n, noise_of(m));
+    ((const struct wring_residual_tier *)tier)->kernels->pack(m->code, m->src, n, noise_of(m));
 }
 
-static void residual_widen(const void *tier, const struct bench_memory *m, uint64_t n)
+static void residual_unpack(const void *tier, const struct bench_memory *m, uint64_t n)
 {
-    ((const struct wring_residual_tier *)tier)
-        ->kernels->widen(m->dst, (const uint16_t *)(const void *)m->code, n);
+    ((const struct wring_residual_tier *)tier)->kernels->unpack(m->dst, m->code, n);
 }
 
 static void natural_encode(const void *tier, const struct bench_memory *m, uint64_t n)
@@ -435,8 +433,8 @@ const struct bench_kernel bench_kernels[] = {
     {"momentum advance",     TIERS(momentum), ANY,   {SRC = 32, RESIDUAL = 32},    {RESIDUAL = 32},              momentum_advance},
     {"momentum look_ahead",  TIERS(momentum), ANY,   {SRC = 32, RESIDUAL = 32},    {RESIDUAL = 32},              momentum_look_ahead},
     {"momentum step_back",   TIERS(momentum), ANY,   {SRC = 32, RESIDUAL = 32},    {RESIDUAL = 32},              momentum_step_back},
-    {"residual narrow",      TIERS(residual), ANY,   {SRC = 32, OTHER = 16},       {CODE = 16},                  residual_narrow},
-    {"residual widen",       TIERS(residual), ANY,   {CODE = 16},                  {DST = 32},                   residual_widen},
+    {"residual pack",        TIERS(residual), ANY,   {SRC = 32, OTHER = 16},       {CODE = 8},                   residual_pack},
+    {"residual unpack",      TIERS(residual), ANY,   {CODE = 8},                   {DST = 32},                   residual_unpack},
     {"qsgd squares",         TIERS(qsgd),     65536, {SRC = 32},                   {0},                          qsgd_squares},
     {"qsgd encode",          TIERS(qsgd),     65536, {SRC = 32, OTHER = 16},       {CODE = 4},                   qsgd_encode},
     {"qsgd encode powers",   TIERS(qsgd),     65536, {SRC = 32, OTHER = 16},       {CODE = 4},                   qsgd_encode_powers},

@@ -446,6 +446,25 @@ static void bf16_residuals_round_at_random(void)
     wring_codec_destroy(codec);
 }
 
+/** As a state that is loaded: ties go to the even one, and nothing is beyond the largest. */
+static void bf16_residuals_are_written_to_nearest(void)
+{
+    static const float x[] = {0x1.01p0f, -0x1.03p0f, 0x1.010002p0f, -0.0f, FLT_MAX, -INFINITY};
+    static const float want[] = {1, -0x1.04p0f, 0x1.02p0f, -0.0f, 0x1.fep127f, -0x1.fep127f};
+    enum {
+        VALUES = sizeof(x) / sizeof(x[0])
+    };
+    float residual[VALUES], out[VALUES];
+    struct wring_codec *codec = make("int8:block=32+ef:residual=bf16");
+
+    wring_residual_write(codec, residual, 1, VALUES, x);
+    wring_residual_read(codec, residual, 1, VALUES, out);
+    for (int i = 0; i < VALUES; i++)
+        CHECK(memcmp(&out[i], &want[i], sizeof(out[i])) == 0, "%a becomes %a", (double)x[i],
+              (double)out[i]);
+    wring_codec_destroy(codec);
+}
+
 /** The largest of 32 is at least 63.5 steps. */
 static void int8_residuals_round_at_random(void)
 {
@@ -532,6 +551,7 @@ static void small_gradients_add_up(void)
 
 static const struct wring_test_case cases[] = {
     {"bf16_residuals_round_at_random", bf16_residuals_round_at_random},
+    {"bf16_residuals_are_written_to_nearest", bf16_residuals_are_written_to_nearest},
     {"int8_residuals_round_at_random", int8_residuals_round_at_random},
     {"int8_residuals_are_written_anywhere", int8_residuals_are_written_anywhere},
     {"small_gradients_add_up", small_gradients_add_up},
