@@ -244,12 +244,6 @@ static enum wring_status decode_unit(const struct wring_minifloat_plan *plan,
     return WRING_OK;
 }
 
-/** Before a long call comes to it: the unit, or of a longer one the first page. */
-static void fetch_unit(const float *at, uint64_t n)
-{
-    wring_streaming_fetch(at, (n < WRING_PAGE ? n : WRING_PAGE) * sizeof(*at));
-}
-
 enum wring_status wring_minifloat_decode(const struct wring_codec *codec,
                                          const struct wring_codec_context *context,
                                          const void *code, size_t code_bytes, float *dst,
@@ -265,7 +259,7 @@ enum wring_status wring_minifloat_decode(const struct wring_codec *codec,
     for (uint64_t done = 0; done < elems && status == WRING_OK; done += plan->unit) {
         uint64_t n = wring_codec_unit_length(plan->unit, elems - done);
         if (add && WRING_IS_LONG(elems))
-            fetch_unit(dst + done, n);
+            wring_streaming_fetch_unit(dst + done, n);
         struct wring_minifloat_lengths lengths = lengths_of(plan, n);
         status = decode_unit(plan, lengths, at, dst + done, n, add);
         at += lengths.bytes;

@@ -97,12 +97,6 @@ static void encode_block(const struct wring_codec *codec, const float *src, uint
         wring_put_u32(code + 4, means[1]);
 }
 
-/** Before a long call comes to it: the block, or of a longer one the first page. */
-static void fetch_block(const float *at, uint64_t n)
-{
-    wring_streaming_fetch(at, (n < WRING_PAGE ? n : WRING_PAGE) * sizeof(*at));
-}
-
 static size_t onebit_encode(const struct wring_codec *codec,
                             const struct wring_codec_context *context, const float *src,
                             uint64_t elems, float *residual, void *code, void *scratch)
@@ -154,7 +148,7 @@ static enum wring_status onebit_decode(const struct wring_codec *codec,
     for (uint64_t done = 0; done < elems && status == WRING_OK; done += unit) {
         uint64_t n = wring_codec_unit_length(unit, elems - done);
         if (add && WRING_IS_LONG(elems))
-            fetch_block(dst + done, n);
+            wring_streaming_fetch_unit(dst + done, n);
         status = decode_block(codec, at, dst + done, n, add);
         at += block_bytes(codec, n);
     }

@@ -225,12 +225,6 @@ static enum wring_status decode_block(const struct wring_codec *codec, const uns
     return WRING_OK;
 }
 
-/** Before a long call comes to it: the block, or of a longer one the first page. */
-static void fetch_block(const float *at, uint64_t n)
-{
-    wring_streaming_fetch(at, (n < WRING_PAGE ? n : WRING_PAGE) * sizeof(*at));
-}
-
 static enum wring_status qsgd_decode(const struct wring_codec *codec,
                                      const struct wring_codec_context *context, const void *code,
                                      size_t code_bytes, float *dst, uint64_t elems, bool add)
@@ -245,7 +239,7 @@ static enum wring_status qsgd_decode(const struct wring_codec *codec,
     for (uint64_t done = 0; done < elems && status == WRING_OK; done += unit) {
         uint64_t n = wring_codec_unit_length(unit, elems - done);
         if (add && WRING_IS_LONG(elems))
-            fetch_block(dst + done, n);
+            wring_streaming_fetch_unit(dst + done, n);
         status = decode_block(codec, at, dst + done, n, add);
         at += HEAD + level_bytes(codec, n);
     }

@@ -176,7 +176,7 @@ static enum wring_status sharedint_decode(const struct wring_codec *codec,
     for (uint64_t done = 0; done < elems; done += unit, scales++) {
         uint64_t n = wring_codec_unit_length(unit, elems - done);
         if (add && WRING_IS_LONG(elems))
-            wring_streaming_fetch(dst + done, (n < WRING_PAGE ? n : WRING_PAGE) * sizeof(*dst));
+            wring_streaming_fetch_unit(dst + done, n);
         if (*scales >= 0)
             (add ? width->decode_add : width->decode)(
                 dst + done, (const unsigned char *)code + done * bytes, n, *scales);

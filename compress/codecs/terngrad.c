@@ -214,7 +214,7 @@ static size_t terngrad_encode(const struct wring_codec *codec,
     for (uint64_t done = 0; done < elems; done += unit) {
         uint64_t n = wring_codec_unit_length(unit, elems - done);
         if (WRING_IS_LONG(elems))
-            wring_streaming_fetch(src + done, (n < WRING_PAGE ? n : WRING_PAGE) * sizeof(*src));
+            wring_streaming_fetch_unit(src + done, n);
         encode_unit(codec, &noise, context->element + done, src + done,
                     residual != NULL ? residual + done : NULL, n, elems - done, *scales++,
                     (unsigned char *)code + terngrad_bound(codec, done));
@@ -237,7 +237,7 @@ static enum wring_status terngrad_decode(const struct wring_codec *codec,
         uint64_t n = wring_codec_unit_length(unit, elems - done);
         const unsigned char *at = (const unsigned char *)code + terngrad_bound(codec, done);
         if (add && WRING_IS_LONG(elems))
-            wring_streaming_fetch(dst + done, (n < WRING_PAGE ? n : WRING_PAGE) * sizeof(*dst));
+            wring_streaming_fetch_unit(dst + done, n);
         if (*scales >= 0)
             (add ? form->decode_add : form->decode)(dst + done, at, n, step_of(codec, *scales));
         else

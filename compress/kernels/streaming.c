@@ -21,6 +21,11 @@ void wring_streaming_fetch(const void *at, size_t bytes)
         __builtin_prefetch(from + i);
 }
 
+void wring_streaming_fetch_unit(const float *at, uint64_t n)
+{
+    wring_streaming_fetch(at, (n < WRING_PAGE ? n : WRING_PAGE) * sizeof(*at));
+}
+
 void wring_streaming_read(const void *at, size_t bytes)
 {
     const volatile char *from = at;

@@ -40,6 +40,9 @@ void wring_streaming_enter(const void *at);
 /** Ask for so many bytes, and go on. */
 void wring_streaming_fetch(const void *at, size_t bytes);
 
+/** The same of a unit of n elements, before a call comes to it; of a longer one the first page. */
+void wring_streaming_fetch_unit(const float *at, uint64_t n);
+
 /**
  * Read so many bytes, to the same end: it waits for them, which is better where further pages are
  * to be read and written after this one. One load instruction goes over them all: processors learn
