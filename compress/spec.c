@@ -366,8 +366,11 @@ enum wring_status wring_spec_parse(struct wring_codec *codec, const char *spec,
 /** As parse_decimal() reads it, whatever decimal point the application's locale writes. */
 static void write_decimal(char *text, size_t bytes, double value)
 {
-    size_t used = (size_t)snprintf(text, bytes, "%.*f", FRACTION_DIGITS, value);
-    size_t point = used - FRACTION_DIGITS - 1;
+    int digits = FRACTION_DIGITS; /* of the fraction */
+    for (double least = 1; value >= least && digits > 1; least *= 10)
+        digits--;
+    size_t used = (size_t)snprintf(text, bytes, "%.*f", digits, value);
+    size_t point = used - (size_t)digits - 1;
 
     text[point] = '.';
     while (text[used - 1] == '0')

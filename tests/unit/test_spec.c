@@ -121,6 +121,8 @@ static void canonical_form(void)
          WRING_CODEC_FIXED | WRING_CODEC_FEEDBACK},
         {"bf16:round=nearest", "bf16", 1, WRING_CODEC_FIXED},
         {"bounded:error=.0001", "bounded", 256, 0},
+        {"bounded:error=20.010", "bounded:error=20.01", 256, 0},
+        {"bounded:error=123456.000000001", "bounded:error=123456.000000001", 256, 0},
         {"bounded:block=64:error=0.000000001+ef", "bounded:error=0.000000001:block=64+ef", 64,
          WRING_CODEC_FEEDBACK},
         {"int4:range=absmax", "int4", 128, WRING_CODEC_FIXED},
