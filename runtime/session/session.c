@@ -595,7 +595,7 @@ enum wring_status wring_session_error(struct wring_session *session,
     if (status == WRING_OK || detail == NULL)
         return status;
     struct wring_error_detail known = {.status = failure.status, .rank = failure.rank};
-    snprintf(known.text, sizeof(known.text), "%s", failure.text);
+    snprintf(known.text, sizeof(known.text), "%.*s", (int)sizeof(known.text) - 1, failure.text);
     wring_versioned_struct_write(&detail_sized, &known, detail);
     return status;
 }
