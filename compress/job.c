@@ -242,8 +242,8 @@ static bool leaves_loss(const struct wring_job *job)
 }
 
 /** The float32 job of a run of elements, which lie in `wide` then. */
-static struct wring_job part_of_short(const struct wring_job *job, uint64_t begin, uint64_t n,
-                                      float *wide)
+static struct wring_job widen_part(const struct wring_job *job, uint64_t begin, uint64_t n,
+                                   float *wide)
 {
     struct wring_job part = *job;
 
@@ -264,7 +264,7 @@ static enum wring_status encode_short(struct wring_job *job, float *scratch,
 
     for (uint64_t begin = 0; status == WRING_OK && begin < job->elems; begin += tile) {
         uint64_t left = job->elems - begin, n = left < tile ? left : tile;
-        struct wring_job part = part_of_short(job, begin, n, scratch);
+        struct wring_job part = widen_part(job, begin, n, scratch);
         part.code = (char *)job->code + job->result.code_bytes;
         part.result.lost = part.result.whole = 0;
         status = run(&part, scratch + (tile + 15) / 16 * 16);
@@ -300,7 +300,7 @@ static enum wring_status begin_short_round(struct wring_job *job, float *scratch
     wring_round_fill(job);
     for (uint64_t begin = 0; begin < job->elems; begin += tile) {
         uint64_t left = job->elems - begin, n = left < tile ? left : tile;
-        struct wring_job part = part_of_short(job, begin, n, scratch);
+        struct wring_job part = widen_part(job, begin, n, scratch);
         wring_round_fold(&part, behind);
     }
     return WRING_OK;

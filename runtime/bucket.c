@@ -35,7 +35,7 @@ static bool is_step_left(struct wring_bucket *bucket)
            (bucket->collective.shm_flags == NULL || !wring_shm_flags_end(&bucket->collective));
 }
 
-void wring_bucket_ready(struct wring_bucket *bucket)
+void wring_bucket_set_committed(struct wring_bucket *bucket)
 {
     bool plain = bucket->session->callers.may_mark && bucket->posted_as == bucket &&
                  bucket->watch == NULL && !wring_bucket_keeps(bucket) &&
@@ -45,7 +45,7 @@ void wring_bucket_ready(struct wring_bucket *bucket)
     atomic_store_explicit(&bucket->mark.plain, plain, memory_order_relaxed);
 }
 
-void wring_bucket_unready(struct wring_bucket *bucket)
+void wring_bucket_uncommit(struct wring_bucket *bucket)
 {
     bucket->committed = false;
     atomic_store_explicit(&bucket->mark.plain, false, memory_order_relaxed);

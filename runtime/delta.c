@@ -55,7 +55,7 @@ static bool is_root(const struct wring_delta *delta)
     return delta->group->members.me == delta->root;
 }
 
-static const struct wring_log *log_of(const struct wring_delta *delta)
+static const struct wring_log *session_log(const struct wring_delta *delta)
 {
     return &delta->group->session->log;
 }
@@ -90,7 +90,7 @@ static enum wring_status keep_base(struct wring_delta *delta)
 {
     delta->base = malloc(delta->bytes > 0 ? (size_t)delta->bytes : 1);
     if (delta->base == NULL) {
-        wring_error(log_of(delta), "no memory for the base, %" PRIu64 " bytes", delta->bytes);
+        wring_error(session_log(delta), "no memory for the base, %" PRIu64 " bytes", delta->bytes);
         return WRING_ERR_NO_MEMORY;
     }
     if (delta->bytes > 0)
@@ -208,7 +208,7 @@ static void make_code(struct wring_delta *delta, struct head *head)
 static enum verdict judge(struct wring_delta *delta, const struct head *head, uint64_t hash)
 {
     if (head->bytes != delta->bytes) {
-        wring_error(log_of(delta),
+        wring_error(session_log(delta),
                     "these are %" PRIu64 " bytes of weights, and %" PRIu64
                     " at the root: create it with as many on all members",
                     delta->bytes, head->bytes);
@@ -222,7 +222,7 @@ static enum verdict judge(struct wring_delta *delta, const struct head *head, ui
 
 static enum wring_status refuse(const struct wring_delta *delta, const char *what)
 {
-    wring_error(log_of(delta), "%s: the next broadcast sends a copy", what);
+    wring_error(session_log(delta), "%s: the next broadcast sends a copy", what);
     return WRING_ERR_FRAME;
 }
 

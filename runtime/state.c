@@ -588,7 +588,7 @@ static enum wring_status load_state(struct wring_session *session, const void *s
     for (struct wring_bucket *at = session->buckets; at != NULL && status == WRING_OK;
          at = at->next) {
         at->idle = wring_residual_is_idle(at);
-        wring_bucket_ready(at);
+        wring_bucket_set_committed(at);
     }
     return status;
 }

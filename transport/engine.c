@@ -281,7 +281,7 @@ static size_t poll_queue(struct wring_engine *engine, struct wring_executor_queu
 }
 
 /** Is one of its tasks with the executor? */
-static bool has_jobs(const struct wring_collective *collective)
+static bool collective_has_jobs(const struct wring_collective *collective)
 {
     uint32_t n = collective->send_tasks + collective->reduce_tasks + collective->decode_tasks;
     for (uint32_t i = 0; i < n; i++)
@@ -293,7 +293,7 @@ static bool has_jobs(const struct wring_collective *collective)
 /** End a ceased collective, if that was its last job. @return whether it has ended by that */
 static bool end_ceased(struct wring_engine *engine, struct wring_collective *collective)
 {
-    if (!collective->running || has_jobs(collective))
+    if (!collective->running || collective_has_jobs(collective))
         return false;
     wring_pool_ended(collective);
     wring_engine_finish(engine, collective, wring_collective_ceased(collective));

@@ -386,7 +386,7 @@ enum wring_status wring_commit_compare(struct wring_session *session)
 void wring_commit_undo(struct wring_session *session)
 {
     for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
-        wring_bucket_unready(at);
+        wring_bucket_uncommit(at);
         wring_engine_remove_channel(session->engine, &at->scatter);
         wring_engine_remove_channel(session->engine, &at->gather);
         wring_channel_finish(&at->scatter);
@@ -401,7 +401,7 @@ void wring_commit_undo(struct wring_session *session)
         at->block = NULL;
     }
     for (struct wring_bucket *at = session->fused; at != NULL; at = at->next)
-        wring_bucket_unready(at);
+        wring_bucket_uncommit(at);
     wring_imports_finish(&session->imports);
     wring_block_finish(&session->slots);
     wring_block_finish(&session->sources);
@@ -547,11 +547,11 @@ enum wring_status wring_commit_connect(struct wring_session *session)
     if (status != WRING_OK)
         return status;
     for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
-        wring_bucket_ready(at);
+        wring_bucket_set_committed(at);
         log_bucket(session, at);
     }
     for (struct wring_bucket *at = session->fused; at != NULL; at = at->next)
-        wring_bucket_ready(at);
+        wring_bucket_set_committed(at);
     return WRING_OK;
 }
 

@@ -158,8 +158,8 @@ static bool are_sums(const struct run *run, const float *data, uint64_t elems)
 
 /* ---- ranks ---- */
 
-static void note_sent(struct wring_scale_size *size, const struct wring_sim_counts *before,
-                      const struct wring_sim_counts *after)
+static void keep_most_sent(struct wring_scale_size *size, const struct wring_sim_counts *before,
+                           const struct wring_sim_counts *after)
 {
     uint64_t puts = after->puts - before->puts, messages = after->messages - before->messages;
     uint64_t bytes = after->put_bytes - before->put_bytes;
@@ -188,7 +188,7 @@ static enum wring_status run_step(struct run *run, struct wring_group *world, ui
         status = wring_allreduce(world, data, data, elems, WRING_F32, WRING_SUM, NULL, NULL);
     struct wring_sim_counts after = wring_sim_sent(run->sim, rank);
     if (step == run->job->steps - 1)
-        note_sent(size, &before, &after);
+        keep_most_sent(size, &before, &after);
     if (run->end_ns[s][step] < wring_sim_now_ns(run->sim))
         run->end_ns[s][step] = wring_sim_now_ns(run->sim);
     if (status == WRING_OK && checks && (step == 0 || step == run->job->steps - 1))

@@ -43,15 +43,16 @@ static bool is_rooted(const struct wring_collective *collective)
     return is(collective, WRING_GATHER_TREE) || is(collective, WRING_SCATTER_TREE);
 }
 
-static uint32_t first_member(const struct wring_collective *collective)
+/** The member that blocks are counted from: the root, or oneself. */
+static uint32_t block_origin(const struct wring_collective *collective)
 {
     return is_rooted(collective) ? collective->work.root : collective->members.me;
 }
 
-/** The member that comes so many after the first one. */
+/** The member that comes so many after the origin. */
 static uint32_t member_at(const struct wring_collective *collective, uint32_t place)
 {
-    return (uint32_t)(((uint64_t)first_member(collective) + place) % collective->members.n);
+    return (uint32_t)(((uint64_t)block_origin(collective) + place) % collective->members.n);
 }
 
 /** How many after the root we come. */

@@ -170,7 +170,7 @@ static bool is_among(const uint64_t *list, uint32_t n, uint64_t value)
     return false;
 }
 
-static enum wring_status take_chunks(struct asking *asking)
+static enum wring_status narrow_chunks_to_wanted(struct asking *asking)
 {
     const struct wring_tunings_wanted *wanted = asking->wanted;
     char known[256] = "";
@@ -215,7 +215,7 @@ static enum wring_status refuse_cores(const struct asking *asking, uint32_t core
     return WRING_ERR_INVALID;
 }
 
-static enum wring_status take_cores(struct asking *asking)
+static enum wring_status narrow_cores_to_wanted(struct asking *asking)
 {
     const struct wring_tunings_wanted *wanted = asking->wanted;
 
@@ -277,9 +277,9 @@ enum wring_status wring_tunings_list(const struct wring_cost_model_params *param
     if (cluster.timeline != WRING_TIMELINE_FULL)
         return refuse_timeline(&asking);
     look_at_profile(&asking);
-    enum wring_status status = take_chunks(&asking);
+    enum wring_status status = narrow_chunks_to_wanted(&asking);
     if (status == WRING_OK)
-        status = take_cores(&asking);
+        status = narrow_cores_to_wanted(&asking);
     for (uint32_t i = 0; status == WRING_OK && i < asking.n_chunks; i++)
         for (uint32_t j = 0; j < asking.n_cores; j++)
             if (is_known(&asking, asking.chunks[i], asking.cores[j]))

@@ -108,7 +108,7 @@ static void rail_take_news(struct verbs_rail *rail)
         revive_rail(rail);
 }
 
-static void take_news(struct verbs_provider *verbs)
+static void handle_device_events(struct verbs_provider *verbs)
 {
     uint64_t rung;
     if (read(verbs->bell, &rung, sizeof(rung)) < 0 && errno != EAGAIN)
@@ -121,7 +121,7 @@ static void take_news(struct verbs_provider *verbs)
 static void rail_take_async(struct verbs_rail *rail)
 {
     wring_verbs_seat_listen(&rail->seat);
-    take_news(rail->provider);
+    handle_device_events(rail->provider);
 }
 
 /* ---- progress ---- */
@@ -167,7 +167,7 @@ static void service_watch(struct verbs_provider *verbs, const struct verbs_watch
         rail_take_async(watch->owner);
         break;
     case VERBS_WATCH_BELL:
-        take_news(verbs);
+        handle_device_events(verbs);
         break;
     }
 }
