@@ -34,6 +34,11 @@ INLINE float fold_eight(__m256 eight)
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
 
+INLINE uint64_t zeros_below(uint64_t bits)
+{
+    return _tzcnt_u64(bits); /* the compiler's own function has a branch for 0 */
+}
+
 INLINE half_shorts load_part(const void *at)
 {
     return (half_shorts) * (const half_anywhere *)at;

@@ -167,6 +167,11 @@ INLINE uint64_t bits_of_64(const lanes some[64 / LANES])
     return bits;
 }
 
+INLINE uint64_t zeros_below(uint64_t bits)
+{
+    return bits == 0 ? 64 : (uint64_t)__builtin_ctzll(bits);
+}
+
 INLINE lanes lanes_of(uint32_t bits, unsigned from)
 {
     const words shifts = {31, 30, 29, 28, 27, 26, 25, 24};

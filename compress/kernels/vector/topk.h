@@ -147,11 +147,6 @@ static uint64_t reach_rest(const float *src, const float *residual, uint64_t i, 
     return marks;
 }
 
-INLINE uint64_t zeros_below(uint64_t marks)
-{
-    return marks == 0 ? 64 : (uint64_t)__builtin_ctzll(marks);
-}
-
 /**
  * Write the indices of 64 elements' marks. Few words have more than three, so the first ones are
  * written whether they are there or not: the next word overwrites rubbish. They are put together in

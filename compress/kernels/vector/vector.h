@@ -80,11 +80,14 @@ INLINE words round_up(words bits)
  * Each set has in its own way, besides its name as OF_TIER(kernels):
  *
  * all(value)             in all lanes; all_words()
- * smaller(a, b)          of each lane, taken as unsigned; larger(); min_i32() and max_i32() as
- * signed; min_f32(), max_f32(): b where one is NaN; min_i64(), max_i64() abs_i32(a) magnitudes of
- * signed lanes round_to_ints(value)   to the nearest even; -2^31 where that does not fit;
- * floats_of_ints() widen_f16(halves)      narrow_f16(value) to the nearest even;
- * widen_shorts(halves), of unsigned load_part(at)          half a vector's bytes; store_part()
+ * smaller(a, b)          of each lane, taken as unsigned; larger()
+ * min_i32(a, b)          the same taken as signed; max_i32(), min_i64(), max_i64()
+ * min_f32(a, b)          b where one is NaN; max_f32()
+ * abs_i32(a)             magnitudes of signed lanes
+ * round_to_ints(value)   to the nearest even; -2^31 where that does not fit; floats_of_ints()
+ * widen_f16(halves)      narrow_f16(value) to the nearest even
+ * widen_shorts(halves)   of unsigned ones
+ * load_part(at)          half a vector's bytes; store_part()
  * products(a, b)         of the lower halves of 64 bits
  * lower_quads(a, b)      64 bits of a, then of b, of each 128; upper_quads() of the upper ones
  * lanes                  some lanes of a vector
@@ -98,6 +101,7 @@ INLINE words round_up(words bits)
  * any_of(lanes)          are there any?
  * bits_of(lanes)         a bit for each
  * bits_of_64(some)       of so many vectors' lanes as 64 elements have
+ * zeros_below(bits)      the lowest bit that is set of 64, or 64, without a branch
  * lanes_of(bits, from)   those whose bit is set, of bit `from` and on; in 256 bits, from <= 24
  * choose(lanes, a, b)    a there, b elsewhere; choose_f64()
  * count_where(lanes, a)  a + 1 there, a elsewhere, of whole lanes
