@@ -7,8 +7,8 @@
 All-reduce of 8 bytes with a future, by one rank alone: median of 2000 calls, of rounds in which gloo,
 wring's group in C++ and its group in Python take turns. Then, in each round, three ranks train by
 DDP over wring, and rank 1 kills itself between forward and backward of a step: ms until the last of the
-others has its exception, which names rank 1. PYTHON has torch; it finds wring in this tree, and the library by
-WRING_LIBRARY.
+others has its exception, which names rank 1. PYTHON has torch; wring is that of this tree,
+with the library of build/ or WRING_LIBRARY.
 """
 import argparse
 import os
@@ -58,10 +58,10 @@ def train(dist, torch):
 
 
 def be_a_rank(what, backend):
-    sys.path.insert(0, str(ROOT / "dropin" / "torch"))
     import torch
     import torch.distributed as dist
     import wring.torch
+    torch_rig.require_native()
     torch.set_num_threads(1)
     if not dist.is_backend_available("wring"):
         wring.torch.register()
@@ -99,6 +99,7 @@ def main():
     if arguments.be:
         be_a_rank(arguments.be, arguments.backend)
         return
+    torch_rig.measure_with(ROOT)
     took = {way: [] for way in WAYS}
     killed = []
     for _ in range(arguments.rounds):

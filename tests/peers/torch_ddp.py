@@ -12,7 +12,7 @@ over gloo; wring as the backend; wring's hook with a codec, and with WRING_PLAN=
 which has a process to itself.
 
 shm and loopback: both ranks on this host; 1g, 10g: hosts in network namespaces (links.py). PYTHON has
-torch; it finds wring in this tree, and the library by WRING_LIBRARY.
+torch; wring is that of this tree, with the library of build/ or WRING_LIBRARY.
 """
 import argparse
 import json
@@ -26,6 +26,9 @@ import time
 import links
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "torch"))
+import torch_rig  # noqa: E402
+
 PORT = 29500
 LAYERS = 16
 WARM, WARM_AUTO = 3, 40
@@ -73,10 +76,10 @@ def step(model, data, exchanged):
 
 
 def be_a_rank(backend, ways, width, rounds, steps):
-    sys.path.insert(0, str(ROOT / "dropin" / "torch"))
     import torch
     import torch.distributed as dist
     import wring.torch
+    torch_rig.require_native()
     torch.set_num_threads(1)
     if not dist.is_backend_available("wring"):
         wring.torch.register()
@@ -163,6 +166,7 @@ def main():
     if arguments.be:
         be_a_rank(arguments.be, arguments.turns, width, arguments.rounds, arguments.steps)
         return
+    torch_rig.measure_with(ROOT)
     if set(arguments.links.split(",")) - {"shm", "loopback"}:
         links.require_root()
     print("| link | way | step ms | best | computing | exposed ms | times gloo's speed |\n"

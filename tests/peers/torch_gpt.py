@@ -7,10 +7,11 @@
 
 Each rank is a host of its own in a network namespace (links.py), and trains
 dropin/torch/examples/train_gpt.py. Runs are BACKEND:HOOK; those of one seed take turns, another
-first for each seed. PYTHON has torch and wring. A ratio is the median over the seeds of the ratios
-within one; loss is that on what was held out, against gloo:none of the same seed. --json writes what
-there is after each run, and begins with what the file has: that is not measured again. --from draws
-and prints what --json wrote before.
+first for each seed. PYTHON has torch; wring is that of this tree, with the library of build/ or
+WRING_LIBRARY. A ratio is the median over the seeds of the ratios within one; loss is that on what
+was held out, against gloo:none of the same seed. --json writes what there is after each run, and
+begins with what the file has: that is not measured again. --from draws and prints what --json wrote
+before.
 """
 import argparse
 import html
@@ -22,6 +23,9 @@ import sys
 import links
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "torch"))
+import torch_rig  # noqa: E402
+
 PROGRAM = ROOT / "dropin/torch/examples/train_gpt.py"
 PORT = 29500
 REFERENCE, BAR = "gloo:none", "gloo:bf16"
@@ -47,6 +51,7 @@ def is_of(result, ranks, seed, run, steps):
 
 def measure(arguments, results):
     """Add to results what is missing, and write them as --json says."""
+    torch_rig.measure_with(ROOT)
     links.require_root()
     for ranks in arguments.ranks:
         with links.Hosts(ranks, links.LINKS[arguments.link], bound=True) as hosts:

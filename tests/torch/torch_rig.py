@@ -34,16 +34,38 @@ def find_python(modules):
     return python
 
 
+def where_wring_is(library, source):
+    """The variables that say so."""
+    source = pathlib.Path(source).resolve()
+    library = pathlib.Path(library).resolve()
+    return {"WRING_LIBRARY": str(library),
+            "WRING_INCLUDE": ":".join(str(source / room / "include") for room in ROOMS),
+            "WRING_TORCH_CACHE": str(library.parents[1] / "torch-cache"),
+            "PYTHONPATH": str(source / "dropin" / "torch"), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
 def environment(library, source):
     """The caller's, without any launcher's variables, and where wring is."""
     bare = {name: value for name, value in os.environ.items()
             if not name.startswith(FOREIGN) and name not in ALONE}
-    source = pathlib.Path(source).resolve()
-    library = pathlib.Path(library).resolve()
-    return {**bare, "WRING_LIBRARY": str(library), "OMP_NUM_THREADS": "1",
-            "WRING_INCLUDE": ":".join(str(source / room / "include") for room in ROOMS),
-            "WRING_TORCH_CACHE": str(library.parents[1] / "torch-cache"),
-            "PYTHONPATH": str(source / "dropin" / "torch"), "PYTHONDONTWRITEBYTECODE": "1"}
+    return {**bare, "OMP_NUM_THREADS": "1", **where_wring_is(library, source)}
+
+
+def measure_with(source):
+    """For scripts that measure: their ranks take wring of this tree, as WRING_LIBRARY or ./run build
+    has it."""
+    library = os.environ.get("WRING_LIBRARY", os.path.join(source, "build/runtime/libwring.so"))
+    if not os.path.exists(library):
+        sys.exit(f"{library} is not there: ./run build makes it")
+    os.environ.update(where_wring_is(library, source))
+
+
+def require_native():
+    """A rank that is to have its process group in C++ ends where it cannot, and says why."""
+    from wring.torch import native
+    module, reason = native.load()
+    if module is None and reason != native.SWITCHED_OFF:
+        sys.exit(f"no process group in C++: {reason}")
 
 
 def installed(folder, environment):
