@@ -169,7 +169,7 @@ bool wring_bucket_end_ceased(struct wring_bucket *bucket);
 /** All that its steps run on is there. What a post has to see to besides is settled for good here,
  *  so that it need not ask each time. */
 void wring_bucket_set_committed(struct wring_bucket *bucket);
-/** The reverse, before what its steps run on goes. */
+/** Undo that, before its steps lose anything that they run on. */
 void wring_bucket_uncommit(struct wring_bucket *bucket);
 
 static inline struct wring_bucket *wring_bucket_of(struct wring_completion *completion)
