@@ -349,19 +349,43 @@ static void every_codec_is_listed(void)
     }
 }
 
+/** A codec's jobs, each in another scheme or over another provider, and by other tiers, executors
+ * and sizes of pieces. @return how many had all bits of the definition */
+static unsigned run_forms(size_t codec, unsigned *n)
+{
+    unsigned right = 0;
+
+    for (size_t scheme = 0; scheme < 3; scheme++)
+        for (size_t p = 0; p < 2; p++) {
+            struct wring_matrix_case c = plain;
+            c.codec = codecs[codec];
+            c.scheme = (enum wring_scheme)scheme;
+            c.provider = providers[p];
+            c.cpu = tiers[(codec + scheme + p) % COUNT(tiers)];
+            c.executor = executors[(codec + scheme) % COUNT(executors)];
+            c.chunk = chunks[(codec + p) % COUNT(chunks)];
+            c.special = (codec + scheme + p) % 2 ? 2 : 0;
+            if (is_refused(c.codec, c.scheme))
+                continue;
+            right += wring_matrix_run(&c);
+            (*n)++;
+        }
+    return right;
+}
+
 static void every_codec_scheme_and_provider(void)
 {
-    for (size_t codec = 0; codec < COUNT(codecs); codec++)
-        for (int scheme = 0; scheme < 3; scheme++)
-            for (size_t p = 0; p < 2; p++) {
-                struct wring_matrix_case c = plain;
-                c.codec = codecs[codec];
-                c.scheme = (enum wring_scheme)scheme;
-                c.provider = providers[p];
-                c.special = (codec + (size_t)scheme + p) % 2 ? 2 : 0;
-                if (!is_refused(c.codec, c.scheme))
-                    wring_matrix_run(&c);
-            }
+    unsigned n = 0, right = 0;
+
+    for (size_t codec = 0; codec < COUNT(codecs); codec++) {
+        unsigned before = n, well = run_forms(codec, &n);
+        CHECK(well == n - before, "%s: %u of %u jobs had the bits of its definition", codecs[codec],
+              well, n - before);
+        right += well;
+    }
+    printf("%zu specs in %u jobs over schemes, providers, tiers, executors and sizes of pieces: %u "
+           "had the bits of their definition\n",
+           COUNT(codecs), n, right);
 }
 
 /** Nodes of two and three ranks, sums in place or in slots; each codec in a scheme that it can be
