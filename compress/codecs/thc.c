@@ -24,14 +24,18 @@
 enum {
     PARAM_WIDTH,
     PARAM_BLOCK,
-    PARAM_CLIP
+    PARAM_CLIP,
+    PARAM_ROTATE
 };
 
 static const struct wring_codec_param params[] = {
     [PARAM_WIDTH] = {"width", NULL, "bits of a code, and of a sum", 8, 8, 16, 8},
-    [PARAM_BLOCK] = {"block", NULL, "elements that are rotated together, a power of two", 1024,
+    [PARAM_BLOCK] = {"block", NULL, "elements that share a scale, a power of two", 1024,
                      WRING_ROTATE_MIN, WRING_ROTATE_MAX, 32},
     [PARAM_CLIP] = {"clip", NULL, "largest rotated number, in deviations", 3.5, 1, 64, 0},
+    [PARAM_ROTATE] = {"rotate", NULL,
+                      "elements that are rotated together, a power of two; 0: a whole block", 0, 0,
+                      WRING_ROTATE_MAX, 32},
 };
 
 struct own {
@@ -59,12 +63,19 @@ static enum wring_status thc_init(struct wring_codec *codec, char *why, size_t w
 {
     struct own *own = codec->own;
     uint32_t block = (uint32_t)codec->params[PARAM_BLOCK];
+    uint32_t rotate = (uint32_t)codec->params[PARAM_ROTATE];
     const struct wring_steps_tier *steps =
         wring_kernels_pick(wring_steps_tiers, sizeof(wring_steps_tiers[0]), codec->tier);
 
     if ((block & (block - 1)) != 0) {
         snprintf(why, why_bytes, "thc:block=%u: needs a power of two from %d to %d", block,
                  WRING_ROTATE_MIN, WRING_ROTATE_MAX);
+        return WRING_ERR_INVALID;
+    }
+    if (rotate > block || (rotate & (rotate - 1)) != 0) {
+        snprintf(why, why_bytes,
+                 "thc:rotate=%u: needs 0 or a power of two from %d to the block's %u", rotate,
+                 WRING_ROTATE_MIN, block);
         return WRING_ERR_INVALID;
     }
     wring_codec_take_kernels(codec, wring_rotate_tiers, sizeof(wring_rotate_tiers[0]));
@@ -78,13 +89,20 @@ static uint64_t thc_unit(const struct wring_codec *codec)
     return (uint64_t)codec->params[PARAM_BLOCK];
 }
 
-/** The order of the rotation of n elements, up to a unit: behind them are zeros. */
+/** The steps of n elements, up to a unit: behind them are zeros. */
 static uint64_t order_of(uint64_t n)
 {
     uint64_t m = WRING_ROTATE_MIN;
     while (m < n)
         m *= 2;
     return m;
+}
+
+/** How many of m steps are rotated together. */
+static uint64_t part_of(const struct wring_codec *codec, uint64_t m)
+{
+    uint64_t rotate = (uint64_t)codec->params[PARAM_ROTATE];
+    return rotate > 0 && rotate < m ? rotate : m;
 }
 
 /** Steps of a run of units. */
@@ -134,13 +152,15 @@ static void find_powers(const struct wring_codec *codec, const struct wring_code
     }
 }
 
-static double scale_of(const struct wring_codec *codec, double power, uint32_t most)
+/** @param part  of the unit, that are rotated together: their squares are so much of its power */
+static double scale_of(const struct wring_codec *codec, double power, double part, uint32_t most)
 {
     if (!(power >= 0 && power <= NORM_MAX * NORM_MAX) || most == 0)
         return (double)wring_float_of(WRING_NAN_BITS);
     if (power < NORM_MIN * NORM_MIN)
         return 0;
-    return (double)((float)codec->params[PARAM_CLIP] * wring_root_below(power) / (float)most);
+    return (double)((float)codec->params[PARAM_CLIP] * wring_root_below(power * part) /
+                    (float)most);
 }
 
 static void make_scales(const struct wring_codec *codec, const struct wring_codec_context *context,
@@ -148,9 +168,12 @@ static void make_scales(const struct wring_codec *codec, const struct wring_code
 {
     double *scales = statistics;
     uint32_t most = most_steps(codec, context->ranks);
+    uint64_t unit = thc_unit(codec);
 
-    for (uint64_t i = 0; i < count; i++)
-        scales[i] = scale_of(codec, scales[i], most);
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t m = order_of(wring_codec_unit_length(unit, context->elems - i * unit));
+        scales[i] = scale_of(codec, scales[i], (double)part_of(codec, m) / (double)m, most);
+    }
 }
 
 static const struct wring_codec_round rounds[] = {{.name = "norm",
@@ -179,22 +202,39 @@ static void find_run(const struct wring_codec *codec, const struct wring_codec_c
         elems > 0 ? (const double *)context->statistics[0] + unit_at(codec, context) : NULL;
 }
 
-/** x = what the steps of a unit stand for, rotated still. */
-static void take_steps(const struct wring_codec *codec, float *x, const void *steps, uint64_t m,
-                       float scale)
-{
-    width_of(codec)->decode(x, steps, m, scale / (float)m);
-}
-
-/** residual = v - decoded. @param x, decoded  [m] */
-static void keep_rest(const struct wring_codec *codec, const struct run *run, const void *steps,
-                      const float *src, float *residual, uint64_t n, uint64_t m, float scale,
-                      float *x, float *decoded)
+/** x = the rotated v of a unit, part by part. @param x  [m] */
+static void rotate_unit(const struct wring_codec *codec, const struct run *run, const float *src,
+                        const float *residual, uint64_t n, float *x, uint64_t m)
 {
     const struct own *own = codec->own;
+    uint64_t part = part_of(codec, m);
 
-    take_steps(codec, x, steps, m, scale);
-    own->rotate->back(decoded, x, n, run->signs, m);
+    for (uint64_t i = 0; i < m; i += part) {
+        uint64_t at = i < n ? i : n;
+        own->rotate->forward(x + i, src + at, residual != NULL ? residual + at : NULL,
+                             wring_codec_unit_length(part, n - at), run->signs + i / 32, part);
+    }
+}
+
+/** dst = what the steps of a unit stand for, or dst += that. @param x  [order_of(n)], worked in */
+static void take_steps(const struct wring_codec *codec, const struct run *run, const void *steps,
+                       float scale, float *x, float *dst, uint64_t n, bool add)
+{
+    const struct wring_rotate_kernels *rotate = ((const struct own *)codec->own)->rotate;
+    uint64_t m = order_of(n), part = part_of(codec, m);
+
+    width_of(codec)->decode(x, steps, m, scale / (float)part);
+    for (uint64_t i = 0; i < n; i += part)
+        (add ? rotate->back_add : rotate->back)(
+            dst + i, x + i, wring_codec_unit_length(part, n - i), run->signs + i / 32, part);
+}
+
+/** residual = v - decoded. @param x, decoded  [order_of(n)] */
+static void keep_rest(const struct wring_codec *codec, const struct run *run, const void *steps,
+                      const float *src, float *residual, uint64_t n, float scale, float *x,
+                      float *decoded)
+{
+    take_steps(codec, run, steps, scale, x, decoded, n, false);
     for (uint64_t i = 0; i < n; i++)
         residual[i] = src[i] + residual[i] - decoded[i];
 }
@@ -203,7 +243,6 @@ static void encode_unit(const struct wring_codec *codec, const struct run *run, 
                         const float *src, uint64_t n, float *residual, void *steps, float *scratch,
                         float most)
 {
-    const struct own *own = codec->own;
     uint64_t m = order_of(n);
 
     if (!(scale > 0)) {
@@ -212,11 +251,10 @@ static void encode_unit(const struct wring_codec *codec, const struct run *run, 
             residual[i] = src[i] + residual[i];
         return;
     }
-    own->rotate->forward(scratch, src, residual, n, run->signs, m);
+    rotate_unit(codec, run, src, residual, n, scratch, m);
     width_of(codec)->encode(steps, scratch, NULL, m, scale, 1 / scale, most);
     if (residual != NULL)
-        keep_rest(codec, run, steps, src, residual, n, m, scale, scratch,
-                  scratch + WRING_ROTATE_MAX);
+        keep_rest(codec, run, steps, src, residual, n, scale, scratch, scratch + WRING_ROTATE_MAX);
 }
 
 static size_t thc_encode(const struct wring_codec *codec, const struct wring_codec_context *context,
@@ -242,12 +280,9 @@ static size_t thc_encode(const struct wring_codec *codec, const struct wring_cod
 static void decode_unit(const struct wring_codec *codec, const struct run *run, float scale,
                         const void *steps, float *dst, uint64_t n, bool add)
 {
-    const struct own *own = codec->own;
     _Alignas(64) float x[WRING_ROTATE_MAX];
-    uint64_t m = order_of(n);
 
-    take_steps(codec, x, steps, m, scale);
-    (add ? own->rotate->back_add : own->rotate->back)(dst, x, n, run->signs, m);
+    take_steps(codec, run, steps, scale, x, dst, n, add);
 }
 
 static enum wring_status thc_decode(const struct wring_codec *codec,

@@ -73,6 +73,7 @@ static const char *const specs[] = {
     "topkc:block=320:chunk=32+warmup+momentum+ef",
     "sharedint:block=32+nesterov",
     "int8:block=32+ef21",
+    "thc:block=128:rotate=32",
 };
 #define SPECS (sizeof(specs) / sizeof(specs[0]))
 

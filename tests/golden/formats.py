@@ -785,8 +785,9 @@ class Hashed(Topk):
 class Thc:
     """In a group of one: its own norms are those of all ranks."""
 
-    def __init__(self, width=8, block=1024, clip=3.5):
+    def __init__(self, width=8, block=1024, clip=3.5, rotate=0):
         self.bytes, self.unit, self.clip = int(width) // 8, int(block), bits(float(clip))
+        self.rotate = int(rotate) or self.unit
         self.most = 2 ** (int(width) - 1) - 1
 
     @staticmethod
@@ -797,10 +798,9 @@ class Thc:
     def flip(x):
         return [b ^ (drawn(i // 32, 0) >> i % 32 & 1) << 31 for i, b in enumerate(x)]
 
-    @staticmethod
-    def hadamard(x):
+    def hadamard(self, x):
         x, h = list(x), 1
-        while h < len(x):
+        while h < min(len(x), self.rotate):
             for i in range(len(x)):
                 if not i & h:
                     x[i], x[i + h] = add(x[i], x[i + h]), subtract(x[i], x[i + h])
@@ -819,11 +819,12 @@ class Thc:
             half //= 2
         return lanes[0]
 
-    def scale(self, power):
+    def scale(self, power, m):
         if not power <= 2.0**208:
             return NAN
         if power < 2.0**-192:
             return 0
+        power *= min(m, self.rotate) / m
         return divide(multiply(self.clip, root_below(power)), bits(self.most))
 
     def step(self, x, inverse):
@@ -834,7 +835,7 @@ class Thc:
 
     def encode_unit(self, v, phase, fed):
         m = self.order(len(v))
-        scale = self.scale(self.power(v) if all(map(finite, v)) else math.nan)
+        scale = self.scale(self.power(v) if all(map(finite, v)) else math.nan, m)
         self.kept[self.element] = scale
         if scale == NAN or scale == 0:
             return bytes(m * self.bytes)
@@ -848,7 +849,7 @@ class Thc:
         scale = self.kept.get(self.element, 0)
         if scale == NAN or scale == 0:
             return [scale] * n, m * self.bytes
-        each = divide(scale, bits(m))
+        each = divide(scale, bits(min(m, self.rotate)))
         steps = struct.unpack_from(f"<{m}{'bh'[self.bytes - 1]}", code)
         return self.flip(self.hadamard([multiply(bits(s), each) for s in steps]))[:n], m * self.bytes
 

@@ -436,6 +436,9 @@ def thc_cases():
     yield record("thc:block=2048", random(9, 2060), said="random 9 2060")
     yield refused(block, 32, bytes(31))
     yield refused(block, 33, bytes(33))
+    yield record("thc:block=128:rotate=32", floats(3, -1) + random(10, 300))
+    yield record("thc:width=16:block=64:rotate=32+ef", random(11, 150), random(12, 150, 0.01))
+    yield record("thc:rotate=64", random(13, 1500), said="random 13 1500")
 
 
 def natural_cases():

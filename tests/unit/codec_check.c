@@ -51,6 +51,7 @@ const struct codec_spec codec_specs[] = {
     {"thc", NULL},
     {"thc:block=32:width=16+ef", NULL},
     {"thc:block=2048:clip=2+ef", NULL},
+    {"thc:block=256:rotate=32+ef", NULL},
     {"qsgd", NULL},
     {"qsgd:bits=2:block=32", NULL},
     {"qsgd:bits=8:norm=l2+ef", NULL},

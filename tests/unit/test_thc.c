@@ -111,6 +111,8 @@ static void errors(void)
     check_error("thc:clip=2", 16, 2, 7);
     check_error("thc:block=2048:clip=2.5", 4, 2.5, 31);
     check_error("thc:width=16:clip=6", 4, 6, 8191);
+    check_error("thc:rotate=64", 4, 3.5, 31);
+    check_error("thc:block=2048:clip=2.5:rotate=1024", 4, 2.5, 31);
 }
 
 /** One large number in a block costs all others their steps, unless it is spread over them. */
@@ -147,6 +149,27 @@ static void outliers(void)
     wring_codec_destroy(plain);
 }
 
+/** Runs spread a large number over themselves alone, so more of it is beyond the clip. */
+static void partial(void)
+{
+    static const struct {
+        const char *spec;
+        double least, most; /* of the input's power, what is lost */
+    } cases[] = {{"thc", 0, 1e-3}, {"thc:rotate=1024", 0, 1e-3}, {"thc:rotate=32", 0.1, 0.2}};
+
+    memset(input, 0, sizeof(input));
+    for (uint64_t i = 0; i < N; i += 1024)
+        input[0][i] = 1000;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct wring_codec *codec = make(cases[i].spec);
+        sum_all(codec, 1, 0, false);
+        double error = error_of_sum(1);
+        CHECK(error >= cases[i].least && error <= cases[i].most, "%s loses %g", cases[i].spec,
+              error);
+        wring_codec_destroy(codec);
+    }
+}
+
 /** What steps and clips lose comes through later. */
 static void feedback(void)
 {
@@ -174,7 +197,7 @@ static void feedback(void)
 }
 
 static const struct wring_test_case cases[] = {
-    {"errors", errors}, {"outliers", outliers}, {"feedback", feedback}, {0}};
+    {"errors", errors}, {"outliers", outliers}, {"partial", partial}, {"feedback", feedback}, {0}};
 
 int main(int argc, char **argv)
 {
