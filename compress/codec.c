@@ -272,6 +272,14 @@ size_t wring_codec_bound(const struct wring_codec *codec, uint64_t elems)
     return in > back ? in : back;
 }
 
+size_t wring_codec_piece_bytes(const struct wring_codec *codec, uint64_t elems)
+{
+    size_t code = wring_codec_bound(codec, elems);
+    size_t sum = codec->ops->sum_bound != NULL ? codec->ops->sum_bound(codec, elems) : 0;
+
+    return code > sum ? code : sum;
+}
+
 /** Another thread encodes by this codec. @return NULL: there is no memory */
 static void *allocate_scratch(void)
 {
@@ -449,6 +457,8 @@ static enum wring_status check_rounds(const struct complaint *complaint,
                             i);
     if (ops->code_sum != NULL && !(ops->flags & WRING_CODEC_FIXED))
         return complain(complaint, "code_sum: needs FIXED, codes of the size that bound says");
+    if (ops->sum_bound != NULL && ops->code_sum == NULL)
+        return complain(complaint, "sum_bound: needs code_sum, whose sums it is about");
     return WRING_OK;
 }
 

@@ -96,6 +96,9 @@ static inline bool wring_codec_encodes_own(const struct wring_codec *codec)
                              wring_codec_adds_codes(codec));
 }
 
+/** The most bytes that a piece of elems elements can take: a code, or a sum of codes. */
+size_t wring_codec_piece_bytes(const struct wring_codec *codec, uint64_t elems);
+
 /** The rounds are those of the way in. */
 static inline uint32_t wring_codec_rounds(const struct wring_codec *codec)
 {

@@ -541,13 +541,17 @@ static enum wring_status add_codes(struct wring_job *job)
 {
     const struct wring_codec *codec = job->codec_out;
     size_t bytes = wring_codec_bound(codec, job->elems);
+    bool apart = codec->ops->sum_bound != NULL; /* sums are laid out otherwise than codes */
+    size_t sum_bytes = apart ? codec->ops->sum_bound(codec, job->elems) : bytes;
     enum wring_status status = WRING_OK;
 
+    if (apart && sum_bytes > 0)
+        memset(job->code, 0, sum_bytes);
     for (uint32_t i = 0; i < job->n_sources && status == WRING_OK; i++) {
         const struct wring_source *source = &job->sources[i];
         if (source->bytes != bytes)
             status = WRING_ERR_FRAME;
-        else if (i > 0)
+        else if (i > 0 || apart)
             status = codec->ops->code_sum(codec, &job->context, job->code, source->data, bytes,
                                           job->elems);
         else if (bytes > 0)
@@ -555,7 +559,7 @@ static enum wring_status add_codes(struct wring_job *job)
         if (status == WRING_ERR_FRAME)
             job->result.bad_source = i;
     }
-    job->result.code_bytes = bytes;
+    job->result.code_bytes = sum_bytes;
     return status;
 }
 

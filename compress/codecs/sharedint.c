@@ -4,7 +4,8 @@
  * once, by each rank for itself.
  *
  * A round finds each block's largest magnitude of any rank. Steps are as fine as the width allows
- * the sum of all ranks' to be: with 8 bits, 63 levels of either sign for 2 ranks, 15 for 8.
+ * the sum of all ranks' to be: with 8 bits, 63 levels of either sign for 2 ranks, 15 for 8. Codes
+ * of 4 bits have 7 for up to 18 ranks, and their sums 8 bits.
  * Integers that are summed on the way: SwitchML (Sapio and others, arXiv:1903.06701), IntSGD
  * (arXiv:2102.08374). Bytes in FORMAT.md, "sharedint".
  */
@@ -12,8 +13,8 @@
 
 #include <math.h>
 
+#include "compress/codecs/shared_steps.h"
 #include "compress/kernels/bits.h"
-#include "compress/kernels/steps.h"
 #include "compress/kernels/streaming.h"
 
 #define TINY 0x1p-96f /* a smaller peak counts as 0 */
@@ -24,31 +25,22 @@ enum {
 };
 
 static const struct wring_codec_param params[] = {
-    [PARAM_WIDTH] = {"width", NULL, "bits of a code, and of a sum", 8, 8, 16, 8},
+    [PARAM_WIDTH] = {"width", WRING_SHARED_STEPS_WIDTHS, "bits of a code", 1, 0, 2, 1},
     [PARAM_BLOCK] = {"block", NULL, "elements that share a scale", 512, 32, 65536, 32},
 };
 
-static size_t step_bytes(const struct wring_codec *codec)
+static const struct wring_shared_steps *steps_of(const struct wring_codec *codec)
 {
-    return (size_t)codec->params[PARAM_WIDTH] / 8;
-}
-
-/** The largest step of a rank: sums of all ranks' fit the width. */
-static uint32_t most_steps(const struct wring_codec *codec, uint32_t ranks)
-{
-    return (step_bytes(codec) == 1 ? INT8_MAX : INT16_MAX) / ranks;
-}
-
-static const struct wring_steps_width *width_of(const struct wring_codec *codec)
-{
-    const struct wring_steps_tier *tier = codec->kernels;
-    return &tier->kernels->width[step_bytes(codec) - 1];
+    return codec->own;
 }
 
 static enum wring_status sharedint_init(struct wring_codec *codec, char *why, size_t why_bytes)
 {
+    struct wring_shared_steps *own = codec->own;
+
     (void)why, (void)why_bytes;
     wring_codec_take_kernels(codec, wring_steps_tiers, sizeof(wring_steps_tiers[0]));
+    *own = wring_shared_steps_make(codec->params[PARAM_WIDTH], codec->tier);
     return WRING_OK;
 }
 
@@ -59,12 +51,17 @@ static uint64_t sharedint_unit(const struct wring_codec *codec)
 
 static size_t sharedint_bound(const struct wring_codec *codec, uint64_t elems)
 {
-    return elems * step_bytes(codec);
+    return wring_shared_steps_bytes(steps_of(codec)->code, elems);
+}
+
+static size_t sharedint_sum_bound(const struct wring_codec *codec, uint64_t elems)
+{
+    return wring_shared_steps_bytes(steps_of(codec)->sum, elems);
 }
 
 static uint32_t sharedint_most_ranks(const struct wring_codec *codec)
 {
-    return most_steps(codec, 1);
+    return wring_shared_steps_most_ranks(steps_of(codec));
 }
 
 /* ---- the round ---- */
@@ -87,15 +84,14 @@ static void find_peaks(const struct wring_codec *codec, const struct wring_codec
                        const float *src, uint64_t elems, const float *residual, void *statistics,
                        void *scratch)
 {
-    const struct wring_steps_tier *tier = codec->kernels;
+    const struct wring_steps_kernels *kernels = steps_of(codec)->kernels;
     uint64_t unit = codec->info.unit;
     float *peaks = (float *)statistics + unit_at(codec, context, context->element);
 
     (void)scratch;
     for (uint64_t done = 0; done < elems; done += unit) {
         uint64_t n = wring_codec_unit_length(unit, elems - done);
-        uint32_t peak =
-            tier->kernels->peak(src + done, residual != NULL ? residual + done : NULL, n);
+        uint32_t peak = kernels->peak(src + done, residual != NULL ? residual + done : NULL, n);
         *peaks++ = wring_float_of(peak < WRING_INF_BITS ? peak : WRING_NAN_BITS);
     }
 }
@@ -115,7 +111,8 @@ static float scale_of(float peak, float most)
 static void make_scales(const struct wring_codec *codec, const struct wring_codec_context *context,
                         void *statistics, uint64_t count)
 {
-    float *scales = statistics, most = (float)most_steps(codec, context->ranks);
+    float *scales = statistics;
+    float most = (float)wring_shared_steps_most(steps_of(codec), context->ranks);
 
     for (uint64_t i = 0; i < count; i++)
         scales[i] = scale_of(scales[i], most);
@@ -140,25 +137,25 @@ static size_t sharedint_encode(const struct wring_codec *codec,
                                const struct wring_codec_context *context, const float *src,
                                uint64_t elems, float *residual, void *code, void *scratch)
 {
-    const struct wring_steps_width *width = width_of(codec);
+    const struct wring_shared_steps *form = steps_of(codec);
+    const struct wring_steps_width *width = wring_shared_steps_width(form, form->code);
     const float *scales = elems > 0 ? scales_at(codec, context) : NULL;
     uint64_t unit = codec->info.unit;
-    size_t bytes = step_bytes(codec);
-    float most = (float)most_steps(codec, context->ranks);
+    float most = (float)wring_shared_steps_most(form, context->ranks);
 
     (void)scratch;
     for (uint64_t done = 0; done < elems; done += unit, scales++) {
         uint64_t n = wring_codec_unit_length(unit, elems - done);
-        unsigned char *steps = (unsigned char *)code + done * bytes;
+        unsigned char *steps = (unsigned char *)code + wring_shared_steps_bytes(form->code, done);
         if (WRING_IS_LONG(elems) && residual == NULL)
             wring_streaming_enter(src + done + n);
         if (*scales >= 0)
             width->encode(steps, src + done, residual != NULL ? residual + done : NULL, n, *scales,
                           *scales > 0 ? 1 / *scales : 0, most);
         else
-            memset(steps, 0, n * bytes);
+            memset(steps, 0, wring_shared_steps_bytes(form->code, n));
     }
-    return elems * bytes;
+    return wring_shared_steps_bytes(form->code, elems);
 }
 
 static enum wring_status sharedint_decode(const struct wring_codec *codec,
@@ -166,12 +163,13 @@ static enum wring_status sharedint_decode(const struct wring_codec *codec,
                                           const void *code, size_t code_bytes, float *dst,
                                           uint64_t elems, bool add)
 {
-    const struct wring_steps_width *width = width_of(codec);
+    const struct wring_shared_steps *form = steps_of(codec);
+    unsigned bits = wring_shared_steps_bits(form, context->phase);
+    const struct wring_steps_width *width = wring_shared_steps_width(form, bits);
     const float *scales = elems > 0 ? scales_at(codec, context) : NULL;
     uint64_t unit = codec->info.unit;
-    size_t bytes = step_bytes(codec);
 
-    if (code_bytes != elems * bytes)
+    if (code_bytes != wring_shared_steps_bytes(bits, elems))
         return WRING_ERR_FRAME;
     for (uint64_t done = 0; done < elems; done += unit, scales++) {
         uint64_t n = wring_codec_unit_length(unit, elems - done);
@@ -179,7 +177,8 @@ static enum wring_status sharedint_decode(const struct wring_codec *codec,
             wring_streaming_fetch_unit(dst + done, n);
         if (*scales >= 0)
             (add ? width->decode_add : width->decode)(
-                dst + done, (const unsigned char *)code + done * bytes, n, *scales);
+                dst + done, (const unsigned char *)code + wring_shared_steps_bytes(bits, done), n,
+                *scales);
         else
             wring_codec_fill_nan(dst + done, n);
     }
@@ -187,13 +186,11 @@ static enum wring_status sharedint_decode(const struct wring_codec *codec,
 }
 
 static enum wring_status sharedint_sum(const struct wring_codec *codec,
-                                       const struct wring_codec_context *context, void *code,
-                                       const void *other, size_t code_bytes, uint64_t elems)
+                                       const struct wring_codec_context *context, void *sum,
+                                       const void *code, size_t code_bytes, uint64_t elems)
 {
     (void)context;
-    if (code_bytes != elems * step_bytes(codec))
-        return WRING_ERR_FRAME;
-    return width_of(codec)->sum(code, other, elems) ? WRING_OK : WRING_ERR_FRAME;
+    return wring_shared_steps_add(steps_of(codec), sum, code, code_bytes, elems);
 }
 
 const struct wring_codec_ops wring_codec_sharedint = {
@@ -202,6 +199,7 @@ const struct wring_codec_ops wring_codec_sharedint = {
     .flags = WRING_CODEC_FIXED,
     .params = params,
     .n_params = sizeof(params) / sizeof(params[0]),
+    .own_bytes = sizeof(struct wring_shared_steps),
     .init = sharedint_init,
     .unit = sharedint_unit,
     .bound = sharedint_bound,
@@ -211,4 +209,5 @@ const struct wring_codec_ops wring_codec_sharedint = {
     .n_rounds = sizeof(rounds) / sizeof(rounds[0]),
     .code_sum = sharedint_sum,
     .most_ranks = sharedint_most_ranks,
+    .sum_bound = sharedint_sum_bound,
 };

@@ -11,9 +11,9 @@
 
 #include <stdio.h>
 
+#include "compress/codecs/shared_steps.h"
 #include "compress/kernels/bits.h"
 #include "compress/kernels/rotate.h"
-#include "compress/kernels/steps.h"
 #include "compress/kernels/streaming.h"
 #include "compress/root.h"
 
@@ -29,7 +29,7 @@ enum {
 };
 
 static const struct wring_codec_param params[] = {
-    [PARAM_WIDTH] = {"width", NULL, "bits of a code, and of a sum", 8, 8, 16, 8},
+    [PARAM_WIDTH] = {"width", WRING_SHARED_STEPS_WIDTHS, "bits of a code", 1, 0, 2, 1},
     [PARAM_BLOCK] = {"block", NULL, "elements that share a scale, a power of two", 1024,
                      WRING_ROTATE_MIN, WRING_ROTATE_MAX, 32},
     [PARAM_CLIP] = {"clip", NULL, "largest rotated number, in deviations", 3.5, 1, 64, 0},
@@ -40,23 +40,13 @@ static const struct wring_codec_param params[] = {
 
 struct own {
     const struct wring_rotate_kernels *rotate;
-    const struct wring_steps_kernels *steps;
+    struct wring_shared_steps steps;
 };
 
-static size_t step_bytes(const struct wring_codec *codec)
-{
-    return (size_t)codec->params[PARAM_WIDTH] / 8;
-}
-
-static uint32_t most_steps(const struct wring_codec *codec, uint32_t ranks)
-{
-    return (step_bytes(codec) == 1 ? INT8_MAX : INT16_MAX) / ranks;
-}
-
-static const struct wring_steps_width *width_of(const struct wring_codec *codec)
+static const struct wring_shared_steps *steps_of(const struct wring_codec *codec)
 {
     const struct own *own = codec->own;
-    return &own->steps->width[step_bytes(codec) - 1];
+    return &own->steps;
 }
 
 static enum wring_status thc_init(struct wring_codec *codec, char *why, size_t why_bytes)
@@ -64,8 +54,6 @@ static enum wring_status thc_init(struct wring_codec *codec, char *why, size_t w
     struct own *own = codec->own;
     uint32_t block = (uint32_t)codec->params[PARAM_BLOCK];
     uint32_t rotate = (uint32_t)codec->params[PARAM_ROTATE];
-    const struct wring_steps_tier *steps =
-        wring_kernels_pick(wring_steps_tiers, sizeof(wring_steps_tiers[0]), codec->tier);
 
     if ((block & (block - 1)) != 0) {
         snprintf(why, why_bytes, "thc:block=%u: needs a power of two from %d to %d", block,
@@ -78,9 +66,9 @@ static enum wring_status thc_init(struct wring_codec *codec, char *why, size_t w
                  WRING_ROTATE_MIN, block);
         return WRING_ERR_INVALID;
     }
+    own->steps = wring_shared_steps_make(codec->params[PARAM_WIDTH], codec->tier);
     wring_codec_take_kernels(codec, wring_rotate_tiers, sizeof(wring_rotate_tiers[0]));
     own->rotate = ((const struct wring_rotate_tier *)codec->kernels)->kernels;
-    own->steps = steps->kernels;
     return WRING_OK;
 }
 
@@ -114,12 +102,17 @@ static uint64_t count_steps(const struct wring_codec *codec, uint64_t elems)
 
 static size_t thc_bound(const struct wring_codec *codec, uint64_t elems)
 {
-    return count_steps(codec, elems) * step_bytes(codec);
+    return wring_shared_steps_bytes(steps_of(codec)->code, count_steps(codec, elems));
+}
+
+static size_t thc_sum_bound(const struct wring_codec *codec, uint64_t elems)
+{
+    return wring_shared_steps_bytes(steps_of(codec)->sum, count_steps(codec, elems));
 }
 
 static uint32_t thc_most_ranks(const struct wring_codec *codec)
 {
-    return most_steps(codec, 1);
+    return wring_shared_steps_most_ranks(steps_of(codec));
 }
 
 /* ---- the round ---- */
@@ -167,7 +160,7 @@ static void make_scales(const struct wring_codec *codec, const struct wring_code
                         void *statistics, uint64_t count)
 {
     double *scales = statistics;
-    uint32_t most = most_steps(codec, context->ranks);
+    uint32_t most = wring_shared_steps_most(steps_of(codec), context->ranks);
     uint64_t unit = thc_unit(codec);
 
     for (uint64_t i = 0; i < count; i++) {
@@ -188,6 +181,7 @@ static const struct wring_codec_round rounds[] = {{.name = "norm",
 /** A run's place: all units of a step are flipped alike. */
 struct run {
     const double *scales;
+    unsigned bits; /* of a step */
     uint32_t signs[SIGN_WORDS];
 };
 
@@ -223,7 +217,7 @@ static void take_steps(const struct wring_codec *codec, const struct run *run, c
     const struct wring_rotate_kernels *rotate = ((const struct own *)codec->own)->rotate;
     uint64_t m = order_of(n), part = part_of(codec, m);
 
-    width_of(codec)->decode(x, steps, m, scale / (float)part);
+    wring_shared_steps_width(steps_of(codec), run->bits)->decode(x, steps, m, scale / (float)part);
     for (uint64_t i = 0; i < n; i += part)
         (add ? rotate->back_add : rotate->back)(
             dst + i, x + i, wring_codec_unit_length(part, n - i), run->signs + i / 32, part);
@@ -246,13 +240,14 @@ static void encode_unit(const struct wring_codec *codec, const struct run *run, 
     uint64_t m = order_of(n);
 
     if (!(scale > 0)) {
-        memset(steps, 0, m * step_bytes(codec));
+        memset(steps, 0, wring_shared_steps_bytes(run->bits, m));
         for (uint64_t i = 0; i < n && residual != NULL && scale == 0; i++)
             residual[i] = src[i] + residual[i];
         return;
     }
     rotate_unit(codec, run, src, residual, n, scratch, m);
-    width_of(codec)->encode(steps, scratch, NULL, m, scale, 1 / scale, most);
+    wring_shared_steps_width(steps_of(codec), run->bits)
+        ->encode(steps, scratch, NULL, m, scale, 1 / scale, most);
     if (residual != NULL)
         keep_rest(codec, run, steps, src, residual, n, scale, scratch, scratch + WRING_ROTATE_MAX);
 }
@@ -262,17 +257,19 @@ static size_t thc_encode(const struct wring_codec *codec, const struct wring_cod
                          void *scratch)
 {
     uint64_t unit = codec->info.unit;
-    float most = (float)most_steps(codec, context->ranks);
+    float most = (float)wring_shared_steps_most(steps_of(codec), context->ranks);
     struct run run;
 
     find_run(codec, context, elems, &run);
+    run.bits = steps_of(codec)->code;
     for (uint64_t done = 0; done < elems; done += unit) {
         uint64_t n = wring_codec_unit_length(unit, elems - done);
         if (WRING_IS_LONG(elems) && residual == NULL)
             wring_streaming_enter(src + done + n);
         encode_unit(codec, &run, (float)*run.scales++, src + done, n,
                     residual != NULL ? residual + done : NULL,
-                    (unsigned char *)code + done * step_bytes(codec), scratch, most);
+                    (unsigned char *)code + wring_shared_steps_bytes(run.bits, done), scratch,
+                    most);
     }
     return thc_bound(codec, elems);
 }
@@ -292,14 +289,16 @@ static enum wring_status thc_decode(const struct wring_codec *codec,
     uint64_t unit = codec->info.unit;
     struct run run;
 
-    if (code_bytes != thc_bound(codec, elems))
-        return WRING_ERR_FRAME;
     find_run(codec, context, elems, &run);
+    run.bits = wring_shared_steps_bits(steps_of(codec), context->phase);
+    if (code_bytes != wring_shared_steps_bytes(run.bits, count_steps(codec, elems)))
+        return WRING_ERR_FRAME;
     for (uint64_t done = 0; done < elems; done += unit) {
         uint64_t n = wring_codec_unit_length(unit, elems - done);
         float scale = (float)*run.scales++;
         if (scale > 0)
-            decode_unit(codec, &run, scale, (const unsigned char *)code + done * step_bytes(codec),
+            decode_unit(codec, &run, scale,
+                        (const unsigned char *)code + wring_shared_steps_bytes(run.bits, done),
                         dst + done, n, add);
         else if (!(scale == 0))
             wring_codec_fill_nan(dst + done, n);
@@ -311,14 +310,12 @@ static enum wring_status thc_decode(const struct wring_codec *codec,
 }
 
 static enum wring_status thc_sum(const struct wring_codec *codec,
-                                 const struct wring_codec_context *context, void *code,
-                                 const void *other, size_t code_bytes, uint64_t elems)
+                                 const struct wring_codec_context *context, void *sum,
+                                 const void *code, size_t code_bytes, uint64_t elems)
 {
     (void)context;
-    if (code_bytes != thc_bound(codec, elems))
-        return WRING_ERR_FRAME;
-    return width_of(codec)->sum(code, other, count_steps(codec, elems)) ? WRING_OK
-                                                                        : WRING_ERR_FRAME;
+    return wring_shared_steps_add(steps_of(codec), sum, code, code_bytes,
+                                  count_steps(codec, elems));
 }
 
 const struct wring_codec_ops wring_codec_thc = {
@@ -338,4 +335,5 @@ const struct wring_codec_ops wring_codec_thc = {
     .n_rounds = sizeof(rounds) / sizeof(rounds[0]),
     .code_sum = thc_sum,
     .most_ranks = thc_most_ranks,
+    .sum_bound = thc_sum_bound,
 };

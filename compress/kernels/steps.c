@@ -35,6 +35,60 @@ static void put_step16(void *code, uint64_t i, int16_t step)
     memcpy((char *)code + i * sizeof(step), &step, sizeof(step));
 }
 
+/* Of 4 bits: how far step i is from the lower end of its byte. */
+
+static unsigned shift_of(uint64_t i)
+{
+    return i % 2 * 4;
+}
+
+static int step4(const void *code, uint64_t i)
+{
+    int bits = ((const uint8_t *)code)[i / 2] >> shift_of(i) & 15;
+    return (bits ^ 8) - 8;
+}
+
+static void put_step4(void *code, uint64_t i, int step)
+{
+    uint8_t *byte = (uint8_t *)code + i / 2;
+    *byte = (uint8_t)((shift_of(i) == 0 ? 0 : *byte) | (step & 15) << shift_of(i));
+}
+
+static void encode4_scalar(void *code, const float *src, float *residual, uint64_t n, float scale,
+                           float inverse, float most)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        float v = wring_fed(src, residual, i), step = step_of(v * inverse, most);
+        put_step4(code, i, (int)step);
+        if (residual != NULL)
+            residual[i] = v - step * scale;
+    }
+}
+
+static void decode4_scalar(float *dst, const void *code, uint64_t n, float scale)
+{
+    for (uint64_t i = 0; i < n; i++)
+        dst[i] = (float)step4(code, i) * scale;
+}
+
+static void decode_add4_scalar(float *dst, const void *code, uint64_t n, float scale)
+{
+    for (uint64_t i = 0; i < n; i++)
+        dst[i] = dst[i] + (float)step4(code, i) * scale;
+}
+
+static bool add4_to8_scalar(void *sum, const void *code, uint64_t n)
+{
+    bool fits = true;
+
+    for (uint64_t i = 0; i < n; i++) {
+        int both = ((const int8_t *)sum)[i] + step4(code, i);
+        fits = fits && both == (int8_t)both;
+        ((int8_t *)sum)[i] = (int8_t)both;
+    }
+    return fits;
+}
+
 static void encode8_scalar(void *code, const float *src, float *residual, uint64_t n, float scale,
                            float inverse, float most)
 {
@@ -58,14 +112,14 @@ static void decode_add8_scalar(float *dst, const void *code, uint64_t n, float s
         dst[i] = dst[i] + (float)((const int8_t *)code)[i] * scale;
 }
 
-static bool sum8_scalar(void *code, const void *other, uint64_t n)
+static bool add8_scalar(void *sum, const void *code, uint64_t n)
 {
     bool fits = true;
 
     for (uint64_t i = 0; i < n; i++) {
-        int sum = ((const int8_t *)code)[i] + ((const int8_t *)other)[i];
-        fits = fits && sum == (int8_t)sum;
-        ((int8_t *)code)[i] = (int8_t)sum;
+        int both = ((const int8_t *)sum)[i] + ((const int8_t *)code)[i];
+        fits = fits && both == (int8_t)both;
+        ((int8_t *)sum)[i] = (int8_t)both;
     }
     return fits;
 }
@@ -93,22 +147,26 @@ static void decode_add16_scalar(float *dst, const void *code, uint64_t n, float 
         dst[i] = dst[i] + (float)step16(code, i) * scale;
 }
 
-static bool sum16_scalar(void *code, const void *other, uint64_t n)
+static bool add16_scalar(void *sum, const void *code, uint64_t n)
 {
     bool fits = true;
 
     for (uint64_t i = 0; i < n; i++) {
-        int sum = step16(code, i) + step16(other, i);
-        fits = fits && sum == (int16_t)sum;
-        put_step16(code, i, (int16_t)sum);
+        int both = step16(sum, i) + step16(code, i);
+        fits = fits && both == (int16_t)both;
+        put_step16(sum, i, (int16_t)both);
     }
     return fits;
 }
 
 static const struct wring_steps_kernels scalar = {
     peak_scalar,
-    {{encode8_scalar, decode8_scalar, decode_add8_scalar, sum8_scalar},
-     {encode16_scalar, decode16_scalar, decode_add16_scalar, sum16_scalar}}};
+    {{encode4_scalar, decode4_scalar, decode_add4_scalar},
+     {encode8_scalar, decode8_scalar, decode_add8_scalar},
+     {encode16_scalar, decode16_scalar, decode_add16_scalar}},
+    add4_to8_scalar,
+    add8_scalar,
+    add16_scalar};
 
 const struct wring_steps_tier wring_steps_tiers[] = {
     {{"scalar", WRING_CPU_SCALAR}, &scalar},

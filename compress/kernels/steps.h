@@ -4,8 +4,9 @@
  *
  *     step[i] = round_half_even(max(-most, min(most, v[i] * inverse)))   decoded = step[i] * scale
  *
- * where v = src, or src + residual under error feedback. Steps are of 8 or 16 bits. A v that is not
- * a number becomes -most.
+ * where v = src, or src + residual under error feedback. Steps are of 4, 8 or 16 bits. Those of 4
+ * stand in a byte by two, the first in the lower bits; behind the last one is 0, which nobody looks
+ * at. A v that is not a number becomes -most.
  */
 #ifndef WRING_KERNELS_STEPS_H
 #define WRING_KERNELS_STEPS_H
@@ -22,15 +23,17 @@ struct wring_steps_width {
                    float inverse, float most);
     void (*decode)(float *dst, const void *code, uint64_t n, float scale);
     void (*decode_add)(float *dst, const void *code, uint64_t n, float scale);
-    /** code += other. @return whether all sums fit */
-    bool (*sum)(void *code, const void *other, uint64_t n);
 };
+
+/** sum += code, both of n steps. @return whether all sums fit */
+typedef bool (*wring_steps_add_fn)(void *sum, const void *code, uint64_t n);
 
 struct wring_steps_kernels {
     /** The bits of max|v|, v = src + residual: WRING_INF_BITS or more where some v is not finite.
      *  @param residual  or NULL */
     uint32_t (*peak)(const float *src, const float *residual, uint64_t n);
-    struct wring_steps_width width[2]; /* 8 and 16 bits */
+    struct wring_steps_width width[3];        /* 4, 8 and 16 bits */
+    wring_steps_add_fn add4_to8, add8, add16; /* steps of 4 bits to sums of 8, and so on */
 };
 
 struct wring_steps_tier {

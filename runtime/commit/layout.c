@@ -205,8 +205,9 @@ static void size_pieces(const struct wring_bucket *bucket, bool shards, struct w
     struct wring_span piece = wring_partition_chunk(&shape->partition, span, 0);
 
     if (pieces > 0)
-        shape->slot_bytes = shape->raw ? wring_partition_bytes(&shape->partition, piece)
-                                       : wring_codec_bound(bucket->codec, piece.end - piece.begin);
+        shape->slot_bytes = shape->raw
+                                ? wring_partition_bytes(&shape->partition, piece)
+                                : wring_codec_piece_bytes(bucket->codec, piece.end - piece.begin);
     if (partials_are_wide(bucket, shape))
         shape->slot_bytes =
             at_most_bytes(bucket->elems * sizeof(float),

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "compress/codec.h"
 #include "compress/reduce.h"
 #include "runtime/buffer.h"
 #include "runtime/group/immediate_select.h"
@@ -163,7 +164,7 @@ static enum wring_status make_call_partition(const struct call *call, struct wri
     *partition = wring_partition_make(call->elems, (uint32_t)wring_dtype_bytes(call->dtype),
                                       group->members.n, work->codec, slot_bytes);
     if (work->codec == NULL ||
-        (wring_codec_bound(work->codec, partition->chunk_elems) <= slot_bytes &&
+        (wring_codec_piece_bytes(work->codec, partition->chunk_elems) <= slot_bytes &&
          partition->chunk_elems <= wring_partition_most(slot_bytes)))
         return WRING_OK;
     wring_error(&group->session->log,

@@ -77,6 +77,8 @@ static const char *const codecs[] = {
     "onebit:block=128+ef:residual=bf16",
     "int8:block=64+ef:residual=int8",
     "thc:block=256:rotate=64",
+    "sharedint:width=4:block=64",
+    "thc:width=4:clip=2.5+ef",
 };
 static const uint64_t counts[] = {0, 1, 2, 31, 33, 127, 1000, 2049, 10007, 65537, 100001};
 /* of pairs: nothing, and what travels in each way: on a board, in one piece, in some, in many */

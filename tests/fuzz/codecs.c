@@ -74,6 +74,8 @@ static const char *const specs[] = {
     "sharedint:block=32+nesterov",
     "int8:block=32+ef21",
     "thc:block=128:rotate=32",
+    "sharedint:width=4:block=32",
+    "thc:width=4:clip=2.5:block=64+ef",
 };
 #define SPECS (sizeof(specs) / sizeof(specs[0]))
 

@@ -135,6 +135,32 @@ static void check_16(const struct fuzz_codec *codec, const struct subject *subje
     free(want);
 }
 
+/** Added twice to a sum of codes, if they add up: every tier makes the same of it. */
+static void check_added(const struct fuzz_codec *codec, const struct subject *subject)
+{
+    size_t bytes = wring_codec_piece_bytes(codec->tiers[0], subject->elems);
+    unsigned char *want = calloc(bytes + 1, 1), *got = calloc(bytes + 1, 1);
+    bool first = true;
+
+    FUZZ_CHECK(want != NULL && got != NULL, "out of memory");
+    for (int tier = 0; tier < WRING_CPU_TIERS; tier++) {
+        const struct wring_codec *way = codec->tiers[tier];
+        if (way == NULL || way->ops->code_sum == NULL)
+            continue;
+        memset(got, 0, bytes);
+        for (int i = 0; i < 2; i++)
+            if (way->ops->code_sum(way, &subject->context, got, subject->code, subject->bytes,
+                                   subject->elems) != WRING_OK)
+                got[bytes] = 1;
+        FUZZ_CHECK(first || memcmp(want, got, bytes + 1) == 0, "%s: %s adds otherwise",
+                   wring_codec_info(way)->spec, wring_codec_info(way)->tier);
+        memcpy(want, got, bytes + 1);
+        got[bytes] = 0, first = false;
+    }
+    free(want);
+    free(got);
+}
+
 static void run(const struct fuzz_codec *codec, const struct subject *subject)
 {
     float *want = exact_floats(subject->elems);
@@ -150,7 +176,9 @@ static void run(const struct fuzz_codec *codec, const struct subject *subject)
             check_tier(codec->tiers[tier], subject, status, want);
     check_16(codec, subject, WRING_BF16);
     check_16(codec, subject, WRING_F16);
-    if (subject->elems > 0) /* of nothing no source is looked at */
+    check_added(codec, subject);
+    bool sum = subject->context.phase == 1 && codec->tiers[0]->ops->code_sum != NULL;
+    if (subject->elems > 0 && !sum) /* of nothing no source is looked at, and no source is a sum */
         check_reduction(codec->tiers[0], subject, status, want);
     free(want);
 }

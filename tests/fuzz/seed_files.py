@@ -28,7 +28,7 @@ def records():
 def digest(record):
     """Of what a record asks, without what is answered: @return 4 bytes"""
     asks = sorted((key, value) for key, value in record.items()
-                  if key not in ("code", "decoded", "left"))
+                  if key not in ("code", "decoded", "left", "sum"))
     return hashlib.sha256(repr(asks).encode()).digest()[:4]
 
 
@@ -47,6 +47,14 @@ def differences(stem, record):
     write("delta", f"{stem}-{digest(record).hex()}", struct.pack("<H", len(base)) + base + code)
 
 
+def sums(number, name, record):
+    """Of codes that add up: the first one, and the sum."""
+    codes, n = bytes.fromhex(record["code"]), int(record["members"])
+    head = struct.pack("<H", len(elements(record["input"])) // 4 // n)
+    write("decode", name, bytes([number, 0]) + head + codes[:len(codes) // n])
+    write("decode", name + "-sum", bytes([number, 1]) + head + bytes.fromhex(record["sum"]))
+
+
 def codes():
     specs = known_specs()
     for stem, record in records():
@@ -56,6 +64,9 @@ def codes():
             continue
         number, phase = specs.index(record["spec"]), int(record.get("phase", 0))
         name, alignment = f"{stem}-{digest(record).hex()}", digest(record)[0] % 4
+        if "members" in record:
+            sums(number, name, record)
+            continue
         if "refused" in record:
             code, n = bytes.fromhex(record["refused"]), int(record["elems"])
         else:

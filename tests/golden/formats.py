@@ -549,33 +549,80 @@ class Signum(Signsgd):
         return super().encode_unit(v, phase, fed)
 
 
-class Sharedint:
-    """In a group of one: its own peaks are those of all ranks."""
-
-    def __init__(self, width=8, block=512):
-        self.bytes, self.unit = int(width) // 8, int(block)
-
-    def encode_unit(self, v, phase, fed):
-        most = 2 ** (8 * self.bytes - 1) - 1
-        peak = max(x & ABS for x in v)
-        scale = NAN if peak >= INF else divide(peak, bits(most))
-        if peak < INF and value(peak) < 2.0**-96:
-            scale = 0
-        if scale < INF and multiply(scale, bits(most)) == INF:
-            scale -= 1
-        self.scales[self.element] = scale
-        inverse = divide(bits(1), scale) if 0 < scale < INF else 0
-        steps = [0 if scale == NAN else max(-most, min(most, round(value(multiply(x, inverse)))))
-                 for x in v]
-        return struct.pack(f"<{len(v)}{'bh'[self.bytes - 1]}", *steps)
-
+class SharedSteps:
+    """In a group of one its own statistics are those of all ranks."""
+    members, phase = 1, 0
     scales = {}  # by the element at which a unit begins, of the last run encoded
 
+    def set_width(self, width):
+        self.width = int(width)
+        self.sum_width = max(8, self.width)
+
+    def most(self):
+        return min(2 ** (self.width - 1) - 1, (2 ** (self.sum_width - 1) - 1) // self.members)
+
+    @staticmethod
+    def count(n):
+        return n
+
+    @staticmethod
+    def pack(steps, width):
+        if width == 4:
+            steps = steps + [0] * (len(steps) % 2)
+            return bytes(a & 15 | (b & 15) << 4 for a, b in zip(steps[::2], steps[1::2]))
+        return struct.pack(f"<{len(steps)}{'bh'[width // 8 - 1]}", *steps)
+
+    @staticmethod
+    def unpack(code, n, width):
+        size = (n * width + 7) // 8
+        require(len(code) >= size, "bytes are missing")
+        if width == 4:
+            halves = [b >> shift & 15 for b in code[:size] for shift in (0, 4)]
+            return [(b ^ 8) - 8 for b in halves[:n]], size
+        return list(struct.unpack_from(f"<{n}{'bh'[width // 8 - 1]}", code)), size
+
+    def agree(self, parts):
+        """The round, of each member's part."""
+        largest = max(map(self.statistic, parts), key=lambda s: (s != s, s))
+        self.scales[self.element] = self.scale(largest, len(parts[0]))
+
+    def encode_unit(self, v, phase, fed):
+        self.agree([v])
+        return self.pack(self.steps(v), self.width)
+
     def decode_unit(self, code, n):
-        require(len(code) >= n * self.bytes, "bytes are missing")
-        steps = struct.unpack_from(f"<{n}{'bh'[self.bytes - 1]}", code)
+        width = self.sum_width if self.phase == 1 else self.width
+        steps, size = self.unpack(code, self.count(n), width)
+        return self.values(steps, n), size
+
+
+class Sharedint(SharedSteps):
+    def __init__(self, width=8, block=512):
+        self.set_width(width)
+        self.unit = int(block)
+
+    @staticmethod
+    def statistic(v):
+        peak = max(x & ABS for x in v)
+        return math.nan if peak >= INF else value(peak)
+
+    def scale(self, peak, n):
+        if peak != peak:
+            return NAN
+        if peak < 2.0**-96:
+            return 0
+        scale = divide(bits(peak), bits(self.most()))
+        return scale - 1 if multiply(scale, bits(self.most())) == INF else scale
+
+    def steps(self, v):
+        scale, most = self.scales[self.element], self.most()
+        inverse = divide(bits(1), scale) if 0 < scale < INF else 0
+        return [0 if scale == NAN else max(-most, min(most, round(value(multiply(x, inverse)))))
+                for x in v]
+
+    def values(self, steps, n):
         scale = self.scales.get(self.element, 0)
-        return [NAN if scale == NAN else multiply(bits(s), scale) for s in steps], n * self.bytes
+        return [NAN if scale == NAN else multiply(bits(s), scale) for s in steps]
 
 
 def wanted(ratio, n):
@@ -782,16 +829,14 @@ class Hashed(Topk):
         return out, size
 
 
-class Thc:
-    """In a group of one: its own norms are those of all ranks."""
-
+class Thc(SharedSteps):
     def __init__(self, width=8, block=1024, clip=3.5, rotate=0):
-        self.bytes, self.unit, self.clip = int(width) // 8, int(block), bits(float(clip))
+        self.set_width(width)
+        self.unit, self.clip = int(block), bits(float(clip))
         self.rotate = int(rotate) or self.unit
-        self.most = 2 ** (int(width) - 1) - 1
 
     @staticmethod
-    def order(n):
+    def count(n):
         return max(32, 1 << (n - 1).bit_length())
 
     @staticmethod
@@ -808,8 +853,10 @@ class Thc:
         return x
 
     @staticmethod
-    def power(v):
+    def statistic(v):
         """In binary64, which Python's floats are."""
+        if not all(map(finite, v)):
+            return math.nan
         lanes, half = [0.0] * 32, 16
         for i, x in enumerate(v):
             lanes[i % 32] += value(x) * value(x)
@@ -819,39 +866,32 @@ class Thc:
             half //= 2
         return lanes[0]
 
-    def scale(self, power, m):
+    def scale(self, power, n):
         if not power <= 2.0**208:
             return NAN
         if power < 2.0**-192:
             return 0
-        power *= min(m, self.rotate) / m
-        return divide(multiply(self.clip, root_below(power)), bits(self.most))
+        power *= min(self.count(n), self.rotate) / self.count(n)
+        return divide(multiply(self.clip, root_below(power)), bits(self.most()))
 
     def step(self, x, inverse):
         exact = value(multiply(x, inverse))
-        return round(max(-self.most, min(self.most, exact)))
+        return round(max(-self.most(), min(self.most(), exact)))
 
-    kept = {}  # scales by the element at which a unit begins, of the last run encoded
-
-    def encode_unit(self, v, phase, fed):
-        m = self.order(len(v))
-        scale = self.scale(self.power(v) if all(map(finite, v)) else math.nan, m)
-        self.kept[self.element] = scale
+    def steps(self, v):
+        m, scale = self.count(len(v)), self.scales[self.element]
         if scale == NAN or scale == 0:
-            return bytes(m * self.bytes)
+            return [0] * m
         y = self.hadamard(self.flip(v + [0] * (m - len(v))))
         inverse = divide(bits(1), scale)
-        return struct.pack(f"<{m}{'bh'[self.bytes - 1]}", *(self.step(x, inverse) for x in y))
+        return [self.step(x, inverse) for x in y]
 
-    def decode_unit(self, code, n):
-        m = self.order(n)
-        require(len(code) >= m * self.bytes, "bytes are missing")
-        scale = self.kept.get(self.element, 0)
+    def values(self, steps, n):
+        scale = self.scales.get(self.element, 0)
         if scale == NAN or scale == 0:
-            return [scale] * n, m * self.bytes
-        each = divide(scale, bits(min(m, self.rotate)))
-        steps = struct.unpack_from(f"<{m}{'bh'[self.bytes - 1]}", code)
-        return self.flip(self.hadamard([multiply(bits(s), each) for s in steps]))[:n], m * self.bytes
+            return [scale] * n
+        each = divide(scale, bits(min(len(steps), self.rotate)))
+        return self.flip(self.hadamard([multiply(bits(s), each) for s in steps]))[:n]
 
 
 def noise(e, phase):
@@ -1473,6 +1513,23 @@ def decode(spec, phase, code, n, v=None):
         out, code = out + part, code[used:]
     require(not code, "bytes are left over")
     return out
+
+
+def sum_codes(spec, inputs):
+    """@return each member's code, their sum as it goes back, and what that decodes to"""
+    codec, _ = parse(spec, 0)
+    codec.members, n = len(inputs), len(inputs[0])
+    codes, total, out = [b""] * len(inputs), b"", []
+    for at in range(0, n, codec.unit):
+        codec.element = at
+        parts = [x[at:at + codec.unit] for x in inputs]
+        codec.agree(parts)
+        steps = [codec.steps(part) for part in parts]
+        codes = [code + codec.pack(s, codec.width) for code, s in zip(codes, steps)]
+        sums = [sum(each) for each in zip(*steps)]
+        total += codec.pack(sums, codec.sum_width)
+        out += codec.values(sums, len(parts[0]))
+    return codes, total, out
 
 
 class Delta:

@@ -21,6 +21,11 @@ One text file per codec. A record is a run of lines "key value" and ends with an
 
     base     of delta: the bytes that input's are told apart from; both are plain hexadecimal
 
+or, of codes that add up:
+
+    members  how many have an input of as many elements; `input` and `code` are all of theirs
+    sum      what goes back; `decoded` is what it decodes to
+
 or, of a code that must be refused: spec, elems (how many it should hold), refused (the bytes).
 """
 import struct
@@ -72,6 +77,12 @@ def record(spec, x, residual=None, phase=0, said=None, rows=0):
     if said is None:
         lines.append(f"decoded {hexadecimal(decoded)}")
     return lines
+
+
+def summed(spec, *inputs):
+    codes, total, decoded = formats.sum_codes(spec, inputs)
+    return [f"spec {spec}", f"members {len(inputs)}", f"input {hexadecimal(sum(inputs, []))}",
+            f"code {b''.join(codes).hex()}", f"sum {total.hex()}", f"decoded {hexadecimal(decoded)}"]
 
 
 def refused(spec, elems, code):
@@ -320,6 +331,15 @@ def sharedint_cases():
     yield record("sharedint", random(7, 600))
     yield refused(block, 32, bytes(31))
     yield refused(block, 32, bytes(33))
+    four = "sharedint:width=4:block=32"
+    yield record(four, floats(7, -2.5, 3.5, -7) + [0] * 28 + random(8, 45))
+    yield record(four + "+ef", random(9, 75), random(10, 75, 0.1))
+    yield record("sharedint:width=4", random(11, 1001), said="random 11 1001")
+    yield summed(four, *(random(12 + i, 67) for i in range(3)))
+    yield summed(four, *(random(20 + i, 33, 2.0**i) for i in range(20)))  # most is 6
+    yield summed(block, *(random(50 + i, 40) for i in range(3)))
+    yield refused(four, 33, bytes(16))
+    yield refused(four, 33, bytes(18))
 
 
 def union_cases():
@@ -439,6 +459,13 @@ def thc_cases():
     yield record("thc:block=128:rotate=32", floats(3, -1) + random(10, 300))
     yield record("thc:width=16:block=64:rotate=32+ef", random(11, 150), random(12, 150, 0.01))
     yield record("thc:rotate=64", random(13, 1500), said="random 13 1500")
+    four = "thc:width=4:clip=2.5:block=64"
+    yield record(four, floats(3, -1) + random(14, 100))
+    yield record(four + "+ef", random(15, 75), random(16, 75, 0.1))
+    yield summed(four, *(random(17 + i, 70) for i in range(3)))
+    yield summed("thc:block=64:rotate=32", *(random(60 + i, 70) for i in range(3)))
+    yield refused(four, 33, bytes(31))
+    yield refused(four, 33, bytes(33))
 
 
 def natural_cases():

@@ -8,6 +8,7 @@
 
 #include "base/cpu.h"
 #include "base/fpenv.h"
+#include "compress/codec.h"
 #include "compress/delta.h"
 #include "compress/solo.h"
 #include "tests/lib/test.h"
@@ -24,8 +25,11 @@ struct record {
     uint32_t phase;
     enum wring_dtype dtype;
     uint64_t elems, rows;
-    struct bytes input, residual, code, left, decoded, refused, base;
+    uint32_t members;
+    struct bytes input, residual, code, left, decoded, refused, base, sum;
 };
+
+#define MEMBERS_MAX 32
 
 static const char *file_name;
 static unsigned line_number, codes, refusals;
@@ -88,7 +92,7 @@ static void take_line(struct record *record, const char *key, const char *value)
     } fields[] = {{"residual", &record->residual}, {"code", &record->code},
                   {"left", &record->left},         {"decoded", &record->decoded},
                   {"refused", &record->refused},   {"input", &record->input},
-                  {"base", &record->base}};
+                  {"base", &record->base},         {"sum", &record->sum}};
 
     if (strcmp(key, "spec") == 0)
         snprintf(record->spec, sizeof(record->spec), "%s", value);
@@ -96,6 +100,8 @@ static void take_line(struct record *record, const char *key, const char *value)
         record->phase = (uint32_t)strtoul(value, NULL, 10);
     else if (strcmp(key, "elems") == 0)
         record->elems = strtoull(value, NULL, 10);
+    else if (strcmp(key, "members") == 0)
+        record->members = (uint32_t)strtoul(value, NULL, 10);
     else if (strcmp(key, "dtype") == 0)
         record->dtype = strcmp(value, "f16") == 0 ? WRING_F16 : WRING_BF16;
     else if (strcmp(key, "rows") == 0)
@@ -173,8 +179,8 @@ static void check_refusal(const struct record *record, const struct wring_codec 
     refusals++;
 }
 
-/** Elements of 16 bits go through jobs. @return what the job says */
-static enum wring_status run_16(struct wring_job *job)
+/** @return what the job says */
+static enum wring_status run_job(struct wring_job *job)
 {
     size_t bytes = wring_job_scratch_bytes(wring_job_scratch_elems(job));
     void *scratch = aligned_alloc(64, (bytes + 63) / 64 * 64);
@@ -194,7 +200,7 @@ static enum wring_status decode_16(const struct record *record, const struct wri
                             .sources = &source,
                             .n_sources = 1,
                             .dst = out};
-    return run_16(&job);
+    return run_job(&job);
 }
 
 static void check_16(const struct record *record, const struct wring_codec *codec)
@@ -217,12 +223,90 @@ static void check_16(const struct record *record, const struct wring_codec *code
                             .src = guarded_copy(record->input),
                             .codec_out = codec,
                             .code = code};
-    CHECK(run_16(&job) == WRING_OK && equal(code, job.result.code_bytes, record->code),
+    CHECK(run_job(&job) == WRING_OK && equal(code, job.result.code_bytes, record->code),
           "%s:%u: %s by %s: other bytes than once", file_name, line_number, record->spec, tier);
     CHECK(decode_16(record, codec, record->code, n, out) == WRING_OK &&
               equal(out, n * 2, record->decoded),
           "%s:%u: %s by %s: decodes to something else than once", file_name, line_number,
           record->spec, tier);
+    codes++;
+}
+
+/** A part of some bytes, of as many that follow one another. */
+static struct bytes part_of(struct bytes all, uint32_t parts, uint32_t part)
+{
+    return (struct bytes){all.data + all.n / parts * part, all.n / parts};
+}
+
+/** What all members find in the round, by one that reduces theirs. @return to be freed */
+static void *run_round(const struct record *record, struct wring_job *job)
+{
+    const struct wring_codec_round *round = &job->codec_out->ops->rounds[0];
+    uint64_t count = round->count(job->codec_out, &job->context);
+    size_t bytes = count * wring_dtype_bytes(round->dtype);
+    struct wring_source own[MEMBERS_MAX] = {{0}};
+    void *all = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    struct wring_job reduce = {.kind = WRING_JOB_REDUCE,
+                               .dtype = round->dtype,
+                               .op = round->op,
+                               .elems = count,
+                               .sources = own,
+                               .n_sources = record->members,
+                               .divisor = 1,
+                               .dst = all};
+
+    for (uint32_t r = 0; r < record->members; r++) {
+        job->kind = WRING_JOB_ROUND_BEGIN;
+        job->context.rank = r;
+        job->src = guarded_copy(part_of(record->input, record->members, r));
+        job->dst = aligned_alloc(64, (bytes + 63) / 64 * 64);
+        own[r] = (struct wring_source){job->dst, bytes, NULL, {0}};
+        CHECK(run_job(job) == WRING_OK, "%s:%u: round", file_name, line_number);
+    }
+    CHECK(run_job(&reduce) == WRING_OK, "%s:%u: round", file_name, line_number);
+    for (uint32_t r = 0; r < record->members; r++)
+        free((void *)(uintptr_t)own[r].data);
+    job->kind = WRING_JOB_ROUND_END;
+    job->dst = all;
+    CHECK(run_job(job) == WRING_OK, "%s:%u: round", file_name, line_number);
+    return all;
+}
+
+/** Codes of several members, and their sum as an owner makes it. */
+static void check_sum(const struct record *record, const struct wring_codec *codec)
+{
+    const char *tier = wring_codec_info(codec)->tier;
+    uint32_t members = record->members;
+    uint64_t n = record->input.n / 4 / members;
+    struct wring_source sources[MEMBERS_MAX];
+    struct wring_job job = {.elems = n, .codec_out = codec, .context = {.ranks = members}};
+
+    REQUIRE(members <= MEMBERS_MAX, "%s:%u: too many", file_name, line_number);
+    job.context.elems = n;
+    void *statistics = run_round(record, &job);
+    const void *of_rounds[] = {statistics};
+    job.context.statistics = of_rounds;
+    for (uint32_t r = 0; r < members; r++) {
+        job.kind = WRING_JOB_ENCODE;
+        job.context.rank = r;
+        job.src = guarded_copy(part_of(record->input, members, r));
+        job.code = wring_test_guarded(wring_codec_bound(codec, n));
+        CHECK(run_job(&job) == WRING_OK &&
+                  equal(job.code, job.result.code_bytes, part_of(record->code, members, r)),
+              "%s:%u: %s by %s: another code of member %u than once", file_name, line_number,
+              record->spec, tier, r);
+        sources[r] = (struct wring_source){job.code, job.result.code_bytes, codec, {0}};
+    }
+    job.kind = WRING_JOB_REDUCE;
+    job.context.phase = 1;
+    job.sources = sources, job.n_sources = members;
+    job.sum_codes = true, job.divisor = 1;
+    job.code = wring_test_guarded(wring_codec_piece_bytes(codec, n));
+    job.dst = wring_test_guarded(n * 4);
+    CHECK(run_job(&job) == WRING_OK && equal(job.code, job.result.code_bytes, record->sum) &&
+              equal(job.dst, n * 4, record->decoded),
+          "%s:%u: %s by %s: another sum than once", file_name, line_number, record->spec, tier);
+    free(statistics);
     codes++;
 }
 
@@ -274,6 +358,8 @@ static void check_record(const struct record *record)
         REQUIRE(wring_solo_init(&solo, codec, &context) == WRING_OK, "memory");
         if (record->dtype != WRING_F32) {
             check_16(record, codec);
+        } else if (record->members > 0) {
+            check_sum(record, codec);
         } else if (refused) {
             check_refusal(record, codec, context);
         } else {
@@ -289,7 +375,7 @@ static void check_record(const struct record *record)
 static void end_record(struct record *record)
 {
     struct bytes *all[] = {&record->input,   &record->residual, &record->code, &record->left,
-                           &record->decoded, &record->refused,  &record->base};
+                           &record->decoded, &record->refused,  &record->base, &record->sum};
     if (record->spec[0] != '\0')
         check_record(record);
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)

@@ -132,26 +132,41 @@ static void rotate_forward(const void *tier, const struct bench_memory *m, uint6
     ROTATE->forward(m->dst, m->src, NULL, n < ORDER ? n : ORDER, rotate_signs, ORDER);
 }
 
-#define STEPS(index) (((const struct wring_steps_tier *)tier)->kernels->width[index])
+#define STEPS (((const struct wring_steps_tier *)tier)->kernels)
+
+static void steps_encode4(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    STEPS->width[0].encode(m->code, m->src, NULL, n, 0x1p-3f, 0x1p3f, 7);
+}
+
+static void steps_decode4(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    STEPS->width[0].decode(m->dst, m->code, n, 0x1p-3f);
+}
+
+static void steps_add4(const void *tier, const struct bench_memory *m, uint64_t n)
+{
+    STEPS->add4_to8(m->code, m->src, n);
+}
 
 static void steps_encode(const void *tier, const struct bench_memory *m, uint64_t n)
 {
-    STEPS(0).encode(m->code, m->src, NULL, n, 0x1p-6f, 0x1p6f, 63);
+    STEPS->width[1].encode(m->code, m->src, NULL, n, 0x1p-6f, 0x1p6f, 63);
 }
 
 static void steps_encode16(const void *tier, const struct bench_memory *m, uint64_t n)
 {
-    STEPS(1).encode(m->code, m->src, NULL, n, 0x1p-14f, 0x1p14f, 16383);
+    STEPS->width[2].encode(m->code, m->src, NULL, n, 0x1p-14f, 0x1p14f, 16383);
 }
 
 static void steps_decode16(const void *tier, const struct bench_memory *m, uint64_t n)
 {
-    STEPS(1).decode(m->dst, m->code, n, 0x1p-14f);
+    STEPS->width[2].decode(m->dst, m->code, n, 0x1p-14f);
 }
 
-static void steps_sum(const void *tier, const struct bench_memory *m, uint64_t n)
+static void steps_add(const void *tier, const struct bench_memory *m, uint64_t n)
 {
-    STEPS(0).sum(m->code, m->src, n);
+    STEPS->add8(m->code, m->src, n);
 }
 
 static void onebit_signs_split(const void *tier, const struct bench_memory *m, uint64_t n)
@@ -411,7 +426,10 @@ const struct bench_kernel bench_kernels[] = {
     {"steps encode",         TIERS(steps),    512,   {SRC = 32},                   {CODE = 8},                   steps_encode},
     {"steps encode 16",      TIERS(steps),    512,   {SRC = 32},                   {CODE = 16},                  steps_encode16},
     {"steps decode 16",      TIERS(steps),    512,   {CODE = 16},                  {DST = 32},                   steps_decode16},
-    {"steps sum",            TIERS(steps),    512,   {CODE = 8, SRC = 8},          {CODE = 8},                   steps_sum},
+    {"steps encode 4",       TIERS(steps),    512,   {SRC = 32},                   {CODE = 4},                   steps_encode4},
+    {"steps decode 4",       TIERS(steps),    512,   {CODE = 4},                   {DST = 32},                   steps_decode4},
+    {"steps add",            TIERS(steps),    512,   {CODE = 8, SRC = 8},          {CODE = 8},                   steps_add},
+    {"steps add 4",          TIERS(steps),    512,   {CODE = 8, SRC = 4},          {CODE = 8},                   steps_add4},
     {"rotate power",         TIERS(rotate),   1024,  {SRC = 32},                   {0},                          rotate_power},
     {"rotate forward",       TIERS(rotate),   1024,  {SRC = 32},                   {DST = 32},                   rotate_forward},
     {"lowrank right",        TIERS(lowrank),  ANY,   {SRC = 32},                   {0},                          lowrank_right},

@@ -16,8 +16,9 @@ static void check_width(const struct wring_steps_kernels *ours, const struct tri
     const struct wring_steps_width *ref = &wring_steps_tiers[0].kernels->width[index];
     const struct wring_steps_width *width = &ours->width[index];
     uint64_t n = trial->n;
-    size_t bytes = n * (index + 1);
-    float most = index == 0 ? 63 : 16383;
+    static const float of_widths[] = {7, 63, 16383};
+    size_t bytes = index == 0 ? (n + 1) / 2 : n * index;
+    float most = of_widths[index];
     float *src = trial_fill(n, trial->kind, trial->seed);
     float *left = trial_fill(n, trial->kind, trial->seed + 1), *other = trial_copy(left, n * 4);
     float *sum = trial_copy(left, n * 4), *other_sum = trial_copy(left, n * 4);
@@ -36,14 +37,34 @@ static void check_width(const struct wring_steps_kernels *ours, const struct tri
     ref->decode_add(sum, want, n, SCALE);
     width->decode_add(other_sum, want, n, SCALE);
     AGREE_BUT_NAN("decode_add", sum, other_sum, n);
+}
 
-    uint32_t random = trial->seed; /* sums that fit, and where one does not */
-    unsigned char *more = wring_test_guarded(bytes);
+/** Any bytes are steps. @return [bytes], half as large where sums are to fit */
+static unsigned char *any_steps(const struct trial *trial, size_t bytes, uint32_t seed,
+                                unsigned char mask)
+{
+    unsigned char *steps = wring_test_guarded(bytes);
+    uint32_t random = seed;
+
     for (size_t i = 0; i < bytes; i++)
-        more[i] = (unsigned char)(trial->kind == TRIAL_ODD ? wring_test_random(&random) : 0);
-    bool fits = ref->sum(want, more, n), other_fits = width->sum(got, more, n);
-    AGREE("sum", want, got, bytes);
-    CHECK(fits == other_fits, "%s sum n=%zu kind=%d", trial->tier, (size_t)n, trial->kind);
+        steps[i] =
+            (unsigned char)wring_test_random(&random) & (trial->kind == TRIAL_ODD ? 255 : mask);
+    return steps;
+}
+
+/** Sums that fit, and where some do not. */
+static void check_add(wring_steps_add_fn ref, wring_steps_add_fn ours, const struct trial *trial,
+                      size_t sum_bytes, size_t code_bytes)
+{
+    unsigned char *code = any_steps(trial, code_bytes, trial->seed + 2, 0x33);
+    unsigned char *want = any_steps(trial, sum_bytes, trial->seed + 3, 0x33);
+    unsigned char *got = trial_copy(want, sum_bytes);
+
+    bool fits = ref(want, code, trial->n), other_fits = ours(got, code, trial->n);
+    AGREE("sum", want, got, sum_bytes);
+    CHECK(fits == other_fits, "%s sum n=%zu kind=%d", trial->tier, (size_t)trial->n, trial->kind);
+    CHECK(fits || trial->kind == TRIAL_ODD, "%s n=%zu: sums of small steps do not fit", trial->tier,
+          (size_t)trial->n);
 }
 
 static void check_tier(const void *entry, const struct trial *trial)
@@ -60,15 +81,21 @@ static void check_tier(const void *entry, const struct trial *trial)
         CHECK(want == got || nan, "%s peak n=%zu kind=%d: %x, not %x", trial->tier,
               (size_t)trial->n, trial->kind, got, want);
     }
-    for (unsigned index = 0; index < 2; index++)
+    for (unsigned index = 0; index < 3; index++)
         check_width(kernels, trial, index);
+    uint64_t n = trial->n;
+    check_add(ref->add4_to8, kernels->add4_to8, trial, n, (n + 1) / 2);
+    check_add(ref->add8, kernels->add8, trial, n, n);
+    check_add(ref->add16, kernels->add16, trial, 2 * n, 2 * n);
 }
 
 static void check_definition(void)
 {
     static const float x[] = {1, -1, 2.5f, 3.5f, -0.5f, 1e9f, -INFINITY, 0};
     static const int8_t want[] = {1, -1, 2, 4, 0, 100, -100, 0};
-    const struct wring_steps_width *eight = &wring_steps_tiers[0].kernels->width[0];
+    static const uint8_t halves[] = {0xF1, 0x42, 0x70, 0x09};
+    const struct wring_steps_kernels *scalar = wring_steps_tiers[0].kernels;
+    const struct wring_steps_width *eight = &scalar->width[1], *four = &scalar->width[0];
     int8_t code[8], most[8] = {127, 0, 0, 0, 0, 0, 0, 0}, least[8] = {-126, 0, 0, 0, 0, 0, 0, 0};
     float residual[8] = {0.25f}, out[8];
 
@@ -78,10 +105,15 @@ static void check_definition(void)
     CHECK(out[3] == 2 && out[6] == -50, "%g and %g", (double)out[3], (double)out[6]);
     eight->encode(code, x, residual, 1, 1, 1, 100);
     CHECK(code[0] == 1 && residual[0] == 0.25f, "%d leaves %g", code[0], (double)residual[0]);
-    CHECK(!eight->sum(most, code, 1), "127 and 1 fit 8 bits");
+    CHECK(!scalar->add8(most, code, 1), "127 and 1 fit 8 bits");
     code[0] = -2;
-    CHECK(eight->sum(least, code, 1) && least[0] == -128, "-126 and -2 do not fit 8 bits");
-    CHECK(wring_steps_tiers[0].kernels->peak(x, NULL, 4) == 0x40600000, "the peak is not 3.5");
+    CHECK(scalar->add8(least, code, 1) && least[0] == -128, "-126 and -2 do not fit 8 bits");
+    CHECK(scalar->peak(x, NULL, 4) == 0x40600000, "the peak is not 3.5");
+    code[3] = 0x55;
+    four->encode(code, x, NULL, 7, 1, 1, 7);
+    CHECK(memcmp(code, halves, 4) == 0, "other steps of 4 bits than defined");
+    most[0] = 127, most[1] = -8;
+    CHECK(!scalar->add4_to8(most, halves, 2) && most[1] == -9, "127 and 1 fit 8 bits");
 }
 
 void check_steps(void)

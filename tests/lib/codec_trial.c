@@ -155,21 +155,43 @@ float *codec_trial_decoded(struct codec_trial *trial, uint32_t rank, const void 
     return out;
 }
 
-enum wring_status codec_trial_sum(struct codec_trial *trial, void *code, const void *other,
+size_t codec_trial_sum_bytes(const struct codec_trial *trial, uint64_t n)
+{
+    const struct wring_codec *codec = trial->codec;
+    return codec->ops->sum_bound != NULL ? codec->ops->sum_bound(codec, n)
+                                         : wring_codec_bound(codec, n);
+}
+
+enum wring_status codec_trial_sum(struct codec_trial *trial, void *sum, const void *code,
                                   size_t bytes, uint64_t at, uint64_t n)
 {
+    bool apart = trial->codec->ops->sum_bound != NULL;
     struct wring_codec_context context = context_at(trial, TRIAL_ME, at);
 
     context.phase = 1;
     begin_call(trial, "code_sum");
-    add_buffer(trial, "sum", code, bytes);
-    add_buffer(trial, "other code", other, bytes);
+    add_buffer(trial, "sum", sum, apart ? codec_trial_sum_bytes(trial, n) : bytes);
+    add_buffer(trial, "added code", code, bytes);
     enum wring_status status =
-        trial->codec->ops->code_sum(trial->codec, &context, code, other, bytes, n);
+        trial->codec->ops->code_sum(trial->codec, &context, sum, code, bytes, n);
     end_call(trial, TRIAL_ME);
     HOLD(trial, status == WRING_OK || status == WRING_ERR_FRAME, "code_sum ends with: %s",
          wring_status_text(status));
     return status;
+}
+
+unsigned char *codec_trial_sum_of_one(struct codec_trial *trial, const void *code, size_t bytes,
+                                      uint64_t at, uint64_t n)
+{
+    if (trial->codec->ops->sum_bound == NULL)
+        return codec_trial_copy(code, bytes);
+    size_t sum_bytes = codec_trial_sum_bytes(trial, n);
+    unsigned char *sum = wring_test_guarded(sum_bytes);
+    if (sum_bytes > 0)
+        memset(sum, 0, sum_bytes);
+    HOLD(trial, codec_trial_sum(trial, sum, code, bytes, at, n) == WRING_OK,
+         "a code cannot be added to nothing");
+    return sum;
 }
 
 void codec_trial_job(struct codec_trial *trial, uint32_t rank, struct wring_job *job,

@@ -115,9 +115,16 @@ enum wring_status codec_trial_decode(struct codec_trial *trial, uint32_t rank, c
 float *codec_trial_decoded(struct codec_trial *trial, uint32_t rank, const void *code, size_t bytes,
                            uint64_t at, uint64_t n);
 
-/** code += other, of elements [at, at + n) */
-enum wring_status codec_trial_sum(struct codec_trial *trial, void *code, const void *other,
+/** Bytes of a sum of codes. */
+size_t codec_trial_sum_bytes(const struct codec_trial *trial, uint64_t n);
+
+/** sum += code, [bytes], of elements [at, at + n) */
+enum wring_status codec_trial_sum(struct codec_trial *trial, void *sum, const void *code,
                                   size_t bytes, uint64_t at, uint64_t n);
+
+/** A sum that one code begins. @return [codec_trial_sum_bytes()] */
+unsigned char *codec_trial_sum_of_one(struct codec_trial *trial, const void *code, size_t bytes,
+                                      uint64_t at, uint64_t n);
 
 /** Run a job of a rank's. @param out_name  of its output, [out_bytes] */
 void codec_trial_job(struct codec_trial *trial, uint32_t rank, struct wring_job *job,

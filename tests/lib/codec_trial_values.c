@@ -125,15 +125,15 @@ static void check_damage(struct codec_trial *trial, uint64_t elems)
     struct codec_trial_rank *me = &trial->ranks[TRIAL_ME];
     unsigned char *code =
         codec_trial_encode(trial, TRIAL_ME, me->src, 0, elems, me->residual, &bytes);
-    unsigned char *damaged = wring_test_guarded(bytes), *sum = wring_test_guarded(bytes);
+    unsigned char *damaged = wring_test_guarded(bytes), *sum = NULL;
+    if (trial->codec->ops->code_sum != NULL)
+        sum = codec_trial_sum_of_one(trial, code, bytes, 0, elems);
     for (int round = 0; round < 200 && bytes > 0; round++) {
         memcpy(damaged, code, bytes);
         harm(damaged, bytes, round, &random);
         codec_trial_decode(trial, TRIAL_ME, damaged, bytes, 0, elems, out, round % 3 == 0);
-        if (trial->codec->ops->code_sum == NULL)
-            continue;
-        memcpy(sum, code, bytes);
-        codec_trial_sum(trial, sum, damaged, bytes, 0, elems);
+        if (sum != NULL)
+            codec_trial_sum(trial, sum, damaged, bytes, 0, elems);
     }
 }
 

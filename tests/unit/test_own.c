@@ -204,6 +204,8 @@ static void refused_rounds(struct wring_codec_ops other)
     refuse(other, "at most 4");
     other.n_rounds = 0, other.code_sum = code_sum, other.flags = 0;
     refuse(other, "needs FIXED");
+    other.code_sum = NULL, other.sum_bound = other.bound;
+    refuse(other, "sum_bound: needs code_sum");
 }
 
 static size_t encode16(const struct wring_codec *codec, const struct wring_codec_context *context,

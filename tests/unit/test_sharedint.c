@@ -52,20 +52,19 @@ static void agree(const struct wring_codec *codec, struct wring_codec_context *c
 
 static void sum_all(const struct wring_codec *codec, struct wring_codec_context context, bool fed)
 {
-    size_t bytes = wring_codec_bound(codec, N);
-    void *code = wring_test_guarded(bytes), *total = wring_test_guarded(bytes);
+    size_t bytes = wring_codec_bound(codec, N), sum_bytes = codec->ops->sum_bound(codec, N);
+    void *code = wring_test_guarded(bytes), *total = wring_test_guarded(sum_bytes);
 
+    memset(total, 0, sum_bytes);
     for (uint32_t r = 0; r < context.ranks; r++) {
         context.rank = r;
         wring_codec_encode(codec, &context, input[r], N, fed ? residual[r] : NULL, code);
-        if (r == 0)
-            memcpy(total, code, bytes);
-        else
-            REQUIRE(codec->ops->code_sum(codec, &context, total, code, bytes, N) == WRING_OK,
-                    "%u ranks' codes do not fit", context.ranks);
+        REQUIRE(codec->ops->code_sum(codec, &context, total, code, bytes, N) == WRING_OK,
+                "%u ranks' codes do not fit", context.ranks);
     }
     context.phase = 1;
-    REQUIRE(wring_codec_decode(codec, &context, total, bytes, sum, N, false) == WRING_OK, "sum");
+    REQUIRE(wring_codec_decode(codec, &context, total, sum_bytes, sum, N, false) == WRING_OK,
+            "sum");
 }
 
 /** Each rank is off by half a step at most, and a step is the peak over what the width leaves. */
@@ -99,6 +98,7 @@ static void sums(void)
     for (size_t i = 0; i < sizeof(ranks) / sizeof(ranks[0]); i++) {
         check_sum("sharedint:block=128", ranks[i], floor(127.0 / ranks[i]));
         check_sum("sharedint:block=128:width=16", ranks[i], floor(32767.0 / ranks[i]));
+        check_sum("sharedint:block=128:width=4", ranks[i], fmin(7, floor(127.0 / ranks[i])));
     }
 }
 
@@ -132,9 +132,14 @@ static void feedback(void)
 static void limits(void)
 {
     struct wring_codec *eight = make("sharedint"), *sixteen = make("sharedint:width=16");
+    struct wring_codec *four = make("sharedint:width=4");
 
-    CHECK(eight->ops->most_ranks(eight) == 127 && sixteen->ops->most_ranks(sixteen) == 32767,
+    CHECK(eight->ops->most_ranks(eight) == 127 && sixteen->ops->most_ranks(sixteen) == 32767 &&
+              four->ops->most_ranks(four) == 127,
           "other limits of ranks");
+    CHECK(wring_codec_bound(four, 513) == 257 && four->ops->sum_bound(four, 513) == 513,
+          "%zu and %zu bytes", wring_codec_bound(four, 513), four->ops->sum_bound(four, 513));
+    wring_codec_destroy(four);
     wring_codec_destroy(eight);
     wring_codec_destroy(sixteen);
 }

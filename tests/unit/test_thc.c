@@ -45,8 +45,8 @@ static void sum_all(const struct wring_codec *codec, uint32_t ranks, uint64_t st
     uint64_t units = round->count(codec, &context);
     double *powers = malloc(units * sizeof(*powers)), *own = malloc(units * sizeof(*own));
     const void *statistics[] = {powers};
-    size_t bytes = wring_codec_bound(codec, N);
-    void *code = wring_test_guarded(bytes), *total = wring_test_guarded(bytes);
+    size_t bytes = wring_codec_bound(codec, N), sum_bytes = codec->ops->sum_bound(codec, N);
+    void *code = wring_test_guarded(bytes), *total = wring_test_guarded(sum_bytes);
 
     for (uint32_t r = 0; r < ranks; r++) {
         round->begin(codec, &context, input[r], N, fed ? residual[r] : NULL, own, NULL);
@@ -55,17 +55,15 @@ static void sum_all(const struct wring_codec *codec, uint32_t ranks, uint64_t st
     }
     round->end(codec, &context, powers, units);
     context.statistics = statistics;
+    memset(total, 0, sum_bytes);
     for (uint32_t r = 0; r < ranks; r++) {
         context.rank = r;
         wring_codec_encode(codec, &context, input[r], N, fed ? residual[r] : NULL, code);
-        if (r == 0)
-            memcpy(total, code, bytes);
-        else
-            CHECK(codec->ops->code_sum(codec, &context, total, code, bytes, N) == WRING_OK,
-                  "codes do not fit");
+        CHECK(codec->ops->code_sum(codec, &context, total, code, bytes, N) == WRING_OK,
+              "codes do not fit");
     }
     context.phase = 1;
-    CHECK(wring_codec_decode(codec, &context, total, bytes, sum, N, false) == WRING_OK, "sum");
+    CHECK(wring_codec_decode(codec, &context, total, sum_bytes, sum, N, false) == WRING_OK, "sum");
     wring_test_free_guarded();
     free(powers);
     free(own);
@@ -111,6 +109,8 @@ static void errors(void)
     check_error("thc:clip=2", 16, 2, 7);
     check_error("thc:block=2048:clip=2.5", 4, 2.5, 31);
     check_error("thc:width=16:clip=6", 4, 6, 8191);
+    check_error("thc:width=4:clip=2.5", 4, 2.5, 7);
+    check_error("thc:width=4:clip=2.5", 16, 2.5, 7);
     check_error("thc:rotate=64", 4, 3.5, 31);
     check_error("thc:block=2048:clip=2.5:rotate=1024", 4, 2.5, 31);
 }

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "compress/codec.h"
 #include "transport/collective/partition.h"
-#include <wring/codec.h>
 
 #define RAW_GRAIN 32 /* elements, 128 bytes: what suits stores and cache lines */
 #define GATHER_UP 4  /* times the bytes of a piece may be encoded into one */
@@ -24,12 +24,12 @@ static uint64_t choose_chunk_elems(const struct wring_codec *codec, uint64_t gra
     uint64_t chunk = chunk_bytes / elem_bytes;
     if (codec != NULL) {
         chunk = wring_partition_most(chunk_bytes);
-        uint64_t bytes = wring_codec_bound(codec, chunk);
+        uint64_t bytes = wring_codec_piece_bytes(codec, chunk);
         if (bytes > chunk_bytes)
             chunk = (uint64_t)((double)chunk * (double)chunk_bytes / (double)bytes);
     }
     chunk = chunk / grain * grain;
-    while (codec != NULL && chunk > grain && wring_codec_bound(codec, chunk) > chunk_bytes)
+    while (codec != NULL && chunk > grain && wring_codec_piece_bytes(codec, chunk) > chunk_bytes)
         chunk -= grain;
     return chunk > grain ? chunk : grain;
 }

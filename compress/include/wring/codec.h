@@ -230,15 +230,17 @@ struct wring_codec_ops {
     size_t n_rounds;
 
     /**
-     * code += other: makes the code of the sum of both. NULL: codes cannot be added. Needs FIXED.
+     * sum += code: adds a code to a sum of codes. NULL: codes cannot be added. Needs FIXED.
      * Owners then add codes and send the sum on as it is, so nothing is lost twice. encode must
      * leave room for the sum of context->ranks codes; decode gets such a sum under a context of
      * phase 1. The sum must not depend on the order of additions: integers have this property.
-     * Errors: WRING_ERR_FRAME (other is malformed, or overflows).
+     * @param sum         in and out, [bound(elems)], the first code at first; or as sum_bound says
+     * @param code_bytes  of the code
+     * Errors: WRING_ERR_FRAME (the code is malformed, or the sum overflows).
      */
     enum wring_status (*code_sum)(const struct wring_codec *codec,
-                                  const struct wring_codec_context *context, void *code,
-                                  const void *other, size_t code_bytes, uint64_t elems);
+                                  const struct wring_codec_context *context, void *sum,
+                                  const void *code, size_t code_bytes, uint64_t elems);
 
     const struct wring_codec_state *states; /* [n_states], at most WRING_CODEC_STATES_MAX */
     size_t n_states;
@@ -269,6 +271,11 @@ struct wring_codec_ops {
     enum wring_status (*decode16)(const struct wring_codec *codec,
                                   const struct wring_codec_context *context, enum wring_dtype dtype,
                                   const void *code, size_t code_bytes, void *dst, uint64_t elems);
+
+    /** The bytes of each sum that code_sum makes of elems elements, where it is not laid out as a
+     *  code: wider numbers, for instance. It is all zeros before the first code is added. NULL: as
+     *  a code. */
+    size_t (*sum_bound)(const struct wring_codec *codec, uint64_t elems);
 };
 
 /**

@@ -102,7 +102,8 @@ struct wring_job {
                                             ROUND_BEGIN, ROUND_END: of the round */
     uint32_t round;                      /* ROUND_BEGIN, ROUND_END: which of its rounds */
     bool sum_codes;      /* REDUCE: all sources are codes of codec_out, and are added as codes:
-                            code = that sum, dst = decode(code) / divisor.
+                            code = that sum, [sum_bound] where the codec has it, and
+                            dst = decode(code) / divisor.
                             DECODE: the source is such a sum, to be divided */
     float *residual;     /* ENCODE, REDUCE: [elems] or NULL */
     void *code;          /* ENCODE, REDUCE: out, [bound(codec_out, elems)] */

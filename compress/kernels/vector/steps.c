@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compress/kernels/steps.h"
-#include "compress/kernels/vector/vector.h"
+#include "compress/kernels/vector/fields.h"
+
+#define STEP (4 * LANES) /* elements at a time: as many as a vector has bytes */
 
 /** n elements from i on, of both inputs. @param residual  or NULL, known where this is inlined */
 INLINE floats fed(const float *src, const float *residual, uint64_t i, unsigned n)
@@ -47,20 +49,107 @@ INLINE float *at_or_null(float *residual, uint64_t i)
     return residual == NULL ? NULL : residual + i;
 }
 
+/** The steps of a vector of bytes, in order. */
+INLINE words bytes_of_steps(const float *src, float *residual, float scale, float inverse,
+                            float most)
+{
+    words steps[4];
+
+    for (unsigned v = 0; v < 4; v++) {
+        uint64_t at = v * LANES;
+        steps[v] = steps_of(fed(src, residual, at, LANES), at_or_null(residual, at), LANES, scale,
+                            inverse, most);
+    }
+    return in_order(pack_bytes(steps));
+}
+
+/** The last ones, fewer than a vector of bytes; behind them are zeros. */
+INLINE void encode4_rest(uint8_t *code, const float *src, float *residual, unsigned n, float scale,
+                         float inverse, float most)
+{
+    float rest[STEP] = {0}, left[STEP] = {0};
+    uint8_t codes[STEP / 2];
+
+    memcpy(rest, src, n * sizeof(*src));
+    if (residual != NULL)
+        memcpy(left, residual, n * sizeof(*residual));
+    put_codes(codes, bytes_of_steps(rest, residual == NULL ? NULL : left, scale, inverse, most), 4);
+    memcpy(code, codes, (n + 1) / 2);
+    if (residual != NULL)
+        memcpy(residual, left, n * sizeof(*residual));
+}
+
+INLINE void encode4_any(uint8_t *code, const float *src, float *residual, uint64_t n, float scale,
+                        float inverse, float most)
+{
+    uint64_t i = 0;
+
+    for (; i + STEP <= n; i += STEP)
+        put_codes(code + i / 2,
+                  bytes_of_steps(src + i, at_or_null(residual, i), scale, inverse, most), 4);
+    if (i < n)
+        encode4_rest(code + i / 2, src + i, at_or_null(residual, i), (unsigned)(n - i), scale,
+                     inverse, most);
+}
+
+static void encode4(void *code, const float *src, float *residual, uint64_t n, float scale,
+                    float inverse, float most)
+{
+    if (residual == NULL)
+        encode4_any(code, src, NULL, n, scale, inverse, most);
+    else
+        encode4_any(code, src, residual, n, scale, inverse, most);
+}
+
+/** What each step of 4 bits stands for. */
+INLINE struct table table_of(float scale)
+{
+    _Alignas(VECTOR_BYTES) float numbers[16];
+    struct table table;
+
+    for (int i = 0; i < 16; i++)
+        numbers[i] = (float)((i ^ 8) - 8);
+    for (unsigned v = 0; v < 16 / LANES; v++)
+        table.values[v] = load(numbers + v * LANES) * all(scale);
+    return table;
+}
+
+INLINE void decode4_any(float *dst, const uint8_t *code, uint64_t n, float scale, bool add)
+{
+    struct table table = table_of(scale);
+    uint64_t i = 0;
+
+    for (; i + LANES <= n; i += LANES) {
+        floats value = look_up(table, take_codes(code + i / 2, 4), 4);
+        store(dst + i, add ? load(dst + i) + value : value);
+    }
+    if (i < n) {
+        unsigned live = rest_from(n - i, 0);
+        uint8_t codes[LANES / 2] = {0};
+        memcpy(codes, code + i / 2, (live + 1) / 2);
+        floats value = look_up(table, take_codes(codes, 4), 4);
+        store_first(dst + i, add ? load_first(dst + i, live) + value : value, live);
+    }
+}
+
+static void decode4(float *dst, const void *code, uint64_t n, float scale)
+{
+    decode4_any(dst, code, n, scale, false);
+}
+
+static void decode_add4(float *dst, const void *code, uint64_t n, float scale)
+{
+    decode4_any(dst, code, n, scale, true);
+}
+
 INLINE void encode8_any(int8_t *code, const float *src, float *residual, uint64_t n, float scale,
                         float inverse, float most)
 {
     uint64_t i = 0;
 
-    for (; i + 4 * LANES <= n; i += 4 * LANES) {
-        words steps[4];
-        for (unsigned v = 0; v < 4; v++) {
-            uint64_t at = i + v * LANES;
-            steps[v] = steps_of(fed(src, residual, at, LANES), at_or_null(residual, at), LANES,
-                                scale, inverse, most);
-        }
-        store_words(code + i, in_order(pack_bytes(steps)));
-    }
+    for (; i + STEP <= n; i += STEP)
+        store_words(code + i,
+                    bytes_of_steps(src + i, at_or_null(residual, i), scale, inverse, most));
     for (; i < n; i += LANES) {
         unsigned live = rest_from(n - i, 0);
         words steps = steps_of(fed(src, residual, i, live), at_or_null(residual, i), live, scale,
@@ -105,18 +194,62 @@ static void decode_add8(float *dst, const void *code, uint64_t n, float scale)
 
 /* Bits of a step that a sum spoils: the sign of a sum that does not fit differs from both signs. */
 
-static bool sum8(void *code, const void *other, uint64_t n)
+/** @return the bits that it spoils */
+INLINE uint8_t add_one8(int8_t *to, int8_t from)
 {
-    int8_t *to = code;
-    const int8_t *from = other;
+    uint8_t a = (uint8_t)*to, b = (uint8_t)from, sum = (uint8_t)(a + b);
+
+    *to = (int8_t)sum;
+    return (uint8_t)((a ^ sum) & (b ^ sum));
+}
+
+static bool add8(void *total, const void *code, uint64_t n)
+{
+    int8_t *to = total;
+    const int8_t *from = code;
     uint8_t spoilt = 0;
 
-    for (uint64_t i = 0; i < n; i++) {
-        uint8_t a = (uint8_t)to[i], b = (uint8_t)from[i], sum = (uint8_t)(a + b);
-        spoilt |= (uint8_t)((a ^ sum) & (b ^ sum));
-        to[i] = (int8_t)sum;
-    }
+    for (uint64_t i = 0; i < n; i++)
+        spoilt |= add_one8(&to[i], from[i]);
     return (spoilt & 0x80) == 0;
+}
+
+#define RUN 32 /* steps of 4 bits that are spread at a time */
+
+/** Each in a byte of its own. */
+INLINE void spread4(int8_t *steps, const uint8_t *code)
+{
+    uint16_t pairs[RUN / 2];
+
+    for (unsigned i = 0; i < RUN / 2; i++)
+        pairs[i] = (uint16_t)((code[i] & 0x0F) | (code[i] & 0xF0) << 4);
+    memcpy(steps, pairs, RUN);
+    for (unsigned i = 0; i < RUN; i++)
+        steps[i] = (int8_t)((steps[i] ^ 8) - 8);
+}
+
+static bool add4_to8(void *total, const void *code, uint64_t n)
+{
+    int8_t *to = total, steps[RUN];
+    const uint8_t *from = code;
+    uint8_t spoilt[RUN] = {0}, all = 0;
+    uint64_t i = 0;
+
+    for (; i + RUN <= n; i += RUN) {
+        spread4(steps, from + i / 2);
+        for (unsigned j = 0; j < RUN; j++)
+            spoilt[j] |= add_one8(&to[i + j], steps[j]);
+    }
+    if (i < n) {
+        uint8_t rest[RUN / 2] = {0};
+        memcpy(rest, from + i / 2, (n - i + 1) / 2);
+        spread4(steps, rest);
+        for (unsigned j = 0; j < n - i; j++)
+            spoilt[j] |= add_one8(&to[i + j], steps[j]);
+    }
+    for (unsigned j = 0; j < RUN; j++)
+        all |= spoilt[j];
+    return (all & 0x80) == 0;
 }
 
 INLINE void put_steps16(char *at, words steps, unsigned n)
@@ -189,11 +322,11 @@ static void decode_add16(float *dst, const void *code, uint64_t n, float scale)
     decode16_any(dst, code, n, scale, true);
 }
 
-static bool sum16(void *code, const void *other, uint64_t n)
+static bool add16(void *total, const void *code, uint64_t n)
 {
     typedef uint16_t anywhere __attribute__((aligned(1), may_alias));
-    anywhere *to = code;
-    const anywhere *from = other;
+    anywhere *to = total;
+    const anywhere *from = code;
     uint16_t spoilt = 0;
 
     for (uint64_t i = 0; i < n; i++) {
@@ -206,5 +339,10 @@ static bool sum16(void *code, const void *other, uint64_t n)
 
 const struct wring_steps_kernels OF_TIER(wring_steps) = {
     peak,
-    {{encode8, decode8, decode_add8, sum8}, {encode16, decode16, decode_add16, sum16}},
+    {{encode4, decode4, decode_add4},
+     {encode8, decode8, decode_add8},
+     {encode16, decode16, decode_add16}},
+    add4_to8,
+    add8,
+    add16,
 };

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "compress/codecs/shared_steps.h"
+
+struct wring_shared_steps wring_shared_steps_make(double width, enum wring_cpu_tier tier)
+{
+    unsigned code = 4u << (unsigned)width;
+    const struct wring_steps_tier *picked =
+        wring_kernels_pick(wring_steps_tiers, sizeof(wring_steps_tiers[0]), tier);
+
+    return (struct wring_shared_steps){
+        .code = code, .sum = code == 4 ? 8 : code, .kernels = picked->kernels};
+}
+
+size_t wring_shared_steps_bytes(unsigned bits, uint64_t n)
+{
+    return bits == 4 ? n / 2 + n % 2 : n * (bits / 8);
+}
+
+static uint32_t most_of(unsigned bits)
+{
+    return (UINT32_C(1) << (bits - 1)) - 1;
+}
+
+uint32_t wring_shared_steps_most(const struct wring_shared_steps *steps, uint32_t ranks)
+{
+    uint32_t own = most_of(steps->code), share = most_of(steps->sum) / ranks;
+    return own < share ? own : share;
+}
+
+uint32_t wring_shared_steps_most_ranks(const struct wring_shared_steps *steps)
+{
+    return most_of(steps->sum);
+}
+
+unsigned wring_shared_steps_bits(const struct wring_shared_steps *steps, uint32_t phase)
+{
+    return phase == 0 ? steps->code : steps->sum;
+}
+
+const struct wring_steps_width *wring_shared_steps_width(const struct wring_shared_steps *steps,
+                                                         unsigned bits)
+{
+    return &steps->kernels->width[bits / 8];
+}
+
+enum wring_status wring_shared_steps_add(const struct wring_shared_steps *steps, void *sum,
+                                         const void *code, size_t code_bytes, uint64_t n)
+{
+    const struct wring_steps_kernels *kernels = steps->kernels;
+    wring_steps_add_fn add = steps->code == 4   ? kernels->add4_to8
+                             : steps->code == 8 ? kernels->add8
+                                                : kernels->add16;
+
+    if (code_bytes != wring_shared_steps_bytes(steps->code, n))
+        return WRING_ERR_FRAME;
+    return add(sum, code, n) ? WRING_OK : WRING_ERR_FRAME;
+}
