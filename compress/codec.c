@@ -459,6 +459,8 @@ static enum wring_status check_rounds(const struct complaint *complaint,
         return complain(complaint, "code_sum: needs FIXED, codes of the size that bound says");
     if (ops->sum_bound != NULL && ops->code_sum == NULL)
         return complain(complaint, "sum_bound: needs code_sum, whose sums it is about");
+    if (ops->sum_end != NULL && ops->sum_bound == NULL)
+        return complain(complaint, "sum_end: needs sum_bound");
     return WRING_OK;
 }
 

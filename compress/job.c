@@ -559,6 +559,9 @@ static enum wring_status add_codes(struct wring_job *job)
         if (status == WRING_ERR_FRAME)
             job->result.bad_source = i;
     }
+    if (status == WRING_OK && codec->ops->sum_end != NULL)
+        sum_bytes =
+            codec->ops->sum_end(codec, &job->context, job->code, job->elems, &job->result.cut);
     job->result.code_bytes = sum_bytes;
     return status;
 }
@@ -830,6 +833,7 @@ void wring_job_run(struct wring_job *job, void *scratch)
     job->result.code_bytes = 0;
     job->result.bad_source = WRING_NO_SOURCE;
     job->result.lost = job->result.whole = 0;
+    job->result.cut = 0;
     job->result.status = run(job, scratch);
     job->result.core = job->untimed ? -1 : sched_getcpu();
     wring_fp_leave(mode);

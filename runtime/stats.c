@@ -125,6 +125,7 @@ static void fill_measured(const struct wring_collective *collective,
     stats->error_last = error_stats->ways[0].pieces > 0 ? error_stats->ways[0].last : stats->error;
     stats->error_back = loss_of(&error_stats->ways[1], back);
     stats->error_pieces = error_stats->ways[0].pieces;
+    stats->sums_cut = error_stats->cut;
     stats->n_cores = wring_codec_error_stats_cores(error_stats, stats->cores, sizeof(stats->cores));
 }
 

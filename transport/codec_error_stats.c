@@ -39,6 +39,8 @@ void wring_codec_error_stats_take(struct wring_codec_error_stats *error_stats,
         error_stats->cores[job->result.core / 64] |= UINT64_C(1) << job->result.core % 64;
     if (job->measure && job->result.status == WRING_OK)
         add_sample(&error_stats->ways[job->context.phase], job);
+    if (job->result.status == WRING_OK)
+        error_stats->cut += job->result.cut;
 }
 
 static bool has_core(const struct wring_codec_error_stats *error_stats, uint32_t core)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The losses of a collective's codec jobs, sampled piece by piece, and where the jobs ran. Written
- * by the thread that makes progress.
+ * The losses of a collective's codec jobs, sampled piece by piece, what their sums lost, and where
+ * the jobs ran. Written by the thread that makes progress.
  */
 #ifndef WRING_TRANSPORT_CODEC_ERROR_STATS_H
 #define WRING_TRANSPORT_CODEC_ERROR_STATS_H
@@ -24,6 +24,7 @@ struct wring_codec_error {
 struct wring_codec_error_stats {
     uint64_t every; /* so many steps give one sample each way; 0: none */
     struct wring_codec_error ways[2];
+    uint64_t cut;                         /* numbers of sums that were cut off */
     uint64_t cores[WRING_CORES_MAX / 64]; /* a bit for each that ran a job */
 };
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * How codecs of whole steps of a shared scale lay out codes and their sums: FORMAT.md, "sharedint".
- * Steps of 4 bits add up in 8, others in their own width. Private to compress/.
+ * Steps of 4 bits add up in 8, others in their own width; those whose sums saturate in 16, and go
+ * back in their own width. Private to compress/.
  */
 #ifndef WRING_CODECS_SHARED_STEPS_H
 #define WRING_CODECS_SHARED_STEPS_H
@@ -13,12 +14,13 @@
 #define WRING_SHARED_STEPS_WIDTHS "4|8|16"
 
 struct wring_shared_steps {
-    unsigned code, sum; /* bits of a step: 4, 8 or 16 */
+    unsigned code, sum, back; /* bits of a step: 4, 8 or 16; of a sum while it is made, and after */
     const struct wring_steps_kernels *kernels;
 };
 
 /** @param width  the parameter's value @param tier  highest of kernels */
-struct wring_shared_steps wring_shared_steps_make(double width, enum wring_cpu_tier tier);
+struct wring_shared_steps wring_shared_steps_make(double width, bool saturates,
+                                                  enum wring_cpu_tier tier);
 
 /** The bytes of n steps, of a code or a sum. */
 size_t wring_shared_steps_bytes(unsigned bits, uint64_t n);
@@ -42,5 +44,10 @@ const struct wring_steps_width *wring_shared_steps_width(const struct wring_shar
  */
 enum wring_status wring_shared_steps_add(const struct wring_shared_steps *steps, void *sum,
                                          const void *code, size_t code_bytes, uint64_t n);
+
+/** Make of a sum of n steps what goes back. @param cut  grows by how many are cut off
+ *  @return its bytes */
+size_t wring_shared_steps_end(const struct wring_shared_steps *steps, void *sum, uint64_t n,
+                              uint64_t *cut);
 
 #endif

@@ -40,7 +40,7 @@ static enum wring_status sharedint_init(struct wring_codec *codec, char *why, si
 
     (void)why, (void)why_bytes;
     wring_codec_take_kernels(codec, wring_steps_tiers, sizeof(wring_steps_tiers[0]));
-    *own = wring_shared_steps_make(codec->params[PARAM_WIDTH], codec->tier);
+    *own = wring_shared_steps_make(codec->params[PARAM_WIDTH], false, codec->tier);
     return WRING_OK;
 }
 

@@ -5,7 +5,8 @@
  * Tensor homomorphic compression (Li and others, arXiv:2302.08545): a randomised Hadamard transform
  * makes a block's numbers bell-shaped, whatever they were, so a clip at a few deviations wastes no
  * steps on outliers. A round agrees on the largest norm of any rank, codes add up as integers in a
- * width that holds the sum, and only the sum is rotated back. Bytes in FORMAT.md, "thc".
+ * width that holds the sum, and only the sum is rotated back. Or sums saturate: they go back in the
+ * width of a code, and all ranks have all of its steps. Bytes in FORMAT.md, "thc".
  */
 #include "compress/codec.h"
 
@@ -25,7 +26,8 @@ enum {
     PARAM_WIDTH,
     PARAM_BLOCK,
     PARAM_CLIP,
-    PARAM_ROTATE
+    PARAM_ROTATE,
+    PARAM_SUMS
 };
 
 static const struct wring_codec_param params[] = {
@@ -36,6 +38,8 @@ static const struct wring_codec_param params[] = {
     [PARAM_ROTATE] = {"rotate", NULL,
                       "elements that are rotated together, a power of two; 0: a whole block", 0, 0,
                       WRING_ROTATE_MAX, 32},
+    [PARAM_SUMS] = {"sums", "exact|saturate", "what becomes of sums beyond the width of a code", 0,
+                    0, 1, 1},
 };
 
 struct own {
@@ -54,6 +58,7 @@ static enum wring_status thc_init(struct wring_codec *codec, char *why, size_t w
     struct own *own = codec->own;
     uint32_t block = (uint32_t)codec->params[PARAM_BLOCK];
     uint32_t rotate = (uint32_t)codec->params[PARAM_ROTATE];
+    bool saturates = codec->params[PARAM_SUMS] == 1;
 
     if ((block & (block - 1)) != 0) {
         snprintf(why, why_bytes, "thc:block=%u: needs a power of two from %d to %d", block,
@@ -66,7 +71,11 @@ static enum wring_status thc_init(struct wring_codec *codec, char *why, size_t w
                  WRING_ROTATE_MIN, block);
         return WRING_ERR_INVALID;
     }
-    own->steps = wring_shared_steps_make(codec->params[PARAM_WIDTH], codec->tier);
+    own->steps = wring_shared_steps_make(codec->params[PARAM_WIDTH], saturates, codec->tier);
+    if (saturates && own->steps.code == 16) {
+        snprintf(why, why_bytes, "thc:width=16:sums=saturate: only sums of 4 and 8 bits saturate");
+        return WRING_ERR_INVALID;
+    }
     wring_codec_take_kernels(codec, wring_rotate_tiers, sizeof(wring_rotate_tiers[0]));
     own->rotate = ((const struct wring_rotate_tier *)codec->kernels)->kernels;
     return WRING_OK;
@@ -318,6 +327,14 @@ static enum wring_status thc_sum(const struct wring_codec *codec,
                                   count_steps(codec, elems));
 }
 
+static size_t thc_sum_end(const struct wring_codec *codec,
+                          const struct wring_codec_context *context, void *sum, uint64_t elems,
+                          uint64_t *cut)
+{
+    (void)context;
+    return wring_shared_steps_end(steps_of(codec), sum, count_steps(codec, elems), cut);
+}
+
 const struct wring_codec_ops wring_codec_thc = {
     .name = "thc",
     .doc = "blocks rotated at random, in steps of a scale that all ranks share",
@@ -336,4 +353,5 @@ const struct wring_codec_ops wring_codec_thc = {
     .code_sum = thc_sum,
     .most_ranks = thc_most_ranks,
     .sum_bound = thc_sum_bound,
+    .sum_end = thc_sum_end,
 };

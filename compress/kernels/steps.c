@@ -89,6 +89,30 @@ static bool add4_to8_scalar(void *sum, const void *code, uint64_t n)
     return fits;
 }
 
+static bool add4_to16_scalar(void *sum, const void *code, uint64_t n)
+{
+    bool fits = true;
+
+    for (uint64_t i = 0; i < n; i++) {
+        int both = step16(sum, i) + step4(code, i);
+        fits = fits && both == (int16_t)both;
+        put_step16(sum, i, (int16_t)both);
+    }
+    return fits;
+}
+
+static uint64_t cut_to4_scalar(void *sum, uint64_t n)
+{
+    uint64_t beyond = 0;
+
+    for (uint64_t i = 0; i < n; i++) {
+        int whole = step16(sum, i), step = whole < -7 ? -7 : whole > 7 ? 7 : whole;
+        beyond += step != whole;
+        put_step4(sum, i, step);
+    }
+    return beyond;
+}
+
 static void encode8_scalar(void *code, const float *src, float *residual, uint64_t n, float scale,
                            float inverse, float most)
 {
@@ -122,6 +146,30 @@ static bool add8_scalar(void *sum, const void *code, uint64_t n)
         ((int8_t *)sum)[i] = (int8_t)both;
     }
     return fits;
+}
+
+static bool add8_to16_scalar(void *sum, const void *code, uint64_t n)
+{
+    bool fits = true;
+
+    for (uint64_t i = 0; i < n; i++) {
+        int both = step16(sum, i) + ((const int8_t *)code)[i];
+        fits = fits && both == (int16_t)both;
+        put_step16(sum, i, (int16_t)both);
+    }
+    return fits;
+}
+
+static uint64_t cut_to8_scalar(void *sum, uint64_t n)
+{
+    uint64_t beyond = 0;
+
+    for (uint64_t i = 0; i < n; i++) {
+        int whole = step16(sum, i), step = whole < -127 ? -127 : whole > 127 ? 127 : whole;
+        beyond += step != whole;
+        ((int8_t *)sum)[i] = (int8_t)step;
+    }
+    return beyond;
 }
 
 static void encode16_scalar(void *code, const float *src, float *residual, uint64_t n, float scale,
@@ -165,8 +213,12 @@ static const struct wring_steps_kernels scalar = {
      {encode8_scalar, decode8_scalar, decode_add8_scalar},
      {encode16_scalar, decode16_scalar, decode_add16_scalar}},
     add4_to8_scalar,
+    add4_to16_scalar,
     add8_scalar,
-    add16_scalar};
+    add8_to16_scalar,
+    add16_scalar,
+    cut_to4_scalar,
+    cut_to8_scalar};
 
 const struct wring_steps_tier wring_steps_tiers[] = {
     {{"scalar", WRING_CPU_SCALAR}, &scalar},

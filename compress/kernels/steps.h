@@ -28,12 +28,18 @@ struct wring_steps_width {
 /** sum += code, both of n steps. @return whether all sums fit */
 typedef bool (*wring_steps_add_fn)(void *sum, const void *code, uint64_t n);
 
+/** Make sums of 16 bits steps of fewer, in place: those that are beyond -7 and 7, or -127 and 127,
+ *  become these. @return how many are beyond */
+typedef uint64_t (*wring_steps_cut_fn)(void *sum, uint64_t n);
+
 struct wring_steps_kernels {
     /** The bits of max|v|, v = src + residual: WRING_INF_BITS or more where some v is not finite.
      *  @param residual  or NULL */
     uint32_t (*peak)(const float *src, const float *residual, uint64_t n);
-    struct wring_steps_width width[3];        /* 4, 8 and 16 bits */
-    wring_steps_add_fn add4_to8, add8, add16; /* steps of 4 bits to sums of 8, and so on */
+    struct wring_steps_width width[3]; /* 4, 8 and 16 bits */
+    /* steps of 4 bits to sums of 8, and so on */
+    wring_steps_add_fn add4_to8, add4_to16, add8, add8_to16, add16;
+    wring_steps_cut_fn cut_to4, cut_to8;
 };
 
 struct wring_steps_tier {

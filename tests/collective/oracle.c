@@ -212,6 +212,9 @@ static void add_codes(struct oracle *o, struct wring_span part, unsigned step)
             CHECK(o->codec->ops->code_sum(o->codec, &context, sum, o->code, bytes, n) == WRING_OK,
                   "codes do not add up");
     }
+    uint64_t cut = 0;
+    if (o->codec->ops->sum_end != NULL)
+        sum_bytes = o->codec->ops->sum_end(o->codec, &context, sum, n, &cut);
     CHECK(wring_codec_decode(o->codec, &context, sum, sum_bytes, out, n, false) == WRING_OK,
           "decode");
     for (uint64_t i = 0; i < n; i++)

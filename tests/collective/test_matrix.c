@@ -79,6 +79,8 @@ static const char *const codecs[] = {
     "thc:block=256:rotate=64",
     "sharedint:width=4:block=64",
     "thc:width=4:clip=2.5+ef",
+    "thc:width=4:block=128:sums=saturate",
+    "thc:sums=saturate+ef",
 };
 static const uint64_t counts[] = {0, 1, 2, 31, 33, 127, 1000, 2049, 10007, 65537, 100001};
 /* of pairs: nothing, and what travels in each way: on a board, in one piece, in some, in many */

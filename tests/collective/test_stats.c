@@ -247,6 +247,26 @@ static void with_feedback(struct wring_session *session, uint32_t rank, void *ar
     }
 }
 
+/** Sums that are cut off are counted by the rank that makes them. */
+static void cut_sums(struct wring_session *session, uint32_t rank, void *arg)
+{
+    static const struct want wants[] = {
+        {"thc:clip=2:sums=saturate", WRING_SCHEME_DIVISIBLE, ELEMS, {0, 0}, {0, 0}},
+        {"thc:width=4:clip=2:sums=saturate", WRING_SCHEME_INDIVISIBLE, ELEMS, {0, 0}, {0, 0}},
+        {"thc:width=4:clip=2", WRING_SCHEME_DIVISIBLE, ELEMS, {0, 0}, {0, 0}},
+    };
+    (void)arg;
+    for (size_t i = 0; i < sizeof(wants) / sizeof(wants[0]); i++) {
+        struct wring_bucket_stats stats = WRING_BUCKET_STATS_INIT;
+        struct wring_bucket *bucket = add(session, &wants[i]);
+        bool cuts = strstr(wants[i].codec, "saturate") != NULL;
+        REQUIRE(bucket != NULL && step(bucket, rank) == WRING_OK, "%s", wants[i].codec);
+        REQUIRE(wring_bucket_stats(bucket, &stats) == WRING_OK, "stats");
+        CHECK((stats.sums_cut > 0) == cuts && stats.sums_cut < ELEMS, "%s: %llu cut off",
+              wants[i].codec, (unsigned long long)stats.sums_cut);
+    }
+}
+
 /** A piece that holds NaN is no sample, and one of zeros loses nothing. */
 static void odd_input(struct wring_session *session, uint32_t rank, void *arg)
 {
@@ -339,6 +359,11 @@ static void nan_and_zeros(void)
     run(odd_input, 2, "WRING_STATS_EVERY=1", NULL, NULL);
 }
 
+static void saturation(void)
+{
+    run(cut_sums, 2, "WRING_EXECUTOR=inline", NULL, NULL);
+}
+
 static void samples(void)
 {
     int every[] = {0, 1, 5, 64};
@@ -385,6 +410,7 @@ int main(int argc, char **argv)
         {"contributions", contributions},
         {"residuals_and_sums", residuals_and_sums},
         {"nan_and_zeros", nan_and_zeros},
+        {"saturation", saturation},
         {"samples", samples},
         {"lists_of_cores", lists_of_cores},
         {"cores", cores},

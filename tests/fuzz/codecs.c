@@ -76,6 +76,8 @@ static const char *const specs[] = {
     "thc:block=128:rotate=32",
     "sharedint:width=4:block=32",
     "thc:width=4:clip=2.5:block=64+ef",
+    "thc:block=64:sums=saturate:width=4:clip=2",
+    "thc:block=64:sums=saturate",
 };
 #define SPECS (sizeof(specs) / sizeof(specs[0]))
 

@@ -554,12 +554,17 @@ class SharedSteps:
     members, phase = 1, 0
     scales = {}  # by the element at which a unit begins, of the last run encoded
 
-    def set_width(self, width):
-        self.width = int(width)
-        self.sum_width = max(8, self.width)
+    def set_width(self, width, saturates=False):
+        self.width, self.saturates = int(width), saturates
+        self.sum_width = self.width if saturates else max(8, self.width)
 
     def most(self):
-        return min(2 ** (self.width - 1) - 1, (2 ** (self.sum_width - 1) - 1) // self.members)
+        w = 16 if self.saturates else self.sum_width
+        return min(2 ** (self.width - 1) - 1, (2 ** (w - 1) - 1) // self.members)
+
+    def cut(self, total):
+        top = 2 ** (self.sum_width - 1) - 1
+        return max(-top, min(top, total)) if self.saturates else total
 
     @staticmethod
     def count(n):
@@ -830,8 +835,8 @@ class Hashed(Topk):
 
 
 class Thc(SharedSteps):
-    def __init__(self, width=8, block=1024, clip=3.5, rotate=0):
-        self.set_width(width)
+    def __init__(self, width=8, block=1024, clip=3.5, rotate=0, sums="exact"):
+        self.set_width(width, sums == "saturate")
         self.unit, self.clip = int(block), bits(float(clip))
         self.rotate = int(rotate) or self.unit
 
@@ -1526,7 +1531,7 @@ def sum_codes(spec, inputs):
         codec.agree(parts)
         steps = [codec.steps(part) for part in parts]
         codes = [code + codec.pack(s, codec.width) for code, s in zip(codes, steps)]
-        sums = [sum(each) for each in zip(*steps)]
+        sums = [codec.cut(sum(each)) for each in zip(*steps)]
         total += codec.pack(sums, codec.sum_width)
         out += codec.values(sums, len(parts[0]))
     return codes, total, out

@@ -464,6 +464,11 @@ def thc_cases():
     yield record(four + "+ef", random(15, 75), random(16, 75, 0.1))
     yield summed(four, *(random(17 + i, 70) for i in range(3)))
     yield summed("thc:block=64:rotate=32", *(random(60 + i, 70) for i in range(3)))
+    saturated = "thc:block=64:sums=saturate"
+    yield record(saturated + ":width=4+ef", random(63, 75), random(64, 75, 0.1))
+    yield summed(saturated, *(random(65 + i, 70) for i in range(5)))
+    yield summed(saturated + ":width=4:clip=2", *(random(70 + i, 100) for i in range(3)))
+    yield refused(saturated + ":width=4", 32, bytes(15))
     yield refused(four, 33, bytes(31))
     yield refused(four, 33, bytes(33))
 

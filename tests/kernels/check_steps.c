@@ -67,6 +67,21 @@ static void check_add(wring_steps_add_fn ref, wring_steps_add_fn ours, const str
           (size_t)trial->n);
 }
 
+/** In place; what is behind the steps, where sums were, is nobody's. */
+static void check_cut(wring_steps_cut_fn ref, wring_steps_cut_fn ours, const struct trial *trial,
+                      size_t bytes)
+{
+    unsigned char *want = any_steps(trial, 2 * trial->n, trial->seed + 4, 0xFF);
+    for (uint64_t i = 0; trial->kind == TRIAL_PLAIN && i < trial->n; i++) /* a few are beyond */
+        want[2 * i + 1] = (want[2 * i + 1] & 7) == 0 ? want[2 * i + 1] : 0;
+    unsigned char *got = trial_copy(want, 2 * trial->n);
+
+    uint64_t beyond = ref(want, trial->n), other_beyond = ours(got, trial->n);
+    AGREE("cut", want, got, bytes);
+    CHECK(beyond == other_beyond, "%s cut n=%zu kind=%d: %zu, not %zu", trial->tier,
+          (size_t)trial->n, trial->kind, (size_t)other_beyond, (size_t)beyond);
+}
+
 static void check_tier(const void *entry, const struct trial *trial)
 {
     const struct wring_steps_kernels *ref = wring_steps_tiers[0].kernels;
@@ -87,6 +102,10 @@ static void check_tier(const void *entry, const struct trial *trial)
     check_add(ref->add4_to8, kernels->add4_to8, trial, n, (n + 1) / 2);
     check_add(ref->add8, kernels->add8, trial, n, n);
     check_add(ref->add16, kernels->add16, trial, 2 * n, 2 * n);
+    check_add(ref->add4_to16, kernels->add4_to16, trial, 2 * n, (n + 1) / 2);
+    check_add(ref->add8_to16, kernels->add8_to16, trial, 2 * n, n);
+    check_cut(ref->cut_to4, kernels->cut_to4, trial, (n + 1) / 2);
+    check_cut(ref->cut_to8, kernels->cut_to8, trial, n);
 }
 
 static void check_definition(void)
@@ -96,6 +115,9 @@ static void check_definition(void)
     static const uint8_t halves[] = {0xF1, 0x42, 0x70, 0x09};
     const struct wring_steps_kernels *scalar = wring_steps_tiers[0].kernels;
     const struct wring_steps_width *eight = &scalar->width[1], *four = &scalar->width[0];
+    static const int8_t cut[] = {127, -127, 127, 0, -8};
+    static const uint8_t cut_again[] = {0x97, 0x07, 0x09};
+    int16_t wide[] = {300, -128, 127, 0, -8}, again[] = {300, -7, 7, 0, -8};
     int8_t code[8], most[8] = {127, 0, 0, 0, 0, 0, 0, 0}, least[8] = {-126, 0, 0, 0, 0, 0, 0, 0};
     float residual[8] = {0.25f}, out[8];
 
@@ -114,6 +136,9 @@ static void check_definition(void)
     CHECK(memcmp(code, halves, 4) == 0, "other steps of 4 bits than defined");
     most[0] = 127, most[1] = -8;
     CHECK(!scalar->add4_to8(most, halves, 2) && most[1] == -9, "127 and 1 fit 8 bits");
+    CHECK(scalar->cut_to8(wide, 5) == 2 && memcmp(wide, cut, 5) == 0, "8 bits saturate otherwise");
+    CHECK(scalar->cut_to4(again, 5) == 2 && memcmp(again, cut_again, 3) == 0,
+          "4 bits saturate otherwise");
 }
 
 void check_steps(void)

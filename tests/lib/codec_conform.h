@@ -21,7 +21,8 @@
  *     finite     what is finite stays so, zeros stay zeros, or the unit is NaN and lacks nothing
  *     nan        a unit with NaN or infinity decodes to NaN and leaves its residual
  *     rounds     statistics do not depend on how runs are cut, and all ranks find the same
- *     sums       codes add up in any order, and to what their sum stands for
+ *     sums       codes add up in any order, and to what their sum stands for where nothing of it is
+ *                cut off; runs add up and end as the whole does
  *     states     equal from the start, moved to other memory, and with another object of the codec
  *     mode       the caller's floating-point mode changes nothing, and the codec leaves it alone
  *     halves     elements of 16 bits are encoded as the float32 that they are; by encode16 instead,

@@ -194,6 +194,24 @@ unsigned char *codec_trial_sum_of_one(struct codec_trial *trial, const void *cod
     return sum;
 }
 
+size_t codec_trial_sum_end(struct codec_trial *trial, void *sum, uint64_t at, uint64_t n,
+                           uint64_t *cut)
+{
+    struct wring_codec_context context = context_at(trial, TRIAL_ME, at);
+    size_t bytes = codec_trial_sum_bytes(trial, n), back = bytes;
+
+    *cut = 0;
+    if (trial->codec->ops->sum_end == NULL)
+        return bytes;
+    context.phase = 1;
+    begin_call(trial, "sum_end");
+    add_buffer(trial, "sum", sum, bytes);
+    back = trial->codec->ops->sum_end(trial->codec, &context, sum, n, cut);
+    end_call(trial, TRIAL_ME);
+    HOLD(trial, back <= bytes, "sum_end makes %zu bytes of %zu", back, bytes);
+    return back;
+}
+
 void codec_trial_job(struct codec_trial *trial, uint32_t rank, struct wring_job *job,
                      const char *out_name, size_t out_bytes)
 {

@@ -126,6 +126,10 @@ enum wring_status codec_trial_sum(struct codec_trial *trial, void *sum, const vo
 unsigned char *codec_trial_sum_of_one(struct codec_trial *trial, const void *code, size_t bytes,
                                       uint64_t at, uint64_t n);
 
+/** End a sum. @param cut  out @return its bytes */
+size_t codec_trial_sum_end(struct codec_trial *trial, void *sum, uint64_t at, uint64_t n,
+                           uint64_t *cut);
+
 /** Run a job of a rank's. @param out_name  of its output, [out_bytes] */
 void codec_trial_job(struct codec_trial *trial, uint32_t rank, struct wring_job *job,
                      const char *out_name, size_t out_bytes);

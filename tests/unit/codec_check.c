@@ -55,6 +55,8 @@ const struct codec_spec codec_specs[] = {
     {"thc:block=2048:clip=2+ef", NULL},
     {"thc:block=256:rotate=32+ef", NULL},
     {"thc:width=4:block=64:clip=2.5+ef", NULL},
+    {"thc:width=4:block=32:sums=saturate+ef", NULL},
+    {"thc:clip=64:sums=saturate", NULL},
     {"qsgd", NULL},
     {"qsgd:bits=2:block=32", NULL},
     {"qsgd:bits=8:norm=l2+ef", NULL},

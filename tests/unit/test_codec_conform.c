@@ -304,6 +304,26 @@ static enum wring_status sum_in_order(const struct wring_codec *codec,
     return code_bytes == elems * HALF ? WRING_OK : WRING_ERR_FRAME;
 }
 
+/** By where the run begins. */
+static size_t end_by_place(const struct wring_codec *codec,
+                           const struct wring_codec_context *context, void *sum, uint64_t elems,
+                           uint64_t *cut)
+{
+    if (elems > 0)
+        *(unsigned char *)sum ^= context->element > 0;
+    (void)codec;
+    *cut += 1;
+    return elems * HALF;
+}
+
+static size_t end_past_bound(const struct wring_codec *codec,
+                             const struct wring_codec_context *context, void *sum, uint64_t elems,
+                             uint64_t *cut)
+{
+    (void)codec, (void)context, (void)sum, (void)cut;
+    return elems * HALF + 1;
+}
+
 static const struct wring_codec_state count_state = {.name = "count",
                                                      .doc = "calls",
                                                      .holder = WRING_CODEC_SHARED,
@@ -572,6 +592,12 @@ static void groups(void)
     refuse(ops, "sums: another order of codes has another sum");
     ops.code_sum = sum_wrong;
     refuse(ops, "sums: element 0: codes of ");
+    ops.sum_bound = ops.bound;
+    refuse(ops, "sums: element 0: codes of ");
+    ops.sum_end = end_by_place;
+    refuse(ops, "sums: the sum of elements ");
+    ops.sum_end = end_past_bound;
+    refuse(ops, "sums: sum_end makes ");
 }
 
 static void steps(void)

@@ -181,6 +181,13 @@ static enum wring_status code_sum(const struct wring_codec *codec,
     return WRING_OK;
 }
 
+static size_t sum_end(const struct wring_codec *codec, const struct wring_codec_context *context,
+                      void *sum, uint64_t elems, uint64_t *cut)
+{
+    (void)codec, (void)context, (void)sum, (void)elems, (void)cut;
+    return 0;
+}
+
 static void refused_rounds(struct wring_codec_ops other)
 {
     struct wring_codec_round round = {"r", WRING_F32, WRING_MAX, count, begin, NULL};
@@ -206,6 +213,8 @@ static void refused_rounds(struct wring_codec_ops other)
     refuse(other, "needs FIXED");
     other.code_sum = NULL, other.sum_bound = other.bound;
     refuse(other, "sum_bound: needs code_sum");
+    other.sum_bound = NULL, other.sum_end = sum_end;
+    refuse(other, "sum_end: needs sum_bound");
 }
 
 static size_t encode16(const struct wring_codec *codec, const struct wring_codec_context *context,

@@ -170,6 +170,8 @@ static void refusals(void)
         {"thc:block=96", "thc:block=96: needs a power of two from 32 to 2048"},
         {"thc:block=64:rotate=128",
          "thc:rotate=128: needs 0 or a power of two from 32 to the block's 64"},
+        {"thc:width=16:sums=saturate",
+         "thc:width=16:sums=saturate: only sums of 4 and 8 bits saturate"},
         {"thc:rotate=96", "thc:rotate=96: needs 0 or a power of two from 32 to the block's 1024"},
         {"signum+ef",
          "signum+ef: signs alone have no scale that a residual could have; use onebit+ef"},

@@ -13,6 +13,7 @@
 #define RANKS_MAX 16
 
 static float input[RANKS_MAX][N], residual[RANKS_MAX][N], sum[N];
+static uint64_t cut; /* numbers of the last sum */
 
 static struct wring_codec *make(const char *spec)
 {
@@ -63,6 +64,8 @@ static void sum_all(const struct wring_codec *codec, uint32_t ranks, uint64_t st
               "codes do not fit");
     }
     context.phase = 1;
+    cut = 0;
+    sum_bytes = codec->ops->sum_end(codec, &context, total, N, &cut);
     CHECK(wring_codec_decode(codec, &context, total, sum_bytes, sum, N, false) == WRING_OK, "sum");
     wring_test_free_guarded();
     free(powers);
@@ -149,6 +152,62 @@ static void outliers(void)
     wring_codec_destroy(plain);
 }
 
+/** Of bell-shaped numbers of many ranks: what steps lose, and what of a sum is beyond the clip. */
+static double theory_saturated(double clip, double levels, double ranks)
+{
+    double z = clip / sqrt(ranks), tail = erfc(z / sqrt(2)) / 2;
+    double density = exp(-z * z / 2) / sqrt(2 * M_PI);
+    return clip * clip / levels / levels / 12 + 2 * ((1 + z * z) * tail - z * density);
+}
+
+/** The largest deviation of a rank in a block of 1024, on average. */
+static double largest_deviation(uint32_t ranks)
+{
+    double mean = 0;
+
+    for (uint64_t begin = 0; begin < N; begin += 1024) {
+        double most = 0;
+        for (uint32_t r = 0; r < ranks; r++) {
+            double power = 0;
+            for (uint64_t i = begin; i < begin + 1024; i++)
+                power += (double)input[r][i] * (double)input[r][i];
+            most = power > most ? power : most;
+        }
+        mean += sqrt(most / 1024) * 1024 / N;
+    }
+    return mean;
+}
+
+static void check_saturated(const char *spec, uint32_t ranks, double clip, double levels)
+{
+    struct wring_codec *codec = make(spec);
+    fill(ranks, 70 + ranks);
+    clip *= largest_deviation(ranks);
+    sum_all(codec, ranks, 0, false);
+    double error = error_of_sum(ranks), want = theory_saturated(clip, levels, ranks);
+    double beyond = erfc(clip / sqrt(2.0 * ranks));
+    CHECK(error > 0.9 * want && error < 1.15 * want, "%s, %u ranks: %g, theory %g", spec, ranks,
+          error, want);
+    CHECK((double)cut > 0.8 * beyond * N && (double)cut < 1.2 * beyond * N,
+          "%s: %zu numbers cut off, theory %g", spec, (size_t)cut, beyond * N);
+    wring_codec_destroy(codec);
+}
+
+static void saturated(void)
+{
+    check_saturated("thc:width=4:clip=2:sums=saturate", 4, 2, 7);
+    check_saturated("thc:clip=4:sums=saturate", 4, 4, 127);
+    check_saturated("thc:clip=4:sums=saturate", 16, 4, 127);
+
+    struct wring_codec *exact = make("thc:clip=24:sums=saturate"); /* nothing is beyond that */
+    fill(4, 5);
+    sum_all(exact, 4, 0, false);
+    CHECK(cut == 0 && error_of_sum(4) < 1.3 * 24 * 24 / (127.0 * 127 * 12), "%zu numbers, %g",
+          (size_t)cut, error_of_sum(4));
+    CHECK(exact->ops->most_ranks(exact) == 32767, "other limits of ranks");
+    wring_codec_destroy(exact);
+}
+
 /** Runs spread a large number over themselves alone, so more of it is beyond the clip. */
 static void partial(void)
 {
@@ -196,8 +255,9 @@ static void feedback(void)
     wring_codec_destroy(codec);
 }
 
-static const struct wring_test_case cases[] = {
-    {"errors", errors}, {"outliers", outliers}, {"partial", partial}, {"feedback", feedback}, {0}};
+static const struct wring_test_case cases[] = {{"errors", errors},     {"outliers", outliers},
+                                               {"partial", partial},   {"saturated", saturated},
+                                               {"feedback", feedback}, {0}};
 
 int main(int argc, char **argv)
 {

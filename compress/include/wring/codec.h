@@ -276,6 +276,15 @@ struct wring_codec_ops {
      *  code: wider numbers, for instance. It is all zeros before the first code is added. NULL: as
      *  a code. */
     size_t (*sum_bound)(const struct wring_codec *codec, uint64_t elems);
+
+    /**
+     * Make of a sum, once all codes are added, what goes back, in place: narrower numbers, for
+     * instance, at which the sum saturates. Needs sum_bound. NULL: the sum goes as it is.
+     * @param cut  in and out, counts numbers that were too large for that
+     * @return its bytes, at most sum_bound(elems)
+     */
+    size_t (*sum_end)(const struct wring_codec *codec, const struct wring_codec_context *context,
+                      void *sum, uint64_t elems, uint64_t *cut);
 };
 
 /**

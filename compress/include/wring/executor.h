@@ -67,6 +67,7 @@ struct wring_job_result {
                                  ends and names this rank and executor */
     uint32_t bad_source;      /* index of the source with malformed bytes; else WRING_NO_SOURCE */
     size_t code_bytes;        /* ENCODE, REDUCE with codec_out: of the code */
+    uint64_t cut;             /* REDUCE of codes: numbers of the sum that were cut off */
     uint64_t began_ns;        /* when the work began, CLOCK_MONOTONIC */
     uint64_t took_ns;         /* wall time of the work itself */
     int core; /* the processor that did it, by the system's number; -1: none of the system's, or

@@ -322,19 +322,101 @@ static void decode_add16(float *dst, const void *code, uint64_t n, float scale)
     decode16_any(dst, code, n, scale, true);
 }
 
+typedef uint16_t short_anywhere __attribute__((aligned(1), may_alias));
+
+/** @return the bits that it spoils */
+INLINE uint16_t add_one16(short_anywhere *to, uint16_t from)
+{
+    uint16_t before = *to, sum = (uint16_t)(before + from);
+
+    *to = sum;
+    return (uint16_t)((before ^ sum) & (from ^ sum));
+}
+
 static bool add16(void *total, const void *code, uint64_t n)
 {
-    typedef uint16_t anywhere __attribute__((aligned(1), may_alias));
-    anywhere *to = total;
-    const anywhere *from = code;
+    short_anywhere *to = total;
+    const short_anywhere *from = code;
     uint16_t spoilt = 0;
 
-    for (uint64_t i = 0; i < n; i++) {
-        uint16_t a = to[i], b = from[i], sum = (uint16_t)(a + b);
-        spoilt |= (uint16_t)((a ^ sum) & (b ^ sum));
-        to[i] = sum;
-    }
+    for (uint64_t i = 0; i < n; i++)
+        spoilt |= add_one16(&to[i], from[i]);
     return (spoilt & 0x8000) == 0;
+}
+
+static bool add8_to16(void *total, const void *code, uint64_t n)
+{
+    short_anywhere *to = total;
+    const int8_t *from = code;
+    uint16_t spoilt = 0;
+
+    for (uint64_t i = 0; i < n; i++)
+        spoilt |= add_one16(&to[i], (uint16_t)from[i]);
+    return (spoilt & 0x8000) == 0;
+}
+
+static bool add4_to16(void *total, const void *code, uint64_t n)
+{
+    int8_t steps[RUN];
+    uint8_t rest[RUN / 2] = {0};
+    bool fits = true;
+    uint64_t i = 0;
+
+    for (; i + RUN <= n; i += RUN) {
+        spread4(steps, (const uint8_t *)code + i / 2);
+        fits &= add8_to16((char *)total + 2 * i, steps, RUN);
+    }
+    if (i < n) {
+        memcpy(rest, (const uint8_t *)code + i / 2, (n - i + 1) / 2);
+        spread4(steps, rest);
+        fits &= add8_to16((char *)total + 2 * i, steps, n - i);
+    }
+    return fits;
+}
+
+/** A run of sums, or what is left of one, as bytes. @return how many are beyond `most` */
+INLINE unsigned cut_run(int8_t *steps, const void *sum, uint64_t n, int16_t most)
+{
+    int16_t whole[RUN] = {0};
+    uint16_t beyond = 0;
+
+    memcpy(whole, sum, n * sizeof(*whole));
+    for (unsigned i = 0; i < RUN; i++) {
+        int16_t step = whole[i] > most ? most : whole[i];
+        step = step < -most ? (int16_t)-most : step;
+        beyond = (uint16_t)(beyond + (step != whole[i]));
+        steps[i] = (int8_t)step;
+    }
+    return beyond;
+}
+
+static uint64_t cut_to8(void *sum, uint64_t n)
+{
+    uint64_t beyond = 0;
+    int8_t steps[RUN];
+
+    for (uint64_t i = 0; i < n; i += RUN) { /* sums of a run are read before it is written */
+        uint64_t live = n - i < RUN ? n - i : RUN;
+        beyond += cut_run(steps, (char *)sum + 2 * i, live, 127);
+        memcpy((char *)sum + i, steps, live);
+    }
+    return beyond;
+}
+
+static uint64_t cut_to4(void *sum, uint64_t n)
+{
+    uint64_t beyond = 0;
+    int8_t steps[RUN];
+    uint8_t halves[RUN / 2];
+
+    for (uint64_t i = 0; i < n; i += RUN) {
+        uint64_t live = n - i < RUN ? n - i : RUN;
+        beyond += cut_run(steps, (char *)sum + 2 * i, live, 7);
+        for (unsigned j = 0; j < RUN / 2; j++)
+            halves[j] = (uint8_t)((steps[2 * j] & 0x0F) | (steps[2 * j + 1] & 0x0F) << 4);
+        memcpy((char *)sum + i / 2, halves, (live + 1) / 2);
+    }
+    return beyond;
 }
 
 const struct wring_steps_kernels OF_TIER(wring_steps) = {
@@ -343,6 +425,10 @@ const struct wring_steps_kernels OF_TIER(wring_steps) = {
      {encode8, decode8, decode_add8},
      {encode16, decode16, decode_add16}},
     add4_to8,
+    add4_to16,
     add8,
+    add8_to16,
     add16,
+    cut_to4,
+    cut_to8,
 };

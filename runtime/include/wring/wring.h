@@ -1013,6 +1013,9 @@ struct wring_bucket_stats {
     uint64_t round_trip_ns; /* to the member that is farthest and back, where that widened the
                                window; 0: all are near, or WRING_WINDOW was set */
     uint32_t window;        /* pieces that each peer may send this rank before it needs a credit */
+
+    uint64_t sums_cut; /* numbers of sums that this rank made and cut off, as thc:sums=saturate does
+                          where they are too large: what they lack is in no residual */
 };
 #define WRING_BUCKET_STATS_INIT WRING_SIZED(struct wring_bucket_stats)
 
