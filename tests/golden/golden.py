@@ -338,6 +338,8 @@ def sharedint_cases():
     yield summed(four, *(random(12 + i, 67) for i in range(3)))
     yield summed(four, *(random(20 + i, 33, 2.0**i) for i in range(20)))  # most is 6
     yield summed(block, *(random(50 + i, 40) for i in range(3)))
+    fours, others = floats(7, -2.5, 3.5, -7) + [0] * 28, floats(0, 0, -7, 1) + [0] * 28
+    yield summed(four, fours, fours, others)  # FORMAT.md's
     yield refused(four, 33, bytes(16))
     yield refused(four, 33, bytes(18))
 
@@ -464,6 +466,11 @@ def thc_cases():
     yield record(four + "+ef", random(15, 75), random(16, 75, 0.1))
     yield summed(four, *(random(17 + i, 70) for i in range(3)))
     yield summed("thc:block=64:rotate=32", *(random(60 + i, 70) for i in range(3)))
+    two = floats(1, -0.5) + [0] * 30  # FORMAT.md's
+    yield record(block, two)
+    yield summed("thc:width=4:block=32", two, two)
+    yield summed("thc:width=4:block=32:sums=saturate", two, two, two)
+    yield record("thc:block=64:rotate=32", two + [0] * 32)
     saturated = "thc:block=64:sums=saturate"
     yield record(saturated + ":width=4+ef", random(63, 75), random(64, 75, 0.1))
     yield summed(saturated, *(random(65 + i, 70) for i in range(5)))
