@@ -4,8 +4,8 @@
  * and under error feedback what it lost is what stays. One that takes elements of 16 bits as they
  * are has them of the same bytes.
  *
- * Input: codec (1 byte), flags (1: bit 0 way back), then the elements; with feedback the second
- * half of them is the residual.
+ * Input: codec (1 byte), flags (1: bit 0 way back, others rows of a matrix), then the elements;
+ * with feedback the second half of them is the residual.
  */
 #include <float.h>
 #include <math.h>
@@ -191,7 +191,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct fuzz_input input = {data, size};
     const struct fuzz_codec *codec = fuzz_codec(fuzz_take(&input, 1) % FUZZ_CODECS);
-    struct subject subject = {.context = {.ranks = 2, .phase = fuzz_take(&input, 1) & 1}};
+    uint32_t flags = fuzz_take(&input, 1), rows = flags >> 1;
+    struct subject subject = {.context = {.ranks = 2, .phase = flags & 1}};
     void *allocations[2] = {NULL, NULL};
 
     if (codec == NULL)
@@ -208,6 +209,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             (const float *)(void *)fuzz_copy(input.data + bytes, bytes, 0, &allocations[1]);
     struct wring_solo solo;
     subject.context.elems = subject.elems;
+    if (rows > 0 && subject.elems % rows == 0) {
+        subject.context.rows = rows;
+        subject.context.columns = subject.elems / rows;
+    }
     FUZZ_CHECK(wring_solo_init(&solo, codec->tiers[0], &subject.context) == WRING_OK, "memory");
     subject.solo = &solo;
     uint64_t mode = wring_fp_enter();

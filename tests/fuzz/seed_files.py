@@ -76,8 +76,9 @@ def codes():
             short = "dtype" in record
             code, n = bytes.fromhex(record["code"]), len(data) // (2 if short else 4)
             if not short:
+                rows = int(record.get("rows", 0))
                 write("roundtrip", name,
-                      bytes([number, phase]) + data + bytes.fromhex(record.get("residual", "")))
+                      bytes([number, phase | rows << 1]) + data + bytes.fromhex(record.get("residual", "")))
         write("decode", name, bytes([number, phase | 16 * alignment]) + struct.pack("<H", n) + code)
     for number, spec in enumerate(specs):  # at least something for each
         write("decode", f"zeros-{number}", bytes([number, 0]) + struct.pack("<H", 8) + bytes(36))
