@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * powersgd: the sum of all ranks' matrices, approximated by one of rank 4.
+ * powersgd: the sum of all ranks' matrices, approximated by one of rank 1, 2, 4 or 8.
  *
  * PowerSGD (Vogels and others, arXiv:1905.13727): one step of a power iteration, from where the
  * last one ended. A round sums P = V Q, of which all ranks make orthonormal columns; another sums
@@ -15,10 +15,13 @@
 #include "compress/kernels/lowrank.h"
 #include "compress/root.h"
 
-#define RANK WRING_LOWRANK_RANK
 #define CODE_BYTES 4       /* of a code, which is 0 */
 #define POWER_MIN 0x1p-200 /* of a column: a smaller one counts as 0 */
 #define POWER_LOST 0x1p-40 /* of a column before: a smaller rest is noise */
+
+enum {
+    PARAM_RANK
+};
 
 enum {
     STATE_Q,
@@ -30,19 +33,29 @@ enum {
     ROUND_Q
 };
 
+static const struct wring_codec_param params[] = {
+    [PARAM_RANK] = {"rank", "1|2|4|8", "of the matrix that approximates a sum", 2, 0, 3, 1},
+};
+
 /* ---- what a bucket is ---- */
 
-static bool is_matrix(const struct wring_codec_context *context)
+static unsigned rank_of(const struct wring_codec *codec)
+{
+    return 1u << (int)codec->params[PARAM_RANK];
+}
+
+static bool is_matrix(const struct wring_codec *codec, const struct wring_codec_context *context)
 {
     uint64_t rows = context->rows, columns = context->columns;
     return rows > 0 && columns > 0 && context->first == 0 && columns <= context->elems / rows &&
            rows * columns == context->elems &&
-           rows + columns <= context->elems / (2 * (uint64_t)RANK);
+           rows + columns <= context->elems / (2 * (uint64_t)rank_of(codec));
 }
 
-static struct wring_lowrank_shape shape_of(const struct wring_codec_context *context)
+static struct wring_lowrank_shape shape_of(const struct wring_codec *codec,
+                                           const struct wring_codec_context *context)
 {
-    return (struct wring_lowrank_shape){context->rows, context->columns};
+    return (struct wring_lowrank_shape){context->rows, context->columns, rank_of(codec)};
 }
 
 static const struct wring_lowrank_kernels *kernels_of(const struct wring_codec *codec)
@@ -73,14 +86,13 @@ static size_t powersgd_bound(const struct wring_codec *codec, uint64_t elems)
 
 static uint64_t count_q(const struct wring_codec *codec, const struct wring_codec_context *context)
 {
-    (void)codec;
-    return is_matrix(context) ? RANK * context->columns : 0;
+    return is_matrix(codec, context) ? rank_of(codec) * context->columns : 0;
 }
 
 static uint64_t count_own(const struct wring_codec *codec,
                           const struct wring_codec_context *context)
 {
-    return is_matrix(context) ? count_q(codec, context) : context->elems;
+    return is_matrix(codec, context) ? count_q(codec, context) : context->elems;
 }
 
 /** Numbers from -1 to 1 that all ranks draw alike. */
@@ -164,9 +176,9 @@ static bool normalise(float *column, double power, uint64_t n)
 }
 
 /** Gram and Schmidt's way, column by column. What earlier ones leave nothing of becomes 0. */
-static void orthogonalise(float *p, uint64_t rows)
+static void orthogonalise(float *p, uint64_t rows, unsigned rank)
 {
-    for (unsigned k = 0; k < RANK; k++) {
+    for (unsigned k = 0; k < rank; k++) {
         float *column = p + k * rows;
         double before = dot(column, column, rows);
         for (unsigned j = 0; j < k; j++)
@@ -178,8 +190,7 @@ static void orthogonalise(float *p, uint64_t rows)
 
 static uint64_t count_p(const struct wring_codec *codec, const struct wring_codec_context *context)
 {
-    (void)codec;
-    return is_matrix(context) ? RANK * context->rows : context->elems;
+    return is_matrix(codec, context) ? rank_of(codec) * context->rows : context->elems;
 }
 
 static void begin_p(const struct wring_codec *codec, const struct wring_codec_context *context,
@@ -189,8 +200,9 @@ static void begin_p(const struct wring_codec *codec, const struct wring_codec_co
     float *sum = statistics, *own = context->states[STATE_OWN];
 
     (void)scratch;
-    if (is_matrix(context)) {
-        kernels_of(codec)->right(sum, src, residual, shape_of(context), context->states[STATE_Q]);
+    if (is_matrix(codec, context)) {
+        kernels_of(codec)->right(sum, src, residual, shape_of(codec, context),
+                                 context->states[STATE_Q]);
         return;
     }
     for (uint64_t i = 0; i < elems; i++)
@@ -200,17 +212,16 @@ static void begin_p(const struct wring_codec *codec, const struct wring_codec_co
 static void end_p(const struct wring_codec *codec, const struct wring_codec_context *context,
                   void *statistics, uint64_t count)
 {
-    (void)codec;
     if (!are_finite(statistics, count))
         fill_nan(statistics, count);
-    else if (is_matrix(context))
-        orthogonalise(statistics, context->rows);
+    else if (is_matrix(codec, context))
+        orthogonalise(statistics, context->rows, rank_of(codec));
 }
 
 static uint64_t count_q_or_one(const struct wring_codec *codec,
                                const struct wring_codec_context *context)
 {
-    return is_matrix(context) ? count_q(codec, context) : 1;
+    return is_matrix(codec, context) ? count_q(codec, context) : 1;
 }
 
 static void begin_q(const struct wring_codec *codec, const struct wring_codec_context *context,
@@ -218,9 +229,9 @@ static void begin_q(const struct wring_codec *codec, const struct wring_codec_co
                     void *scratch)
 {
     (void)elems, (void)scratch;
-    if (!is_matrix(context))
+    if (!is_matrix(codec, context))
         return;
-    kernels_of(codec)->left(statistics, src, residual, shape_of(context),
+    kernels_of(codec)->left(statistics, src, residual, shape_of(codec, context),
                             context->statistics[ROUND_P]);
     memcpy(context->states[STATE_OWN], statistics, count_q(codec, context) * sizeof(float));
 }
@@ -232,15 +243,14 @@ static void end_q(const struct wring_codec *codec, const struct wring_codec_cont
     uint64_t n = context->columns;
     float *q = context->states[STATE_Q];
 
-    (void)codec;
-    if (!is_matrix(context))
+    if (!is_matrix(codec, context))
         return;
     if (!are_finite(statistics, count)) {
         fill_nan(statistics, count);
         return;
     }
     memcpy(q, statistics, count * sizeof(*q));
-    for (unsigned k = 0; k < RANK; k++)
+    for (unsigned k = 0; k < rank_of(codec); k++)
         if (!normalise(q + k * n, dot(q + k * n, q + k * n, n), n))
             draw_numbers(context, k * n, q + k * n, n);
 }
@@ -263,9 +273,9 @@ static const struct wring_codec_round rounds[] = {
 /* ---- codes ---- */
 
 /** Is the sum not a number? */
-static bool is_lost(const struct wring_codec_context *context)
+static bool is_lost(const struct wring_codec *codec, const struct wring_codec_context *context)
 {
-    const float *last = context->statistics[is_matrix(context) ? ROUND_Q : ROUND_P];
+    const float *last = context->statistics[is_matrix(codec, context) ? ROUND_Q : ROUND_P];
     return context->elems > 0 && wring_magnitude(last[0]) >= WRING_INF_BITS;
 }
 
@@ -277,11 +287,11 @@ static size_t powersgd_encode(const struct wring_codec *codec,
     if (elems == 0)
         return 0;
     wring_put_u32(code, 0);
-    if (residual == NULL || is_lost(context))
+    if (residual == NULL || is_lost(codec, context))
         return CODE_BYTES;
-    if (is_matrix(context))
-        kernels_of(codec)->keep(residual, src, shape_of(context), context->statistics[ROUND_P],
-                                context->states[STATE_OWN]);
+    if (is_matrix(codec, context))
+        kernels_of(codec)->keep(residual, src, shape_of(codec, context),
+                                context->statistics[ROUND_P], context->states[STATE_OWN]);
     else
         memset(residual, 0, elems * sizeof(*residual));
     return CODE_BYTES;
@@ -308,14 +318,14 @@ static enum wring_status powersgd_decode(const struct wring_codec *codec,
     if (wring_take_u32(code) != 0 || (own && context->states == NULL))
         return WRING_ERR_FRAME;
     const float *numbers = own ? context->states[STATE_OWN]
-                               : context->statistics[is_matrix(context) ? ROUND_Q : ROUND_P];
-    if (is_lost(context))
+                               : context->statistics[is_matrix(codec, context) ? ROUND_Q : ROUND_P];
+    if (is_lost(codec, context))
         wring_codec_fill_nan(dst, elems);
-    else if (!is_matrix(context))
+    else if (!is_matrix(codec, context))
         take_numbers(dst, numbers, elems, add);
     else
         (add ? kernels_of(codec)->product_add : kernels_of(codec)->product)(
-            dst, shape_of(context), context->statistics[ROUND_P], numbers);
+            dst, shape_of(codec, context), context->statistics[ROUND_P], numbers);
     return WRING_OK;
 }
 
@@ -333,8 +343,10 @@ static enum wring_status powersgd_sum(const struct wring_codec *codec,
 
 const struct wring_codec_ops wring_codec_powersgd = {
     .name = "powersgd",
-    .doc = "the sum of matrices as one of rank 4, which rounds agree on",
+    .doc = "the sum of matrices as one of low rank, which rounds agree on",
     .flags = WRING_CODEC_FIXED,
+    .params = params,
+    .n_params = sizeof(params) / sizeof(params[0]),
     .init = powersgd_init,
     .unit = powersgd_unit,
     .bound = powersgd_bound,

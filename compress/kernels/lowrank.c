@@ -3,7 +3,6 @@
 
 #include "compress/kernels/bits.h"
 
-#define RANK WRING_LOWRANK_RANK
 #define LANES 32
 
 static float dot(const float *src, const float *residual, const float *q, uint64_t n)
@@ -24,7 +23,7 @@ static void right_scalar(float *p, const float *src, const float *residual,
     uint64_t n = shape.columns;
 
     for (uint64_t row = 0; row < shape.rows; row++)
-        for (unsigned k = 0; k < RANK; k++)
+        for (unsigned k = 0; k < shape.rank; k++)
             p[k * shape.rows + row] =
                 dot(src + row * n, residual != NULL ? residual + row * n : NULL, q + k * n, n);
 }
@@ -34,9 +33,9 @@ static void left_scalar(float *q, const float *src, const float *residual,
 {
     uint64_t n = shape.columns;
 
-    memset(q, 0, RANK * n * sizeof(*q));
+    memset(q, 0, shape.rank * n * sizeof(*q));
     for (uint64_t row = 0; row < shape.rows; row++)
-        for (unsigned k = 0; k < RANK; k++)
+        for (unsigned k = 0; k < shape.rank; k++)
             for (uint64_t i = 0; i < n; i++)
                 q[k * n + i] += wring_fed(src, residual, row * n + i) * p[k * shape.rows + row];
 }
@@ -46,7 +45,7 @@ static float product_at(struct wring_lowrank_shape shape, const float *p, const 
 {
     float sum = p[row] * q[column];
 
-    for (unsigned k = 1; k < RANK; k++)
+    for (unsigned k = 1; k < shape.rank; k++)
         sum += p[k * shape.rows + row] * q[k * shape.columns + column];
     return sum;
 }

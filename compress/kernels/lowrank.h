@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * Kernels of the powersgd codec: products of a matrix v = src + residual of rows x columns, row
- * after row, with tall ones of WRING_LOWRANK_RANK columns.
+ * after row, with tall ones of 1, 2, 4 or 8 columns: the rank.
  *
  * A tall matrix lies column after column: number i of column k is at k * length + i. Each sum has
  * one order, so every tier and rank gives the same bits.
@@ -11,11 +11,12 @@
 
 #include "compress/kernels/kernels.h"
 
-#define WRING_LOWRANK_RANK 4
+#define WRING_LOWRANK_RANK_MAX 8
 
-/** Of the big matrix. */
+/** Of the big matrix; and how many columns the tall ones have. */
 struct wring_lowrank_shape {
     uint64_t rows, columns;
+    unsigned rank;
 };
 
 struct wring_lowrank_kernels {

@@ -62,6 +62,7 @@ static const char *const codecs[] = {
     "terngrad:block=96+ef",
     "terngrad:bits=8:block=96",
     "powersgd+ef",
+    "powersgd:rank=1+ef",
     "bf16:round=random",
     "bounded:error=0.01:block=64",
     "bounded:error=0.001+ef",
@@ -498,10 +499,12 @@ static void slices_between_nodes(void)
 /** Matrices of which rounds find a rank; by all ranks and by nodes'. */
 static void matrices(void)
 {
-    static const char *const some[] = {"powersgd", "powersgd+ef"};
-    for (size_t i = 0; i < 8; i++) {
+    static const char *const some[] = {"powersgd", "powersgd+ef", "powersgd:rank=8",
+                                       "powersgd:rank=1+ef"};
+    for (size_t each = 0; each < 16; each++) {
         struct wring_matrix_case c = plain;
-        c.codec = some[i % 2];
+        size_t i = each % 8;
+        c.codec = some[each / 8 * 2 + i % 2];
         c.op = i / 2 % 2 == 0 ? WRING_SUM : WRING_AVG;
         c.scheme = i / 4 % 2 == 0 ? WRING_SCHEME_AUTO : WRING_SCHEME_HIERARCHICAL;
         c.ranks = i < 4 ? 2 + (uint32_t)i : 4;

@@ -78,6 +78,8 @@ static const char *const specs[] = {
     "thc:width=4:clip=2.5:block=64+ef",
     "thc:block=64:sums=saturate:width=4:clip=2",
     "thc:block=64:sums=saturate",
+    "powersgd:rank=1",
+    "powersgd:rank=8+ef",
 };
 #define SPECS (sizeof(specs) / sizeof(specs[0]))
 

@@ -1056,8 +1056,11 @@ class Terngrad:
 class Powersgd:
     """In a group of one, in its first step: its own sums are those of all ranks."""
 
-    RANK, rows = 4, 0  # rows of the bucket; 0: it is no matrix
-    unit = 2**62       # the whole bucket
+    rows = 0      # of the bucket; 0: it is no matrix
+    unit = 2**62  # the whole bucket
+
+    def __init__(self, rank=4):
+        self.rank = int(rank)
 
     @staticmethod
     def number(e):
@@ -1101,23 +1104,23 @@ class Powersgd:
     def begin(self, v):
         n, rows = len(v), self.rows
         columns = n // rows if rows else 0
-        self.matrix = rows > 0 and rows * columns == n and rows + columns <= n // (2 * self.RANK)
+        self.matrix = rows > 0 and rows * columns == n and rows + columns <= n // (2 * self.rank)
         self.lost = not all(map(finite, v))
         self.sum = [NAN] * n if self.lost else list(v)
         if self.lost or not self.matrix:
             return
         lines = [v[i * columns:(i + 1) * columns] for i in range(rows)]
-        q = [[self.number(k * columns + i) for i in range(columns)] for k in range(self.RANK)]
+        q = [[self.number(k * columns + i) for i in range(columns)] for k in range(self.rank)]
         p = self.orthogonal([[self.dot(line, column) for line in lines] for column in q])
-        q = [[0] * columns for _ in range(self.RANK)]
+        q = [[0] * columns for _ in range(self.rank)]
         for i, line in enumerate(lines):
-            for k in range(self.RANK):
+            for k in range(self.rank):
                 q[k] = [add(s, multiply(x, p[k][i])) for s, x in zip(q[k], line)]
         self.sum = []
         for i in range(rows):
             for c in range(columns):
                 x = multiply(p[0][i], q[0][c])
-                for k in range(1, self.RANK):
+                for k in range(1, self.rank):
                     x = add(x, multiply(p[k][i], q[k][c]))
                 self.sum.append(x)
 

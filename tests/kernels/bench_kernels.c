@@ -88,33 +88,37 @@ static void lossless_unpack_add(const void *tier, const struct bench_memory *m, 
                         WRING_LOSSLESS_BLOCK_WIDE, 126);
 }
 
-/** A matrix of 1024 columns; numbers serve as what it is multiplied by. */
-static struct wring_lowrank_shape shape_of(uint64_t n)
+/** A matrix of 512 columns; numbers serve as what it is multiplied by. */
+static struct wring_lowrank_shape shape_of(uint64_t n, unsigned rank)
 {
-    return (struct wring_lowrank_shape){n >> 10, 1 << 10};
+    return (struct wring_lowrank_shape){n >> 9, 1 << 9, rank};
 }
 
-#define LOWRANK ((const struct wring_lowrank_tier *)tier)->kernels
+#define LOWRANK(rank)                                                                             \
+    static void lowrank_right##rank(const void *tier, const struct bench_memory *m, uint64_t n)   \
+    {                                                                                             \
+        ((const struct wring_lowrank_tier *)tier)                                                 \
+            ->kernels->right(m->dst, m->src, NULL, shape_of(n, rank), m->other);                  \
+    }                                                                                             \
+    static void lowrank_left##rank(const void *tier, const struct bench_memory *m, uint64_t n)    \
+    {                                                                                             \
+        ((const struct wring_lowrank_tier *)tier)                                                 \
+            ->kernels->left(m->dst, m->src, NULL, shape_of(n, rank), m->other);                   \
+    }                                                                                             \
+    static void lowrank_product##rank(const void *tier, const struct bench_memory *m, uint64_t n) \
+    {                                                                                             \
+        ((const struct wring_lowrank_tier *)tier)                                                 \
+            ->kernels->product(m->dst, shape_of(n, rank), m->other, m->src);                      \
+    }                                                                                             \
+    static void lowrank_keep##rank(const void *tier, const struct bench_memory *m, uint64_t n)    \
+    {                                                                                             \
+        ((const struct wring_lowrank_tier *)tier)                                                 \
+            ->kernels->keep(m->residual, m->src, shape_of(n, rank), m->other, m->other);          \
+    }
 
-static void lowrank_right(const void *tier, const struct bench_memory *m, uint64_t n)
-{
-    LOWRANK->right(m->dst, m->src, NULL, shape_of(n), m->other);
-}
-
-static void lowrank_left(const void *tier, const struct bench_memory *m, uint64_t n)
-{
-    LOWRANK->left(m->dst, m->src, NULL, shape_of(n), m->other);
-}
-
-static void lowrank_product(const void *tier, const struct bench_memory *m, uint64_t n)
-{
-    LOWRANK->product(m->dst, shape_of(n), m->other, m->src);
-}
-
-static void lowrank_keep(const void *tier, const struct bench_memory *m, uint64_t n)
-{
-    LOWRANK->keep(m->residual, m->src, shape_of(n), m->other, m->other);
-}
+LOWRANK(1)
+LOWRANK(4)
+LOWRANK(8)
 
 #define ROTATE ((const struct wring_rotate_tier *)tier)->kernels
 #define ORDER 1024
@@ -432,10 +436,18 @@ const struct bench_kernel bench_kernels[] = {
     {"steps add 4",          TIERS(steps),    512,   {CODE = 8, SRC = 4},          {CODE = 8},                   steps_add4},
     {"rotate power",         TIERS(rotate),   1024,  {SRC = 32},                   {0},                          rotate_power},
     {"rotate forward",       TIERS(rotate),   1024,  {SRC = 32},                   {DST = 32},                   rotate_forward},
-    {"lowrank right",        TIERS(lowrank),  ANY,   {SRC = 32},                   {0},                          lowrank_right},
-    {"lowrank left",         TIERS(lowrank),  ANY,   {SRC = 32},                   {0},                          lowrank_left},
-    {"lowrank product",      TIERS(lowrank),  ANY,   {0},                          {DST = 32},                   lowrank_product},
-    {"lowrank keep",         TIERS(lowrank),  ANY,   {SRC = 32, RESIDUAL = 32},    {RESIDUAL = 32},              lowrank_keep},
+    {"lowrank right 1",      TIERS(lowrank),  ANY,   {SRC = 32},                   {0},                          lowrank_right1},
+    {"lowrank right 4",      TIERS(lowrank),  ANY,   {SRC = 32},                   {0},                          lowrank_right4},
+    {"lowrank right 8",      TIERS(lowrank),  ANY,   {SRC = 32},                   {0},                          lowrank_right8},
+    {"lowrank left 1",       TIERS(lowrank),  ANY,   {SRC = 32},                   {0},                          lowrank_left1},
+    {"lowrank left 4",       TIERS(lowrank),  ANY,   {SRC = 32},                   {0},                          lowrank_left4},
+    {"lowrank left 8",       TIERS(lowrank),  ANY,   {SRC = 32},                   {0},                          lowrank_left8},
+    {"lowrank product 1",    TIERS(lowrank),  ANY,   {0},                          {DST = 32},                   lowrank_product1},
+    {"lowrank product 4",    TIERS(lowrank),  ANY,   {0},                          {DST = 32},                   lowrank_product4},
+    {"lowrank product 8",    TIERS(lowrank),  ANY,   {0},                          {DST = 32},                   lowrank_product8},
+    {"lowrank keep 1",       TIERS(lowrank),  ANY,   {SRC = 32, RESIDUAL = 32},    {RESIDUAL = 32},              lowrank_keep1},
+    {"lowrank keep 4",       TIERS(lowrank),  ANY,   {SRC = 32, RESIDUAL = 32},    {RESIDUAL = 32},              lowrank_keep4},
+    {"lowrank keep 8",       TIERS(lowrank),  ANY,   {SRC = 32, RESIDUAL = 32},    {RESIDUAL = 32},              lowrank_keep8},
     {"lossless peak",        TIERS(lossless), 512,   {SRC = 32},                   {0},                          lossless_peak},
     {"lossless pack",        TIERS(lossless), 512,   {SRC = 32},                   {CODE = 28},                  lossless_pack},
     {"lossless unpack",      TIERS(lossless), 512,   {SRC = 28},                   {DST = 32},                   lossless_unpack},

@@ -8,54 +8,59 @@
 #include "tests/kernels/checks.h"
 #include "tests/kernels/trial.h"
 
-#define RANK WRING_LOWRANK_RANK
+#define RANK 4 /* of the definition's example */
 
-/** Matrices of up to 9 rows. */
-static void check_tier(const void *entry, const struct trial *trial)
+static void check_rank(const struct wring_lowrank_kernels *kernels, const struct trial *trial,
+                       unsigned rank)
 {
     const struct wring_lowrank_kernels *ref = wring_lowrank_tiers[0].kernels;
-    const struct wring_lowrank_kernels *kernels =
-        ((const struct wring_lowrank_tier *)entry)->kernels;
-    struct wring_lowrank_shape shape = {trial->n % 9 + 1, trial->n};
+    struct wring_lowrank_shape shape = {trial->n % 9 + 1, trial->n, rank};
     uint64_t n = shape.rows * shape.columns;
     float *src = trial_fill(n, trial->kind, trial->seed);
     float *residual = trial_fill(n, trial->kind, trial->seed + 1);
-    float *q = trial_fill(RANK * shape.columns, trial->kind, trial->seed + 2);
-    float *p = trial_fill(RANK * shape.rows, TRIAL_PLAIN, trial->seed + 3);
-    float *want = wring_test_guarded(RANK * (shape.rows + shape.columns) * 4);
-    float *got = wring_test_guarded(RANK * (shape.rows + shape.columns) * 4);
+    float *q = trial_fill(rank * shape.columns, trial->kind, trial->seed + 2);
+    float *p = trial_fill(rank * shape.rows, TRIAL_PLAIN, trial->seed + 3);
+    float *want = wring_test_guarded(rank * (shape.rows + shape.columns) * 4);
+    float *got = wring_test_guarded(rank * (shape.rows + shape.columns) * 4);
     float *dst = trial_copy(src, n * 4), *other = trial_copy(src, n * 4);
 
     for (int fed = 0; fed < 2; fed++) {
         ref->right(want, src, fed ? residual : NULL, shape, q);
         kernels->right(got, src, fed ? residual : NULL, shape, q);
-        CHECK(trial_same_but_nan(want, got, RANK * shape.rows), "%s right n=%zu kind=%d",
-              trial->tier, (size_t)trial->n, trial->kind);
+        CHECK(trial_same_but_nan(want, got, rank * shape.rows), "%s right %u n=%zu kind=%d",
+              trial->tier, rank, (size_t)trial->n, trial->kind);
         ref->left(want, src, fed ? residual : NULL, shape, p);
         kernels->left(got, src, fed ? residual : NULL, shape, p);
-        CHECK(trial_same_but_nan(want, got, RANK * shape.columns), "%s left n=%zu kind=%d",
-              trial->tier, (size_t)trial->n, trial->kind);
+        CHECK(trial_same_but_nan(want, got, rank * shape.columns), "%s left %u n=%zu kind=%d",
+              trial->tier, rank, (size_t)trial->n, trial->kind);
     }
     ref->product(dst, shape, p, q);
     kernels->product(other, shape, p, q);
-    CHECK(trial_same_but_nan(dst, other, n), "%s product n=%zu kind=%d", trial->tier,
+    CHECK(trial_same_but_nan(dst, other, n), "%s product %u n=%zu kind=%d", trial->tier, rank,
           (size_t)trial->n, trial->kind);
     memcpy(other, dst, n * 4);
     ref->product_add(dst, shape, p, q);
     kernels->product_add(other, shape, p, q);
-    CHECK(trial_same_but_nan(dst, other, n), "%s product_add n=%zu kind=%d", trial->tier,
+    CHECK(trial_same_but_nan(dst, other, n), "%s product_add %u n=%zu kind=%d", trial->tier, rank,
           (size_t)trial->n, trial->kind);
     memcpy(other, dst, n * 4);
     ref->keep(dst, src, shape, p, q);
     kernels->keep(other, src, shape, p, q);
-    CHECK(trial_same_but_nan(dst, other, n), "%s keep n=%zu kind=%d", trial->tier, (size_t)trial->n,
-          trial->kind);
+    CHECK(trial_same_but_nan(dst, other, n), "%s keep %u n=%zu kind=%d", trial->tier, rank,
+          (size_t)trial->n, trial->kind);
+}
+
+/** Matrices of up to 9 rows. */
+static void check_tier(const void *entry, const struct trial *trial)
+{
+    for (unsigned rank = 1; rank <= WRING_LOWRANK_RANK_MAX; rank *= 2)
+        check_rank(((const struct wring_lowrank_tier *)entry)->kernels, trial, rank);
 }
 
 static void check_definition(void)
 {
     const struct wring_lowrank_kernels *ref = wring_lowrank_tiers[0].kernels;
-    const struct wring_lowrank_shape shape = {2, 3};
+    const struct wring_lowrank_shape shape = {2, 3, RANK};
     static const float v[] = {1, 2, 3, 4, 5, 6}, q[RANK * 3] = {1, 0, 0, 0, 1, 0, 0, 0, 1, 1, 1, 1},
                        p[RANK * 2] = {1, 0, 0, 1, 2, 0, 0, 0};
     static const float right[RANK * 2] = {1, 4, 2, 5, 3, 6, 6, 15},

@@ -69,6 +69,8 @@ const struct codec_spec codec_specs[] = {
     {"terngrad:bits=8+ef", NULL},
     {"powersgd", NULL},
     {"powersgd+ef", NULL},
+    {"powersgd:rank=1+ef", NULL},
+    {"powersgd:rank=8", NULL},
     {"bounded", NULL},
     {"bounded:error=0.03:block=32+ef", NULL},
     {"bounded:error=10:block=4096", NULL},

@@ -47,7 +47,8 @@ static void worked_alone(const char *spec, const float *x, uint64_t n, uint64_t 
 static void worked_bytes_of_state(void)
 {
     static const unsigned char nothing[4] = {0}, votes[] = {0, 0, 0, 0, 2, 0, 0, 0x80};
-    static const uint32_t values[] = {0x3D9195E3, 0xBDBE98CE, 0xBDC0798E, 0xBD3A668B};
+    static const uint32_t values[] = {0x3D9195E3, 0xBDBE98CE, 0xBDC0798E, 0xBD3A668B},
+                          first[] = {0x3BB07367, 0xBCC6E840, 0xBCEDC35D, 0xBCD0B8E3};
     float signs[32] = {1, -3}, matrix[256] = {0}, floats[4];
 
     for (int i = 2; i < 32; i++)
@@ -57,6 +58,8 @@ static void worked_bytes_of_state(void)
     memcpy(floats, values, sizeof(floats));
     worked_alone("signum:block=32:beta=0.5", signs, 32, 0, votes, sizeof(votes), NULL);
     worked_alone("powersgd", matrix, 256, 16, nothing, sizeof(nothing), floats);
+    memcpy(floats, first, sizeof(floats));
+    worked_alone("powersgd:rank=1", matrix, 256, 16, nothing, sizeof(nothing), floats);
 }
 
 static void worked_bytes(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** powersgd against its definition: sums of rank 4, better ones step by step, and feedback. */
+/** powersgd against its definition: sums of low rank, better ones step by step, and feedback. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #define COLUMNS 130
 #define N (ROWS * COLUMNS)
 #define RANKS 3
-#define RANK 4
+#define RANK_MAX 8
 
 struct rank {
     float input[N], residual[N];
@@ -118,25 +118,25 @@ static float number(uint32_t *random)
     return wring_test_random_float(random);
 }
 
-/** Each rank's matrix is of the same 4 directions, in other shares. @param noise  beside them */
-static void fill(float noise, uint32_t seed)
+/** Each rank's matrix is of the same directions, in other shares. @param noise  beside them */
+static void fill(int of_rank, float noise, uint32_t seed)
 {
     uint32_t directions = 77, random = seed;
-    float left[RANK][ROWS], right[RANK][COLUMNS];
+    float left[RANK_MAX][ROWS], right[RANK_MAX][COLUMNS];
 
-    for (int k = 0; k < RANK; k++) {
+    for (int k = 0; k < of_rank; k++) {
         for (int i = 0; i < ROWS; i++)
             left[k][i] = number(&directions);
         for (int i = 0; i < COLUMNS; i++)
             right[k][i] = number(&directions);
     }
     for (uint32_t r = 0; r < RANKS; r++) {
-        float share[RANK];
-        for (int k = 0; k < RANK; k++)
+        float share[RANK_MAX];
+        for (int k = 0; k < of_rank; k++)
             share[k] = 1 + number(&random) / 2;
         for (int i = 0; i < N; i++) {
             float x = noise * number(&random);
-            for (int k = 0; k < RANK; k++)
+            for (int k = 0; k < of_rank; k++)
                 x += share[k] * left[k][i / COLUMNS] * right[k][i % COLUMNS];
             ranks[r].input[i] = x;
         }
@@ -156,23 +156,63 @@ static double error_of_sum(void)
     return error / power;
 }
 
-/** P's columns are orthonormal, and a sum of rank 4 comes out whole. */
-static void exact_of_rank_4(void)
-{
-    struct wring_codec *codec = make("powersgd");
+static const struct {
+    const char *spec;
+    int rank;
+} each_rank[] = {
+    {"powersgd:rank=1", 1},
+    {"powersgd:rank=2", 2},
+    {"powersgd", 4},
+    {"powersgd:rank=8", 8},
+};
+#define RANKS_OF_CODECS (sizeof(each_rank) / sizeof(each_rank[0]))
 
-    begin(codec);
-    fill(0, 5);
-    run_step(codec, 0, false);
-    for (int j = 0; j < RANK; j++)
-        for (int k = 0; k <= j; k++) {
-            double product = 0;
+/** P's columns are orthonormal, and a sum of the codec's rank comes out whole. */
+static void exact_of_its_rank(void)
+{
+    for (size_t c = 0; c < RANKS_OF_CODECS; c++) {
+        struct wring_codec *codec = make(each_rank[c].spec);
+        begin(codec);
+        fill(each_rank[c].rank, 0, 5);
+        run_step(codec, 0, false);
+        for (int j = 0; j < each_rank[c].rank; j++)
+            for (int k = 0; k <= j; k++) {
+                double product = 0;
+                for (int i = 0; i < ROWS; i++)
+                    product += (double)p[j * ROWS + i] * (double)p[k * ROWS + i];
+                CHECK(fabs(product - (j == k)) < 1e-4, "%s: columns %d and %d: %g",
+                      each_rank[c].spec, j, k, product);
+            }
+        CHECK(error_of_sum() < 1e-9, "%s: a sum of its rank is off by %g", each_rank[c].spec,
+              error_of_sum());
+        end(codec);
+    }
+}
+
+/** Of a sum of rank 4 each codec of less rank misses something, the less the higher its rank is;
+ *  one of more rank brings it whole, and no noise in the columns that are left. */
+static void more_rank_less_error(void)
+{
+    double before = 1;
+
+    for (size_t c = 0; c < RANKS_OF_CODECS; c++) {
+        struct wring_codec *codec = make(each_rank[c].spec);
+        begin(codec);
+        fill(4, 0, 5);
+        for (uint64_t step = 0; step < 20; step++)
+            run_step(codec, step, false);
+        double error = error_of_sum();
+        if (each_rank[c].rank < 4)
+            CHECK(error > 0.01 && error < 0.9 * before, "%s: off by %g, after %g",
+                  each_rank[c].spec, error, before);
+        else
+            CHECK(error < 1e-9, "%s: off by %g", each_rank[c].spec, error);
+        for (int k = 4; k < each_rank[c].rank; k++)
             for (int i = 0; i < ROWS; i++)
-                product += (double)p[j * ROWS + i] * (double)p[k * ROWS + i];
-            CHECK(fabs(product - (j == k)) < 1e-4, "columns %d and %d: %g", j, k, product);
-        }
-    CHECK(error_of_sum() < 1e-9, "a sum of rank 4 is off by %g", error_of_sum());
-    end(codec);
+                REQUIRE(p[k * ROWS + i] == 0, "column %d holds %g", k, (double)p[k * ROWS + i]);
+        before = error;
+        end(codec);
+    }
 }
 
 /** Of the same numbers again and again each step is nearer to the best of rank 4. */
@@ -182,7 +222,7 @@ static void warm_start(void)
     double first = 0, last = 0;
 
     begin(codec);
-    fill(0.3f, 5);
+    fill(4, 0.3f, 5);
     for (uint64_t step = 0; step < 8; step++) {
         run_step(codec, step, false);
         first = step == 0 ? error_of_sum() : first;
@@ -202,9 +242,9 @@ static void warm_start(void)
 }
 
 /** What has not come through stays bounded, and nothing is lost. */
-static void feedback(void)
+static void check_feedback(const char *spec)
 {
-    struct wring_codec *codec = make("powersgd+ef");
+    struct wring_codec *codec = make(spec);
     static double missing[N];
     double early = 0, late = 0;
 
@@ -212,7 +252,7 @@ static void feedback(void)
     memset(missing, 0, sizeof(missing));
     for (uint64_t step = 0; step < 200; step++) {
         double kept = 0, whole = 0;
-        fill(1, (uint32_t)step + 1);
+        fill(4, 1, (uint32_t)step + 1);
         run_step(codec, step, true);
         for (uint64_t i = 0; i < N; i++) {
             double left = 0;
@@ -224,12 +264,19 @@ static void feedback(void)
             }
             whole += (missing[i] - left) * (missing[i] - left);
         }
-        CHECK(whole < 1e-6 * kept, "step %d: %g of %g is lost", (int)step, whole, kept);
+        CHECK(whole < 1e-6 * kept, "%s: step %d: %g of %g is lost", spec, (int)step, whole, kept);
         early = step == 49 ? kept : early;
         late = kept;
     }
-    CHECK(late < 2.5 * early, "residuals grow from %g to %g", early, late);
+    CHECK(late < 2.5 * early, "%s: residuals grow from %g to %g", spec, early, late);
     end(codec);
+}
+
+static void feedback(void)
+{
+    check_feedback("powersgd:rank=2+ef");
+    check_feedback("powersgd+ef");
+    check_feedback("powersgd:rank=8+ef");
 }
 
 /** Nothing at all, and then something: the directions are not lost. */
@@ -245,7 +292,7 @@ static void zeros(void)
         for (uint64_t i = 0; i < N; i++)
             REQUIRE(out[i] == 0, "zero became %g", (double)out[i]);
     }
-    fill(0, 5);
+    fill(4, 0, 5);
     run_step(codec, 3, false);
     CHECK(error_of_sum() < 1e-9, "after zeros a sum is off by %g", error_of_sum());
     end(codec);
@@ -255,16 +302,18 @@ static void zeros(void)
 static void conformance(void)
 {
     static const uint64_t lengths[] = {1024, 1056, 4128, 32 * 77};
-    static const char *const specs[] = {"powersgd", "powersgd+ef"};
+    static const char *const specs[] = {"powersgd", "powersgd+ef", "powersgd:rank=1+ef",
+                                        "powersgd:rank=2", "powersgd:rank=8+ef"};
     const struct codec_conform_limits limits = {
         .lengths = lengths, .n_lengths = 4, .deep = 4128, .seed = 3};
     char why[400];
 
-    for (size_t i = 0; i < 2; i++)
+    for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++)
         CHECK(codec_conform(NULL, specs[i], &limits, why, sizeof(why)), "%s", why);
 }
 
-static const struct wring_test_case cases[] = {{"exact_of_rank_4", exact_of_rank_4},
+static const struct wring_test_case cases[] = {{"exact_of_its_rank", exact_of_its_rank},
+                                               {"more_rank_less_error", more_rank_less_error},
                                                {"warm_start", warm_start},
                                                {"feedback", feedback},
                                                {"zeros", zeros},

@@ -57,6 +57,8 @@ static void canonical_form(void)
         {"sharedint:width=4", "sharedint:width=4", 512, WRING_CODEC_SUMMABLE | WRING_CODEC_FIXED},
         {"powersgd+ef", "powersgd+ef", 0,
          WRING_CODEC_SUMMABLE | WRING_CODEC_FIXED | WRING_CODEC_FEEDBACK},
+        {"powersgd:rank=4", "powersgd", 0, WRING_CODEC_SUMMABLE | WRING_CODEC_FIXED},
+        {"powersgd:rank=8", "powersgd:rank=8", 0, WRING_CODEC_SUMMABLE | WRING_CODEC_FIXED},
         {"thc:width=16:clip=3.50+ef", "thc:width=16+ef", 1024,
          WRING_CODEC_SUMMABLE | WRING_CODEC_FIXED | WRING_CODEC_FEEDBACK},
         {"signum:beta=.90", "signum", 1024,
@@ -222,6 +224,7 @@ static void refusals(void)
         {"onebit+ef+ef21", "onebit: one feedback is enough; take +ef or +ef21"},
         {"none+ef21", "none+ef21: none loses nothing that could be fed back; leave +ef21 away"},
         {"randk+ef21", "randk+ef21: " NO_DIFFERENCES},
+        {"powersgd:rank=3", "powersgd:rank=3: needs one of 1|2|4|8"},
         {"powersgd+ef21", "powersgd+ef21: " NO_DIFFERENCES},
         {"topk+ef21>int8", "topk+ef21>int8: differences come back as differences, of which nothing "
                            "may be lost; name a way back with +ef"},

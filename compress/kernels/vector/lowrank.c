@@ -2,10 +2,17 @@
 #include "compress/kernels/lowrank.h"
 #include "compress/kernels/vector/vector.h"
 
-#define RANK WRING_LOWRANK_RANK
 #define STEP 32 /* lanes of a sum over columns */
 #define PARTS (STEP / LANES)
-#define BAND 4 /* rows that a column's sums are loaded and stored for */
+#define GROUP 4 /* columns of p that a row is read for: their sums are in registers */
+#define BAND 4  /* rows that a column's sums are loaded and stored for */
+
+/** Call what is inlined with the rank as a constant. */
+#define WITH_RANK(rank, kernel, ...)        \
+    ((rank) == 1   ? kernel(__VA_ARGS__, 1) \
+     : (rank) == 2 ? kernel(__VA_ARGS__, 2) \
+     : (rank) == 4 ? kernel(__VA_ARGS__, 4) \
+                   : kernel(__VA_ARGS__, 8))
 
 /** Elements of v from `at` on, those beyond `live` 0. @param residual  or NULL, known where this is
  *  inlined */
@@ -20,11 +27,11 @@ INLINE floats fed(const float *src, const float *residual, uint64_t at, unsigned
 /* ---- right ---- */
 
 struct sums {
-    floats part[RANK][PARTS];
+    floats part[GROUP][PARTS];
 };
 
 INLINE void add_products(struct sums *sums, const float *src, const float *residual, const float *q,
-                         uint64_t columns, uint64_t i, uint64_t n)
+                         uint64_t columns, uint64_t i, uint64_t n, unsigned group)
 {
     for (unsigned v = 0; v < PARTS; v++) {
         unsigned live = rest_from(n, v * LANES);
@@ -32,7 +39,7 @@ INLINE void add_products(struct sums *sums, const float *src, const float *resid
         if (live == 0)
             return;
         floats value = fed(src, residual, at, live);
-        for (unsigned k = 0; k < RANK; k++) {
+        for (unsigned k = 0; k < group; k++) {
             const float *other = q + k * columns + at;
             sums->part[k][v] += value * (live == LANES ? load(other) : load_first(other, live));
         }
@@ -47,22 +54,33 @@ INLINE float fold(floats part[PARTS])
     return fold_lanes(part[0]);
 }
 
-INLINE void right_any(float *p, const float *src, const float *residual,
-                      struct wring_lowrank_shape shape, const float *q)
+/** A row's number in each of some columns of p, which begin at that number of the first. */
+INLINE void right_row(float *p, const float *src, const float *residual,
+                      struct wring_lowrank_shape shape, const float *q, unsigned group)
 {
-    uint64_t n = shape.columns;
+    uint64_t n = shape.columns, i = 0;
+    struct sums sums;
+
+    memset(&sums, 0, sizeof(sums));
+    for (; i + STEP <= n; i += STEP)
+        add_products(&sums, src, residual, q, n, i, STEP, group);
+    if (i < n)
+        add_products(&sums, src, residual, q, n, i, n - i, group);
+    for (unsigned k = 0; k < group; k++)
+        p[k * shape.rows] = fold(sums.part[k]);
+}
+
+/** @param rank  known where this is inlined, as below */
+INLINE void right_any(float *p, const float *src, const float *residual,
+                      struct wring_lowrank_shape shape, const float *q, unsigned rank)
+{
+    const unsigned group = rank < GROUP ? rank : GROUP;
 
     for (uint64_t row = 0; row < shape.rows; row++) {
-        const float *from = src + row * n, *more = residual == NULL ? NULL : residual + row * n;
-        struct sums sums;
-        uint64_t i = 0;
-        memset(&sums, 0, sizeof(sums));
-        for (; i + STEP <= n; i += STEP)
-            add_products(&sums, from, more, q, n, i, STEP);
-        if (i < n)
-            add_products(&sums, from, more, q, n, i, n - i);
-        for (unsigned k = 0; k < RANK; k++)
-            p[k * shape.rows + row] = fold(sums.part[k]);
+        uint64_t at = row * shape.columns;
+        for (unsigned k = 0; k < rank; k += group)
+            right_row(p + k * shape.rows + row, src + at, residual == NULL ? NULL : residual + at,
+                      shape, q + k * shape.columns, group);
     }
 }
 
@@ -70,9 +88,9 @@ static void right(float *p, const float *src, const float *residual,
                   struct wring_lowrank_shape shape, const float *q)
 {
     if (residual == NULL)
-        right_any(p, src, NULL, shape, q);
+        WITH_RANK(shape.rank, right_any, p, src, NULL, shape, q);
     else
-        right_any(p, src, residual, shape, q);
+        WITH_RANK(shape.rank, right_any, p, src, residual, shape, q);
 }
 
 /* ---- left ---- */
@@ -80,19 +98,19 @@ static void right(float *p, const float *src, const float *residual,
 /** Add the products of some rows to the sums of a vector of columns. */
 INLINE void add_band(float *q, const float *src, const float *residual,
                      struct wring_lowrank_shape shape, const float *p, uint64_t row, unsigned rows,
-                     uint64_t i, unsigned live)
+                     uint64_t i, unsigned live, unsigned rank)
 {
-    floats sum[RANK];
+    floats sum[WRING_LOWRANK_RANK_MAX];
 
-    for (unsigned k = 0; k < RANK; k++)
+    for (unsigned k = 0; k < rank; k++)
         sum[k] = live == LANES ? load(q + k * shape.columns + i)
                                : load_first(q + k * shape.columns + i, live);
     for (unsigned r = 0; r < rows; r++) {
         floats value = fed(src, residual, (row + r) * shape.columns + i, live);
-        for (unsigned k = 0; k < RANK; k++)
+        for (unsigned k = 0; k < rank; k++)
             sum[k] += value * all(p[k * shape.rows + row + r]);
     }
-    for (unsigned k = 0; k < RANK; k++)
+    for (unsigned k = 0; k < rank; k++)
         if (live == LANES)
             store(q + k * shape.columns + i, sum[k]);
         else
@@ -100,18 +118,18 @@ INLINE void add_band(float *q, const float *src, const float *residual,
 }
 
 INLINE void left_any(float *q, const float *src, const float *residual,
-                     struct wring_lowrank_shape shape, const float *p)
+                     struct wring_lowrank_shape shape, const float *p, unsigned rank)
 {
     uint64_t n = shape.columns, row = 0;
 
-    memset(q, 0, RANK * n * sizeof(*q));
+    memset(q, 0, rank * n * sizeof(*q));
     for (; row < shape.rows; row += BAND) {
         unsigned rows = shape.rows - row < BAND ? (unsigned)(shape.rows - row) : BAND;
         uint64_t i = 0;
         for (; rows == BAND && i + LANES <= n; i += LANES)
-            add_band(q, src, residual, shape, p, row, BAND, i, LANES);
+            add_band(q, src, residual, shape, p, row, BAND, i, LANES, rank);
         for (; i < n; i += LANES)
-            add_band(q, src, residual, shape, p, row, rows, i, rest_from(n - i, 0));
+            add_band(q, src, residual, shape, p, row, rows, i, rest_from(n - i, 0), rank);
     }
 }
 
@@ -119,20 +137,20 @@ static void left(float *q, const float *src, const float *residual,
                  struct wring_lowrank_shape shape, const float *p)
 {
     if (residual == NULL)
-        left_any(q, src, NULL, shape, p);
+        WITH_RANK(shape.rank, left_any, q, src, NULL, shape, p);
     else
-        left_any(q, src, residual, shape, p);
+        WITH_RANK(shape.rank, left_any, q, src, residual, shape, p);
 }
 
 /* ---- product ---- */
 
 /** What a row has in a vector of columns. */
 INLINE floats product_at(struct wring_lowrank_shape shape, const float *p, const float *q,
-                         uint64_t row, uint64_t i, unsigned live)
+                         uint64_t row, uint64_t i, unsigned live, unsigned rank)
 {
     floats sum = {0};
 
-    for (unsigned k = 0; k < RANK; k++) {
+    for (unsigned k = 0; k < rank; k++) {
         const float *other = q + k * shape.columns + i;
         floats of_rank =
             all(p[k * shape.rows + row]) * (live == LANES ? load(other) : load_first(other, live));
@@ -147,15 +165,15 @@ enum what {
     KEEP
 };
 
-/** @param src  of KEEP; @param what  known where this is inlined */
+/** @param src  of KEEP; @param what, rank  known where this is inlined */
 INLINE void each_product(float *dst, const float *src, struct wring_lowrank_shape shape,
-                         const float *p, const float *q, enum what what)
+                         const float *p, const float *q, enum what what, unsigned rank)
 {
     for (uint64_t row = 0; row < shape.rows; row++)
         for (uint64_t i = 0; i < shape.columns; i += LANES) {
             unsigned live = rest_from(shape.columns - i, 0);
             uint64_t at = row * shape.columns + i;
-            floats value = product_at(shape, p, q, row, i, live);
+            floats value = product_at(shape, p, q, row, i, live, rank);
             if (what == ADD)
                 value = fed(dst, NULL, at, live) + value;
             else if (what == KEEP)
@@ -169,19 +187,19 @@ INLINE void each_product(float *dst, const float *src, struct wring_lowrank_shap
 
 static void product(float *dst, struct wring_lowrank_shape shape, const float *p, const float *q)
 {
-    each_product(dst, NULL, shape, p, q, WRITE);
+    WITH_RANK(shape.rank, each_product, dst, NULL, shape, p, q, WRITE);
 }
 
 static void product_add(float *dst, struct wring_lowrank_shape shape, const float *p,
                         const float *q)
 {
-    each_product(dst, NULL, shape, p, q, ADD);
+    WITH_RANK(shape.rank, each_product, dst, NULL, shape, p, q, ADD);
 }
 
 static void keep(float *residual, const float *src, struct wring_lowrank_shape shape,
                  const float *p, const float *q)
 {
-    each_product(residual, src, shape, p, q, KEEP);
+    WITH_RANK(shape.rank, each_product, residual, src, shape, p, q, KEEP);
 }
 
 const struct wring_lowrank_kernels OF_TIER(wring_lowrank) = {
