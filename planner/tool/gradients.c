@@ -45,7 +45,16 @@ static void write_body(struct wring_writer *writer, const struct wring_gradients
         wring_write_u32(writer, tensor->n);
     }
     wring_write(writer, gradients->values,
-                (size_t)(gradients->n_steps * gradients->per_step) * sizeof(float));
+                (size_t)wring_gradients_count(gradients) * sizeof(float));
+}
+
+/** How many there are, ranks only if several. */
+static void write_counts(struct wring_writer *writer, const struct wring_gradients *gradients)
+{
+    wring_write_u32(writer, gradients->n_tensors);
+    wring_write_u32(writer, gradients->n_steps);
+    if (gradients->n_ranks > 1)
+        wring_write_u32(writer, gradients->n_ranks);
 }
 
 /** Set `hash`, of all else that is there. Errors: WRING_ERR_NO_MEMORY. */
@@ -53,8 +62,7 @@ static enum wring_status gradients_rehash(struct wring_gradients *gradients)
 {
     struct wring_writer writer = {0};
 
-    wring_write_u32(&writer, gradients->n_tensors);
-    wring_write_u32(&writer, gradients->n_steps);
+    write_counts(&writer, gradients);
     write_body(&writer, gradients);
     return wring_hash(&writer, &gradients->hash);
 }
@@ -65,9 +73,9 @@ enum wring_status wring_gradients_save(const struct wring_gradients *gradients, 
     enum wring_status status = WRING_OK;
 
     wring_write(&writer, WRING_GRADIENTS_MAGIC, WRING_GRADIENTS_MAGIC_BYTES);
-    wring_write_u32(&writer, WRING_GRADIENTS_VERSION);
-    wring_write_u32(&writer, gradients->n_tensors);
-    wring_write_u32(&writer, gradients->n_steps);
+    wring_write_u32(&writer, gradients->n_ranks > 1 ? WRING_GRADIENTS_VERSION_RANKS
+                                                    : WRING_GRADIENTS_VERSION);
+    write_counts(&writer, gradients);
     wring_write_sized(&writer, gradients->source, strlen(gradients->source));
     write_body(&writer, gradients);
     if (writer.failed)
@@ -192,7 +200,7 @@ static void read_tensor(struct wring_reading *reading, struct wring_reader *in,
     tensor->n = (uint32_t)read_count(reading, n, 1, max);
     tensor->begin = out->per_step;
     out->per_step += tensor->n;
-    if (out->per_step * out->n_steps > WRING_GRADIENTS_VALUES_MAX)
+    if (wring_gradients_count(out) > WRING_GRADIENTS_VALUES_MAX)
         wring_reading_fault(reading, WRING_ERR_INVALID,
                             "makes it more than the %u values that a file may have",
                             WRING_GRADIENTS_VALUES_MAX);
@@ -259,12 +267,12 @@ static void read_steps(struct wring_reading *reading, struct wring_reader *in,
 static void check_values(struct wring_reading *reading, const struct wring_gradients *gradients)
 {
     wring_reading_enter(reading, "values");
-    for (uint64_t i = 0; i < gradients->per_step * gradients->n_steps; i++)
+    for (uint64_t i = 0; i < wring_gradients_count(gradients); i++)
         if (!isfinite(gradients->values[i])) {
             wring_reading_enter_index(reading, i);
             wring_reading_fault(reading, WRING_ERR_INVALID,
                                 "needs a finite number, in step %" PRIu64,
-                                gradients->steps[i / gradients->per_step]);
+                                gradients->steps[i / gradients->per_step % gradients->n_steps]);
             wring_reading_leave(reading);
             break;
         }
@@ -274,7 +282,7 @@ static void check_values(struct wring_reading *reading, const struct wring_gradi
 static void read_values(struct wring_reading *reading, struct wring_reader *in,
                         struct wring_gradients *out)
 {
-    size_t bytes = (size_t)(out->per_step * out->n_steps) * sizeof(float);
+    size_t bytes = (size_t)wring_gradients_count(out) * sizeof(float);
 
     wring_reading_enter(reading, "values");
     if (in->bytes != bytes)
@@ -303,17 +311,23 @@ static void read_head(struct wring_reading *reading, struct wring_reader *in,
     }
     uint32_t version = wring_read_u32(in), n_tensors = wring_read_u32(in),
              n_steps = wring_read_u32(in);
+    bool several = version == WRING_GRADIENTS_VERSION_RANKS;
+    uint32_t n_ranks = several ? wring_read_u32(in) : 1;
     check_end(reading, in);
     wring_reading_enter(reading, "version");
-    if (version != WRING_GRADIENTS_VERSION)
-        wring_reading_fault(reading, WRING_ERR_VERSION, "needs %d, is %" PRIu32,
-                            WRING_GRADIENTS_VERSION, version);
+    if (version != WRING_GRADIENTS_VERSION && !several)
+        wring_reading_fault(reading, WRING_ERR_VERSION, "needs %d or %d, is %" PRIu32,
+                            WRING_GRADIENTS_VERSION, WRING_GRADIENTS_VERSION_RANKS, version);
     wring_reading_leave(reading);
     wring_reading_enter(reading, "tensors");
     out->n_tensors = (uint32_t)read_count(reading, n_tensors, 1, WRING_GRADIENTS_TENSORS_MAX);
     wring_reading_leave(reading);
     wring_reading_enter(reading, "steps");
     out->n_steps = (uint32_t)read_count(reading, n_steps, 1, WRING_GRADIENTS_STEPS_MAX);
+    wring_reading_leave(reading);
+    wring_reading_enter(reading, "ranks");
+    out->n_ranks =
+        (uint32_t)read_count(reading, n_ranks, several ? 2 : 1, WRING_GRADIENTS_RANKS_MAX);
     wring_reading_leave(reading);
     wring_reading_enter(reading, "source");
     out->source = read_text(reading, in, 0, WRING_GRADIENTS_SOURCE_MAX);

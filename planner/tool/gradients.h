@@ -17,9 +17,11 @@
 
 #define WRING_GRADIENTS_MAGIC "wring-gradients\n"
 #define WRING_GRADIENTS_MAGIC_BYTES (sizeof(WRING_GRADIENTS_MAGIC) - 1)
-#define WRING_GRADIENTS_VERSION 1
+#define WRING_GRADIENTS_VERSION 1       /* of one rank */
+#define WRING_GRADIENTS_VERSION_RANKS 2 /* of several */
+#define WRING_GRADIENTS_RANKS_MAX 1024
 #define WRING_GRADIENTS_SOURCE_MAX 4096        /* of a source */
-#define WRING_GRADIENTS_VALUES_MAX (64u << 20) /* of all tensors and steps together */
+#define WRING_GRADIENTS_VALUES_MAX (64u << 20) /* of all tensors, steps and ranks together */
 #define WRING_GRADIENTS_SAMPLE_MAX 65536 /* of a tensor, as wring_gradients_sample() takes them */
 
 struct wring_gradients_tensor {
@@ -30,13 +32,14 @@ struct wring_gradients_tensor {
 };
 
 struct wring_gradients {
-    char *source; /* where they come from, in words; "" where nobody said */
-    uint32_t n_tensors, n_steps;
+    char *source;                         /* where they come from, in words; "" where nobody said */
+    uint32_t n_tensors, n_steps, n_ranks; /* ranks: 1 or more, of the same steps */
     struct wring_gradients_tensor *tensors; /* [n_tensors], in backward order */
     uint64_t *steps; /* [n_steps] their numbers in the training, rising; error feedback goes on from
                         one to the next where there is none between them */
-    uint64_t per_step; /* values of all tensors */
-    float *values;     /* [n_steps × per_step] step by step, tensor by tensor; all finite */
+    uint64_t per_step; /* values of all tensors of a rank */
+    float *values;     /* [n_ranks × n_steps × per_step] rank by rank, step by step, tensor by
+                          tensor; all finite */
     uint64_t hash;     /* of all but the source */
 };
 
@@ -53,11 +56,18 @@ uint32_t wring_gradients_sampled(uint64_t elems);
  */
 void wring_gradients_sample(const float *gradient, uint64_t elems, float *out);
 
-/** The values of a tensor in a step, [tensors[tensor].n]; borrowed. */
+/** The values of a tensor in a step of a rank, [tensors[tensor].n]; borrowed. */
 static inline const float *wring_gradients_at(const struct wring_gradients *gradients,
-                                              uint32_t step, uint32_t tensor)
+                                              uint32_t rank, uint32_t step, uint32_t tensor)
 {
-    return gradients->values + step * gradients->per_step + gradients->tensors[tensor].begin;
+    uint64_t before = (uint64_t)rank * gradients->n_steps + step;
+    return gradients->values + before * gradients->per_step + gradients->tensors[tensor].begin;
+}
+
+/** How many values there are, of all ranks. */
+static inline uint64_t wring_gradients_count(const struct wring_gradients *gradients)
+{
+    return (uint64_t)gradients->n_ranks * gradients->n_steps * gradients->per_step;
 }
 
 /**

@@ -219,24 +219,27 @@ def gradients():
     """A good file, each of its head's numbers as others, and its parts."""
     def sized(text):
         return struct.pack("<I", len(text)) + text
-    def make(version=1, tensors=2, steps=3, source=b"by hand", numbers=(4, 5, 9), kept=3,
+    def make(version=1, tensors=2, steps=3, ranks=1, source=b"by hand", numbers=(4, 5, 9), kept=3,
              elements=70000, name=b"b", value=0.5, more=b""):
         body = b"".join(struct.pack("<Q", number) for number in numbers)
         body += sized(b"a") + struct.pack("<QI", 1, 1)
         body += sized(name) + struct.pack("<QI", elements, kept)
-        body += struct.pack("<12f", *[value * i for i in range(12)])
-        return (b"wring-gradients\n" + struct.pack("<III", version, tensors, steps) +
-                sized(source) + body + more)
+        body += struct.pack("<12f", *[value * i for i in range(12)]) * min(ranks, 2)
+        counts = (version, tensors, steps) + ((ranks,) if version == 2 else ())
+        return (b"wring-gradients\n" + struct.pack(f"<{len(counts)}I", *counts) + sized(source) +
+                body + more)
     good = make()
     write("gradients", "good", good)
     for i in range(1, 12):
         write("gradients", f"cut-{i:02}", good[:len(good) * i // 12])
-    changes = [dict(version=2), dict(tensors=0), dict(tensors=2**32 - 1), dict(steps=0),
+    changes = [dict(version=3), dict(tensors=0), dict(tensors=2**32 - 1), dict(steps=0),
                dict(steps=4096), dict(steps=2**31), dict(source=b"\xff"), dict(numbers=(4, 4, 9)),
                dict(numbers=(2**64 - 1, 0, 1)), dict(kept=0), dict(kept=2**32 - 1),
                dict(kept=2**26), dict(elements=0), dict(elements=2), dict(elements=2**64 - 1),
                dict(name=b"a"), dict(name=b""), dict(name=b"\x00"), dict(name=b"x" * 513),
-               dict(value=float("nan")), dict(value=float("inf")), dict(more=b"!")]
+               dict(value=float("nan")), dict(value=float("inf")), dict(more=b"!"),
+               dict(version=2, ranks=2), dict(version=2), dict(version=2, ranks=1025),
+               dict(version=2, ranks=3)]
     for i, change in enumerate(changes):
         write("gradients", f"value-{i:02}", make(**change))
     write("gradients", "empty", b"")

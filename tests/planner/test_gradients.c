@@ -11,26 +11,28 @@
 
 #define STEPS 3
 #define PER_STEP 4
+#define RANKS 2
 
-/** Small enough that every byte of its file can be named. */
+/** Small enough that every byte of its file can be named; of one rank, with values for RANKS. */
 struct made {
     char a[8], b[8], source[16];
     struct wring_gradients_tensor tensors[2];
     uint64_t steps[STEPS];
-    float values[STEPS * PER_STEP];
+    float values[RANKS * STEPS * PER_STEP];
     struct wring_gradients gradients;
 };
 
 static void make(struct made *made)
 {
-    *made = (struct made){.a = "a",
-                          .b = "bias",
-                          .source = "by hand",
-                          .steps = {4, 5, 9},
-                          .gradients = {.n_tensors = 2, .n_steps = STEPS, .per_step = PER_STEP}};
+    *made = (struct made){
+        .a = "a",
+        .b = "bias",
+        .source = "by hand",
+        .steps = {4, 5, 9},
+        .gradients = {.n_tensors = 2, .n_steps = STEPS, .n_ranks = 1, .per_step = PER_STEP}};
     made->tensors[0] = (struct wring_gradients_tensor){made->a, 1, 1, 0};
     made->tensors[1] = (struct wring_gradients_tensor){made->b, UINT64_C(1) << 40, 3, 1};
-    for (int i = 0; i < STEPS * PER_STEP; i++)
+    for (int i = 0; i < RANKS * STEPS * PER_STEP; i++)
         made->values[i] = 0.5f * (float)i - 2;
     made->gradients.source = made->source;
     made->gradients.tensors = made->tensors;
@@ -65,19 +67,50 @@ static void comes_back(void)
     char *text = json_text_save(&made.gradients, save, &bytes);
     int fd = json_text_open(text, bytes, path);
     REQUIRE(wring_gradients_load(path, &loud, &got) == WRING_OK, "what was saved is refused");
-    CHECK(strcmp(got->source, "by hand") == 0 && got->n_tensors == 2 && got->n_steps == STEPS,
+    CHECK(strcmp(got->source, "by hand") == 0 && got->n_tensors == 2 && got->n_steps == STEPS &&
+              got->n_ranks == 1,
           "head");
     CHECK(memcmp(got->steps, made.steps, sizeof(made.steps)) == 0, "steps");
     CHECK(strcmp(got->tensors[1].name, "bias") == 0 && got->tensors[1].elems == UINT64_C(1) << 40 &&
               got->tensors[1].n == 3 && got->tensors[1].begin == 1,
           "tensors[1]");
-    CHECK(*wring_gradients_at(got, 2, 0) == made.values[8] &&
-              memcmp(wring_gradients_at(got, 1, 1), made.values + 5, 3 * sizeof(float)) == 0,
+    CHECK(*wring_gradients_at(got, 0, 2, 0) == made.values[8] &&
+              memcmp(wring_gradients_at(got, 0, 1, 1), made.values + 5, 3 * sizeof(float)) == 0,
           "values");
     wring_gradients_destroy(got);
     wring_gradients_destroy(NULL);
     close(fd);
     free(text);
+}
+
+/** Of several ranks: a file of version 2, with a hash of its own. */
+static void several_ranks(void)
+{
+    struct wring_log loud = {.level = WRING_LOG_ERROR};
+    struct made made;
+    uint64_t hash[RANKS];
+
+    make(&made);
+    for (uint32_t ranks = 1; ranks <= RANKS; ranks++) {
+        struct wring_gradients *got = NULL;
+        char path[64];
+        size_t bytes;
+        made.gradients.n_ranks = ranks;
+        char *text = json_text_save(&made.gradients, save, &bytes);
+        int fd = json_text_open(text, bytes, path);
+        REQUIRE(wring_gradients_load(path, &loud, &got) == WRING_OK, "%u ranks are refused", ranks);
+        CHECK(got->n_ranks == ranks && (uint8_t)text[16] == ranks, "%u ranks, version %d",
+              got->n_ranks, text[16]);
+        CHECK(memcmp(got->values, made.values, ranks * STEPS * PER_STEP * sizeof(float)) == 0 &&
+                  *wring_gradients_at(got, ranks - 1, 2, 0) ==
+                      made.values[(ranks - 1) * STEPS * PER_STEP + 8],
+              "values of %u ranks", ranks);
+        hash[ranks - 1] = got->hash;
+        wring_gradients_destroy(got);
+        close(fd);
+        free(text);
+    }
+    CHECK(hash[0] != hash[1], "more ranks, the same hash");
 }
 
 /** Hashes tell files apart, whatever they say of where they come from. */
@@ -112,6 +145,7 @@ enum {
     AT_TENSORS = 20,
     AT_STEPS = 24,
     AT_SOURCE = 28,
+    AT_RANKS = AT_SOURCE, /* in version 2, where all else comes after it */
     AT_NUMBERS = AT_SOURCE + 4 + 7,
     AT_A = AT_NUMBERS + 8 * STEPS,
     AT_A_ELEMENTS = AT_A + 5,
@@ -130,7 +164,7 @@ struct bad {
 
 static const struct bad bad[] = {
     {0, 1, 'W', WRING_ERR_INVALID, "is no wring-gradients file"},
-    {AT_VERSION, 4, 2, WRING_ERR_VERSION, "version: needs 1, is 2"},
+    {AT_VERSION, 4, 3, WRING_ERR_VERSION, "version: needs 1 or 2, is 3"},
     {AT_TENSORS, 4, 0, WRING_ERR_INVALID, "tensors: needs a whole number from 1 to 65536, is 0"},
     {AT_TENSORS, 4, UINT32_MAX, WRING_ERR_INVALID,
      "tensors: needs a whole number from 1 to 65536, is 4294967295"},
@@ -197,6 +231,25 @@ static void refusals(void)
     free(good);
 }
 
+/** One rank is a file of version 1, and of too many ranks there is none. */
+static void refused_ranks(void)
+{
+    static const uint32_t ranks[] = {0, 1, WRING_GRADIENTS_RANKS_MAX + 1};
+    struct made made;
+    size_t bytes;
+
+    make(&made);
+    made.gradients.n_ranks = RANKS;
+    char *text = json_text_save(&made.gradients, save, &bytes);
+    for (size_t i = 0; i < sizeof(ranks) / sizeof(ranks[0]); i++) {
+        char want[96];
+        memcpy(text + AT_RANKS, &ranks[i], sizeof(ranks[i]));
+        snprintf(want, sizeof(want), "ranks: needs a whole number from 2 to 1024, is %u", ranks[i]);
+        check_line(text, bytes, WRING_ERR_INVALID, want);
+    }
+    free(text);
+}
+
 static void no_file(void)
 {
     struct json_log log;
@@ -234,8 +287,14 @@ static void samples(void)
 }
 
 static const struct wring_test_case cases[] = {
-    {"comes back", comes_back}, {"hashes", hashes},   {"refusals", refusals},
-    {"no file", no_file},       {"samples", samples}, {0},
+    {"comes back", comes_back},
+    {"several ranks", several_ranks},
+    {"hashes", hashes},
+    {"refusals", refusals},
+    {"refused ranks", refused_ranks},
+    {"no file", no_file},
+    {"samples", samples},
+    {0},
 };
 
 int main(int argc, char **argv)

@@ -114,12 +114,29 @@ static void check_trace(const char *path, double parameters)
     wring_tensor_trace_destroy(trace);
 }
 
-/** Whole tensors where they are small, of steps that follow each other, none of them all zeros. */
-static void check_gradients(const char *path)
+/** None of a rank's gradients is all zeros, nor the same as another rank's. */
+static void check_values(const struct wring_gradients *gradients, uint32_t rank, uint32_t step,
+                         uint32_t t)
+{
+    const float *values = wring_gradients_at(gradients, rank, step, t),
+                *others = wring_gradients_at(gradients, 0, step, t);
+    size_t bytes = gradients->tensors[t].n * sizeof(float);
+    double power = 0;
+
+    for (uint32_t i = 0; i < gradients->tensors[t].n; i++)
+        power += (double)values[i] * (double)values[i];
+    CHECK(power > 0, "rank %u, step %u: nothing of %s", rank, step, gradients->tensors[t].name);
+    CHECK(rank == 0 || memcmp(values, others, bytes) != 0, "rank %u has rank 0's %s", rank,
+          gradients->tensors[t].name);
+}
+
+/** Whole tensors where they are small, of steps that follow each other. */
+static void check_gradients(const char *path, uint32_t ranks, const char *whose)
 {
     const struct wring_log log = {.level = WRING_LOG_WARN};
     struct wring_gradients *gradients = NULL;
     REQUIRE(wring_gradients_load(path, &log, &gradients) == WRING_OK, "no gradients at %s", path);
+    CHECK(gradients->n_ranks == ranks, "of %u ranks, not %u", gradients->n_ranks, ranks);
     CHECK(gradients->n_tensors == 7 && gradients->n_steps == 16 && gradients->steps[0] == 11 &&
               gradients->steps[7] == 18 && gradients->steps[8] == 36 && gradients->steps[15] == 43,
           "%u tensors, %u steps from %llu", gradients->n_tensors, gradients->n_steps,
@@ -129,15 +146,11 @@ static void check_gradients(const char *path)
               gradients->tensors[t].name);
     CHECK(strcmp(gradients->tensors[0].name, "output.bias") == 0 && gradients->tensors[0].n == 256,
           "not in backward order");
-    for (uint32_t step = 0; step < gradients->n_steps; step++)
-        for (uint32_t t = 0; t < gradients->n_tensors; t++) {
-            const float *values = wring_gradients_at(gradients, step, t);
-            double power = 0;
-            for (uint32_t i = 0; i < gradients->tensors[t].n; i++)
-                power += (double)values[i] * (double)values[i];
-            CHECK(power > 0, "step %u: nothing of %s", step, gradients->tensors[t].name);
-        }
-    CHECK(strstr(gradients->source, "rank 0 of 2") != NULL &&
+    for (uint32_t rank = 0; rank < gradients->n_ranks; rank++)
+        for (uint32_t step = 0; step < gradients->n_steps; step++)
+            for (uint32_t t = 0; t < gradients->n_tensors; t++)
+                check_values(gradients, rank, step, t);
+    CHECK(strstr(gradients->source, whose) != NULL &&
               strstr(gradients->source, "with fp32") != NULL,
           "%s", gradients->source);
     wring_gradients_destroy(gradients);
@@ -160,7 +173,7 @@ static void all_configurations(void)
     make_file(gradients_path);
     snprintf(arguments, sizeof(arguments),
              "-n 2 --steps 47 --timed-steps 20 --hidden 64 --seed 5 --json --report %s "
-             "--record-trace %s --record-gradients %s",
+             "--record-trace %s --record-gradients %s --record-ranks 2",
              path, trace_path, gradients_path);
     int code = run_demo(arguments, "", text, sizeof(text));
     CHECK(code == 0, "exit status %d", code);
@@ -177,10 +190,26 @@ static void all_configurations(void)
     CHECK(report != NULL && strcmp(report, path) == 0, "report");
     check_report(path);
     check_trace(trace_path, number(all, "parameters"));
-    check_gradients(gradients_path);
+    check_gradients(gradients_path, 2, "each of the first 2 of 2");
     unlink(trace_path);
     unlink(gradients_path);
     json_decref(all);
+    unlink(path);
+}
+
+/** Unless told otherwise, rank 0 alone. */
+static void one_rank_records(void)
+{
+    char arguments[200], text[4096], path[] = REPORT_TEMPLATE;
+
+    make_file(path);
+    snprintf(arguments, sizeof(arguments),
+             "-n 2 --losses-only --codec fp32 --steps 47 --hidden 64 --seed 5 "
+             "--record-gradients %s",
+             path);
+    int code = run_demo(arguments, "", text, sizeof(text));
+    CHECK(code == 0, "exit status %d", code);
+    check_gradients(path, 1, "rank 0 of 2");
     unlink(path);
 }
 
@@ -247,6 +276,8 @@ static void bad_input_is_one_line(void)
         {"--link fast", "--link needs a rate", 2},
         {"--losses-only --record-trace x", "--record-trace needs times", 2},
         {"--ranks 1", "--ranks needs a number", 2},
+        {"--record-ranks 2", "--record-ranks goes with --record-gradients", 2},
+        {"-n 2 --record-gradients x --record-ranks 3", "--record-ranks 3: there are 2 ranks", 2},
         {"--codec fp31", "fp31", 2},
         {"--codec int8:block=7", "block", 2},
         {"--optimizer sgdx", "--optimizer is", 2},
@@ -303,6 +334,7 @@ static void a_killed_rank_ends_it_all(void)
 
 static const struct wring_test_case cases[] = {
     {"all configurations", all_configurations},
+    {"one rank records", one_rank_records},
     {"a series goes on", a_series_goes_on},
     {"bad input is one line", bad_input_is_one_line},
     {"a killed rank ends it all", a_killed_rank_ends_it_all},

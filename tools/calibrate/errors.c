@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What codecs lose of recorded gradients: each tensor's sample is coded step by step as if it were
- * the tensor, with error feedback going on where steps follow each other. And how long codes are
- * that lose nothing, which depends on the numbers.
+ * What codecs lose of recorded gradients: each tensor's sample, of each rank, is coded step by step
+ * as if it were the tensor, with error feedback going on where steps follow each other. And how
+ * long codes are that lose nothing, which depends on the numbers.
  */
 #include <math.h>
 #include <stdio.h>
@@ -56,7 +56,7 @@ static double square(double x)
 static enum wring_status code_step(struct bench *bench, uint32_t step, uint32_t tensor,
                                    struct sums *sums)
 {
-    const float *values = wring_gradients_at(bench->gradients, step, tensor);
+    const float *values = wring_gradients_at(bench->gradients, bench->context.rank, step, tensor);
     struct wring_codec_context context = bench->context;
     uint32_t n = bench->gradients->tensors[tensor].n;
 
@@ -90,13 +90,20 @@ static void end_run(const struct bench *bench, uint32_t n, struct sums *sums)
     }
 }
 
-static enum wring_status code_tensor(struct bench *bench, uint32_t tensor, struct sums *sums)
+/** What a rank coded of a tensor. */
+static enum wring_status code_sample(struct bench *bench, uint32_t rank, uint32_t tensor,
+                                     struct sums *sums)
 {
     const struct wring_gradients *gradients = bench->gradients;
     uint32_t n = gradients->tensors[tensor].n;
 
-    bench->context = (struct wring_codec_context){
-        .seed = 1, .bucket = tensor, .ranks = 2, .phase = bench->phase, .elems = n};
+    bench->context =
+        (struct wring_codec_context){.seed = 1,
+                                     .bucket = tensor,
+                                     .rank = rank,
+                                     .ranks = gradients->n_ranks > 2 ? gradients->n_ranks : 2,
+                                     .phase = bench->phase,
+                                     .elems = n};
     enum wring_status status = wring_solo_init(&bench->solo, bench->codec, &bench->context);
     if (status != WRING_OK)
         return status;
@@ -143,7 +150,8 @@ static enum wring_status measure_way(struct bench *bench, struct wring_profile_l
     for (uint32_t tensor = 0; tensor < bench->gradients->n_tensors && status == WRING_OK;
          tensor++) {
         struct sums sums = {0};
-        status = code_tensor(bench, tensor, &sums);
+        for (uint32_t rank = 0; rank < bench->gradients->n_ranks && status == WRING_OK; rank++)
+            status = code_sample(bench, rank, tensor, &sums);
         add_loss(bench, &sums, &out->each[tensor]);
         add_sums(&all, &sums);
     }

@@ -41,6 +41,7 @@ enum {
     OPTION_REPORT,
     OPTION_RECORD,
     OPTION_GRADIENTS,
+    OPTION_RECORDED,
     OPTION_BATCH,
     OPTION_UNITS,
     OPTION_TIMED,
@@ -86,7 +87,11 @@ static const struct argp_option options[] = {
     {"record-trace", OPTION_RECORD, "FILE", 0,
      "write when each gradient was ready, as a trace for the planner", 0},
     {"record-gradients", OPTION_GRADIENTS, "FILE", 0,
-     "write a sample of the gradients, for wring calibrate --gradients", 0},
+     "write a sample of the gradients, for wring calibrate --gradients and wring bench codec "
+     "--data",
+     0},
+    {"record-ranks", OPTION_RECORDED, "N", 0,
+     "gradients of the first N ranks, each with its own batches (default 1)", 0},
     {"json", OPTION_JSON, NULL, 0, "print one JSON object", 0},
     {0},
 };
@@ -236,6 +241,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case OPTION_GRADIENTS:
         o->record_gradients = arg;
         return 0;
+    case OPTION_RECORDED:
+        parse_count("record-ranks", arg, 1, 64, &o->record_ranks, state);
+        return 0;
     case ARGP_KEY_END:
         if (o->task != &demo_task_text && o->n_texts > 0)
             argp_error(state, "--text goes with --task text");
@@ -243,6 +251,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
             argp_error(state, "--images goes with --task image");
         if (o->losses_only && o->record[0] != '\0')
             argp_error(state, "--record-trace needs times, which --losses-only leaves out");
+        if (o->record_ranks > 1 && o->record_gradients[0] == '\0')
+            argp_error(state, "--record-ranks goes with --record-gradients");
         return 0;
     case OPTION_JSON:
         o->json = true;
@@ -361,6 +371,7 @@ int wring_cmd_demo(int argc, char **argv)
                              .link = "1gbit",
                              .record = "",
                              .record_gradients = "",
+                             .record_ranks = 1,
                              .report = "wring-demo.html"};
     struct wring_config config;
     struct wring_launched launched;
@@ -377,11 +388,16 @@ int wring_cmd_demo(int argc, char **argv)
     o.blas = &blas;
     if (wring_command_launched(&config, &launched) != WRING_EXIT_OK)
         return WRING_EXIT_FAILURE;
+    if (launched.name != NULL)
+        o.ranks = launched.size;
+    if (o.record_ranks > o.ranks) {
+        wring_fail(argv[0], "--record-ranks %u: there are %u ranks", o.record_ranks, o.ranks);
+        return WRING_EXIT_USAGE;
+    }
     if (launched.name == NULL)
         return has_data(&o) ? start_ranks(&o, argc, argv) : WRING_EXIT_FAILURE;
 
     static struct demo_results results;
-    o.ranks = launched.size;
     int code = demo_measure_all(&o, &results) == 0 ? WRING_EXIT_OK : WRING_EXIT_FAILURE;
     demo_blas_unload(&blas);
     return code == WRING_EXIT_OK && launched.rank == 0 ? show_results(&results) : code;

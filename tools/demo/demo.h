@@ -46,6 +46,7 @@ struct demo_options {
     const char *table;            /* likewise, of a page in Markdown, with a picture beside it */
     const char *record;           /* likewise, of a trace for the planner */
     const char *record_gradients; /* likewise, of gradients for calibration */
+    uint32_t record_ranks;        /* whose gradients: the first so many */
     struct demo_config configs[DEMO_CONFIGS_MAX];
     uint32_t n_configs;
     bool json, losses_only, tune;

@@ -206,20 +206,29 @@ static int measure_losses(struct measuring *m, const struct demo_results *result
     return 0;
 }
 
-/** The first configuration's gradients are those that are recorded, in rank 0. */
+/** The first configuration's gradients are those that are recorded. */
 static int measure_recorded(struct measuring *m, const struct demo_config *config,
                             struct demo_results *out)
 {
+    const struct demo_options *o = m->options;
     struct demo_recording recording;
     struct demo_measure *measure = &out->measures[out->n];
 
-    if (m->rank != 0 || m->options->record_gradients[0] == '\0' || out->n > 0)
+    if (m->rank >= o->record_ranks || o->record_gradients[0] == '\0' || out->n > 0)
         return measure_losses(m, out, config, NULL, measure);
-    if (demo_recording_init(&recording, out->tensors, m->options->task->n_tensors,
-                            m->options->steps) != 0)
-        return demo_fail(m->control, m->rank, "recorded gradients", WRING_ERR_NO_MEMORY);
-    int failed = measure_losses(m, out, config, &recording, measure) != 0 ||
-                 !demo_recording_write(&recording, out, config);
+    enum wring_status status = demo_recording_init(&recording, out->tensors, o->task->n_tensors,
+                                                   o->steps, m->rank == 0 ? o->record_ranks : 1);
+    if (status == WRING_ERR_INVALID)
+        return 1; /* said */
+    if (status != WRING_OK)
+        return demo_fail(m->control, m->rank, "recorded gradients", status);
+    int failed = measure_losses(m, out, config, &recording, measure);
+    if (!failed)
+        status = demo_recording_collect(&recording, m->control, o->record_ranks);
+    if (status != WRING_OK)
+        failed = demo_fail(m->control, m->rank, "recorded gradients", status);
+    if (!failed && m->rank == 0)
+        failed = !demo_recording_write(&recording, out, config);
     demo_recording_finish(&recording);
     return failed;
 }

@@ -11,13 +11,15 @@
 #include "tools/demo/task.h"
 #include "tools/output.h"
 
-int demo_recording_init(struct demo_recording *recording, const struct demo_tensor *tensors,
-                        uint32_t n, uint32_t steps)
+enum wring_status demo_recording_init(struct demo_recording *recording,
+                                      const struct demo_tensor *tensors, uint32_t n, uint32_t steps,
+                                      uint32_t ranks)
 {
     struct wring_gradients *gradients = &recording->gradients;
 
     *recording = (struct demo_recording){.gradients = {.n_tensors = n,
                                                        .n_steps = 2 * DEMO_RECORDED_STEPS,
+                                                       .n_ranks = ranks,
                                                        .tensors = recording->tensors,
                                                        .steps = recording->steps}};
     for (uint32_t i = 0; i < DEMO_RECORDED_STEPS; i++) {
@@ -30,8 +32,15 @@ int demo_recording_init(struct demo_recording *recording, const struct demo_tens
             .elems = elems, .n = wring_gradients_sampled(elems), .begin = gradients->per_step};
         gradients->per_step += recording->tensors[t].n;
     }
-    gradients->values = calloc(gradients->n_steps * gradients->per_step, sizeof(float));
-    return gradients->values != NULL ? 0 : -1;
+    if (wring_gradients_count(gradients) > WRING_GRADIENTS_VALUES_MAX) {
+        wring_fail("wring demo",
+                   "gradients of %u ranks are more than the %u values that a file may have; take "
+                   "fewer --record-ranks, or --hidden units",
+                   ranks, WRING_GRADIENTS_VALUES_MAX);
+        return WRING_ERR_INVALID;
+    }
+    gradients->values = calloc(wring_gradients_count(gradients), sizeof(float));
+    return gradients->values != NULL ? WRING_OK : WRING_ERR_NO_MEMORY;
 }
 
 void demo_recording_take(struct demo_recording *recording, uint32_t step, uint32_t tensor,
@@ -49,10 +58,28 @@ void demo_recording_take(struct demo_recording *recording, uint32_t step, uint32
                                recording->tensors[tensor].begin);
 }
 
+#define TAG 0x67726164 /* of recorded gradients */
+
+enum wring_status demo_recording_collect(struct demo_recording *recording,
+                                         struct wring_session *session, uint32_t ranks)
+{
+    const struct wring_gradients *gradients = &recording->gradients;
+    struct wring_group *world = wring_session_world(session);
+    uint64_t n = gradients->n_steps * gradients->per_step;
+
+    if (wring_session_rank(session) > 0)
+        return wring_send(world, gradients->values, n * sizeof(float), 0, TAG, NULL, NULL);
+    enum wring_status status = WRING_OK;
+    for (uint32_t rank = 1; rank < ranks && status == WRING_OK; rank++)
+        status = wring_recv(world, gradients->values + rank * n, n * sizeof(float), rank, TAG, NULL,
+                            NULL);
+    return status;
+}
+
 /** A training that diverged has no gradients to measure with. */
 static bool is_finite(const struct wring_gradients *gradients)
 {
-    for (uint64_t i = 0; i < gradients->n_steps * gradients->per_step; i++)
+    for (uint64_t i = 0; i < wring_gradients_count(gradients); i++)
         if (!isfinite(gradients->values[i]))
             return false;
     return true;
@@ -61,10 +88,14 @@ static bool is_finite(const struct wring_gradients *gradients)
 static void describe_gradients(const struct demo_options *options, const struct demo_config *config,
                                char *text, size_t bytes)
 {
+    char who[32] = "rank 0";
+
+    if (options->record_ranks > 1)
+        snprintf(who, sizeof(who), "each of the first %u", options->record_ranks);
     snprintf(text, bytes,
-             "wring demo: what rank 0 of %u posts, momentum included, in %u steps of training %s "
+             "wring demo: what %s of %u posts, momentum included, in %u steps of training %s "
              "with %s; batch %u, hidden %u, seed %llu",
-             options->ranks, options->steps, options->task->what, config->name, options->batch,
+             who, options->ranks, options->steps, options->task->what, config->name, options->batch,
              options->hidden, (unsigned long long)options->seed);
 }
 

@@ -6,11 +6,12 @@
 #include "planner/tool/gradients.h"
 #include "tools/demo/demo.h"
 
-/* What codecs are given in a training of the demo's, for calibration. */
+/* What codecs are given in a training of the demo's, for calibration and for `wring bench codec`.
+ */
 
 #define DEMO_RECORDED_STEPS 8 /* that follow each other, twice */
 
-/** Of one rank in one run. */
+/** Of one rank in one run; in rank 0 with room for those of other ranks. */
 struct demo_recording {
     struct wring_gradients gradients;
     struct wring_gradients_tensor tensors[DEMO_TENSORS_MAX];
@@ -23,14 +24,23 @@ struct demo_recording {
  *
  * @param tensors  [n] whose gradients are recorded
  * @param steps    of the run, 4 × DEMO_RECORDED_STEPS or more
- * @return -1 without memory
+ * @param ranks    that there is room for; our own come first
+ * Errors: WRING_ERR_NO_MEMORY; WRING_ERR_INVALID: more values than a file may have, said.
  */
-int demo_recording_init(struct demo_recording *recording, const struct demo_tensor *tensors,
-                        uint32_t n, uint32_t steps);
+enum wring_status demo_recording_init(struct demo_recording *recording,
+                                      const struct demo_tensor *tensors, uint32_t n, uint32_t steps,
+                                      uint32_t ranks);
 
 /** Keep a sample of a tensor's gradient, if it is one of the steps. */
 void demo_recording_take(struct demo_recording *recording, uint32_t step, uint32_t tensor,
                          const float *gradient);
+
+/**
+ * Hand rank 0 what the ranks before `ranks` have recorded, which all of these call.
+ * Errors: those of wring_send() and wring_recv().
+ */
+enum wring_status demo_recording_collect(struct demo_recording *recording,
+                                         struct wring_session *session, uint32_t ranks);
 
 /**
  * Write them as wring-gradients.
