@@ -99,6 +99,11 @@ class Install(unittest.TestCase):
         self.assertEqual({path.name for path in traces.iterdir()},
                          {path.name for path in shipped.glob("*.json")})
 
+    def test_gradients_are_there(self):
+        shipped = pathlib.Path(SOURCE) / "tests" / "data" / "recorded.gradients"
+        self.assertEqual((self.prefix / "share" / "wring" / shipped.name).read_bytes(),
+                         shipped.read_bytes())
+
     def test_library_needs_only_its_dependencies(self):
         self.need("shared")
         dynamic = run("readelf", "-d", self.lib / "libwring.so")

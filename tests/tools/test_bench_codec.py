@@ -2,15 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """wring bench codec: complete results, sizes and errors as the format has them, limits of twins."""
 import json
+import math
 import os
+import tempfile
 import unittest
 
 import wringtest
+from calibrating import write_gradients
 from wringtest import wring
 
 FIELDS = {"codec", "tier", "elements", "encode_gb_per_s", "decode_gb_per_s", "decode_add_gb_per_s",
           "encode_limit_gb_per_s", "decode_add_limit_gb_per_s", "memcpy_gb_per_s", "encoded_bytes",
-          "ratio", "nmse"}
+          "ratio", "nmse", "nmse_sum"}
 SPEEDS = {field for field in FIELDS if field.endswith("gb_per_s")}
 
 
@@ -67,6 +70,49 @@ class Results(unittest.TestCase):
         self.assertAlmostEqual(results["onebit"]["nmse"], 0.35, delta=0.03)
         self.assertLess(results["topk:ratio=0.01"]["ratio"], 0.02)
 
+    def test_numbers_are_what_they_are_called(self):
+        """Signs at the mean of |x| leave 1 - E|x|²/E[x²] of the power."""
+        for data, nmse in (("bell", 0.35), ("normal", 1 - 2 / math.pi), ("laplace", 0.5)):
+            answer = self.measure("-c", "onebit", "-e", "64k", "--data", data)
+            self.assertEqual(answer["data"], data)
+            self.assertAlmostEqual(answer["results"][0]["nmse"], nmse, delta=0.03, msg=data)
+
+    def test_errors_of_sums(self):
+        """n - 1 contributions are coded, the owner's own is not, and then the sum, as large as n."""
+        for ranks in (2, 4, 16):
+            answer = self.measure("-c", "int8,none", "-e", "512k", "--data", "normal", "-n",
+                                  str(ranks), WRING_SCHEME="divisible")
+            int8, none = answer["results"]
+            self.assertEqual(answer["ranks"], ranks)
+            self.assertAlmostEqual(int8["nmse_sum"] / int8["nmse"], 2 - 1 / ranks, delta=0.05)
+            self.assertLess(none["nmse_sum"], 1e-13)
+        self.assertGreater(none["nmse_sum"], 0)  # float32 rounds 15 times
+        alone = self.measure("-c", "int8", "-e", "4k", "-n", "1")
+        self.assertEqual((alone["ranks"], alone["results"][0]["nmse_sum"]), (1, None))
+
+    def test_recorded_gradients(self):
+        usual = self.measure("-c", "int8", "-e", "2048", "--data", "recorded")
+        self.assertEqual((usual["data"], usual["ranks"]), ("recorded", 4))
+        sixteen, repeated = (self.measure("-c", "int8", "-e", elems, "-d", "recorded", "-n", "16")
+                             for elems in ("2048", "20480"))
+        self.assertNotEqual(sixteen["results"][0]["nmse_sum"], usual["results"][0]["nmse_sum"])
+        self.assertAlmostEqual(sixteen["results"][0]["nmse"] / repeated["results"][0]["nmse"], 1, 4)
+        # other ranks own other elements, and do not code their own
+        self.assertAlmostEqual(sixteen["results"][0]["nmse_sum"],
+                               repeated["results"][0]["nmse_sum"],
+                               delta=0.05 * repeated["results"][0]["nmse_sum"])
+
+    def test_gradients_of_a_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = write_gradients(os.path.join(folder, "gradients.bin"))
+            answer = self.measure("-c", "topk:ratio=0.34", "-e", "3072", "--data", path)
+            # its third is flat, the next has one number that counts, and the last grows from -1 to 1
+            self.assertLess(answer["results"][0]["nmse"], 0.2)
+            self.assertEqual((answer["ranks"], answer["results"][0]["nmse_sum"]), (1, None))
+            refused = bench("-e", "32", "--data", path, "-n", "2")
+            self.assertEqual(refused.returncode, 1)
+            self.assertIn("has gradients of 1 rank; take at most as many --ranks", refused.stderr)
+
     def test_any_number_of_elements(self):
         for elems in ("1", "7", "4097"):
             results = self.measure("-c", "none,int8+ef,onebit,topk+ef", "-e", elems)["results"]
@@ -104,7 +150,7 @@ class Results(unittest.TestCase):
     def test_table(self):
         result = bench("-c", "none,int8+ef", "-e", "4k")
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertRegex(result.stdout, r"codec +kernels +encode +of limit .*nmse\n +none .*%")
+        self.assertRegex(result.stdout, r"codec +kernels +encode +of limit .*nmse +nmse_sum\n +none .*%")
         self.assertRegex(result.stdout, r"\n +int8\+ef .*%.*%")
 
 
@@ -125,6 +171,9 @@ class Refusals(unittest.TestCase):
         self.check(2, "-t", "0", says="--threads")
         self.check(2, "--tier", "sse", says="scalar|avx2|avx512|vbmi2|neon")
         self.check(2, "--seconds", "-1", says="--seconds")
+        self.check(2, "--ranks", "65", says="--ranks")
+        self.check(1, "--data", "/nonexistent/g", says="/nonexistent/g: cannot be read")
+        self.check(1, "--data", "recorded", "-n", "17", says="recorded has gradients of 16 ranks")
 
     def test_what_this_machine_lacks(self):
         tiers, _ = runnable()

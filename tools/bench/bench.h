@@ -32,6 +32,9 @@ uint64_t wring_bench_fit(double ns, double each_ns, uint64_t min, uint64_t max);
 float wring_pattern(uint32_t rank, uint64_t i);
 #define WRING_PATTERN_RANKS_MAX 512
 
+/** Spreads the bits of x all over the word: the finaliser of SplitMix64. */
+uint64_t wring_mix_bits(uint64_t x);
+
 /** Fill [elems] with a rank's numbers. */
 void wring_pattern_fill(float *data, uint64_t elems, uint32_t rank);
 

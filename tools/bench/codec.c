@@ -4,6 +4,7 @@
 
 #include <argp.h>
 #include <inttypes.h>
+#include <math.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,27 +24,45 @@ static const char *name_stores(bool stream)
     return stream ? "streaming" : "plain";
 }
 
-/** One of the results; a new reference, NULL without memory. @param spec as it was asked for */
+static json_t *number_or_null(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+/**
+ * One of the results; a new reference, NULL without memory.
+ * @param spec      as it was asked for
+ * @param nmse_sum  NAN: nothing was summed
+ */
 static json_t *codec_speed_json(const char *spec, const char *tier, uint64_t elems,
-                                const struct wring_codec_speed *speed)
+                                const struct wring_codec_speed *speed, double nmse_sum)
 {
     double bytes = (double)elems * sizeof(float);
 
-    return json_pack("{s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:f, s:f, s:s, s:s, s:i}",
+    return json_pack("{s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:f, s:o, s:o, s:s, s:s, "
+                     "s:i}",
                      "codec", spec, "tier", tier, "elements", (json_int_t)elems, "encode_gb_per_s",
                      speed->encode, "decode_gb_per_s", speed->decode, "decode_add_gb_per_s",
                      speed->decode_add, "encode_limit_gb_per_s", speed->encode_limit,
                      "decode_add_limit_gb_per_s", speed->decode_add_limit, "memcpy_gb_per_s",
                      speed->copy, "encoded_bytes", (json_int_t)speed->encoded_bytes, "ratio",
-                     (double)speed->encoded_bytes / bytes, "nmse", speed->nmse,
-                     "encode_limit_stores", name_stores(speed->encode_streams),
-                     "decode_add_limit_stores", name_stores(speed->decode_add_streams), "rounds",
-                     (int)speed->turns);
+                     (double)speed->encoded_bytes / bytes, "nmse", number_or_null(speed->nmse),
+                     "nmse_sum", number_or_null(nmse_sum), "encode_limit_stores",
+                     name_stores(speed->encode_streams), "decode_add_limit_stores",
+                     name_stores(speed->decode_add_streams), "rounds", (int)speed->turns);
 }
 
 static double get_number(json_t *object, const char *key)
 {
     return json_number_value(json_object_get(object, key));
+}
+
+static void add_error(struct wring_table *table, json_t *result, const char *key)
+{
+    if (json_is_number(json_object_get(result, key)))
+        wring_table_cell(table, "%.3g", get_number(result, key));
+    else
+        wring_table_cell(table, "-");
 }
 
 static void add_share(struct wring_table *table, double speed, double limit)
@@ -60,8 +79,9 @@ static void codec_speed_show(FILE *file, json_t *results)
         {"decode", WRING_ALIGN_RIGHT},   {"add", WRING_ALIGN_RIGHT},
         {"of limit", WRING_ALIGN_RIGHT}, {"memcpy", WRING_ALIGN_RIGHT},
         {"ratio", WRING_ALIGN_RIGHT},    {"nmse", WRING_ALIGN_RIGHT},
+        {"nmse_sum", WRING_ALIGN_RIGHT},
     };
-    struct wring_table *table = wring_table_create(columns, 10);
+    struct wring_table *table = wring_table_create(columns, 11);
     json_t *result;
     size_t i;
 
@@ -78,7 +98,8 @@ static void codec_speed_show(FILE *file, json_t *results)
         add_share(table, add, get_number(result, "decode_add_limit_gb_per_s"));
         wring_table_cell(table, "%.2f", get_number(result, "memcpy_gb_per_s"));
         wring_table_cell(table, "%.4f", get_number(result, "ratio"));
-        wring_table_cell(table, "%.3g", get_number(result, "nmse"));
+        add_error(table, result, "nmse");
+        add_error(table, result, "nmse_sum");
     }
     wring_table_finish(table, file);
 }
@@ -86,10 +107,20 @@ static void codec_speed_show(FILE *file, json_t *results)
 /* ---- codec ---- */
 
 #define ELEMS_MAX (1ull << 34) /* twins count their lines in 32 bits */
+#define RANKS_USUAL 4
 
 static const struct argp_option options[] = {
     {"codec", 'c', "LIST", 0, "codec specs, such as none,int8+ef (default none,bf16,int8)", 0},
     {"elements", 'e', "N", 0, "float32 numbers per call and thread, such as 64k (default 4m)", 0},
+    {"data", 'd', "WHAT", 0,
+     "numbers to code: bell (default), normal, laplace, recorded (gradients that come with wring), "
+     "or "
+     "a FILE of gradients that wring demo --record-gradients wrote",
+     0},
+    {"ranks", 'n', "N", 0,
+     "ranks whose sum has the error nmse_sum, at most those that were recorded (default 4); 1: "
+     "nothing is summed",
+     0},
     {"threads", 't', "T", 0, "threads, each on a core of its own (default 1)", 0},
     {"tier", 'k', "TIER", 0, "highest kernels: scalar|avx2|avx512|vbmi2|neon (default: WRING_CPU)",
      0},
@@ -101,6 +132,9 @@ struct command {
     char *specs[WRING_BENCH_LIST_MAX];
     size_t n_specs;
     const char *tier; /* NULL: as configured */
+    const char *data_name;
+    struct wring_bench_data data;
+    struct wring_codec_sums sums;
     bool json;
     struct wring_bench_options options;
     unsigned cores[WRING_BENCH_THREADS_MAX];
@@ -146,6 +180,13 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         if (!wring_value_count(arg, 1, WRING_BENCH_THREADS_MAX, &command->bench.threads))
             argp_error(state, "--threads needs a number from 1 to %d", WRING_BENCH_THREADS_MAX);
         return 0;
+    case 'd':
+        command->data_name = arg;
+        return 0;
+    case 'n':
+        if (!wring_value_count(arg, 1, WRING_CODEC_SUM_RANKS_MAX, &command->bench.ranks))
+            argp_error(state, "--ranks needs a number from 1 to %d", WRING_CODEC_SUM_RANKS_MAX);
+        return 0;
     case 'k':
         parse_tier(command, arg, state);
         return 0;
@@ -170,8 +211,9 @@ static const struct argp codec_argp = {
            "the input and writes the code (with +ef the residual is read and written, too); one "
            "of decode-and-add reads the code, and reads and writes those lines of the destination "
            "that the code has anything for. 'of limit' is the speed's share of that. ratio is "
-           "encoded bytes / input bytes; nmse is the error's share in the input's power, of "
-           "bell-shaped random numbers, in the first call.",
+           "encoded bytes / input bytes; nmse is the error's share in the input's power, in the "
+           "first call; nmse_sum that of a sum of --ranks in the power of the exact sum, as their "
+           "first step gives it, of up to 1m numbers of each. WRING_SCHEME is the scheme of sums.",
 };
 
 /** A codec with its kernels, or NULL after saying why not. */
@@ -192,6 +234,7 @@ static bool check_memory(const struct command *command, const struct wring_codec
 {
     const struct wring_codec_bench *bench = &command->bench;
     uint64_t needed = bench->threads * wring_codec_measure_bytes(codec, bench->elems);
+    needed += 2 * bench->ranks * wring_codec_sums_elems(bench) * sizeof(float);
     uint64_t machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 
     if (needed < machine)
@@ -274,17 +317,21 @@ static void clear_progress(void)
 
 static int measure_one(struct command *command, size_t index)
 {
+    const char *spec = command->specs[index];
     struct wring_codec_speed speed;
-    struct wring_codec *codec = create_codec(command, command->specs[index]);
+    double nmse_sum = NAN;
+    struct wring_codec *codec = create_codec(command, spec);
 
     if (codec == NULL)
         return WRING_EXIT_FAILURE;
-    show_progress(command->specs[index], index, command->n_specs);
+    show_progress(spec, index, command->n_specs);
     int code = wring_codec_measure(&command->bench, codec, &speed);
     if (code == WRING_EXIT_OK)
+        code = wring_codec_sums_measure(&command->sums, spec, command->tier, &nmse_sum);
+    if (code == WRING_EXIT_OK)
         json_array_append_new(command->results,
-                              codec_speed_json(command->specs[index], wring_codec_info(codec)->tier,
-                                               command->bench.elems, &speed));
+                              codec_speed_json(spec, wring_codec_info(codec)->tier,
+                                               command->bench.elems, &speed, nmse_sum));
     wring_codec_destroy(codec);
     return code;
 }
@@ -294,9 +341,10 @@ static int print_results(const struct command *command)
     json_t *cores = json_array();
 
     if (!command->json) {
-        printf("%" PRIu64 " float32 per call, %" PRIu32
+        printf("%" PRIu64 " float32 per call, data %s, sums of %" PRIu32 ", %" PRIu32
                " thread%s, limits by %s; GB/s of float32\n",
-               command->bench.elems, command->bench.threads, command->bench.threads == 1 ? "" : "s",
+               command->bench.elems, command->data.name, command->bench.ranks,
+               command->bench.threads, command->bench.threads == 1 ? "" : "s",
                wring_twin_widest()->name);
         codec_speed_show(stdout, command->results);
         json_decref(cores);
@@ -305,9 +353,24 @@ static int print_results(const struct command *command)
     for (uint32_t i = 0; i < command->bench.threads; i++)
         json_array_append_new(cores, json_integer(command->cores[i]));
     json_t *all =
-        json_pack("{s:i, s:o, s:s, s:O}", "threads", (int)command->bench.threads, "cores", cores,
+        json_pack("{s:s, s:i, s:i, s:o, s:s, s:O}", "data", command->data.name, "ranks",
+                  (int)command->bench.ranks, "threads", (int)command->bench.threads, "cores", cores,
                   "limit_tier", wring_twin_widest()->name, "results", command->results);
     return wring_json_print(stdout, all) == WRING_OK ? WRING_EXIT_OK : wring_output_failed();
+}
+
+/** As many ranks as were asked for, or as usual, of which there is data. */
+static int choose_ranks(struct command *command)
+{
+    uint32_t most = wring_bench_data_ranks(&command->data), *ranks = &command->bench.ranks;
+
+    if (*ranks == 0)
+        *ranks = most < RANKS_USUAL ? most : RANKS_USUAL;
+    if (*ranks <= most)
+        return WRING_EXIT_OK;
+    return wring_fail(command->bench.name,
+                      "%s has gradients of %" PRIu32 " rank%s; take at most as many --ranks",
+                      command->data.name, most, most == 1 ? "" : "s");
 }
 
 static int measure_codecs(struct command *command)
@@ -319,9 +382,15 @@ static int measure_codecs(struct command *command)
         return WRING_EXIT_FAILURE; /* the log line said why */
     int code = check_tier(command, &config);
     if (code == WRING_EXIT_OK)
+        code = wring_bench_data_open(&command->data, command->data_name);
+    if (code == WRING_EXIT_OK)
+        code = choose_ranks(command);
+    if (code == WRING_EXIT_OK)
         code = check_codecs(command);
     if (code == WRING_EXIT_OK)
         code = choose_cores(command);
+    if (code == WRING_EXIT_OK)
+        code = wring_codec_sums_init(&command->sums, &command->bench);
     for (size_t i = 0; i < command->n_specs && code == WRING_EXIT_OK; i++)
         code = measure_one(command, i);
     clear_progress();
@@ -333,14 +402,18 @@ int wring_bench_codec(int argc, char **argv)
     char usual[] = "none,bf16,int8";
     struct command command = {
         .bench = {.name = argv[0], .elems = 4u << 20, .threads = 1, .seconds = 1},
+        .data_name = "bell",
         .options = {&command.bench.seconds, &command.json}};
 
+    command.bench.data = &command.data;
     parse_specs(&command, usual, NULL);
     argp_parse(&codec_argp, argc, argv, 0, NULL, &command);
     command.results = json_array();
     if (command.results == NULL)
         return wring_fail(argv[0], "out of memory");
     int code = measure_codecs(&command);
+    wring_codec_sums_finish(&command.sums);
+    wring_bench_data_close(&command.data);
     json_decref(command.results);
     return code;
 }

@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "compress/solo.h"
+#include "tools/bench/data.h"
 #include "tools/bench/twin.h"
 #include <wring/codec.h>
 #include <wring/provider.h>
@@ -18,8 +19,10 @@ struct wring_codec_bench {
     const char *name; /* of the command, before messages */
     uint64_t elems;   /* float32 numbers per thread and call, > 0 */
     uint32_t threads;
-    const unsigned *cores; /* [threads] the system's numbers, one for each thread */
-    double seconds;        /* per codec */
+    const unsigned *cores;               /* [threads] the system's numbers, one for each thread */
+    double seconds;                      /* per codec */
+    const struct wring_bench_data *data; /* thread t codes rank t's */
+    uint32_t ranks;                      /* whose sum is measured; 1: none is */
 };
 
 /** Speeds are of all threads together, in 1e9 bytes of float32 per second: medians of turns. */
@@ -39,6 +42,39 @@ struct wring_codec_speed {
  */
 int wring_codec_measure(const struct wring_codec_bench *bench, const struct wring_codec *codec,
                         struct wring_codec_speed *out);
+
+/* The error of a sum. */
+
+#define WRING_CODEC_SUM_RANKS_MAX 64
+
+/** What the ranks of a sum have, the same for all codecs. */
+struct wring_codec_sums {
+    const char *name; /* of the command, before messages */
+    uint32_t ranks;
+    uint64_t elems;          /* numbers of each rank */
+    float *inputs, *results; /* [ranks × elems]; NULL: of one rank there is no sum */
+};
+
+/** How many numbers of each rank are summed: those of a call, or the first ones of many. */
+uint64_t wring_codec_sums_elems(const struct wring_codec_bench *bench);
+
+/** @return an exit status; a failure is said */
+int wring_codec_sums_init(struct wring_codec_sums *sums, const struct wring_codec_bench *bench);
+void wring_codec_sums_finish(struct wring_codec_sums *sums);
+
+/**
+ * Sum a bucket once by the sessions of as many threads, which end with the call. WRING_SCHEME says
+ * how, as in any job.
+ *
+ * @param tier  of the kernels
+ * @param nmse  out, |sum - result|² / |sum|²; NAN: there is no sum
+ * @return an exit status; failures are said, and it is one if ranks differ
+ */
+int wring_codec_sums_measure(const struct wring_codec_sums *sums, const char *spec,
+                             const char *tier, double *nmse);
+
+/** As square a matrix as the elements are by a power of two; a single row at worst. */
+uint64_t wring_codec_matrix_rows(uint64_t elems);
 
 /** Bytes of memory that one thread's measurement takes. */
 uint64_t wring_codec_measure_bytes(const struct wring_codec *codec, uint64_t elems);
@@ -76,15 +112,15 @@ struct wring_codec_work {
 };
 
 /**
- * Allocate, fill with bell-shaped numbers, encode and decode once. Touches all memory from the
- * calling thread, which has base/fpenv.h's mode in force, here and in run.
+ * Allocate, fill with numbers, encode and decode once. Touches all memory from the calling
+ * thread, which has base/fpenv.h's mode in force, here and in run.
  *
- * @param index  of the thread: each has other numbers
+ * @param index  of the thread: takes the data of that rank
  * Errors: WRING_ERR_NO_MEMORY, WRING_ERR_SYSTEM, WRING_ERR_FRAME (the codec refused its own code).
  */
 enum wring_status wring_codec_work_init(struct wring_codec_work *work,
                                         const struct wring_codec *codec, uint64_t elems,
-                                        uint32_t index);
+                                        const struct wring_bench_data *data, uint32_t index);
 void wring_codec_work_finish(struct wring_codec_work *work);
 
 /** Do a task so many times. A decoder that fails leaves its status in work->status. */

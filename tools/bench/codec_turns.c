@@ -77,13 +77,11 @@ static enum wring_status allocate_work(struct wring_codec_work *work)
     return status;
 }
 
-/** Bell-shaped numbers of 24 bits or so, other ones in each thread; zeros elsewhere. */
-static void fill_work(struct wring_codec_work *work, uint32_t index)
+/** Other numbers in each thread; zeros elsewhere. */
+static void fill_work(struct wring_codec_work *work, const struct wring_bench_data *data,
+                      uint32_t index)
 {
-    float *src = work->src.base;
-
-    for (uint64_t i = 0; i < work->elems; i++)
-        src[i] = wring_pattern(2 * index, i) + wring_pattern(2 * index + 1, i) * 0x1p-15f;
+    wring_bench_data_fill(data, index, work->src.base, work->elems);
     memset(work->dst.base, 0, work->dst.bytes);
     memset(work->code.base, 0, work->code.bytes);
     if (work->residual.base != NULL)
@@ -150,8 +148,7 @@ static void decode_work(struct wring_codec_work *work, bool add)
         work->status = status;
 }
 
-/** As square a matrix as the elements are by a power of two; a single row at worst. */
-static uint64_t matrix_rows(uint64_t elems)
+uint64_t wring_codec_matrix_rows(uint64_t elems)
 {
     uint64_t rows = 1;
     while (elems % (2 * rows) == 0 && 4 * rows * rows <= elems)
@@ -161,20 +158,20 @@ static uint64_t matrix_rows(uint64_t elems)
 
 enum wring_status wring_codec_work_init(struct wring_codec_work *work,
                                         const struct wring_codec *codec, uint64_t elems,
-                                        uint32_t index)
+                                        const struct wring_bench_data *data, uint32_t index)
 {
     *work = (struct wring_codec_work){
         .codec = codec,
         .elems = elems,
         .context = {.seed = 1, .rank = index, .ranks = 2, .elems = elems}};
-    work->context.rows = matrix_rows(elems);
+    work->context.rows = wring_codec_matrix_rows(elems);
     work->context.columns = elems / work->context.rows;
     enum wring_status status = wring_solo_init(&work->solo, codec, &work->context);
     if (status == WRING_OK)
         status = allocate_work(work);
     if (status != WRING_OK)
         return status;
-    fill_work(work, index);
+    fill_work(work, data, index);
     encode_work(work);
     work->first_bytes = work->code_bytes;
     decode_work(work, false);
@@ -396,8 +393,8 @@ static void *member_main(void *arg)
 
     member->status = WRING_ERR_SYSTEM;
     if (pin_thread(run->bench->cores[member->index]))
-        member->status =
-            wring_codec_work_init(&member->work, run->codec, run->bench->elems, member->index);
+        member->status = wring_codec_work_init(&member->work, run->codec, run->bench->elems,
+                                               run->bench->data, member->index);
     if (agree_all_ready(run)) {
         calibrate_repeats(member);
         if (member->index == 0)

@@ -26,8 +26,7 @@ uint64_t wring_bench_fit(double ns, double each_ns, uint64_t min, uint64_t max)
     return n < (double)max ? (uint64_t)n : max;
 }
 
-/** Spreads the bits of x all over the word: the finaliser of SplitMix64. */
-static uint64_t mix_bits(uint64_t x)
+uint64_t wring_mix_bits(uint64_t x)
 {
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
     x = (x ^ x >> 27) * 0x94D049BB133111EBu;
@@ -36,7 +35,7 @@ static uint64_t mix_bits(uint64_t x)
 
 float wring_pattern(uint32_t rank, uint64_t i)
 {
-    uint64_t bits = mix_bits(i + 0x9E3779B97F4A7C15u * ((uint64_t)rank + 1));
+    uint64_t bits = wring_mix_bits(i + 0x9E3779B97F4A7C15u * ((uint64_t)rank + 1));
     int32_t sum = 0;
 
     for (unsigned part = 0; part < 4; part++) /* four dice of 14 bits make a bell */
