@@ -281,14 +281,51 @@ static void clipped_feedback(void)
     wring_codec_destroy(codec);
 }
 
+/** The largest levels of as many ranks as may be fill the width, in a last half byte, too; those of
+ *  one more do not fit. */
+static void check_full_sum(const char *spec, uint32_t most)
+{
+    enum {
+        ELEMS = 33
+    };
+    struct wring_codec *codec = codec_make(spec, NULL, NULL);
+    float scale = 0.5f, x[ELEMS], out[ELEMS];
+    const void *const statistics[] = {&scale};
+    struct wring_codec_context context = with_scale(statistics, 0);
+    unsigned char code[ELEMS], sum[ELEMS];
+
+    context.elems = ELEMS;
+    context.ranks = most;
+    CHECK(codec->ops->most_ranks(codec) == most, "%s: up to %u ranks", spec,
+          codec->ops->most_ranks(codec));
+    for (int i = 0; i < ELEMS; i++)
+        x[i] = (float)(1 - i % 3) * scale;
+    size_t bytes = wring_codec_encode(codec, &context, x, ELEMS, NULL, code);
+    memcpy(sum, code, bytes);
+    for (uint32_t rank = 1; rank < most; rank++)
+        CHECK(codec->ops->code_sum(codec, &context, sum, code, bytes, ELEMS) == WRING_OK,
+              "%s: rank %u does not fit", spec, rank);
+    context.phase = 1;
+    CHECK(wring_codec_decode(codec, &context, sum, bytes, out, ELEMS, false) == WRING_OK, "%s",
+          spec);
+    for (int i = 0; i < ELEMS; i++)
+        CHECK(out[i] == (float)most * x[i], "%s: element %d is %g", spec, i, (double)out[i]);
+    CHECK(codec->ops->code_sum(codec, &context, sum, code, bytes, ELEMS) == WRING_ERR_FRAME,
+          "%s: %u ranks fit", spec, most + 1);
+    wring_codec_destroy(codec);
+}
+
+static void full_sums(void)
+{
+    check_full_sum("terngrad:bits=4", 7);
+    check_full_sum("terngrad:bits=8", 127);
+}
+
 static const struct wring_test_case cases[] = {
-    {"moments", moments},
-    {"independence", independence},
-    {"feedback", feedback},
-    {"shared_scale", shared_scale},
-    {"clipped_mean", clipped_mean},
-    {"clipped_feedback", clipped_feedback},
-    {0},
+    {"moments", moments},           {"independence", independence},
+    {"feedback", feedback},         {"shared_scale", shared_scale},
+    {"clipped_mean", clipped_mean}, {"clipped_feedback", clipped_feedback},
+    {"full_sums", full_sums},       {0},
 };
 
 int main(int argc, char **argv)
