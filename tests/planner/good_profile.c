@@ -80,6 +80,27 @@ const char good_profile[] =
     "    \"tensors\": [{\"nmse\": 0.9, \"nmse_fed\": 0.03125}, {\"nmse\": 1, \"nmse_fed\": 2}]}\n"
     "  ]}}\n";
 
+const char good_traits[] =
+    "{\"format\": \"wring-profile\", \"version\": 1, \"name\": \"mine\", \"machine\": \"A\",\n"
+    " \"nodes\": 2, \"ranks_per_node\": 4, \"chunked\": true,\n"
+    " \"links\": {\"inter\": {\"provider\": \"tcp\", \"latency_us\": 30,\n"
+    "   \"us_by_bytes\": {\"corners\": [[0, 5]], \"slope\": 0.01}}},\n"
+    " \"codecs\": [\n"
+    "  {\"spec\": \"int8\", \"summable\": false, \"feedback\": false, \"nmse\": 0.001,\n"
+    "   \"wire_bytes\": {\"corners\": [[0, 4]], \"slope\": 1.0625},\n"
+    "   \"traits\": {\"alters\": true, \"rounds\": 2,\n"
+    "     \"round_bytes\": {\"corners\": [[0, 40]], \"slope\": 0.5}, \"state_bytes\": 6,\n"
+    "     \"way_back\": {\"bytes\": {\"corners\": [[0, 3]], \"slope\": 2.5},\n"
+    "      \"most_bytes\": {\"corners\": [[0, 7]], \"slope\": 4.5},\n"
+    "      \"encode_us\": {\"corners\": [[0, 9]], \"slope\": 0.5},\n"
+    "      \"decode_us\": {\"corners\": [[0, 11]], \"slope\": 0.5}, \"nmse\": 0.7}},\n"
+    "   \"at\": {\"cpu\": {\"encode_us\": {\"corners\": [[0, 1]], \"slope\": 0.25},\n"
+    "     \"decode_us\": {\"corners\": [], \"slope\": 0},\n"
+    "     \"state_us_by_bytes\": {\"corners\": [[0, 13]], \"slope\": 0.5},\n"
+    "     \"source\": \"a paper\"}}},\n"
+    "  {\"spec\": \"bf16\", \"summable\": false, \"feedback\": false, \"nmse\": 1e-06,\n"
+    "   \"wire_bytes\": {\"corners\": [[0, 0]], \"slope\": 2}, \"at\": {}}]}\n";
+
 static struct wring_log quiet = {.level = WRING_LOG_ERROR};
 
 static struct wring_profile *load(const char *text, size_t bytes)
@@ -96,6 +117,11 @@ static struct wring_profile *load(const char *text, size_t bytes)
 struct wring_profile *good_profile_load(void)
 {
     return load(good_profile, strlen(good_profile));
+}
+
+struct wring_profile *good_traits_load(void)
+{
+    return load(good_traits, strlen(good_traits));
 }
 
 static enum wring_status save(const void *profile, FILE *file)

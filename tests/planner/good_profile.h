@@ -6,9 +6,11 @@
 #include "planner/core/files/profile.h"
 
 extern const char good_profile[];
+extern const char good_traits[]; /* one with all that a codec is beside its times */
 
 /** A failed check and NULL where it is refused. */
 struct wring_profile *good_profile_load(void);
+struct wring_profile *good_traits_load(void);
 
 /** Saved and loaded it is the same, and saved again the same text. */
 void good_profile_check_round_trip(const struct wring_profile *profile);

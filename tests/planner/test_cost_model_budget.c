@@ -55,6 +55,8 @@ static void budget(void)
 
     wring_made_trace(2, elems, ready, &made);
     for (uint32_t i = 0; i < profile->n_codecs; i++) {
+        if (strcmp(profile->codecs[i].spec, "fp16") == 0)
+            profile->codecs[i].nmse = NAN;
         if (strcmp(profile->codecs[i].spec, "onebit") == 0)
             profile->codecs[i].nmse = 0.6;
         if (strcmp(profile->codecs[i].spec, "onebit+ef") == 0)
@@ -227,6 +229,47 @@ static void budget_by_encodings(void)
     wring_profile_destroy(profile);
 }
 
+/** A codec's sums may lose less on their way back, or nothing, than contributions on theirs. */
+static void budget_of_ways_back(void)
+{
+    static const uint64_t elems[] = {50000000};
+    static const double ready[] = {0};
+    static const char *const codecs[] = {"onebit"};
+    struct wring_profile *profile = wring_profile_builtin("espresso-pcie");
+    struct wring_made_trace made;
+    struct wring_cost_model_params params = {.trace = &made.trace,
+                                             .profile = profile,
+                                             .codecs = codecs,
+                                             .n_codecs = 1,
+                                             .max_nmse = 0.5,
+                                             .keep_dominated = true};
+
+    wring_made_trace(1, elems, ready, &made);
+    for (int turn = 0; turn < 2; turn++) {
+        for (uint32_t i = 0; i < profile->n_codecs; i++) {
+            struct wring_profile_codec *codec = &profile->codecs[i];
+            if (strcmp(codec->spec, "onebit") != 0)
+                continue;
+            codec->nmse = 0.4;
+            codec->traits.way_back =
+                (struct wring_profile_way_back){.bytes = wring_cost_line(0, turn), .nmse = 0.05};
+            codec->traits.way_back.bytes.n = turn == 1;
+        }
+        struct wring_cost_model *model = wring_made_model(&params);
+        uint32_t twice = 0, other = 0;
+        for (uint32_t o = 0; o < model->problem.n_options; o++) {
+            struct wring_encodings n = wring_option_encodings(&model->options[o].option);
+            bool is_onebit = strcmp(model->codecs[model->options[o].codec].spec, "onebit") == 0;
+            twice += is_onebit && may(model, 0, o) && n.in == 1 && n.back > 0;
+            other += is_onebit && may(model, 0, o) && n.in > 1;
+        }
+        CHECK(turn == 0 ? twice == 0 : twice > 0, "turn %d: %u options", turn, twice);
+        CHECK(other == 0, "%u options encode contributions twice", other);
+        wring_cost_model_destroy(model);
+    }
+    wring_profile_destroy(profile);
+}
+
 /** Who may code does not matter to what is only compared with. */
 static void fp16_elsewhere(void)
 {
@@ -254,6 +297,7 @@ int main(int argc, char **argv)
         {"nothing_may_be_lost", nothing_may_be_lost},
         {"budget_by_tensor", budget_by_tensor},
         {"budget_by_encodings", budget_by_encodings},
+        {"budget_of_ways_back", budget_of_ways_back},
         {"fp16_elsewhere", fp16_elsewhere},
         {NULL, NULL},
     };

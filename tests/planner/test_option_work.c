@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** What single options take, worked out by hand step by step. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -313,6 +314,99 @@ static void measured_steps(void)
     *inter = before;
 }
 
+/* ---- what a codec is, beside its times ---- */
+
+/* Two rounds of 8 bytes and half a byte for each element; 4 bytes of state, of which each byte that
+   is read or written takes 0.001 us more than encoding; sums travel in 10 bytes and 0.1 for each
+   element of every contribution, and in no more than half a byte for each. A CPU takes 1 us and
+   0.002 for each element to encode them, twice and thrice as much to decode them. */
+static void set_traits(void)
+{
+    codec.traits =
+        (struct wring_profile_traits){.rounds = 2,
+                                      .round_bytes = wring_cost_line(8, 0.5),
+                                      .state_bytes = 4,
+                                      .way_back = {.bytes = wring_cost_line(10, 0.1),
+                                                   .most_bytes = wring_cost_line(0, 0.5),
+                                                   .encode_us = wring_cost_line(1, 0.002),
+                                                   .decode_us = wring_cost_line(2, 0.003)}};
+    codec.at[WRING_SITE_DEVICE].state_us = wring_cost_line(0, 0.001);
+}
+
+/** Each round is an allreduce of the ranks that exchange codes; sums grow until they are full. */
+static void rounds_and_ways_back(void)
+{
+    static const struct wring_option between = {
+        8,
+        {RAW(INTRA_IN, REDUCE_SCATTER), E(INTER), CODED(INTER, ALLTOALL), D(INTER), E(INTER),
+         CODED(INTER, ALLGATHER), D(INTRA_OUT), RAW(INTRA_OUT, ALLGATHER)}};
+    static const struct wring_option all = {
+        6, {E(FLAT), CODED(FLAT, ALLTOALL), D(FLAT), E(FLAT), CODED(FLAT, ALLGATHER), D(FLAT)}};
+    static const struct wring_option whole = {5,
+                                              {RAW(INTRA_IN, REDUCE_SCATTER), E(INTER),
+                                               CODED(INTER, ALLGATHER), D(INTRA_OUT),
+                                               RAW(INTRA_OUT, ALLGATHER)}};
+    double rounds = 2 * 1.5 * (8 + 2000), state = 2 * 4 * 4000 * 0.001;
+
+    set_traits();
+    /* four nodes' sums of 1000 elements: 4 · 110 bytes. The two ranks of a node have 4000 elements
+       each, and their rounds 1.5 times as many bytes, twice */
+    check("between nodes", &between,
+          (struct want){.encode = enc(4000) + state + enc(1000),
+                        .decode = add(4, 1000) + dec(4, 1000),
+                        .in = 19,
+                        .inter = 2 * 3 * (code(1000) + 440) * 0.01 + 20 + rounds * 0.01 + 2 * 20,
+                        .out = 19});
+    /* no sum comes back by itself */
+    check("one step", &whole,
+          (struct want){.encode = enc(4000) + state,
+                        .decode = add(4, 4000),
+                        .in = 19,
+                        .inter = 2 * 3 * code(4000) * 0.01 + 20 + rounds * 0.01 + 2 * 20,
+                        .out = 19});
+    /* of eight ranks' sums each is full, and half a byte long for each element */
+    rounds = 1.75 * (8 + 4000);
+    check("all ranks", &all,
+          (struct want){.encode = enc(8000) + 2 * state + enc(1000),
+                        .decode = add(8, 1000) + dec(8, 1000),
+                        .in = 7 * code(1000) * 0.001 + 3 + rounds * 0.001 + 2 * 6,
+                        .inter = (12 * code(1000) + 7 * 500) * 0.01 + 20 + rounds * 0.01 + 2 * 20,
+                        .out = 7 * 500 * 0.001 + 3});
+    codec.traits = (struct wring_profile_traits){.rounds = 0};
+    codec.at[WRING_SITE_DEVICE].state_us = (struct wring_cost){.n = 0};
+}
+
+/** A CPU's times of the way back; a pair's second codec has its own. */
+static void ways_back_on_the_cpu(void)
+{
+    static const struct wring_step encode = {
+        .kind = WRING_STEP_ENCODE, .phase = WRING_PHASE_INTER, .site = WRING_SITE_CPU};
+    static const struct wring_step decode = {
+        .kind = WRING_STEP_DECODE, .phase = WRING_PHASE_INTER, .site = WRING_SITE_CPU};
+    const struct wring_option option = {
+        8,
+        {RAW(INTRA_IN, REDUCE_SCATTER), encode, CODED(INTER, ALLTOALL), decode, encode,
+         CODED(INTER, ALLGATHER), decode, RAW(INTRA_OUT, ALLGATHER)}};
+    struct wring_profile_codec other;
+    struct wring_work work;
+
+    set_traits();
+    wring_option_work(&params, &option, &work);
+    double us = wring_cost_at(&work.us[WRING_WORKER_CPU_ENCODE], ELEMS);
+    CHECK(fabs(us - (enc(8000) + 1 + 0.002 * 2000)) < 1e-9, "encoding takes %g", us);
+    us = wring_cost_at(&work.us[WRING_WORKER_CPU_DECODE], ELEMS);
+    CHECK(fabs(us - (add(4, 2000) + 4 * (2 + 0.003 * 2000))) < 1e-9, "decoding takes %g", us);
+    other = codec;
+    snprintf(other.spec, sizeof(other.spec), "other");
+    params.out = &other;
+    wring_option_work(&params, &option, &work);
+    us = wring_cost_at(&work.us[WRING_WORKER_CPU_ENCODE], ELEMS);
+    CHECK(fabs(us - (enc(8000) + enc(2000))) < 1e-9, "encoding by a pair takes %g", us);
+    params.out = &codec;
+    codec.traits = (struct wring_profile_traits){.rounds = 0};
+    codec.at[WRING_SITE_DEVICE].state_us = (struct wring_cost){.n = 0};
+}
+
 /* ---- all of them ---- */
 
 struct sweep {
@@ -377,6 +471,8 @@ int main(int argc, char **argv)
         {"on_the_cpu", on_the_cpu},
         {"half_inside", half_inside},
         {"measured_steps", measured_steps},
+        {"rounds_and_ways_back", rounds_and_ways_back},
+        {"ways_back_on_the_cpu", ways_back_on_the_cpu},
         {"every_leaf", every_leaf},
         {NULL, NULL},
     };

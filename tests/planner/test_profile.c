@@ -2,6 +2,7 @@
 /** Profiles: what files say, codecs by spec, and buckets that were measured later. */
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/lib/test.h"
 #include "tests/planner/good_profile.h"
@@ -69,6 +70,78 @@ static void fields(void)
     good_profile_check_round_trip(profile);
     wring_profile_destroy(profile);
     wring_profile_destroy(NULL);
+}
+
+/** Does a change show in the hash? It is taken back. */
+static void check_hashed(struct wring_profile *profile, double *number, const char *what)
+{
+    uint64_t hash = profile->hash;
+    double before = *number;
+
+    *number += 1;
+    CHECK(wring_profile_rehash(profile) == WRING_OK && profile->hash != hash, "%s", what);
+    *number = before;
+    CHECK(wring_profile_rehash(profile) == WRING_OK && profile->hash == hash, "%s, back", what);
+}
+
+/** What a codec is, beside its times. */
+static void traits(void)
+{
+    struct wring_profile *profile = good_traits_load();
+
+    REQUIRE(profile != NULL, "the good profile is refused");
+    struct wring_profile_traits *int8 = &profile->codecs[0].traits;
+    struct wring_profile_way_back *back = &int8->way_back;
+    struct wring_profile_coding *cpu = &profile->codecs[0].at[WRING_SITE_CPU];
+    const struct wring_profile_traits *none = &profile->codecs[1].traits;
+    CHECK(int8->alters && int8->rounds == 2 && int8->state_bytes == 6 &&
+              wring_cost_at(&int8->round_bytes, 10) == 45,
+          "rounds and state");
+    CHECK(wring_cost_at(&back->bytes, 2) == 8 && wring_cost_at(&back->most_bytes, 2) == 16 &&
+              wring_cost_at(&back->encode_us, 2) == 10 &&
+              wring_cost_at(&back->decode_us, 2) == 12 && back->nmse == 0.7,
+          "the way back");
+    CHECK(wring_cost_at(&cpu->state_us, 4) == 15 && strcmp(cpu->source, "a paper") == 0, "coding");
+    CHECK(!none->alters && none->rounds == 0 && none->state_bytes == 0 &&
+              none->round_bytes.n == 0 && none->way_back.bytes.n == 0,
+          "nobody said that");
+    check_hashed(profile, &int8->state_bytes, "state");
+    check_hashed(profile, &int8->round_bytes.slope, "rounds");
+    check_hashed(profile, &back->most_bytes.slope, "the way back");
+    check_hashed(profile, &back->decode_us.slope, "its decoding");
+    check_hashed(profile, &back->nmse, "its error");
+    check_hashed(profile, &cpu->state_us.slope, "state beside coding");
+    uint64_t hash = profile->hash;
+    cpu->source[0] = '\0';
+    CHECK(wring_profile_rehash(profile) == WRING_OK && profile->hash == hash, "words");
+    int8->alters = false;
+    CHECK(wring_profile_rehash(profile) == WRING_OK && profile->hash != hash, "alters");
+    good_profile_check_round_trip(profile);
+    wring_profile_destroy(profile);
+}
+
+/** Files that say nothing of all that keep their hash, which plans have been made for. */
+static void older_files(void)
+{
+    static const char text[] =
+        "{\"format\": \"wring-profile\", \"version\": 1, \"name\": \"old\", \"machine\": \"\",\n"
+        " \"nodes\": 2, \"ranks_per_node\": 1, \"chunked\": false,\n"
+        " \"links\": {\"inter\": {\"provider\": \"tcp\", \"latency_us\": 60,\n"
+        "   \"us_by_bytes\": {\"corners\": [[0, 0]], \"slope\": 0.5}}},\n"
+        " \"codecs\": [{\"spec\": \"bf16\", \"summable\": false, \"feedback\": true,\n"
+        "   \"nmse\": 0.25, \"wire_bytes\": {\"corners\": [[0, 0]], \"slope\": 2},\n"
+        "   \"at\": {\"cpu\": {\"encode_us\": {\"corners\": [[0, 1]], \"slope\": 4},\n"
+        "     \"decode_us\": {\"corners\": [[0, 1]], \"slope\": 8}}}}]}\n";
+    const struct wring_log log = {.level = WRING_LOG_ERROR};
+    struct wring_profile *profile = NULL;
+    char path[64];
+    int fd = json_text_open(text, strlen(text), path);
+
+    REQUIRE(wring_profile_load(path, &log, &profile) == WRING_OK, "refused");
+    CHECK(profile->hash == 0x7dba58b3c07a0629, "another hash: %016llx",
+          (unsigned long long)profile->hash);
+    wring_profile_destroy(profile);
+    close(fd);
 }
 
 static void collectives(void)
@@ -243,9 +316,16 @@ static void larger_buckets(void)
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
-        {"fields", fields},   {"ways", collectives}, {"larger_buckets", larger_buckets},
-        {"tunings", tunings}, {"errors", errors},    {"computing", computing},
-        {"codecs", codecs},   {NULL, NULL},
+        {"fields", fields},
+        {"traits", traits},
+        {"older_files", older_files},
+        {"ways", collectives},
+        {"larger_buckets", larger_buckets},
+        {"tunings", tunings},
+        {"errors", errors},
+        {"computing", computing},
+        {"codecs", codecs},
+        {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);
 }

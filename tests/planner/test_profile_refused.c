@@ -138,10 +138,37 @@ static void bad_files(void)
     json_cases_check(good_profile, cases, load);
 }
 
+static void bad_traits(void)
+{
+    static const struct json_case cases[] = {
+        {"\"rounds\": 2", "\"rounds\": 5", I,
+         "codecs[0].traits.rounds: needs a whole number from 1 to 4, is 5"},
+        {"\"rounds\": 2,", "", I,
+         "codecs[0].traits: rounds and round_bytes: needs both of them, or neither"},
+        {"\"alters\": true", "\"alters\": 1", I,
+         "codecs[0].traits.alters: needs true or false, is 1"},
+        {"\"state_bytes\": 6", "\"state_bytes\": -6", I,
+         "codecs[0].traits.state_bytes: needs a number from 0 to 1024, is -6"},
+        {"[0, 3]", "", I,
+         "codecs[0].traits.way_back.bytes: has no corners; what was measured has one at least"},
+        {"\"way_back\": {\"bytes\"", "\"way_back\": {\"length\"", I,
+         "codecs[0].traits.way_back.bytes: needs an object, is missing"},
+        {"\"traits\": {", "\"traits\": 3, \"no\": {", I, "codecs[0].traits: needs an object, is 3"},
+        {"\"source\": \"a paper\"", "\"source\": 7", I,
+         "codecs[0].at.cpu.source: needs a text of 0 to 95 bytes, is 7"},
+        {"\"nmse\": 0.7", "\"loss\": 0.7", I,
+         "codecs[0].traits.way_back.nmse: needs a number from 0 to 1000000000, is missing"},
+        {"\"traits\"", "\"manners\"", WRING_OK, ""},
+        {0},
+    };
+    json_cases_check(good_traits, cases, load);
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
         {"bad_files", bad_files},
+        {"bad_traits", bad_traits},
         {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);

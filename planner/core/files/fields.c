@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "planner/core/cost.h"
+#include "planner/core/files/hash.h"
 
 #define WORD_BYTES 65 /* of one that is not kept */
 
@@ -363,6 +364,8 @@ static bool is_set(const struct wring_field *field, const void *owner)
     switch (field->type) {
     case WRING_FIELD_TEXT:
         return *(const char *)at != '\0';
+    case WRING_FIELD_BOOL:
+        return *(const bool *)at;
     case WRING_FIELD_U32:
         return *(const uint32_t *)at != 0;
     case WRING_FIELD_U64:
@@ -536,4 +539,48 @@ enum wring_status wring_record_write(FILE *file, const char *format, unsigned ve
         object = NULL;
     }
     return wring_json_write(file, object);
+}
+
+/* ---- hashing ---- */
+
+static void hash_field(struct wring_writer *writer, const struct wring_field *field,
+                       const void *owner)
+{
+    const void *at = (const char *)owner + field->offset;
+
+    wring_write_sized(writer, field->name, strlen(field->name));
+    switch (field->type) {
+    case WRING_FIELD_TEXT:
+        wring_write_sized(writer, at, strlen(at));
+        return;
+    case WRING_FIELD_BOOL:
+        wring_write_u32(writer, *(const bool *)at);
+        return;
+    case WRING_FIELD_U32:
+        wring_write_u32(writer, *(const uint32_t *)at);
+        return;
+    case WRING_FIELD_U64:
+        wring_write_u64(writer, *(const uint64_t *)at);
+        return;
+    case WRING_FIELD_NUMBER:
+        wring_write_double(writer, *(const double *)at);
+        return;
+    case WRING_FIELD_COST:
+        wring_write_cost(writer, at);
+        return;
+    case WRING_FIELD_OBJECT:
+        wring_record_hash(writer, field->record, at);
+        return;
+    default: /* no such field is hashed: who adds one finds every hash refused */
+        writer->failed = true;
+        return;
+    }
+}
+
+void wring_record_hash(struct wring_writer *writer, const struct wring_record *record,
+                       const void *from)
+{
+    for (size_t i = 0; i < record->n; i++)
+        if (record->fields[i].need != WRING_FIELD_SPARSE || is_set(&record->fields[i], from))
+            hash_field(writer, &record->fields[i], from);
 }

@@ -9,6 +9,7 @@
 
 #include <stddef.h>
 
+#include "base/bytes.h"
 #include "planner/core/files/json.h"
 
 enum wring_field_type {
@@ -37,8 +38,8 @@ enum wring_field_type {
 enum wring_field_need {
     WRING_FIELD_NEEDED,
     WRING_FIELD_OPTIONAL, /* may be missing, and is written always */
-    WRING_FIELD_SPARSE,   /* may be missing, and is written if it is set: no zero, no empty text,
-                             cost or list, and a record as that says */
+    WRING_FIELD_SPARSE,   /* may be missing, and is written if it is set: no false, no zero, no
+                             empty text, cost or list, and a record as that says */
 };
 
 struct wring_record;
@@ -113,6 +114,14 @@ void wring_record_read(struct wring_reading *reading, const json_t *object,
 
 /** Set all fields of an object. @return false: no memory */
 bool wring_record_put(json_t *object, const struct wring_record *record, const void *from);
+
+/**
+ * What a hash is made of: names and values of the fields that are set. A record that older files
+ * lack, or some of its sparse fields, changes no hash of theirs. Texts, numbers, costs and objects
+ * of these; no lists.
+ */
+void wring_record_hash(struct wring_writer *writer, const struct wring_record *record,
+                       const void *from);
 
 /** Write a file that is one record, after its format and version. Errors: as wring_json_write(). */
 enum wring_status wring_record_write(FILE *file, const char *format, unsigned version,

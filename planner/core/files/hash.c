@@ -14,6 +14,16 @@ void wring_write_double(struct wring_writer *writer, double number)
     wring_write_u64(writer, bits);
 }
 
+void wring_write_cost(struct wring_writer *writer, const struct wring_cost *cost)
+{
+    wring_write_u32(writer, cost->n);
+    wring_write_double(writer, cost->slope);
+    for (uint32_t i = 0; i < cost->n; i++) {
+        wring_write_double(writer, cost->corners[i].x);
+        wring_write_double(writer, cost->corners[i].y);
+    }
+}
+
 enum wring_status wring_hash(struct wring_writer *writer, uint64_t *out)
 {
     uint8_t digest[EVP_MAX_MD_SIZE];

@@ -6,10 +6,13 @@
 #include <stdint.h>
 
 #include "base/bytes.h"
+#include "planner/core/cost.h"
 #include <wring/status.h>
 
 /** The double's bits, -0 as 0. */
 void wring_write_double(struct wring_writer *writer, double number);
+
+void wring_write_cost(struct wring_writer *writer, const struct wring_cost *cost);
 
 /**
  * The first 8 bytes of the SHA-256 of the writer's bytes. Frees the writer's memory.

@@ -9,6 +9,7 @@
 #include "base/parse.h"
 #include "planner/core/files/hash.h"
 #include "planner/core/files/profile_errors.h"
+#include "planner/core/files/profile_traits.h"
 
 #define WRING_MODULE "planner"
 
@@ -276,16 +277,6 @@ void wring_profile_extend_collective(struct wring_measured_collective *collectiv
 /* The hash of a profile covers all that a plan depends on. Fields without a value add nothing to
  * it, so that profiles older than a field keep their hash. */
 
-static void write_cost(struct wring_writer *writer, const struct wring_cost *cost)
-{
-    wring_write_u32(writer, cost->n);
-    wring_write_double(writer, cost->slope);
-    for (uint32_t i = 0; i < cost->n; i++) {
-        wring_write_double(writer, cost->corners[i].x);
-        wring_write_double(writer, cost->corners[i].y);
-    }
-}
-
 /** Writes nothing if the profile has no value. */
 static void write_trust(struct wring_writer *writer, const struct wring_profile_trust *trust)
 {
@@ -303,7 +294,7 @@ static void write_trust(struct wring_writer *writer, const struct wring_profile_
 
 static void write_curve(struct wring_writer *writer, const struct wring_profile_curve *curve)
 {
-    write_cost(writer, &curve->us);
+    wring_write_cost(writer, &curve->us);
     write_trust(writer, &curve->trust);
 }
 
@@ -317,13 +308,17 @@ static void write_coding(struct wring_writer *writer, const struct wring_profile
     wring_write_u32(writer, coding->present);
     if (!coding->present)
         return;
-    write_cost(writer, &coding->encode_us);
-    write_cost(writer, &coding->decode_us);
+    wring_write_cost(writer, &coding->encode_us);
+    wring_write_cost(writer, &coding->decode_us);
     write_trust(writer, &coding->encode_trust);
     write_trust(writer, &coding->decode_trust);
+    if (coding->state_us.n > 0) {
+        write_text(writer, "state");
+        wring_write_cost(writer, &coding->state_us);
+    }
     if (coding->decode_add_us.n == 0)
         return;
-    write_cost(writer, &coding->decode_add_us);
+    wring_write_cost(writer, &coding->decode_add_us);
     write_trust(writer, &coding->decode_add_trust);
 }
 
@@ -331,7 +326,7 @@ static void write_routine(struct wring_writer *writer, const struct wring_profil
 {
     write_text(writer, routine->name);
     wring_write_double(writer, routine->latency_us);
-    write_cost(writer, &routine->us);
+    wring_write_cost(writer, &routine->us);
     write_trust(writer, &routine->latency_trust);
     write_trust(writer, &routine->trust);
 }
@@ -343,7 +338,7 @@ static void write_link(struct wring_writer *writer, const struct wring_profile_l
         return;
     write_text(writer, link->provider);
     wring_write_double(writer, link->latency_us);
-    write_cost(writer, &link->us);
+    wring_write_cost(writer, &link->us);
     write_trust(writer, &link->trust);
     write_trust(writer, &link->latency_trust);
     if (link->put.latency.us.n > 0) {
@@ -360,7 +355,8 @@ static void write_codec(struct wring_writer *writer, const struct wring_profile_
     wring_write_u32(writer, codec->summable);
     wring_write_u32(writer, codec->feedback);
     wring_write_double(writer, isnan(codec->nmse) ? -1 : codec->nmse);
-    write_cost(writer, &codec->wire_bytes);
+    wring_write_cost(writer, &codec->wire_bytes);
+    wring_record_hash(writer, &wring_profile_traits_record, &codec->traits);
     for (int site = 0; site < WRING_SITES; site++) {
         write_coding(writer, &codec->at[site]);
         write_coding(writer, &codec->two_level[site]);
@@ -386,7 +382,7 @@ static void write_collective(struct wring_writer *writer,
     write_curve(writer, &collective->solo);
     write_curve(writer, &collective->busy);
     write_curve(writer, &collective->cpu);
-    write_cost(writer, &collective->wire_bytes);
+    wring_write_cost(writer, &collective->wire_bytes);
     if (collective->chunk_bytes == 0 && collective->coder_cores == 0)
         return; /* nobody has said */
     wring_write_u32(writer, collective->coder_cores);
@@ -417,7 +413,7 @@ static void write_measured(struct wring_writer *writer, const struct wring_profi
 {
     if (profile->copy_us.n == 0 && profile->n_collectives == 0)
         return;
-    write_cost(writer, &profile->copy_us);
+    wring_write_cost(writer, &profile->copy_us);
     write_trust(writer, &profile->copy_trust);
     wring_write_u32(writer, profile->n_collectives);
     for (uint32_t i = 0; i < profile->n_collectives; i++)

@@ -95,6 +95,31 @@ struct wring_profile_coding {
     struct wring_cost decode_us;     /* of one code, into its place */
     struct wring_cost decode_add_us; /* of one code, added to its place; n = 0: as decode_us */
     struct wring_profile_trust encode_trust, decode_trust, decode_add_trust;
+    struct wring_cost state_us; /* by bytes that an encode reads and writes of its residual and
+                                   state, where encode_us leaves them out; n = 0: it does not */
+    char source[96];            /* where the times come from; "": as the profile's say */
+};
+
+/** The way back of a codec whose sums travel as other codes than contributions. */
+struct wring_profile_way_back {
+    struct wring_cost bytes;      /* of the code of a sum of one contribution, by elements. n = 0:
+                                     sums travel as contributions do */
+    struct wring_cost most_bytes; /* up to which it grows, as sums of sparse contributions do: that
+                                     of n ones takes n times `bytes`. n = 0: it does not grow */
+    struct wring_cost encode_us, decode_us; /* by one core of a CPU; n = 0: as on the way in */
+    double nmse; /* what a sum of a few contributions loses, as a codec's nmse; 0 where nothing is
+                    lost again */
+};
+
+/** What a codec is, beside its times; all zero in files that do not say. */
+struct wring_profile_traits {
+    bool alters;     /* training is another with it than without, as with momentum or votes: no plan
+                        may switch it on or off */
+    uint32_t rounds; /* small allreduces of statistics before anything is encoded */
+    struct wring_cost round_bytes; /* of all of them together, by the elements of the collective */
+    double state_bytes;            /* of a rank for each element: residual and state. Each encode
+                                      reads and writes them */
+    struct wring_profile_way_back way_back;
 };
 
 /** The same of an executor, as it codes a bucket piece by piece, by all elements of the bucket. */
@@ -122,6 +147,7 @@ struct wring_profile_codec {
     double nmse; /* |x - decoded|^2 / |x|^2 on bell-shaped numbers; NaN: not known. On gradients:
                     wring_profile_error() */
     struct wring_cost wire_bytes; /* of a code, by elements */
+    struct wring_profile_traits traits;
     struct wring_profile_coding at[WRING_SITES];
     struct wring_profile_coding two_level[WRING_SITES]; /* of coding for both levels together,
                                                             where that was measured as one */

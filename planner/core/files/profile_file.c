@@ -8,6 +8,7 @@
 #include "planner/core/files/json.h"
 #include "planner/core/files/profile.h"
 #include "planner/core/files/profile_errors.h"
+#include "planner/core/files/profile_traits.h"
 #include <wring/types.h>
 
 #define COLLECTIVE_RANKS_MAX (1u << 20)
@@ -140,6 +141,8 @@ static const struct wring_field coding_fields[] = {
     TRUSTED("encode_us", encode_us, encode_trust),
     TRUSTED("decode_us", decode_us, decode_trust),
     SPARSE_TRUSTED("decode_add_us", decode_add_us, decode_add_trust),
+    {"state_us_by_bytes", FIELD_COST(state_us), FIELD_SPARSE},
+    {"source", FIELD_TEXT(source), FIELD_SPARSE},
 };
 #undef OWNER
 
@@ -181,6 +184,7 @@ static const struct wring_field codec_fields[] = {
     {"feedback", FIELD_BOOL(feedback)},
     {"nmse", FIELD_NUMBER_OR_NULL(nmse, NMSE_MAX)},
     {"wire_bytes", FIELD_COST(wire_bytes)},
+    {"traits", FIELD_OBJECT(traits, wring_profile_traits_record), FIELD_SPARSE},
     {"at", FIELD_NAMED(at, coding_record, name_site, WRING_SITES), FIELD_OPTIONAL},
     {"two_level", FIELD_NAMED(two_level, coding_record, name_site, WRING_SITES), FIELD_OPTIONAL},
     {"coders", FIELD_ARRAY(coders, n_coders, coder_record, WRING_PROFILE_CODERS_MAX), FIELD_SPARSE,

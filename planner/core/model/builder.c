@@ -21,6 +21,7 @@ struct error {
     char
         in[WRING_CODEC_SPEC_MAX]; /* of "in>back" where both were measured by themselves; else "" */
     const char *back;             /* likewise */
+    bool other_back;              /* one codec, whose sums travel as other codes */
     double nmse_in, nmse_back;
 };
 
@@ -42,6 +43,9 @@ static struct error find_error(const struct wring_model_builder *builder, uint32
     const char *two = strchr(both->spec, '>');
 
     error.on_gradients = !isnan(error_on_gradients(&error, both->spec, NULL));
+    error.other_back = two == NULL && both->traits.way_back.bytes.n > 0;
+    if (error.other_back)
+        error.nmse_back = both->traits.way_back.nmse;
     if (two == NULL)
         return error;
     memcpy(error.in, both->spec, (size_t)(two - both->spec));
@@ -64,9 +68,11 @@ static double error_on_tensor(const struct error *error, uint32_t tensor)
         return error->on_gradients ? in * error_on_gradients(error, error->in, name) +
                                          back * error_on_gradients(error, error->back, name)
                                    : in * error->nmse_in + back * error->nmse_back;
-    double times = error->back != NULL ? fmax(in, back) : in + back;
-    return times *
-           (error->on_gradients ? error_on_gradients(error, error->spec, name) : error->nmse_in);
+    double nmse =
+        error->on_gradients ? error_on_gradients(error, error->spec, name) : error->nmse_in;
+    if (error->other_back)
+        return in * nmse + back * error->nmse_back;
+    return (error->back != NULL ? fmax(in, back) : in + back) * nmse;
 }
 
 /** The fewest encodings that a collective has with a codec of that name. */

@@ -64,12 +64,28 @@ static struct passing through_node(const struct wring_walk *walk, const struct w
     return passing;
 }
 
+#define TYPICAL_ELEMS 1048576.0 /* of a tensor: at which lengths of codes are compared */
+
+/** The code of a sum. If it grows, it has the elements of all contributions, and ends at a length.
+ */
+static struct wring_cost sum_bytes(const struct wring_walk *walk)
+{
+    const struct wring_profile_way_back *back = &walk->codec->traits.way_back;
+
+    if (back->most_bytes.n == 0)
+        return back->bytes;
+    struct wring_cost grown = wring_cost_scale(&back->bytes, walk->summed, 1);
+    return wring_cost_at(&grown, TYPICAL_ELEMS) < wring_cost_at(&back->most_bytes, TYPICAL_ELEMS)
+               ? grown
+               : back->most_bytes;
+}
+
 static struct wring_cost piece_bytes(const struct wring_walk *walk, const struct wring_step *step)
 {
     bool intra = step->phase == WRING_PHASE_INTRA_IN || step->phase == WRING_PHASE_INTRA_OUT;
 
     if (step->coded)
-        return walk->codec->wire_bytes;
+        return walk->summed > 0 ? sum_bytes(walk) : walk->codec->wire_bytes;
     return wring_cost_line(0, intra && walk->half_intra ? 2 : 4);
 }
 
@@ -269,16 +285,75 @@ static enum wring_worker coder_of(enum wring_site site, bool encode)
     return WRING_WORKER_NODE;
 }
 
+/** A link's part of a codec's rounds among n ranks: small allreduces, one after another. */
+static void pay_rounds_on(struct wring_walk *walk, enum wring_worker worker, double n,
+                          double active)
+{
+    bool inter = worker == WRING_WORKER_INTER;
+    const struct wring_profile_traits *traits = &walk->codec->traits;
+    const struct wring_profile_link *link =
+        &walk->params->profile->links[inter ? WRING_LEVEL_INTER : WRING_LEVEL_INTRA];
+    const struct price price = price_of(link, WRING_ROUTINE_ALLREDUCE, true);
+    struct wring_cost bytes =
+        wring_cost_scale(&traits->round_bytes, active * 2 * (n - 1) / n, walk->x);
+    struct wring_cost us = wring_cost_of(price.us, &bytes);
+
+    wring_walk_add(walk, worker,
+                   wring_cost_scale(&us, inter ? 1 / walk->params->link_scale : 1, 1));
+    walk->work->latency_us[worker] += traits->rounds * price.latency_us;
+}
+
+/** Rounds are among the ranks that exchange codes afterwards; between all ranks they pass both
+ *  links. */
+static void pay_rounds(struct wring_walk *walk, enum wring_phase phase)
+{
+    double n = ranks_of(walk, phase);
+    bool flat = phase == WRING_PHASE_FLAT;
+
+    if (walk->codec->traits.rounds == 0 || n <= 1)
+        return;
+    if (phase == WRING_PHASE_INTRA_IN || (flat && ranks_per_node(walk) > 1))
+        pay_rounds_on(walk, WRING_WORKER_INTRA_IN, n, 1);
+    if (phase == WRING_PHASE_INTER || (flat && count_nodes(walk) > 1))
+        pay_rounds_on(walk, WRING_WORKER_INTER, n, flat ? 1 : walk->active);
+}
+
+/** Reading and writing residual and state, by elements, where the times leave them out. */
+static struct wring_cost state_us(const struct wring_walk *walk,
+                                  const struct wring_profile_coding *coding)
+{
+    struct wring_cost bytes = wring_cost_line(0, 2 * walk->codec->traits.state_bytes);
+
+    return wring_cost_of(&coding->state_us, &bytes);
+}
+
+static struct wring_cost encode_us(const struct wring_walk *walk, enum wring_site site)
+{
+    const struct wring_profile_coding *coding = &walk->codec->at[site];
+    const struct wring_cost *back_us = &walk->codec->traits.way_back.encode_us;
+
+    if (walk->summed > 0) /* by another codec, which keeps nothing */
+        return site != WRING_SITE_DEVICE && back_us->n > 0 ? *back_us : coding->encode_us;
+    struct wring_cost state = state_us(walk, coding);
+    return wring_cost_add(&coding->encode_us, &state);
+}
+
 static void pay_encode(struct wring_walk *walk, const struct wring_step *step)
 {
     bool back = step->phase == WRING_PHASE_INTRA_OUT || walk->second[step->phase];
 
     walk->codec = back ? walk->params->out : walk->params->in;
+    walk->summed = 0;
+    if (back && walk->other_back) /* nodes have summed up what their ranks gave */
+        walk->summed = (uint32_t)ranks_of(
+            walk, step->phase == WRING_PHASE_FLAT ? WRING_PHASE_FLAT : WRING_PHASE_INTER);
+    if (!back)
+        pay_rounds(walk, step->phase);
     if (walk->whole != WRING_KNOWN_NONE)
         return;
+    struct wring_cost us = encode_us(walk, step->site);
     wring_walk_add(walk, coder_of(step->site, true),
-                   wring_cost_scale(&walk->codec->at[step->site].encode_us, 1,
-                                    coders_share(walk, step->site) * walk->x));
+                   wring_cost_scale(&us, 1, coders_share(walk, step->site) * walk->x));
 }
 
 /** Codes of the same part of the tensor are added up; others have a place each. */
@@ -292,6 +367,10 @@ static void pay_decode(struct wring_walk *walk, const struct wring_step *step)
     const struct wring_profile_coding *coding = &walk->codec->at[step->site];
     const struct wring_cost *one_us =
         wring_profile_decoding(&coding->decode_us, &coding->decode_add_us, are_codes_summed(walk));
+    const struct wring_cost *back_us = &walk->codec->traits.way_back.decode_us;
+
+    if (walk->summed > 0 && step->site != WRING_SITE_DEVICE && back_us->n > 0)
+        one_us = back_us;
 
     if (walk->whole == WRING_KNOWN_NONE)
         wring_walk_add(
@@ -313,7 +392,10 @@ static void code_as_whole(struct wring_walk *walk, enum wring_site site)
         walk->whole == WRING_KNOWN_TWO_LEVEL ? &codec->two_level[site] : &codec->at[site];
     double part = site == WRING_SITE_DEVICE ? 1.0 / walk->params->ranks_per_node : 1;
 
-    wring_walk_add(walk, coder_of(site, true), wring_cost_scale(&coding->encode_us, 1, part));
+    walk->codec = codec;
+    struct wring_cost state = state_us(walk, coding);
+    struct wring_cost us = wring_cost_add(&coding->encode_us, &state);
+    wring_walk_add(walk, coder_of(site, true), wring_cost_scale(&us, 1, part));
     wring_walk_add(walk, coder_of(site, false), wring_cost_scale(&coding->decode_us, 1, part));
 }
 
@@ -331,8 +413,11 @@ static enum wring_known_option known_as_whole(const struct wring_work_params *pa
     enum wring_known_option known = wring_option_known(option, params->ranks_per_node == 1);
     enum wring_site site = first_site(option);
 
-    if (params->profile->chunked || params->in != params->out || known == WRING_KNOWN_RAW)
+    if (params->profile->chunked || params->in != params->out || known == WRING_KNOWN_NONE ||
+        known == WRING_KNOWN_RAW)
         return WRING_KNOWN_NONE;
+    if (params->in->at[site].decode_add_us.n > 0)
+        return WRING_KNOWN_NONE; /* its steps were measured one by one */
     if (known == WRING_KNOWN_TWO_LEVEL && !params->in->two_level[site].present)
         return WRING_KNOWN_NONE;
     return known;
@@ -380,6 +465,8 @@ void wring_option_work(const struct wring_work_params *params, const struct wrin
                               .active = params->ranks_per_node};
 
     memset(out, 0, sizeof(*out));
+    walk.other_back = params->in != NULL && strcmp(params->in->spec, params->out->spec) == 0 &&
+                      params->in->traits.way_back.bytes.n > 0;
     walk.whole = known_as_whole(params, option);
     walk.half_intra = !params->profile->chunked && codes_travel(option, true);
     walk.both_levels = !wring_option_sums_codes(option) && codes_travel(option, true) &&

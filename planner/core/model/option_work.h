@@ -76,6 +76,8 @@ struct wring_walk {
     double x, f, codes, active;              /* active: ranks of a node */
     bool second[WRING_PHASE_INTRA_OUT + 1];  /* by phase: the next step there is its second */
     const struct wring_profile_codec *codec; /* that made the codes */
+    bool other_back; /* the codec's sums travel as other codes, which the profile describes */
+    uint32_t summed; /* contributions in the codes of such a sum; 0: they are no sums */
 };
 
 static inline void wring_walk_add(struct wring_walk *walk, enum wring_worker worker,
