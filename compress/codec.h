@@ -99,6 +99,13 @@ static inline bool wring_codec_encodes_own(const struct wring_codec *codec)
 /** The most bytes that a piece of elems elements can take: a code, or a sum of codes. */
 size_t wring_codec_piece_bytes(const struct wring_codec *codec, uint64_t elems);
 
+/** Is training another with it than without, on one of its ways? Then neither a commit nor a plan
+ * may switch it on or off. */
+static inline bool wring_codec_alters(const struct wring_codec *codec)
+{
+    return ((codec->info.flags | wring_codec_way(codec, 1)->info.flags) & WRING_CODEC_ALTERS) != 0;
+}
+
 /** The rounds are those of the way in. */
 static inline uint32_t wring_codec_rounds(const struct wring_codec *codec)
 {

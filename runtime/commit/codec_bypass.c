@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "compress/codec.h"
 #include "runtime/commit/bypass.h"
 #include "runtime/commit/commit.h"
 
@@ -385,10 +386,7 @@ static bool has_raw_codec(const struct wring_bucket *bucket)
 /** Is there anything to choose? Not where a step would mean another thing without the codec. */
 static bool has_bypass_choice(const struct wring_bucket *bucket)
 {
-    const struct wring_codec_info *back = wring_codec_info(wring_codec_way(bucket->codec, 1));
-    unsigned flags = wring_codec_info(bucket->codec)->flags | back->flags;
-
-    return !has_raw_codec(bucket) && !(flags & WRING_CODEC_ALTERS) && bucket->elems > 0 &&
+    return !has_raw_codec(bucket) && !wring_codec_alters(bucket->codec) && bucket->elems > 0 &&
            bucket->group->members.n > 1 && bucket->whole == NULL; /* legs do as their bucket */
 }
 

@@ -174,6 +174,38 @@ class Calibrates(unittest.TestCase):
             self.assertEqual(f"no whole collectives of {spec}: " in result.stderr,
                              spec not in exchanged, result.stderr)
 
+    def test_coding_alone(self):
+        """Of codecs that are named, or all; with what they are beside their times."""
+        path = os.path.join(self.folder.name, "coding.json")
+        specs = ["bf16", "onebit+ef>int8", "dgc", "topkc", "powersgd+ef", "sharedint"]
+        result = wring("calibrate", "--json", "-n", "2", "-p", "shm", "-c", "none", "--coding",
+                       ",".join(specs), "--seconds", "0.3", "--elements", "4k", "--doubt", "100",
+                       "-o", path)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        profile = json.loads(result.stdout)
+        codecs = {codec["spec"]: codec for codec in profile["codecs"]}
+        self.assertEqual(list(codecs), specs)
+        self.assertEqual({one["codec"] for one in profile["ways"]}, {"none"})
+        self.assertNotIn("traits", codecs["bf16"])
+        traits = {spec: codec["traits"] for spec, codec in codecs.items() if "traits" in codec}
+        self.assertEqual([spec for spec in specs if traits.get(spec, {}).get("alters")], ["dgc"])
+        self.assertEqual({spec: one["rounds"] for spec, one in traits.items() if "rounds" in one},
+                         {"topkc": 1, "powersgd+ef": 2, "sharedint": 1})
+        self.assertEqual(traits["onebit+ef>int8"]["state_bytes"], 4)
+        self.assertEqual(traits["dgc"]["state_bytes"], 8)
+        self.assertTrue(codecs["sharedint"]["summable"])
+        self.assertNotIn("way_back", traits["sharedint"])
+        self.assertAlmostEqual(traits["onebit+ef>int8"]["way_back"]["bytes"]["slope"], 1, 1)
+        # sums of few elements grow until they have all
+        grown = traits["dgc"]["way_back"]
+        self.assertGreater(grown["most_bytes"]["slope"], 10 * grown["bytes"]["slope"])
+        self.assertGreaterEqual(grown["most_bytes"]["slope"], 4)
+        shown = wring("info", "--profile", path).stdout
+        self.assertRegex(shown, r"\n *powersgd\+ef +no +2 ")
+        refused = wring("calibrate", "-n", "2", "-o", path, "--coding", "bf16,nonsense")
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("nonsense", refused.stderr)
+
     def test_adds_what_is_missing(self):
         path = os.path.join(self.folder.name, "grows.json")
         before = self.calibrate("-n", "2", "-p", "shm", "-c", "none,bf16", path=path)

@@ -18,7 +18,14 @@
 #include <wring/wring.h>
 
 #define WRING_CALIBRATE_CODECS_MAX 16
+#define WRING_CALIBRATE_CODED_MAX 128
 #define WRING_CALIBRATE_ROUTINES 4 /* of a link, beside allgathers */
+
+/** Codecs whose coding is measured. */
+struct wring_calibrate_coded {
+    uint32_t n;
+    char specs[WRING_CALIBRATE_CODED_MAX][WRING_CODEC_SPEC_MAX];
+};
 
 struct wring_calibrate_params {
     const char *name;      /* of the command, before messages */
@@ -30,11 +37,11 @@ struct wring_calibrate_params {
     char *codecs[WRING_CALIBRATE_CODECS_MAX];
     size_t n_codecs;
     bool codecs_given; /* on the command line: measured again if the file has them */
-    char *coded[WRING_CALIBRATE_CODECS_MAX]; /* codecs whose coding is measured, those above too */
-    size_t n_coded;
-    bool must_exist; /* `into` does */
-    bool fresh;      /* whatever the file has */
-    double seconds;  /* for everything, about */
+    struct wring_calibrate_coded coded; /* those above too */
+    uint32_t coded_again; /* the first of these: measured again if the file has them */
+    bool must_exist;      /* `into` does */
+    bool fresh;           /* whatever the file has */
+    double seconds;       /* for everything, about */
     uint64_t max_elems;
     struct wring_tunings_wanted tunings; /* that collectives are measured with; none: as
                                               configured */
@@ -47,7 +54,7 @@ struct wring_calibrate_wants {
     int32_t code;                              /* an exit status: other than 0, all ranks end */
     uint32_t links, copies, computing, waking; /* the last two: an application computes meanwhile */
     struct wring_collective_bench_codecs codecs; /* whole collectives */
-    struct wring_collective_bench_codecs coded;  /* their coding alone */
+    struct wring_calibrate_coded coded;          /* their coding alone */
 };
 
 /** A rank in its job. */
@@ -108,6 +115,16 @@ enum wring_status wring_calibrate_codecs(struct wring_calibration *job, double s
 enum wring_status wring_calibrate_coders(const struct wring_calibration *job, double seconds,
                                          struct wring_profile_codec *codec,
                                          struct wring_collective_bench_noise *noise);
+
+/**
+ * What a codec is, beside its times; in rank 0. Errors: WRING_ERR_NO_MEMORY, WRING_ERR_FRAME (the
+ * codec refuses its own code).
+ */
+enum wring_status wring_calibrate_traits(const struct wring_codec *codec,
+                                         struct wring_profile_traits *out);
+
+/** Every codec of the library but none: with its defaults, with +ef, and in other usual forms. */
+void wring_calibrate_list_all(struct wring_calibrate_coded *out);
 
 /** What the profile's codecs lose of recorded gradients; in rank 0. */
 enum wring_status wring_calibrate_errors(const struct wring_calibration *job,

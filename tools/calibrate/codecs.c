@@ -170,7 +170,9 @@ static enum wring_status put_into_profile(struct bench *bench, const char *spec,
         codec->feedback = (info->flags & WRING_CODEC_FEEDBACK) != 0;
         codec->nmse = bench->work[bench->n > NMSE_SIZE ? NMSE_SIZE : bench->n - 1].nmse;
         coding->present = true;
-        status = fit_bytes(bench, &codec->wire_bytes);
+        status = wring_calibrate_traits(bench->codec, &codec->traits);
+        if (status == WRING_OK)
+            status = fit_bytes(bench, &codec->wire_bytes);
         if (status == WRING_OK)
             status = wring_calibrate_coders(bench->job, bench->seconds, codec, bench->noise);
         if (status == WRING_OK)

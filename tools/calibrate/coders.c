@@ -44,8 +44,9 @@ struct bench {
     struct wring_codec *codec;
     struct wring_executor *executor;
     float *src, *residual, *dst; /* [largest size] */
-    struct wring_codec_context context;
-    struct wring_solo solo; /* of which the context is */
+    uint32_t n_sizes;
+    struct wring_codec_context contexts[SIZES];
+    struct wring_solo solos[SIZES]; /* of which the contexts are */
     char *code;
     size_t stride;                 /* of a piece's code */
     size_t code_bytes[PIECES_MAX]; /* of the codes that were made last */
@@ -84,11 +85,12 @@ static uint64_t elems_of(const struct bench *bench, uint64_t elems, size_t i)
     return left < bench->piece ? left : bench->piece;
 }
 
-static size_t make_jobs(struct bench *bench, uint64_t elems, enum task task)
+static size_t make_jobs(struct bench *bench, uint32_t size, enum task task)
 {
     static const enum wring_job_kind kinds[TASKS] = {WRING_JOB_ENCODE, WRING_JOB_DECODE,
                                                      WRING_JOB_REDUCE};
     bool encode = task == ENCODE, adds = task == DECODE_ADD;
+    uint64_t elems = sizes[size];
     size_t n = 0;
 
     for (; n * bench->piece < elems; n++) {
@@ -104,7 +106,7 @@ static size_t make_jobs(struct bench *bench, uint64_t elems, enum task task)
             .dtype = WRING_F32,
             .op = WRING_SUM,
             .elems = elems_of(bench, elems, n),
-            .context = bench->context,
+            .context = bench->contexts[size],
             .src = bench->src + at,
             .sources = adds ? bench->sources[n] : &bench->sources[n][1],
             .n_sources = adds ? 2 : 1,
@@ -119,12 +121,12 @@ static size_t make_jobs(struct bench *bench, uint64_t elems, enum task task)
     return n;
 }
 
-static double time_task(struct bench *bench, uint64_t elems, enum task task, uint32_t times)
+static double time_task(struct bench *bench, uint32_t size, enum task task, uint32_t times)
 {
     uint64_t took = 0;
 
     for (uint32_t i = 0; i < times; i++) {
-        size_t n = make_jobs(bench, elems, task);
+        size_t n = make_jobs(bench, size, task);
         uint64_t began = wring_now_ns();
         run_jobs(bench, n);
         took += wring_now_ns() - began;
@@ -132,19 +134,19 @@ static double time_task(struct bench *bench, uint64_t elems, enum task task, uin
     return (double)took / times;
 }
 
-static void run_turn(struct bench *bench, uint32_t n_sizes, uint32_t (*times)[TASKS])
+static void run_turn(struct bench *bench, uint32_t (*times)[TASKS])
 {
-    for (uint32_t size = 0; size < n_sizes; size++)
+    for (uint32_t size = 0; size < bench->n_sizes; size++)
         for (int task = 0; task < TASKS; task++)
             bench->samples[task][size][bench->turns] =
-                time_task(bench, sizes[size], (enum task)task, times[size][task]) / 1e3;
+                time_task(bench, size, (enum task)task, times[size][task]) / 1e3;
     bench->turns++;
 }
 
 /** Is a median not known yet? */
-static bool is_in_doubt(struct bench *bench, uint32_t n_sizes)
+static bool is_in_doubt(struct bench *bench)
 {
-    for (uint32_t size = 0; size < n_sizes; size++)
+    for (uint32_t size = 0; size < bench->n_sizes; size++)
         for (int task = 0; task < TASKS; task++)
             if (wring_calibrate_is_in_doubt(bench->samples[task][size], bench->turns))
                 return true;
@@ -152,34 +154,56 @@ static bool is_in_doubt(struct bench *bench, uint32_t n_sizes)
 }
 
 /** Measure until deadline_ns; until late_ns while a median is in doubt. */
-static void run_turns(struct bench *bench, uint32_t n_sizes, uint64_t deadline_ns, uint64_t late_ns)
+static void run_turns(struct bench *bench, uint64_t deadline_ns, uint64_t late_ns)
 {
     uint32_t times[SIZES][TASKS];
 
-    for (uint32_t size = 0; size < n_sizes; size++)
+    for (uint32_t size = 0; size < bench->n_sizes; size++)
         for (int task = 0; task < TASKS; task++) {
-            time_task(bench, sizes[size], (enum task)task, 1);
-            double ns = fmax(time_task(bench, sizes[size], (enum task)task, 1), 1);
+            time_task(bench, size, (enum task)task, 1);
+            double ns = fmax(time_task(bench, size, (enum task)task, 1), 1);
             times[size][task] = (uint32_t)fmin(ceil(SAMPLE_NS / ns), 1000);
         }
     while (bench->turns < TURNS_MAX && bench->status == WRING_OK &&
            (bench->turns < TURNS_MIN || wring_now_ns() < deadline_ns ||
-            (wring_now_ns() < late_ns && is_in_doubt(bench, n_sizes))))
-        run_turn(bench, n_sizes, times);
+            (wring_now_ns() < late_ns && is_in_doubt(bench))))
+        run_turn(bench, times);
 }
 
-static enum wring_status fit_task(struct bench *bench, uint32_t n_sizes, enum task task,
+static enum wring_status fit_task(struct bench *bench, enum task task,
                                   struct wring_profile_curve *out,
                                   struct wring_collective_bench_noise *noise)
 {
     struct wring_fit_point points[SIZES];
 
-    for (uint32_t i = 0; i < n_sizes; i++) {
+    for (uint32_t i = 0; i < bench->n_sizes; i++) {
         points[i] =
             (struct wring_fit_point){(double)sizes[i], bench->samples[task][i], bench->turns};
         wring_calibrate_count(&points[i], noise);
     }
-    return wring_fit_curve(points, n_sizes, WRING_FIT_MEDIAN, out);
+    return wring_fit_curve(points, bench->n_sizes, WRING_FIT_MEDIAN, out);
+}
+
+/** Rounds and state of each size: a codec may have one unit, the whole bucket. */
+static enum wring_status make_solos(struct bench *bench)
+{
+    for (uint32_t size = 0; size < bench->n_sizes; size++) {
+        struct wring_codec_context *context = &bench->contexts[size];
+        uint64_t rows = 1;
+        while (4 * rows * rows <= sizes[size])
+            rows *= 2;
+        *context = (struct wring_codec_context){.seed = 1,
+                                                .rank = 1,
+                                                .ranks = 2,
+                                                .elems = sizes[size],
+                                                .rows = rows,
+                                                .columns = sizes[size] / rows};
+        enum wring_status status = wring_solo_init(&bench->solos[size], bench->codec, context);
+        if (status != WRING_OK)
+            return status;
+        wring_solo_rounds(&bench->solos[size], context, bench->src, bench->residual);
+    }
+    return WRING_OK;
 }
 
 static enum wring_status make_memory(struct bench *bench, uint64_t elems)
@@ -202,10 +226,8 @@ static enum wring_status make_memory(struct bench *bench, uint64_t elems)
         (feeds && bench->residual == NULL))
         return WRING_ERR_NO_MEMORY;
     wring_pattern_fill(bench->src, elems, 0);
-    bench->context = (struct wring_codec_context){.seed = 1, .rank = 1, .ranks = 2, .elems = elems};
-    if (wring_solo_init(&bench->solo, bench->codec, &bench->context) != WRING_OK)
+    if (make_solos(bench) != WRING_OK)
         return WRING_ERR_NO_MEMORY;
-    wring_solo_rounds(&bench->solo, &bench->context, bench->src, bench->residual);
     return bench->executor->ops->reserve(bench->executor, bench->piece);
 }
 
@@ -224,7 +246,8 @@ static void destroy_bench(struct bench *bench)
 {
     if (bench->executor != NULL)
         bench->executor->ops->destroy(bench->executor);
-    wring_solo_finish(&bench->solo);
+    for (uint32_t size = 0; size < SIZES; size++)
+        wring_solo_finish(&bench->solos[size]);
     wring_codec_destroy(bench->codec);
     free(bench->src);
     free(bench->dst);
@@ -239,28 +262,27 @@ static enum wring_status measure_variant(const struct wring_calibration *job, co
                                          struct wring_collective_bench_noise *noise)
 {
     struct bench *bench = calloc(1, sizeof(*bench));
-    uint32_t n_sizes = 2;
-
     if (bench == NULL)
         return WRING_ERR_NO_MEMORY;
-    while (n_sizes < SIZES && sizes[n_sizes] <= job->max_elems)
-        n_sizes++;
+    bench->n_sizes = 2;
+    while (bench->n_sizes < SIZES && sizes[bench->n_sizes] <= job->max_elems)
+        bench->n_sizes++;
     enum wring_status status =
         wring_codec_create(spec, variant->tier, NULL, NULL, 0, &bench->codec);
     if (status == WRING_OK)
         status = create_executor(variant->cores, &bench->executor);
     if (status == WRING_OK)
-        status = make_memory(bench, sizes[n_sizes - 1]);
+        status = make_memory(bench, sizes[bench->n_sizes - 1]);
     if (status == WRING_OK) {
-        run_turns(bench, n_sizes, wring_deadline_in((uint64_t)(seconds * 1e9)), job->late_ns);
+        run_turns(bench, wring_deadline_in((uint64_t)(seconds * 1e9)), job->late_ns);
         status = bench->status;
     }
     if (status == WRING_OK)
-        status = fit_task(bench, n_sizes, ENCODE, &out->encode, noise);
+        status = fit_task(bench, ENCODE, &out->encode, noise);
     if (status == WRING_OK)
-        status = fit_task(bench, n_sizes, DECODE, &out->decode, noise);
+        status = fit_task(bench, DECODE, &out->decode, noise);
     if (status == WRING_OK)
-        status = fit_task(bench, n_sizes, DECODE_ADD, &out->decode_add, noise);
+        status = fit_task(bench, DECODE_ADD, &out->decode_add, noise);
     if (status == WRING_OK) {
         out->cores = variant->cores;
         snprintf(out->tier, sizeof(out->tier), "%s", wring_codec_info(bench->codec)->tier);

@@ -37,6 +37,7 @@ enum {
     OPTION_CORES,
     OPTION_CHUNKS,
     OPTION_PART,
+    OPTION_CODING,
 };
 
 static const struct argp_option options[] = {
@@ -49,6 +50,9 @@ static const struct argp_option options[] = {
      "fp16, int8, onebit+ef and topk:ratio=0.01+ef, and the coding, but no collectives, of "
      "lossless, "
      "int8+ef, onebit and topk:ratio=0.01)",
+     0},
+    {"coding", OPTION_CODING, "LIST", 0,
+     "measure the coding, but no collectives, of these as well, or of all codecs that there are",
      0},
     {"seconds", OPTION_SECONDS, "S", 0, "for all of it, about (default 36)", 0},
     {"elements", OPTION_ELEMENTS, "N", 0,
@@ -79,7 +83,8 @@ static const struct argp_option options[] = {
 
 struct command {
     struct wring_calibrate_params params;
-    bool told; /* which part of it */
+    bool told;    /* which part of it */
+    char *coding; /* as given; NULL: nothing was */
     bool json;
 };
 
@@ -96,8 +101,47 @@ static void parse_codecs(struct command *command, char *arg, struct argp_state *
             if (strcmp(params->codecs[i], params->codecs[j]) == 0)
                 argp_error(state, "--codec names %s twice", params->codecs[i]);
     params->codecs_given = true;
-    memcpy(params->coded, params->codecs, sizeof(params->coded));
-    params->n_coded = params->n_codecs;
+}
+
+static void add_coded(struct wring_calibrate_params *params, const char *spec,
+                      struct argp_state *state)
+{
+    struct wring_calibrate_coded *coded = &params->coded;
+    bool known = strcmp(spec, "none") == 0; /* that takes no time */
+
+    for (uint32_t i = 0; i < coded->n; i++)
+        known = known || strcmp(coded->specs[i], spec) == 0;
+    if (known)
+        return;
+    if (strlen(spec) >= WRING_CODEC_SPEC_MAX)
+        argp_error(state, "--coding: '%s' is no spec", spec);
+    else if (coded->n == WRING_CALIBRATE_CODED_MAX)
+        argp_error(state, "--coding takes up to %d specs", WRING_CALIBRATE_CODED_MAX);
+    else
+        snprintf(coded->specs[coded->n++], WRING_CODEC_SPEC_MAX, "%s", spec);
+}
+
+/** Those that are named, or else some by default; and the codecs whose collectives are measured. */
+static void list_coded(struct command *command, struct argp_state *state)
+{
+    char usual[] = "lossless,bf16,fp16,int8,int8+ef,onebit,onebit+ef,topk:ratio=0.01,"
+                   "topk:ratio=0.01+ef";
+    struct wring_calibrate_params *params = &command->params;
+    bool by_default = !params->codecs_given && command->coding == NULL;
+    char *list = by_default ? usual : command->coding, *specs[WRING_CALIBRATE_CODED_MAX];
+    size_t n = 0;
+
+    if (list != NULL && strcmp(list, "all") == 0)
+        wring_calibrate_list_all(&params->coded);
+    else if (list != NULL)
+        n = wring_value_option_list("--coding", list, specs, WRING_CALIBRATE_CODED_MAX, state);
+    for (size_t i = 0; i < n && i < WRING_CALIBRATE_CODED_MAX; i++)
+        add_coded(params, specs[i], state);
+    params->coded_again = by_default ? 0 : params->coded.n;
+    for (size_t i = 0; i < params->n_codecs; i++)
+        add_coded(params, params->codecs[i], state);
+    if (params->codecs_given)
+        params->coded_again = params->coded.n;
 }
 
 static void check_output(const struct command *command, struct argp_state *state)
@@ -130,6 +174,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return 0;
     case 'c':
         parse_codecs(command, arg, state);
+        return 0;
+    case OPTION_CODING:
+        command->coding = arg;
         return 0;
     case OPTION_SECONDS:
         if (!wring_value_real(arg, 0.1, 3600, &params->seconds))
@@ -171,6 +218,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         command->json = true;
         return 0;
     case ARGP_KEY_END:
+        list_coded(command, state);
         check_output(command, state);
         return 0;
     default:
@@ -198,12 +246,12 @@ static const struct argp calibrate_argp = {
 /** Specs are refused before any rank starts. */
 static bool are_codecs(const struct wring_calibrate_params *params)
 {
-    for (size_t i = 0; i < params->n_coded; i++) {
+    for (uint32_t i = 0; i < params->coded.n; i++) {
+        const char *spec = params->coded.specs[i];
         struct wring_codec *codec;
         char reason[256] = "";
-        if (wring_codec_create(params->coded[i], NULL, NULL, reason, sizeof(reason), &codec) !=
-            WRING_OK) {
-            wring_fail(params->name, "--codec %s: %s", params->coded[i], reason);
+        if (wring_codec_create(spec, NULL, NULL, reason, sizeof(reason), &codec) != WRING_OK) {
+            wring_fail(params->name, "codec %s: %s", spec, reason);
             return false;
         }
         wring_codec_destroy(codec);
@@ -292,8 +340,6 @@ static int run_ranks(struct command *command, int argc, char **argv)
 int wring_cmd_calibrate(int argc, char **argv)
 {
     char codecs[] = "none,bf16,fp16,int8,onebit+ef,topk:ratio=0.01+ef";
-    char coded[] = "none,lossless,bf16,fp16,int8,int8+ef,onebit,onebit+ef,topk:ratio=0.01,"
-                   "topk:ratio=0.01+ef";
     struct command command = {.params = {.name = argv[0],
                                          .profile_name = "calibrated",
                                          .seconds = 36,
@@ -305,8 +351,6 @@ int wring_cmd_calibrate(int argc, char **argv)
         return wring_fail(argv[0], "out of memory");
     command.params.n_codecs =
         wring_value_list(codecs, command.params.codecs, WRING_CALIBRATE_CODECS_MAX);
-    command.params.n_coded =
-        wring_value_list(coded, command.params.coded, WRING_CALIBRATE_CODECS_MAX);
     error_t error = argp_parse(&calibrate_argp, argc, argv, 0, NULL, &command);
     int code =
         error == 0 ? run_ranks(&command, argc, given) : wring_fail(argv[0], "%s", strerror(error));

@@ -41,18 +41,22 @@ static void add_codec(struct wring_collective_bench_codecs *codecs, const char *
     snprintf(codecs->specs[codecs->n++], WRING_CODEC_SPEC_MAX, "%s", spec);
 }
 
+static void add_coded(struct wring_calibrate_coded *codecs, const char *spec)
+{
+    snprintf(codecs->specs[codecs->n++], WRING_CODEC_SPEC_MAX, "%s", spec);
+}
+
 /** Codecs that nobody measured by themselves, or that are to be measured again. What coding takes
  *  does not depend on a tuning. */
 static void find_coded(const struct wring_calibration *job, const struct wring_profile *profile,
-                       struct wring_collective_bench_codecs *out)
+                       struct wring_calibrate_coded *out)
 {
     const struct wring_calibrate_params *params = job->params;
-    bool again = params->codecs_given && params->part == 0;
+    uint32_t again = params->part == 0 ? params->coded_again : 0;
 
-    for (size_t i = 0; i < params->n_coded; i++)
-        if (strcmp(params->coded[i], "none") != 0 &&
-            (again || !wring_collective_profile_has_coding(profile, params->coded[i])))
-            add_codec(out, params->coded[i]);
+    for (uint32_t i = 0; i < params->coded.n; i++)
+        if (i < again || !wring_collective_profile_has_coding(profile, params->coded.specs[i]))
+            add_coded(out, params->coded.specs[i]);
 }
 
 /** All of each link: puts, and every step by itself. */

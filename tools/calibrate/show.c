@@ -109,9 +109,9 @@ static void show_codecs(FILE *file, const struct wring_profile *profile)
         {"on gradients", WRING_ALIGN_RIGHT},  {"encode 64k us", WRING_ALIGN_RIGHT},
         {"decode 64k us", WRING_ALIGN_RIGHT}, {"adding 64k us", WRING_ALIGN_RIGHT},
         {"encode 4m us", WRING_ALIGN_RIGHT},  {"decode 4m us", WRING_ALIGN_RIGHT},
-        {"adding 4m us", WRING_ALIGN_RIGHT},
+        {"adding 4m us", WRING_ALIGN_RIGHT},  {"from", WRING_ALIGN_LEFT},
     };
-    struct wring_table *table = wring_table_create(columns, 11);
+    struct wring_table *table = wring_table_create(columns, 12);
 
     for (uint32_t i = 0; i < profile->n_codecs; i++)
         for (int site = 0; site < WRING_SITES; site++) {
@@ -128,8 +128,62 @@ static void show_codecs(FILE *file, const struct wring_profile *profile)
                        MIDDLE);
             put_coding(table, &coding->encode_us, &coding->decode_us, &coding->decode_add_us,
                        LARGE);
+            wring_table_cell(table, "%s", coding->source);
         }
     wring_table_finish(table, file);
+}
+
+static bool has_traits(const struct wring_profile_codec *codec)
+{
+    const struct wring_profile_traits *traits = &codec->traits;
+
+    return traits->alters || traits->rounds > 0 || traits->state_bytes > 0 ||
+           traits->way_back.bytes.n > 0;
+}
+
+static void put_bytes(struct wring_table *table, const struct wring_cost *bytes)
+{
+    if (bytes->n > 0)
+        wring_table_cell(table, "%.3f", wring_cost_at(bytes, LARGE) / LARGE);
+    else
+        wring_table_cell(table, "-");
+}
+
+/** What codecs are beside their times, where there is anything to say. */
+static void show_traits(FILE *file, const struct wring_profile *profile)
+{
+    static const struct wring_table_column columns[] = {
+        {"codec", WRING_ALIGN_LEFT},
+        {"alters training", WRING_ALIGN_LEFT},
+        {"rounds", WRING_ALIGN_RIGHT},
+        {"their bytes of 4", WRING_ALIGN_RIGHT},
+        {"state bytes of 4", WRING_ALIGN_RIGHT},
+        {"back, bytes of 4", WRING_ALIGN_RIGHT},
+        {"at most", WRING_ALIGN_RIGHT},
+    };
+    struct wring_table *table = wring_table_create(columns, 7);
+
+    for (uint32_t i = 0; i < profile->n_codecs; i++) {
+        const struct wring_profile_codec *codec = &profile->codecs[i];
+        if (!has_traits(codec))
+            continue;
+        wring_table_cell(table, "%s", codec->spec);
+        wring_table_cell(table, "%s", codec->traits.alters ? "yes" : "no");
+        wring_table_cell(table, "%" PRIu32, codec->traits.rounds);
+        put_bytes(table, &codec->traits.round_bytes);
+        wring_table_cell(table, "%.3g", codec->traits.state_bytes);
+        put_bytes(table, &codec->traits.way_back.bytes);
+        put_bytes(table, &codec->traits.way_back.most_bytes);
+    }
+    wring_table_finish(table, file);
+}
+
+static bool has_any_traits(const struct wring_profile *profile)
+{
+    for (uint32_t i = 0; i < profile->n_codecs; i++)
+        if (has_traits(&profile->codecs[i]))
+            return true;
+    return false;
 }
 
 /** The same by executor; the kernels' names tell which are the best. */
@@ -248,6 +302,10 @@ void wring_profile_show(FILE *file, const struct wring_profile *profile)
     if (profile->n_codecs > 0) {
         fputc('\n', file);
         show_codecs(file, profile);
+    }
+    if (has_any_traits(profile)) {
+        fputc('\n', file);
+        show_traits(file, profile);
     }
     if (has_coders(profile)) {
         fputc('\n', file);
