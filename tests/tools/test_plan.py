@@ -396,7 +396,7 @@ class Plans(unittest.TestCase):
         self.refuse(2, "--timeline", "-t", "vgg16", "--timeline", "half")
         self.refuse(2, "--where", "-t", "vgg16", "--where", "moon")
         self.refuse(2, "--max-nmse", "-t", "vgg16", "--max-nmse", "none")
-        self.refuse(1, "a budget of 0:", "-t", "vgg16", "-c", "onebit", "--max-nmse", "0")
+        self.refuse(1, "a budget of 0:", "-t", "vgg16", "-c", "randk:ratio=0.01", "--max-nmse", "0")
         trace = make_trace(self.folder, [("a", 5, 10), ("b", 0, 20)])
         self.refuse(1, "tensors[1].elements", "-t", trace)
         trace = make_trace(self.folder, [("a", 5, 10), ("a", 5, 20)])

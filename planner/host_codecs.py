@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Measure this library's codecs on one core, for the planner's built-in profiles.
+
+    planner/host_codecs.py build/tools/wring
+
+writes planner/core/files/host_codecs.c; the build then has the new numbers. It takes some three
+minutes, and wants a quiet machine. It runs one command,
+
+    wring calibrate -n 2 -p shm -c none --coding all --elements 4m --seconds 20 --doubt 100
+
+and keeps of its profile what each codec is (traits, errors on bell-shaped numbers, bytes), and what
+one core takes with the best kernels. --profile FILE takes such a profile in place of the command.
+"""
+import argparse
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+OUT = HERE / "core" / "files" / "host_codecs.c"
+COMMAND = ["calibrate", "-n", "2", "-p", "shm", "-c", "none", "--coding", "all", "--elements", "4m",
+           "--seconds", "20", "--doubt", "100"]
+CORNERS = 4
+NOTHING = {"corners": [], "slope": 0}
+HEAD = """\
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Written by planner/host_codecs.py, which measures
+ *
+ *     {command}
+ */
+#include "planner/core/files/host_codecs.h"
+
+const char wring_host_codecs_machine[] = "{machine}";
+
+/* clang-format off */
+const struct wring_host_codec wring_host_codecs[] = {{
+"""
+TAIL = """\
+};
+/* clang-format on */
+
+const size_t wring_host_codecs_n = sizeof(wring_host_codecs) / sizeof(wring_host_codecs[0]);
+"""
+
+
+def measure(wring):
+    """@return the profile"""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "profile.json"
+        result = subprocess.run([wring, *COMMAND, "-o", str(path)], stdout=subprocess.DEVNULL,
+                                check=False)
+        if result.returncode != 0:
+            sys.exit("host_codecs.py: wring calibrate failed")
+        return json.loads(path.read_text(encoding="utf-8"))
+
+
+def at(corners, slope, x):
+    """A cost: level before its first corner, beyond the last one by its slope."""
+    if x <= corners[0][0]:
+        return corners[0][1]
+    for (x0, y0), (x1, y1) in zip(corners, corners[1:]):
+        if x <= x1:
+            return y0 + (x - x0) * (y1 - y0) / (x1 - x0)
+    return corners[-1][1] + (x - corners[-1][0]) * slope
+
+
+def fewer(cost):
+    """As many corners as fit; those go that matter least."""
+    corners = list(map(tuple, cost["corners"]))
+    while len(corners) > CORNERS:
+        def loss(i):
+            left = corners[:i] + corners[i + 1:]
+            return abs(at(left, cost["slope"], corners[i][0]) - corners[i][1]) / (corners[i][1] or 1)
+        del corners[min(range(1, len(corners)), key=loss)]
+    return corners
+
+
+def number(value):
+    return f"{value:.4g}"
+
+
+def c_cost(cost):
+    points = ", ".join(f"{{{x:.0f}, {number(y)}}}" for x, y in fewer(cost))
+    return f"{{{len(fewer(cost))}, {number(cost['slope'])}, {{{points}}}}}"
+
+
+def c_codec(codec):
+    """One row. Costs that nobody measured are left out."""
+    cpu, traits = codec["at"]["cpu"], codec.get("traits", {})
+    back = traits.get("way_back", {})
+    costs = {"wire_bytes": codec["wire_bytes"], "round_bytes": traits.get("round_bytes", NOTHING),
+             "back_bytes": back.get("bytes", NOTHING),
+             "back_most_bytes": back.get("most_bytes", NOTHING),
+             "back_encode_us": back.get("encode_us", NOTHING),
+             "back_decode_us": back.get("decode_us", NOTHING), "encode_us": cpu["encode_us"],
+             "decode_us": cpu["decode_us"], "decode_add_us": cpu["decode_add_us"]}
+    flags = [name for name, is_so in (("summable", codec["summable"]),
+                                      ("feedback", codec["feedback"]),
+                                      ("alters", traits.get("alters", False))) if is_so]
+    lines = [f'    {{.spec = "{codec["spec"]}", .nmse = {codec["nmse"]:.3g}']
+    lines += [f"     .{flag} = true" for flag in flags]
+    if traits.get("rounds", 0):
+        lines.append(f"     .rounds = {traits['rounds']}")
+    if traits.get("state_bytes", 0):
+        lines.append(f"     .state_bytes = {number(traits['state_bytes'])}")
+    if back.get("nmse", 0):
+        lines.append(f"     .back_nmse = {back['nmse']:.3g}")
+    lines += [f"     .{name} = {c_cost(cost)}" for name, cost in costs.items() if cost["corners"]]
+    return ",\n".join(lines) + "},\n"
+
+
+def describe(profile):
+    """The processor and the kernels."""
+    processor = re.sub(r"^wring [^,]*, ", "", profile["machine"])
+    processor = re.sub(r", \d+ cores?, .*$", "", processor)
+    tiers = [coder["tier"] for codec in profile["codecs"] for coder in codec.get("coders", [])[:1]]
+    return f"one core of {processor}, {max(tiers, key=tiers.count) if tiers else 'scalar'} kernels"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("wring", nargs="?", help="the tool")
+    parser.add_argument("--profile", metavar="FILE", help="measured by that command")
+    parser.add_argument("--print", action="store_true", help="write nothing but standard output")
+    options = parser.parse_args()
+    if options.profile is None and options.wring is None:
+        parser.error("the tool is needed, as build/tools/wring")
+    if options.profile is not None:
+        profile = json.loads(pathlib.Path(options.profile).read_text(encoding="utf-8"))
+    else:
+        profile = measure(options.wring)
+    command = "wring " + " ".join(COMMAND).replace("--elements", "\\\n *         --elements")
+    text = HEAD.format(command=command, machine=describe(profile))
+    text += "".join(map(c_codec, profile["codecs"])) + TAIL
+    if options.print:
+        sys.stdout.write(text)
+    else:
+        OUT.write_text(text, encoding="utf-8")
+        print(f"{OUT}: {len(profile['codecs'])} codecs")
+
+
+if __name__ == "__main__":
+    main()
