@@ -590,7 +590,7 @@ void wring_autotune_close(struct wring_session *session)
 
 static enum wring_status renew_tensors(struct wring_autotune *autotune)
 {
-    enum wring_status status = wring_iterations_list(&autotune->iterations);
+    enum wring_status status = wring_iterations_list(&autotune->iterations, true);
 
     free(autotune->ready_us);
     autotune->ready_us = calloc(autotune->iterations.n + 1, sizeof(*autotune->ready_us));

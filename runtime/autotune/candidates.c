@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/parse.h"
+#include "compress/codec.h"
 #include "planner/core/files/plan.h"
 #include "planner/core/model/tunings.h"
 #include "planner/core/search/search.h"
@@ -20,6 +21,21 @@
 #include "runtime/session/executor.h"
 
 #define WRING_MODULE "plan"
+
+/** One that a plan may put on any bucket, and take off again? Says why not. */
+static bool is_switchable(const struct wring_session *session, const struct wring_codec *codec)
+{
+    const struct wring_codec_info *info = wring_codec_info(codec);
+    bool alters = wring_codec_alters(codec);
+
+    if (alters || info->states > 0)
+        wring_error(&session->log,
+                    "WRING_PLAN_CODECS=%s: %s %s, so that no plan may switch it on or off; name it "
+                    "where buckets are registered, and they keep it",
+                    session->config.plan_codecs, info->spec,
+                    alters ? "changes what training does" : "keeps state from step to step");
+    return !alters && info->states == 0;
+}
 
 /** @return the list as it was where it has that one already */
 static enum wring_status add_codec(const struct wring_session *session, const char *spec,
@@ -33,6 +49,10 @@ static enum wring_status add_codec(const struct wring_session *session, const ch
     if (status != WRING_OK) {
         wring_error(&session->log, "WRING_PLAN_CODECS=%s: %s", session->config.plan_codecs, why);
         return status;
+    }
+    if (!is_switchable(session, codec)) {
+        wring_codec_destroy(codec);
+        return WRING_ERR_INVALID;
     }
     const struct wring_codec_info *info = wring_codec_info(codec);
     bool known = (info->flags & WRING_CODEC_RAW) != 0;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "compress/codec.h"
 
 void wring_iterations_init(struct wring_iterations *iterations, struct wring_session *session,
                            enum wring_status (*reached)(struct wring_iterations *iterations))
@@ -61,7 +62,13 @@ static bool may_travel_as_one(const struct wring_bucket *bucket, const struct wr
            (first == NULL || bucket->op == first->op);
 }
 
-enum wring_status wring_iterations_list(struct wring_iterations *iterations)
+/** No plan switches off what changes training, or carries what a codec keeps from step to step. */
+static bool is_movable(const struct wring_bucket *bucket)
+{
+    return !wring_codec_alters(bucket->codec) && wring_codec_info(bucket->codec)->states == 0;
+}
+
+enum wring_status wring_iterations_list(struct wring_iterations *iterations, bool movable)
 {
     const struct wring_bucket *first = NULL;
     uint32_t n = 0;
@@ -73,7 +80,7 @@ enum wring_status wring_iterations_list(struct wring_iterations *iterations)
     if (iterations->tensors == NULL)
         return WRING_ERR_NO_MEMORY;
     for (struct wring_bucket *at = iterations->session->buckets; at != NULL; at = at->next) {
-        if (!may_travel_as_one(at, first))
+        if (!may_travel_as_one(at, first) || (movable && !is_movable(at)))
             continue;
         first = first == NULL ? at : first;
         at->tensor = &iterations->tensors[iterations->n++];

@@ -55,9 +55,12 @@ void wring_iterations_init(struct wring_iterations *iterations, struct wring_ses
                            enum wring_status (*reached)(struct wring_iterations *iterations));
 void wring_iterations_finish(struct wring_iterations *iterations);
 
-/** A commit of the application begins, no bucket is joined: who takes part from now on? Errors:
- *  WRING_ERR_NO_MEMORY. */
-enum wring_status wring_iterations_list(struct wring_iterations *iterations);
+/**
+ * A commit of the application begins, no bucket is joined: who takes part from now on?
+ * @param movable  only buckets that a plan may move to another codec and merge
+ * Errors: WRING_ERR_NO_MEMORY.
+ */
+enum wring_status wring_iterations_list(struct wring_iterations *iterations, bool movable);
 
 /** Nobody takes part any more; hooks are taken off. None is under way. */
 void wring_iterations_forget(struct wring_iterations *iterations);

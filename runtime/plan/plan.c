@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compress/codec.h"
 #include "offload/cores.h"
 #include "planner/core/files/plan.h"
 #include "runtime/plan/bucket_fusion.h"
@@ -253,6 +254,35 @@ static enum wring_status check_members_alike(const struct wring_session *session
     return WRING_OK;
 }
 
+/** Momentum and votes are training's affair: who trains with them says so where buckets are
+ *  registered. */
+static enum wring_status check_meaning(const struct wring_session *session,
+                                       struct wring_bucket *const *members,
+                                       const struct wring_plan_group *group)
+{
+    struct wring_codec *planned;
+    char name[WRING_TEXT_SHORT];
+    enum wring_status status =
+        wring_codec_create(group->codec, NULL, session->codecs, NULL, 0, &planned);
+
+    if (status != WRING_OK)
+        return status;
+    for (uint32_t i = 0; i < group->n && status == WRING_OK; i++) {
+        const struct wring_codec *own = members[i]->codec;
+        const char *has = wring_codec_info(own)->spec, *gets = wring_codec_info(planned)->spec;
+        if (strcmp(has, gets) == 0 || !(wring_codec_alters(own) || wring_codec_alters(planned)))
+            continue;
+        wring_error(&session->log,
+                    "WRING_PLAN=%s has codec %s for bucket '%s', which is registered with %s: a "
+                    "plan may not change what training does; register it with that codec, or plan "
+                    "without it",
+                    session->config.plan, gets, wring_text_short(members[i]->name, name), has);
+        status = WRING_ERR_MISMATCH;
+    }
+    wring_codec_destroy(planned);
+    return status;
+}
+
 /** A bucket by itself keeps its name; the number makes that of several unique. */
 static void name_fused_bucket(const struct wring_plan_group *group, uint32_t number, char *name)
 {
@@ -278,6 +308,8 @@ static enum wring_status fuse_group(struct wring_session *session, uint32_t numb
     enum wring_status status = find_members(session, number, members);
     if (status == WRING_OK)
         status = check_members_alike(session, members, group);
+    if (status == WRING_OK)
+        status = check_meaning(session, members, group);
     if (status != WRING_OK)
         return status;
     name_fused_bucket(group, number, name);

@@ -410,7 +410,7 @@ enum wring_status wring_recorder_begin(struct wring_session *session)
         return WRING_OK;
     }
     pthread_mutex_lock(&recorder->buckets.mutex);
-    enum wring_status status = wring_iterations_list(&recorder->buckets);
+    enum wring_status status = wring_iterations_list(&recorder->buckets, false);
     wring_iterations_restart(&recorder->buckets, WRING_ITERATIONS_WARM + WRING_ITERATIONS_TIMED);
     recorder->buckets.off = recorder->buckets.n == 0;
     atomic_store(&recorder->by_calls, recorder->buckets.n == 0);

@@ -50,7 +50,7 @@ static bool make_tensors(struct wring_session *session, const struct story *stor
         params.name = names[t];
         params.data = out->data[t] = all;
         params.elems = sizes[t];
-        params.codec = story->codec;
+        params.codec = t == TENSORS - 1 && story->kept != NULL ? story->kept : story->codec;
         params.op = story->op;
         all += sizes[t];
         out->missing[t] = calloc(sizes[t], sizeof(double));
@@ -86,6 +86,8 @@ static void check_step(struct wring_session *session, struct story *story, struc
         CHECK(strcmp(stats.codec, "none") != 0 || !(stats.residual_rms > 0),
               "step %u, tensor %d: %g is held back, and nothing is coded", step, t,
               stats.residual_rms);
+        CHECK(t < TENSORS - 1 || story->kept == NULL || strcmp(stats.codec, story->kept) == 0,
+              "step %u: %s in the place of %s", step, stats.codec, story->kept);
         bool exact = strcmp(stats.codec, "none") == 0 && !story->conserves;
         for (uint64_t i = 0; i < sizes[t]; i++) {
             float sum = sum_of(ranks, step, t, i);

@@ -16,6 +16,7 @@
 struct story {
     const char *plan;  /* a file; NULL: auto */
     const char *codec; /* of all buckets; NULL: none */
+    const char *kept;  /* of the last one, which has it in every step; NULL: as the others */
     enum wring_op op;
     const char *tried;         /* a file for the first plan that is tried: it ends with that one */
     bool brief;                /* it ends before anything is chosen */

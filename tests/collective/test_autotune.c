@@ -63,6 +63,27 @@ static void slow_links_have_codecs(void)
     free(story);
 }
 
+/** A plan neither switches off what changes training, nor what keeps state; other buckets have
+ *  theirs changed beside it. */
+static void what_training_relies_on_stays(void)
+{
+    static const char *const kept[] = {"topk:ratio=0.1+momentum+ef", "signsgd", "dgc"};
+    static const char *const more[] = {"WRING_PROVIDER=tcp", "WRING_FAULT=rate=20mbit",
+                                       "WRING_PLAN_CODECS=onebit", NULL};
+
+    for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++) {
+        struct story *story = story_new();
+        story->kept = kept[i];
+        story_run(story, 2, more, NULL);
+        CHECK(story_lines(story, "gives up") == 0, "%s: %s", kept[i], story->lines.text);
+        CHECK(story->report[0].planned, "no plan was kept: %s", story->lines.text);
+        CHECK(strcmp(story->chosen[0][3], "onebit") == 0, "%s runs: %s", story->chosen[0][3],
+              story->lines.text);
+        CHECK(strcmp(story->chosen[0][4], kept[i]) == 0, "%s runs", story->chosen[0][4]);
+        free(story);
+    }
+}
+
 /** Options with error feedback and without follow on each other, in groups and apart. */
 static void nothing_that_is_held_back_is_lost(void)
 {
@@ -105,6 +126,7 @@ int main(int argc, char **argv)
     static const struct wring_test_case cases[] = {
         {"sums_stay_right", sums_stay_right},
         {"slow_links_have_codecs", slow_links_have_codecs},
+        {"what_training_relies_on_stays", what_training_relies_on_stays},
         {"nothing_that_is_held_back_is_lost", nothing_that_is_held_back_is_lost},
         {"changed_links_are_planned_for", changed_links_are_planned_for},
         {NULL, NULL},

@@ -288,6 +288,27 @@ static void plans_for_other_buckets_are_refused(void)
            "its tensor \"d\" has 12000 elements, and there are 700");
 }
 
+/** Momentum and votes are switched on and off where buckets are registered, and by no plan. */
+static void plans_do_not_change_training(void)
+{
+    static const struct part votes[] = {{1, "none", "auto"}, {3, "signsgd", "divisible"}, {0}};
+    static const char *const lists[][2] = {
+        {"WRING_PLAN_CODECS=bf16,signsgd", "signsgd changes what training does"},
+        {"WRING_PLAN_CODECS=onebit+ef>signsgd", "changes what training does"},
+        {"WRING_PLAN_CODECS=topk+momentum+ef", "changes what training does"},
+        {"WRING_PLAN_CODECS=powersgd+ef", "powersgd+ef keeps state from step to step"}};
+
+    refuse(&(struct plan_of){.parts = votes, .ranks = 2, .names = names},
+           "has codec signsgd for bucket 'c', which is registered with none: a plan may not change "
+           "what training does");
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+        struct wring_test_lines lines = WRING_TEST_LINES_INIT;
+        CHECK(open_one("WRING_PLAN=auto", lists[i][0], &lines) == WRING_ERR_INVALID, "%s: opened",
+              lists[i][0]);
+        CHECK(strstr(lines.text, lists[i][1]) != NULL, "%s", lines.text);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
@@ -296,6 +317,7 @@ int main(int argc, char **argv)
         {"plans_have_their_executor_and_chunks", plans_have_their_executor_and_chunks},
         {"plans_have_their_cores", plans_have_their_cores},
         {"plans_for_other_buckets_are_refused", plans_for_other_buckets_are_refused},
+        {"plans_do_not_change_training", plans_do_not_change_training},
         {"waiting_for_one_alone_is_an_error", waiting_for_one_alone_is_an_error},
         {"any_of_a_failed_session_ends", any_of_a_failed_session_ends},
         {NULL, NULL},
