@@ -202,6 +202,9 @@ class Calibrates(unittest.TestCase):
         self.assertGreaterEqual(grown["most_bytes"]["slope"], 4)
         shown = wring("info", "--profile", path).stdout
         self.assertRegex(shown, r"\n *powersgd\+ef +no +2 ")
+        plan = wring("plan", "--json", "-t", "lstm", "--scale", "0.001", "-p", path, "-N", "1", "-g",
+                     "2", "-c", "all", "--max-nmse", "1", "--bound-ms", "0")
+        self.assertEqual(plan.returncode, 0, plan.stderr)
         refused = wring("calibrate", "-n", "2", "-o", path, "--coding", "bf16,nonsense")
         self.assertEqual(refused.returncode, 1)
         self.assertIn("nonsense", refused.stderr)

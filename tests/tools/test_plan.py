@@ -202,7 +202,8 @@ class Plans(unittest.TestCase):
         plan = self.plan("-t", trace, "-c", CODECS, "-o", paths["plan"], "--svg", paths["svg"],
                          "--perfetto", paths["perfetto"])
         with open(paths["plan"], encoding="utf-8") as file:
-            self.assertEqual(json.load(file), plan)
+            self.assertEqual(json.load(file), {key: value for key, value in plan.items()
+                                               if key != "run_here"})
         root = xml.etree.ElementTree.parse(paths["svg"]).getroot()
         titles = [node.text for node in root.iter("{http://www.w3.org/2000/svg}title")]
         self.assertTrue(any("<a> & \"b\"" in title for title in titles), titles)
@@ -293,6 +294,54 @@ class Plans(unittest.TestCase):
         shown = wring("plan", *question, "--where", "node", "--only").stdout
         self.assertIn("This build cannot run", shown)
         self.refuse(1, "", *question, "--where", "node", "--runnable", "--only")
+
+    def test_all_codecs_within_a_budget(self):
+        """Those that the profile knows, whose errors it knows; none that training has to know of."""
+        profile = json.loads(wring("info", "--json", "--profile", "espresso-pcie").stdout)
+        codecs = {codec["spec"]: codec for codec in profile["codecs"]}
+        altering = {spec for spec, codec in codecs.items() if codec.get("traits", {}).get("alters")}
+        self.assertLessEqual({"signsgd", "dgc"}, altering)
+        question = ("-t", "lstm", "-p", "espresso-pcie", "-c", "all", "--bound-ms", "0")
+        for budget in (1e-5, 1e-3, 0.4):
+            result = wring("plan", "--json", *question, "--max-nmse", str(budget))
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertIn("errors in the profile espresso-pcie are those of bell-shaped", result.stderr)
+            plan = json.loads(result.stdout)
+            taken = {group["codec"] for group in plan["groups"]} - {"none"}
+            self.assertTrue(taken)
+            for spec in taken:
+                self.assertLessEqual(codecs[spec]["nmse"], budget, spec)
+            self.assertFalse(taken & altering)
+        free = wring("plan", *question)
+        self.assertEqual(free.returncode, 0, free.stderr)
+        self.assertIn("--codec all without --max-nmse", free.stderr)
+        listed = json.loads(wring("plan", "--list-options", "--json", *question, "--max-nmse",
+                                  "0.001").stdout)["codecs"]
+        self.assertGreater(len(listed), 5)
+        self.assertFalse({one["codec"] for one in listed} & altering)
+
+    def test_what_runs_here_comes_first(self):
+        """Beside a plan of which this build runs a part stands the best that it runs."""
+        question = ("-t", "vgg16", "-p", "testbed-pcie-25g", "-c", "onebit+ef,bf16", "--bound-ms", "0")
+        plan = self.plan(*question)
+        self.assertFalse(all(group["run_as"] for group in plan["groups"]))
+        self.assertEqual(next(iter(plan)), "run_here")
+        here = plan["run_here"]
+        self.assertTrue(all(group["run_as"] for group in here["groups"]), here)
+        self.assertGreater(here["iteration_us"], plan["iteration_us"])
+        self.assertEqual(here["iteration_us"], self.plan(*question, "--runnable")["iteration_us"])
+        shown = wring("plan", *question).stdout
+        self.assertLess(shown.index("  run here "), shown.index("  this plan "))
+        first, second = shown.split("Of this, what this build runs (--runnable):")[1].split("This plan:")
+        self.assertNotIn("not run here", first)
+        self.assertIn("not run here", second)
+        whole = self.plan(*question, "--runnable")
+        self.assertEqual(whole["run_here"]["groups"], whole["groups"])
+        self.assertNotIn("run here", wring("plan", *question, "--runnable").stdout)
+        nothing = self.plan(*question, "--only", "--where", "device")
+        self.assertIsNone(nothing["run_here"])
+        self.assertIn("this build runs nothing", wring("plan", *question, "--only", "--where",
+                                                       "device").stdout)
 
     def test_runnable_plans_run(self):
         """Also where the baseline, by nodes and ranks in them, is what no build executes."""

@@ -47,6 +47,35 @@ static void warn_of_machine(const struct wring_planning *planning)
                    planning->profile->name, why);
 }
 
+/** May plans have it: somebody who may code has it, a budget knows its error, and training is the
+ *  same with it? */
+static bool is_choice(const struct wring_planning *planning,
+                      const struct wring_profile_codec *codec)
+{
+    uint32_t sites = planning->sites != 0 ? planning->sites : WRING_SITES_DEFAULT;
+    bool coded = false;
+
+    for (uint32_t site = 0; site < WRING_SITES; site++)
+        coded = coded || (codec->at[site].present && sites >> site & 1);
+    bool judged = planning->max_nmse <= 0 || !isnan(codec->nmse) ||
+                  !isnan(wring_profile_error(planning->profile, codec->spec, NULL));
+    return coded && judged && !codec->traits.alters && strstr(codec->spec, "=R") == NULL;
+}
+
+/** --codec all. */
+static void list_all_codecs(struct wring_planning *planning)
+{
+    struct wring_profile *profile = planning->profile;
+
+    for (uint32_t i = 0; i < profile->n_codecs; i++)
+        if (is_choice(planning, &profile->codecs[i]))
+            planning->codecs[planning->n_codecs++] = profile->codecs[i].spec;
+    if (planning->max_nmse <= 0)
+        wring_warn(&planning->log,
+                   "--codec all without --max-nmse: a plan knows time and no accuracy, and takes "
+                   "the codecs that lose most");
+}
+
 enum wring_status wring_planning_load(struct wring_planning *planning)
 {
     enum wring_status status = wring_planning_load_trace(planning);
@@ -54,9 +83,12 @@ enum wring_status wring_planning_load(struct wring_planning *planning)
     if (status != WRING_OK)
         return status;
     status = wring_profile_load(planning->profile_path, &planning->log, &planning->profile);
-    if (status == WRING_OK)
-        warn_of_machine(planning);
-    return status;
+    if (status != WRING_OK)
+        return status;
+    warn_of_machine(planning);
+    if (planning->all_codecs)
+        list_all_codecs(planning);
+    return WRING_OK;
 }
 
 static void say_log_line(void *arg, enum wring_log_level level, const char *module,
@@ -346,7 +378,10 @@ static const struct argp_option options[] = {
     {"profile", 'p', "P", 0,
      "links and codecs: a wring-profile file, or one that is built in (default espresso-pcie)", 1},
     {"gpus-per-node", 'g', "G", 0, "ranks in each node (default: the profile's)", 1},
-    {"codec", 'c', "LIST", 0, "codecs that may be taken, besides none and fp16", 1},
+    {"codec", 'c', "LIST", 0,
+     "codecs that may be taken, besides none and fp16; all: those that the profile knows, but for "
+     "those that change what training does, as votes and momentum do",
+     1},
     {"max-nmse", OPTION_MAX_NMSE, "X", 0,
      "no tensor takes a codec that loses a larger share of its gradient's power; 0: none that "
      "loses anything",
@@ -402,6 +437,9 @@ static void parse_codecs(struct wring_planning *planning, char *arg, struct argp
         wring_value_option_list("--codec", arg, planning->codecs, WRING_PLANNING_CODECS_MAX, state);
     if (planning->n_codecs > WRING_PLANNING_CODECS_MAX)
         argp_error(state, "--codec takes up to %d specs", WRING_PLANNING_CODECS_MAX);
+    planning->all_codecs = planning->n_codecs == 1 && strcmp(planning->codecs[0], "all") == 0;
+    if (planning->all_codecs)
+        planning->n_codecs = 0; /* until there is a profile */
 }
 
 static void parse_where(struct wring_planning *planning, char *arg, struct argp_state *state)
@@ -552,7 +590,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         parse_budget(planning, arg, state);
         return 0;
     case ARGP_KEY_END:
-        if (planning->only && planning->n_codecs == 0)
+        if (planning->only && planning->n_codecs == 0 && !planning->all_codecs)
             argp_error(state, "--only needs --codec");
         if (planning->only && planning->search == WRING_SEARCH_ESPRESSO)
             argp_error(state, "--only does not go with --search espresso, which starts with none");

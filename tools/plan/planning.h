@@ -13,7 +13,7 @@
 #include "planner/core/model/tunings.h"
 #include "planner/core/search/search.h"
 
-#define WRING_PLANNING_CODECS_MAX 16
+#define WRING_PLANNING_CODECS_MAX WRING_PROFILE_CODECS_MAX
 
 /** The question. */
 struct wring_planning {
@@ -21,6 +21,7 @@ struct wring_planning {
     uint32_t nodes, ranks_per_node;        /* 0: the profile's */
     char *codecs[WRING_PLANNING_CODECS_MAX];
     size_t n_codecs;
+    bool all_codecs;               /* those that the profile knows, once it is loaded */
     double max_nmse;               /* 0: no budget */
     uint32_t sites;                /* bit per enum wring_site; 0: WRING_SITES_DEFAULT */
     bool runnable;                 /* only options that this build can execute */

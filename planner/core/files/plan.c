@@ -560,7 +560,18 @@ enum wring_status wring_plan_parse(const char *name, const char *text, size_t by
     return load_plan(&reading, out);
 }
 
+json_t *wring_plan_json(const struct wring_plan *plan)
+{
+    json_t *object =
+        json_pack("{s:s, s:i}", "format", WRING_PLAN_FORMAT, "version", WRING_PLAN_VERSION);
+
+    if (wring_record_put(object, &plan_record, plan))
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
 enum wring_status wring_plan_save(const struct wring_plan *plan, FILE *file)
 {
-    return wring_record_write(file, WRING_PLAN_FORMAT, WRING_PLAN_VERSION, &plan_record, plan);
+    return wring_json_write(file, wring_plan_json(plan));
 }

@@ -79,6 +79,9 @@ enum wring_status wring_plan_load(const char *path, const struct wring_log *log,
 enum wring_status wring_plan_parse(const char *name, const char *text, size_t bytes,
                                    const struct wring_log *log, struct wring_plan **out);
 
+/** As JSON; a new reference, NULL without memory. */
+json_t *wring_plan_json(const struct wring_plan *plan);
+
 /** Write JSON that wring_plan_load() reads back. */
 enum wring_status wring_plan_save(const struct wring_plan *plan, FILE *file);
 
