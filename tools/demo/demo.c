@@ -64,8 +64,8 @@ static const struct argp_option options[] = {
      "sgd (default), adam, lamb, lans, or onebit-adam:warmup=N", 0},
     {"rate", OPTION_RATE, "R", 0, "learning rate (default: one that suits the optimizer)", 0},
     {"tune", OPTION_TUNE, NULL, 0,
-     "search each codec's learning rate first: a quarter to four times the rate, with a seed of "
-     "its own",
+     "search each codec's learning rate first: it is doubled, or else halved, as long as that "
+     "lowers the loss, with a seed of its own",
      0},
     {"ranks", 'n', "N", 0, "processes that train together (default 4)", 0},
     {"link", OPTION_LINK, "RATE", 0, "emulated link of each rank, each way (default 1gbit)", 0},

@@ -163,24 +163,62 @@ static int train(struct measuring *m, const struct demo_results *results,
     return failed;
 }
 
-/** Factors of the learning rate that the search tries, around the one known to suit. */
-static const double factors[] = {1, 0.5, 2, 0.25, 4};
+#define TUNING_FACTOR 1024 /* the rate that is found is at most so many times another */
 
-/** Take the rate with the lowest last loss, of a seed that judges nothing. */
+/** The last loss of a training at that rate; infinity where it came to no number. */
+static int loss_at(struct measuring *m, const struct demo_results *results,
+                   const struct demo_config *config, double rate, double *loss, bool *same)
+{
+    struct demo_training training;
+
+    if (train(m, results, config, rate, TUNING_SEED, NULL, &training, same) != 0)
+        return 1;
+    *loss = isfinite(training.losses[DEMO_EVALS]) ? training.losses[DEMO_EVALS] : INFINITY;
+    return 0;
+}
+
+/** Multiply the rate by the factor as long as that lowers the loss. */
+static int climb(struct measuring *m, const struct demo_results *results,
+                 const struct demo_config *config, double factor, double *rate, double *best,
+                 bool *same)
+{
+    double limit = *rate * (factor > 1 ? TUNING_FACTOR : 1.0 / TUNING_FACTOR);
+
+    while (*rate != limit) {
+        double loss;
+        if (loss_at(m, results, config, *rate * factor, &loss, same) != 0)
+            return 1;
+        if (!(loss < *best))
+            return 0;
+        *best = loss;
+        *rate *= factor;
+    }
+    return 0;
+}
+
+/** Double the rate as long as that lowers the last loss of a seed that judges nothing; where the
+ *  first time does not, halve it likewise. */
 static int tune(struct measuring *m, const struct demo_results *results,
                 const struct demo_config *config, double *rate, bool *same)
 {
-    double begin = *rate, best = INFINITY;
+    double begin = *rate, best;
 
-    for (size_t i = 0; i < sizeof(factors) / sizeof(factors[0]); i++) {
-        struct demo_training training;
-        if (train(m, results, config, begin * factors[i], TUNING_SEED, NULL, &training, same) != 0)
-            return 1;
-        if (training.losses[DEMO_EVALS] < best) {
-            best = training.losses[DEMO_EVALS];
-            *rate = begin * factors[i];
-        }
-    }
+    if (loss_at(m, results, config, begin, &best, same) != 0 ||
+        climb(m, results, config, 2, rate, &best, same) != 0)
+        return 1;
+    return *rate == begin ? climb(m, results, config, 0.5, rate, &best, same) : 0;
+}
+
+/** The negative control trains at fp32's rate: at another one it may lose too little to show what a
+ *  loss looks like. */
+static int choose_rate(struct measuring *m, const struct demo_results *results,
+                       const struct demo_config *config, double *rate, bool *same)
+{
+    const struct demo_measure *fp32 = demo_measure_find(results, "fp32");
+
+    if (fp32 == NULL || strcmp(config->name, DEMO_CONTROL) != 0)
+        return tune(m, results, config, rate, same);
+    *rate = fp32->rate;
     return 0;
 }
 
@@ -194,7 +232,7 @@ static int measure_losses(struct measuring *m, const struct demo_results *result
                                  .rate = o->rate * config->rate_factor,
                                  .same_bits = true,
                                  .time_to_target_s = NAN};
-    if (o->tune && tune(m, results, config, &out->rate, &out->same_bits) != 0)
+    if (o->tune && choose_rate(m, results, config, &out->rate, &out->same_bits) != 0)
         return 1;
     for (uint32_t s = 0; s < o->seeds; s++)
         if (train(m, results, config, out->rate, o->seed + s, s == 0 ? recording : NULL,
