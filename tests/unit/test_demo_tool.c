@@ -228,24 +228,67 @@ static void make_digits(char *path)
     fclose(file);
 }
 
+static void write_text(const char *path, const char *mode, const char *text)
+{
+    FILE *file = fopen(path, mode);
+
+    REQUIRE(file != NULL && fputs(text, file) >= 0 && fclose(file) == 0, "%s: %s", path,
+            strerror(errno));
+}
+
+static size_t count_in(const char *text, const char *what)
+{
+    size_t n = 0;
+
+    for (const char *at = text; (at = strstr(at, what)) != NULL; at++)
+        n++;
+    return n;
+}
+
+#define BEGIN_MARK "<!-- begin: wring demo --task image --optimizer onebit-adam:warmup=20 -->\n"
+#define END_MARK "<!-- end: wring demo --task image --optimizer onebit-adam:warmup=20 -->\n"
+
+/** Written twice, the table stands there once, and what others wrote stands around it. */
+static void check_page(const char *path)
+{
+    char text[8192];
+    FILE *file = fopen(path, "r");
+
+    REQUIRE(file != NULL, "no page at %s", path);
+    text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
+    fclose(file);
+    CHECK(strncmp(text, "before\n\n" BEGIN_MARK "Task image: ", 11 + strlen(BEGIN_MARK)) == 0,
+          "begins %.200s", text);
+    const char *end = strstr(text, END_MARK);
+    CHECK(end != NULL && strcmp(end, END_MARK "after\n") == 0, "ends %s", end);
+    CHECK(count_in(text, BEGIN_MARK) == 1 && count_in(text, "| `onebit:block=64+ef` |") == 1,
+          "the table stands there twice: %s", text);
+    CHECK(count_in(text, "(codecs-image-onebit-adam.svg)") == 1, "no picture: %s", text);
+}
+
 /** A second time all trainings are taken from the file, and nothing else is said. */
 static void a_series_goes_on(void)
 {
     static char text[2][1 << 16];
     char arguments[400], digits[] = "/tmp/wring-demo-digits-XXXXXX",
-                         folder[] = "/tmp/wring-demo-series-XXXXXX", name[64];
+                         folder[] = "/tmp/wring-demo-series-XXXXXX", name[64], page[64];
 
     make_digits(digits);
     REQUIRE(mkdtemp(folder) != NULL, "%s", strerror(errno));
+    snprintf(page, sizeof(page), "%s/codecs.md", folder);
     snprintf(arguments, sizeof(arguments),
              "--task image --images %s --optimizer onebit-adam:warmup=20 --losses-only --seeds 2 "
              "--codec fp32,onebit:block=64+ef -n 2 --batch 8 --steps 40 --hidden 16 "
-             "--results %s/results --table %s/codecs.md --json",
-             digits, folder, folder);
+             "--results %s/results --table %s --json",
+             digits, folder, page);
+    write_text(page, "w", "before\n");
     for (int i = 0; i < 2; i++) {
         int code = run_demo(arguments, "", text[i], sizeof(text[i]));
         CHECK(code == 0, "run %d: exit status %d", i, code);
+        if (i == 0)
+            write_text(page, "a", "after\n");
     }
+    check_page(page);
     CHECK(strcmp(text[0], text[1]) == 0, "a series taken from its file says %s", text[1]);
     json_t *all = json_loads(text[1], 0, NULL);
     const json_t *run = json_array_get(json_object_get(all, "runs"), 1);
@@ -258,7 +301,11 @@ static void a_series_goes_on(void)
               "the warm-up of training %zu is compressed", s);
     }
     json_decref(all);
-    static const char *const names[] = {"results", "codecs.md", "codecs.svg"};
+    write_text(page, "w", BEGIN_MARK "no end\n");
+    int code = run_demo(arguments, "2>&1 >/dev/null", text[0], sizeof(text[0]));
+    CHECK(code == 1 && strstr(text[0], "is missing") != NULL, "a part without an end: %d, %s", code,
+          text[0]);
+    static const char *const names[] = {"results", "codecs.md", "codecs-image-onebit-adam.svg"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         snprintf(name, sizeof(name), "%s/%s", folder, names[i]);
         CHECK(unlink(name) == 0, "no %s", names[i]);

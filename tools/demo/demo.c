@@ -83,7 +83,9 @@ static const struct argp_option options[] = {
     {"results", OPTION_RESULTS, "FILE", 0,
      "keep finished trainings there, and take those that it has: a stopped series goes on", 0},
     {"table", OPTION_TABLE, "FILE.md", 0,
-     "write the comparison there in Markdown, and its curves beside it as FILE.svg", 0},
+     "write the comparison there in Markdown, in the place of an earlier one of this task and "
+     "optimizer, and its curves beside it as FILE-TASK-OPTIMIZER.svg",
+     0},
     {"record-trace", OPTION_RECORD, "FILE", 0,
      "write when each gradient was ready, as a trace for the planner", 0},
     {"record-gradients", OPTION_GRADIENTS, "FILE", 0,

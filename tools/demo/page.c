@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/demo/page.h"
 
+#include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "planner/tool/svg.h"
 #include "tools/commands.h"
@@ -12,13 +15,19 @@
 #include "tools/demo/task.h"
 #include "tools/output.h"
 
-#define PLOT 420 /* height */
+#define PLOT 300       /* height of a chart */
+#define CHART_CURVES 6 /* of a chart, beside those of the baselines and targets */
+#define MARK_BYTES 128
 #define MINUS "\u2212"
 
 struct page {
     const struct demo_results *results;
     const struct demo_judgement *judgement;
-    const char *picture; /* its name, beside the page */
+    const char *picture;    /* its name, beside the page */
+    const char *head, *end; /* of the file as it was: what stands before the part, and after it */
+    size_t head_bytes;
+    bool added; /* to a page that had no such part */
+    char begin_mark[MARK_BYTES], end_mark[MARK_BYTES];
 };
 
 static bool is_timed(const struct demo_results *results)
@@ -72,15 +81,16 @@ static void put_head(FILE *file, const struct page *page)
     fputs("\n", file);
 }
 
-/** Bytes of the whole run; those of its last tenth, where they differ. */
-static void put_wire(FILE *file, const struct demo_measure *m)
+/** Bytes of the whole run and of its last tenth, where they differ; else those on the link, which
+ *  count what is uncompressed, too. */
+static void put_wire(FILE *file, const struct page *page, const struct demo_measure *m)
 {
     double late = m->trainings[0].late_wire_bytes, all = m->trainings[0].wire_bytes;
 
     if (fabs(late - all) > 0.02 * all)
         fprintf(file, " %.2f, in the end %.2f |", all / 1e3, late / 1e3);
     else
-        fprintf(file, " %.2f |", all / 1e3);
+        fprintf(file, " %.2f |", (is_timed(page->results) ? m->wire_bytes : all) / 1e3);
 }
 
 static void put_row(FILE *file, const struct page *page, uint32_t i)
@@ -90,11 +100,14 @@ static void put_row(FILE *file, const struct page *page, uint32_t i)
     const struct demo_verdict *verdict = &page->judgement->verdicts[i];
     uint32_t seeds = results->options->seeds;
 
-    fprintf(file, "| `%s` | %.3g |", m->config->codec, m->rate);
+    fprintf(file, "| `%s`", m->config->name);
+    if (strcmp(m->config->name, m->config->codec) != 0)
+        fprintf(file, ", `%s`", m->config->codec);
+    fprintf(file, " | %.3g |", m->rate);
     put_spread(file, &verdict->loss, seeds, "%.4f");
     put_spread(file, &verdict->to_fp32, seeds, "%+.4f");
     put_spread(file, &verdict->to_bf16, seeds, "%+.4f");
-    put_wire(file, m);
+    put_wire(file, page, m);
     if (is_timed(results)) {
         put_number(file, m->step_us / 1e3, "%.2f");
         put_number(file, m->cores, "%.2f");
@@ -121,9 +134,8 @@ static void put_resolution(FILE *file, const struct page *page)
               file);
 }
 
-static bool write_page(FILE *file, void *arg)
+static void put_part(FILE *file, const struct page *page)
 {
-    const struct page *page = arg;
     const struct demo_results *results = page->results;
     const struct demo_options *o = results->options;
 
@@ -143,6 +155,17 @@ static bool write_page(FILE *file, void *arg)
     for (uint32_t i = 0; i < results->n; i++)
         put_row(file, page, i);
     fprintf(file, "\n![Held-out loss of each codec](%s)\n", page->picture);
+}
+
+static bool write_page(FILE *file, void *arg)
+{
+    const struct page *page = arg;
+
+    fwrite(page->head, 1, page->head_bytes, file);
+    fprintf(file, "%s%s\n", page->added && page->head_bytes > 0 ? "\n" : "", page->begin_mark);
+    put_part(file, page);
+    fprintf(file, "%s\n", page->end_mark);
+    fputs(page->end, file);
     return ferror(file) == 0;
 }
 
@@ -158,62 +181,185 @@ static double cut_of(const struct demo_results *results)
     return cut;
 }
 
+static void add_curve(struct wring_svg_chart *chart, const struct demo_results *results,
+                      const struct demo_measure *m, enum wring_svg_colour colour, double dash)
+{
+    struct wring_svg_curve *curve = &chart->curves[chart->n++];
+    bool timed = is_timed(results);
+
+    snprintf(curve->name, sizeof(curve->name), "%s", m->config->name);
+    curve->colour = colour;
+    curve->dash = dash;
+    for (int i = 0; i <= DEMO_EVALS; i++) {
+        double steps = (double)i / DEMO_EVALS * results->options->steps;
+        wring_svg_curve_add(curve, timed ? demo_judge_time_s(results, m, steps) : steps,
+                            m->losses[i]);
+    }
+}
+
+/** A level line for each target, as long as the first curve. */
+static void add_targets(struct wring_svg_chart *chart, const struct page *page)
+{
+    const struct wring_svg_curve *first = &chart->curves[0];
+
+    for (int t = 0; t < DEMO_TARGETS && first->n > 0; t++) {
+        double target = page->judgement->targets[t];
+        if (!isfinite(target))
+            continue;
+        struct wring_svg_curve *curve = &chart->curves[chart->n++];
+        snprintf(curve->name, sizeof(curve->name), "target %.3f", target);
+        curve->colour = WRING_SVG_GREY;
+        curve->dash = 2;
+        wring_svg_curve_add(curve, first->x[0], target);
+        wring_svg_curve_add(curve, first->x[first->n - 1], target);
+    }
+}
+
+static bool is_baseline(const struct demo_measure *m)
+{
+    return strcmp(m->config->name, "fp32") == 0 || strcmp(m->config->name, "bf16") == 0;
+}
+
+/** Fill a chart with the baselines and the next few others. @param next  in and out, of measures */
+static void fill_chart(struct wring_svg_chart *chart, const struct page *page, uint32_t *next)
+{
+    static const enum wring_svg_colour colours[CHART_CURVES] = {WRING_SVG_BLUE,  WRING_SVG_RED,
+                                                                WRING_SVG_GREEN, WRING_SVG_PURPLE,
+                                                                WRING_SVG_AMBER, WRING_SVG_PINK};
+    const struct demo_results *results = page->results;
+    uint32_t others = 0;
+
+    for (uint32_t i = 0; i < results->n; i++)
+        if (is_baseline(&results->measures[i]))
+            add_curve(chart, results, &results->measures[i], WRING_SVG_GREY, chart->n * 5);
+    for (; *next < results->n && others < CHART_CURVES; ++*next)
+        if (!is_baseline(&results->measures[*next]))
+            add_curve(chart, results, &results->measures[*next], colours[others++], 0);
+    add_targets(chart, page);
+}
+
+static uint32_t count_charts(const struct demo_results *results)
+{
+    uint32_t others = 0;
+
+    for (uint32_t i = 0; i < results->n; i++)
+        others += !is_baseline(&results->measures[i]);
+    return others > 0 ? (others + CHART_CURVES - 1) / CHART_CURVES : 1;
+}
+
 static bool write_picture(FILE *file, void *arg)
 {
-    const struct demo_results *results = ((const struct page *)arg)->results;
-    struct wring_svg_chart *chart = calloc(1, sizeof(*chart));
+    const struct page *page = arg;
+    const struct demo_results *results = page->results;
+    struct wring_svg_chart *chart = malloc(sizeof(*chart));
     bool timed = is_timed(results);
+    uint32_t charts = count_charts(results), next = 0;
     char title[96];
 
     if (chart == NULL)
         return false;
     snprintf(title, sizeof(title), "Held-out loss in %s, against %s",
              results->options->task->loss_unit, timed ? "seconds on the link" : "steps");
-    chart->title = title;
-    chart->x_title = timed ? "seconds (steps × measured step time)" : "steps";
-    chart->height = PLOT;
-    chart->y.low = chart->y.high = NAN;
-    chart->y_cut = cut_of(results);
-    for (uint32_t c = 0; c < results->n; c++) {
-        const struct demo_measure *m = &results->measures[c];
-        if (chart->n == WRING_SVG_CURVES_MAX) {
-            chart->left_out++;
-            continue;
-        }
-        struct wring_svg_curve *curve = &chart->curves[chart->n++];
-        snprintf(curve->name, sizeof(curve->name), "%s", m->config->name);
-        curve->colour = (enum wring_svg_colour)(c % WRING_SVG_COLOURS);
-        curve->dash = c >= WRING_SVG_COLOURS ? 5 : 0;
-        for (int i = 0; i <= DEMO_EVALS; i++) {
-            double steps = (double)i / DEMO_EVALS * results->options->steps;
-            wring_svg_curve_add(curve, timed ? demo_judge_time_s(results, m, steps) : steps,
-                                m->losses[i]);
-        }
+    wring_svg_begin_file(file, WRING_SVG_CHART_WIDTH, charts * (PLOT + WRING_SVG_CHART_ROOM),
+                         title);
+    for (uint32_t c = 0; c < charts; c++) {
+        memset(chart, 0, sizeof(*chart));
+        chart->title = title;
+        chart->x_title = timed ? "seconds (steps × step time)" : "steps";
+        chart->height = PLOT;
+        chart->y.low = chart->y.high = NAN;
+        chart->y_cut = cut_of(results);
+        fill_chart(chart, page, &next);
+        wring_svg_chart_put(file, chart, c * (PLOT + WRING_SVG_CHART_ROOM));
     }
-    wring_svg_begin_file(file, WRING_SVG_CHART_WIDTH, PLOT + WRING_SVG_CHART_ROOM, chart->title);
-    wring_svg_chart_put(file, chart, 0);
     wring_svg_end(file);
     free(chart);
     return ferror(file) == 0;
 }
 
-bool demo_page_write(const struct demo_results *results, const char *path)
+/** Read a page to keep what others wrote there. @param text out, empty without a file; the caller
+ *  frees it @return false with errno */
+static bool read_page(const char *path, char **text)
+{
+    struct stat there;
+    size_t bytes = stat(path, &there) == 0 && S_ISREG(there.st_mode) ? (size_t)there.st_size : 0;
+    FILE *file = bytes > 0 ? fopen(path, "re") : NULL;
+    bool well = bytes == 0 || file != NULL;
+
+    *text = well ? malloc(bytes + 1) : NULL;
+    if (*text != NULL)
+        (*text)[file != NULL ? fread(*text, 1, bytes, file) : 0] = '\0';
+    well = *text != NULL && (file == NULL || ferror(file) == 0);
+    if (file != NULL)
+        fclose(file);
+    if (!well)
+        free(*text);
+    return well;
+}
+
+/** Where the part is, which may be nowhere: then it comes last. @return false where its end is
+ *  missing */
+static bool find_part(struct page *page, const char *text)
+{
+    const struct demo_options *o = page->results->options;
+
+    snprintf(page->begin_mark, sizeof(page->begin_mark),
+             "<!-- begin: wring demo --task %s --optimizer %s -->", o->task->name,
+             o->optimizer_text);
+    snprintf(page->end_mark, sizeof(page->end_mark),
+             "<!-- end: wring demo --task %s --optimizer %s -->", o->task->name, o->optimizer_text);
+    const char *begin = strstr(text, page->begin_mark);
+    const char *end = begin != NULL ? strstr(begin, page->end_mark) : NULL;
+    page->added = begin == NULL;
+    page->head = text;
+    page->head_bytes = begin != NULL ? (size_t)(begin - text) : strlen(text);
+    page->end = end != NULL ? end + strlen(page->end_mark) : "";
+    page->end += page->end[0] == '\n';
+    return begin == NULL || end != NULL;
+}
+
+/** The page's name, the task's and the optimizer's: a page has several pictures.
+ *  @return NULL without memory; the caller frees it */
+static char *name_picture(const struct demo_options *o, const char *path)
+{
+    char *name = NULL;
+    int stem = (int)(strlen(path) - strlen(".md"));
+
+    return asprintf(&name, "%.*s-%s-%.*s.svg", stem, path, o->task->name,
+                    (int)strcspn(o->optimizer_text, ":"), o->optimizer_text) >= 0
+               ? name
+               : NULL;
+}
+
+static bool write_both(struct page *page, const char *path, const char *picture)
 {
     static struct demo_judgement judgement;
-    size_t stem = strlen(path) - strlen(".md");
-    char *picture = malloc(stem + sizeof(".svg"));
+    const char *slash = strrchr(picture, '/');
+
+    demo_judge(page->results, &judgement);
+    page->judgement = &judgement;
+    page->picture = slash != NULL ? slash + 1 : picture;
+    return wring_output_file("wring demo", path, write_page, page) == WRING_EXIT_OK &&
+           wring_output_file("wring demo", picture, write_picture, page) == WRING_EXIT_OK;
+}
+
+bool demo_page_write(const struct demo_results *results, const char *path)
+{
+    struct page page = {.results = results};
+    char *text, *picture = name_picture(results->options, path);
+    bool well = false;
 
     if (picture == NULL) {
         wring_fail("wring demo", "out of memory");
-        return false;
+    } else if (!read_page(path, &text)) {
+        wring_fail("wring demo", "%s: %s", path, strerror(errno));
+    } else {
+        if (find_part(&page, text))
+            well = write_both(&page, path, picture);
+        else
+            wring_fail("wring demo", "%s: the line %s is missing", path, page.end_mark);
+        free(text);
     }
-    memcpy(picture, path, stem);
-    memcpy(picture + stem, ".svg", sizeof(".svg"));
-    const char *slash = strrchr(picture, '/');
-    struct page page = {results, &judgement, slash != NULL ? slash + 1 : picture};
-    demo_judge(results, &judgement);
-    bool well = wring_output_file("wring demo", path, write_page, &page) == WRING_EXIT_OK &&
-                wring_output_file("wring demo", picture, write_picture, &page) == WRING_EXIT_OK;
     free(picture);
     return well;
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The comparison of all codecs as a page in Markdown, its curves in a picture beside it. */
+/** The comparison of all codecs as a part of a page in Markdown, its curves as a picture. */
 #ifndef WRING_TOOLS_DEMO_PAGE_H
 #define WRING_TOOLS_DEMO_PAGE_H
 
 #include "tools/demo/demo.h"
 
 /**
- * Write both files.
+ * Write both files. In a page that is there already, only what stands between the marks of this
+ * task and optimizer is replaced; a page without the marks gets the part at its end.
  * @param path  of the page, which ends in ".md"
  * @return false with a line on standard error
  */
