@@ -101,7 +101,7 @@ struct demo_results {
     struct demo_times
         times;            /* of rank 0 where nothing is exchanged; zeros where nothing is timed */
     uint32_t times_steps; /* of so many steps the median */
-    double target_loss;   /* bf16's last one, or the user's; NAN where there is none */
+    double target_loss;   /* DEMO_SLACK times bf16's last one, or the user's; NAN: there is none */
 };
 
 /** The one of that name, or NULL. */

@@ -100,7 +100,8 @@ void demo_judge(const struct demo_results *results, struct demo_judgement *out)
     *out = (struct demo_judgement){.fp32_range = range_of(fp32, o->seeds), .control_loses = NAN};
     for (int t = 0; t < DEMO_TARGETS; t++)
         out->targets[t] =
-            bf16 != NULL ? demo_curve_at(bf16->losses, o->steps, shares[t] * o->steps) : NAN;
+            bf16 != NULL ? DEMO_SLACK * demo_curve_at(bf16->losses, o->steps, shares[t] * o->steps)
+                         : NAN;
     if (isfinite(o->target_loss))
         out->targets[DEMO_TARGETS - 1] = o->target_loss;
     if (fp32 != NULL && control != NULL)

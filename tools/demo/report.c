@@ -96,7 +96,8 @@ static void print_timed(const struct demo_results *results)
            "after\nequal steps. target: %s. onebit without +ef is the negative "
            "control.\nThe model is small and the link slow on purpose: the allreduce is the "
            "bottleneck here.\n",
-           o->task->loss_unit, isfinite(o->target_loss) ? "--target-loss" : "bf16's last loss");
+           o->task->loss_unit,
+           isfinite(o->target_loss) ? "--target-loss" : "bf16's last loss, or 0.1 % above it");
     print_unreached(results);
     print_disturbed(results);
 }
@@ -147,7 +148,8 @@ static void print_losses(const struct demo_results *results)
     wring_table_finish(table, stdout);
     printf("\nloss: held out, %s. wire: sent by a rank in a step. target: %s.\n"
            "Codecs can%s be told apart: see \"resolved\" in the manual page.\n",
-           o->task->loss_unit, isfinite(o->target_loss) ? "--target-loss" : "bf16's last loss",
+           o->task->loss_unit,
+           isfinite(o->target_loss) ? "--target-loss" : "bf16's last loss, or 0.1 % above it",
            judgement.resolved ? "" : "not");
 }
 
