@@ -35,29 +35,38 @@ static bool is_timed(const struct demo_results *results)
     return results->n > 0 && results->measures[0].step_us > 0;
 }
 
-static void put_number(FILE *file, double value, const char *format)
+/** A number with a sign of its own: nothing is less than zero that is written as zero. */
+static void put_signed(FILE *file, double value, const char *format)
 {
     char text[32];
 
+    snprintf(text, sizeof(text), format, value);
+    if (text[0] != '-')
+        fprintf(file, " %s", text);
+    else if (text[1 + strspn(text + 1, "0.")] == '\0')
+        fprintf(file, " +%s", text + 1);
+    else
+        fprintf(file, " %s%s", MINUS, text + 1);
+}
+
+static void put_number(FILE *file, double value, const char *format)
+{
     if (!isfinite(value)) {
         fputs(" - |", file);
         return;
     }
-    snprintf(text, sizeof(text), format, value);
-    fprintf(file, " %s%s |", text[0] == '-' ? MINUS : "", text[0] == '-' ? text + 1 : text);
+    put_signed(file, value, format);
+    fputs(" |", file);
 }
 
 static void put_spread(FILE *file, const struct demo_spread *spread, uint32_t seeds,
                        const char *format)
 {
-    char mean[32];
-
     if (!isfinite(spread->mean)) {
         fputs(" - |", file);
         return;
     }
-    snprintf(mean, sizeof(mean), format, spread->mean);
-    fprintf(file, " %s%s", mean[0] == '-' ? MINUS : "", mean[0] == '-' ? mean + 1 : mean);
+    put_signed(file, spread->mean, format);
     if (seeds > 1)
         fprintf(file, " ± %.4f", spread->deviation);
     fputs(" |", file);
@@ -140,9 +149,8 @@ static void put_part(FILE *file, const struct page *page)
     const struct demo_options *o = results->options;
 
     fprintf(file,
-            "Task %s: %s of %.2f M parameters, %u ranks, %u samples each, %u steps with %s, %u "
-            "seed%s from %llu on;\n%s.\nLoss is held out, in %s; differences are taken seed by "
-            "seed.",
+            "Task %s: %s of %.2f M parameters.\n%u ranks with %u samples each make %u steps of %s, "
+            "for %u seed%s from %llu on.\nData: %s.\nLoss is held out, in %s.",
             o->task->name, o->task->what, (double)results->parameters / 1e6, o->ranks, o->batch,
             o->steps, o->optimizer_text, o->seeds, o->seeds > 1 ? "s" : "",
             (unsigned long long)o->seed, results->data, o->task->loss_unit);
