@@ -12,11 +12,6 @@ struct wring_shared_steps wring_shared_steps_make(double width, bool saturates,
         .code = code, .sum = sum, .back = saturates ? code : sum, .kernels = picked->kernels};
 }
 
-size_t wring_shared_steps_bytes(unsigned bits, uint64_t n)
-{
-    return bits == 4 ? n / 2 + n % 2 : n * (bits / 8);
-}
-
 static uint32_t most_of(unsigned bits)
 {
     return (UINT32_C(1) << (bits - 1)) - 1;

@@ -23,7 +23,10 @@ struct wring_shared_steps wring_shared_steps_make(double width, bool saturates,
                                                   enum wring_cpu_tier tier);
 
 /** The bytes of n steps, of a code or a sum. */
-size_t wring_shared_steps_bytes(unsigned bits, uint64_t n);
+static inline size_t wring_shared_steps_bytes(unsigned bits, uint64_t n)
+{
+    return bits == 4 ? n / 2 + n % 2 : n * (bits / 8);
+}
 
 /** The largest step of a rank: the sum of all ranks' fits. */
 uint32_t wring_shared_steps_most(const struct wring_shared_steps *steps, uint32_t ranks);

@@ -141,12 +141,13 @@ static size_t sharedint_encode(const struct wring_codec *codec,
     const struct wring_steps_width *width = wring_shared_steps_width(form, form->code);
     const float *scales = elems > 0 ? scales_at(codec, context) : NULL;
     uint64_t unit = codec->info.unit;
+    size_t unit_bytes = wring_shared_steps_bytes(form->code, unit);
     float most = (float)wring_shared_steps_most(form, context->ranks);
+    unsigned char *steps = code;
 
     (void)scratch;
-    for (uint64_t done = 0; done < elems; done += unit, scales++) {
+    for (uint64_t done = 0; done < elems; done += unit, scales++, steps += unit_bytes) {
         uint64_t n = wring_codec_unit_length(unit, elems - done);
-        unsigned char *steps = (unsigned char *)code + wring_shared_steps_bytes(form->code, done);
         if (WRING_IS_LONG(elems) && residual == NULL)
             wring_streaming_enter(src + done + n);
         if (*scales >= 0)
@@ -168,17 +169,17 @@ static enum wring_status sharedint_decode(const struct wring_codec *codec,
     const struct wring_steps_width *width = wring_shared_steps_width(form, bits);
     const float *scales = elems > 0 ? scales_at(codec, context) : NULL;
     uint64_t unit = codec->info.unit;
+    size_t unit_bytes = wring_shared_steps_bytes(bits, unit);
+    const unsigned char *steps = code;
 
     if (code_bytes != wring_shared_steps_bytes(bits, elems))
         return WRING_ERR_FRAME;
-    for (uint64_t done = 0; done < elems; done += unit, scales++) {
+    for (uint64_t done = 0; done < elems; done += unit, scales++, steps += unit_bytes) {
         uint64_t n = wring_codec_unit_length(unit, elems - done);
         if (add && WRING_IS_LONG(elems))
             wring_streaming_fetch_unit(dst + done, n);
         if (*scales >= 0)
-            (add ? width->decode_add : width->decode)(
-                dst + done, (const unsigned char *)code + wring_shared_steps_bytes(bits, done), n,
-                *scales);
+            (add ? width->decode_add : width->decode)(dst + done, steps, n, *scales);
         else
             wring_codec_fill_nan(dst + done, n);
     }
