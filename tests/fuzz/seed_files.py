@@ -201,10 +201,12 @@ def planner():
         tests = HERE.parent / "planner"
         files = [tests / f"good_{target}.c", tests / f"test_{target}.c"]
         source = next(file for file in files if file.exists()).read_text()
-        literal = re.search(r"good\w*\[\] =(.*?);\n\n", source, re.S)[1]
-        good = "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', literal))
-        good = good.replace('\\"', '"').replace("\\n", "\n")
+        good, *others = (
+            "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', literal)).replace('\\"', '"').replace("\\n", "\n")
+            for literal in re.findall(r"good\w*\[\] =(.*?);\n\n", source, re.S))
         write(target, "good", good)
+        for i, other in enumerate(others, 2):
+            write(target, f"good-{i}", other)
         for i, place in enumerate(value.finditer(good)):
             other = values[i % len(values)]
             write(target, f"value-{i:02}", good[:place.start()] + other + good[place.end():])
