@@ -1264,14 +1264,6 @@ def int8(block=512, **range_):
     return WideInts(block, **range_) if range_ else Int8(block)
 
 
-CODECS = {"none": NoCodec, "lossless": Lossless, "bf16": Bf16, "fp16": Fp16, "int8": int8,
-          "onebit": Onebit, "topk": Topk, "signsgd": Signsgd, "signum": Signum,
-          "sharedint": Sharedint, "randk": Randk, "union": Union, "topkc": Topkc, "dgc": Dgc,
-          "hashed": Hashed, "thc": Thc, "qsgd": Qsgd, "natural": Natural, "terngrad": Terngrad,
-          "powersgd": Powersgd, "int4": Int4, "int2": Int2,
-          "bounded": Bounded}
-
-
 class SmallFloats:
     """What codecs of small floats share. Each has a block: elements that share a step."""
 
