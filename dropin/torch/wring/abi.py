@@ -213,7 +213,8 @@ class WringBucketStats(Sized):
                 ("error_last", c_double), ("error_back", c_double), ("error_pieces", c_uint64),
                 ("n_cores", c_uint32), ("cores", c_char * 44), ("codec_asked", c_char_p),
                 ("with_codec_ns", c_uint64), ("without_codec_ns", c_uint64),
-                ("state_bytes", c_uint64), ("round_trip_ns", c_uint64), ("window", c_uint32)]
+                ("state_bytes", c_uint64), ("round_trip_ns", c_uint64), ("window", c_uint32),
+                ("sums_cut", c_uint64)]
 
 
 class WringCodecContext(ctypes.Structure):
