@@ -12,6 +12,7 @@
 
 #include "base/config.h"
 #include "base/cpu.h"
+#include "compress/codec.h"
 #include "offload/cores.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/twin.h"
@@ -114,8 +115,7 @@ static const struct argp_option options[] = {
     {"elements", 'e', "N", 0, "float32 numbers per call and thread, such as 64k (default 4m)", 0},
     {"data", 'd', "WHAT", 0,
      "numbers to code: bell (default), normal, laplace, recorded (gradients that come with wring), "
-     "or "
-     "a FILE of gradients that wring demo --record-gradients wrote",
+     "or a FILE of gradients that wring demo --record-gradients wrote",
      0},
     {"ranks", 'n', "N", 0,
      "ranks whose sum has the error nmse_sum, at most those that were recorded (default 4); 1: "
@@ -246,6 +246,20 @@ static bool check_memory(const struct command *command, const struct wring_codec
     return false;
 }
 
+/** Whether codes of so many ranks can be added, where a codec's are; said. */
+static bool check_ranks(const struct command *command, const struct wring_codec *codec)
+{
+    const struct wring_codec *in = wring_codec_way(codec, 0);
+    uint32_t most = in->ops->most_ranks != NULL ? in->ops->most_ranks(in) : UINT32_MAX;
+
+    if (command->bench.ranks <= most)
+        return true;
+    wring_fail(command->bench.name,
+               "%s adds codes of at most %" PRIu32 " ranks; take fewer --ranks",
+               wring_codec_info(codec)->spec, most);
+    return false;
+}
+
 /** Before anything is measured. @return an exit status */
 static int check_codecs(const struct command *command)
 {
@@ -253,7 +267,7 @@ static int check_codecs(const struct command *command)
         struct wring_codec *codec = create_codec(command, command->specs[i]);
         if (codec == NULL)
             return WRING_EXIT_USAGE;
-        bool fits = check_memory(command, codec);
+        bool fits = check_memory(command, codec) && check_ranks(command, codec);
         wring_codec_destroy(codec);
         if (!fits)
             return WRING_EXIT_FAILURE;
