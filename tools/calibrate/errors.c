@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/fpenv.h"
+#include "compress/codec.h"
 #include "compress/solo.h"
 #include "planner/core/files/profile_errors.h"
 #include "tools/calibrate/calibrate.h"
@@ -90,6 +91,17 @@ static void end_run(const struct bench *bench, uint32_t n, struct sums *sums)
     }
 }
 
+/** As many as the file has, and at least two, but no more than the codec's codes can be added of.
+ */
+static uint32_t ranks_that_sum(const struct bench *bench)
+{
+    const struct wring_codec *codec = bench->codec;
+    uint32_t most = codec->ops->most_ranks != NULL ? codec->ops->most_ranks(codec) : UINT32_MAX;
+    uint32_t ranks = bench->gradients->n_ranks > 2 ? bench->gradients->n_ranks : 2;
+
+    return ranks < most ? ranks : most;
+}
+
 /** What a rank coded of a tensor. */
 static enum wring_status code_sample(struct bench *bench, uint32_t rank, uint32_t tensor,
                                      struct sums *sums)
@@ -97,13 +109,12 @@ static enum wring_status code_sample(struct bench *bench, uint32_t rank, uint32_
     const struct wring_gradients *gradients = bench->gradients;
     uint32_t n = gradients->tensors[tensor].n;
 
-    bench->context =
-        (struct wring_codec_context){.seed = 1,
-                                     .bucket = tensor,
-                                     .rank = rank,
-                                     .ranks = gradients->n_ranks > 2 ? gradients->n_ranks : 2,
-                                     .phase = bench->phase,
-                                     .elems = n};
+    bench->context = (struct wring_codec_context){.seed = 1,
+                                                  .bucket = tensor,
+                                                  .rank = rank,
+                                                  .ranks = ranks_that_sum(bench),
+                                                  .phase = bench->phase,
+                                                  .elems = n};
     enum wring_status status = wring_solo_init(&bench->solo, bench->codec, &bench->context);
     if (status != WRING_OK)
         return status;
@@ -127,7 +138,7 @@ static enum wring_status code_sample(struct bench *bench, uint32_t rank, uint32_
 /** A share, within what a file may have: of nothing, anything is too much. */
 static double error_share(double part, double whole)
 {
-    double is = part > 0 ? part / whole : 0;
+    double is = part == 0 ? 0 : part / whole; /* NaN, where nothing came of it, is too much */
     return is <= ERROR_MAX ? is : ERROR_MAX;
 }
 
