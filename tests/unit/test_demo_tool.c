@@ -263,7 +263,7 @@ static void check_page(const char *path)
     CHECK(end != NULL && strcmp(end, END_MARK "after\n") == 0, "ends %s", end);
     CHECK(count_in(text, BEGIN_MARK) == 1 && count_in(text, "| `onebit:block=64+ef` |") == 1,
           "the table stands there twice: %s", text);
-    CHECK(count_in(text, "(codecs-image-onebit-adam.svg)") == 1, "no picture: %s", text);
+    CHECK(count_in(text, "(codecs-image-onebit-adam-warmup-20.svg)") == 1, "no picture: %s", text);
 }
 
 /** A second time all trainings are taken from the file, and nothing else is said. */
@@ -271,7 +271,7 @@ static void a_series_goes_on(void)
 {
     static char text[2][1 << 16];
     char arguments[400], digits[] = "/tmp/wring-demo-digits-XXXXXX",
-                         folder[] = "/tmp/wring-demo-series-XXXXXX", name[64], page[64];
+                         folder[] = "/tmp/wring-demo-series-XXXXXX", name[128], page[64];
 
     make_digits(digits);
     REQUIRE(mkdtemp(folder) != NULL, "%s", strerror(errno));
@@ -305,7 +305,8 @@ static void a_series_goes_on(void)
     int code = run_demo(arguments, "2>&1 >/dev/null", text[0], sizeof(text[0]));
     CHECK(code == 1 && strstr(text[0], "is missing") != NULL, "a part without an end: %d, %s", code,
           text[0]);
-    static const char *const names[] = {"results", "codecs.md", "codecs-image-onebit-adam.svg"};
+    static const char *const names[] = {"results", "codecs.md",
+                                        "codecs-image-onebit-adam-warmup-20.svg"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         snprintf(name, sizeof(name), "%s/%s", folder, names[i]);
         CHECK(unlink(name) == 0, "no %s", names[i]);

@@ -177,7 +177,8 @@ static int loss_at(struct measuring *m, const struct demo_results *results,
     return 0;
 }
 
-/** Multiply the rate by the factor as long as that lowers the loss. */
+/** Multiply the rate by the factor as long as that lowers the loss, or no loss is a number yet and
+ *  the rate falls. */
 static int climb(struct measuring *m, const struct demo_results *results,
                  const struct demo_config *config, double factor, double *rate, double *best,
                  bool *same)
@@ -188,7 +189,8 @@ static int climb(struct measuring *m, const struct demo_results *results,
         double loss;
         if (loss_at(m, results, config, *rate * factor, &loss, same) != 0)
             return 1;
-        if (!(loss < *best))
+        bool diverges = factor < 1 && !isfinite(loss) && !isfinite(*best);
+        if (!(loss < *best) && !diverges)
             return 0;
         *best = loss;
         *rate *= factor;

@@ -333,10 +333,12 @@ static char *name_picture(const struct demo_options *o, const char *path)
     char *name = NULL;
     int stem = (int)(strlen(path) - strlen(".md"));
 
-    return asprintf(&name, "%.*s-%s-%.*s.svg", stem, path, o->task->name,
-                    (int)strcspn(o->optimizer_text, ":"), o->optimizer_text) >= 0
-               ? name
-               : NULL;
+    if (asprintf(&name, "%.*s-%s-%s.svg", stem, path, o->task->name, o->optimizer_text) < 0)
+        return NULL;
+    for (char *at = name + stem; *at != '\0'; at++)
+        if (*at == ':' || *at == '=')
+            *at = '-';
+    return name;
 }
 
 static bool write_both(struct page *page, const char *path, const char *picture)

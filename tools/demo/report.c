@@ -97,7 +97,7 @@ static void print_timed(const struct demo_results *results)
            "control.\nThe model is small and the link slow on purpose: the allreduce is the "
            "bottleneck here.\n",
            o->task->loss_unit,
-           isfinite(o->target_loss) ? "--target-loss" : "bf16's last loss, or 0.1 % above it");
+           isfinite(o->target_loss) ? "--target-loss" : "1.001 times bf16's last loss");
     print_unreached(results);
     print_disturbed(results);
 }
@@ -149,7 +149,7 @@ static void print_losses(const struct demo_results *results)
     printf("\nloss: held out, %s. wire: sent by a rank in a step. target: %s.\n"
            "Codecs can%s be told apart: see \"resolved\" in the manual page.\n",
            o->task->loss_unit,
-           isfinite(o->target_loss) ? "--target-loss" : "bf16's last loss, or 0.1 % above it",
+           isfinite(o->target_loss) ? "--target-loss" : "1.001 times bf16's last loss",
            judgement.resolved ? "" : "not");
 }
 
