@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "compress/codec.h"
 #include "planner/core/fit.h"
 #include "runtime/plan/collective_bench_inside.h"
 
@@ -374,6 +375,14 @@ static enum wring_status put_case(struct wring_collective_bench *bench,
 
 /* ---- codecs ---- */
 
+/** Of both ways: a sum of codes may take more than a code. */
+static double mean_bytes(const struct wring_codec *codec, uint64_t elems)
+{
+    size_t back = wring_codec_adds_codes(codec) ? wring_codec_piece_bytes(codec, elems)
+                                                : wring_codec_bound(codec, elems);
+    return (double)(wring_codec_bound(codec, elems) + back) / 2;
+}
+
 /** Encoding and decoding are counted together here: half of it each. Both are in the collective
  * already.
  */
@@ -393,8 +402,7 @@ static enum wring_status put_codec(const struct wring_collective_bench *bench,
     if (status != WRING_OK)
         return status;
     out->feedback = (wring_codec_info(codec)->flags & WRING_CODEC_FEEDBACK) != 0;
-    out->wire_bytes = wring_cost_line((double)wring_codec_bound(codec, 1),
-                                      (double)wring_codec_bound(codec, 1 << 20) / (1 << 20));
+    out->wire_bytes = wring_cost_line(mean_bytes(codec, 1), mean_bytes(codec, 1 << 20) / (1 << 20));
     wring_codec_destroy(codec);
     status = fit_numbers(bench, collective->codec_us, collective->n, &both);
     if (status != WRING_OK)
