@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every codec with error feedback, over many steps: what is held back stays bounded, and what sums
- * lack by then is held back, not lost. The same while steps without the codec come in between. */
+/* Every codec with error feedback and its defaults, over many steps: what is held back stays
+ * bounded, and what sums lack by then is held back, not lost. The same while steps without the
+ * codec come in between. thc:sums=saturate+ef is no such codec: what it cuts off is lost. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,8 +24,7 @@
 
 struct story {
     const char *spec;
-    bool switches; /* the codec is left out in every other step */
-    bool refused;
+    bool switches;                  /* the codec is left out in every other step */
     double first_half, second_half; /* the most that was held back, as stats have it */
 };
 
@@ -55,8 +55,10 @@ static double find_lost(struct wring_session *session, struct wring_bucket *buck
     CHECK(wring_allreduce(wring_session_world(session), own, own, ELEMS, WRING_F32, WRING_SUM, NULL,
                           NULL) == WRING_OK,
           "allreduce");
-    for (int i = 0; i < ELEMS; i++)
+    for (int i = 0; i < ELEMS; i++) {
+        CHECK(isfinite(missing[i]) && isfinite(own[i]), "element %d is no number", i);
         worst = fmax(worst, fabs(missing[i] - own[i]));
+    }
     return worst;
 }
 
