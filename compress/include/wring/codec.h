@@ -231,8 +231,8 @@ struct wring_codec_ops {
 
     /**
      * sum += code: adds a code to a sum of codes. NULL: codes cannot be added. Needs FIXED.
-     * Owners then add codes and send the sum on as it is, so nothing is lost twice. encode must
-     * leave room for the sum of context->ranks codes; decode gets such a sum under a context of
+     * Owners then add codes and send on the sum, or what sum_end makes of it. encode must leave
+     * room for the sum of context->ranks codes; decode gets what is sent on under a context of
      * phase 1. The sum must not depend on the order of additions: integers have this property.
      * @param sum         in and out, [bound(elems)], the first code at first; or as sum_bound says
      * @param code_bytes  of the code

@@ -103,11 +103,12 @@ struct wring_job {
                                             ROUND_BEGIN, ROUND_END: of the round */
     uint32_t round;                      /* ROUND_BEGIN, ROUND_END: which of its rounds */
     bool sum_codes;      /* REDUCE: all sources are codes of codec_out, and are added as codes:
-                            code = that sum, [sum_bound] where the codec has it, and
+                            code = that sum, as sum_end leaves it, and
                             dst = decode(code) / divisor.
                             DECODE: the source is such a sum, to be divided */
     float *residual;     /* ENCODE, REDUCE: [elems] or NULL */
-    void *code;          /* ENCODE, REDUCE: out, [bound(codec_out, elems)] */
+    void *code;          /* ENCODE, REDUCE: out, [bound(codec_out, elems)]; with sum_codes
+                            [sum_bound] if that is more: the sum is made there */
     void *dst;           /* DECODE, REDUCE, COPY: out, [elems] of dtype */
     void *const *copies; /* REDUCE: [n_copies] out, further copies of that in shared memory,
                             written as soon as it is known */
