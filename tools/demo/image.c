@@ -79,7 +79,7 @@ static void image_drop(void *data)
     free(data);
 }
 
-#define HELD_OUT_VIEWS 50 /* of each digit that is held out */
+#define HELD_OUT_VIEWS 50u /* of each digit that is held out */
 
 static void image_describe(const void *data, char *text, size_t bytes)
 {
