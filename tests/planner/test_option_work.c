@@ -346,6 +346,14 @@ static void rounds_and_ways_back(void)
                                               {RAW(INTRA_IN, REDUCE_SCATTER), E(INTER),
                                                CODED(INTER, ALLGATHER), D(INTRA_OUT),
                                                RAW(INTRA_OUT, ALLGATHER)}};
+    static const struct wring_option dense = {
+        6,
+        {RAW(INTRA_IN, REDUCE_SCATTER), RAW(INTER, REDUCE_SCATTER), E(INTER),
+         CODED(INTER, ALLGATHER), D(INTRA_OUT), RAW(INTRA_OUT, ALLGATHER)}};
+    static const struct wring_option within = {7,
+                                               {E(INTRA_IN), CODED(INTRA_IN, ALLTOALL), D(INTER),
+                                                RAW(INTER, ALLREDUCE), E(INTRA_OUT),
+                                                CODED(INTRA_OUT, ALLGATHER), D(INTRA_OUT)}};
     double rounds = 2 * 1.5 * (8 + 2000), state = 2 * 4 * 4000 * 0.001;
 
     set_traits();
@@ -364,6 +372,20 @@ static void rounds_and_ways_back(void)
                         .in = 19,
                         .inter = 2 * 3 * code(4000) * 0.01 + 20 + rounds * 0.01 + 2 * 20,
                         .out = 19});
+    /* what was summed raw is full, of however few: half a byte for each element */
+    check("a raw sum", &dense,
+          (struct want){.encode = enc(1000),
+                        .decode = dec(4, 1000),
+                        .in = 19,
+                        .inter = 2 * 3 * (4000 + 500) * 0.01 + 20,
+                        .out = 19});
+    /* all ranks' codes are in a sum of which nodes have added up raw parts */
+    check("within nodes", &within,
+          (struct want){.encode = enc(8000) + 2 * state + enc(4000),
+                        .decode = add(2, 4000) + dec(2, 4000),
+                        .in = code(4000) * 0.001 + 3 + (8 + 4000) * 0.001 + 2 * 6,
+                        .inter = 2 * 6 * 4000 * 0.01 + 20,
+                        .out = 2000 * 0.001 + 3});
     /* of eight ranks' sums each is full, and half a byte long for each element */
     rounds = 1.75 * (8 + 4000);
     check("all ranks", &all,

@@ -343,12 +343,13 @@ static void pay_encode(struct wring_walk *walk, const struct wring_step *step)
     bool back = step->phase == WRING_PHASE_INTRA_OUT || walk->second[step->phase];
 
     walk->codec = back ? walk->params->out : walk->params->in;
-    walk->summed = 0;
-    if (back && walk->other_back) /* nodes have summed up what their ranks gave */
-        walk->summed = (uint32_t)ranks_of(
-            walk, step->phase == WRING_PHASE_FLAT ? WRING_PHASE_FLAT : WRING_PHASE_INTER);
-    if (!back)
+    walk->summed = back && walk->other_back ? walk->contributions : 0;
+    if (!back) {
+        /* between nodes these are what nodes have summed up */
+        walk->contributions = (uint32_t)ranks_of(
+            walk, step->phase == WRING_PHASE_INTER ? WRING_PHASE_INTER : WRING_PHASE_FLAT);
         pay_rounds(walk, step->phase);
+    }
     if (walk->whole != WRING_KNOWN_NONE)
         return;
     struct wring_cost us = encode_us(walk, step->site);
@@ -462,7 +463,8 @@ void wring_option_work(const struct wring_work_params *params, const struct wrin
                               .x = 1,
                               .f = 1,
                               .codes = 1,
-                              .active = params->ranks_per_node};
+                              .active = params->ranks_per_node,
+                              .contributions = UINT32_MAX};
 
     memset(out, 0, sizeof(*out));
     walk.other_back = params->in != NULL && strcmp(params->in->spec, params->out->spec) == 0 &&

@@ -77,7 +77,9 @@ struct wring_walk {
     bool second[WRING_PHASE_INTRA_OUT + 1];  /* by phase: the next step there is its second */
     const struct wring_profile_codec *codec; /* that made the codes */
     bool other_back; /* the codec's sums travel as other codes, which the profile describes */
-    uint32_t summed; /* contributions in the codes of such a sum; 0: they are no sums */
+    uint32_t contributions; /* whose codes a sum is of; UINT32_MAX: they travelled raw, so that the
+                               sum has all elements */
+    uint32_t summed;        /* contributions in the codes of such a sum; 0: they are no sums */
 };
 
 static inline void wring_walk_add(struct wring_walk *walk, enum wring_worker worker,
