@@ -270,6 +270,39 @@ static void budget_of_ways_back(void)
     wring_profile_destroy(profile);
 }
 
+/** A pair that was measured as one has the error of both ways; of other pairs each codec has its
+ *  own, and the first one's way back is none of theirs. */
+static void budget_of_pairs_measured_as_one(void)
+{
+    static const uint64_t elems[] = {50000000};
+    static const double ready[] = {0}, lost_back[] = {0.05, 0.2};
+    static const char *const codecs[] = {"onebit+ef>int8", "hashed>int8"};
+    struct wring_profile *profile = wring_profile_builtin("espresso-pcie");
+    struct wring_made_trace made;
+    struct wring_cost_model_params params = {
+        .trace = &made.trace, .profile = profile, .codecs = codecs, .n_codecs = 2, .max_nmse = 0.5};
+
+    wring_made_trace(1, elems, ready, &made);
+    for (int turn = 0; turn < 2; turn++) {
+        for (uint32_t i = 0; i < profile->n_codecs; i++) {
+            struct wring_profile_codec *codec = &profile->codecs[i];
+            if (strcmp(codec->spec, codecs[0]) != 0 && strcmp(codec->spec, "hashed") != 0)
+                continue;
+            codec->nmse = 0.4;
+            codec->traits.way_back.nmse = lost_back[turn];
+        }
+        struct wring_cost_model *model = wring_made_model(&params);
+        bool has[2] = {false};
+        for (uint32_t i = 0; i < model->n_codecs; i++)
+            for (int pair = 0; pair < 2; pair++)
+                has[pair] = has[pair] || strcmp(model->codecs[i].spec, codecs[pair]) == 0;
+        CHECK(has[0] == (turn == 0), "as one, %g lost on the way back", lost_back[turn]);
+        CHECK(has[1], "one by one, %g lost on another way back", lost_back[turn]);
+        wring_cost_model_destroy(model);
+    }
+    wring_profile_destroy(profile);
+}
+
 /** Who may code does not matter to what is only compared with. */
 static void fp16_elsewhere(void)
 {
@@ -298,6 +331,7 @@ int main(int argc, char **argv)
         {"budget_by_tensor", budget_by_tensor},
         {"budget_by_encodings", budget_by_encodings},
         {"budget_of_ways_back", budget_of_ways_back},
+        {"budget_of_pairs_measured_as_one", budget_of_pairs_measured_as_one},
         {"fp16_elsewhere", fp16_elsewhere},
         {NULL, NULL},
     };

@@ -21,7 +21,7 @@ struct error {
     char
         in[WRING_CODEC_SPEC_MAX]; /* of "in>back" where both were measured by themselves; else "" */
     const char *back;             /* likewise */
-    bool other_back;              /* one codec, whose sums travel as other codes */
+    bool other_back; /* its sums travel as other codes, whose error is known: nmse_back */
     double nmse_in, nmse_back;
 };
 
@@ -43,18 +43,20 @@ static struct error find_error(const struct wring_model_builder *builder, uint32
     const char *two = strchr(both->spec, '>');
 
     error.on_gradients = !isnan(error_on_gradients(&error, both->spec, NULL));
-    error.other_back = two == NULL && both->traits.way_back.bytes.n > 0;
+    if (two != NULL) {
+        memcpy(error.in, both->spec, (size_t)(two - both->spec));
+        error.in[two - both->spec] = '\0';
+        error.back = two + 1;
+        if (error.on_gradients ? isnan(error_on_gradients(&error, error.in, NULL)) ||
+                                     isnan(error_on_gradients(&error, error.back, NULL))
+                               : strcmp(builder->back[codec].spec, both->spec) == 0)
+            error.in[0] = '\0'; /* measured as one */
+    }
+    /* on gradients, a pair that was measured as one has lost on both ways */
+    error.other_back = error.in[0] == '\0' && both->traits.way_back.bytes.n > 0 &&
+                       (two == NULL || !error.on_gradients);
     if (error.other_back)
         error.nmse_back = both->traits.way_back.nmse;
-    if (two == NULL)
-        return error;
-    memcpy(error.in, both->spec, (size_t)(two - both->spec));
-    error.in[two - both->spec] = '\0';
-    error.back = two + 1;
-    if (error.on_gradients ? isnan(error_on_gradients(&error, error.in, NULL)) ||
-                                 isnan(error_on_gradients(&error, error.back, NULL))
-                           : strcmp(builder->back[codec].spec, both->spec) == 0)
-        error.in[0] = '\0'; /* measured as one */
     return error;
 }
 
