@@ -129,6 +129,11 @@ static void run_as(void)
     CHECK(wring_option_run_as(&cpu, "none", 8)[0] == 0, "nothing to code");
     CHECK(wring_option_run_as(&cpu, "int8>bf16", 8)[0] == 0, "a pair without a way back");
     CHECK(strcmp(wring_option_run_as(&both_ways, "int8>none", 8), "divisible") == 0, "a pair");
+    CHECK(wring_option_run_as(&cpu, "signsgd", 8)[0] == 0, "votes without a way back");
+    CHECK(strcmp(wring_option_run_as(&both_ways, "signsgd", 8), "divisible") == 0, "votes");
+    CHECK(wring_option_run_as(&both_ways, "topk:ratio=0.01+momentum+ef", 8)[0] == 0, "momentum");
+    CHECK(wring_option_run_as(&cpu, "powersgd", 8)[0] == 0, "a start for the next step");
+    CHECK(wring_option_run_as(&both_ways, "powersgd+ef", 8)[0] == 0, "a whole bucket, and state");
     CHECK(wring_option_run_as(&raw_option, "int8", 8)[0] == 0, "a codec that codes nothing");
     other.steps[1].phase = WRING_PHASE_INTER;
     CHECK(wring_option_run_as(&other, "int8", 8)[0] == 0, "nodes of several ranks");

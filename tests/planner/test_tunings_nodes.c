@@ -70,6 +70,26 @@ static void collectives_in_nodes_are_options(void)
     CHECK(strcmp(text, "hierarchical-indivisible") == 0, "coded: %s", text);
 }
 
+/** It is measured, and not taken where the plan is to run. */
+static void collectives_of_a_codec_with_state(void)
+{
+    static const char *const codecs[] = {"powersgd"};
+    struct made_tunings made;
+
+    made_tunings_set_up(&made, 2, 1);
+    snprintf(made.codec.spec, sizeof(made.codec.spec), "%s", codecs[0]);
+    made.params.codecs = codecs;
+    made_tunings_add_collective(&made, "none", "auto", 0.02, NULL);
+    made_tunings_add_collective(&made, codecs[0], "indivisible", 0.008, NULL);
+    for (int runnable = 0; runnable < 2; runnable++) {
+        made.params.runnable = runnable == 1;
+        struct wring_cost_model *model = wring_made_model(&made.params);
+        CHECK(model != NULL && (model->n_allowed[1] > 0) == (runnable == 0), "runnable: %d",
+              runnable);
+        wring_cost_model_destroy(model);
+    }
+}
+
 /** A further bucket's time and what one alone takes longer, of 2^20 elements, on such links. */
 static void check_links(struct made_tunings *made, double scale, double busy, double rest)
 {
@@ -121,6 +141,7 @@ int main(int argc, char **argv)
     static const struct wring_test_case cases[] = {
         {"collectives_are_those_of_the_nodes", collectives_are_those_of_the_nodes},
         {"collectives_in_nodes_are_options", collectives_in_nodes_are_options},
+        {"collectives_of_a_codec_with_state", collectives_of_a_codec_with_state},
         {"collectives_have_links_as_fast_as_asked_for",
          collectives_have_links_as_fast_as_asked_for},
         {NULL, NULL},

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "planner/core/model/option_work.h"
+#include <wring/codec.h>
 #include <wring/types.h>
 
 #define WRING_MODULE "planner"
@@ -243,6 +244,21 @@ static bool model_from_components(const struct wring_model_builder *builder, uin
                                   const struct wring_option *option, struct wring_cost *busy,
                                   struct wring_cost *rest);
 
+/** Benchmarks measure what plans cannot carry, too. Of a program's own codecs nobody can say. */
+static bool is_refused(const struct wring_model_builder *builder, uint32_t codec,
+                       const struct wring_option *option)
+{
+    const char *spec = builder->model->codecs[codec].spec;
+    struct wring_codec *known;
+
+    if (!builder->params->runnable ||
+        wring_option_run_as(option, spec, builder->model->ranks_per_node)[0] != '\0' ||
+        wring_codec_create(spec, NULL, NULL, NULL, 0, &known) != WRING_OK)
+        return false;
+    wring_codec_destroy(known);
+    return true;
+}
+
 static enum wring_status offer_collective(struct wring_model_builder *builder, uint32_t codec,
                                           const char *run_as, bool baseline)
 {
@@ -265,6 +281,8 @@ static enum wring_status offer_collective(struct wring_model_builder *builder, u
     candidate.somewhere = budget == WRING_BUDGET_SOMEWHERE;
     candidate.barred = candidate.barred || budget == WRING_BUDGET_BEYOND;
     if (builder->params->indivisible && wring_option_is_divisible(&candidate.option.option))
+        candidate.barred = true;
+    if (is_refused(builder, codec, &candidate.option.option))
         candidate.barred = true;
     if (candidate.barred && !baseline)
         return WRING_OK;

@@ -600,15 +600,20 @@ static bool matches_pattern(const struct collective *collective, const struct pa
     return true;
 }
 
-static bool has_codec(const char *spec)
+/** Does a session carry out a plan with it? Not what it keeps beside a residual, as an array of
+ * that belongs to one bucket; not in one step a sum that must come back, or cut a whole bucket. */
+static bool runs_codec(const char *spec, bool indivisible)
 {
     struct wring_codec *codec = NULL;
     char why[100];
 
     if (wring_codec_create(spec, "best", NULL, why, sizeof(why), &codec) != WRING_OK)
         return false;
+    const struct wring_codec_info *info = wring_codec_info(codec);
+    bool fits = indivisible ? (info->flags & WRING_CODEC_TWO_WAYS) == 0 : info->unit != 0;
+    bool runs = info->states == 0 && fits;
     wring_codec_destroy(codec);
-    return true;
+    return runs;
 }
 
 /** WRING_SCHEMES: there is none. */
@@ -622,12 +627,12 @@ static enum wring_scheme find_scheme(const struct collective *collective, const 
             return WRING_SCHEMES;
     bool first = matches_pattern(collective, &patterns[0]),
          second = matches_pattern(collective, &patterns[1]);
-    if (first && strchr(codec, '>') != NULL)
-        return WRING_SCHEMES; /* the way back, which has a codec of its own, is missing */
-    if ((!first && !second) || !has_codec(codec))
+    if (!first && !second)
         return WRING_SCHEMES;
     if (is_raw)
         return WRING_SCHEME_AUTO;
+    if (!runs_codec(codec, first))
+        return WRING_SCHEMES;
     return first ? WRING_SCHEME_INDIVISIBLE : WRING_SCHEME_DIVISIBLE;
 }
 

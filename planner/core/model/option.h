@@ -131,7 +131,8 @@ enum wring_status wring_options_json(const struct wring_options_params *params, 
  * and knows two algorithms for codes: allgather, and alltoall, sum, allgather. With one rank in a
  * node the collective between nodes is one between all ranks.
  *
- * @param codec  a spec; one that this build does not have runs nowhere
+ * @param codec  a spec; one that this build does not have, or whose state plans cannot carry, runs
+ *               nowhere
  * @return static: the name of an enum wring_scheme; "" where it cannot
  */
 const char *wring_option_run_as(const struct wring_option *option, const char *codec,
