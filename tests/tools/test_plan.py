@@ -320,6 +320,26 @@ class Plans(unittest.TestCase):
         self.assertGreater(len(listed), 5)
         self.assertFalse({one["codec"] for one in listed} & altering)
 
+    def test_codecs_that_sessions_refuse(self):
+        """An older profile does not say what codecs do to training, and the library does; whoever
+        lists one is told."""
+        profile = json.loads(wring("info", "--json", "--profile", "espresso-pcie").stdout)
+        for codec in profile["codecs"]:
+            codec.pop("traits", None)
+        old = os.path.join(self.folder, "old.json")
+        pathlib.Path(old).write_text(json.dumps(profile), encoding="utf-8")
+        for path in ("espresso-pcie", old):
+            listed = json.loads(wring("plan", "--list-options", "--json", "-t", "lstm", "-p", path,
+                                      "-c", "all", "--max-nmse", "2").stdout)["codecs"]
+            taken = {one["codec"] for one in listed}
+            self.assertGreater(len(taken), 5)
+            self.assertFalse(taken & {"signsgd", "dgc", "powersgd", "powersgd+ef"}, path)
+        told = "signsgd changes training: a session refuses a plan that has it on some buckets"
+        question = ("-t", "lstm", "-p", old, "--bound-ms", "0", "--runnable", "-c")
+        self.assertIn(told, wring("plan", *question, "signsgd").stderr)
+        self.assertIn(told, wring("plan", *question, "signsgd,terngrad", "--only").stderr)
+        self.assertNotIn(told, wring("plan", *question, "signsgd", "--only").stderr)
+
     def test_what_runs_here_comes_first(self):
         """Beside a plan of which this build runs a part stands the best that it runs."""
         question = ("-t", "vgg16", "-p", "testbed-pcie-25g", "-c", "onebit+ef,bf16", "--bound-ms", "0")

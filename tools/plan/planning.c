@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/config.h"
+#include "compress/codec.h"
 #include "planner/core/files/machine.h"
 #include "planner/core/files/tensor_trace.h"
 #include "tools/commands.h"
@@ -47,8 +48,32 @@ static void warn_of_machine(const struct wring_planning *planning)
                    planning->profile->name, why);
 }
 
-/** May plans have it: somebody who may code has it, a budget knows its error, and training is the
- *  same with it? */
+/** Why a session may refuse a plan with a codec. */
+struct reserve {
+    bool alters; /* training is another with it: a bucket that is registered otherwise may not have
+                    it */
+    bool keeps_state;
+};
+
+/** As the profile says, and the library: older files say nothing. */
+static struct reserve find_reserve(const struct wring_profile *profile, const char *spec)
+{
+    struct reserve reserve = {false, false};
+    struct wring_codec *codec;
+
+    for (uint32_t i = 0; i < profile->n_codecs; i++)
+        if (strcmp(profile->codecs[i].spec, spec) == 0)
+            reserve.alters = profile->codecs[i].traits.alters;
+    if (wring_codec_create(spec, NULL, NULL, NULL, 0, &codec) != WRING_OK)
+        return reserve;
+    reserve.alters = reserve.alters || wring_codec_alters(codec);
+    reserve.keeps_state = wring_codec_info(codec)->states > 0;
+    wring_codec_destroy(codec);
+    return reserve;
+}
+
+/** May plans have it: somebody who may code has it, a budget knows its error, training is the same
+ *  with it, and it keeps no state? */
 static bool is_choice(const struct wring_planning *planning,
                       const struct wring_profile_codec *codec)
 {
@@ -59,7 +84,9 @@ static bool is_choice(const struct wring_planning *planning,
         coded = coded || (codec->at[site].present && sites >> site & 1);
     bool judged = planning->max_nmse <= 0 || !isnan(codec->nmse) ||
                   !isnan(wring_profile_error(planning->profile, codec->spec, NULL));
-    return coded && judged && !codec->traits.alters && strstr(codec->spec, "=R") == NULL;
+    const struct reserve reserve = find_reserve(planning->profile, codec->spec);
+    return coded && judged && !reserve.alters && !reserve.keeps_state &&
+           strstr(codec->spec, "=R") == NULL;
 }
 
 /** --codec all. */
@@ -76,6 +103,19 @@ static void list_all_codecs(struct wring_planning *planning)
                    "the codecs that lose most");
 }
 
+/** Plans may mix what is listed with none, or with each other. */
+static void warn_of_altering(const struct wring_planning *planning)
+{
+    bool alone = planning->only && planning->n_codecs == 1;
+
+    for (size_t i = 0; i < planning->n_codecs && !alone; i++)
+        if (find_reserve(planning->profile, planning->codecs[i]).alters)
+            wring_warn(&planning->log,
+                       "%s changes training: a session refuses a plan that has it on some buckets; "
+                       "alone, with --only, it is on all",
+                       planning->codecs[i]);
+}
+
 enum wring_status wring_planning_load(struct wring_planning *planning)
 {
     enum wring_status status = wring_planning_load_trace(planning);
@@ -88,6 +128,8 @@ enum wring_status wring_planning_load(struct wring_planning *planning)
     warn_of_machine(planning);
     if (planning->all_codecs)
         list_all_codecs(planning);
+    else
+        warn_of_altering(planning);
     return WRING_OK;
 }
 
@@ -380,7 +422,7 @@ static const struct argp_option options[] = {
     {"gpus-per-node", 'g', "G", 0, "ranks in each node (default: the profile's)", 1},
     {"codec", 'c', "LIST", 0,
      "codecs that may be taken, besides none and fp16; all: those that the profile knows, but for "
-     "those that change what training does, as votes and momentum do",
+     "those that change what training does, as votes and momentum do, or that keep state",
      1},
     {"max-nmse", OPTION_MAX_NMSE, "X", 0,
      "no tensor takes a codec that loses a larger share of its gradient's power; 0: none that "

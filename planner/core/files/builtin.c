@@ -67,18 +67,19 @@ struct device_us {
 static const struct coder {
     const char *spec;
     bool summable, feedback;
+    bool alters;       /* training: momentum */
     bool cpu;          /* coded on CPUs, those of offload nodes among them */
     double wire_bytes; /* per element; of R = 1 where the spec has an R */
     struct device_us at, two_level;
 } coders[] = {
     /* 16-bit sums as the usual libraries form them: hop by hop, in the code */
-    {"fp16", true, false, false, 2, {26, 22}, {0, 0}},
+    {"fp16", true, false, false, false, 2, {26, 22}, {0, 0}},
     /* value and index of each chosen element: 2 x R of the float32 bytes */
-    {"randk:ratio=R", false, false, true, 8, {88, 34}, {1000, 100}},
-    {"dgc:ratio=R", false, true, true, 8, {390, 34}, {1400, 100}},
-    {"onebit", false, false, true, 0.125, {620, 170}, {2000, 520}},
+    {"randk:ratio=R", false, false, false, true, 8, {88, 34}, {1000, 100}},
+    {"dgc:ratio=R", false, true, true, true, 8, {390, 34}, {1400, 100}},
+    {"onebit", false, false, false, true, 0.125, {620, 170}, {2000, 520}},
     /* EF-SignSGD */
-    {"onebit+ef", false, true, true, 0.125, {270, 140}, {810, 420}},
+    {"onebit+ef", false, true, false, true, 0.125, {270, 140}, {810, 420}},
 };
 #define CODERS (sizeof(coders) / sizeof(coders[0]))
 
@@ -118,6 +119,7 @@ static void set_codec(const struct coder *coder, struct wring_profile_codec *out
     snprintf(out->spec, sizeof(out->spec), "%s", coder->spec);
     out->summable = coder->summable;
     out->feedback = coder->feedback;
+    out->traits.alters = coder->alters;
     out->nmse = NAN;
     out->wire_bytes = wring_cost_line(0, coder->wire_bytes);
     out->at[WRING_SITE_DEVICE] = device_coding(coder->at);
