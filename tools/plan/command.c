@@ -239,7 +239,8 @@ static void plan_show(const struct wring_planning *planning, const struct wring_
     show_all_groups(plan, runnable);
 }
 
-/** The plan, and before all else the part that runs: "run_here". */
+/** The plan, and before all else the part that runs: "run_here". Errors: WRING_ERR_NO_MEMORY;
+ * others are those of standard output. */
 static enum wring_status print_plan(const struct wring_plan *plan, const struct runnable *runnable)
 {
     static const char *const told[] = {"iteration_us", "exposed_us", "executor", "chunk_bytes",
@@ -249,10 +250,12 @@ static enum wring_status print_plan(const struct wring_plan *plan, const struct 
     json_t *here = whole != NULL ? json_object() : json_null();
     json_t *answer = json_pack("{s:o}", "run_here", here);
 
-    for (size_t i = 0; whole != NULL && i < sizeof(told) / sizeof(told[0]); i++)
-        if (json_object_get(whole, told[i]) != NULL)
-            json_object_set(here, told[i], json_object_get(whole, told[i]));
-    bool complete = all != NULL && json_object_update(answer, all) == 0;
+    bool complete = answer != NULL && all != NULL && (whole != NULL || runnable->plan == NULL);
+    for (size_t i = 0; complete && i < sizeof(told) / sizeof(told[0]); i++) {
+        json_t *value = json_object_get(whole, told[i]);
+        complete = value == NULL || json_object_set(here, told[i], value) == 0;
+    }
+    complete = complete && json_object_update(answer, all) == 0;
     json_decref(all);
     json_decref(whole);
     if (complete)
@@ -467,11 +470,14 @@ static int give_plan(const struct command *command, const struct wring_planned *
         exit = draw_into_file(command, planned, command->perfetto, wring_timeline_write_perfetto);
     if (exit != WRING_EXIT_OK)
         return exit;
-    if (!command->json)
+    if (!command->json) {
         plan_show(&command->planning, planned, plan, runnable);
-    else if (print_plan(plan, runnable) != WRING_OK)
-        return wring_output_failed();
-    return WRING_EXIT_OK;
+        return WRING_EXIT_OK;
+    }
+    enum wring_status status = print_plan(plan, runnable);
+    if (status == WRING_ERR_NO_MEMORY)
+        return wring_fail(command->planning.log.arg, "%s", wring_status_text(status));
+    return status == WRING_OK ? WRING_EXIT_OK : wring_output_failed();
 }
 
 /** That a second question has no answer is no fault of the first. */
@@ -492,11 +498,11 @@ static enum wring_status find_runnable(const struct wring_planning *question,
         return WRING_OK;
     planning.runnable = true;
     planning.log.fn = drop_line;
-    if (wring_planned_init(&planning, &want, &out->planned) != WRING_OK)
-        return WRING_OK;
-    enum wring_status status =
-        wring_plan_create(out->planned.model, planning.trace, planning.profile,
-                          &out->planned.found.grouping, &out->other);
+    enum wring_status status = wring_planned_init(&planning, &want, &out->planned);
+    if (status != WRING_OK)
+        return status == WRING_ERR_NO_MEMORY ? status : WRING_OK;
+    status = wring_plan_create(out->planned.model, planning.trace, planning.profile,
+                               &out->planned.found.grouping, &out->other);
     if (status == WRING_OK)
         complete_plan(&out->planned, out->other);
     out->plan = out->other;
