@@ -312,6 +312,9 @@ class Plans(unittest.TestCase):
             for spec in taken:
                 self.assertLessEqual(codecs[spec]["nmse"], budget, spec)
             self.assertFalse(taken & altering)
+        here = wring("plan", *question, "--max-nmse", "0.001", "--runnable")
+        self.assertEqual(here.returncode, 0, here.stderr)
+        self.assertEqual(len(here.stderr.splitlines()), 1, here.stderr)
         free = wring("plan", *question)
         self.assertEqual(free.returncode, 0, free.stderr)
         self.assertIn("--codec all without --max-nmse", free.stderr)

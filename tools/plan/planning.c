@@ -300,8 +300,9 @@ static bool has_option(const struct wring_cost_model *model, const char *spec)
 void wring_planning_say_lacking(const struct wring_planning *planning,
                                 const struct wring_cost_model *model, bool *said)
 {
-    /* a budget alone is there to leave codecs out */
-    for (size_t i = 0; i < planning->n_codecs && planning->runnable; i++) {
+    /* a budget alone is there to leave codecs out, and nobody named those of "all" */
+    bool asked = planning->runnable && !planning->all_codecs;
+    for (size_t i = 0; i < planning->n_codecs && asked; i++) {
         if (said[i] || has_option(model, planning->codecs[i]))
             continue;
         said[i] = true;
