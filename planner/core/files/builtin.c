@@ -203,7 +203,8 @@ static void set_host_codec(const struct wring_host_codec *host, struct wring_pro
     out->at[WRING_SITE_DEVICE] = published_coding(host->spec);
 }
 
-/** The artifact's codecs, of which hosts know the errors, then those that hosts alone know. */
+/** The artifact's codecs, of which hosts know all but the times, then those that hosts alone know.
+ */
 static void set_codecs(struct wring_profile *profile)
 {
     for (size_t i = 0; i < CODERS; i++)
@@ -212,10 +213,13 @@ static void set_codecs(struct wring_profile *profile)
     for (size_t i = 0; i < wring_host_codecs_n; i++) {
         const struct wring_host_codec *host = &wring_host_codecs[i];
         const struct coder *known = find_coder(host->spec);
-        if (known != NULL)
-            profile->codecs[known - coders].nmse = host->nmse;
-        else
+        if (known == NULL) {
             set_host_codec(host, &profile->codecs[profile->n_codecs++]);
+            continue;
+        }
+        struct wring_profile_codec *codec = &profile->codecs[known - coders];
+        codec->nmse = host->nmse;
+        set_traits(host, &codec->traits);
     }
 }
 
