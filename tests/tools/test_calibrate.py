@@ -208,6 +208,9 @@ class Calibrates(unittest.TestCase):
         refused = wring("calibrate", "-n", "2", "-o", path, "--coding", "bf16,nonsense")
         self.assertEqual(refused.returncode, 1)
         self.assertIn("nonsense", refused.stderr)
+        refused = wring("calibrate", "-n", "2", "-o", path, "--coding", ",".join(129 * ["bf16"]))
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("--coding takes up to 128 specs", refused.stderr)
 
     def test_adds_what_is_missing(self):
         path = os.path.join(self.folder.name, "grows.json")

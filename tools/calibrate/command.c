@@ -135,6 +135,8 @@ static void list_coded(struct command *command, struct argp_state *state)
         wring_calibrate_list_all(&params->coded);
     else if (list != NULL)
         n = wring_value_option_list("--coding", list, specs, WRING_CALIBRATE_CODED_MAX, state);
+    if (n > WRING_CALIBRATE_CODED_MAX)
+        argp_error(state, "--coding takes up to %d specs", WRING_CALIBRATE_CODED_MAX);
     for (size_t i = 0; i < n && i < WRING_CALIBRATE_CODED_MAX; i++)
         add_coded(params, specs[i], state);
     params->coded_again = by_default ? 0 : params->coded.n;

@@ -3,6 +3,7 @@
  * What a codec is, beside its times: rounds, state, and the way back of its sums. And the list of
  * all codecs whose coding can be measured.
  */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -285,14 +286,20 @@ static const char *const variants[] = {
     "onebit+ef>int8",
 };
 
-static void add_spec(const char *spec, struct wring_calibrate_coded *out)
+static bool is_codec(const char *spec)
 {
     struct wring_codec *codec;
 
-    if (out->n == WRING_CALIBRATE_CODED_MAX ||
-        wring_codec_create(spec, NULL, NULL, NULL, 0, &codec) != WRING_OK)
-        return;
+    if (wring_codec_create(spec, NULL, NULL, NULL, 0, &codec) != WRING_OK)
+        return false;
     wring_codec_destroy(codec);
+    return true;
+}
+
+/** One that is no codec is refused like one of the command line, and not passed over. */
+static void add_spec(const char *spec, struct wring_calibrate_coded *out)
+{
+    assert(out->n < WRING_CALIBRATE_CODED_MAX);
     snprintf(out->specs[out->n++], WRING_CODEC_SPEC_MAX, "%s", spec);
 }
 
@@ -309,7 +316,7 @@ void wring_calibrate_list_all(struct wring_calibrate_coded *out)
             name = "topk:ratio=0.01"; /* as in the default list */
         add_spec(name, out);
         snprintf(spec, sizeof(spec), "%s+ef", name);
-        if (((*ops)->flags & WRING_CODEC_EXACT) == 0)
+        if (((*ops)->flags & WRING_CODEC_EXACT) == 0 && is_codec(spec)) /* some take none */
             add_spec(spec, out);
     }
     for (size_t i = 0; i < sizeof(variants) / sizeof(variants[0]); i++)
