@@ -15,6 +15,7 @@
 #include "offload/pool.h"
 #include "planner/core/fit.h"
 #include "tools/bench/bench.h"
+#include "tools/bench/codec.h"
 #include "tools/calibrate/calibrate.h"
 
 #define SIZES 3
@@ -189,9 +190,7 @@ static enum wring_status make_solos(struct bench *bench)
 {
     for (uint32_t size = 0; size < bench->n_sizes; size++) {
         struct wring_codec_context *context = &bench->contexts[size];
-        uint64_t rows = 1;
-        while (4 * rows * rows <= sizes[size])
-            rows *= 2;
+        uint64_t rows = wring_codec_matrix_rows(sizes[size]);
         *context = (struct wring_codec_context){.seed = 1,
                                                 .rank = 1,
                                                 .ranks = 2,

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "planner/core/files/profile_traits.h"
 #include "planner/tool/svg.h"
 #include "tools/calibrate/calibrate.h"
 #include "tools/commands.h"
@@ -135,10 +136,7 @@ static void show_codecs(FILE *file, const struct wring_profile *profile)
 
 static bool has_traits(const struct wring_profile_codec *codec)
 {
-    const struct wring_profile_traits *traits = &codec->traits;
-
-    return traits->alters || traits->rounds > 0 || traits->state_bytes > 0 ||
-           traits->way_back.bytes.n > 0;
+    return wring_profile_traits_record.is_set(&codec->traits);
 }
 
 static void put_bytes(struct wring_table *table, const struct wring_cost *bytes)

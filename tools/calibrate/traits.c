@@ -14,6 +14,7 @@
 #include "compress/solo.h"
 #include "planner/core/fit.h"
 #include "tools/bench/bench.h"
+#include "tools/bench/codec.h"
 #include "tools/calibrate/calibrate.h"
 
 #define SIZES 3
@@ -25,10 +26,8 @@ static const uint64_t sizes[SIZES] = {4096, 65536, 1048576};
 
 static struct wring_codec_context make_context(uint64_t elems)
 {
-    uint64_t rows = 1;
+    uint64_t rows = wring_codec_matrix_rows(elems);
 
-    while (4 * rows * rows <= elems)
-        rows *= 2;
     return (struct wring_codec_context){
         .seed = 1, .ranks = CONTRIBUTIONS, .elems = elems, .rows = rows, .columns = elems / rows};
 }
@@ -114,18 +113,6 @@ static enum wring_status init_bench(struct bench *bench, const struct wring_code
     return WRING_OK;
 }
 
-/** @param times  [TURNS] */
-static double median_us(uint64_t *times)
-{
-    for (int i = 1; i < TURNS; i++)
-        for (int j = i; j > 0 && times[j] < times[j - 1]; j--) {
-            uint64_t later = times[j];
-            times[j] = times[j - 1];
-            times[j - 1] = later;
-        }
-    return (double)times[TURNS / 2] / 1e3;
-}
-
 static double measure_error(const float *sum, const float *decoded, uint64_t elems)
 {
     double lost = 0, power = 0;
@@ -140,7 +127,7 @@ static double measure_error(const float *sum, const float *decoded, uint64_t ele
 
 static enum wring_status time_way_back(struct bench *bench)
 {
-    uint64_t encode_ns[TURNS], decode_ns[TURNS];
+    double encode_us[TURNS], decode_us[TURNS];
     float *out = bench->numbers; /* which are not needed any more */
     enum wring_status status = WRING_OK;
     size_t bytes = 0;
@@ -152,22 +139,25 @@ static enum wring_status time_way_back(struct bench *bench)
         uint64_t coded_ns = wring_now_ns();
         status = wring_codec_decode(bench->codec, &bench->context, bench->code, bytes, out,
                                     bench->elems, false);
-        encode_ns[turn] = coded_ns - began_ns;
-        decode_ns[turn] = wring_now_ns() - coded_ns;
+        encode_us[turn] = (double)(coded_ns - began_ns) / 1e3;
+        decode_us[turn] = (double)(wring_now_ns() - coded_ns) / 1e3;
     }
     if (status != WRING_OK)
         return status;
     bench->bytes = (double)bytes;
-    bench->encode_us = median_us(encode_ns);
-    bench->decode_us = median_us(decode_ns);
+    bench->encode_us = wring_spread_of(encode_us, TURNS).median;
+    bench->decode_us = wring_spread_of(decode_us, TURNS).median;
     return WRING_OK;
 }
 
-/** A contribution into the sum. */
+/** A contribution into the sum. Each rank has a state of its own, as before its first step; all
+ * have the results of the first one's rounds. */
 static enum wring_status add_contribution(struct bench *bench, uint32_t rank)
 {
     bench->context.phase = 0;
     bench->context.rank = rank;
+    if (rank > 0)
+        wring_solo_restart(&bench->solo, &bench->context);
     wring_pattern_fill(bench->numbers, bench->elems, rank);
     size_t bytes = wring_codec_encode(bench->codec, &bench->context, bench->numbers, bench->elems,
                                       NULL, bench->code);
