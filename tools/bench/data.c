@@ -45,11 +45,9 @@ static float make_laplace(uint32_t rank, uint64_t i)
 
 const struct wring_bench_data wring_bench_data_bell = {"bell", make_bell, NULL};
 
-static const struct wring_bench_data made[] = {
-    {"bell", make_bell, NULL},
-    {"normal", make_normal, NULL},
-    {"laplace", make_laplace, NULL},
-};
+static const struct wring_bench_data normal = {"normal", make_normal, NULL},
+                                     laplace = {"laplace", make_laplace, NULL};
+static const struct wring_bench_data *const made[] = {&wring_bench_data_bell, &normal, &laplace};
 
 /* ---- recorded ---- */
 
@@ -67,8 +65,8 @@ int wring_bench_data_open(struct wring_bench_data *data, const char *name)
 
     *data = (struct wring_bench_data){.name = name};
     for (size_t i = 0; i < sizeof(made) / sizeof(made[0]); i++)
-        if (strcmp(name, made[i].name) == 0) {
-            *data = made[i];
+        if (strcmp(name, made[i]->name) == 0) {
+            *data = *made[i];
             return WRING_EXIT_OK;
         }
     return wring_gradients_load(path, &log, &data->gradients) == WRING_OK ? WRING_EXIT_OK
