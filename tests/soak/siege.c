@@ -36,7 +36,7 @@ struct shared {
 };
 
 static struct shared *shared;
-static uint64_t wanted, came;
+static uint64_t wanted, came, spread_ns;
 
 /** Rank 0 says which step is the last, one step before, in which all take part. */
 static bool goes_on(uint32_t rank, uint32_t step)
@@ -101,16 +101,20 @@ static int rank_main(struct procs_rank *rank, void *arg)
 
 static void besiege(const struct procs_job *job)
 {
-    uint64_t until_ns = wring_deadline_in(DEADLINE_S / 2 * WRING_NS_PER_S);
     uint32_t seed = 1;
 
     sleep(PEACE_S);
+    uint64_t began_ns = wring_now_ns();
+    uint64_t until_ns = began_ns + spread_ns + DEADLINE_S / 2 * WRING_NS_PER_S;
     atomic_store(&shared->phase, SIEGE);
     while (came < wanted && wring_now_ns() < until_ns) {
         unsigned n = strangers_pester(job->pids, RANKS, AT_ONCE, seed++);
         came += n;
         if (n == 0)
             break; /* nobody listens any more */
+        double due_ns = (double)spread_ns * (double)came / (double)wanted;
+        while ((double)(wring_now_ns() - began_ns) < due_ns)
+            usleep(1000);
     }
     atomic_store(&shared->enough, true);
 }
@@ -129,7 +133,7 @@ static void say_phase(const char *name, uint32_t *ns, uint32_t n)
                name, n, ns[n / 2] / 1e3, ns[n / 4] / 1e3, ns[n - n / 4 - 1] / 1e3);
 }
 
-int siege_run(const char *provider, uint64_t connections)
+int siege_run(const char *provider, uint64_t connections, uint64_t minutes)
 {
     char setting[64];
     struct procs_job *job = calloc(1, sizeof(*job));
@@ -140,8 +144,9 @@ int siege_run(const char *provider, uint64_t connections)
         return 1;
     atomic_store(&shared->last, GOING_ON);
     wanted = connections;
+    spread_ns = minutes * 60 * WRING_NS_PER_S;
     *job = (struct procs_job){.ranks = RANKS, .arg = setting, .run = rank_main, .meddle = besiege};
-    CHECK(procs_run(job, DEADLINE_S), "a rank is not through in time");
+    CHECK(procs_run(job, DEADLINE_S + (unsigned)(minutes * 60)), "a rank is not through in time");
     for (uint32_t i = 0; i < RANKS; i++)
         CHECK(job->codes[i] == 0, "rank %u ended with %d, and said:\n%s", i, job->codes[i],
               job->texts[i]);

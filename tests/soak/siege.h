@@ -8,8 +8,9 @@
 /**
  * Four ranks sum without a pause: alone at first, then while strangers connect. Prints how long a
  * step took in both halves.
+ * @param minutes  over which the strangers come; 0: as fast as one process can send them
  * @return an exit code: 1 where a sum is wrong, or a rank ends with an error
  */
-int siege_run(const char *provider, uint64_t connections);
+int siege_run(const char *provider, uint64_t connections, uint64_t minutes);
 
 #endif

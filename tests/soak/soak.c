@@ -5,7 +5,7 @@
  *     soak [--rounds N | --minutes M] [--seed S] [--provider LIST] [--fault NAME]
  *          [--deadline SECONDS] [--verbose]
  *     soak --sessions N [--provider NAME]
- *     soak --strangers N [--provider NAME]
+ *     soak --strangers N [--minutes M] [--provider NAME]
  */
 #include <inttypes.h>
 #include <malloc.h>
@@ -53,7 +53,7 @@ __attribute__((noreturn)) static void usage(const char *self)
     fprintf(stderr,
             "usage: %s [--rounds N | --minutes M] [--seed S] [--provider tcp,shm,nodes,verbs]\n"
             "          [--fault NAME] [--deadline SECONDS] [--verbose]\n"
-            "       %s --sessions N | --strangers N [--provider NAME]\nfaults:",
+            "       %s --sessions N | --strangers N [--minutes M] [--provider NAME]\nfaults:",
             self, self);
     for (unsigned i = 0; i < FAULT_KINDS; i++)
         fprintf(stderr, " %s", fault_name((enum fault_kind)i));
@@ -385,6 +385,6 @@ int main(int argc, char **argv)
 
     mallopt(M_ARENA_MAX, 1); /* what threads leave between their pieces would look like a leak */
     if (o.strangers > 0)
-        return siege_run(o.providers, o.strangers);
+        return siege_run(o.providers, o.strangers, o.minutes);
     return o.sessions > 0 ? sessions_run(o.providers, o.sessions) : run_rounds(&o);
 }
