@@ -122,8 +122,11 @@ class Failure(unittest.TestCase):
         """Its progress thread starts when all ranks are there."""
         threads = []
         for thread in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{thread}/comm", encoding="ascii") as file:
-                threads.append(file.read().strip())
+            try:
+                with open(f"/proc/{pid}/task/{thread}/comm", encoding="ascii") as file:
+                    threads.append(file.read().strip())
+            except OSError:
+                pass  # it has ended
         return "wring-progress" in threads
 
 
