@@ -3,7 +3,8 @@
  * A job to be recorded: recorded_job WHAT ITERATIONS
  *
  * It computes by sleeping, so that what a trace says of computing has a least value that does not
- * depend on the machine. It checks its sums. WHAT is
+ * depend on the machine. Where an iteration begins with the longest stretch, that is longer by more
+ * than a busy machine adds to others. It checks its sums. WHAT is
  *
  *     buckets  four committed buckets, posted one after another, waited for at the end
  *     each     the same, each waited for before the next is posted
@@ -111,7 +112,7 @@ static bool iterate(struct wring_session *session, float data[][MOST])
     struct wring_request *requests[2];
     bool well = true;
 
-    compute(8);
+    compute(60);
     for (int i = 0; i < 2 && well; i++) {
         fill(data[i], 4096, (float)wring_session_rank(session) + 1);
         well = wring_allreduce(world, data[i], data[i], 4096, WRING_F32, WRING_SUM, NULL,
@@ -150,7 +151,7 @@ static bool run_stack(struct wring_session *session, int iterations)
             well = sum(session, data, 64);
         compute(2);
         well = well && sum(session, data, 512);
-        compute(4);
+        compute(60);
     }
     return well;
 }
@@ -162,7 +163,7 @@ static bool run_alike(struct wring_session *session, int iterations)
     bool well = true;
 
     for (int i = 0; i < iterations && well; i++) {
-        compute(20);
+        compute(60);
         for (int c = 0; c < 3 && well; c++) {
             fill(data[c], MOST, (float)wring_session_rank(session) + 1);
             well = wring_allreduce(wring_session_world(session), data[c], data[c], MOST, WRING_F32,

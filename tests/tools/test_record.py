@@ -95,7 +95,7 @@ class Records(unittest.TestCase):
         self.assertEqual([(t["name"], t["elements"]) for t in tensors],
                          [("call 1 of 5", 4096), ("call 2 of 5", 4096), ("call 3 of 5", 4096),
                           ("call 5 of 5", 100)])
-        self.assert_ready(tensors, (8, 10, 12, 15))
+        self.assert_ready(tensors, (60, 62, 64, 67))
 
     def test_a_plan_of_calls_runs(self):
         self.run_job("calls", ENOUGH + 3)
@@ -116,7 +116,7 @@ class Records(unittest.TestCase):
         self.run_job("alike", 40)
         tensors = self.read()
         self.assertEqual([t["elements"] for t in tensors], [12000] * 3)
-        self.assert_ready(tensors, (20, 20, 20))
+        self.assert_ready(tensors, (60, 60, 60))
 
     def test_a_job_of_one_rank(self):
         self.run_job("calls", ENOUGH + 3, ranks=1)
