@@ -15,6 +15,7 @@ import time
 INSIDE = "WRINGTEST_INSIDE"  # set in the run that is in the namespaces already
 NAMES = ("hosta", "hostb")
 ADDRESSES = ("10.99.0.1", "10.99.0.2")
+LINK_S = 250  # for a link that never comes up, not for slowness
 SHELL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 AGENT = """#!/bin/sh
@@ -133,7 +134,7 @@ class Hosts:
 
     @staticmethod
     def await_link(prefix):
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + LINK_S
         words = [*prefix, "ip", "-brief", "link", "show", "cable"]
         while " UP " not in subprocess.run(words, capture_output=True, text=True,
                                            stdin=subprocess.DEVNULL, check=False).stdout:

@@ -11,7 +11,7 @@ import time
 
 import hosts as machines
 
-START_S = 60
+START_S = 250  # for hangs, not for slowness
 CONFIGURATION = """\
 ClusterName=wring
 SlurmctldHost=hosta(10.99.0.1)
@@ -39,6 +39,7 @@ AccountingStorageType=accounting_storage/none
 SlurmdParameters=config_overrides
 SchedulerType=sched/builtin
 KillWait=2
+MessageTimeout=100
 NodeName=hosta NodeAddr=10.99.0.1 CPUs=64
 NodeName=hostb NodeAddr=10.99.0.2 CPUs=64
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP

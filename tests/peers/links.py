@@ -175,7 +175,7 @@ class Hosts:
                                   stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
         self.keepers.append(keeper)
         own = os.readlink("/proc/self/ns/net")
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 100
         while os.readlink(f"/proc/{keeper.pid}/ns/net") == own:
             if keeper.poll() is not None or time.monotonic() > deadline:
                 raise OSError("no network namespaces")

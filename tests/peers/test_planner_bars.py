@@ -136,7 +136,7 @@ class Runs(BuiltCase):
                    "espresso-pcie", "--rounds", "1", "--bound-ms", "10", "--as-is", "--json",
                    f"{self.folder}/out.json", *more]
         bare = {name: value for name, value in os.environ.items() if name != "WRING_TEST_TRACES"}
-        return subprocess.run(command, env=bare, text=True, capture_output=True, timeout=100,
+        return subprocess.run(command, env=bare, text=True, capture_output=True, timeout=250,
                               stdin=subprocess.DEVNULL, check=False)
 
     def written(self):

@@ -9,7 +9,7 @@ import struct
 import subprocess
 import zlib
 
-PATIENCE = 120  # seconds
+PATIENCE = 250  # seconds: for hangs, not for slowness
 SCALE = 0.5  # of screenshots: pixels are counted one by one here
 BLUR = 20
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))),

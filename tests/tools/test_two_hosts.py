@@ -17,7 +17,8 @@ import tempfile
 import threading
 import time
 
-BOX_DEADLINE_S = 60
+BOX_DEADLINE_S = 250  # for hangs, not for slowness
+NAMESPACE_S = 100
 ADDRESSES = {"A": "192.0.2.1", "B": "192.0.2.2"}
 CABLES = {"eth0": "192.0.2.{}", "eth1": "198.51.100.{}"}
 INSIDE = "WRINGTEST_INSIDE"  # set in the run that is in a namespace already
@@ -159,9 +160,9 @@ def look_at_bench(said):
 
 def join_hosts():
     """This namespace is host A. Returns the process that keeps host B's."""
-    keeper = subprocess.Popen(["unshare", "--net", "sleep", "600"], stdin=subprocess.DEVNULL)
+    keeper = subprocess.Popen(["unshare", "--net", "sleep", "3600"], stdin=subprocess.DEVNULL)
     own = os.readlink("/proc/self/ns/net")
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + NAMESPACE_S
     while os.readlink(f"/proc/{keeper.pid}/ns/net") == own and time.monotonic() < deadline:
         time.sleep(0.01)
     inside = ["nsenter", f"--net=/proc/{keeper.pid}/ns/net"]
