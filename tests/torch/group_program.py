@@ -398,15 +398,17 @@ def set_timeout(timeout):
 
 def late():
     """A rank does not come: whoever waits says so, and the others hear of it."""
-    group = dist.new_group(timeout=timedelta(seconds=1))
+    dist.barrier()  # all are near: the group's timeout is that of its making, too
+    group = dist.new_group(timeout=timedelta(seconds=5))
     if rank() != 1:
-        with raises("timeout of 1000 ms: rank 1 is behind; [12] (is|are) in call 1 of the group of ranks "
+        with raises("timeout of 5000 ms: rank 1 is behind; [12] (is|are) in call 1 of the group of ranks "
                     "0, 1, 2, allreduce of 4 f32, sum|has aborted the group"):
             dist.all_reduce(torch.ones(4), group=group)
         with raises("all_reduce"):
             dist.all_reduce(torch.ones(4), group=group)
+        dist.barrier()
     else:
-        time.sleep(2)
+        dist.barrier()  # until the others have given up
         with raises("all_reduce.*aborted|cancelled"):
             dist.all_reduce(torch.ones(4), group=group)
     tensor = torch.ones(1)  # the other groups go on
@@ -416,15 +418,16 @@ def late():
 
 def late_unwaited():
     """Nobody waits for it, and it ends all the same."""
-    group = dist.new_group(timeout=timedelta(seconds=1))
+    dist.barrier()  # all are near: the group's timeout is that of its making, too
+    group = dist.new_group(timeout=timedelta(seconds=5))
     if rank() != 1:
         work = dist.all_reduce(torch.ones(4), group=group, async_op=True)
         end = time.monotonic() + 60
         while not work.is_completed() and time.monotonic() < end:
             time.sleep(0.01)
-        with raises("timeout of 1000 ms|has aborted the group"):
+        with raises("timeout of 5000 ms|has aborted the group"):
             work.wait()
-        with raises("timeout of 1000 ms|has aborted the group"):
+        with raises("timeout of 5000 ms|has aborted the group"):
             work.get_future().wait()
     dist.barrier()
     if rank() == 0:
