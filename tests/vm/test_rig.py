@@ -13,7 +13,7 @@ import tempfile
 import time
 
 RUN = sys.argv[1]
-PATIENCE_S = 60
+PATIENCE_S = 250
 
 
 def run(*arguments, before=(), **environment):
@@ -79,7 +79,7 @@ def leaves_nothing(number):
 
 def command_has_its_way():
     """Output, errors and status of a command, and an end to one that takes too long."""
-    got = run("--", "sh", "-c", "echo $MACHINE of $MACHINES; echo oh >&2; exit 3", WRING_REQUIRE="")
+    got = run("--timeout", "900", "--", "sh", "-c", "echo $MACHINE of $MACHINES; echo oh >&2; exit 3", WRING_REQUIRE="")
     if got.returncode == 77:
         print(got.stdout)
         sys.exit(77)

@@ -12,9 +12,9 @@ from rig import Broken, network
 from rig.machine import Machine, kvm_works
 
 RIG = str(pathlib.Path(__file__).resolve().parent.parent)
-UP_SECONDS = {"kvm": 30, "tcg": 120}
-BOOTS_MAX = 2  # under emulation a kernel hangs now and then, before it can say why
-SLACK_SECONDS = 20  # for a machine to tell of a test whose time was up
+UP_SECONDS = {"kvm": 30, "tcg": 240}
+BOOTS_MAX = 3  # under emulation a kernel hangs now and then, before it can say why
+SLACK_SECONDS = 60  # for a machine to tell of a test whose time was up
 
 
 @dataclasses.dataclass
