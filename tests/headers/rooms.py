@@ -10,10 +10,12 @@
 - getenv stands in base/config.c only, and in the tests' own library and what they put in the place
   of another one;
 - descriptors of the library are made inside WRING_DESCRIPTOR(), and threads in base/thread.c;
-- every C file says its licence.
+- every C file says its licence;
+- a file that begins with #! can be run, and only such a file is executable.
 """
 import pathlib
 import re
+import subprocess
 import sys
 
 MAY_USE = {
@@ -48,6 +50,17 @@ def list_sources(root):
     for room in sorted(MAY_USE):
         for pattern in ("*.c", "*.h"):
             yield from sorted((root / room).rglob(pattern))
+
+
+def list_files(root):
+    """All that git has; where there is no git, all that lies in the rooms and beside them."""
+    listed = subprocess.run(["git", "-C", str(root), "ls-files", "-z"], capture_output=True, text=True)
+    if listed.returncode == 0 and listed.stdout:
+        paths = [root / name for name in listed.stdout.split("\0") if name]
+    else:
+        paths = [*root.iterdir(), *(path for room in [*MAY_USE, "docs"]
+                                    for path in (root / room).rglob("*"))]
+    return sorted(path for path in paths if path.is_file() and not path.is_symlink())
 
 
 def find_public(root):
@@ -118,6 +131,16 @@ def check_file(root, path, public):
         yield "does not begin with its SPDX line"
 
 
+def check_mode(path):
+    with open(path, "rb") as file:
+        script = file.read(2) == b"#!"
+    executable = path.stat().st_mode & 0o111 != 0
+    if script and not executable:
+        yield "begins with #! and cannot be run: chmod 755"
+    if executable and not script:
+        yield "is executable and does not begin with #!: chmod 644"
+
+
 def main():
     root = pathlib.Path(sys.argv[1]).resolve()
     paths = list(list_sources(root))
@@ -127,6 +150,8 @@ def main():
     faults = []
     for path in paths:
         faults += [f"{path.relative_to(root)}: {fault}" for fault in check_file(root, path, public)]
+    for path in list_files(root):
+        faults += [f"{path.relative_to(root)}: {fault}" for fault in check_mode(path)]
     for fault in faults:
         print(fault)
     print(f"{len(paths)} files, {len(faults)} faults")
