@@ -44,11 +44,10 @@ static bool stands_still(pid_t pid)
     return state == 'T';
 }
 
-/** Does no byte change for a while, in which the peer goes on? */
-static void look(struct procs_rank *rank, unsigned char *bytes, size_t n)
+/** Does no byte of the pattern change for a while, in which the peer goes on? */
+static void watch(struct procs_rank *rank, const unsigned char *bytes, size_t n)
 {
     uint64_t until_ns = wring_deadline_in(LOOK_NS);
-    memset(bytes, PATTERN, n);
     size_t changed = n;
     while (changed == n && wring_now_ns() < until_ns) {
         changed = find_changed(bytes, n);
@@ -57,39 +56,87 @@ static void look(struct procs_rank *rank, unsigned char *bytes, size_t n)
     procs_say(rank, changed == n ? "no byte has changed" : "byte %zu has changed", changed);
 }
 
-static int run_canceller(struct procs_rank *rank, struct wring_session *session, float *data,
-                         struct wring_group *group)
+static void look(struct procs_rank *rank, unsigned char *bytes, size_t n)
+{
+    memset(bytes, PATTERN, n);
+    watch(rank, bytes, n);
+}
+
+static pid_t exchange_pids(struct wring_session *session, uint32_t rank)
+{
+    struct wring_group *world = wring_session_world(session);
+    struct wring_request *sent;
+    pid_t own = getpid(), other = 0;
+
+    if (wring_send(world, &own, sizeof(own), 1 - rank, 1, NULL, &sent) != WRING_OK ||
+        wring_recv(world, &other, sizeof(other), 1 - rank, 1, NULL, NULL) != WRING_OK ||
+        wring_request_wait(sent, WRING_FOREVER, NULL) != WRING_OK)
+        return 0;
+    /* rank 1 stops itself later, by when rank 0 has its number: a send that has ended may not have
+     * left yet */
+    enum wring_status heard = rank == 0 ? wring_send(world, NULL, 0, 1, 9, NULL, NULL)
+                                        : wring_recv(world, NULL, 0, 0, 9, NULL, NULL);
+    return heard == WRING_OK ? other : 0;
+}
+
+/* ---- a call ---- */
+
+/** Call until one is under way when the peer stands still. */
+static struct wring_request *catch_in_call(struct wring_group *group, float *data, pid_t peer)
 {
     struct wring_request *request;
 
-    enum wring_status status =
-        wring_allreduce(group, data, data, ELEMS, WRING_F32, WRING_SUM, NULL, &request);
-    if (status != WRING_OK)
+    for (int i = 0; i < TRIES; i++) {
+        if (wring_allreduce(group, data, data, ELEMS, WRING_F32, WRING_SUM, NULL, &request) !=
+            WRING_OK)
+            return NULL;
+        while (!stands_still(peer))
+            pause_ms(1);
+        pause_ms(20); /* our part of it goes on as far as it can */
+        enum wring_status status = wring_request_wait(request, 0, NULL);
+        if (status == WRING_ERR_TIMEOUT)
+            return request;
+        kill(peer, SIGCONT);
+        if (status != WRING_OK)
+            return NULL;
+    }
+    return NULL;
+}
+
+static int run_canceller(struct procs_rank *rank, struct wring_session *session, float *data,
+                         struct wring_group *group, pid_t peer)
+{
+    struct wring_request *request = catch_in_call(group, data, peer);
+
+    if (request == NULL)
         return 4;
-    pause_ms(100);
     uint64_t began_ns = wring_now_ns();
-    status = wring_request_cancel(request);
+    enum wring_status status = wring_request_cancel(request);
     double ms = (double)(wring_now_ns() - began_ns) / 1e6;
     procs_say(rank, "cancel: %s, %s", wring_status_text(status), ms < 10000 ? "in time" : "late");
     printf("64 MiB, peer stopped: %s after %.1f ms\n", wring_status_text(status), ms);
+    memset(data, PATTERN, ELEMS * sizeof(*data));
+    kill(peer, SIGCONT);
     if (status == WRING_OK)
-        look(rank, (unsigned char *)data, ELEMS * sizeof(*data));
+        watch(rank, (unsigned char *)data, ELEMS * sizeof(*data));
     status = wring_request_wait(request, 60 * WRING_NS_PER_S, NULL);
     procs_say(rank, "wait: %s", wring_status_text(status));
     wring_session_close(session);
     return 0;
 }
 
-/** It stands still soon after its call has begun. */
+/** It stands still soon after each of its calls has begun. */
 static int run_stopped(struct procs_rank *rank, struct wring_session *session, float *data,
                        struct wring_group *group)
 {
-    struct wring_request *request;
-    enum wring_status status =
-        wring_allreduce(group, data, data, ELEMS, WRING_F32, WRING_SUM, NULL, &request);
+    enum wring_status status = WRING_OK;
 
-    if (status == WRING_OK) {
-        pause_ms(5);
+    for (int i = 0; i < TRIES && status == WRING_OK; i++) {
+        struct wring_request *request;
+        status = wring_allreduce(group, data, data, ELEMS, WRING_F32, WRING_SUM, NULL, &request);
+        if (status != WRING_OK)
+            break;
+        pause_ms(1 + i % 10);
         kill(getpid(), SIGSTOP);
         status = wring_request_wait(request, 60 * WRING_NS_PER_S, NULL);
     }
@@ -112,7 +159,10 @@ static int run(struct procs_rank *rank, void *arg)
             WRING_OK ||
         wring_barrier(group, NULL, NULL) != WRING_OK)
         return 3;
-    int code = rank->rank == 0 ? run_canceller(rank, session, data, group)
+    pid_t peer = exchange_pids(session, rank->rank);
+    if (peer == 0)
+        return 3;
+    int code = rank->rank == 0 ? run_canceller(rank, session, data, group, peer)
                                : run_stopped(rank, session, data, group);
     free(data);
     return code;
@@ -193,23 +243,6 @@ static void go_on(struct procs_rank *rank, struct wring_session *session,
     enum wring_status status = wring_bucket_drop(bucket);
     bool right = status == WRING_OK && make_bucket(rank, session, data, 2) != NULL;
     procs_say(rank, "goes on: %s, %s", wring_status_text(status), right ? "right" : "wrong");
-}
-
-static pid_t exchange_pids(struct wring_session *session, uint32_t rank)
-{
-    struct wring_group *world = wring_session_world(session);
-    struct wring_request *sent;
-    pid_t own = getpid(), other = 0;
-
-    if (wring_send(world, &own, sizeof(own), 1 - rank, 1, NULL, &sent) != WRING_OK ||
-        wring_recv(world, &other, sizeof(other), 1 - rank, 1, NULL, NULL) != WRING_OK ||
-        wring_request_wait(sent, WRING_FOREVER, NULL) != WRING_OK)
-        return 0;
-    /* rank 1 stops itself later, by when rank 0 has its number: a send that has ended may not have
-     * left yet */
-    enum wring_status heard = rank == 0 ? wring_send(world, NULL, 0, 1, 9, NULL, NULL)
-                                        : wring_recv(world, NULL, 0, 0, 9, NULL, NULL);
-    return heard == WRING_OK ? other : 0;
 }
 
 /** Post until a step is under way when the peer stands still. */
@@ -323,20 +356,10 @@ static int run_bucket(struct procs_rank *rank, void *arg)
                            : stop_in_steps(rank, session, bucket, data, variant->bytes);
 }
 
-/** The peer goes on in the midst of the look. */
-static void wake(const struct procs_job *job)
-{
-    uint64_t until_ns = wring_deadline_in(DEADLINE_S * WRING_NS_PER_S);
-    while (!stands_still(job->pids[1]) && wring_now_ns() < until_ns)
-        pause_ms(1);
-    pause_ms(700);
-    kill(job->pids[1], SIGCONT);
-}
-
 static void run_over(const char *provider)
 {
     const char *settings[] = {provider, NULL};
-    struct procs_job job = {.ranks = 2, .settings = settings, .run = run, .meddle = wake};
+    struct procs_job job = {.ranks = 2, .settings = settings, .run = run};
 
     CHECK(procs_run(&job, DEADLINE_S), "%s: hangs", provider);
     CHECK(job.codes[0] == 0 && job.codes[1] == 0, "%s: %d, %d", provider, job.codes[0],
