@@ -16,8 +16,8 @@
 #define N 1000
 #define LATE 1 /* the rank that is behind, unless a case says otherwise */
 
-static const char *const tcp_hasty[] = {"WRING_PROVIDER=tcp", "WRING_TIMEOUT=2s", NULL};
-static const char *const shm_hasty[] = {"WRING_PROVIDER=shm", "WRING_TIMEOUT=2s", NULL};
+static const char *const tcp_hasty[] = {"WRING_PROVIDER=tcp", "WRING_TIMEOUT=6s", NULL};
+static const char *const shm_hasty[] = {"WRING_PROVIDER=shm", "WRING_TIMEOUT=6s", NULL};
 static const char *const watchful[] = {"WRING_PROVIDER=tcp", "WRING_HEARTBEAT=100ms",
                                        "WRING_PEER_TIMEOUT=3s", NULL};
 
