@@ -3,8 +3,10 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -12,6 +14,19 @@
 #include "base/clock.h"
 #include "tests/failure/failing_job.h"
 #include "tests/lib/test.h"
+
+/** What a job's processes and we see. */
+static struct shared {
+    atomic_bool strangers_came;
+} * shared;
+
+/** Ranks come behind them. */
+static void await_strangers(void)
+{
+    uint64_t limit = wring_deadline_in(DEADLINE_S / 2 * WRING_NS_PER_S);
+    while (!atomic_load(&shared->strangers_came) && wring_now_ns() < limit)
+        usleep(1000);
+}
 
 /** Does not wait where the port's queue is full. @return -1 on failure */
 static int connect_to(uint16_t port)
@@ -90,19 +105,21 @@ static void crowd_the_rendezvous(const struct procs_job *running)
     for (int i = 0; i < IDLERS; i++)
         idlers[i] = connect_to(running->port);
     CHECK(idlers[IDLERS - 1] >= 0, "%s", strerror(errno));
+    atomic_store(&shared->strangers_came, true);
 }
 
 static int run_latest(struct procs_rank *rank, void *arg)
 {
     (void)arg;
     if (rank->rank > 0)
-        usleep(600000); /* behind everybody else */
+        await_strangers();
     return run_sums(rank, 20, NULL);
 }
 
 /** They are there before the ranks and stay to the end. */
 static void idle_connections_do_not_keep_ranks_out(void)
 {
+    atomic_store(&shared->strangers_came, false);
     start(3, tcp, run_latest);
     job.meddle = crowd_the_rendezvous;
     CHECK(procs_run(&job, DEADLINE_S / 2), "ranks do not get in");
@@ -136,6 +153,7 @@ static void bring_a_crowd(const struct procs_job *running)
 {
     unsigned n = crowd_in(running->port);
     CHECK(n == CROWD, "only %u strangers: %s", n, strerror(errno));
+    atomic_store(&shared->strangers_came, true);
 }
 
 static void send_the_crowd_away(void)
@@ -149,14 +167,15 @@ static int run_after_crowd(struct procs_rank *rank, void *arg)
 {
     (void)arg;
     if (rank->rank > 0)
-        usleep(1000000);
+        await_strangers();
     return run_sums(rank, 20, NULL);
 }
 
 /** From the address from which the ranks come, as behind a translator of addresses. */
 static void crowds_that_say_nothing_make_room(void)
 {
-    static const char *const settings[] = {"WRING_PROVIDER=tcp", "WRING_JOIN_TIMEOUT=15s", NULL};
+    static const char *const settings[] = {"WRING_PROVIDER=tcp", "WRING_JOIN_TIMEOUT=30s", NULL};
+    atomic_store(&shared->strangers_came, false);
     start(3, settings, run_after_crowd);
     job.meddle = bring_a_crowd;
     CHECK(procs_run(&job, DEADLINE_S), "ranks do not get in");
@@ -169,8 +188,9 @@ static void crowds_that_say_nothing_make_room(void)
 static void those_who_said_nothing_are_counted(void)
 {
     static const char want[] = "did not join in time (WRING_JOIN_TIMEOUT): 1 of 2 are here; ";
+    static const char *const settings[] = {"WRING_PROVIDER=tcp", "WRING_JOIN_TIMEOUT=8s", NULL};
     unsigned n = 0;
-    start(2, impatient, run_plain);
+    start(2, settings, run_plain);
     job.processes = 1;
     job.meddle = bring_a_crowd;
     CHECK(procs_run(&job, DEADLINE_S), "hangs");
@@ -370,5 +390,6 @@ int main(int argc, char **argv)
         {"garbage_at_the_provider_does_no_harm", garbage_at_the_provider_does_no_harm},
         {NULL, NULL},
     };
-    return wring_test_main(argc, argv, cases);
+    shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return shared == MAP_FAILED ? 1 : wring_test_main(argc, argv, cases);
 }
