@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/failure/failing_job.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "tests/lib/test.h"
@@ -94,4 +98,24 @@ void check_said(uint32_t process, int code, const char *const *wants)
     for (; *wants != NULL; wants++)
         CHECK(strstr(job.texts[process], *wants) != NULL, "no '%s' in what process %u said:\n%s",
               *wants, process, job.texts[process]);
+}
+
+unsigned find_ports(unsigned n)
+{
+    for (unsigned first = 10000 + (unsigned)getpid() % 2000 * 8; first < 32000; first += n) {
+        unsigned i = 0;
+        for (; i < n; i++) {
+            struct sockaddr_in at = {.sin_family = AF_INET,
+                                     .sin_port = htons((uint16_t)(first + i)),
+                                     .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+            int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+            bool is_free = fd >= 0 && bind(fd, (struct sockaddr *)&at, sizeof(at)) == 0;
+            close(fd);
+            if (!is_free)
+                break;
+        }
+        if (i == n)
+            return first;
+    }
+    return 0;
 }

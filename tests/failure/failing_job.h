@@ -29,6 +29,10 @@ int run_plain(struct procs_rank *rank, void *arg);
 /** Every rank but one ended with an error that names that one. */
 void check_named(const char *case_name, uint32_t culprit);
 
+/** So many free ports of loopback in a row, as things stand now. They are below those that the
+ *  system gives away, so that no connection takes them meanwhile. @return the first; 0: none */
+unsigned find_ports(unsigned n);
+
 /** A rank's exit code, and what its text must hold; a NULL ends the wants. */
 void check_said(uint32_t process, int code, const char *const *wants);
 #define SAID(process, code, ...) check_said(process, code, (const char *const[]){__VA_ARGS__, NULL})

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks that fork: data loaders, checkpoints, children that outlive their rank. */
-#include <arpa/inet.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -469,27 +467,6 @@ static void a_death_is_seen_though_a_child_lives(void)
 }
 
 /* ---- ports ---- */
-
-/** So many free ports in a row, as things stand now; below those that the system gives away. */
-static unsigned find_ports(unsigned n)
-{
-    for (unsigned first = 10000 + (unsigned)getpid() % 2000 * 8; first < 32000; first += n) {
-        unsigned i = 0;
-        for (; i < n; i++) {
-            struct sockaddr_in at = {.sin_family = AF_INET,
-                                     .sin_port = htons((uint16_t)(first + i)),
-                                     .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-            int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-            bool is_free = fd >= 0 && bind(fd, (struct sockaddr *)&at, sizeof(at)) == 0;
-            close(fd);
-            if (!is_free)
-                break;
-        }
-        if (i == n)
-            return first;
-    }
-    return 0;
-}
 
 /** @param arg  not NULL: leave a child behind */
 static int run_on_ports(struct procs_rank *rank, void *arg)
