@@ -10,7 +10,7 @@
 #define BUCKETS 600
 #define ELEMS 4096
 #define STEPS 3
-#define WAIT_NS (20 * WRING_NS_PER_S)
+#define WAIT_NS (60 * WRING_NS_PER_S)
 
 static bool register_all(struct wring_session *session, float *data, struct wring_bucket **buckets)
 {
