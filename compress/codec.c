@@ -353,7 +353,7 @@ void wring_codec_fill_nan(float *dst, uint64_t elems)
 #define FIRST_BYTES (offsetof(struct wring_codec_ops, decode) + sizeof(void (*)(void)))
 #define FLAGS                                                                            \
     (WRING_CODEC_UNBIASED | WRING_CODEC_FIXED | WRING_CODEC_EXACT | WRING_CODEC_ALTERS | \
-     WRING_CODEC_OWN)
+     WRING_CODEC_OWN | WRING_CODEC_MATRIX)
 
 bool wring_own_read(const struct wring_codec_ops *theirs, struct wring_codec_ops *out)
 {
@@ -506,7 +506,8 @@ static enum wring_status check_table(struct complaint *complaint,
     if (ops.unit == NULL || ops.bound == NULL || ops.encode == NULL || ops.decode == NULL)
         return complain(complaint, "needs unit, bound, encode and decode");
     if (ops.flags & ~(unsigned)FLAGS)
-        return complain(complaint, "flags may be UNBIASED, FIXED, EXACT, ALTERS and OWN, not %#x",
+        return complain(complaint,
+                        "flags may be UNBIASED, FIXED, EXACT, ALTERS, OWN and MATRIX, not %#x",
                         ops.flags);
     if ((ops.encode16 == NULL) != (ops.decode16 == NULL) ||
         (ops.encode16 != NULL &&

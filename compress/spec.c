@@ -525,9 +525,9 @@ static void describe_pair(struct wring_codec *codec)
     codec->info.spec = codec->spec;
     codec->info.identity = codec->identity;
     codec->info.tier = wring_cpu_tier_name(codec->tier);
-    codec->info.flags = WRING_CODEC_TWO_WAYS | (both & WRING_CODEC_UNBIASED) |
-                        (either & WRING_CODEC_FEEDBACK) |
-                        (in->info.flags & (WRING_CODEC_ALTERS | WRING_CODEC_OWN));
+    codec->info.flags =
+        WRING_CODEC_TWO_WAYS | (both & WRING_CODEC_UNBIASED) | (either & WRING_CODEC_FEEDBACK) |
+        (in->info.flags & (WRING_CODEC_ALTERS | WRING_CODEC_OWN | WRING_CODEC_MATRIX));
     codec->info.rounds = in->info.rounds;
     codec->info.states = in->info.states;
     codec->info.unit = pair_unit(codec);

@@ -344,7 +344,7 @@ static enum wring_status powersgd_sum(const struct wring_codec *codec,
 const struct wring_codec_ops wring_codec_powersgd = {
     .name = "powersgd",
     .doc = "the sum of matrices as one of low rank, which rounds agree on",
-    .flags = WRING_CODEC_FIXED,
+    .flags = WRING_CODEC_FIXED | WRING_CODEC_MATRIX,
     .params = params,
     .n_params = sizeof(params) / sizeof(params[0]),
     .init = powersgd_init,

@@ -52,6 +52,8 @@ enum wring_codec_flag {
                                       own contribution as well */
     WRING_CODEC_OWN = 1 << 8, /* an owner encodes its own contribution as well, so that a sum holds
                                  what codes hold and nothing else */
+    WRING_CODEC_MATRIX = 1 << 9, /* it codes matrices: a bucket of one tensor that names its shape
+                                    travels in fewer bytes than one of several tensors */
 };
 
 /**
@@ -184,7 +186,7 @@ struct wring_codec_ops {
                             versions differ fail */
     const char *name;    /* see WRING_CODEC_NAME_MAX; no other codec has it */
     const char *doc;     /* one line */
-    unsigned flags;      /* UNBIASED, FIXED, EXACT, ALTERS, OWN */
+    unsigned flags;      /* UNBIASED, FIXED, EXACT, ALTERS, OWN, MATRIX */
     const struct wring_codec_param *params; /* [n_params] */
     size_t n_params;
     size_t scratch_bytes; /* that an encode works in, up to WRING_CODEC_SCRATCH_MAX */
