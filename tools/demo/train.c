@@ -90,7 +90,9 @@ struct trainer {
     struct demo_network network;
     struct demo_optimizer optimizer;
     struct wring_session *session;
-    struct wring_bucket *buckets[SETS][DEMO_BUCKETS_MAX];
+    bool codes_matrices; /* the codec does: then each tensor that takes it is a bucket of its own */
+    /* Each bucket stands under the tensor that completes it. */
+    struct wring_bucket *tensor_buckets[SETS][DEMO_TENSORS_MAX];
     float *own_gradients[DEMO_BUCKETS_MAX]; /* without a session */
     atomic_bool settled;                    /* the session is committed */
     uint32_t step;
@@ -111,35 +113,65 @@ static int fail_training(const struct trainer *trainer, const char *what, enum w
     return demo_fail(trainer->session, trainer->run->rank, what, status);
 }
 
-static enum wring_status make_bucket(struct trainer *trainer, int set, uint32_t b, void *data)
+static bool codes_matrices(const char *spec)
+{
+    struct wring_codec *codec;
+
+    if (wring_codec_create(spec, NULL, NULL, NULL, 0, &codec) != WRING_OK)
+        return false; /* who registers a bucket is told why */
+    bool matrices = wring_codec_info(codec)->flags & WRING_CODEC_MATRIX;
+    wring_codec_destroy(codec);
+    return matrices;
+}
+
+/** @param part  of bucket b of the task, or all of it */
+static enum wring_status make_bucket(struct trainer *trainer, int set, uint32_t b,
+                                     const struct demo_bucket *part)
 {
     const struct demo_config *config = trainer->run->config;
-    const struct demo_bucket *bucket = &trainer->task->buckets[b];
-    const struct demo_tensor *tensor = &trainer->network.tensors[bucket->tensors[0]];
-    bool coded = bucket->compressed && set == CODED;
+    const struct demo_tensor *tensor = &trainer->network.tensors[part->tensors[0]];
+    bool coded = part->compressed && set == CODED;
     char name[64];
     struct wring_bucket_params params = {
         .name = name,
-        .data = data,
-        .elems = demo_network_bucket_elems(&trainer->network, bucket),
+        .data = trainer->network.gradients[part->tensors[0]],
+        .elems = demo_network_bucket_elems(&trainer->network, part),
         .op = WRING_AVG,
         .codec = coded ? config->codec : "none",
         .scheme = coded ? config->scheme : WRING_SCHEME_AUTO,
         .priority = (int32_t)b,
     };
 
-    snprintf(name, sizeof(name), "%s%s", bucket->name, set == RAW ? " (warm-up)" : "");
-    if (bucket->n == 1) {
+    snprintf(name, sizeof(name), "%s%s", part->name, set == RAW ? " (warm-up)" : "");
+    if (part->n == 1) {
         params.shape.rows = tensor->rows;
         params.shape.columns = tensor->columns;
     }
-    return wring_bucket_register(trainer->session, &params, &trainer->buckets[set][b]);
+    return wring_bucket_register(trainer->session, &params,
+                                 &trainer->tensor_buckets[set][part->tensors[part->n - 1]]);
+}
+
+/** All of bucket b of the task, in one bucket or in one for each matrix. */
+static enum wring_status make_parts(struct trainer *trainer, int set, uint32_t b)
+{
+    const struct demo_bucket *bucket = &trainer->task->buckets[b];
+    enum wring_status status = WRING_OK;
+
+    if (set == RAW || !bucket->compressed || !trainer->codes_matrices)
+        return make_bucket(trainer, set, b, bucket);
+    for (uint32_t i = 0; i < bucket->n && status == WRING_OK; i++) {
+        uint32_t tensor = bucket->tensors[i];
+        const struct demo_bucket part = {trainer->network.tensors[tensor].name, true, 1, {tensor}};
+        status = make_bucket(trainer, set, b, &part);
+    }
+    return status;
 }
 
 static int make_buckets(struct trainer *trainer)
 {
     bool warms_up = !demo_optimizer_compresses(&trainer->optimizer, 0);
 
+    trainer->codes_matrices = codes_matrices(trainer->run->config->codec);
     for (uint32_t b = 0; b < trainer->task->n_buckets; b++) {
         const struct demo_bucket *bucket = &trainer->task->buckets[b];
         uint64_t elems = demo_network_bucket_elems(&trainer->network, bucket);
@@ -149,9 +181,9 @@ static int make_buckets(struct trainer *trainer)
         if (status != WRING_OK)
             return fail_training(trainer, "buffer", status);
         aim_bucket(bucket, &trainer->network, data);
-        status = make_bucket(trainer, CODED, b, data);
+        status = make_parts(trainer, CODED, b);
         if (status == WRING_OK && warms_up)
-            status = make_bucket(trainer, RAW, b, data);
+            status = make_parts(trainer, RAW, b);
         if (status != WRING_OK)
             return fail_training(trainer, "bucket", status);
     }
@@ -225,16 +257,17 @@ static double evaluate_held_out(struct trainer *trainer)
     return (double)mean;
 }
 
-/** The bucket as it is exchanged in this step. */
-static struct wring_bucket *bucket_now(struct trainer *trainer, uint32_t b)
+/** The bucket that this tensor completes in this step, or NULL. */
+static struct wring_bucket *bucket_now(struct trainer *trainer, uint32_t tensor)
 {
     int set = demo_optimizer_compresses(&trainer->optimizer, trainer->step) ? CODED : RAW;
-    return trainer->buckets[set][b];
+    return trainer->tensor_buckets[set][tensor];
 }
 
 static void on_ready(void *arg, uint32_t tensor)
 {
     struct trainer *trainer = arg;
+    struct wring_bucket *exchanged = bucket_now(trainer, tensor);
     int bucket = bucket_completed_by(trainer->task, tensor);
 
     demo_optimizer_prepare(&trainer->optimizer, &trainer->network, tensor, trainer->step);
@@ -243,11 +276,9 @@ static void on_ready(void *arg, uint32_t tensor)
     if (trainer->run->recording != NULL)
         demo_recording_take(trainer->run->recording, trainer->step, tensor,
                             trainer->network.gradients[tensor]);
-    if (bucket < 0)
-        return;
-    trainer->now.buckets[bucket].ready_us = us_since(trainer->step_began_ns);
-    if (trainer->session != NULL &&
-        wring_bucket_post(bucket_now(trainer, (uint32_t)bucket)) != WRING_OK)
+    if (bucket >= 0)
+        trainer->now.buckets[bucket].ready_us = us_since(trainer->step_began_ns);
+    if (exchanged != NULL && wring_bucket_post(exchanged) != WRING_OK)
         trainer->failed = true;
 }
 
@@ -263,8 +294,10 @@ static int finish_bucket(struct trainer *trainer, uint32_t b, float rate)
     const struct demo_bucket *bucket = &trainer->task->buckets[b];
     struct demo_timeline *now = &trainer->now;
 
-    if (trainer->session != NULL) {
-        enum wring_status status = wring_bucket_wait(bucket_now(trainer, b), WRING_FOREVER, NULL);
+    for (uint32_t i = 0; i < bucket->n; i++) {
+        struct wring_bucket *exchanged = bucket_now(trainer, bucket->tensors[i]);
+        enum wring_status status =
+            exchanged != NULL ? wring_bucket_wait(exchanged, WRING_FOREVER, NULL) : WRING_OK;
         if (status != WRING_OK || trainer->failed)
             return fail_training(trainer, "allreduce", status);
     }

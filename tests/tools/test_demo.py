@@ -1,0 +1,36 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What the demo exchanges: bytes that a codec's definition predicts."""
+import json
+import unittest
+
+import wringtest
+from wringtest import wring
+
+HIDDEN, DIMENSIONS, VALUES, INPUT = 64, 16, 256, 256  # units; of an embedding; of a byte; inputs
+MATRICES = ((HIDDEN, VALUES), (HIDDEN, HIDDEN), (INPUT, HIDDEN), (VALUES, DIMENSIONS))
+BIASES = VALUES + 2 * HIDDEN  # sent as they are; over shared memory none is counted
+FLOAT = 4  # bytes
+
+
+class Exchange(unittest.TestCase):
+    def sent(self, *codecs):
+        """@return {codec: bytes that one of two ranks sends in a step}"""
+        result = wring("demo", "--losses-only", "--json", "-n", "2", "--hidden", str(HIDDEN),
+                       "--steps", "40", "--codec", ",".join(codecs))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return {run["config"]: run["wire_bytes"] for run in json.loads(result.stdout)["runs"]}
+
+    def test_each_matrix_travels_as_its_factors(self):
+        """Also those that other codecs take in one bucket."""
+        sent = self.sent("powersgd:rank=1+ef", "powersgd:rank=2+ef")
+        factors = FLOAT * sum(rows + columns for rows, columns in MATRICES)
+        for rank in (1, 2):
+            with self.subTest(rank=rank):
+                wire = sent[f"powersgd:rank={rank}+ef"]
+                self.assertGreaterEqual(wire, rank * factors)
+                self.assertLess(wire, rank * factors + FLOAT * BIASES + 1024)
+
+
+if __name__ == "__main__":
+    wringtest.main()
