@@ -25,6 +25,8 @@ from wring.torch import fsdp
 FOLDER = sys.argv[1]
 RUN_ALL = {"WRING_BYPASS": "never"}  # codecs, whatever they gain on this machine
 CODEC = "onebit:block=128+ef"
+DIRECTIONS = 2  # of each matrix, in a step
+LOW_RANK = f"powersgd:rank={DIRECTIONS}+ef"
 
 
 def network():
@@ -66,6 +68,29 @@ def hooked(state, **options):
     state.bind(model)
     model.register_comm_hook(state, wring.torch.ddp_hook)
     return model
+
+
+class Slopes(nn.Module):
+    """A loss that is linear in its parameters: this rank's gradients are the same in each step. Those
+    of matrices have few directions."""
+
+    MATRICES = {"wide": (120, 200), "convolution": (48, 6, 3, 3), "tall": (360, 10),
+                "square": (64, 64)}
+    OTHERS = {"bias": (3000,), "small": (30, 40)}
+
+    def __init__(self):
+        super().__init__()
+        generator = torch.Generator().manual_seed(dist.get_rank())
+        self.slopes = {}
+        for name, shape in {**self.MATRICES, **self.OTHERS}.items():
+            rows, columns = shape[0], torch.Size(shape[1:]).numel()
+            self.slopes[name] = (torch.randn(rows, 3, generator=generator) @
+                                 torch.randn(3, columns, generator=generator)).reshape(shape)
+            self.register_parameter(name, nn.Parameter(torch.zeros(shape)))
+
+    def forward(self):
+        return sum((parameter * self.slopes[name]).sum()
+                   for name, parameter in self.named_parameters())
 
 
 class Ddp(unittest.TestCase):
@@ -147,28 +172,88 @@ class Ddp(unittest.TestCase):
         self.assertGreater(raw, 0)
         state.close()
 
-    def straight(self):
-        state = wring.torch.DDPState(codec=CODEC, rules="min=2000", settings=RUN_ALL)
+    def average(self, model, steps):
+        """@return {name: the mean of the gradients of so many steps}"""
+        total = {}
+        for _ in range(steps):
+            model.zero_grad()
+            model().backward()
+            for name, parameter in model.module.named_parameters():
+                total[name] = total.get(name, 0) + parameter.grad
+        return {name: each / steps for name, each in total.items()}
+
+    def off(self, name, found, exact):
+        return ((found[name] - exact[name]).norm() / exact[name].norm()).item()
+
+    def test_each_matrix_of_one_bucket_of_ddp(self):
+        """A codec of matrices takes each by itself; all else in the DDP bucket travels as it is."""
+        for views in (False, True):
+            with self.subTest(gradient_as_bucket_view=views):
+                self.check_each_matrix(views)
+
+    def check_each_matrix(self, views):
+        model = DistributedDataParallel(Slopes(), gradient_as_bucket_view=views)
+        state = wring.torch.DDPState(model, codec=LOW_RANK, rules="min=2000", settings=RUN_ALL)
+        model.register_comm_hook(state, wring.torch.ddp_hook)
+        exact = {name: slope.clone() for name, slope in model.module.slopes.items()}
+        for slope in exact.values():
+            dist.all_reduce(slope)
+            slope /= dist.get_world_size()
+
+        once = self.average(model, 1)
+        self.average(model, 2)
+        before = state.stats()
+        self.assertEqual({name.split(".")[1] for name in before if name.startswith("ddp.")}, {"0"},
+                         "DDP has one bucket")
+        self.assertEqual({name for name, each in before.items() if each["codec"] == LOW_RANK},
+                         set(Slopes.MATRICES))
+        steps = 60
+        mean = self.average(model, steps)
+        self.check_bytes(before, state.stats(), steps)
+        for name in Slopes.MATRICES:
+            self.assertGreater(self.off(name, once, exact), 0.3)
+            self.assertLess(self.off(name, mean, exact), 0.1)
+        for name in Slopes.OTHERS:
+            self.assertLess(self.off(name, once, exact), 1e-6)
+        self.same_everywhere(torch.cat([each.reshape(-1) for each in mean.values()]))
+        state.close()
+
+    def check_bytes(self, before, after, steps):
+        """Each rank sends its two factors to the other one, and next to nothing else."""
+        for name, (rows, *rest) in Slopes.MATRICES.items():
+            sent = (after[name]["wire_bytes_sent"] - before[name]["wire_bytes_sent"]) / steps
+            factors = 4 * DIRECTIONS * (rows + torch.Size(rest).numel())
+            self.assertGreaterEqual(sent, factors)
+            self.assertLess(sent, factors + 256)
+
+    def straight(self, codec=CODEC):
+        state = wring.torch.DDPState(codec=codec, rules="min=2000", settings=RUN_ALL)
         model, data = hooked(state), batches()
         train(model, data, 8)
         return model, state, data
 
-    def resumed(self, saved, model):
+    def resumed(self, saved, model, codec=CODEC):
         """Another DDP, with the parameters of `model`, and a state that was saved."""
-        state = wring.torch.DDPState(codec=CODEC, rules="min=2000", settings=RUN_ALL)
+        state = wring.torch.DDPState(codec=codec, rules="min=2000", settings=RUN_ALL)
         saved(state)
         again = hooked(state)
         again.load_state_dict(model.state_dict())
         return again, state
 
     def test_states_are_saved(self):
-        """Going on from a checkpoint makes the same bits as never having stopped."""
-        whole, state, data = self.straight()
+        """Going on from a checkpoint, over DDP's rebuilding of its buckets, makes the same bits as
+        never having stopped."""
+        for codec in (CODEC, LOW_RANK):
+            with self.subTest(codec=codec):
+                self.check_saved(codec)
+
+    def check_saved(self, codec):
+        whole, state, data = self.straight(codec)
         train(whole, data, 4)
         end = values(whole)
         state.close()
 
-        model, state, data = self.straight()
+        model, state, data = self.straight(codec)
         checkpoint = io.BytesIO()
         torch.save(state.state_dict(), checkpoint)
         pickled = pickle.dumps(state)
@@ -176,7 +261,7 @@ class Ddp(unittest.TestCase):
         rest = [next(data) for _ in range(4)]
         checkpoint.seek(0)
         saved = torch.load(checkpoint, weights_only=True)
-        again, state = self.resumed(lambda fresh: fresh.load_state_dict(saved), model)
+        again, state = self.resumed(lambda fresh: fresh.load_state_dict(saved), model, codec)
         train(again, iter(rest), 4)
         self.assertTrue(torch.equal(values(again), end))
         state.close()
@@ -188,7 +273,7 @@ class Ddp(unittest.TestCase):
         self.assertTrue(torch.equal(values(again), end))
         state.close()
 
-        forgetful, state = self.resumed(lambda fresh: None, model)
+        forgetful, state = self.resumed(lambda fresh: None, model, codec)
         train(forgetful, iter(rest), 4)
         self.assertFalse(torch.equal(values(forgetful), end))
         state.close()
