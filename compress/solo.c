@@ -120,3 +120,36 @@ void wring_solo_finish(struct wring_solo *solo)
     free(solo->scratch);
     *solo = (struct wring_solo){0};
 }
+
+/** What sum_end leaves of a sum: its length does not depend on the codes that were added. */
+static enum wring_status end_sum(const struct wring_codec *codec, uint64_t elems, size_t bytes,
+                                 size_t *out)
+{
+    struct wring_codec_context context = {
+        .seed = 1, .ranks = 2, .phase = 1, .elems = elems, .rows = 1, .columns = elems};
+    struct wring_solo solo;
+    uint64_t cut = 0;
+    void *sum = calloc(1, bytes + 1);
+
+    if (sum == NULL)
+        return WRING_ERR_NO_MEMORY;
+    enum wring_status status = wring_solo_init(&solo, codec, &context);
+    if (status == WRING_OK) {
+        *out = codec->ops->sum_end(codec, &context, sum, elems, &cut);
+        wring_solo_finish(&solo);
+    }
+    free(sum);
+    return status;
+}
+
+enum wring_status wring_solo_sum_bytes(const struct wring_codec *codec, uint64_t elems, size_t *out)
+{
+    const struct wring_codec_ops *ops = codec->ops;
+    size_t bytes =
+        ops->sum_bound != NULL ? ops->sum_bound(codec, elems) : wring_codec_bound(codec, elems);
+
+    if (ops->sum_end != NULL)
+        return end_sum(codec, elems, bytes, out);
+    *out = bytes;
+    return WRING_OK;
+}

@@ -34,4 +34,14 @@ void wring_solo_restart(struct wring_solo *solo, const struct wring_codec_contex
 
 void wring_solo_finish(struct wring_solo *solo);
 
+/**
+ * The bytes in which a sum of codes goes back from its owner.
+ *
+ * @param codec  adds codes: wring_codec_adds_codes()
+ * @param out    of the sum of elems elements, as its owner sends it
+ * Errors: WRING_ERR_NO_MEMORY.
+ */
+enum wring_status wring_solo_sum_bytes(const struct wring_codec *codec, uint64_t elems,
+                                       size_t *out);
+
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "compress/codec.h"
+#include "compress/solo.h"
 #include "planner/core/fit.h"
 #include "runtime/plan/collective_bench_inside.h"
 
@@ -375,12 +376,29 @@ static enum wring_status put_case(struct wring_collective_bench *bench,
 
 /* ---- codecs ---- */
 
-/** Of both ways: a sum of codes may take more than a code. */
-static double mean_bytes(const struct wring_codec *codec, uint64_t elems)
+#define MANY_ELEMS (1u << 20) /* at which the bytes of an element are taken */
+
+/** The bytes of a code or sum, by those of one element and of MANY_ELEMS. */
+static struct wring_cost bytes_line(size_t one, size_t many)
 {
-    size_t back = wring_codec_adds_codes(codec) ? wring_codec_piece_bytes(codec, elems)
-                                                : wring_codec_bound(codec, elems);
-    return (double)(wring_codec_bound(codec, elems) + back) / 2;
+    return wring_cost_line((double)one, (double)many / MANY_ELEMS);
+}
+
+/** Of codes, and of their sums where these are wider. */
+static enum wring_status put_bytes(const struct wring_codec *codec, struct wring_profile_codec *out)
+{
+    size_t one = wring_codec_bound(codec, 1), many = wring_codec_bound(codec, MANY_ELEMS);
+    size_t sum_of_one = one, sum_of_many = many;
+    enum wring_status status = WRING_OK;
+
+    out->wire_bytes = bytes_line(one, many);
+    if (wring_codec_adds_codes(codec))
+        status = wring_solo_sum_bytes(codec, 1, &sum_of_one);
+    if (status == WRING_OK && wring_codec_adds_codes(codec))
+        status = wring_solo_sum_bytes(codec, MANY_ELEMS, &sum_of_many);
+    if (status == WRING_OK && sum_of_many != many)
+        out->traits.way_back.bytes = bytes_line(sum_of_one, sum_of_many);
+    return status;
 }
 
 /** Encoding and decoding are counted together here: half of it each. Both are in the collective
@@ -402,9 +420,10 @@ static enum wring_status put_codec(const struct wring_collective_bench *bench,
     if (status != WRING_OK)
         return status;
     out->feedback = (wring_codec_info(codec)->flags & WRING_CODEC_FEEDBACK) != 0;
-    out->wire_bytes = wring_cost_line(mean_bytes(codec, 1), mean_bytes(codec, 1 << 20) / (1 << 20));
+    status = put_bytes(codec, out);
     wring_codec_destroy(codec);
-    status = fit_numbers(bench, collective->codec_us, collective->n, &both);
+    if (status == WRING_OK)
+        status = fit_numbers(bench, collective->codec_us, collective->n, &both);
     if (status != WRING_OK)
         return status;
     struct wring_profile_coding *coding = &out->at[WRING_SITE_CPU];

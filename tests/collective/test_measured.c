@@ -182,6 +182,40 @@ static void who_has_half_a_processor_takes_twice_as_long(void)
         }
 }
 
+/** What a profile says of a codec's bytes, of a code and of a sum on its way back. */
+static void check_codec_bytes(const char *spec, double code, double back)
+{
+    struct wring_collective_bench *bench = make_bench(1);
+    struct wring_profile *profile = calloc(1, sizeof(*profile));
+
+    CHECK(profile != NULL, "memory");
+    strcpy(((struct wring_collective_bench_params *)bench->params)->codecs.specs[0], spec);
+    for (uint32_t size = 0; size < SIZES; size++)
+        bench->collectives[0].codec_us[size] =
+            PER_ELEM_US * (double)wring_collective_bench_size(size);
+    profile->nodes = 1;
+    profile->ranks_per_node = 2;
+    CHECK(wring_collective_profile_put(bench, profile) == WRING_OK, "%s: put", spec);
+    CHECK(profile->n_codecs == 1, "%s: %u codecs", spec, profile->n_codecs);
+    const struct wring_profile_codec *codec = profile->codecs;
+    for (double elems = 1 << 12; elems <= 1 << 24 && profile->n_codecs == 1; elems *= 64) {
+        double is = wring_cost_at(&codec->wire_bytes, elems) / elems;
+        double comes_back = wring_cost_at(&codec->traits.way_back.bytes, elems) / elems;
+        CHECK(fabs(is - code) < 0.01, "%s: %g bytes an element", spec, is);
+        CHECK(fabs(comes_back - back) < 0.01, "%s: %g bytes back", spec, comes_back);
+    }
+    wring_profile_destroy(profile);
+    free_bench(bench);
+}
+
+static void sums_may_be_wider_than_codes(void)
+{
+    check_codec_bytes("sharedint:width=4", 0.5, 1);
+    check_codec_bytes("thc:width=4", 0.5, 1);
+    check_codec_bytes("thc:width=4:sums=saturate", 0.5, 0);
+    check_codec_bytes("sharedint", 1, 0);
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
@@ -192,6 +226,7 @@ int main(int argc, char **argv)
         {"who has half a processor takes twice as long",
          who_has_half_a_processor_takes_twice_as_long},
         {"a slow single bucket makes no fast backlog", a_slow_single_bucket_makes_no_fast_backlog},
+        {"sums may be wider than codes", sums_may_be_wider_than_codes},
         {0},
     };
     return wring_test_main(argc, argv, cases);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "planner/core/model/candidates.h"
 #include "planner/core/model/option_work.h"
 #include "tests/lib/test.h"
 
@@ -398,6 +399,62 @@ static void rounds_and_ways_back(void)
     codec.at[WRING_SITE_DEVICE].state_us = (struct wring_cost){.n = 0};
 }
 
+/* Codes of 100 bytes and one for each element add up to sums of 40 and three for each: 25 us for a
+   sum of each eighth. */
+static void wider_sums(void)
+{
+    static const struct wring_option flat = {3, {E(FLAT), CODED(FLAT, ALLREDUCE), D(FLAT)}};
+    static const struct wring_option halves = {
+        4, {E(FLAT), CODED(FLAT, REDUCE_SCATTER), CODED(FLAT, ALLGATHER), D(FLAT)}};
+    static const struct wring_option levels = {5,
+                                               {E(INTRA_IN), CODED(INTRA_IN, REDUCE_SCATTER),
+                                                CODED(INTER, ALLREDUCE),
+                                                CODED(INTRA_OUT, ALLGATHER), D(INTRA_OUT)}};
+    static const struct wring_option rooted = {
+        4, {E(FLAT), CODED(FLAT, REDUCE), CODED(FLAT, BROADCAST), D(FLAT)}};
+    static const struct wring_option passed_on = {
+        4, {E(FLAT), CODED(FLAT, ALLTOALL), CODED(FLAT, ALLGATHER), D(FLAT)}};
+    double both = (code(1000) + 3040) * 7;
+
+    codec.traits.way_back.bytes = wring_cost_line(40, 3);
+    /* seven codes of an eighth, and as many sums */
+    check("at once", &flat,
+          (struct want){.encode = enc(8000),
+                        .decode = dec(1, 8000),
+                        .in = both / 2 * 0.001 + 3,
+                        .inter = both * 0.01 + 20,
+                        .out = both / 2 * 0.001 + 3});
+    check("halves", &halves,
+          (struct want){.encode = enc(8000),
+                        .decode = dec(8, 1000),
+                        .in = 7 * code(1000) * 0.001 + 3,
+                        .inter = both * 0.01 + 20,
+                        .out = 7 * 3040 * 0.001 + 3});
+    /* between nodes are sums of their ranks already, each rank's of a half */
+    check("levels", &levels,
+          (struct want){.encode = enc(8000),
+                        .decode = dec(2, 4000),
+                        .in = code(4000) * 0.001 + 3,
+                        .inter = 2 * 6 * 3040 * 0.01 + 20,
+                        .out = 12040 * 0.001 + 3});
+    check("rooted", &rooted,
+          (struct want){.encode = enc(8000),
+                        .decode = dec(1, 8000),
+                        .in = code(8000) * 0.001 + 3,
+                        .inter = (code(8000) + 24040) * 0.01 + 20,
+                        .out = 24040 * 0.001 + 3});
+    /* nobody adds them up: the allgather has eight codes of each eighth */
+    struct wring_work work;
+    wring_option_work(&params, &passed_on, &work);
+    double us = wring_cost_at(&work.us[WRING_WORKER_INTRA_OUT], ELEMS);
+    CHECK(fabs(us - 7 * 8 * code(1000) * 0.001) < 1e-9, "what is passed on takes %g us", us);
+    /* a piece of so many bytes holds a sum as well */
+    double piece = wring_candidate_piece_elems(&codec, 4096);
+    CHECK(40 + 3 * piece < 4096 * 1.02 && piece > 1300, "a piece has %g elements", piece);
+    codec.traits.way_back.bytes.n = 0;
+    CHECK(wring_candidate_piece_elems(&codec, 4096) > 3900, "a piece of codes is as short");
+}
+
 /** A CPU's times of the way back; a pair's second codec has its own. */
 static void ways_back_on_the_cpu(void)
 {
@@ -494,6 +551,7 @@ int main(int argc, char **argv)
         {"half_inside", half_inside},
         {"measured_steps", measured_steps},
         {"rounds_and_ways_back", rounds_and_ways_back},
+        {"wider_sums", wider_sums},
         {"ways_back_on_the_cpu", ways_back_on_the_cpu},
         {"every_leaf", every_leaf},
         {NULL, NULL},

@@ -177,7 +177,8 @@ class Calibrates(unittest.TestCase):
     def test_coding_alone(self):
         """Of codecs that are named, or all; with what they are beside their times."""
         path = os.path.join(self.folder.name, "coding.json")
-        specs = ["bf16", "onebit+ef>int8", "dgc", "topkc", "powersgd+ef", "sharedint"]
+        specs = ["bf16", "onebit+ef>int8", "dgc", "topkc", "powersgd+ef", "sharedint",
+                 "sharedint:width=4"]
         result = wring("calibrate", "--json", "-n", "2", "-p", "shm", "-c", "none", "--coding",
                        ",".join(specs), "--seconds", "0.3", "--elements", "4k", "--doubt", "100",
                        "-o", path)
@@ -190,11 +191,15 @@ class Calibrates(unittest.TestCase):
         traits = {spec: codec["traits"] for spec, codec in codecs.items() if "traits" in codec}
         self.assertEqual([spec for spec in specs if traits.get(spec, {}).get("alters")], ["dgc"])
         self.assertEqual({spec: one["rounds"] for spec, one in traits.items() if "rounds" in one},
-                         {"topkc": 1, "powersgd+ef": 2, "sharedint": 1})
+                         {"topkc": 1, "powersgd+ef": 2, "sharedint": 1,
+                          "sharedint:width=4": 1})
         self.assertEqual(traits["onebit+ef>int8"]["state_bytes"], 4)
         self.assertEqual(traits["dgc"]["state_bytes"], 8)
         self.assertTrue(codecs["sharedint"]["summable"])
         self.assertNotIn("way_back", traits["sharedint"])
+        # sums of 4 bits travel in 8
+        self.assertEqual(traits["sharedint:width=4"]["way_back"]["bytes"]["slope"], 1)
+        self.assertEqual(traits["sharedint:width=4"]["way_back"]["nmse"], 0)
         self.assertAlmostEqual(traits["onebit+ef>int8"]["way_back"]["bytes"]["slope"], 1, 1)
         # sums of few elements grow until they have all
         grown = traits["dgc"]["way_back"]

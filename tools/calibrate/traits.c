@@ -227,7 +227,25 @@ static enum wring_status measure_way_back(const struct wring_codec *codec,
     return status;
 }
 
-/** Do sums travel by other codes than contributions? Codes that add up come back as they are. */
+/** Codes that add up are not encoded again, and lose nothing more. Their sums may be wider. */
+static enum wring_status size_sums(const struct wring_codec *codec,
+                                   struct wring_profile_way_back *out)
+{
+    double bytes[SIZES];
+    bool differs = false;
+
+    for (int i = 0; i < SIZES; i++) {
+        size_t sum = 0;
+        enum wring_status status = wring_solo_sum_bytes(codec, sizes[i], &sum);
+        if (status != WRING_OK)
+            return status;
+        differs = differs || sum != wring_codec_bound(codec, sizes[i]);
+        bytes[i] = (double)sum;
+    }
+    return differs ? fit_sizes(bytes, &out->bytes) : WRING_OK;
+}
+
+/** Are sums encoded by another codec than contributions? Those of codes that add up are not. */
 static bool has_way_back(const struct wring_codec *codec)
 {
     unsigned flags = wring_codec_info(codec)->flags;
@@ -251,6 +269,8 @@ enum wring_status wring_calibrate_traits(const struct wring_codec *codec,
         bytes[i] = round_bytes(in, sizes[i]);
     if (out->rounds > 0)
         status = fit_sizes(bytes, &out->round_bytes);
+    if (status == WRING_OK && wring_codec_adds_codes(codec))
+        status = size_sums(codec, &out->way_back);
     if (status == WRING_OK && has_way_back(codec))
         status = measure_way_back(codec, &out->way_back);
     return status;

@@ -100,7 +100,8 @@ struct wring_profile_coding {
     char source[96];            /* where the times come from; "": as the profile's say */
 };
 
-/** The way back of a codec whose sums travel as other codes than contributions. */
+/** The way back of a codec whose sums travel as other codes than contributions, or whose codes add
+ *  up to wider sums. */
 struct wring_profile_way_back {
     struct wring_cost bytes;      /* of the code of a sum of one contribution, by elements. n = 0:
                                      sums travel as contributions do */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "planner/core/model/candidates.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,13 +62,26 @@ struct walk {
 
 /* ---- what an option costs ---- */
 
+/** The longest that travels of so many elements: a code, or a sum on its way back. */
+static double longest_bytes(const struct wring_profile_codec *codec, double elems)
+{
+    const struct wring_profile_way_back *back = &codec->traits.way_back;
+    double bytes = wring_cost_at(&codec->wire_bytes, elems);
+
+    if (back->bytes.n > 0)
+        bytes = fmax(bytes, wring_cost_at(&back->bytes, elems));
+    if (back->most_bytes.n > 0)
+        bytes = fmax(bytes, wring_cost_at(&back->most_bytes, elems));
+    return bytes;
+}
+
 double wring_candidate_piece_elems(const struct wring_profile_codec *codec, uint64_t chunk_bytes)
 {
     double bytes = (double)chunk_bytes, elems = bytes / sizeof(float);
 
     if (codec == NULL)
         return elems;
-    double coded = wring_cost_at(&codec->wire_bytes, GATHER_UP * elems);
+    double coded = longest_bytes(codec, GATHER_UP * elems);
     return coded > bytes ? GATHER_UP * elems * bytes / coded : GATHER_UP * elems;
 }
 

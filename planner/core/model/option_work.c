@@ -68,16 +68,28 @@ static struct passing through_node(const struct wring_walk *walk, const struct w
 
 /** The code of a sum. If it grows, it has the elements of all contributions, and ends at a length.
  */
-static struct wring_cost sum_bytes(const struct wring_walk *walk)
+static struct wring_cost sum_bytes(const struct wring_walk *walk, uint32_t contributions)
 {
     const struct wring_profile_way_back *back = &walk->codec->traits.way_back;
 
     if (back->most_bytes.n == 0)
         return back->bytes;
-    struct wring_cost grown = wring_cost_scale(&back->bytes, walk->summed, 1);
+    struct wring_cost grown = wring_cost_scale(&back->bytes, contributions, 1);
     return wring_cost_at(&grown, TYPICAL_ELEMS) < wring_cost_at(&back->most_bytes, TYPICAL_ELEMS)
                ? grown
                : back->most_bytes;
+}
+
+/** An allreduce of codes sends these to their owners, and as many sums back: the mean of both. */
+static struct wring_cost code_bytes(const struct wring_walk *walk, const struct wring_step *step)
+{
+    if (walk->summed > 0)
+        return sum_bytes(walk, walk->summed);
+    if (!walk->other_back || step->routine != WRING_ROUTINE_ALLREDUCE)
+        return walk->codec->wire_bytes;
+    struct wring_cost back = sum_bytes(walk, walk->contributions);
+    struct wring_cost both = wring_cost_add(&walk->codec->wire_bytes, &back);
+    return wring_cost_scale(&both, 0.5, 1);
 }
 
 static struct wring_cost piece_bytes(const struct wring_walk *walk, const struct wring_step *step)
@@ -85,7 +97,7 @@ static struct wring_cost piece_bytes(const struct wring_walk *walk, const struct
     bool intra = step->phase == WRING_PHASE_INTRA_IN || step->phase == WRING_PHASE_INTRA_OUT;
 
     if (step->coded)
-        return walk->summed > 0 ? sum_bytes(walk) : walk->codec->wire_bytes;
+        return code_bytes(walk, step);
     return wring_cost_line(0, intra && walk->half_intra ? 2 : 4);
 }
 
@@ -247,6 +259,13 @@ static void pay_progress(struct wring_walk *walk, const struct wring_step *step)
     wring_walk_add(walk, WRING_WORKER_PROGRESS, wring_cost_of(&walk->params->progress_us, &bytes));
 }
 
+/** Does the step itself add up what it carries? */
+static bool sums_as_it_goes(enum wring_routine routine)
+{
+    return routine == WRING_ROUTINE_ALLREDUCE || routine == WRING_ROUTINE_REDUCE_SCATTER ||
+           routine == WRING_ROUTINE_REDUCE;
+}
+
 /** A step of communication: what it takes, and what every rank at work holds afterwards. */
 static void walk_communicate(struct wring_walk *walk, const struct wring_step *step)
 {
@@ -256,6 +275,8 @@ static void walk_communicate(struct wring_walk *walk, const struct wring_step *s
             pay_progress(walk, step);
         else if (!step->coded)
             pay_sums(walk, step);
+        if (walk->other_back && step->coded && sums_as_it_goes(step->routine))
+            walk->summed = walk->contributions;
     }
     update_held_data(walk, step);
     count_active(walk, step);

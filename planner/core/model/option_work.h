@@ -76,7 +76,8 @@ struct wring_walk {
     double x, f, codes, active;              /* active: ranks of a node */
     bool second[WRING_PHASE_INTRA_OUT + 1];  /* by phase: the next step there is its second */
     const struct wring_profile_codec *codec; /* that made the codes */
-    bool other_back; /* the codec's sums travel as other codes, which the profile describes */
+    bool other_back; /* the codec's sums travel as other codes, or as wider sums of codes, which the
+                        profile describes */
     uint32_t contributions; /* whose codes a sum is of; UINT32_MAX: they travelled raw, so that the
                                sum has all elements */
     uint32_t summed;        /* contributions in the codes of such a sum; 0: they are no sums */

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a session's ranks send of a bucket, beside what is predicted of it. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/core/model/option_work.h"
+#include "tests/lib/ranks.h"
+#include "tests/lib/test.h"
+#include "tools/calibrate/calibrate.h"
+
+#define ELEMS (1u << 18)
+#define ROWS (1u << 9)
+#define STEPS 2
+#define WAIT_NS (60ull * 1000000000)
+#define ROUNDING 0.02 /* small rounds are sent in one step, to every rank */
+
+/* ---- of a session ---- */
+
+struct subject {
+    const char *codec;
+    enum wring_scheme scheme;
+    uint32_t ranks;
+    float *data;  /* [ranks × ELEMS] */
+    double bytes; /* of rank 0, in a step */
+};
+
+static void count_bucket(struct wring_session *session, uint32_t rank, void *arg)
+{
+    struct subject *subject = arg;
+    struct wring_bucket_stats stats = WRING_BUCKET_STATS_INIT;
+    struct wring_bucket *bucket;
+    struct wring_bucket_params params = {.name = "sent",
+                                         .data = subject->data + rank * (size_t)ELEMS,
+                                         .elems = ELEMS,
+                                         .op = WRING_SUM,
+                                         .codec = subject->codec,
+                                         .scheme = subject->scheme,
+                                         .shape = {ROWS, ELEMS / ROWS}};
+
+    REQUIRE(wring_bucket_register(session, &params, &bucket) == WRING_OK &&
+                wring_session_commit(session) == WRING_OK,
+            "%s: no bucket", subject->codec);
+    for (int step = 0; step < STEPS; step++) {
+        REQUIRE(wring_bucket_post(bucket) == WRING_OK &&
+                    wring_bucket_wait(bucket, WAIT_NS, NULL) == WRING_OK,
+                "%s: step %d", subject->codec, step);
+    }
+    REQUIRE(wring_bucket_stats(bucket, &stats) == WRING_OK, "%s: no stats", subject->codec);
+    CHECK(strcmp(stats.codec, "none") != 0 && stats.steps == STEPS, "%s ran as %s", subject->codec,
+          stats.codec);
+    if (rank == 0)
+        subject->bytes = (double)stats.wire_bytes_sent / STEPS;
+}
+
+/** @return bytes that rank 0 sends in a step */
+static double count_session(const char *codec, enum wring_scheme scheme, uint32_t ranks)
+{
+    static const char *const settings[] = {"WRING_BYPASS=never", NULL};
+    struct subject subject = {codec, scheme, ranks, calloc(ranks * (size_t)ELEMS, sizeof(float)),
+                              NAN};
+    struct wring_test_job job = {
+        .ranks = ranks, .settings = settings, .run = count_bucket, .arg = &subject};
+    uint32_t random = 7;
+
+    if (subject.data == NULL)
+        return NAN;
+    for (size_t i = 0; i < ranks * (size_t)ELEMS; i++)
+        subject.data[i] = wring_test_random_float(&random);
+    wring_test_run_ranks(&job);
+    free(subject.data);
+    return subject.bytes;
+}
+
+/* ---- of a plan ---- */
+
+#define RANKS 4
+#define STEP(what)                                        \
+    {                                                     \
+        .kind = WRING_STEP_##what, .site = WRING_SITE_CPU \
+    }
+#define CODED(how)                                                             \
+    {                                                                          \
+        .kind = WRING_STEP_COMM, .routine = WRING_ROUTINE_##how, .coded = true \
+    }
+
+/* as a session runs divisible codes, and the same by other names where codes add up */
+static const struct wring_option recoded = {
+    6, {STEP(ENCODE), CODED(ALLTOALL), STEP(DECODE), STEP(ENCODE), CODED(ALLGATHER), STEP(DECODE)}};
+static const struct wring_option halves = {
+    4, {STEP(ENCODE), CODED(REDUCE_SCATTER), CODED(ALLGATHER), STEP(DECODE)}};
+static const struct wring_option summed = {3, {STEP(ENCODE), CODED(ALLREDUCE), STEP(DECODE)}};
+
+/** Bytes of a node's one rank, as a link tells that takes 1 us for each. */
+static double predict(const struct wring_profile_codec *codec, const struct wring_option *option)
+{
+    struct wring_profile profile = {.name = "bytes", .chunked = true};
+    struct wring_work_params params = {.profile = &profile,
+                                       .nodes = RANKS,
+                                       .ranks_per_node = 1,
+                                       .link_scale = 1,
+                                       .in = codec,
+                                       .out = codec};
+    struct wring_work work;
+
+    profile.links[WRING_LEVEL_INTER] =
+        (struct wring_profile_link){.present = true, .us = wring_cost_line(0, 1)};
+    wring_option_work(&params, option, &work);
+    return wring_cost_at(&work.us[WRING_WORKER_INTER], ELEMS);
+}
+
+/** What a calibration says of a codec's bytes. */
+static void describe(const char *spec, struct wring_profile_codec *out)
+{
+    struct wring_codec *codec;
+
+    *out = (struct wring_profile_codec){.nmse = NAN, .at[WRING_SITE_CPU].present = true};
+    REQUIRE(wring_codec_create(spec, NULL, NULL, NULL, 0, &codec) == WRING_OK, "no codec %s", spec);
+    strcpy(out->spec, spec);
+    out->summable = (wring_codec_info(codec)->flags & WRING_CODEC_SUMMABLE) != 0;
+    out->wire_bytes = wring_cost_line(0, (double)wring_codec_bound(codec, ELEMS) / ELEMS);
+    CHECK(wring_calibrate_traits(codec, &out->traits) == WRING_OK, "no traits of %s", spec);
+    wring_codec_destroy(codec);
+}
+
+/** @param back  bytes of a sum's element on its way back; 0: those of a code */
+static void compare_plans(const char *spec, double back)
+{
+    struct wring_profile_codec codec;
+    const struct wring_option *const options[] = {&recoded, &halves, &summed};
+
+    describe(spec, &codec);
+    double sent = count_session(spec, WRING_SCHEME_DIVISIBLE, RANKS);
+    double said = wring_cost_at(&codec.traits.way_back.bytes, ELEMS) / ELEMS;
+    CHECK(fabs(said - back) < 1e-3, "%s: a sum of %g bytes an element, not %g", spec, said, back);
+    for (size_t i = 0; i < (codec.summable ? 3 : 1); i++) {
+        double predicted = predict(&codec, options[i]);
+        CHECK(fabs(predicted / sent - 1) < ROUNDING, "%s, option %zu: %.0f bytes, but %.0f went",
+              spec, i, predicted, sent);
+    }
+}
+
+/** Codes of 4 bits add up in 8, whatever feedback keeps; saturating ones go back in 4. */
+static void wider_sums(void)
+{
+    compare_plans("sharedint:width=4", 1);
+    compare_plans("sharedint:width=4+ef", 1);
+    compare_plans("thc:width=4", 1);
+}
+
+/** Codes and sums of one width, and sums that are encoded as contributions are. */
+static void sums_of_a_code_s_width(void)
+{
+    compare_plans("sharedint", 0);
+    compare_plans("thc:width=4:sums=saturate", 0);
+    compare_plans("int8", 0);
+}
+
+static const struct wring_test_case cases[] = {
+    {"wider_sums", wider_sums},
+    {"sums_of_a_code_s_width", sums_of_a_code_s_width},
+    {0},
+};
+
+int main(int argc, char **argv)
+{
+    return wring_test_main(argc, argv, cases);
+}
