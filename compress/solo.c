@@ -29,6 +29,16 @@ static size_t statistics_bytes(const struct wring_codec *codec, size_t round,
     return what->count(codec, context) * wring_dtype_bytes(what->dtype);
 }
 
+uint64_t wring_solo_round_bytes(const struct wring_codec *codec,
+                                const struct wring_codec_context *context)
+{
+    uint64_t bytes = 0;
+
+    for (size_t r = 0; r < codec->ops->n_rounds; r++)
+        bytes += statistics_bytes(codec, r, context);
+    return bytes;
+}
+
 static void *allocate(size_t bytes)
 {
     return aligned_alloc(ALIGN, bytes / ALIGN * ALIGN + ALIGN);

@@ -35,6 +35,13 @@ void wring_solo_restart(struct wring_solo *solo, const struct wring_codec_contex
 void wring_solo_finish(struct wring_solo *solo);
 
 /**
+ * The bytes of statistics that a rank gives to all rounds together.
+ * @param codec  of the way in @param context  elements, shape and ranks
+ */
+uint64_t wring_solo_round_bytes(const struct wring_codec *codec,
+                                const struct wring_codec_context *context);
+
+/**
  * The bytes in which a sum of codes goes back from its owner.
  *
  * @param codec  adds codes: wring_codec_adds_codes()

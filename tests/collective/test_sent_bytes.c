@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a session's ranks send of a bucket, beside what is predicted of it. */
 #include <math.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "planner/core/model/option_work.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/test.h"
+#include "tools/bench/codec.h"
 #include "tools/calibrate/calibrate.h"
 
 #define ELEMS (1u << 18)
@@ -156,9 +158,42 @@ static void sums_of_a_code_s_width(void)
     compare_plans("int8", 0);
 }
 
+/* ---- of wring bench codec ---- */
+
+/** Two ranks send each other what one encodes, in half contributions and half sums, and what it
+ *  gives to rounds. */
+static void compare_bench(const char *spec)
+{
+    const unsigned cores[] = {(unsigned)sched_getcpu()};
+    struct wring_bench_data data;
+    struct wring_codec_speed speed;
+    struct wring_codec *codec;
+
+    REQUIRE(wring_bench_data_open(&data, "bell") == 0, "no data");
+    REQUIRE(wring_codec_create(spec, NULL, NULL, NULL, 0, &codec) == WRING_OK, "no codec %s", spec);
+    const struct wring_codec_bench bench = {
+        .name = "test", .elems = ELEMS, .threads = 1, .cores = cores, .data = &data, .ranks = 1};
+    CHECK(wring_codec_measure(&bench, codec, &speed) == 0, "%s is not measured", spec);
+    double sent = count_session(spec, WRING_SCHEME_AUTO, 2);
+    double said = (double)(speed.encoded_bytes + speed.round_bytes);
+    CHECK(fabs(said / sent - 1) < ROUNDING, "%s: %.0f bytes, but %.0f went", spec, said, sent);
+    wring_codec_destroy(codec);
+    wring_bench_data_close(&data);
+}
+
+static void rounds_count_in_a_ratio(void)
+{
+    compare_bench("powersgd");
+    compare_bench("powersgd:rank=1+ef");
+    compare_bench("sharedint");
+    compare_bench("thc");
+    compare_bench("bf16");
+}
+
 static const struct wring_test_case cases[] = {
     {"wider_sums", wider_sums},
     {"sums_of_a_code_s_width", sums_of_a_code_s_width},
+    {"rounds_count_in_a_ratio", rounds_count_in_a_ratio},
     {0},
 };
 

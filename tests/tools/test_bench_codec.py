@@ -13,7 +13,7 @@ from wringtest import wring
 
 FIELDS = {"codec", "tier", "elements", "encode_gb_per_s", "decode_gb_per_s", "decode_add_gb_per_s",
           "encode_limit_gb_per_s", "decode_add_limit_gb_per_s", "memcpy_gb_per_s", "encoded_bytes",
-          "ratio", "nmse", "nmse_sum"}
+          "round_bytes", "ratio", "nmse", "nmse_sum"}
 SPEEDS = {field for field in FIELDS if field.endswith("gb_per_s")}
 
 
@@ -36,7 +36,8 @@ class Results(unittest.TestCase):
             self.assertLessEqual(FIELDS, one.keys())
             for field in SPEEDS:
                 self.assertGreater(one[field], 0, one)
-            self.assertAlmostEqual(one["ratio"], one["encoded_bytes"] / one["elements"] / 4, 9)
+            self.assertAlmostEqual(one["ratio"] * one["elements"] * 4,
+                                   one["encoded_bytes"] + one["round_bytes"], 3)
             self.assertGreaterEqual(one["rounds"], 5)
         return answer
 
@@ -59,7 +60,8 @@ class Results(unittest.TestCase):
 
     def test_sizes_and_errors(self):
         results = {one["codec"]: one for one in self.measure(
-            "-c", "none,bf16,int8,int8:block=64,onebit,topk:ratio=0.01", "-e", "64k")["results"]}
+            "-c", "none,bf16,int8,int8:block=64,onebit,topk:ratio=0.01,powersgd", "-e",
+            "64k")["results"]}
         self.assertEqual(results["none"]["encoded_bytes"], 4 * 65536)
         self.assertEqual(results["none"]["nmse"], 0)
         self.assertEqual(results["bf16"]["encoded_bytes"], 2 * 65536)
@@ -69,6 +71,10 @@ class Results(unittest.TestCase):
         # of a bell-shaped x, signs at the mean of |x| leave 1 - E|x|²/E[x²] of the power
         self.assertAlmostEqual(results["onebit"]["nmse"], 0.35, delta=0.03)
         self.assertLess(results["topk:ratio=0.01"]["ratio"], 0.02)
+        # factors of rank 4 of a matrix of 256 x 256 travel in rounds
+        self.assertEqual(results["powersgd"]["round_bytes"], 4 * 4 * (256 + 256))
+        self.assertGreater(results["powersgd"]["ratio"], 2 / 64)
+        self.assertEqual(results["int8"]["round_bytes"], 0)
 
     def test_numbers_are_what_they_are_called(self):
         """Signs at the mean of |x| leave 1 - E|x|²/E[x²] of the power."""

@@ -40,17 +40,18 @@ static json_t *codec_speed_json(const char *spec, const char *tier, uint64_t ele
 {
     double bytes = (double)elems * sizeof(float);
 
-    return json_pack("{s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:f, s:o, s:o, s:s, s:s, "
-                     "s:i}",
-                     "codec", spec, "tier", tier, "elements", (json_int_t)elems, "encode_gb_per_s",
-                     speed->encode, "decode_gb_per_s", speed->decode, "decode_add_gb_per_s",
-                     speed->decode_add, "encode_limit_gb_per_s", speed->encode_limit,
-                     "decode_add_limit_gb_per_s", speed->decode_add_limit, "memcpy_gb_per_s",
-                     speed->copy, "encoded_bytes", (json_int_t)speed->encoded_bytes, "ratio",
-                     (double)speed->encoded_bytes / bytes, "nmse", number_or_null(speed->nmse),
-                     "nmse_sum", number_or_null(nmse_sum), "encode_limit_stores",
-                     name_stores(speed->encode_streams), "decode_add_limit_stores",
-                     name_stores(speed->decode_add_streams), "rounds", (int)speed->turns);
+    return json_pack(
+        "{s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:f, s:o, s:o, s:s, "
+        "s:s, s:i}",
+        "codec", spec, "tier", tier, "elements", (json_int_t)elems, "encode_gb_per_s",
+        speed->encode, "decode_gb_per_s", speed->decode, "decode_add_gb_per_s", speed->decode_add,
+        "encode_limit_gb_per_s", speed->encode_limit, "decode_add_limit_gb_per_s",
+        speed->decode_add_limit, "memcpy_gb_per_s", speed->copy, "encoded_bytes",
+        (json_int_t)speed->encoded_bytes, "round_bytes", (json_int_t)speed->round_bytes, "ratio",
+        (double)(speed->encoded_bytes + speed->round_bytes) / bytes, "nmse",
+        number_or_null(speed->nmse), "nmse_sum", number_or_null(nmse_sum), "encode_limit_stores",
+        name_stores(speed->encode_streams), "decode_add_limit_stores",
+        name_stores(speed->decode_add_streams), "rounds", (int)speed->turns);
 }
 
 static double get_number(json_t *object, const char *key)
@@ -211,7 +212,8 @@ static const struct argp codec_argp = {
            "the input and writes the code (with +ef the residual is read and written, too); one "
            "of decode-and-add reads the code, and reads and writes those lines of the destination "
            "that the code has anything for. 'of limit' is the speed's share of that. ratio is "
-           "encoded bytes / input bytes; nmse is the error's share in the input's power, in the "
+           "bytes of the code and of a codec's rounds / input bytes; nmse is the error's share in "
+           "the input's power, in the "
            "first call; nmse_sum that of a sum of --ranks in the power of the exact sum, as their "
            "first step gives it, of up to 1m numbers of each. WRING_SCHEME is the scheme of sums.",
 };

@@ -32,6 +32,7 @@ struct wring_codec_speed {
     double copy;                             /* memcpy */
     bool encode_streams, decode_add_streams; /* the faster twin's stores went past the caches */
     uint64_t encoded_bytes;                  /* of the first call */
+    uint64_t round_bytes;                    /* of statistics, which a rank gives to the rounds */
     double nmse;                             /* of the first call: |x - decode|² / |x|² */
     uint32_t turns;
 };

@@ -462,6 +462,8 @@ static void summarise_speeds(struct run *run, struct wring_codec_speed *out)
 {
     *out = (struct wring_codec_speed){.turns = run->turns, .nmse = run->members[0].work.nmse};
     out->encoded_bytes = run->members[0].work.first_bytes;
+    out->round_bytes =
+        wring_solo_round_bytes(wring_codec_way(run->codec, 0), &run->members[0].work.context);
     for (size_t task = 0; task < run->n_tasks; task++) {
         double speed = median_speed(run, task);
         unsigned store = run->tasks[task].store;

@@ -53,13 +53,8 @@ static enum wring_status fit_sizes(const double values[SIZES], struct wring_cost
 static double round_bytes(const struct wring_codec *codec, uint64_t elems)
 {
     const struct wring_codec_context context = make_context(elems);
-    double bytes = 0;
 
-    for (size_t i = 0; i < codec->ops->n_rounds; i++) {
-        const struct wring_codec_round *round = &codec->ops->rounds[i];
-        bytes += (double)round->count(codec, &context) * (double)wring_dtype_bytes(round->dtype);
-    }
-    return bytes;
+    return (double)wring_solo_round_bytes(codec, &context);
 }
 
 static double state_bytes(const struct wring_codec *codec, uint64_t elems)
