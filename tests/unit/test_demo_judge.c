@@ -123,6 +123,34 @@ static void a_warm_up_takes_as_long_as_fp32(void)
     options.optimizer.warmup = 0;
 }
 
+/** 4000 values of 4 ranks: fp16 sends 3/4 of 8000 bytes to the owners, and as many back. */
+static void bytes_are_those_of_all_steps_and_after_the_warm_up(void)
+{
+    fill_results(3, 0.2);
+    results.coded_values = 4000;
+    struct demo_measure *m = &results.measures[1];
+    CHECK(!demo_judge_warms_up(&results, m), "it has no warm-up");
+    m->warmup = 200;
+    CHECK(!demo_judge_warms_up(&results, m), "nothing comes after a warm-up of all 200 steps");
+    m->warmup = 199;
+    CHECK(demo_judge_warms_up(&results, m), "a step comes after it");
+    for (uint32_t s = 0; s < SEEDS; s++) {
+        m->trainings[s].wire_bytes = 500;
+        m->trainings[s].coded_bytes = 399 + s;
+        m->trainings[s].late_wire_bytes = 140;
+        m->trainings[s].late_coded_bytes = 40;
+    }
+    struct demo_bytes all = demo_judge_bytes(&results, m, false);
+    struct demo_bytes late = demo_judge_bytes(&results, m, true);
+    CHECK(is_near(all.wire, 500) && is_near(all.coded, 400), "all: %g, %g", all.wire, all.coded);
+    CHECK(is_near(all.fewer, 30) && is_near(all.a_value, 16.0 / 30), "all: %g times fewer, %g bits",
+          all.fewer, all.a_value);
+    CHECK(is_near(late.wire, 140) && is_near(late.coded, 40) && is_near(late.fewer, 300),
+          "late: %g, %g, %g times fewer", late.wire, late.coded, late.fewer);
+    m->trainings[0].coded_bytes = NAN;
+    CHECK(isnan(demo_judge_bytes(&results, m, false).fewer), "a training that does not say it");
+}
+
 /* ---- store ---- */
 
 static void finished_trainings_are_found_again(void)
@@ -131,6 +159,8 @@ static void finished_trainings_are_found_again(void)
     struct demo_store store;
     struct demo_training training = {.wire_bytes = 1234.5,
                                      .late_wire_bytes = 7,
+                                     .coded_bytes = 99.5,
+                                     .late_coded_bytes = 3,
                                      .hash = 1ull << 63},
                          found;
     int fd = mkstemp(path);
@@ -150,11 +180,41 @@ static void finished_trainings_are_found_again(void)
     CHECK(!demo_store_find(&store, other, &found), "another seed's is taken for it");
     REQUIRE(demo_store_find(&store, key, &found), "not found again");
     CHECK(found.losses[3] == 0.1 && isnan(found.losses[4]) && found.wire_bytes == 1234.5 &&
-              found.late_wire_bytes == 7 && found.hash == 1ull << 63,
+              found.late_wire_bytes == 7 && found.coded_bytes == 99.5 &&
+              found.late_coded_bytes == 3 && found.hash == 1ull << 63,
           "it came back as something else");
     demo_store_close(&store);
     json_decref(key);
     json_decref(other);
+    unlink(path);
+}
+
+/** Of trainings that an earlier release kept, the bytes of compressed buckets are not known. */
+static void older_lines_are_taken(void)
+{
+    char path[] = "/tmp/wring-demo-store-XXXXXX";
+    struct demo_store store;
+    struct demo_training found;
+    int fd = mkstemp(path);
+
+    REQUIRE(fd >= 0, "%s", strerror(errno));
+    close(fd);
+    fill_results(3, 0.2);
+    json_t *key = demo_store_key(&results, &configs[0], 0.1, 7);
+    json_t *losses = json_array();
+    for (int i = 0; i <= DEMO_EVALS; i++)
+        json_array_append_new(losses, json_real(2.5));
+    json_t *line = json_pack("{s:O, s:o, s:f, s:f, s:s}", "key", key, "losses", losses,
+                             "wire_bytes", 8.0, "late_wire_bytes", 7.0, "hash", "1f");
+    REQUIRE(json_dump_file(line, path, JSON_COMPACT) == 0, "not written");
+    REQUIRE(demo_store_open(&store, path), "an older line is refused");
+    REQUIRE(demo_store_find(&store, key, &found), "an older line is not found");
+    CHECK(found.wire_bytes == 8 && found.hash == 0x1f && isnan(found.coded_bytes) &&
+              isnan(found.late_coded_bytes),
+          "%g bytes, %g of them compressed", found.wire_bytes, found.coded_bytes);
+    demo_store_close(&store);
+    json_decref(line);
+    json_decref(key);
     unlink(path);
 }
 
@@ -262,7 +322,10 @@ static const struct wring_test_case cases[] = {
     {"seeds that lie too far apart resolve nothing", seeds_that_lie_too_far_apart_resolve_nothing},
     {"targets are those of bf16", targets_are_those_of_bf16},
     {"a warm-up takes as long as fp32", a_warm_up_takes_as_long_as_fp32},
+    {"bytes are those of all steps and after the warm-up",
+     bytes_are_those_of_all_steps_and_after_the_warm_up},
     {"finished trainings are found again", finished_trainings_are_found_again},
+    {"older lines are taken", older_lines_are_taken},
     {"a torn line is refused", a_torn_line_is_refused},
     {"digits are read plain and packed", digits_are_read_plain_and_packed},
     {"wrong digits are refused", wrong_digits_are_refused},

@@ -261,7 +261,8 @@ static void check_page(const char *path)
           "begins %.200s", text);
     const char *end = strstr(text, END_MARK);
     CHECK(end != NULL && strcmp(end, END_MARK "after\n") == 0, "ends %s", end);
-    CHECK(count_in(text, BEGIN_MARK) == 1 && count_in(text, "| `onebit:block=64+ef` |") == 1,
+    CHECK(count_in(text, BEGIN_MARK) == 1 && count_in(text, "| `onebit:block=64+ef` | 0.") == 1 &&
+              count_in(text, "| `onebit:block=64+ef` | all 40 |") == 1,
           "the table stands there twice: %s", text);
     CHECK(count_in(text, "(codecs-image-onebit-adam-warmup-20.svg)") == 1, "no picture: %s", text);
 }
@@ -313,6 +314,62 @@ static void a_series_goes_on(void)
     }
     rmdir(folder);
     unlink(digits);
+}
+
+static double member(const json_t *run, const char *object, const char *key)
+{
+    return number(json_object_get(run, object), key);
+}
+
+/** 131,072, 262,144 and 135,168 values each way in units of a shard, for which 4 + 4 * count bytes
+ *  travel; from step 20 of 40 on, a count is about a thousandth. */
+static void a_warmed_up_ratio_says_its_bytes_twice(void)
+{
+    static char text[1 << 16];
+    char page[8192], path[] = "/tmp/wring-demo-warmed-XXXXXX.md", arguments[300], picture[64];
+    int fd = mkstemps(path, 3);
+
+    REQUIRE(fd >= 0, "%s", strerror(errno));
+    close(fd);
+    snprintf(arguments, sizeof(arguments),
+             "--losses-only --steps 40 --codec fp32,topk:ratio=0.001/bf16+warmup:steps=20+ef "
+             "--table %s --json",
+             path);
+    int code = run_demo(arguments, "", text, sizeof(text));
+    CHECK(code == 0, "exit status %d", code);
+    json_t *all = json_loads(text, 0, NULL);
+    const json_t *fp32 = json_array_get(json_object_get(all, "runs"), 0),
+                 *topk = json_array_get(json_object_get(all, "runs"), 1);
+    CHECK(json_is_null(json_object_get(fp32, "after_warmup")), "fp32 has no warm-up");
+    CHECK(fabs(member(fp32, "whole_run", "bits_a_value") - 32) < 0.01 &&
+              fabs(member(fp32, "whole_run", "fewer_than_fp16") - 0.5) < 0.001,
+          "fp32 takes %g bits", member(fp32, "whole_run", "bits_a_value"));
+    CHECK(member(topk, "whole_run", "steps") == 40 && member(topk, "after_warmup", "steps") == 20,
+          "the warm-up is not 20 of 40 steps");
+    double late = member(topk, "after_warmup", "bits_a_value");
+    CHECK(late > 0.025 && late < 0.048, "%g bits after the warm-up", late);
+    CHECK(fabs(member(topk, "after_warmup", "fewer_than_fp16") * late - 16) < 1e-6,
+          "%g times fewer than 16 bits", member(topk, "after_warmup", "fewer_than_fp16"));
+    /* stages of 5 steps send 1/4, 1/16, 1/64 and 1/256 */
+    double whole = member(topk, "whole_run", "bits_a_value");
+    CHECK(whole > 1.2 && whole < 1.7, "%g bits in the whole run", whole);
+    json_decref(all);
+    FILE *file = fopen(path, "r");
+    REQUIRE(file != NULL, "no page at %s", path);
+    page[fread(page, 1, sizeof(page) - 1, file)] = '\0';
+    fclose(file);
+    CHECK(count_in(page, "\n| `topk:ratio=0.001/bf16+warmup:steps=20+ef` | all 40 | ") == 1 &&
+              count_in(page, "\n| | 20 after warm-up | ") == 1,
+          "the page says: %s", page);
+    snprintf(picture, sizeof(picture), "%.*s-text-sgd.svg", (int)strlen(path) - 3, path);
+    CHECK(unlink(picture) == 0 && unlink(path) == 0, "no picture %s", picture);
+    code = run_demo("--losses-only --steps 40 --hidden 16 -n 2 --codec "
+                    "fp32,topk:ratio=0.01+warmup:steps=20+ef,dgc:warmup=8",
+                    "", text, sizeof(text));
+    CHECK(code == 0 && count_in(text, "  with warm-up     40 steps: ") == 2 &&
+              count_in(text, "  after it         20 steps: ") == 1 &&
+              count_in(text, "  after it         32 steps: ") == 1,
+          "the table says: %d, %s", code, text);
 }
 
 static void bad_input_is_one_line(void)
@@ -384,6 +441,7 @@ static const struct wring_test_case cases[] = {
     {"all configurations", all_configurations},
     {"one rank records", one_rank_records},
     {"a series goes on", a_series_goes_on},
+    {"a warmed-up ratio says its bytes twice", a_warmed_up_ratio_says_its_bytes_twice},
     {"bad input is one line", bad_input_is_one_line},
     {"a killed rank ends it all", a_killed_rank_ends_it_all},
     {0},

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/demo/configs.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include <wring/codec.h>
 
+#include "compress/codec.h"
 #include "tools/values.h"
 
 static const struct preset {
@@ -149,6 +151,31 @@ static bool add_spec(struct demo_options *options, const char *spec, char *why, 
                                               .rate_factor = 1,
                                               .momentum = has_momentum(spec)});
     return true;
+}
+
+/** Of one way's codec: its suffix's steps, or those that it has as a parameter. */
+static double warmup_of_way(const struct wring_codec *way)
+{
+    if (wring_codec_has_suffix(way, WRING_SUFFIX_WARMUP))
+        return way->suffix_params[WRING_SUFFIX_WARMUP];
+    for (size_t i = 0; i < way->ops->n_params; i++)
+        if (strcmp(way->ops->params[i].name, "warmup") == 0)
+            return wring_codec_param(way, i);
+    return 0;
+}
+
+uint32_t demo_config_warmup(const struct demo_config *config)
+{
+    struct wring_codec *codec;
+    char why[256];
+    double steps;
+
+    if (wring_codec_create(config->codec, NULL, NULL, why, sizeof(why), &codec) != WRING_OK)
+        return 0; /* "none" is no codec */
+    steps =
+        fmax(warmup_of_way(wring_codec_way(codec, 0)), warmup_of_way(wring_codec_way(codec, 1)));
+    wring_codec_destroy(codec);
+    return (uint32_t)steps;
 }
 
 bool demo_configs_choose(char *list, struct demo_options *options, char *why, size_t bytes)

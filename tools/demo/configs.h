@@ -13,4 +13,7 @@
  */
 bool demo_configs_choose(char *list, struct demo_options *options, char *why, size_t bytes);
 
+/** The steps at its begin in which its codec sends more, by +warmup or a parameter; 0: none. */
+uint32_t demo_config_warmup(const struct demo_config *config);
+
 #endif

@@ -73,13 +73,17 @@ struct demo_times {
 struct demo_training {
     double losses[DEMO_EVALS + 1]; /* held out, at steps * i / DEMO_EVALS */
     double wire_bytes;             /* a rank sends in a step, on average */
-    double late_wire_bytes;        /* likewise in the last tenth of the steps */
-    uint64_t hash;                 /* of the parameters, early on */
+    double late_wire_bytes;  /* likewise after the warm-up, or in the last tenth of the steps */
+    double coded_bytes;      /* the part of wire_bytes for buckets that are compressed; NAN:
+                                an earlier release kept the training */
+    double late_coded_bytes; /* likewise of late_wire_bytes */
+    uint64_t hash;           /* of the parameters, early on */
 };
 
 struct demo_measure {
     const struct demo_config *config;
-    double rate; /* of learning */
+    double rate;     /* of learning */
+    uint32_t warmup; /* steps in which its codec or optimizer sends more; 0: none */
     double compute_us, step_us;
     double wire_bytes; /* a rank sends in a step on the link */
     double cores;      /* progress and codecs of all ranks, while a step runs */
@@ -95,8 +99,8 @@ struct demo_results {
     const struct demo_options *options;
     struct demo_measure measures[DEMO_CONFIGS_MAX];
     uint32_t n;
-    char data[256]; /* a line on it */
-    uint64_t parameters;
+    char data[256];                    /* a line on it */
+    uint64_t parameters, coded_values; /* elements of all buckets, and of those compressed */
     struct demo_tensor tensors[DEMO_TENSORS_MAX];
     struct demo_times
         times;            /* of rank 0 where nothing is exchanged; zeros where nothing is timed */

@@ -75,6 +75,29 @@ double demo_judge_time_s(const struct demo_results *results, const struct demo_m
     return measure->step_us > 0 ? (raw_us + (steps - raw) * measure->step_us) / 1e6 : NAN;
 }
 
+bool demo_judge_warms_up(const struct demo_results *results, const struct demo_measure *measure)
+{
+    return measure->warmup > 0 && measure->warmup < results->options->steps;
+}
+
+struct demo_bytes demo_judge_bytes(const struct demo_results *results,
+                                   const struct demo_measure *measure, bool late)
+{
+    const struct demo_options *o = results->options;
+    double ranks = o->ranks, values = (double)results->coded_values;
+    double fp16 = 2 * (ranks - 1) / ranks * values * 2; /* to the owners and back */
+    struct demo_bytes bytes = {0};
+
+    for (uint32_t s = 0; s < o->seeds; s++) {
+        const struct demo_training *t = &measure->trainings[s];
+        bytes.wire += (late ? t->late_wire_bytes : t->wire_bytes) / o->seeds;
+        bytes.coded += (late ? t->late_coded_bytes : t->coded_bytes) / o->seeds;
+    }
+    bytes.fewer = fp16 / bytes.coded;
+    bytes.a_value = 16 / bytes.fewer;
+    return bytes;
+}
+
 static void judge_one(const struct demo_results *results, const struct demo_measure *measure,
                       const double *targets, struct demo_verdict *out)
 {

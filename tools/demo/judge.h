@@ -45,6 +45,24 @@ void demo_judge(const struct demo_results *results, struct demo_judgement *out);
 double demo_judge_time_s(const struct demo_results *results, const struct demo_measure *measure,
                          double steps);
 
+/** What a rank sends in a step of some of a training's steps, mean over the seeds. */
+struct demo_bytes {
+    double wire;    /* in all */
+    double coded;   /* of buckets that are compressed */
+    double fewer;   /* times fewer than fp16 takes for the same values over the divisible scheme */
+    double a_value; /* bits: 16 over `fewer`, so each way where the scheme is divisible */
+};
+
+/**
+ * Bytes of the whole run, or of the steps after the warm-up.
+ * @return NAN inside where an earlier release kept a training
+ */
+struct demo_bytes demo_judge_bytes(const struct demo_results *results,
+                                   const struct demo_measure *measure, bool late);
+
+/** Has a measure's training steps after a warm-up? */
+bool demo_judge_warms_up(const struct demo_results *results, const struct demo_measure *measure);
+
 /** Fill a measure's mean curve from its trainings. */
 void demo_judge_mean(struct demo_measure *measure, uint32_t seeds);
 

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tools/demo/configs.h"
 #include "tools/demo/curve.h"
 #include "tools/demo/judge.h"
 #include "tools/demo/session.h"
@@ -17,7 +18,9 @@
 
 #define HASH_STEP 20 /* up to which the runs with and without the link must agree */
 #define WARM_STEPS 20
-#define TURNS 5 /* of timing, in which all take turns: a busy machine then hits all alike */
+#define LATE_SHARE 0.9 /* of the steps, after which a run without a warm-up is in its last stage \
+                        */
+#define TURNS 5        /* of timing, in which all take turns: a busy machine then hits all alike */
 
 struct show {
     bool terminal;
@@ -37,18 +40,22 @@ static void show_progress(void *arg, uint32_t step, uint32_t steps)
 static enum wring_status combine_results(struct wring_session *session,
                                          struct demo_run_result *result, uint64_t hash, bool *same)
 {
-    float numbers[5] = {(float)result->step_us, (float)result->wire_bytes, (float)result->cpu_per_s,
-                        0, (float)result->late_wire_bytes};
+    float numbers[7] = {(float)result->step_us,         (float)result->wire_bytes,
+                        (float)result->cpu_per_s,       0,
+                        (float)result->late_wire_bytes, (float)result->coded_bytes,
+                        (float)result->late_coded_bytes};
     uint64_t root_hash = hash;
     struct wring_group *world = wring_session_world(session);
     enum wring_status status = wring_broadcast(world, &root_hash, sizeof(root_hash), 0, NULL, NULL);
     numbers[3] = root_hash != hash;
     if (status == WRING_OK)
-        status = wring_allreduce(world, numbers, numbers, 5, WRING_F32, WRING_AVG, NULL, NULL);
+        status = wring_allreduce(world, numbers, numbers, 7, WRING_F32, WRING_AVG, NULL, NULL);
     result->step_us = numbers[0];
     result->wire_bytes = numbers[1];
     result->cpu_per_s = numbers[2];
     result->late_wire_bytes = numbers[4];
+    result->coded_bytes = numbers[5];
+    result->late_coded_bytes = numbers[6];
     *same &= numbers[3] == 0;
     return status;
 }
@@ -67,7 +74,7 @@ struct measuring {
 struct what {
     const struct demo_config *config; /* NULL: compute alone */
     const char *link;                 /* NULL: none */
-    uint32_t steps;
+    uint32_t steps, warmup;
     uint64_t seed;
     double rate;
     bool evaluate;
@@ -86,6 +93,9 @@ static int run_training(struct measuring *m, const struct what *what, bool *same
         .rank = m->rank,
         .ranks = m->ranks,
         .steps = what->steps,
+        .late_step = what->warmup > 0 && what->warmup < what->steps
+                         ? what->warmup
+                         : (uint32_t)(what->steps * LATE_SHARE),
         .seed = what->seed,
         .optimizer = m->options->optimizer,
         .rate = what->rate,
@@ -129,6 +139,16 @@ static int share_known(struct measuring *m, int32_t *known, struct demo_training
 
 #define TUNING_SEED 0 /* judges nothing */
 
+/** Steps at its begin in which a training sends more than later. */
+static uint32_t warmup_of(const struct demo_options *options, const struct demo_config *config)
+{
+    uint32_t codec = demo_config_warmup(config), optimizer = options->optimizer.warmup;
+
+    if (strcmp(config->codec, "none") == 0)
+        return 0;
+    return codec > optimizer ? codec : optimizer;
+}
+
 /**
  * Train, or take the training from the store.
  * @param recording  to be filled, which needs the training; NULL: none
@@ -139,6 +159,7 @@ static int train(struct measuring *m, const struct demo_results *results,
 {
     const struct what what = {.config = config,
                               .steps = m->options->steps,
+                              .warmup = warmup_of(m->options, config),
                               .seed = seed,
                               .rate = rate,
                               .evaluate = true,
@@ -154,6 +175,8 @@ static int train(struct measuring *m, const struct demo_results *results,
         if (!failed) {
             *out = (struct demo_training){.wire_bytes = result.wire_bytes,
                                           .late_wire_bytes = result.late_wire_bytes,
+                                          .coded_bytes = result.coded_bytes,
+                                          .late_coded_bytes = result.late_coded_bytes,
                                           .hash = result.hash};
             memcpy(out->losses, result.losses, sizeof(out->losses));
             failed = m->rank == 0 && !demo_store_add(&m->store, key, out);
@@ -232,6 +255,7 @@ static int measure_losses(struct measuring *m, const struct demo_results *result
 
     *out = (struct demo_measure){.config = config,
                                  .rate = o->rate * config->rate_factor,
+                                 .warmup = warmup_of(o, config),
                                  .same_bits = true,
                                  .time_to_target_s = NAN};
     if (o->tune && choose_rate(m, results, config, &out->rate, &out->same_bits) != 0)
@@ -386,6 +410,9 @@ static void describe_task(const struct measuring *m, struct demo_results *out)
     m->options->task->shape(&shape);
     memcpy(out->tensors, shape.tensors, sizeof(out->tensors));
     out->parameters = demo_network_parameters(&shape);
+    for (uint32_t b = 0; b < shape.task->n_buckets; b++)
+        if (shape.task->buckets[b].compressed)
+            out->coded_values += demo_network_bucket_elems(&shape, &shape.task->buckets[b]);
 }
 
 int demo_measure_all(const struct demo_options *options, struct demo_results *out)

@@ -90,14 +90,14 @@ static void put_head(FILE *file, const struct page *page)
     fputs("\n", file);
 }
 
-/** Bytes of the whole run and of its last tenth, where they differ; else those on the link, which
- *  count what is uncompressed, too. */
+/** Bytes of the whole run and of the steps after a warm-up; else those on the link, which count
+ *  what is uncompressed, too. */
 static void put_wire(FILE *file, const struct page *page, const struct demo_measure *m)
 {
     double late = m->trainings[0].late_wire_bytes, all = m->trainings[0].wire_bytes;
 
-    if (fabs(late - all) > 0.02 * all)
-        fprintf(file, " %.2f, in the end %.2f |", all / 1e3, late / 1e3);
+    if (demo_judge_warms_up(page->results, m))
+        fprintf(file, " %.2f, after warm-up %.2f |", all / 1e3, late / 1e3);
     else
         fprintf(file, " %.2f |", (is_timed(page->results) ? m->wire_bytes : all) / 1e3);
 }
@@ -125,6 +125,43 @@ static void put_row(FILE *file, const struct page *page, uint32_t i)
         put_number(file, is_timed(results) ? verdict->time_to_s[t] : verdict->steps_to[t],
                    is_timed(results) ? "%.1f" : "%.0f");
     fputs("\n", file);
+}
+
+static void put_bytes_row(FILE *file, const struct page *page, const struct demo_measure *m,
+                          bool late)
+{
+    const struct demo_results *results = page->results;
+    struct demo_bytes bytes = demo_judge_bytes(results, m, late);
+
+    if (late)
+        fprintf(file, "| | %u after warm-up |", results->options->steps - m->warmup);
+    else
+        fprintf(file, "| `%s` | all %u |", m->config->name, results->options->steps);
+    put_number(file, bytes.wire / 1e3, "%.2f");
+    put_number(file, bytes.coded / 1e3, "%.2f");
+    put_number(file, bytes.fewer, "%.1f");
+    put_number(file, bytes.a_value, "%.4f");
+    fputs("\n", file);
+}
+
+/** A table of codecs that warm up: a whole run's bytes, and those after it. */
+static void put_warmed(FILE *file, const struct page *page)
+{
+    const struct demo_results *results = page->results;
+    uint32_t rows = 0;
+
+    for (uint32_t i = 0; i < results->n; i++) {
+        const struct demo_measure *m = &results->measures[i];
+        if (!demo_judge_warms_up(results, m))
+            continue;
+        if (rows++ == 0)
+            fputs(
+                "\n| codec | steps | wire kB a step | compressed kB | times fewer than fp16 of the "
+                "same values | bits a value each way |\n|---|---|---|---|---|---|\n",
+                file);
+        put_bytes_row(file, page, m, false);
+        put_bytes_row(file, page, m, true);
+    }
 }
 
 /** Whether the table tells codecs apart, and why. */
@@ -162,6 +199,7 @@ static void put_part(FILE *file, const struct page *page)
     put_head(file, page);
     for (uint32_t i = 0; i < results->n; i++)
         put_row(file, page, i);
+    put_warmed(file, page);
     fprintf(file, "\n![Held-out loss of each codec](%s)\n", page->picture);
 }
 

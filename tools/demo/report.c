@@ -153,6 +153,26 @@ static void print_losses(const struct demo_results *results)
            judgement.resolved ? "" : "not");
 }
 
+/** Where a warm-up sends more than later steps, both are said. */
+static void print_warmed(const struct demo_results *results)
+{
+    for (uint32_t i = 0; i < results->n; i++) {
+        const struct demo_measure *m = &results->measures[i];
+        uint32_t steps = results->options->steps;
+        if (!demo_judge_warms_up(results, m))
+            continue;
+        printf("\n%s, sent by a rank in a step:\n", m->config->name);
+        for (int late = 0; late < 2; late++) {
+            struct demo_bytes bytes = demo_judge_bytes(results, m, late);
+            printf(
+                "  %-12s %6u steps: %.2f kB, of these %.2f kB compressed: %.1f x fewer than fp16 "
+                "of the same values,\n  %28s%.4f bits a value each way\n",
+                late ? "after it" : "with warm-up", late ? steps - m->warmup : steps,
+                bytes.wire / 1e3, bytes.coded / 1e3, bytes.fewer, "", bytes.a_value);
+        }
+    }
+}
+
 void demo_print_table(const struct demo_results *results)
 {
     const struct demo_options *o = results->options;
@@ -165,6 +185,7 @@ void demo_print_table(const struct demo_results *results)
         print_losses(results);
     else
         print_timed(results);
+    print_warmed(results);
 }
 
 static json_t *real_or_null(double value)
@@ -191,13 +212,29 @@ static json_t *trainings_json(const struct demo_options *o, const struct demo_me
     json_t *array = json_array();
     for (uint32_t s = 0; s < o->seeds; s++) {
         const struct demo_training *training = &m->trainings[s];
-        json_array_append_new(array,
-                              json_pack("{s:I, s:f, s:f, s:o}", "seed", (json_int_t)(o->seed + s),
-                                        "wire_bytes", training->wire_bytes, "late_wire_bytes",
-                                        training->late_wire_bytes, "losses",
-                                        reals_json(training->losses, DEMO_EVALS + 1)));
+        json_array_append_new(
+            array,
+            json_pack("{s:I, s:f, s:f, s:o, s:o, s:o}", "seed", (json_int_t)(o->seed + s),
+                      "wire_bytes", training->wire_bytes, "late_wire_bytes",
+                      training->late_wire_bytes, "coded_bytes", real_or_null(training->coded_bytes),
+                      "late_coded_bytes", real_or_null(training->late_coded_bytes), "losses",
+                      reals_json(training->losses, DEMO_EVALS + 1)));
     }
     return array;
+}
+
+static json_t *bytes_json(const struct demo_results *results, const struct demo_measure *m,
+                          bool late)
+{
+    struct demo_bytes bytes = demo_judge_bytes(results, m, late);
+
+    if (late && !demo_judge_warms_up(results, m))
+        return json_null();
+    return json_pack("{s:I, s:o, s:o, s:o, s:o}", "steps",
+                     (json_int_t)(results->options->steps - (late ? m->warmup : 0)), "wire_bytes",
+                     real_or_null(bytes.wire), "coded_bytes", real_or_null(bytes.coded),
+                     "fewer_than_fp16", real_or_null(bytes.fewer), "bits_a_value",
+                     real_or_null(bytes.a_value));
 }
 
 static json_t *run_object(const struct demo_results *results, const struct demo_measure *m,
@@ -218,6 +255,8 @@ static json_t *run_object(const struct demo_results *results, const struct demo_
                   real_or_null(timed ? fp32 : NAN), "speedup_bf16",
                   real_or_null(timed ? bf16 : NAN), "cores", real_or_null(timed ? m->cores : NAN),
                   "same_bits", m->same_bits, "losses", reals_json(m->losses, DEMO_EVALS + 1));
+    json_object_update_new(run, json_pack("{s:o, s:o}", "whole_run", bytes_json(results, m, false),
+                                          "after_warmup", bytes_json(results, m, true)));
     json_object_update_new(run, json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "final_loss",
                                           spread_json(&verdict->loss), "to_fp32",
                                           spread_json(&verdict->to_fp32), "to_bf16",

@@ -81,11 +81,12 @@ void demo_store_close(struct demo_store *store)
 }
 
 /** A loss that is null was not finite. */
-static double loss_of(const json_t *value)
+static double number_of(const json_t *value)
 {
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
+/** What an earlier release did not keep is no number. */
 static bool take_training(const json_t *line, struct demo_training *out)
 {
     const json_t *losses = json_object_get(line, "losses");
@@ -94,9 +95,11 @@ static bool take_training(const json_t *line, struct demo_training *out)
     if (json_array_size(losses) != DEMO_EVALS + 1 || hash == NULL)
         return false;
     for (size_t i = 0; i <= DEMO_EVALS; i++)
-        out->losses[i] = loss_of(json_array_get(losses, i));
+        out->losses[i] = number_of(json_array_get(losses, i));
     out->wire_bytes = json_number_value(json_object_get(line, "wire_bytes"));
     out->late_wire_bytes = json_number_value(json_object_get(line, "late_wire_bytes"));
+    out->coded_bytes = number_of(json_object_get(line, "coded_bytes"));
+    out->late_coded_bytes = number_of(json_object_get(line, "late_coded_bytes"));
     out->hash = strtoull(hash, NULL, 16);
     return true;
 }
@@ -120,9 +123,10 @@ static json_t *line_of(json_t *key, const struct demo_training *training)
         json_array_append_new(losses, isfinite(training->losses[i]) ? json_real(training->losses[i])
                                                                     : json_null());
     snprintf(hash, sizeof(hash), "%016llx", (unsigned long long)training->hash);
-    return json_pack("{s:O, s:o, s:f, s:f, s:s}", "key", key, "losses", losses, "wire_bytes",
-                     training->wire_bytes, "late_wire_bytes", training->late_wire_bytes, "hash",
-                     hash);
+    return json_pack("{s:O, s:o, s:f, s:f, s:f, s:f, s:s}", "key", key, "losses", losses,
+                     "wire_bytes", training->wire_bytes, "late_wire_bytes",
+                     training->late_wire_bytes, "coded_bytes", training->coded_bytes,
+                     "late_coded_bytes", training->late_coded_bytes, "hash", hash);
 }
 
 bool demo_store_add(struct demo_store *store, json_t *key, const struct demo_training *training)

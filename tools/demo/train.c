@@ -72,9 +72,8 @@ static void aim_bucket(const struct demo_bucket *bucket, struct demo_network *ne
 
 #define RATE_END 0.05 /* share of the rate that is left at the last step */
 #define WARM_UP_STEPS 50
-#define BLOCKS 9       /* of timed steps, whose median counts */
-#define TIMELINES 32   /* steps kept, of which the median one is shown */
-#define LATE_SHARE 0.9 /* of the steps, after which a run is in its last stage */
+#define BLOCKS 9     /* of timed steps, whose median counts */
+#define TIMELINES 32 /* steps kept, of which the median one is shown */
 
 /** Buckets over the same gradients: those with the codec, and for an optimizer that warms up
  *  uncompressed, those without. */
@@ -356,19 +355,39 @@ static uint64_t cpu_of(const struct wring_session_stats *stats)
     return stats->progress_cpu_ns + stats->waiter_cpu_ns + stats->executor_cpu_ns;
 }
 
-static struct wring_session_stats stats_of(const struct trainer *trainer)
-{
-    struct wring_session_stats stats = WRING_SESSION_STATS_INIT;
+/** What a run has used up so far. */
+struct used {
+    struct wring_session_stats session;
+    uint64_t coded_bytes; /* sent for buckets that are compressed */
+};
 
-    if (trainer->session != NULL)
-        wring_session_stats(trainer->session, &stats);
-    return stats;
+static uint64_t bytes_of(struct wring_bucket *bucket)
+{
+    struct wring_bucket_stats stats = WRING_BUCKET_STATS_INIT;
+
+    return bucket != NULL && wring_bucket_stats(bucket, &stats) == WRING_OK ? stats.wire_bytes_sent
+                                                                            : 0;
 }
 
-static double bytes_between(const struct wring_session_stats *from,
-                            const struct wring_session_stats *to, uint32_t steps)
+/** Between two steps. */
+static struct used used_by(const struct trainer *trainer)
 {
-    return (double)(to->wire_bytes_sent - from->wire_bytes_sent) / steps;
+    struct used used = {.session = WRING_SESSION_STATS_INIT};
+
+    if (trainer->session == NULL)
+        return used;
+    wring_session_stats(trainer->session, &used.session);
+    for (uint32_t b = 0; b < trainer->task->n_buckets; b++)
+        for (int set = 0; set < SETS && trainer->task->buckets[b].compressed; set++)
+            used.coded_bytes += bytes_of(trainer->buckets[set][b]);
+    return used;
+}
+
+static void count_bytes(const struct used *from, const struct used *to, uint32_t steps,
+                        double *wire_bytes, double *coded_bytes)
+{
+    *wire_bytes = (double)(to->session.wire_bytes_sent - from->session.wire_bytes_sent) / steps;
+    *coded_bytes = (double)(to->coded_bytes - from->coded_bytes) / steps;
 }
 
 /** What a run has come to, besides its losses. */
@@ -387,19 +406,19 @@ static void conclude_run(struct trainer *trainer, double *step_us, uint32_t time
 static int run_steps(struct trainer *trainer, double *step_us, struct demo_run_result *out)
 {
     const struct demo_run *run = trainer->run;
-    struct wring_session_stats before = WRING_SESSION_STATS_INIT, late = before;
-    uint32_t timed = 0, evals = 0, late_step = (uint32_t)(run->steps * LATE_SHARE);
+    struct used before = {.session = WRING_SESSION_STATS_INIT}, late = before;
+    uint32_t timed = 0, evals = 0;
     uint64_t began_ns = 0;
 
     for (uint32_t step = 0; step < run->steps; step++) {
         if (run->evaluate && step == (uint64_t)evals * run->steps / DEMO_EVALS)
             out->losses[evals++] = evaluate_held_out(trainer);
         if (step == run->warm_steps) {
-            before = stats_of(trainer);
+            before = used_by(trainer);
             began_ns = wring_now_ns();
         }
-        if (step == late_step)
-            late = stats_of(trainer);
+        if (step == run->late_step)
+            late = used_by(trainer);
         if (run_step(trainer, step) != 0)
             return 1;
         if (step >= run->warm_steps) {
@@ -413,12 +432,13 @@ static int run_steps(struct trainer *trainer, double *step_us, struct demo_run_r
             run->progress(run->progress_arg, step + 1, run->steps);
     }
     double wall_ns = (double)(wring_now_ns() - began_ns);
-    struct wring_session_stats after = stats_of(trainer);
+    struct used after = used_by(trainer);
     if (run->evaluate)
         out->losses[DEMO_EVALS] = evaluate_held_out(trainer);
-    out->wire_bytes = bytes_between(&before, &after, timed);
-    out->late_wire_bytes = bytes_between(&late, &after, run->steps - late_step);
-    out->cpu_per_s = (double)(cpu_of(&after) - cpu_of(&before)) / wall_ns;
+    count_bytes(&before, &after, timed, &out->wire_bytes, &out->coded_bytes);
+    count_bytes(&late, &after, run->steps - run->late_step, &out->late_wire_bytes,
+                &out->late_coded_bytes);
+    out->cpu_per_s = (double)(cpu_of(&after.session) - cpu_of(&before.session)) / wall_ns;
     conclude_run(trainer, step_us, timed, out);
     if (!trainer->failed)
         return 0;

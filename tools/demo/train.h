@@ -20,6 +20,7 @@ struct demo_run {
     struct demo_optimizer_choice optimizer;
     double rate;                      /* of learning */
     bool evaluate;                    /* held-out loss at DEMO_EVALS points */
+    uint32_t late_step;               /* from which on late_wire_bytes counts; below steps */
     uint32_t hash_step;               /* after which the weights are hashed; 0: never */
     uint32_t warm_steps;              /* not timed */
     struct demo_recording *recording; /* to be filled; NULL: none */
@@ -30,8 +31,10 @@ struct demo_run {
 struct demo_run_result {
     double step_us;         /* median over blocks of steps */
     double wire_bytes;      /* sent in a step */
-    double late_wire_bytes; /* likewise, of the last tenth of the steps */
-    double cpu_per_s;       /* of progress and codecs, per second of wall time */
+    double late_wire_bytes; /* likewise, from the run's late_step on */
+    double coded_bytes;     /* likewise of wire_bytes, for buckets that are compressed */
+    double late_coded_bytes;
+    double cpu_per_s; /* of progress and codecs, per second of wall time */
     double losses[DEMO_EVALS + 1];
     uint64_t hash;
     struct demo_timeline timeline; /* of a step of median length */
