@@ -238,19 +238,30 @@ static int64_t window_source(const struct convolution *c, int x, int y, int plac
     return ((int64_t)from_y * c->side + from_x) * c->channels;
 }
 
-/** Lay a sample's windows side by side. @param windows out, [pixels out][9 × channels] */
+/** Lay a sample's windows side by side. Of a row of a window, the places that are not beyond the
+ *  edge lie side by side in the input, too. @param windows out, [pixels out][9 × channels] */
 static void open_windows(const struct convolution *c, const float *in, float *windows)
 {
-    size_t bytes = (size_t)c->channels * sizeof(float);
+    int row = 3 * c->channels;
 
     for (int y = 0; y < c->out_side; y++)
         for (int x = 0; x < c->out_side; x++)
-            for (int place = 0; place < WINDOW; place++, windows += c->channels) {
-                int64_t source = window_source(c, x, y, place);
-                if (source < 0)
-                    memset(windows, 0, bytes);
-                else
-                    memcpy(windows, in + source, bytes);
+            for (int from_y = y * c->stride - 1; from_y <= y * c->stride + 1; from_y++) {
+                int from_x = x * c->stride - 1, first = 0, last = row;
+                if (from_x < 0)
+                    first = c->channels;
+                if (from_x + 3 > c->side)
+                    last -= c->channels;
+                if (from_y < 0 || from_y >= c->side)
+                    first = last = row;
+                int source = (from_y * c->side + from_x) * c->channels;
+                for (int i = 0; i < first; i++)
+                    windows[i] = 0;
+                for (int i = first; i < last; i++)
+                    windows[i] = in[source + i];
+                for (int i = last; i < row; i++)
+                    windows[i] = 0;
+                windows += row;
             }
 }
 
