@@ -26,10 +26,12 @@ static void fill_measure(struct demo_measure *measure, const struct demo_config 
                          double last, double apart)
 {
     measure->config = config;
-    for (uint32_t s = 0; s < SEEDS; s++)
+    for (uint32_t s = 0; s < SEEDS; s++) {
+        measure->trainings[s].last_loss = last + apart * ((double)s - 1);
         for (int i = 0; i <= DEMO_EVALS; i++)
             measure->trainings[s].losses[i] =
                 5 - (5 - (last + apart * ((double)s - 1))) * i / DEMO_EVALS;
+    }
     demo_judge_mean(measure, SEEDS);
 }
 
@@ -85,6 +87,20 @@ static void seeds_that_lie_too_far_apart_resolve_nothing(void)
     demo_judge(&results, &judgement);
     CHECK(!judgement.resolved, "one seed shows no spread");
     options.seeds = SEEDS;
+}
+
+/** Curves have points of fewer samples: what a training ends at is that of all. */
+static void last_losses_are_those_of_all_samples(void)
+{
+    fill_results(3, 0.2);
+    for (uint32_t s = 0; s < SEEDS; s++)
+        results.measures[1].trainings[s].last_loss += 0.5;
+    demo_judge(&results, &judgement);
+    CHECK(is_near(judgement.verdicts[1].loss.mean, 2.6) &&
+              is_near(judgement.verdicts[1].to_fp32.mean, 0.6),
+          "bf16 ends at %g", judgement.verdicts[1].loss.mean);
+    CHECK(is_near(judgement.targets[2], 2.1 * 1.001), "the curve's target is %g",
+          judgement.targets[2]);
 }
 
 static void targets_are_those_of_bf16(void)
@@ -170,6 +186,7 @@ static void finished_trainings_are_found_again(void)
     fill_results(3, 0.2);
     training.losses[3] = 0.1;
     training.losses[4] = NAN;
+    training.last_loss = 0.25;
     json_t *key = demo_store_key(&results, &configs[0], 0.1, 7);
     json_t *other = demo_store_key(&results, &configs[0], 0.1, 8);
     REQUIRE(demo_store_open(&store, path), "an empty file is refused");
@@ -179,9 +196,9 @@ static void finished_trainings_are_found_again(void)
     REQUIRE(demo_store_open(&store, path), "what was written is refused");
     CHECK(!demo_store_find(&store, other, &found), "another seed's is taken for it");
     REQUIRE(demo_store_find(&store, key, &found), "not found again");
-    CHECK(found.losses[3] == 0.1 && isnan(found.losses[4]) && found.wire_bytes == 1234.5 &&
-              found.late_wire_bytes == 7 && found.coded_bytes == 99.5 &&
-              found.late_coded_bytes == 3 && found.hash == 1ull << 63,
+    CHECK(found.losses[3] == 0.1 && isnan(found.losses[4]) && found.last_loss == 0.25 &&
+              found.wire_bytes == 1234.5 && found.late_wire_bytes == 7 &&
+              found.coded_bytes == 99.5 && found.late_coded_bytes == 3 && found.hash == 1ull << 63,
           "it came back as something else");
     demo_store_close(&store);
     json_decref(key);
@@ -209,6 +226,7 @@ static void older_lines_are_taken(void)
     REQUIRE(json_dump_file(line, path, JSON_COMPACT) == 0, "not written");
     REQUIRE(demo_store_open(&store, path), "an older line is refused");
     REQUIRE(demo_store_find(&store, key, &found), "an older line is not found");
+    CHECK(found.last_loss == 2.5, "the last loss is not the curve's but %g", found.last_loss);
     CHECK(found.wire_bytes == 8 && found.hash == 0x1f && isnan(found.coded_bytes) &&
               isnan(found.late_coded_bytes),
           "%g bytes, %g of them compressed", found.wire_bytes, found.coded_bytes);
@@ -320,6 +338,7 @@ static void a_view_shows_the_digit(void)
 static const struct wring_test_case cases[] = {
     {"differences are taken seed by seed", differences_are_taken_seed_by_seed},
     {"seeds that lie too far apart resolve nothing", seeds_that_lie_too_far_apart_resolve_nothing},
+    {"last losses are those of all samples", last_losses_are_those_of_all_samples},
     {"targets are those of bf16", targets_are_those_of_bf16},
     {"a warm-up takes as long as fp32", a_warm_up_takes_as_long_as_fp32},
     {"bytes are those of all steps and after the warm-up",

@@ -295,6 +295,9 @@ static void a_series_goes_on(void)
     const json_t *run = json_array_get(json_object_get(all, "runs"), 1);
     const json_t *trainings = json_object_get(run, "trainings");
     CHECK(json_array_size(trainings) == 2, "%zu trainings", json_array_size(trainings));
+    double ended = number(json_object_get(run, "final_loss"), "mean");
+    CHECK(ended != number(run, "loss") && fabs(ended - number(run, "loss")) < 0.5,
+          "%g is no loss of more views than the curve's %g", ended, number(run, "loss"));
     for (size_t s = 0; s < json_array_size(trainings); s++) {
         const json_t *training = json_array_get(trainings, s);
         CHECK(number(training, "seed") == (double)s + 1, "seed of training %zu", s);
@@ -346,6 +349,8 @@ static void a_warmed_up_ratio_says_its_bytes_twice(void)
           "fp32 takes %g bits", member(fp32, "whole_run", "bits_a_value"));
     CHECK(member(topk, "whole_run", "steps") == 40 && member(topk, "after_warmup", "steps") == 20,
           "the warm-up is not 20 of 40 steps");
+    CHECK(member(topk, "final_loss", "mean") == number(topk, "loss"),
+          "a text's curve does not end at the last loss");
     double late = member(topk, "after_warmup", "bits_a_value");
     CHECK(late > 0.025 && late < 0.048, "%g bits after the warm-up", late);
     CHECK(fabs(member(topk, "after_warmup", "fewer_than_fp16") * late - 16) < 1e-6,

@@ -72,6 +72,7 @@ struct demo_times {
 /** One training from beginning to end, without the link. */
 struct demo_training {
     double losses[DEMO_EVALS + 1]; /* held out, at steps * i / DEMO_EVALS */
+    double last_loss;              /* likewise of all held-out samples, after all steps */
     double wire_bytes;             /* a rank sends in a step, on average */
     double late_wire_bytes;  /* likewise after the warm-up, or in the last tenth of the steps */
     double coded_bytes;      /* the part of wire_bytes for buckets that are compressed; NAN:

@@ -80,6 +80,7 @@ static void image_drop(void *data)
 }
 
 #define HELD_OUT_VIEWS 50u /* of each digit that is held out */
+#define CURVE_VIEWS 10u    /* of these for each point of a curve */
 
 static void image_describe(const void *data, char *text, size_t bytes)
 {
@@ -87,8 +88,9 @@ static void image_describe(const void *data, char *text, size_t bytes)
 
     snprintf(
         text, bytes,
-        "an endless stream of views of %u handwritten digits (%u more held out, %u views each)",
-        digits->n - digits->n_held_out, digits->n_held_out, HELD_OUT_VIEWS);
+        "an endless stream of views of %u handwritten digits (%u more held out, %u views each, %u "
+        "for the curve)",
+        digits->n - digits->n_held_out, digits->n_held_out, HELD_OUT_VIEWS, CURVE_VIEWS);
 }
 
 static void take_view(struct demo_image_layers *layers, uint32_t i, const struct demo_digit *digit,
@@ -127,6 +129,11 @@ static void image_draw_held_out(struct demo_network *network, const void *data,
 static uint32_t image_held_out(const void *data)
 {
     return ((const struct demo_digits *)data)->n_held_out * HELD_OUT_VIEWS;
+}
+
+static uint32_t image_curve(const void *data)
+{
+    return ((const struct demo_digits *)data)->n_held_out * CURVE_VIEWS;
 }
 
 /* ---- network ---- */
@@ -383,6 +390,7 @@ const struct demo_task demo_task_image = {
     .draw = image_draw,
     .draw_held_out = image_draw_held_out,
     .held_out = image_held_out,
+    .curve = image_curve,
     .forward = image_forward,
     .backward = image_backward,
 };

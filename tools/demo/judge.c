@@ -16,7 +16,7 @@ const struct demo_measure *demo_measure_find(const struct demo_results *results,
 
 static double last_loss(const struct demo_measure *measure, uint32_t seed)
 {
-    return measure->trainings[seed].losses[DEMO_EVALS];
+    return measure->trainings[seed].last_loss;
 }
 
 /** Of a configuration's last losses, less those of another one where it is given. */

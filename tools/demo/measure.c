@@ -18,9 +18,10 @@
 
 #define HASH_STEP 20 /* up to which the runs with and without the link must agree */
 #define WARM_STEPS 20
-#define LATE_SHARE 0.9 /* of the steps, after which a run without a warm-up is in its last stage \
-                        */
-#define TURNS 5        /* of timing, in which all take turns: a busy machine then hits all alike */
+#define LATE_SHARE                                                                        \
+    0.9         /* of the steps, after which a run without a warm-up is in its last stage \
+                 */
+#define TURNS 5 /* of timing, in which all take turns: a busy machine then hits all alike */
 
 struct show {
     bool terminal;
@@ -179,6 +180,7 @@ static int train(struct measuring *m, const struct demo_results *results,
                                           .late_coded_bytes = result.late_coded_bytes,
                                           .hash = result.hash};
             memcpy(out->losses, result.losses, sizeof(out->losses));
+            out->last_loss = result.last_loss;
             failed = m->rank == 0 && !demo_store_add(&m->store, key, out);
         }
     }
@@ -196,7 +198,7 @@ static int loss_at(struct measuring *m, const struct demo_results *results,
 
     if (train(m, results, config, rate, TUNING_SEED, NULL, &training, same) != 0)
         return 1;
-    *loss = isfinite(training.losses[DEMO_EVALS]) ? training.losses[DEMO_EVALS] : INFINITY;
+    *loss = isfinite(training.last_loss) ? training.last_loss : INFINITY;
     return 0;
 }
 

@@ -96,6 +96,8 @@ static bool take_training(const json_t *line, struct demo_training *out)
         return false;
     for (size_t i = 0; i <= DEMO_EVALS; i++)
         out->losses[i] = number_of(json_array_get(losses, i));
+    const json_t *last = json_object_get(line, "last_loss");
+    out->last_loss = last != NULL ? number_of(last) : out->losses[DEMO_EVALS];
     out->wire_bytes = json_number_value(json_object_get(line, "wire_bytes"));
     out->late_wire_bytes = json_number_value(json_object_get(line, "late_wire_bytes"));
     out->coded_bytes = number_of(json_object_get(line, "coded_bytes"));
@@ -123,10 +125,11 @@ static json_t *line_of(json_t *key, const struct demo_training *training)
         json_array_append_new(losses, isfinite(training->losses[i]) ? json_real(training->losses[i])
                                                                     : json_null());
     snprintf(hash, sizeof(hash), "%016llx", (unsigned long long)training->hash);
-    return json_pack("{s:O, s:o, s:f, s:f, s:f, s:f, s:s}", "key", key, "losses", losses,
-                     "wire_bytes", training->wire_bytes, "late_wire_bytes",
-                     training->late_wire_bytes, "coded_bytes", training->coded_bytes,
-                     "late_coded_bytes", training->late_coded_bytes, "hash", hash);
+    return json_pack(
+        "{s:O, s:o, s:o, s:f, s:f, s:f, s:f, s:s}", "key", key, "losses", losses, "last_loss",
+        isfinite(training->last_loss) ? json_real(training->last_loss) : json_null(), "wire_bytes",
+        training->wire_bytes, "late_wire_bytes", training->late_wire_bytes, "coded_bytes",
+        training->coded_bytes, "late_coded_bytes", training->late_coded_bytes, "hash", hash);
 }
 
 bool demo_store_add(struct demo_store *store, json_t *key, const struct demo_training *training)

@@ -49,8 +49,11 @@ struct demo_task {
     void (*draw_held_out)(struct demo_network *network, const void *data,
                           const struct demo_draw *draw);
 
-    /** Samples of all ranks together that an evaluation takes. */
+    /** Samples of all ranks together that the last evaluation takes. */
     uint32_t (*held_out)(const void *data);
+
+    /** How many of them, from the first on, a point of the curve takes. */
+    uint32_t (*curve)(const void *data);
 
     /** Run the batch forward. @return its mean loss */
     double (*forward)(struct demo_network *network);

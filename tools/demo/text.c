@@ -271,6 +271,7 @@ const struct demo_task demo_task_text = {
     .draw = text_draw,
     .draw_held_out = text_draw_held_out,
     .held_out = text_held_out,
+    .curve = text_held_out,
     .forward = text_forward,
     .backward = text_backward,
 };

@@ -236,12 +236,13 @@ static void end_training(struct trainer *trainer)
     demo_network_finish(&trainer->network);
 }
 
-/** Held-out loss over all ranks; each takes its share of the same positions in every run. */
-static double evaluate_held_out(struct trainer *trainer)
+/** Held-out loss over all ranks; each takes its share of the same positions in every run.
+ *  @param samples  of all ranks together, from the first on */
+static double evaluate_held_out(struct trainer *trainer, uint32_t samples)
 {
     const struct demo_run *run = trainer->run;
     struct demo_network *network = &trainer->network;
-    uint32_t batches = trainer->task->held_out(run->data) / run->ranks / network->batch + 1;
+    uint32_t batches = samples / run->ranks / network->batch + 1;
     float mean = 0;
 
     for (uint32_t b = 0; b < batches; b++) {
@@ -407,12 +408,13 @@ static int run_steps(struct trainer *trainer, double *step_us, struct demo_run_r
 {
     const struct demo_run *run = trainer->run;
     struct used before = {.session = WRING_SESSION_STATS_INIT}, late = before;
-    uint32_t timed = 0, evals = 0;
+    uint32_t timed = 0, evals = 0, curve = trainer->task->curve(run->data),
+             held_out = trainer->task->held_out(run->data);
     uint64_t began_ns = 0;
 
     for (uint32_t step = 0; step < run->steps; step++) {
         if (run->evaluate && step == (uint64_t)evals * run->steps / DEMO_EVALS)
-            out->losses[evals++] = evaluate_held_out(trainer);
+            out->losses[evals++] = evaluate_held_out(trainer, curve);
         if (step == run->warm_steps) {
             before = used_by(trainer);
             began_ns = wring_now_ns();
@@ -433,8 +435,11 @@ static int run_steps(struct trainer *trainer, double *step_us, struct demo_run_r
     }
     double wall_ns = (double)(wring_now_ns() - began_ns);
     struct used after = used_by(trainer);
-    if (run->evaluate)
-        out->losses[DEMO_EVALS] = evaluate_held_out(trainer);
+    if (run->evaluate) {
+        out->losses[DEMO_EVALS] = out->last_loss = evaluate_held_out(trainer, curve);
+        if (held_out > curve)
+            out->last_loss = evaluate_held_out(trainer, held_out);
+    }
     count_bytes(&before, &after, timed, &out->wire_bytes, &out->coded_bytes);
     count_bytes(&late, &after, run->steps - run->late_step, &out->late_wire_bytes,
                 &out->late_coded_bytes);

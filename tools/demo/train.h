@@ -35,7 +35,7 @@ struct demo_run_result {
     double coded_bytes;     /* likewise of wire_bytes, for buckets that are compressed */
     double late_coded_bytes;
     double cpu_per_s; /* of progress and codecs, per second of wall time */
-    double losses[DEMO_EVALS + 1];
+    double losses[DEMO_EVALS + 1], last_loss;
     uint64_t hash;
     struct demo_timeline timeline; /* of a step of median length */
     struct demo_times times;       /* median of the timed steps, each time by itself */
