@@ -378,9 +378,12 @@ static struct used used_by(const struct trainer *trainer)
     if (trainer->session == NULL)
         return used;
     wring_session_stats(trainer->session, &used.session);
-    for (uint32_t b = 0; b < trainer->task->n_buckets; b++)
-        for (int set = 0; set < SETS && trainer->task->buckets[b].compressed; set++)
-            used.coded_bytes += bytes_of(trainer->buckets[set][b]);
+    for (uint32_t b = 0; b < trainer->task->n_buckets; b++) {
+        const struct demo_bucket *bucket = &trainer->task->buckets[b];
+        for (uint32_t i = 0; i < bucket->n && bucket->compressed; i++)
+            for (int set = 0; set < SETS; set++)
+                used.coded_bytes += bytes_of(trainer->tensor_buckets[set][bucket->tensors[i]]);
+    }
     return used;
 }
 
