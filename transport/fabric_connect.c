@@ -265,8 +265,19 @@ static struct wring_peer *find_caller(struct wring_fabric *fabric, const struct 
     return meet_peer(fabric, peer) ? peer : NULL;
 }
 
+/** The job fails, and we close soon. Peers that use a connection have heard why; whoever began to
+ *  use one now would see us go without a word, and take us for the cause. The tree tells it. */
+static bool is_too_late(const struct wring_fabric *fabric)
+{
+    return fabric->state >= WRING_FABRIC_FAILING && fabric->tree != NULL;
+}
+
 static void on_accepted(struct wring_fabric *fabric, uint32_t device, struct wring_event *event)
 {
+    if (is_too_late(fabric)) {
+        disconnect_conn(fabric, event->conn);
+        return;
+    }
     struct wring_peer *peer = find_caller(fabric, event);
     if (peer == NULL || peer->state >= WRING_PEER_READY || !may_come_by(fabric, peer, device)) {
         if (peer == NULL || peer->state < WRING_PEER_READY) /* else a dial that came to nothing */
@@ -328,19 +339,24 @@ static bool may_try_again(enum wring_status status)
 
 /**
  * A peer that is busy, or whose application does not call, answers late; one that has too many at
- * its door closes, and one that has left or died is nowhere: of that the tree tells.
+ * its door closes, and one that has left or died is nowhere: of that the tree tells, and of why,
+ * also if we have dialled for long by then.
  * @return false: this device has been tried for long enough
  */
 static bool redial_later(struct wring_fabric *fabric, struct wring_peer *peer,
                          enum wring_status status)
 {
-    bool was_there = status == WRING_ERR_TIMEOUT || status == WRING_ERR_PEER;
-    uint64_t patience_ns = was_there ? fabric->config->peer_timeout_ns : GRACE_NS;
+    bool is_there = status == WRING_ERR_TIMEOUT || status == WRING_ERR_PEER;
+    struct wring_dial *dial = peer->dial;
     uint64_t now_ns = wring_now_ns();
+    uint64_t patience_ns = is_there ? fabric->config->peer_timeout_ns : GRACE_NS;
+    uint64_t since_ns = is_there || dial->there_ns == 0 ? dial->began_ns : dial->there_ns;
 
-    if (now_ns - peer->dial->began_ns >= patience_ns)
+    if (now_ns - since_ns >= patience_ns)
         return false;
-    peer->dial->redial_ns = now_ns + REDIAL_NS;
+    if (is_there)
+        dial->there_ns = now_ns;
+    dial->redial_ns = now_ns + REDIAL_NS;
     fabric->owes_dials = true;
     return true;
 }
@@ -355,6 +371,7 @@ static bool try_next_device(struct wring_fabric *fabric, struct wring_peer *peer
         return false;
     now->second = true;
     now->began_ns = wring_now_ns();
+    now->there_ns = 0;
     snprintf(now->first, sizeof(now->first), "%s: %s", from->name, why);
     uint32_t low = peer->rank < fabric->rank ? peer->rank : fabric->rank;
     uint32_t high = peer->rank < fabric->rank ? fabric->rank : peer->rank;
@@ -511,6 +528,10 @@ bool wring_connect_event(struct wring_fabric *fabric, uint32_t device, struct wr
     }
     if (event->kind == WRING_EVENT_CONNECTED || event->conn == peer->dial->spare)
         return false;
+    if (!peer->dial->taken && is_too_late(fabric)) {
+        wring_peer_drop(peer);
+        return false;
+    }
     set_peer_ready(fabric, peer);
     return true;
 }

@@ -10,7 +10,7 @@
  *
  * A dial that finds nobody is repeated for a moment, since the control tree tells soon of one that
  * has left or died; one that is answered late is repeated for WRING_PEER_TIMEOUT. After that the
- * next device is dialled, once.
+ * next device is dialled, once. A rank on which the job fails lets no new connection stand.
  */
 #ifndef WRING_TRANSPORT_FABRIC_CONNECT_H
 #define WRING_TRANSPORT_FABRIC_CONNECT_H
@@ -25,6 +25,7 @@ struct wring_dial {
     uint32_t spare_device;
     bool taken;                 /* peer->conn is one that the peer dialled: it is to answer */
     uint64_t began_ns;          /* to dial by this device */
+    uint64_t there_ns;          /* when it last answered late, or closed; 0: it never has */
     uint64_t redial_ns;         /* when to dial again; 0: a dial is under way */
     bool second;                /* ours goes by another device than the first one, which ... */
     char first[WRING_TEXT_MAX]; /* ... came to nothing: "shm: why" */

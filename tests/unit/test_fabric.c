@@ -14,13 +14,16 @@
 #include "base/clock.h"
 #include "tests/lib/test.h"
 #include "transport/control_tree.h"
+#include "transport/fabric_connect.h"
 #include "transport/providers/shm/shm.h"
 
 #define RANKS_MAX 256
 #define PATIENCE_NS (60 * WRING_NS_PER_S)
 #define CALLS_SELDOM_NS (6 * WRING_NS_PER_S) /* longer than a handshake of tcp may take */
 #define DESCRIPTORS_MANY 4096
-#define LOOKS 100 /* of two ranks at each other */
+#define LOOKS 100                        /* of two ranks at each other */
+#define WHILE_NS (300 * WRING_NS_PER_MS) /* longer than one that is nowhere is waited for */
+#define TRIES 20
 
 struct rank {
     uint32_t rank;
@@ -80,10 +83,12 @@ static void on_lost(void *arg, uint32_t rank)
     (void)arg, (void)rank;
 }
 
+static bool accounted = true; /* else a rank on which the job fails stays for half a second */
+
 static bool on_account(void *arg)
 {
     (void)arg;
-    return true;
+    return accounted;
 }
 
 static unsigned calls; /* heard by any rank */
@@ -367,6 +372,104 @@ static void one_that_is_nowhere_is_a_loss(void)
     close_all();
 }
 
+/** Rank 3 dies; that rank hears of it, tells its neighbours in the tree, and is to go, too. */
+static void fail_for_3(uint32_t rank)
+{
+    drop(3);
+    wring_fabric_fail(ranks[rank].fabric, WRING_ERR_PEER, 3, "rank 3 is lost");
+}
+
+static bool dials_again(uint32_t rank, uint32_t other)
+{
+    const struct wring_peer *peer = peer_of(rank, other);
+    return peer->dial != NULL && peer->dial->redial_ns != 0;
+}
+
+static void poll_one(uint32_t rank, int times)
+{
+    for (int i = 0; i < times; i++)
+        wring_fabric_poll(ranks[rank].fabric);
+}
+
+/** Rank 1 is dialled while the job fails on it: rank 2 sees it go before the root passes on why. */
+static void one_that_fails_takes_nobody_in(void)
+{
+    static const char *const names[] = {"tcp", "shm"};
+
+    accounted = false;
+    for (int i = 0; i < 2; i++) {
+        open_all(names[i], 4);
+        CHECK(reach(2, 1) == WRING_ERR_AGAIN, "at once?");
+        fail_for_3(1);
+        uint64_t late_ns = wring_deadline_in(PATIENCE_NS);
+        while (peer_of(2, 1)->state != WRING_PEER_READY && !dials_again(2, 1) && !has_failed(1) &&
+               wring_now_ns() < late_ns) {
+            poll_one(1, 1);
+            poll_one(2, 1);
+        }
+        drop(1);
+        poll_one(2, LOOKS);
+        UNTIL(all_blame(3));
+        close_all();
+    }
+    accounted = true;
+}
+
+/** Rank 1 has taken the connection that rank 2 dialled, and on which that one says nothing more. */
+static void one_that_fails_goes_where_it_was_not_used(void)
+{
+    accounted = false;
+    open_all("tcp", 4);
+    CHECK(reach(2, 1) == WRING_ERR_AGAIN, "at once?");
+    uint64_t late_ns = wring_deadline_in(PATIENCE_NS);
+    while (peer_of(1, 2)->state == WRING_PEER_NONE && wring_now_ns() < late_ns) {
+        poll_one(2, 1);
+        poll_one(1, 1);
+    }
+    CHECK(peer_of(1, 2)->state == WRING_PEER_CONNECTING, "it is not taken");
+    fail_for_3(2);
+    poll_one(2, LOOKS);
+    drop(2);
+    poll_one(1, LOOKS);
+    UNTIL(all_blame(3));
+    close_all();
+    accounted = true;
+}
+
+/** Rank 1 is busy for longer than one that is nowhere is waited for, and then goes. @return false:
+ *  this thread did not run for so long that rank 2 need not wait any more */
+static bool goes_after_a_while(void)
+{
+    open_all("tcp", 4);
+    uint64_t until_ns = wring_deadline_in(WHILE_NS);
+    CHECK(reach(2, 1) == WRING_ERR_AGAIN, "at once?");
+    while (wring_now_ns() < until_ns)
+        poll_one(2, 1);
+    fail_for_3(1);
+    drop(1);
+    uint64_t began_ns = wring_now_ns();
+    while (!dials_again(2, 1) && wring_now_ns() < began_ns + PATIENCE_NS)
+        poll_one(2, 1);
+    CHECK(dials_again(2, 1), "it does not see that rank 1 is gone");
+    uint64_t closed_ns = dials_again(2, 1) ? peer_of(2, 1)->dial->redial_ns : 0;
+    while (wring_fabric_status(ranks[2].fabric) == WRING_OK &&
+           (!dials_again(2, 1) || peer_of(2, 1)->dial->redial_ns == closed_ns))
+        poll_one(2, 1);
+    bool in_time = wring_now_ns() < began_ns + WHILE_NS / 4;
+    if (in_time)
+        UNTIL(all_blame(3));
+    close_all();
+    return in_time;
+}
+
+static void one_that_goes_late_is_not_blamed(void)
+{
+    int tries = 0;
+    while (!goes_after_a_while() && ++tries < TRIES)
+        ;
+    CHECK(tries < TRIES, "this machine is too busy to tell");
+}
+
 static void calls_go_by_the_tree(void)
 {
     open_all("tcp", 20);
@@ -432,6 +535,9 @@ int main(int argc, char **argv)
         {"a_death_is_heard_without_a_connection", a_death_is_heard_without_a_connection},
         {"a_dead_one_is_not_waited_for", a_dead_one_is_not_waited_for},
         {"one_that_is_nowhere_is_a_loss", one_that_is_nowhere_is_a_loss},
+        {"one_that_fails_takes_nobody_in", one_that_fails_takes_nobody_in},
+        {"one_that_fails_goes_where_it_was_not_used", one_that_fails_goes_where_it_was_not_used},
+        {"one_that_goes_late_is_not_blamed", one_that_goes_late_is_not_blamed},
         {"calls_go_by_the_tree", calls_go_by_the_tree},
         {NULL, NULL},
     };
