@@ -260,21 +260,10 @@ static void check_rest(struct wring_session *session, uint64_t tag)
     wring_group_destroy(groups[1]);
 }
 
-/** Its memory is ours in the end: a peer that has no core may take longer than the 50 ms after
- * which the call says that it is busy. */
-static enum wring_status abort_until_ours(struct wring_group *group)
-{
-    uint64_t until_ns = wring_deadline_in(WAIT_NS);
-    enum wring_status status;
-    while ((status = wring_group_abort(group)) == WRING_ERR_BUSY && wring_now_ns() < until_ns)
-        sched_yield();
-    return status;
-}
-
 static enum wring_status cancel_until_ours(struct wring_request *request, struct wring_group *group)
 {
     enum wring_status status = wring_request_cancel(request);
-    return status == WRING_ERR_BUSY ? abort_until_ours(group) : status;
+    return status == WRING_ERR_BUSY ? wring_test_abort(group, WAIT_NS) : status;
 }
 
 static void *lonely_main(void *arg)
@@ -331,12 +320,12 @@ static void abort_group(struct wring_session *session, uint32_t index, void *arg
     pthread_barrier_wait(&story->ready);
     uint64_t began_ns = wring_now_ns();
     if (index == who)
-        CHECK(abort_until_ours(rank->lonely) == WRING_OK, "abort");
+        CHECK(wring_test_abort(rank->lonely, WAIT_NS) == WRING_OK, "abort");
     pthread_barrier_wait(&story->ready); /* a call that is met before that is no error */
     if (index == 0) {
         join_waiters(rank);
         atomic_store(&story->last_ns, wring_now_ns() - began_ns);
-        CHECK(abort_until_ours(rank->lonely) == WRING_OK, "is the memory ours?");
+        CHECK(wring_test_abort(rank->lonely, WAIT_NS) == WRING_OK, "is the memory ours?");
         memset(rank->data, 0x5a, sizeof(rank->data));
         for (int i = 0; i < 3; i++)
             CHECK(wring_request_wait(queued[i], WAIT_NS, NULL) == WRING_ERR_CANCELLED, "queued");

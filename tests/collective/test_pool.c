@@ -255,16 +255,6 @@ static void dead_groups(void)
     }
 }
 
-/** A job of ours, or a peer, that has no core may take longer than the 50 ms until it is busy. */
-static enum wring_status abort_until_ours(struct wring_group *group)
-{
-    uint64_t until_ns = wring_deadline_in(WAIT_NS);
-    enum wring_status status;
-    while ((status = wring_group_abort(group)) == WRING_ERR_BUSY && wring_now_ns() < until_ns)
-        sched_yield();
-    return status;
-}
-
 /** An aborted call whose pieces a job still reads gives their places back once that has ended, else
  *  those of later calls find none. */
 static void abort_again(struct wring_session *session, uint32_t rank, void *arg)
@@ -283,7 +273,7 @@ static void abort_again(struct wring_session *session, uint32_t rank, void *arg)
         CHECK(status == WRING_OK || status == WRING_ERR_CANCELLED, "call");
         for (uint64_t until = wring_now_ns() + turn * 2000; wring_now_ns() < until;)
             ; /* it is aborted sooner or later in its course */
-        CHECK(rank != turn % 2 || abort_until_ours(group) == WRING_OK, "abort");
+        CHECK(rank != turn % 2 || wring_test_abort(group, WAIT_NS) == WRING_OK, "abort");
         if (status == WRING_OK) {
             status = wring_request_wait(request, WAIT_NS, NULL);
             CHECK(status == WRING_OK || status == WRING_ERR_CANCELLED, "%s",

@@ -79,6 +79,19 @@ static pid_t exchange_pids(struct wring_session *session, uint32_t rank)
     return heard == WRING_OK ? other : 0;
 }
 
+/** Until the peer stands still, and our part goes on no further: sockets take what they have room
+ *  for. @return TIMEOUT: it is under way; else its end, and the peer goes on */
+static enum wring_status await_stop(struct wring_request *request, pid_t peer)
+{
+    while (!stands_still(peer))
+        pause_ms(1);
+    pause_ms(20);
+    enum wring_status status = wring_request_wait(request, 0, NULL);
+    if (status != WRING_ERR_TIMEOUT)
+        kill(peer, SIGCONT);
+    return status;
+}
+
 /* ---- a call ---- */
 
 /** Call until one is under way when the peer stands still. */
@@ -90,15 +103,9 @@ static struct wring_request *catch_in_call(struct wring_group *group, float *dat
         if (wring_allreduce(group, data, data, ELEMS, WRING_F32, WRING_SUM, NULL, &request) !=
             WRING_OK)
             return NULL;
-        while (!stands_still(peer))
-            pause_ms(1);
-        pause_ms(20); /* our part of it goes on as far as it can */
-        enum wring_status status = wring_request_wait(request, 0, NULL);
-        if (status == WRING_ERR_TIMEOUT)
-            return request;
-        kill(peer, SIGCONT);
+        enum wring_status status = await_stop(request, peer);
         if (status != WRING_OK)
-            return NULL;
+            return status == WRING_ERR_TIMEOUT ? request : NULL;
     }
     return NULL;
 }
@@ -658,15 +665,9 @@ static struct wring_request *catch_in_send(struct wring_session *session, unsign
         if (wring_send(wring_session_world(session), out, MESSAGE, 1, 2, NULL, &request) !=
             WRING_OK)
             return NULL;
-        while (!stands_still(peer))
-            pause_ms(1);
-        pause_ms(20); /* sockets take what they have room for */
-        enum wring_status status = wring_request_wait(request, 0, NULL);
-        if (status == WRING_ERR_TIMEOUT)
-            return request;
-        kill(peer, SIGCONT);
+        enum wring_status status = await_stop(request, peer);
         if (status != WRING_OK)
-            return NULL;
+            return status == WRING_ERR_TIMEOUT ? request : NULL;
     }
     return NULL;
 }

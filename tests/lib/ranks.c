@@ -2,7 +2,9 @@
 #include "tests/lib/ranks.h"
 
 #include <pthread.h>
+#include <sched.h>
 
+#include "base/clock.h"
 #include "tests/lib/test.h"
 #include <wring/bootstrap.h>
 
@@ -78,4 +80,14 @@ void wring_test_run_ranks(const struct wring_test_job *job)
         pthread_join(threads[i].thread, NULL);
     for (uint32_t i = 0; i < job->ranks; i++)
         ends[i]->ops->close(ends[i]);
+}
+
+enum wring_status wring_test_abort(struct wring_group *group, uint64_t timeout_ns)
+{
+    uint64_t until_ns = wring_deadline_in(timeout_ns);
+    enum wring_status status;
+
+    while ((status = wring_group_abort(group)) == WRING_ERR_BUSY && wring_now_ns() < until_ns)
+        sched_yield();
+    return status;
 }

@@ -24,4 +24,8 @@ struct wring_test_job {
 /** Returns when all ranks are done. A session that does not open is a failed check. */
 void wring_test_run_ranks(const struct wring_test_job *job);
 
+/** Abort a group, and again while it is busy: a peer without a core may take longer than the 50 ms
+ *  that wring_group_abort() waits. @return OK: its memory is the caller's; else the last status */
+enum wring_status wring_test_abort(struct wring_group *group, uint64_t timeout_ns);
+
 #endif
