@@ -18,10 +18,8 @@
 
 #define HASH_STEP 20 /* up to which the runs with and without the link must agree */
 #define WARM_STEPS 20
-#define LATE_SHARE                                                                        \
-    0.9         /* of the steps, after which a run without a warm-up is in its last stage \
-                 */
-#define TURNS 5 /* of timing, in which all take turns: a busy machine then hits all alike */
+#define LATE_SHARE 0.9 /* of the steps: then a run without a warm-up is in its last stage */
+#define TURNS 5        /* of timing, in which all take turns: a busy machine then hits all alike */
 
 struct show {
     bool terminal;

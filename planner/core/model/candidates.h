@@ -95,8 +95,8 @@ enum wring_status wring_candidates_walk(struct wring_candidates *candidates,
 uint64_t wring_candidate_cost(const struct wring_candidates_params *params,
                               const struct wring_option *option, struct wring_option_cost *out);
 
-/** Elements that travel as one piece: a code or a sum fits into chunk_bytes. @param codec  NULL:
- * raw */
+/** Elements that travel as one piece: a code or a sum fits into chunk_bytes.
+ *  @param codec  NULL: raw */
 double wring_candidate_piece_elems(const struct wring_profile_codec *codec, uint64_t chunk_bytes);
 
 void wring_candidates_finish(struct wring_candidates *candidates);

@@ -6,8 +6,8 @@
     model.register_comm_hook(state, wring.torch.ddp_hook)
 
 Each tensor that takes a codec is a bucket of wring's, named as its parameter, a matrix of as many rows
-as its first dimension has; tensors that travel as they are go together. Under a plan (WRING_PLAN=FILE or auto) each tensor is a bucket, and the plan
-decides what travels together and by which codec.
+as its first dimension has; tensors that travel as they are go together. Under a plan (WRING_PLAN=FILE
+or auto) each tensor is a bucket, and the plan decides what travels together and by which codec.
 
 Backward posts what is ready and computes on. The hook of the last bucket of an iteration, behind which
 there is no more to compute, waits for all: no thread is needed, and nobody waits elsewhere.
