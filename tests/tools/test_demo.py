@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the demo exchanges: bytes that a codec's definition predicts."""
+"""What the demo exchanges: bytes that a codec's definition predicts. And which rate it chooses."""
 import json
+import os
+import tempfile
 import unittest
 
 import wringtest
@@ -30,6 +32,25 @@ class Exchange(unittest.TestCase):
                 wire = sent[f"powersgd:rank={rank}+ef"]
                 self.assertGreaterEqual(wire, rank * factors)
                 self.assertLess(wire, rank * factors + FLOAT * BIASES + 1024)
+
+    def test_the_rate_has_the_least_mean_loss_of_its_neighbours(self):
+        with tempfile.TemporaryDirectory() as folder:
+            results = os.path.join(folder, "results")
+            result = wring("demo", "--losses-only", "--json", "-n", "2", "--hidden", "16",
+                           "--steps", "40", "--codec", "fp32", "--tune=2", "--results", results)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            with open(results, encoding="utf-8") as file:
+                trainings = [json.loads(line) for line in file]
+        found = json.loads(result.stdout)["runs"][0]["rate"]
+        losses = {}
+        for training in trainings:
+            if training["key"]["seed"] != 1:
+                losses.setdefault(training["key"]["rate"], []).append(training["last_loss"])
+        self.assertTrue(all(len(each) == 2 and each[0] != each[1] for each in losses.values()))
+        for neighbour in (found / 2, found * 2):
+            if neighbour in losses:
+                self.assertGreaterEqual(sum(losses[neighbour]), sum(losses[found]))
+        self.assertGreater(len(losses), 1)
 
 
 if __name__ == "__main__":

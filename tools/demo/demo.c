@@ -63,9 +63,9 @@ static const struct argp_option options[] = {
     {"optimizer", OPTION_OPTIMIZER, "NAME", 0,
      "sgd (default), adam, lamb, lans, or onebit-adam:warmup=N", 0},
     {"rate", OPTION_RATE, "R", 0, "learning rate (default: one that suits the optimizer)", 0},
-    {"tune", OPTION_TUNE, NULL, 0,
+    {"tune", OPTION_TUNE, "SEEDS", OPTION_ARG_OPTIONAL,
      "search each codec's learning rate first: it is doubled, or else halved, as long as that "
-     "lowers the loss, with a seed of its own",
+     "lowers the mean loss of so many seeds, which judge nothing (default 1)",
      0},
     {"ranks", 'n', "N", 0, "processes that train together (default 4)", 0},
     {"link", OPTION_LINK, "RATE", 0, "emulated link of each rank, each way (default 1gbit)", 0},
@@ -185,7 +185,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         parse_real("rate", arg, 1e-9, 1e3, &o->rate, state);
         return 0;
     case OPTION_TUNE:
-        o->tune = true;
+        o->tuning_seeds = 1;
+        if (arg != NULL)
+            parse_count("tune", arg, 1, DEMO_SEEDS_MAX, &o->tuning_seeds, state);
         return 0;
     case OPTION_SEEDS:
         parse_count("seeds", arg, 1, DEMO_SEEDS_MAX, &o->seeds, state);

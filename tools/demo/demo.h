@@ -39,6 +39,7 @@ struct demo_options {
     uint32_t ranks, steps, batch, hidden, timed_steps;
     uint64_t seed; /* the first */
     uint32_t seeds;
+    uint32_t tuning_seeds;        /* 0: rates are not searched */
     double target_loss;           /* NAN: that of bf16 */
     const char *link;             /* "1gbit" */
     const char *report;           /* path; "" for none */
@@ -49,7 +50,7 @@ struct demo_options {
     uint32_t record_ranks;        /* whose gradients: the first so many */
     struct demo_config configs[DEMO_CONFIGS_MAX];
     uint32_t n_configs;
-    bool json, losses_only, tune;
+    bool json, losses_only;
 };
 
 /** What one bucket did in the step that is shown, in µs from the step's beginning. */

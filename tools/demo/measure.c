@@ -136,7 +136,7 @@ static int share_known(struct measuring *m, int32_t *known, struct demo_training
     return status == WRING_OK ? 0 : demo_fail(m->control, m->rank, "between runs", status);
 }
 
-#define TUNING_SEED 0 /* judges nothing */
+#define TUNING_SEED 0 /* judges nothing; further ones count down from it, modulo 2^64 */
 
 /** Steps at its begin in which a training sends more than later. */
 static uint32_t warmup_of(const struct demo_options *options, const struct demo_config *config)
@@ -188,15 +188,19 @@ static int train(struct measuring *m, const struct demo_results *results,
 
 #define TUNING_FACTOR 1024 /* the rate that is found is at most so many times another */
 
-/** The last loss of a training at that rate; infinity where it came to no number. */
+/** The mean last loss of trainings at that rate; infinity where one came to no number. */
 static int loss_at(struct measuring *m, const struct demo_results *results,
                    const struct demo_config *config, double rate, double *loss, bool *same)
 {
-    struct demo_training training;
+    double sum = 0;
 
-    if (train(m, results, config, rate, TUNING_SEED, NULL, &training, same) != 0)
-        return 1;
-    *loss = isfinite(training.last_loss) ? training.last_loss : INFINITY;
+    for (uint32_t i = 0; i < m->options->tuning_seeds && isfinite(sum); i++) {
+        struct demo_training training;
+        if (train(m, results, config, rate, TUNING_SEED - (uint64_t)i, NULL, &training, same) != 0)
+            return 1;
+        sum += isfinite(training.last_loss) ? training.last_loss : INFINITY;
+    }
+    *loss = sum / m->options->tuning_seeds;
     return 0;
 }
 
@@ -221,7 +225,7 @@ static int climb(struct measuring *m, const struct demo_results *results,
     return 0;
 }
 
-/** Double the rate as long as that lowers the last loss of a seed that judges nothing; where the
+/** Double the rate as long as that lowers the last loss of seeds that judge nothing; where the
  *  first time does not, halve it likewise. */
 static int tune(struct measuring *m, const struct demo_results *results,
                 const struct demo_config *config, double *rate, bool *same)
@@ -258,7 +262,7 @@ static int measure_losses(struct measuring *m, const struct demo_results *result
                                  .warmup = warmup_of(o, config),
                                  .same_bits = true,
                                  .time_to_target_s = NAN};
-    if (o->tune && choose_rate(m, results, config, &out->rate, &out->same_bits) != 0)
+    if (o->tuning_seeds > 0 && choose_rate(m, results, config, &out->rate, &out->same_bits) != 0)
         return 1;
     for (uint32_t s = 0; s < o->seeds; s++)
         if (train(m, results, config, out->rate, o->seed + s, s == 0 ? recording : NULL,
