@@ -66,6 +66,7 @@ struct measuring {
     struct wring_session *control; /* the ranks agree over it between runs */
     atomic_bool settled;           /* it is open */
     uint32_t rank, ranks;
+    uint32_t turn; /* of the configurations, from 1 on: which one is trained */
     struct show show;
 };
 
@@ -111,8 +112,8 @@ static int run_training(struct measuring *m, const struct what *what, bool *same
         run.optimizer.warmup = WARM_STEPS; /* what is timed comes after it */
 
     if (what->evaluate)
-        snprintf(m->show.what, sizeof(m->show.what), "%.40s, seed %llu, rate %.3g", name,
-                 (unsigned long long)what->seed, what->rate);
+        snprintf(m->show.what, sizeof(m->show.what), "%u of %u, %.40s, seed %lld, rate %.3g",
+                 m->turn, m->options->n_configs, name, (long long)what->seed, what->rate);
     else
         snprintf(m->show.what, sizeof(m->show.what), "%.40s, %s", name,
                  what->link != NULL ? what->link : "alone");
@@ -396,8 +397,12 @@ static int measure_configs(struct measuring *m, struct demo_results *out)
     const struct demo_options *o = m->options;
 
     for (uint32_t i = 0; i < o->n_configs; i++) {
+        m->turn = i + 1;
         if (measure_recorded(m, &o->configs[i], out) != 0)
             return 1;
+        if (m->rank == 0 && o->results[0] != '\0') /* a long series */
+            fprintf(stderr, "%u of %u, %s: rate %.3g, loss %.4f\n", m->turn, o->n_configs,
+                    o->configs[i].name, out->measures[i].rate, out->measures[i].losses[DEMO_EVALS]);
         out->n++;
     }
     if (!o->losses_only && measure_times(m, out) != 0)

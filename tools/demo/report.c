@@ -36,8 +36,28 @@ static void add_table_cell(struct wring_table *table, double value, const char *
     }
 }
 
+static void add_spread_cell(struct wring_table *table, const struct demo_spread *spread,
+                            uint32_t seeds, const char *format)
+{
+    char mean[32];
+
+    snprintf(mean, sizeof(mean), format, spread->mean);
+    if (!isfinite(spread->mean))
+        wring_table_cell(table, "-");
+    else if (seeds == 1)
+        wring_table_cell(table, "%s", mean);
+    else
+        wring_table_cell(table, "%s ± %.4f", mean, spread->deviation);
+}
+
+static void print_resolution(const struct demo_judgement *judgement)
+{
+    printf("Codecs can%s be told apart: see \"resolved\" in the manual page.\n",
+           judgement->resolved ? "" : "not");
+}
+
 static void print_row(struct wring_table *table, const struct demo_results *results,
-                      const struct demo_measure *m)
+                      const struct demo_measure *m, const struct demo_verdict *verdict)
 {
     wring_table_cell(table, "%s", m->config->name);
     add_table_cell(table, m->compute_us / 1e3, "%.2f");
@@ -47,7 +67,8 @@ static void print_row(struct wring_table *table, const struct demo_results *resu
     add_table_cell(table, step_of(results, "fp32") / m->step_us, "%.2f");
     add_table_cell(table, step_of(results, "bf16") / m->step_us, "%.2f");
     add_table_cell(table, m->cores, "%.2f");
-    add_table_cell(table, m->losses[DEMO_EVALS], "%.3f");
+    add_spread_cell(table, &verdict->loss, results->options->seeds, "%.3f");
+    add_spread_cell(table, &verdict->to_fp32, results->options->seeds, "%+.3f");
     add_table_cell(table, m->time_to_target_s, "%.1f");
     wring_table_cell(table, "%s", m->same_bits ? "yes" : "NO");
 }
@@ -78,18 +99,20 @@ static void print_disturbed(const struct demo_results *results)
 static void print_timed(const struct demo_results *results)
 {
     static const struct wring_table_column columns[] = {
-        {"allreduce", WRING_ALIGN_LEFT}, {"compute ms", WRING_ALIGN_RIGHT},
-        {"step ms", WRING_ALIGN_RIGHT},  {"exposed ms", WRING_ALIGN_RIGHT},
-        {"wire kB", WRING_ALIGN_RIGHT},  {"x fp32", WRING_ALIGN_RIGHT},
-        {"x bf16", WRING_ALIGN_RIGHT},   {"cores", WRING_ALIGN_RIGHT},
-        {"loss", WRING_ALIGN_RIGHT},     {"to target s", WRING_ALIGN_RIGHT},
-        {"same bits", WRING_ALIGN_LEFT},
+        {"allreduce", WRING_ALIGN_LEFT},    {"compute ms", WRING_ALIGN_RIGHT},
+        {"step ms", WRING_ALIGN_RIGHT},     {"exposed ms", WRING_ALIGN_RIGHT},
+        {"wire kB", WRING_ALIGN_RIGHT},     {"x fp32", WRING_ALIGN_RIGHT},
+        {"x bf16", WRING_ALIGN_RIGHT},      {"cores", WRING_ALIGN_RIGHT},
+        {"loss", WRING_ALIGN_RIGHT},        {"to fp32", WRING_ALIGN_RIGHT},
+        {"to target s", WRING_ALIGN_RIGHT}, {"same bits", WRING_ALIGN_LEFT},
     };
     const struct demo_options *o = results->options;
+    static struct demo_judgement judgement;
     struct wring_table *table = wring_table_create(columns, sizeof(columns) / sizeof(columns[0]));
 
+    demo_judge(results, &judgement);
     for (uint32_t i = 0; i < results->n; i++)
-        print_row(table, results, &results->measures[i]);
+        print_row(table, results, &results->measures[i], &judgement.verdicts[i]);
     wring_table_finish(table, stdout);
     printf("\nstep: on the emulated link. exposed: step less compute. wire: sent by a rank in a "
            "step.\ncores: burnt by progress and codecs of all ranks. loss: held out, %s, "
@@ -98,22 +121,10 @@ static void print_timed(const struct demo_results *results)
            "bottleneck here.\n",
            o->task->loss_unit,
            isfinite(o->target_loss) ? "--target-loss" : "1.001 times bf16's last loss");
+    if (o->seeds > 1)
+        print_resolution(&judgement);
     print_unreached(results);
     print_disturbed(results);
-}
-
-static void add_spread_cell(struct wring_table *table, const struct demo_spread *spread,
-                            uint32_t seeds, const char *format)
-{
-    char mean[32];
-
-    snprintf(mean, sizeof(mean), format, spread->mean);
-    if (!isfinite(spread->mean))
-        wring_table_cell(table, "-");
-    else if (seeds == 1)
-        wring_table_cell(table, "%s", mean);
-    else
-        wring_table_cell(table, "%s ± %.4f", mean, spread->deviation);
 }
 
 static void print_losses(const struct demo_results *results)
@@ -146,11 +157,10 @@ static void print_losses(const struct demo_results *results)
         wring_table_cell(table, "%s", m->same_bits ? "yes" : "NO");
     }
     wring_table_finish(table, stdout);
-    printf("\nloss: held out, %s. wire: sent by a rank in a step. target: %s.\n"
-           "Codecs can%s be told apart: see \"resolved\" in the manual page.\n",
+    printf("\nloss: held out, %s. wire: sent by a rank in a step. target: %s.\n",
            o->task->loss_unit,
-           isfinite(o->target_loss) ? "--target-loss" : "1.001 times bf16's last loss",
-           judgement.resolved ? "" : "not");
+           isfinite(o->target_loss) ? "--target-loss" : "1.001 times bf16's last loss");
+    print_resolution(&judgement);
 }
 
 /** Where a warm-up sends more than later steps, both are said. */
