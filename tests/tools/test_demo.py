@@ -52,6 +52,22 @@ class Exchange(unittest.TestCase):
                 self.assertGreaterEqual(sum(losses[neighbour]), sum(losses[found]))
         self.assertGreater(len(losses), 1)
 
+    def test_many_codecs_are_all_drawn(self):
+        """More than a chart has room for, of two seeds."""
+        specs = [f"int8:block={32 * (i + 1)}" for i in range(22)]
+        with tempfile.TemporaryDirectory() as folder:
+            report = os.path.join(folder, "report.html")
+            result = wring("demo", "-n", "2", "--hidden", "16", "--steps", "40", "--seeds", "2",
+                           "--timed-steps", "20", "--codec", ",".join(["fp32", "onebit"] + specs),
+                           "--report", report)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            with open(report, encoding="utf-8") as file:
+                text = file.read()
+        self.assertRegex(result.stdout, r"Codecs can(not)? be told apart")
+        self.assertRegex(text, r"negative control loses -?\d\.\d+: codecs can(not)? be told apart")
+        for spec in specs:
+            self.assertEqual(text.count(f">{spec}</text>"), 2, spec)  # against steps, and time
+
 
 if __name__ == "__main__":
     wringtest.main()

@@ -69,7 +69,8 @@ class Report(unittest.TestCase):
 
     def check_it_is_all_there(self, layout):
         self.assertEqual(layout["rows"], 7)
-        self.assertEqual(len(layout["curves"]), 12, "six curves in two pictures")
+        self.assertEqual(len(layout["curves"]), 18,
+                         "six curves and three targets in two pictures")
         self.assertTrue(all(points >= 2 for points in layout["curves"]))
         self.assertEqual(layout["asks"], 0, "the report needs nothing but itself")
         self.assertLess(layout["height"], HEIGHT)
@@ -84,10 +85,10 @@ class Report(unittest.TestCase):
             self.assertGreater(picture.count(colours[name]), 25, f"{name} is not drawn")
 
     def test_it_is_drawn(self):
-        self.check_picture(False, HEIGHT, ("fg", "c0", "c2", "c3", "c4", "c9"))
+        self.check_picture(False, HEIGHT, ("fg", "c0", "c1", "c2", "c4", "c9"))
 
     def test_the_top_is_drawn_in_the_dark(self):
-        self.check_picture(True, TOP, ("fg", "c3", "c4"), "--blink-settings=preferredColorScheme=0")
+        self.check_picture(True, TOP, ("fg", "c0", "c4"), "--blink-settings=preferredColorScheme=0")
 
 
 if __name__ == "__main__":

@@ -9,13 +9,13 @@
 #include "base/json.h"
 #include "planner/tool/svg.h"
 #include "tools/commands.h"
+#include "tools/demo/charts.h"
 #include "tools/demo/demo.h"
 #include "tools/demo/judge.h"
 #include "tools/demo/task.h"
 #include "tools/output.h"
 
-#define CHART 300 /* height of a plot of losses */
-#define TOP 40    /* of a timeline */
+#define TOP 40 /* of a timeline */
 #define ROW 24
 #define LABEL 200
 
@@ -336,8 +336,22 @@ static void put_html_cell(FILE *file, double value, const char *format)
     fputs("</td>", file);
 }
 
-static void write_table(FILE *file, const struct demo_results *results)
+static void put_html_spread(FILE *file, const struct demo_spread *spread, uint32_t seeds,
+                            const char *format)
 {
+    if (seeds == 1 || !isfinite(spread->mean)) {
+        put_html_cell(file, spread->mean, format);
+        return;
+    }
+    fputs("<td>", file);
+    fprintf(file, format, spread->mean);
+    fprintf(file, " ± %.3f</td>", spread->deviation);
+}
+
+static void write_table(FILE *file, const struct demo_results *results,
+                        const struct demo_judgement *judgement)
+{
+    uint32_t seeds = results->options->seeds;
     const struct demo_measure *fp32 = demo_measure_find(results, "fp32"),
                               *bf16 = demo_measure_find(results, "bf16");
     fputs("<div class='scroll'><table><tr><th>allreduce<th>step ms<th>compute ms<th>exposed ms"
@@ -355,14 +369,20 @@ static void write_table(FILE *file, const struct demo_results *results)
         put_html_cell(file, fp32 != NULL ? fp32->step_us / m->step_us : NAN, "%.2f");
         put_html_cell(file, bf16 != NULL ? bf16->step_us / m->step_us : NAN, "%.2f");
         put_html_cell(file, m->cores, "%.2f");
-        put_html_cell(file, m->losses[DEMO_EVALS], "%.3f");
-        put_html_cell(file, fp32 != NULL ? m->losses[DEMO_EVALS] - fp32->losses[DEMO_EVALS] : NAN,
-                      "%+.3f");
+        put_html_spread(file, &judgement->verdicts[i].loss, seeds, "%.3f");
+        put_html_spread(file, &judgement->verdicts[i].to_fp32, seeds, "%+.3f");
         put_html_cell(file, m->time_to_target_s, "%.1f");
         put_html_cell(file, m->bf16_loss_then, "%.3f");
         fputs("</tr>\n", file);
     }
     fputs("</table></div>\n", file);
+    if (seeds == 1)
+        return;
+    fprintf(file, "<p>Losses are means of %u seeds ± standard deviations. ", seeds);
+    if (isfinite(judgement->fp32_range) && isfinite(judgement->control_loses))
+        fprintf(file, "fp32's seeds lie %.3f apart, and the negative control loses %.3f: ",
+                judgement->fp32_range, judgement->control_loses);
+    fprintf(file, "codecs can%s be told apart.</p>\n", judgement->resolved ? "" : "not");
 }
 
 static void write_cards(FILE *file, const struct demo_results *results)
@@ -383,50 +403,16 @@ static void write_cards(FILE *file, const struct demo_results *results)
             results->options->task->loss_unit, fp32->wire_bytes / winner->wire_bytes);
 }
 
-/** The steep beginning says little: what is shown ends two fifths up from the end, or higher. */
-static double first_interest(const struct demo_results *results)
+static bool write_losses(FILE *file, const struct demo_results *results,
+                         const struct demo_judgement *judgement, bool by_time)
 {
-    double begin = 0, lowest = INFINITY, highest = 0;
-    for (uint32_t i = 0; i < results->n; i++) {
-        const double *losses = results->measures[i].losses;
-        begin = fmax(begin, losses[0]);
-        lowest = fmin(lowest, losses[DEMO_EVALS]);
-        highest = fmax(highest, losses[DEMO_EVALS]);
-    }
-    return fmax(lowest + 0.4 * (begin - lowest), highest + 0.1);
-}
+    char title[DEMO_CHARTS_TITLE_BYTES];
 
-static bool write_losses(FILE *file, const struct demo_results *results, bool by_time)
-{
-    struct wring_svg_chart *chart = calloc(1, sizeof(*chart));
-    char title[96];
-
-    if (chart == NULL)
-        return false;
-    snprintf(title, sizeof(title), "Held-out loss in %s, against %s",
-             results->options->task->loss_unit, by_time ? "time on the link" : "steps");
-    chart->title = title;
-    chart->x_title = by_time ? "seconds (steps × measured step time)" : "steps";
-    chart->height = CHART;
-    chart->y.low = chart->y.high = NAN;
-    chart->y_cut = first_interest(results);
-    chart->n = results->n;
-    for (uint32_t c = 0; c < results->n; c++) {
-        const struct demo_measure *m = &results->measures[c];
-        struct wring_svg_curve *curve = &chart->curves[c];
-        snprintf(curve->name, sizeof(curve->name), "%s", m->config->label);
-        curve->colour = (enum wring_svg_colour)c;
-        curve->dash = strcmp(m->config->name, "onebit") == 0 ? 5 : 0;
-        for (int i = 0; i <= DEMO_EVALS; i++) {
-            double steps = (double)i / DEMO_EVALS * results->options->steps;
-            wring_svg_curve_add(curve, by_time ? steps * m->step_us / 1e6 : steps, m->losses[i]);
-        }
-    }
-    wring_svg_begin(file, WRING_SVG_CHART_WIDTH, CHART + WRING_SVG_CHART_ROOM, chart->title);
-    wring_svg_chart_put(file, chart, 0);
+    demo_charts_title(title, sizeof(title), results, by_time);
+    wring_svg_begin(file, WRING_SVG_CHART_WIDTH, demo_charts_height(results), title);
+    bool well = demo_charts_put(file, results, judgement, by_time, title);
     wring_svg_end(file);
-    free(chart);
-    return true;
+    return well;
 }
 
 /** A box of a row, and what one sees when pointing at it. */
@@ -516,13 +502,16 @@ static bool write_report(FILE *file, void *arg)
     const struct demo_results *results = arg;
     const struct demo_measure *bf16 = demo_measure_find(results, "bf16"),
                               *winner = find_fastest_feedback(results);
+    static struct demo_judgement judgement;
     double longest_us = 0;
+    demo_judge(results, &judgement);
     write_intro(file, results);
     write_cards(file, results);
     fputs("<h2>The numbers</h2>\n", file);
-    write_table(file, results);
+    write_table(file, results, &judgement);
     fputs("<h2>Accuracy</h2>\n", file);
-    if (!write_losses(file, results, false) || !write_losses(file, results, true))
+    if (!write_losses(file, results, &judgement, false) ||
+        !write_losses(file, results, &judgement, true))
         return false;
     fputs("<h2>Where a step's time goes</h2><p>Green is compute, blue is allreduce that hides "
           "behind backward, orange is what one waits for. Processes "
