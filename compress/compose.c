@@ -442,8 +442,8 @@ static enum wring_status check_values(const struct wring_codec *codec, char *why
     else if (!may_code_values(codec->values))
         snprintf(
             why, why_bytes,
-            "%s/%s: values need a codec of fixed size, with blocks of at most %d and no rounds "
-            "or state: bf16, fp16, int8, onebit, qsgd or natural",
+            "%s/%s: values need a codec that shortens all of them to a fixed size, in blocks of at "
+            "most %d, without rounds, state or votes, such as bf16, int8 or onebit",
             name, values, WRING_VALUES_PIECE);
     else
         return WRING_OK;
@@ -505,8 +505,8 @@ static enum wring_status check_differences(const struct wring_codec *codec, char
         base->n_rounds == 0 && base->n_states == 0)
         return WRING_OK;
     snprintf(why, why_bytes,
-             "%s+ef21: needs a codec without rounds or state that takes its own sums back: bf16, "
-             "fp16, int8, onebit, topk, qsgd or natural",
+             "%s+ef21: needs a codec without rounds, state, votes, code sums or another way back, "
+             "such as bf16, int8, onebit or topk",
              base->name);
     return WRING_ERR_INVALID;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** The text form of codecs: what is taken, how it is written back, and what is said otherwise. */
 #include <locale.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "tests/lib/test.h"
@@ -12,16 +13,16 @@
     "terngrad, powersgd, int4, int2, bounded, fp8, mxfp8, mxfp4, nvfp4"
 
 #define SUFFIXES "+warmup, +momentum, +nesterov, +ef, +ef21"
-#define NO_VALUES                                                                             \
-    "values need a codec of fixed size, with blocks of at most 1024 and no rounds or state: " \
-    "bf16, fp16, int8, onebit, qsgd or natural"
+#define NO_VALUES                                                                                \
+    "values need a codec that shortens all of them to a fixed size, in blocks of at most 1024, " \
+    "without rounds, state or votes, such as bf16, int8 or onebit"
 
 #define NO_SHORT                                                                              \
     "needs a codec without rounds, whose blocks are multiples of 32 elements, such as int8, " \
     "onebit and topk; leave :residual=bf16 away"
-#define NO_DIFFERENCES                                                                       \
-    "needs a codec without rounds or state that takes its own sums back: bf16, fp16, int8, " \
-    "onebit, topk, qsgd or natural"
+#define NO_DIFFERENCES                                                                          \
+    "needs a codec without rounds, state, votes, code sums or another way back, such as bf16, " \
+    "int8, onebit or topk"
 
 static void canonical_form(void)
 {
@@ -282,6 +283,45 @@ static void refusals(void)
     }
 }
 
+/** The library's codecs of which a spec is made that is taken, in the order of documentation.
+ *  @param before, behind  what stands around the name @param taken  out, [room] */
+static void list_taken(const char *before, const char *behind, char *taken, size_t room)
+{
+    taken[0] = '\0';
+    for (const struct wring_codec_ops *const *ops = wring_codec_list(); *ops != NULL; ops++) {
+        struct wring_codec *codec = NULL;
+        char spec[WRING_CODEC_SPEC_MAX];
+
+        snprintf(spec, sizeof(spec), "%s%s%s", before, (*ops)->name, behind);
+        if (wring_codec_create(spec, NULL, NULL, NULL, 0, &codec) == WRING_OK)
+            snprintf(taken + strlen(taken), room - strlen(taken), "%s ", (*ops)->name);
+        wring_codec_destroy(codec);
+    }
+}
+
+/** What the texts of refusals call a rule. A new codec belongs in a list here, or in none. */
+static void who_may_code_values_and_differences(void)
+{
+    static const struct {
+        const char *before, *behind, *taken;
+    } rules[] = {
+        {"topk/", "", "bf16 fp16 int8 onebit qsgd natural int4 int2 fp8 mxfp8 mxfp4 nvfp4 "},
+        {"", "+ef21",
+         "bf16 fp16 int8 onebit topk qsgd natural int4 int2 bounded fp8 mxfp8 mxfp4 nvfp4 "},
+        {"", "+ef:residual=int8",
+         "int8 onebit topk randk hashed qsgd natural int4 int2 bounded fp8 mxfp8 mxfp4 nvfp4 "},
+        {"", "+warmup", "topk randk topkc hashed "},
+        {"", "+warmup+ef21", "topk "},
+    };
+
+    for (size_t r = 0; r < sizeof(rules) / sizeof(rules[0]); r++) {
+        char taken[400];
+        list_taken(rules[r].before, rules[r].behind, taken, sizeof(taken));
+        CHECK(strcmp(taken, rules[r].taken) == 0, "%sCODEC%s: %s", rules[r].before, rules[r].behind,
+              taken);
+    }
+}
+
 /** Each way of a pair is the codec that its side names. */
 static void two_ways(void)
 {
@@ -373,6 +413,7 @@ static void foreign_locale(void)
 static const struct wring_test_case cases[] = {
     {"canonical_form", canonical_form},
     {"refusals", refusals},
+    {"who_may_code_values_and_differences", who_may_code_values_and_differences},
     {"two_ways", two_ways},
     {"named_way_back", named_way_back},
     {"long_and_silent", long_and_silent},
