@@ -183,6 +183,70 @@ static void follows(void)
     run_plan((struct plan){NULL, 1, 0});
 }
 
+/* ---- by the calls that it is made of ---- */
+
+/** The root's word of WIRE.md's example. */
+static const unsigned char head_bytes[56] = {
+    2,    0,    0,    0,    0,    0,    0,    0,    40,   0,    0,    0,    0,    0,
+    0,    0,    0x1B, 0x04, 0xF5, 0x94, 0x11, 0x1F, 0xFB, 0x2D, 0x1B, 0x04, 0xF5, 0x94,
+    0x11, 0x1F, 0xFB, 0x2D, 1,    0,    0,    0,    0,    0,    0,    0,    1,    0,
+    0,    0,    0,    0,    0,    0,    0x40, 0xDA, 0xA3, 0xBF, 0x67, 0x2F, 0xFF, 0xF6};
+
+static void hear(struct wring_group *world, void *bytes, uint64_t n)
+{
+    struct wring_request *request = NULL;
+
+    REQUIRE(wring_broadcast(world, bytes, n, 0, NULL, &request) == WRING_OK &&
+                wring_request_wait(request, WAIT_NS, NULL) == WRING_OK,
+            "broadcast");
+}
+
+/** A member that follows without wring_delta_broadcast(). */
+static void follow_by_hand(struct wring_group *world, int32_t verdict, unsigned char *head)
+{
+    struct wring_request *request = NULL;
+    unsigned char code[40] = {1};
+    int32_t least = -1;
+
+    hear(world, head, sizeof(head_bytes));
+    REQUIRE(wring_allreduce(world, &verdict, &least, 1, WRING_I32, WRING_MIN, NULL, &request) ==
+                    WRING_OK &&
+                wring_request_wait(request, WAIT_NS, NULL) == WRING_OK,
+            "allreduce");
+    CHECK(least == verdict, "the least verdict is %d", (int)least);
+    hear(world, code, verdict == 2 ? 1 : 40);
+    CHECK(code[0] == 0, "another code or copy");
+}
+
+static void run_by_hand(struct wring_session *session, uint32_t rank, void *arg)
+{
+    struct wring_group *world = wring_session_world(session);
+    struct wring_delta_result result = WRING_DELTA_RESULT_INIT;
+    struct wring_delta *delta = NULL;
+    unsigned char zeros[40] = {0}, head[sizeof(head_bytes)];
+
+    (void)arg;
+    if (rank == 0)
+        REQUIRE(wring_delta_create(world, zeros, sizeof(zeros), 0, &delta) == WRING_OK, "create");
+    for (int32_t verdict = 1; verdict <= 2; verdict++) {
+        if (rank == 1)
+            follow_by_hand(world, verdict, head);
+        else
+            CHECK(wring_delta_broadcast(delta, WAIT_NS, &result) == WRING_OK &&
+                      result.version == (uint64_t)verdict && result.whole == (verdict == 1),
+                  "version %d at the root", (int)result.version);
+    }
+    if (rank == 1)
+        CHECK(memcmp(head, head_bytes, sizeof(head)) == 0, "another head than WIRE.md says");
+    wring_delta_destroy(delta);
+}
+
+static void goes_as_documented(void)
+{
+    struct wring_test_job job = {.ranks = 2, .run = run_by_hand};
+    wring_test_run_ranks(&job);
+}
+
 /* ---- what is refused ---- */
 
 static void run_refused(struct wring_session *session, uint32_t rank, void *arg)
@@ -267,6 +331,7 @@ int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
         {"follows", follows},
+        {"goes_as_documented", goes_as_documented},
         {"refuses", refuses},
         {"gives_up", gives_up},
         {0},
