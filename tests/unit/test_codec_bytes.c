@@ -2,6 +2,7 @@
 /** The bytes of a code: those of FORMAT.md, and such that no encoder wrote. */
 #include <string.h>
 
+#include "compress/residual.h"
 #include "compress/solo.h"
 #include "tests/unit/codec_check.h"
 
@@ -60,6 +61,84 @@ static void worked_bytes_of_state(void)
     worked_alone("powersgd", matrix, 256, 16, nothing, sizeof(nothing), floats);
     memcpy(floats, first, sizeof(floats));
     worked_alone("powersgd:rank=1", matrix, 256, 16, nothing, sizeof(nothing), floats);
+}
+
+/** How the code of a step begins. */
+struct step_code {
+    size_t n_bytes;
+    unsigned char bytes[28];
+};
+
+/** The same input in one step after the other of a group of one. @param residual  [n], or NULL */
+static void worked_steps(const char *spec, const float *x, uint64_t n, float *residual,
+                         const struct step_code *steps, size_t n_steps)
+{
+    struct wring_codec *codec = codec_make(spec, NULL, NULL);
+    struct wring_codec_context context = {.ranks = 1, .elems = n};
+    unsigned char *code = wring_test_guarded(wring_codec_bound(codec, n));
+    struct wring_solo solo;
+
+    CHECK(wring_solo_init(&solo, codec, &context) == WRING_OK, "memory");
+    for (; context.step < n_steps; context.step++) {
+        const struct step_code *want = &steps[context.step];
+        size_t bytes = wring_codec_encode(codec, &context, x, n, residual, code);
+        CHECK(bytes >= want->n_bytes && memcmp(code, want->bytes, want->n_bytes) == 0,
+              "%s, step %d: other bytes than FORMAT.md says", spec, (int)context.step);
+    }
+    wring_solo_finish(&solo);
+    wring_codec_destroy(codec);
+}
+
+/** What a step sends depends on those before, or on its number. */
+static void worked_bytes_of_steps(void)
+{
+    static const float sparse[256] = {[5] = 1, [9] = -2};
+    static const struct step_code collected[] = {{12, {1, 0, 0, 0, 0, 0, 0, 0xC0, 9}},
+                                                 {12, {1, 0, 0, 0, 0, 0, 0x20, 0x40, 5}}};
+    static const struct step_code differences[] = {
+        {12, {1, 0, 0, 0, 0, 0, 0, 0xC0, 9}}, {12, {1, 0, 0, 0, 0, 0, 0x80, 0x3F, 5}}, {4, {0}}};
+    static const struct step_code warmed[] = {
+        {4, {64}},
+        {4, {16}},
+        {28, {4,    0,    0, 0, 0,    0,    0x7D, 0x43, 0,    0, 0x7E, 0x43, 0,    0,
+              0x7F, 0x43, 0, 0, 0x80, 0x43, 0xFC, 0,    0xFD, 0, 0xFE, 0,    0xFF, 0}},
+        {12, {1, 0, 0, 0, 0, 0, 0x80, 0x43, 0xFF}},
+        {12, {1, 0, 0, 0, 0, 0, 0x80, 0x43, 0xFF}}};
+    float residual[256] = {0}, upward[256];
+
+    worked_steps("dgc:momentum=0.5:block=256", sparse, 256, NULL, collected, 2);
+    worked_steps("topk:ratio=0.001:block=256+ef21", sparse, 256, residual, differences, 3);
+    CHECK(residual[5] == -1 && residual[9] == 2, "what was sent is %g and %g", (double)-residual[5],
+          (double)-residual[9]);
+    for (int i = 0; i < 256; i++)
+        upward[i] = (float)(i + 1);
+    worked_steps("topk:ratio=0.001:block=256+warmup:steps=4", upward, 256, NULL, warmed, 5);
+}
+
+/** +ef:residual: what is left is rounded by the noise of phase 2. */
+static void worked_residuals(void)
+{
+    static const float casts[32] = {1.00390625f, -1.01171875f, 1.0f / 3, 0.1f},
+                       eights[32] = {1, -0.5f, 0.31f, 0.01f};
+    static const uint16_t upper[] = {0x3F80, 0xBF82, 0x3EAB, 0x3DCC};
+    static const int8_t steps[] = {64, -32, 20, 0};
+    static const char *const specs[] = {"onebit+ef:residual=bf16", "onebit+ef:residual=int8"};
+    float residual[32], out[32];
+
+    for (int s = 0; s < 2; s++) {
+        struct wring_codec *codec = codec_make(specs[s], NULL, NULL);
+        wring_residual_round(codec, &codec_alone, residual, s == 0 ? casts : eights, 32);
+        wring_residual_read(codec, residual, 0, 32, out);
+        for (int i = 0; i < 4; i++) {
+            uint32_t bits = (uint32_t)upper[i] << 16;
+            float want = (float)steps[i] * 0x1p-6f;
+            if (s == 0)
+                memcpy(&want, &bits, sizeof(want));
+            CHECK(memcmp(&out[i], &want, sizeof(want)) == 0, "%s: %g is kept, FORMAT.md says %g",
+                  specs[s], (double)out[i], (double)want);
+        }
+        wring_codec_destroy(codec);
+    }
 }
 
 static void worked_bytes(void)
@@ -160,6 +239,7 @@ static void malformed(void)
     REFUSE("onebit", 32, "a negative mean", 0x80000000);
     REFUSE("onebit", 32, "an infinite mean", 0x7F800000);
     REFUSE("onebit:means=2", 32, "one NaN of two means", 0x7FC00000, 0x3F800000);
+    REFUSE("onebit:means=2", 32, "a second mean of -0", 0x3F800000, 0x80000000);
     REFUSE("topk:block=256", 256, "a count above the bound", 4, 1, 1, 1, 1, 0x00020001, 0x00040003);
     REFUSE("topk:block=256", 256, "a huge count", 0xFFFFFFFE);
     REFUSE("topk:block=256", 256, "equal indices", 2, 1, 1, 0x00050005);
@@ -220,6 +300,8 @@ static void malformed(void)
 static const struct wring_test_case cases[] = {
     {"worked_bytes", worked_bytes},
     {"worked_bytes_of_state", worked_bytes_of_state},
+    {"worked_bytes_of_steps", worked_bytes_of_steps},
+    {"worked_residuals", worked_residuals},
     {"malformed", malformed},
     {0},
 };

@@ -96,6 +96,49 @@ static void exact(void)
     codec_for_each(check_exact, true);
 }
 
+/** The examples of FORMAT.md: 1, -1.5, 0.25, -0, 1/3, then ones. */
+static void worked_bytes(void)
+{
+    enum {
+        N = 32
+    };
+    static const struct {
+        enum wring_dtype dtype;
+        uint16_t x[5], one;
+        unsigned char head[9], tail[25]; /* before and after 27 bytes of ones */
+        size_t tail_bytes;
+    } cases[] = {
+        {WRING_BF16,
+         {0x3F80, 0xBFC0, 0x3E80, 0x8000, 0x3EAB},
+         0x3F80,
+         {3, 0x7F, 1, 0, 0, 0x81, 0, 1, 0x56},
+         {8, 0, 0, 0, 0x1C, 0, 0, 0, 8, 0, 0, 0, 0},
+         13},
+        {WRING_F16,
+         {0x3C00, 0xBE00, 0x3400, 0x8000, 0x3555},
+         0x3C00,
+         {3, 15, 1, 0, 0, 1, 0, 1, 0xAA},
+         {0, 0, 0, 0, 0x10, 0, 0, 0, 2, 0, 0, 0, 8, 0, 0, 0, 0x1C, 0, 0, 0, 8, 0, 0, 0, 0},
+         25},
+    };
+    struct wring_codec *codec = codec_make("lossless:block=32", NULL, NULL);
+
+    for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
+        uint16_t *x = wring_test_guarded(N * sizeof(*x));
+        unsigned char want[9 + 27 + 25] = {0};
+        size_t bytes;
+
+        for (int i = 0; i < N; i++)
+            x[i] = i < 5 ? cases[c].x[i] : cases[c].one;
+        memcpy(want, cases[c].head, 9);
+        memcpy(want + 36, cases[c].tail, cases[c].tail_bytes);
+        unsigned char *code = encode(codec, cases[c].dtype, x, N, &bytes);
+        CHECK(bytes == 36 + cases[c].tail_bytes && memcmp(code, want, bytes) == 0,
+              "%s: other bytes than FORMAT.md says", wring_dtype_name(cases[c].dtype));
+    }
+    wring_codec_destroy(codec);
+}
+
 static void sizes(void)
 {
     const uint64_t n = 65536;
@@ -287,10 +330,7 @@ static int bench(const char *path)
 }
 
 static const struct wring_test_case cases[] = {
-    {"exact", exact},
-    {"sizes", sizes},
-    {"sums", sums},
-    {0},
+    {"exact", exact}, {"worked_bytes", worked_bytes}, {"sizes", sizes}, {"sums", sums}, {0},
 };
 
 int main(int argc, char **argv)

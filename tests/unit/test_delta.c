@@ -195,6 +195,11 @@ static void hashes(void)
         want ^= want >> 32;
     }
     CHECK(wring_delta_hash(WRING_DELTA_HASH, zeros, 64) == want, "another hash than FORMAT.md's");
+    for (int i = 0; i < 64; i++) /* its examples */
+        zeros[i] = (unsigned char)i;
+    CHECK(wring_delta_hash(WRING_DELTA_HASH, zeros + 1, 1) == UINT64_C(0xC2744C3FFF0AC7FE) &&
+              wring_delta_hash(WRING_DELTA_HASH, zeros, 64) == UINT64_C(0xC0E3A65465D2155C),
+          "other hashes than FORMAT.md's");
 }
 
 /* ---- bench ---- */
