@@ -4,7 +4,9 @@
  * after row, with tall ones of 1, 2, 4 or 8 columns: the rank.
  *
  * A tall matrix lies column after column: number i of column k is at k * length + i. Each sum has
- * one order, so every tier and rank gives the same bits.
+ * one order, so every tier and rank gives the same bits. No BLAS library serves here, as the order
+ * of its additions depends on its version, its number of threads and the CPU: two ranks could not
+ * rely on the same bits.
  */
 #ifndef WRING_KERNELS_LOWRANK_H
 #define WRING_KERNELS_LOWRANK_H
