@@ -9,7 +9,9 @@
  * Each rank's g approaches its input. An owner adds up what comes in, as the sum of all g does, and
  * sends it on with error feedback: that is the difference between this sum and what all ranks hold
  * of it. Richtarik, Sokolov and Fatkhullin, EF21 (arXiv:2106.05203); both ways, Fatkhullin and
- * others (arXiv:2110.03294). g begins with 0.
+ * others (arXiv:2110.03294). g begins with 0: so the first step sends the code of the input, with
+ * which that paper's Algorithm 2 initialises g, and not all of it. Of a sparse code g lacks most
+ * elements then.
  *
  * Momentum before compression and not after it: Lin and others, Deep Gradient Compression
  * (arXiv:1712.01887); Zheng and others (arXiv:1905.10936) for Nesterov's. FORMAT.md, "Momentum".
