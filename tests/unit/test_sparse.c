@@ -492,6 +492,42 @@ static void hashed_sends_the_first_of_a_slot(void)
     wring_codec_destroy(codec);
 }
 
+/* ---- blocks of zeros ---- */
+
+/** They take their head alone, and the others what they take without them. */
+static void blocks_of_zeros_are_skipped(void)
+{
+    enum {
+        BLOCK = 4096,
+        BLOCKS = 16
+    };
+    static const struct {
+        const char *spec;
+        size_t zeros,
+            more; /* bytes where all is zero; and how many more where one element is not */
+    } cases[] = {
+        {"union", BLOCKS * 4, 4 + 4},
+        {"lossless:block=4096", BLOCKS * 4, BLOCK * 4},
+        {"lossless", BLOCKS * BLOCK / 512 * 4, 512 * 4},
+    };
+    static float x[BLOCKS * BLOCK], out[BLOCKS * BLOCK];
+    const struct wring_codec_context context = {.ranks = 1, .elems = BLOCKS * BLOCK};
+
+    for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
+        struct wring_codec *codec = make(cases[c].spec);
+        x[5 * BLOCK + 7] = 0;
+        size_t zeros = pass(codec, &context, x, BLOCKS * BLOCK, NULL, out);
+        x[5 * BLOCK + 7] = -1.5f;
+        size_t one = pass(codec, &context, x, BLOCKS * BLOCK, NULL, out);
+        CHECK(zeros == cases[c].zeros, "%s: zeros take %zu bytes", cases[c].spec, zeros);
+        CHECK(one == zeros + cases[c].more, "%s: one number takes %zu bytes more", cases[c].spec,
+              one - zeros);
+        CHECK(memcmp(x, out, sizeof(x)) == 0, "%s: other numbers come back", cases[c].spec);
+        wring_codec_destroy(codec);
+        wring_test_free_guarded();
+    }
+}
+
 static const struct wring_test_case cases[] = {
     {"hashed_sends_the_first_of_a_slot", hashed_sends_the_first_of_a_slot},
     {"dgc_follows_its_definition", dgc_follows_its_definition},
@@ -504,6 +540,7 @@ static const struct wring_test_case cases[] = {
     {"randk_is_unbiased", randk_is_unbiased},
     {"randk_sums_come_back", randk_sums_come_back},
     {"randk_feeds_back", randk_feeds_back},
+    {"blocks_of_zeros_are_skipped", blocks_of_zeros_are_skipped},
     {0},
 };
 
