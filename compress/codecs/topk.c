@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * topk: the largest magnitudes of each block, as values and 16-bit indices within the block.
- * Bytes in FORMAT.md, "topk".
+ *
+ * Aji and Heafield, Sparse Communication for Distributed Gradient Descent (arXiv:1704.05021); the
+ * threshold of a sample, Lin and others (arXiv:1712.01887). Bytes in FORMAT.md, "topk".
  */
 #include "compress/codec.h"
 

@@ -871,6 +871,10 @@ struct wring_delta_result {
  * their version before, byte for byte. It is small where few elements of bf16 or f16 change, and
  * those by little; bytes of any other meaning are as right.
  *
+ * Do not use it for float32 weights that an optimizer steps: nearly all of them change, and take
+ * almost as many bytes as a wring_broadcast() of them. Bytes: FORMAT.md, "delta", and WIRE.md,
+ * "Broadcasts of differences". Source: wring's own; the hash is after NH of UMAC (1999).
+ *
  * The root keeps a copy of the weights, as they are now: its base. Others keep none. If their
  * weights are the same already, as after loading one checkpoint, the first broadcast is a
  * difference, too.
