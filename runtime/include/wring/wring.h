@@ -872,8 +872,7 @@ struct wring_delta_result {
  * those by little; bytes of any other meaning are as right.
  *
  * Do not use it for float32 weights that an optimizer steps: nearly all of them change, and take
- * almost as many bytes as a wring_broadcast() of them. Bytes: FORMAT.md, "delta", and WIRE.md,
- * "Broadcasts of differences". Source: wring's own; the hash is after NH of UMAC (1999).
+ * almost as many bytes as a wring_broadcast() of them.
  *
  * The root keeps a copy of the weights, as they are now: its base. Others keep none. If their
  * weights are the same already, as after loading one checkpoint, the first broadcast is a
@@ -887,6 +886,9 @@ struct wring_delta_result {
  *
  * Errors: WRING_ERR_INVALID (root, or no data), WRING_ERR_UNSUPPORTED (a device's memory),
  * WRING_ERR_NO_MEMORY (for the copy).
+ *
+ * Source: wring's own. Bytes in FORMAT.md, "delta", and WIRE.md, "Broadcasts of differences"; the
+ * hash is after NH of UMAC (Black and others, 1999).
  */
 enum wring_status wring_delta_create(struct wring_group *group, void *data, uint64_t bytes,
                                      uint32_t root, struct wring_delta **out);
