@@ -340,6 +340,7 @@ struct input {
     struct wring_reader reader;
     bool own;       /* this rank's own */
     bool as_many;   /* ranks as there are now were in the session that wrote it */
+    bool arrays;    /* what codecs keep beside residuals is in it */
     bool apply;     /* false: only look whether all of it fits */
     uint64_t steps; /* that all of its buckets had made */
 };
@@ -480,7 +481,7 @@ static enum wring_status read_array(struct input *in, struct wring_bucket *bucke
 
 static enum wring_status read_arrays(struct input *in, struct wring_bucket *bucket)
 {
-    uint32_t n = wring_read_u32(&in->reader);
+    uint32_t n = in->arrays ? wring_read_u32(&in->reader) : 0;
     enum wring_status status = in->reader.failed ? WRING_ERR_FRAME : WRING_OK;
 
     for (uint32_t i = 0; i < n && status == WRING_OK; i++)
@@ -501,6 +502,14 @@ static bool begins_anew(const struct input *in, const struct wring_bucket *bucke
     return true;
 }
 
+/** As the state names it. */
+static const char *name_codec(const struct input *in, const struct wring_codec *codec)
+{
+    const struct wring_codec_info *info = wring_codec_info(codec);
+
+    return in->arrays ? info->identity : info->spec;
+}
+
 static enum wring_status read_bucket(struct input *in)
 {
     char name[WRING_NAME_MAX], spec[SPEC_MAX];
@@ -517,8 +526,7 @@ static enum wring_status read_bucket(struct input *in)
     struct wring_bucket *bucket = wring_bucket_find(in->session, name);
     if (bucket == NULL && !in->apply)
         wring_warn(log, "the state has a bucket '%s' that the session has not", name);
-    const char *ours =
-        bucket != NULL ? wring_codec_info(bucket->posted_as->codec)->identity : "none";
+    const char *ours = bucket != NULL ? name_codec(in, bucket->posted_as->codec) : "none";
     if (bucket != NULL && (bucket->elems != elems || strcmp(ours, spec) != 0)) {
         wring_error(log,
                     "bucket '%s': the state is of %" PRIu64 " elements by codec %s, the session's "
@@ -547,13 +555,20 @@ static void load_steps(const struct input *in)
             at->posted_as->collective.step = in->steps;
 }
 
+/** @param state  [WRING_STATE_MAGIC_BYTES] */
+static bool begins_with(const uint8_t *state, const char *magic)
+{
+    return memcmp(state, magic, WRING_STATE_MAGIC_BYTES) == 0;
+}
+
+/** @param state  whose magic and digest are right */
 static enum wring_status check_or_apply_state(struct wring_session *session, const uint8_t *state,
                                               size_t bytes, bool apply)
 {
     struct input in = {
         .session = session, .reader = {state, bytes, false}, .apply = apply, .steps = UINT64_MAX};
 
-    wring_read(&in.reader, WRING_STATE_MAGIC_BYTES);
+    in.arrays = begins_with(wring_read(&in.reader, WRING_STATE_MAGIC_BYTES), WRING_STATE_MAGIC);
     in.own = wring_read_u32(&in.reader) == session->rank;
     in.as_many = wring_read_u32(&in.reader) == session->size;
     uint32_t n = wring_read_u32(&in.reader);
@@ -576,7 +591,8 @@ static enum wring_status load_state(struct wring_session *session, const void *s
         return status;
     size_t body = bytes - WRING_STATE_DIGEST_BYTES;
     if (bytes < WRING_STATE_DIGEST_BYTES + WRING_STATE_MAGIC_BYTES ||
-        memcmp(state, WRING_STATE_MAGIC, WRING_STATE_MAGIC_BYTES) != 0 ||
+        (!begins_with(state, WRING_STATE_MAGIC) &&
+         !begins_with(state, WRING_STATE_MAGIC_OF_RESIDUALS)) ||
         !state_digest(state, body, sum) ||
         memcmp(sum, (const uint8_t *)state + body, sizeof(sum)) != 0) {
         wring_error(&session->log, "this is no state of a session, or it has been damaged");

@@ -11,6 +11,9 @@
  *     per range:  u64 first  u64 end  bytes of each
  *     SHA-256 of all that
  *
+ * Files that begin with "wringst1" load, too. They lack the arrays of the codec, from their count
+ * on, and have the codec's canonical spec in place of its identity.
+ *
  * Little endian; texts are a u32 length and their bytes. What a rank left out of its own
  * contributions is its own affair; what the owner of a shard left out of the sum belongs to the
  * elements, whoever owns them later.
@@ -22,6 +25,7 @@
 #include "runtime/residual.h"
 
 #define WRING_STATE_MAGIC "wringst2"
+#define WRING_STATE_MAGIC_OF_RESIDUALS "wringst1" /* without arrays; as many bytes */
 #define WRING_STATE_MAGIC_BYTES (sizeof(WRING_STATE_MAGIC) - 1)
 #define WRING_STATE_DIGEST_BYTES 32
 

@@ -3,9 +3,10 @@
  * Saved states: refused with nothing taken over, or taken over so that what is saved next loads.
  *
  * Input: a state without its magic and its digest, which are added here: a digest keeps out
- * accidents, not people. The session is rank 0 of 1, with buckets "a" (40 elements, int8+ef,
- * divisible: all residuals are the owner's), "b" (30, onebit+ef, indivisible: its own), and "m"
- * (20) and "o" (50), whose codecs keep momentum of contributions and of sums.
+ * accidents, not people. It is read in the layouts of both magics. The session is rank 0 of 1, with
+ * buckets "a" (40 elements, int8+ef, divisible: all residuals are the owner's), "b" (30, onebit+ef,
+ * indivisible: its own), and "m" (20) and "o" (50), whose codecs keep momentum of contributions and
+ * of sums.
  */
 #include <openssl/evp.h>
 
@@ -14,10 +15,11 @@
 #include <wring/bootstrap.h>
 #include <wring/wring.h>
 
-#define MAGIC "wringst2"
 #define MAGIC_BYTES 8
 #define DIGEST_BYTES 32
 #define SAVED_MAX 4096
+
+static const char *const magics[] = {"wringst1", "wringst2"};
 
 static struct wring_session *session;
 
@@ -65,12 +67,12 @@ static size_t save(uint8_t *state)
     return bytes;
 }
 
-static enum wring_status load(const uint8_t *body, size_t bytes)
+static enum wring_status load(const char *magic, const uint8_t *body, size_t bytes)
 {
     size_t all = MAGIC_BYTES + bytes + DIGEST_BYTES;
     uint8_t *state = malloc(all);
     FUZZ_CHECK(state != NULL, "out of memory");
-    memcpy(state, MAGIC, MAGIC_BYTES);
+    memcpy(state, magic, MAGIC_BYTES);
     if (bytes > 0)
         memcpy(state + MAGIC_BYTES, body, bytes);
     FUZZ_CHECK(EVP_Digest(state, MAGIC_BYTES + bytes, state + MAGIC_BYTES + bytes, NULL,
@@ -81,14 +83,12 @@ static enum wring_status load(const uint8_t *body, size_t bytes)
     return status;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static void check_load(const char *magic, const uint8_t *data, size_t size)
 {
     uint8_t before[SAVED_MAX], after[SAVED_MAX];
-
-    if (session == NULL)
-        open_session();
     size_t bytes = save(before);
-    enum wring_status status = load(data, size);
+    enum wring_status status = load(magic, data, size);
+
     FUZZ_CHECK(save(after) == bytes, "the state grew");
     if (status == WRING_OK)
         FUZZ_CHECK(wring_session_load_state(session, after, bytes) == WRING_OK,
@@ -97,5 +97,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         FUZZ_CHECK((status == WRING_ERR_FRAME || status == WRING_ERR_MISMATCH) &&
                        memcmp(before, after, bytes) == 0,
                    "refused with %d, but taken over in part", status);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (session == NULL)
+        open_session();
+    for (size_t i = 0; i < sizeof(magics) / sizeof(magics[0]); i++)
+        check_load(magics[i], data, size);
     return 0;
 }

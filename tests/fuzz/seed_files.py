@@ -139,9 +139,14 @@ def span(whose, begin, end):
                                                                  *range(end - begin))
 
 
-def saved(name, elems, spec, steps, *spans, arrays=()):
+def residuals(name, elems, spec, steps, *spans):
+    """A bucket of a wringst1."""
     return (text(name) + struct.pack("<Q", elems) + text(spec) +
-            struct.pack("<QI", steps, len(spans)) + b"".join(spans) +
+            struct.pack("<QI", steps, len(spans)) + b"".join(spans))
+
+
+def saved(name, elems, spec, steps, *spans, arrays=()):
+    return (residuals(name, elems, spec, steps, *spans) +
             struct.pack("<I", len(arrays)) + b"".join(arrays))
 
 
@@ -166,6 +171,12 @@ def state():
     write("state", "outside", struct.pack("<3I", 0, 1, 1) +
           saved("b", 30, "onebit+ef", 1, span(0, 20, 40)))
     write("state", "empty", struct.pack("<3I", 0, 1, 0))
+    a1 = residuals("a", 40, "int8:block=32+ef", 5, span(0, 0, 0), span(1, 0, 40), span(0, 40, 40))
+    b1 = residuals("b", 30, "onebit+ef", 5, span(0, 0, 0), span(1, 0, 0), span(0, 0, 30))
+    write("state", "first-both", head + a1 + b1)
+    write("state", "first-second-is-bad", head + a1 + b1[:-1])
+    write("state", "first-with-arrays", struct.pack("<3I", 0, 1, 3) + a1 + b1 +
+          residuals("m", 20, "mom", 5))
     version = " (version 0)"
     m = saved("m", 20, "mom" + version, 5, arrays=[array("mom", 0, 20, (0, 20))])
     o = saved("o", 50, "ownmom" + version, 5, arrays=[array("sums", 1, 50, (0, 32), (32, 50))])

@@ -1052,6 +1052,7 @@ enum wring_status wring_session_save_state(struct wring_session *session, void *
 
 /**
  * Take over a saved state, after the commit and before the next step. Buckets are found by name.
+ * States of the layout before, which hold residuals alone, leave arrays of codecs as they are.
  *
  * From another rank's state the call takes the arrays that all ranks share. For the elements that
  * this rank owns now, it also takes residuals of sums and owners' arrays of codecs. It takes
