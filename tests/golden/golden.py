@@ -27,7 +27,10 @@ or, of codes that add up:
     sum      what goes back; `decoded` is what it decodes to
 
 or, of a code that must be refused: spec, elems (how many it should hold), refused (the bytes).
+
+Both modes fail where a record of format 1 is another than when FORMAT_1 was written.
 """
+import hashlib
 import struct
 import sys
 from pathlib import Path
@@ -787,9 +790,28 @@ FILES = {
 }
 
 
-def text_of(cases):
-    head = "# Frozen: compress/FORMAT.md format 1. Written by golden.py, which explains the lines.\n\n"
-    return head + "\n".join("\n".join(lines) + "\n" for lines in cases())
+# Files of specs that format 1 brought: how many records it had, and SHA-256 of their lines. These
+# stay as they are in all formats to come.
+FORMAT_1 = {
+    "none": (3, "efd82842135ae17de9bd74ac7a225a44498cf346a8d125350724a63358850a2a"),
+    "lossless": (23, "d22d16171db1d992716faea18e867bc8be56515daa8fea0907480202bc4be848"),
+    "bf16": (5, "215807bcb9634427c3f0e715b3bf66503ca621269adc292606dad6f747ef7c17"),
+    "fp16": (5, "1e85d3f50e39faed6c6f4ed095d1bc8bfd1c21a8f8a32e6e284da573fa330269"),
+    "int8": (12, "46afc9025dd7b6fdce0f71d5f61b25b3c3f4950e580efb051c653952aff9a514"),
+    "onebit": (13, "d38758213dfc93e65f5e5b25c426e421f98460dc3fd8b90c1f7818a2a780789b"),
+    "topk": (19, "8e31b73f7db2699eb3c17a6e28db8f6786562a08bef63c50be306bd72054901c"),
+    "pair": (4, "79f628969e04e833971ce67348227dba4fd1b00da93d7b17505f64d49d9a3255"),
+}
+
+
+def text_of(name, records):
+    head = (f"# Frozen: compress/FORMAT.md format {1 if name in FORMAT_1 else 2}. "
+            "Written by golden.py, which explains the lines.\n\n")
+    return head + "\n".join("\n".join(lines) + "\n" for lines in records)
+
+
+def digest(records):
+    return hashlib.sha256("\n\n".join("\n".join(lines) for lines in records).encode()).hexdigest()
 
 
 def main():
@@ -797,7 +819,11 @@ def main():
         sys.exit(__doc__)
     wrong = []
     for name, cases in FILES.items():
-        path, text = HERE / f"{name}.golden", text_of(cases)
+        records = list(cases())
+        count, frozen = FORMAT_1.get(name, (0, digest([])))
+        if digest(records[:count]) != frozen:
+            sys.exit(f"{name}: the codes of format 1 have changed, which must not be")
+        path, text = HERE / f"{name}.golden", text_of(name, records)
         if sys.argv[1] == "--write":
             path.write_text(text)
         elif not path.exists() or path.read_text() != text:
