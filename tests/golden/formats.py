@@ -899,8 +899,8 @@ class Thc(SharedSteps):
         return self.flip(self.hadamard([multiply(bits(s), each) for s in steps]))[:n]
 
 
-def noise(e, phase):
-    word = drawn(e // 32 * 16 + e % 16, phase, 1)  # of rank 0
+def noise(e, phase, rank=0):
+    word = drawn(e // 32 * 16 + e % 16, phase, rank + 1)
     return word & 0xFFFF if e % 32 < 16 else word >> 16
 
 
@@ -1015,11 +1015,14 @@ class Natural:
 
 
 class Terngrad:
+    members, member = 1, 0  # how many there are, and whose noise it is
+
     def __init__(self, bits=2, clip=2.5, block=1024):
-        self.bits, self.clip, self.unit = int(bits), float(clip), int(block)
+        self.width, self.clip, self.unit = int(bits), float(clip), int(block)
+        self.sum_width, self.fed, self.phase, self.scales = self.width, False, 0, []
 
     def way_back(self):
-        return self if self.bits > 2 else Int8(512 if self.unit % 512 == 0 else self.unit)
+        return self if self.width > 2 else Int8(512 if self.unit % 512 == 0 else self.unit)
 
     def scale(self, v):
         if not all(map(finite, v)):
@@ -1029,29 +1032,56 @@ class Terngrad:
         scale = bits(most) if most < value(peak) else peak
         return 0 if value(scale) < 2.0**-100 else scale
 
+    def top(self):
+        top = divide(INF - 1, bits(self.members)) if self.width > 2 else INF - 1
+        return top - 1 if multiply(top, bits(self.members)) == INF else top
+
+    def agree(self, parts):
+        """The round, of each member's part of the next unit."""
+        scales = [self.scale(v) for v in parts]
+        self.scales.append(NAN if NAN in scales else min(max(scales), self.top()))
+
     def begin(self, v):
         """The round of a group of one."""
-        self.scales = [self.scale(v[i:i + self.unit]) for i in range(0, len(v), self.unit)]
+        for i in range(0, len(v), self.unit):
+            self.agree([v[i:i + self.unit]])
 
-    def encode_unit(self, v, phase, fed):
-        self.fed, scale, code = fed, self.scales[self.element // self.unit], 0
-        if value(scale) > 0:
-            inverse = divide(bits(65536), scale)
-            for i, x in enumerate(v):
-                t = max(-65536, min(65536, round(value(multiply(x, inverse)))))
-                level = (t + noise(self.element + i, phase)) // 65536
-                code |= level % 2**self.bits << self.bits * i
-        return code.to_bytes((len(v) * self.bits + 7) // 8, "little")
+    def steps(self, v):
+        scale = self.scales[self.element // self.unit]
+        if not value(scale) > 0:
+            return [0] * len(v)
+        inverse, out = divide(bits(65536), scale), []
+        for i, x in enumerate(v):
+            t = max(-65536, min(65536, round(value(multiply(x, inverse)))))
+            out.append((t + noise(self.element + i, self.phase, self.member)) // 65536)
+        return out
 
-    def decode_unit(self, code, n):
-        size, half = (n * self.bits + 7) // 8, 2 ** (self.bits - 1)
-        require(len(code) >= size, "bytes are missing")
+    @staticmethod
+    def cut(total):
+        return total
+
+    @staticmethod
+    def pack(levels, width):
+        code = sum(level % 2**width << width * i for i, level in enumerate(levels))
+        return code.to_bytes((len(levels) * width + 7) // 8, "little")
+
+    def values(self, levels, n):
         step = scale = self.scales[self.element // self.unit]
         if self.fed:
             step = multiply(scale, bits(1 / self.clip))
+        return [NAN if scale == NAN else multiply(bits(x), step) for x in levels]
+
+    def encode_unit(self, v, phase, fed):
+        self.fed, self.phase = fed, phase
+        return self.pack(self.steps(v), self.width)
+
+    def decode_unit(self, code, n):
+        size, half = (n * self.width + 7) // 8, 2 ** (self.width - 1)
+        require(len(code) >= size, "bytes are missing")
         code = int.from_bytes(code[:size], "little")
-        levels = [(code >> i * self.bits & 2 * half - 1 ^ half) - half for i in range(n)]
-        return [NAN if scale == NAN else multiply(bits(x), step) for x in levels], size
+        levels = [(code >> i * self.width & 2 * half - 1 ^ half) - half for i in range(n)]
+        return self.values(levels, n), size
+
 
 class Powersgd:
     """In a group of one, in its first step: its own sums are those of all ranks."""
@@ -1471,6 +1501,34 @@ def encoded(spec, phase, x, residual):
     return x if residual is None else [add(a, b) for a, b in zip(x, residual)]
 
 
+def kept_bf16(left, at, phase):
+    magnitude = min((left & ABS) + noise(at, phase) >> 16, 0x7F7F)
+    return (magnitude | left >> 31 << 15) << 16
+
+
+def kept_int8(block, at, phase):
+    """@param block  32 residuals, or the bucket's last ones; the first one is element at"""
+    exponent = min(max(x & ABS for x in block) + 0x1FFFF >> 23, 254)
+    if exponent < 22:
+        return [0] * len(block)
+    out = []
+    for e, x in enumerate(block, at):
+        parts = round(abs(value(x)) * 2.0**(149 - exponent))
+        size = min(parts + noise(e, phase) >> 16, 127)
+        out.append(bits((-size if x >> 31 else size) * 2.0**(exponent - 133)))
+    return out
+
+
+def kept(form, left, phase):
+    """What remains of residuals in fewer bits."""
+    phase += 2
+    if form == "bf16":
+        return [kept_bf16(x, e, phase) for e, x in enumerate(left)]
+    if form == "int8":
+        return sum((kept_int8(left[at:at + 32], at, phase) for at in range(0, len(left), 32)), [])
+    return left
+
+
 def encode(spec, phase, x, residual):
     """@return the code, and the residual afterwards (None without feedback)"""
     codec, fed = parse(spec, phase)
@@ -1493,7 +1551,7 @@ def encode(spec, phase, x, residual):
                 if phase == 0 and "ef21" in suffixes_of(spec, phase):
                     left[at:at + codec.unit] = [within_range(subtract(a, b)) for a, b in
                                                 zip(left[at:at + codec.unit], x[at:at + codec.unit])]
-    return code, left
+    return code, kept(suffixes_of(spec, phase).get("ef"), left, phase)
 
 
 def decode(spec, phase, code, n, v=None):
@@ -1524,7 +1582,9 @@ def sum_codes(spec, inputs):
         codec.element = at
         parts = [x[at:at + codec.unit] for x in inputs]
         codec.agree(parts)
-        steps = [codec.steps(part) for part in parts]
+        steps = []
+        for codec.member, part in enumerate(parts):
+            steps.append(codec.steps(part))
         codes = [code + codec.pack(s, codec.width) for code, s in zip(codes, steps)]
         sums = [codec.cut(sum(each)) for each in zip(*steps)]
         total += codec.pack(sums, codec.sum_width)

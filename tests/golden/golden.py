@@ -12,7 +12,8 @@ One text file per codec. A record is a run of lines "key value" and ends with an
     input    elements: hexadecimal little-endian binary32, or "random SEED COUNT" (xorshift32 by
              13, 17, 5; each number as a signed integer, rounded to binary32, times 2^-31), or
              "repeat COUNT HEX"
-    residual the residual before, of as many elements; only with feedback
+    residual the residual before, of as many elements; only with feedback. One of fewer bits holds
+             these numbers as they are; here they are binary32, as in saved states
     rows     of the bucket, if it is a matrix
     dtype    bf16 or f16: input and decoded are hexadecimal elements of these; absent for f32
     code     the bytes
@@ -36,7 +37,7 @@ import sys
 from pathlib import Path
 
 import formats
-from formats import NAN, bits, u32
+from formats import INF, NAN, bits, u32
 
 HERE = Path(__file__).parent
 ODD = [0, 0x80000000, 1, 0x80000001, 0x007FFFFF, 0x00800000, 0x7F7FFFFF, 0xFF7FFFFF, 0x7F7F7FFF,
@@ -513,6 +514,14 @@ def terngrad_cases():
     yield refused(block, 32, bytes(7))
     yield refused(block, 33, bytes(8))
     yield refused("terngrad:bits=4:block=32", 33, bytes(16))
+    four, eight = "terngrad:bits=4:block=32", "terngrad:bits=8:block=32"
+    yield summed(four, *(random(15 + i, 45) for i in range(3)))
+    yield summed(four, *(random(20 + i, 33, 2.0**i) for i in range(7)))  # no more than 7
+    yield summed(four, *([0x7F7FFFFF, 0xFF7FFFFF] * 16 + random(30 + i, 5) for i in range(3)))
+    yield summed(eight, *(random(40 + i, 67) for i in range(9)))
+    yield summed(eight, random(50, 70), random(51, 40) + [INF] + random(52, 29))
+    yield summed(eight, [0] * 40, [0x80000000] * 32 + random(53, 8))
+
 
 def powersgd_cases():
     yield record("powersgd", random(1, 20))
@@ -744,6 +753,34 @@ def suffix_cases():
     yield refused("topk:block=256/bf16", 256, words(1, 0x00057FC0))
 
 
+def residual_cases():
+    """Residuals of fewer bits: what a step leaves, rounded at random."""
+    def before(form, seed, count, factor):
+        return formats.kept(form, random(seed, count, factor), 0)
+
+    for form in ("bf16", "int8"):
+        ef = f"+ef:residual={form}"
+        yield record("int8:block=32" + ef, random(1, 77), [0] * 77)
+        yield record("int8:block=64" + ef, random(2, 150), before(form, 3, 150, 2.0**-8), phase=1)
+        yield record("onebit:block=32" + ef, random(4, 70), before(form, 5, 70, 0.5))
+        yield record("topk:block=256:ratio=0.05" + ef, random(6, 300, 2.0**-20) + [0] * 40,
+                     before(form, 7, 340, 2.0**-20))
+        x = random(8, 96)
+        x[40] = 0x7F800000  # the second block keeps what it has
+        yield record("int8:block=32" + ef, x, before(form, 9, 96, 0.01))
+        yield record("onebit:block=32" + ef, random(10, 64, 2.0**-126) + random(11, 32, 2.0**-105) +
+                     random(12, 32, 2.0**127), [0] * 128)
+        yield record("onebit:block=64:means=2" + ef, random(13, 70), [0] * 70)
+        yield record("topk:ratio=0.02" + ef, random(14, 5000), before(form, 15, 5000, 1.0),
+                     said="random 14 5000")
+    yield record("topk:block=256:ratio=0.05/int8+ef:residual=bf16", random(16, 300), [0] * 300)
+    yield record("onebit:block=32+momentum+ef:residual=bf16", random(17, 70),
+                 before("bf16", 18, 70, 0.1))
+    pair = "onebit:block=64+ef:residual=int8>int8:block=32+ef:residual=int8"
+    for phase in range(2):
+        yield record(pair, random(19, 100), before("int8", 20, 100, 0.1), phase=phase)
+
+
 def pair_cases():
     pair = "onebit:block=64+ef>int8:block=32"
     yield record(pair, random(1, 100), random(2, 100, 0.1), phase=0)
@@ -772,6 +809,7 @@ FILES = {
     "natural": natural_cases,
     "terngrad": terngrad_cases,
     "pair": pair_cases,
+    "residual": residual_cases,
     "delta": delta_cases,
     "suffix": suffix_cases,
     "signsgd": signsgd_cases,

@@ -10,6 +10,7 @@
 #include "base/fpenv.h"
 #include "compress/codec.h"
 #include "compress/delta.h"
+#include "compress/residual.h"
 #include "compress/solo.h"
 #include "tests/lib/test.h"
 #include <wring/codec.h>
@@ -129,6 +130,33 @@ static bool equal(const void *got, size_t n, struct bytes want)
     return n == want.n && memcmp(got, want.data, n) == 0;
 }
 
+/** The record's residual, in the form that the codec keeps it in. @return NULL: there is none */
+static float *residual_of(const struct record *record, const struct wring_codec *codec)
+{
+    uint64_t n = record->input.n / 4;
+
+    if (record->residual.data == NULL)
+        return NULL;
+    size_t bytes = wring_residual_size(codec, n);
+    float *residual = memset(wring_test_guarded(bytes), 0, bytes),
+          *back = wring_test_guarded(n * 4);
+    wring_residual_write(codec, residual, 0, n, guarded_copy(record->residual));
+    wring_residual_read(codec, residual, 0, n, back);
+    CHECK(equal(back, n * 4, record->residual), "%s:%u: %s: a residual that it cannot have",
+          file_name, line_number, record->spec);
+    return residual;
+}
+
+static bool is_left(const struct record *record, const struct wring_codec *codec,
+                    const float *residual)
+{
+    uint64_t n = record->input.n / 4;
+    float *left = wring_test_guarded(n * 4);
+
+    wring_residual_read(codec, residual, 0, n, left);
+    return equal(left, n * 4, record->left);
+}
+
 /** The codes are those of a first step, and of a group of one. */
 static void check_encode(const struct record *record, const struct wring_codec *codec,
                          struct wring_solo *solo, struct wring_codec_context context)
@@ -136,14 +164,14 @@ static void check_encode(const struct record *record, const struct wring_codec *
     const char *tier = wring_codec_info(codec)->tier;
     uint64_t n = record->input.n / 4;
     const float *input = guarded_copy(record->input);
-    float *residual = record->residual.data != NULL ? guarded_copy(record->residual) : NULL;
+    float *residual = residual_of(record, codec);
     unsigned char *code = wring_test_guarded(wring_codec_bound(codec, n));
 
     wring_solo_rounds(solo, &context, input, residual);
     size_t bytes = wring_codec_encode(codec, &context, input, n, residual, code);
     CHECK(equal(code, bytes, record->code), "%s:%u: %s by %s: other bytes than once", file_name,
           line_number, record->spec, tier);
-    CHECK(residual == NULL || equal(residual, n * 4, record->left),
+    CHECK(residual == NULL || is_left(record, codec, residual),
           "%s:%u: %s by %s: another residual than once", file_name, line_number, record->spec,
           tier);
     codes++;
