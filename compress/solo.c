@@ -16,14 +16,14 @@ static uint64_t count_state(const struct wring_codec *codec, size_t state,
     return what->count != NULL ? what->count(codec, context) : context->elems;
 }
 
-static size_t state_bytes(const struct wring_codec *codec, size_t state,
-                          const struct wring_codec_context *context)
+size_t wring_solo_state_bytes(const struct wring_codec *codec, size_t state,
+                              const struct wring_codec_context *context)
 {
     return count_state(codec, state, context) * wring_dtype_bytes(codec->ops->states[state].dtype);
 }
 
-static size_t statistics_bytes(const struct wring_codec *codec, size_t round,
-                               const struct wring_codec_context *context)
+size_t wring_solo_statistics_bytes(const struct wring_codec *codec, size_t round,
+                                   const struct wring_codec_context *context)
 {
     const struct wring_codec_round *what = &codec->ops->rounds[round];
     return what->count(codec, context) * wring_dtype_bytes(what->dtype);
@@ -35,7 +35,7 @@ uint64_t wring_solo_round_bytes(const struct wring_codec *codec,
     uint64_t bytes = 0;
 
     for (size_t r = 0; r < codec->ops->n_rounds; r++)
-        bytes += statistics_bytes(codec, r, context);
+        bytes += wring_solo_statistics_bytes(codec, r, context);
     return bytes;
 }
 
@@ -50,11 +50,11 @@ static bool allocate_all(struct wring_solo *solo, const struct wring_codec_conte
     bool made = true;
 
     for (size_t s = 0; s < ops->n_states; s++) {
-        solo->states[s] = allocate(state_bytes(solo->codec, s, context));
+        solo->states[s] = allocate(wring_solo_state_bytes(solo->codec, s, context));
         made = made && solo->states[s] != NULL;
     }
     for (size_t r = 0; r < ops->n_rounds; r++) {
-        solo->statistics[r] = allocate(statistics_bytes(solo->codec, r, context));
+        solo->statistics[r] = allocate(wring_solo_statistics_bytes(solo->codec, r, context));
         made = made && solo->statistics[r] != NULL;
     }
     if (ops->n_rounds > 0)
@@ -67,7 +67,7 @@ void wring_solo_restart(struct wring_solo *solo, const struct wring_codec_contex
     const struct wring_codec *codec = solo->codec;
 
     for (size_t s = 0; s < codec->ops->n_states; s++) {
-        memset(solo->states[s], 0, state_bytes(codec, s, context));
+        memset(solo->states[s], 0, wring_solo_state_bytes(codec, s, context));
         if (codec->ops->states[s].init != NULL)
             codec->ops->states[s].init(codec, context, solo->states[s],
                                        count_state(codec, s, context));
@@ -117,7 +117,7 @@ enum wring_status wring_solo_init(struct wring_solo *solo, const struct wring_co
         context->statistics = (const void *const *)solo->statistics;
     wring_solo_restart(solo, context);
     for (size_t r = 0; r < ops->n_rounds; r++)
-        memset(solo->statistics[r], 0, statistics_bytes(solo->codec, r, context));
+        memset(solo->statistics[r], 0, wring_solo_statistics_bytes(solo->codec, r, context));
     return WRING_OK;
 }
 

@@ -34,6 +34,12 @@ void wring_solo_restart(struct wring_solo *solo, const struct wring_codec_contex
 
 void wring_solo_finish(struct wring_solo *solo);
 
+/** The bytes of a state, and of a round's statistics. @param codec  of the way in */
+size_t wring_solo_state_bytes(const struct wring_codec *codec, size_t state,
+                              const struct wring_codec_context *context);
+size_t wring_solo_statistics_bytes(const struct wring_codec *codec, size_t round,
+                                   const struct wring_codec_context *context);
+
 /**
  * The bytes of statistics that a rank gives to all rounds together.
  * @param codec  of the way in @param context  elements, shape and ranks

@@ -97,6 +97,13 @@ struct wring_codec_task {
 };
 
 #define WRING_CODEC_TASKS_MAX 12
+#define WRING_CODEC_PASSES_MAX (WRING_CODEC_ROUNDS_MAX + WRING_CODEC_STATES_MAX + 1)
+
+/** A twin's passes, one after the other: it cannot begin the next before it has ended one. */
+struct wring_codec_twin {
+    struct wring_twin_work pass[WRING_CODEC_PASSES_MAX];
+    size_t n;
+};
 
 struct wring_codec_work {
     const struct wring_codec *codec;
@@ -107,7 +114,7 @@ struct wring_codec_work {
     uint64_t code_bytes, first_bytes;             /* of the last encode, and of the first */
     double nmse;                                  /* of the first encode */
     const struct wring_twin_tier *twin;
-    struct wring_twin_work encode_twin, decode_add_twin;
+    struct wring_codec_twin encode_twin, decode_add_twin;
     uint64_t seen; /* by the twins */
     enum wring_status status;
 };

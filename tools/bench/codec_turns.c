@@ -15,6 +15,7 @@
 #include "base/fpenv.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "compress/codec.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/codec.h"
 #include "tools/commands.h"
@@ -51,7 +52,7 @@ static size_t codec_tasks(const struct wring_codec *codec, struct wring_codec_ta
     unsigned encode_modes = WRING_TWIN_STREAM_WRITES;
     size_t n = 0;
 
-    if (keeps_residual(codec))
+    if (keeps_residual(codec) || wring_codec_way(codec, 0)->ops->n_states > 0)
         encode_modes |= WRING_TWIN_STREAM_UPDATES;
     n += add_twins(out + n, WRING_TASK_TWIN_ENCODE, encode_modes);
     out[n++] = (struct wring_codec_task){WRING_TASK_ENCODE, 0};
@@ -116,18 +117,91 @@ static uint64_t count_lines(const float *run, uint64_t elems)
     return lines;
 }
 
+/** Adds a pass, as yet without traffic. */
+static struct wring_twin_work *add_pass(struct wring_codec_twin *twin)
+{
+    return &twin->pass[twin->n++];
+}
+
+static struct wring_twin_stream stream_of_statistics(const struct wring_codec_work *work,
+                                                     size_t round)
+{
+    return wring_twin_all(work->solo.statistics[round],
+                          wring_solo_statistics_bytes(work->solo.codec, round, &work->context));
+}
+
+/**
+ * Which lines of the input an encoder reads after its rounds, which have read all. Where values are
+ * kept or fed those are all lines, too. Codes of matrices say nothing that rounds have not said.
+ */
+static uint64_t lines_to_encode(const struct wring_codec_work *work, uint64_t all, uint64_t said)
+{
+    const struct wring_codec *codec = work->solo.codec;
+
+    if (codec->ops->n_rounds == 0 || work->residual.base != NULL)
+        return all;
+    return codec->ops->flags & WRING_CODEC_MATRIX ? 0 : said;
+}
+
+/**
+ * Each round reads the input and the residual, and adds to its statistics. Then the input is read,
+ * code written, and residual and states brought up to date.
+ * @param said  lines that the code has anything for
+ */
+static void plan_encode_twin(struct wring_codec_work *work, uint64_t said)
+{
+    const struct wring_codec_ops *ops = work->solo.codec->ops;
+    uint64_t bytes = work->elems * sizeof(float);
+    struct wring_codec_twin *twin = &work->encode_twin;
+
+    for (size_t r = 0; r < ops->n_rounds; r++) {
+        struct wring_twin_work *round = add_pass(twin);
+        round->read = wring_twin_all(work->src.base, bytes);
+        if (work->residual.base != NULL)
+            round->other = wring_twin_all(work->residual.base, bytes);
+        round->update = stream_of_statistics(work, r);
+    }
+    struct wring_twin_work *last = add_pass(twin);
+    last->read = wring_twin_all(work->src.base, bytes);
+    last->read.lines = lines_to_encode(work, last->read.span, said);
+    last->write = wring_twin_all(work->code.base, work->code_bytes);
+    if (work->residual.base != NULL)
+        last->update = wring_twin_all(work->residual.base, bytes);
+    for (size_t s = 0; s < ops->n_states; s++)
+        if (ops->states[s].holder != WRING_CODEC_OWNER) {
+            struct wring_twin_work *pass = last->update.lines == 0 ? last : add_pass(twin);
+            pass->update = wring_twin_all(
+                work->solo.states[s], wring_solo_state_bytes(work->solo.codec, s, &work->context));
+        }
+}
+
+/** Decoders read what rounds have left, too. */
+static void plan_decode_twin(struct wring_codec_work *work, uint64_t said)
+{
+    struct wring_codec_twin *twin = &work->decode_add_twin;
+
+    for (size_t r = 0; r < work->solo.codec->ops->n_rounds; r++)
+        add_pass(twin)->read = stream_of_statistics(work, r);
+    struct wring_twin_work *last = add_pass(twin);
+    last->read = wring_twin_all(work->code.base, work->code_bytes);
+    last->update = wring_twin_all(work->dst.base, work->elems * sizeof(float));
+    last->update.lines = said;
+}
+
 static void plan_twins(struct wring_codec_work *work)
 {
-    uint64_t bytes = work->elems * sizeof(float);
+    uint64_t said = count_lines(work->dst.base, work->elems);
 
     work->twin = wring_twin_widest();
-    work->encode_twin.read = wring_twin_all(work->src.base, bytes);
-    work->encode_twin.write = wring_twin_all(work->code.base, work->code_bytes);
-    if (work->residual.base != NULL)
-        work->encode_twin.update = wring_twin_all(work->residual.base, bytes);
-    work->decode_add_twin.read = wring_twin_all(work->code.base, work->code_bytes);
-    work->decode_add_twin.update = wring_twin_all(work->dst.base, bytes);
-    work->decode_add_twin.update.lines = count_lines(work->dst.base, work->elems);
+    plan_encode_twin(work, said);
+    plan_decode_twin(work, said);
+}
+
+static void run_twin(struct wring_codec_work *work, const struct wring_codec_twin *twin,
+                     unsigned store)
+{
+    for (size_t pass = 0; pass < twin->n; pass++)
+        work->seen |= wring_twin_run(work->twin, &twin->pass[pass], store);
 }
 
 /** A codec's rounds are a part of its encoding. */
@@ -193,7 +267,7 @@ static void run_once(struct wring_codec_work *work, const struct wring_codec_tas
 {
     switch (task->kind) {
     case WRING_TASK_TWIN_ENCODE:
-        work->seen |= wring_twin_run(work->twin, &work->encode_twin, task->store);
+        run_twin(work, &work->encode_twin, task->store);
         return;
     case WRING_TASK_ENCODE:
         encode_work(work);
@@ -205,7 +279,7 @@ static void run_once(struct wring_codec_work *work, const struct wring_codec_tas
         decode_work(work, false);
         return;
     case WRING_TASK_TWIN_DECODE_ADD:
-        work->seen |= wring_twin_run(work->twin, &work->decode_add_twin, task->store);
+        run_twin(work, &work->decode_add_twin, task->store);
         return;
     case WRING_TASK_DECODE_ADD:
         decode_work(work, true);
