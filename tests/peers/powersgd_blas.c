@@ -68,6 +68,13 @@ static struct side make_side(void)
     return side;
 }
 
+static void free_side(const struct side *side)
+{
+    free(side->src);
+    free(side->residual);
+    free(side->out);
+}
+
 /* ---- OpenBLAS ---- */
 
 static double dot(const float *a, const float *b)
@@ -97,6 +104,15 @@ static void orthonormalise(float *p)
         }
         normalise(p + k * rows);
     }
+}
+
+static void finish_blas(struct blas_side *side)
+{
+    free_side(&side->side);
+    free(side->p);
+    free(side->q);
+    free(side->next);
+    demo_blas_unload(&side->blas);
 }
 
 /** out = scale (p q') + keep out; for BLAS, row after row is column after column of the transpose.
@@ -155,6 +171,13 @@ static void make_codec(struct codec_side *side)
         fprintf(stderr, "powersgd_blas: " SPEC " cannot be made\n");
         exit(1);
     }
+}
+
+static void finish_codec(struct codec_side *side)
+{
+    free_side(&side->side);
+    wring_solo_finish(&side->solo);
+    wring_codec_destroy(side->codec);
 }
 
 /* ---- the twin ---- */
@@ -242,8 +265,7 @@ int main(int argc, char **argv)
            wring_spread_of(of_blas, turns).median, wring_spread_of(of_twin, turns).median);
     if (!same)
         fprintf(stderr, "powersgd_blas: codec and OpenBLAS differ\n");
-    wring_solo_finish(&codec.solo);
-    wring_codec_destroy(codec.codec);
-    demo_blas_unload(&blas.blas);
+    finish_codec(&codec);
+    finish_blas(&blas);
     return same ? 0 : 1;
 }
