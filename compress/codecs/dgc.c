@@ -22,7 +22,8 @@ enum {
     PARAM_MOMENTUM,
     PARAM_CLIP,
     PARAM_WARMUP,
-    PARAM_BLOCK
+    PARAM_BLOCK,
+    PARAM_INDEX
 };
 
 static const struct wring_codec_param params[] = {
@@ -33,6 +34,8 @@ static const struct wring_codec_param params[] = {
     [PARAM_WARMUP] = {"warmup", NULL, "steps with larger ratios, from a quarter on", 0, 0, 1e9, 1},
     [PARAM_BLOCK] = {"block", NULL, "elements to choose among", 65536, 256, WRING_TOPK_BLOCK_MAX,
                      32},
+    [PARAM_INDEX] = {"index", WRING_TOPK_INDEX_WORDS, "how places are written", WRING_TOPK_SHORT, 0,
+                     1, 0},
 };
 
 enum {
@@ -86,11 +89,20 @@ static uint64_t count_most(const struct wring_codec *codec, uint64_t n)
     return wring_topk_most(wring_sparse_wanted(ratio_at(codec, 0), n), wring_topk_is_sampled(n), n);
 }
 
+static enum wring_topk_index index_of(const struct wring_codec *codec)
+{
+    return (enum wring_topk_index)codec->params[PARAM_INDEX];
+}
+
+static size_t block_bound(const struct wring_codec *codec, uint64_t n)
+{
+    return wring_topk_block_bytes(NULL, index_of(codec), count_most(codec, n), n);
+}
+
 static size_t dgc_bound(const struct wring_codec *codec, uint64_t elems)
 {
     uint64_t unit = dgc_unit(codec), tail = elems % unit;
-    return elems / unit * wring_topk_block_bytes(NULL, count_most(codec, unit)) +
-           (tail != 0 ? wring_topk_block_bytes(NULL, count_most(codec, tail)) : 0);
+    return elems / unit * block_bound(codec, unit) + (tail != 0 ? block_bound(codec, tail) : 0);
 }
 
 /** So that n ranks together stay within the bound. */
@@ -134,13 +146,13 @@ static size_t encode_block(const struct wring_codec *codec,
         .n = block->n,
         .wanted = wanted,
         .most = wring_topk_most(wanted, sampled, block->n),
+        .index = index_of(codec),
     };
 
     if (!advance(codec, context, block))
         return wring_topk_put_not_finite(code);
     size_t bytes = wring_topk_encode_block(topk, &choice, sampled, &plain, hint, scratch, code);
-    wring_topk_clear_sent(code, block->u);
-    wring_topk_clear_sent(code, block->v);
+    wring_topk_clear_sent(code, bytes, index_of(codec), block->u, block->v, block->n);
     return bytes;
 }
 
@@ -170,7 +182,8 @@ static enum wring_status dgc_decode(const struct wring_codec *codec,
                                     const struct wring_codec_context *context, const void *code,
                                     size_t code_bytes, float *dst, uint64_t elems, bool add)
 {
-    return wring_topk_decode(codec, context, count_most, code, code_bytes, dst, elems, add);
+    return wring_topk_decode(codec, context, index_of(codec), count_most, code, code_bytes, dst,
+                             elems, add);
 }
 
 const struct wring_codec_ops wring_codec_dgc = {

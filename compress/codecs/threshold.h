@@ -14,12 +14,19 @@
 
 #include "compress/kernels/topk.h"
 
+/** How a block's indices are written. */
+enum wring_topk_index {
+    WRING_TOPK_SHORT,  /* 16 bits each */
+    WRING_TOPK_PACKED, /* as gaps */
+};
+
 /** One block of n elements: v = src, or src + residual where that is not NULL. */
 struct wring_topk_block {
     const float *src;
     float *residual;
     uint64_t n;
     uint64_t wanted, most; /* how many are meant to be sent, and may be */
+    enum wring_topk_index index;
 };
 
 struct wring_topk_choice {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * topk: the largest magnitudes of each block, as values and 16-bit indices within the block.
+ * topk: the largest magnitudes of each block, as values and indices within the block.
  *
  * Aji and Heafield, Sparse Communication for Distributed Gradient Descent (arXiv:1704.05021); the
  * threshold of a sample, Lin and others (arXiv:1712.01887). Bytes in FORMAT.md, "topk".
@@ -13,7 +13,8 @@
 enum {
     PARAM_RATIO,
     PARAM_BLOCK,
-    PARAM_SELECT
+    PARAM_SELECT,
+    PARAM_INDEX
 };
 enum {
     SELECT_SAMPLED,
@@ -25,6 +26,8 @@ static const struct wring_codec_param params[] = {
     [PARAM_BLOCK] = {"block", NULL, "elements to choose among", 65536, 256, 65536, 32},
     [PARAM_SELECT] = {"select", "sampled|exact", "how the threshold is found", SELECT_SAMPLED, 0, 1,
                       0},
+    [PARAM_INDEX] = {"index", WRING_TOPK_INDEX_WORDS, "how places are written", WRING_TOPK_SHORT, 0,
+                     1, 0},
 };
 
 static uint64_t topk_unit(const struct wring_codec *codec)
@@ -61,9 +64,14 @@ static uint64_t count_bound(const struct wring_codec *codec, uint64_t n)
     return count_most(codec, 0, n);
 }
 
+static enum wring_topk_index index_of(const struct wring_codec *codec)
+{
+    return (enum wring_topk_index)codec->params[PARAM_INDEX];
+}
+
 static size_t block_bound(const struct wring_codec *codec, uint64_t n)
 {
-    return wring_topk_block_bytes(codec->values, count_bound(codec, n));
+    return wring_topk_block_bytes(codec->values, index_of(codec), count_bound(codec, n), n);
 }
 
 static size_t topk_bound(const struct wring_codec *codec, uint64_t elems)
@@ -90,6 +98,7 @@ static size_t topk_encode(const struct wring_codec *codec,
             .n = n,
             .wanted = count_wanted(codec, context->step, n),
             .most = count_most(codec, context->step, n),
+            .index = index_of(codec),
         };
         values.begin = done;
         bytes += wring_topk_encode_block(tier->kernels, &block, is_sampled(codec, n), &values,
@@ -102,7 +111,8 @@ static enum wring_status topk_decode(const struct wring_codec *codec,
                                      const struct wring_codec_context *context, const void *code,
                                      size_t code_bytes, float *dst, uint64_t elems, bool add)
 {
-    return wring_topk_decode(codec, context, count_bound, code, code_bytes, dst, elems, add);
+    return wring_topk_decode(codec, context, index_of(codec), count_bound, code, code_bytes, dst,
+                             elems, add);
 }
 
 const struct wring_codec_ops wring_codec_topk = {

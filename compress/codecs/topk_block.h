@@ -10,10 +10,18 @@
 #include "compress/codecs/threshold.h"
 #include "compress/codecs/values.h"
 
+/** The codecs' parameter `index`: words, and what they mean. */
+#define WRING_TOPK_INDEX_WORDS "short|packed"
+
 /** Scratch memory for an encode. */
 struct wring_topk_scratch {
-    struct wring_topk_room room;
-    struct wring_topk_list list;
+    union {
+        struct {
+            struct wring_topk_room room;
+            struct wring_topk_list list;
+        };
+        uint16_t indices[WRING_TOPK_BLOCK_MAX]; /* of a map, once that is made */
+    };
     uint64_t map[WRING_TOPK_WORDS(WRING_TOPK_BLOCK_MAX)];
 };
 _Static_assert(sizeof(struct wring_topk_scratch) <= WRING_CODEC_SCRATCH_MAX,
@@ -25,8 +33,11 @@ bool wring_topk_is_sampled(uint64_t n);
 /** How many may be sent at most: a sampled threshold is only near the right one. */
 uint64_t wring_topk_most(uint64_t wanted, bool sampled, uint64_t n);
 
-/** @param values  their codec; NULL: f32 */
-size_t wring_topk_block_bytes(const struct wring_codec *values, uint64_t count);
+/** The most bytes of `count` entries or less, in a block of n. @param values  their codec; NULL:
+ * f32
+ */
+size_t wring_topk_block_bytes(const struct wring_codec *values, enum wring_topk_index index,
+                              uint64_t count, uint64_t n);
 
 /**
  * Encode a block, which has no more than WRING_TOPK_BLOCK_MAX elements.
@@ -48,10 +59,13 @@ typedef uint64_t (*wring_topk_most_fn)(const struct wring_codec *codec, uint64_t
  *  WRING_ERR_FRAME (a block has more entries than `most` says, among others). */
 enum wring_status wring_topk_decode(const struct wring_codec *codec,
                                     const struct wring_codec_context *context,
-                                    wring_topk_most_fn most, const void *code, size_t code_bytes,
-                                    float *dst, uint64_t elems, bool add);
+                                    enum wring_topk_index index, wring_topk_most_fn most,
+                                    const void *code, size_t code_bytes, float *dst, uint64_t elems,
+                                    bool add);
 
-/** values = +0 where the code, which is one of our own and has f32 values, has an entry. */
-void wring_topk_clear_sent(const unsigned char *code, float *values);
+/** u = v = +0 where the code of a block, which is one of our own and has f32 values, has an entry.
+ */
+void wring_topk_clear_sent(const unsigned char *code, size_t bytes, enum wring_topk_index index,
+                           float *u, float *v, uint64_t n);
 
 #endif

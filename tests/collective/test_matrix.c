@@ -55,6 +55,8 @@ static const char *const codecs[] = {
     "union",
     "topkc:ratio=0.1:chunk=32:block=1024+ef",
     "dgc:ratio=0.02:block=256:clip=3:warmup=2",
+    "dgc:ratio=0.1:block=256:index=packed",
+    "topk:ratio=0.1:block=256:index=packed/int8:block=32+ef",
     "hashed:ratio=0.05:block=256+ef",
     "thc:block=128+ef",
     "qsgd:bits=2:norm=l2+ef",

@@ -80,6 +80,10 @@ static const char *const specs[] = {
     "thc:block=64:sums=saturate",
     "powersgd:rank=1",
     "powersgd:rank=8+ef",
+    "topk:block=256:index=packed",
+    "topk:ratio=0.002:index=packed+ef",
+    "topk:block=256:index=packed/int8:block=32",
+    "dgc:block=256:ratio=0.02:index=packed",
 };
 #define SPECS (sizeof(specs) / sizeof(specs[0]))
 

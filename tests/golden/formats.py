@@ -427,8 +427,8 @@ def in_units(codec, element, phase, n):
 class Topk:
     values = None  # the codec of its values; None: they are f32
 
-    def __init__(self, ratio=0.01, block=65536, select="sampled"):
-        self.ratio, self.unit, self.select = float(ratio), int(block), select
+    def __init__(self, ratio=0.01, block=65536, select="sampled", index="short"):
+        self.ratio, self.unit, self.select, self.index = float(ratio), int(block), select, index
 
     def limit(self, n):
         k = min(n, max(1, math.ceil(self.ratio * n)))
@@ -472,7 +472,11 @@ class Topk:
                 code += self.values.encode_unit(sent[begin:begin + some], phase, fed)
             if not all(map(finite, self.decode_values(code[4:], len(at))[0])):
                 return u32(0xFFFFFFFF)
-        code += b"".join(struct.pack("<H", i) for i in at)
+        if self.index == "packed":
+            width, gaps = Gaps.encode(at)
+            code = u32(len(at) + (width << 24)) + code[4:] + gaps
+        else:
+            code += b"".join(struct.pack("<H", i) for i in at)
         return code + bytes(-len(code) % 4)
 
     def decode_values(self, code, count):
@@ -482,34 +486,78 @@ class Topk:
             out, used = out + part, used + took
         return out, used
 
-    def decode_coded(self, code, n, count):
-        sent, used = self.decode_values(code[4:], count)
-        size = (4 + used + 2 * count + 3) // 4 * 4
-        require(len(code) >= size, "bytes are missing")
-        out, last = [0] * n, -1
-        for i, x in enumerate(sent):
-            at = struct.unpack_from("<H", code, 4 + used + 2 * i)[0]
-            require(last < at < n, "an index")
-            require(finite(x), "a value")
-            out[at], last = add(0, x), at
-        return out, size
+    def decode_indices(self, code, used, n, count, width):
+        """@return them, and the bytes of the unit"""
+        if self.index == "packed":
+            at, size = Gaps.decode(code[used:], n, count, width)
+            end = (used + size + 3) // 4 * 4
+            require(not any(code[used + size:end]), "bits behind the last gap")
+        else:
+            end = (used + 2 * count + 3) // 4 * 4
+            require(len(code) >= end, "bytes are missing")
+            at = struct.unpack_from(f"<{count}H", code, used)
+        require(len(code) >= end, "bytes are missing")
+        for last, i in zip((-1, *at), at):
+            require(last < i < n, "an index")
+        return at, end
 
     def decode_unit(self, code, n):
-        count = read_u32(code, 0)
-        if count == 0xFFFFFFFF:
+        head = count = read_u32(code, 0)
+        if head == 0xFFFFFFFF:
             return [NAN] * n, 4
+        if self.index == "packed":
+            count = head % 2**24
         require(count <= self.limit(n)[1], "the count")
         if self.values is not None:
-            return self.decode_coded(code, n, count)
-        size = (4 + 6 * count + 3) // 4 * 4
-        require(len(code) >= size, "bytes are missing")
-        out, last = [0] * n, -1
-        for i in range(count):
-            x, at = read_u32(code, 4 + 4 * i), struct.unpack_from("<H", code, 4 + 4 * count + 2 * i)[0]
-            require(last < at < n, "an index")
+            sent, used = self.decode_values(code[4:], count)
+        else:
+            sent, used = [read_u32(code, 4 + 4 * i) for i in range(count)], 4 * count
+        at, size = self.decode_indices(code, 4 + used, n, count, head >> 24)
+        out = [0] * n
+        for i, x in zip(at, sent):
             require(finite(x), "a value")
-            out[at], last = add(0, x), at
+            out[i] = add(0, x)
         return out, size
+
+
+class Gaps:
+    """Indices as the gaps before them."""
+
+    @staticmethod
+    def width(gaps):
+        return 0 if sum(gaps) < max(1, len(gaps)) else (sum(gaps) // len(gaps)).bit_length() - 1
+
+    @classmethod
+    def encode(cls, at):
+        """@return the width, and the bytes"""
+        gaps = [i - before - 1 for before, i in zip([-1, *at], at)]
+        width = cls.width(gaps)
+        bits = "".join("0" * (g >> width) + "1" for g in gaps)
+        bits += "".join(f"{g % 2**width:0{width}b}"[::-1] for g in gaps if width)
+        bits += "0" * (-len(bits) % 8)
+        return width, bytes(int(bits[i:i + 8][::-1], 2) for i in range(0, len(bits), 8))
+
+    @classmethod
+    def decode(cls, code, n, count, width):
+        """@return the indices, and the bytes that were read"""
+        bits, gaps, at = "".join(f"{byte:08b}"[::-1] for byte in code[:n // 8 + 8]), [], 0
+        for _ in range(count):
+            end = bits.find("1", at)
+            require(end >= 0, "a gap")
+            gaps.append(end - at << width)
+            at = end + 1
+        require(at + width * count <= len(bits), "bytes are missing")
+        for i in range(count if width else 0):
+            gaps[i] += int(bits[at:at + width][::-1], 2)
+            at += width
+        require(width == cls.width(gaps), "the width")
+        size = (at + 7) // 8
+        require("1" not in bits[at:8 * size], "bits behind the last gap")
+        indices, next_one = [], 0
+        for g in gaps:
+            indices.append(next_one + g)
+            next_one += g + 1
+        return indices, size
 
 
 class Signsgd:
@@ -771,8 +819,8 @@ class Topkc:
 
 
 class Dgc(Topk):
-    def __init__(self, ratio=0.001, momentum=0.9, clip=0, warmup=0, block=65536):
-        super().__init__(max(float(ratio), 0.25) if float(warmup) else ratio, block)
+    def __init__(self, ratio=0.001, momentum=0.9, clip=0, warmup=0, block=65536, index="short"):
+        super().__init__(max(float(ratio), 0.25) if float(warmup) else ratio, block, index=index)
         self.momentum, self.clip = bits(float(momentum)), float(clip)
 
     def way_back(self):

@@ -390,6 +390,47 @@ def topkc_cases():
     yield refused(block, 64, bytes(124) + words(NAN))
 
 
+def packed_cases():
+    """topk and dgc with index=packed."""
+    block = "topk:block=256:index=packed"
+    x = [0] * 256
+    x[5], x[9] = bits(1), bits(-2)
+    yield record(block, x + random(1, 300))
+    yield record(block + "/int8:block=32", x + random(1, 300))
+    for ratio in ("0.004", "0.05", "0.25", "0.5", "0.75", "1"):
+        yield record(f"topk:block=256:ratio={ratio}:index=packed", random(2, 280) + [0] * 20)
+    yield record(block + ":ratio=1", ODD + [0] * 300)
+    yield record(block, [0] * 300)
+    x = random(3, 300)
+    x[270] = 0x7F800000
+    yield record(block + ":ratio=0.1+ef", x, random(4, 300, 0.2))
+    yield record(block + ":ratio=0.1/onebit:block=32+ef", x, random(5, 300, 0.2))
+    yield record("topk:block=32768:index=packed", random(5, 32768), said="random 5 32768")
+    yield record("topk:ratio=0.3:index=packed/bf16", random(6, 5000), said="random 6 5000")
+    for ratio in ("0.00001", "0.00002", "0.00008"):
+        spec = f"topk:ratio={ratio}:select=exact:index=packed"
+        yield record(spec, random(7, 65536), said="random 7 65536")
+    yield record("dgc:block=256:ratio=0.02:index=packed", random(1, 300) + [0x80000000] * 20)
+    yield record("dgc:block=256:warmup=8:index=packed", random(3, 300) + [0x7F7FFFFF])
+    yield record("dgc:block=256:index=packed", random(5, 3) + [0] * 400 + random(6, 40), phase=1)
+    yield refused(block, 256, words(4, 1, 1, 1, 1, 0))
+    yield refused(block, 256, words(0xFFFFFFFE))
+    yield refused(block, 256, words(0x02000002, 1, 1, 0x16E))  # a bit behind the last gap
+    yield refused(block, 256, words(0x02000002, 1, 1, 0x0100006E))
+    yield refused(block, 256, words(0x02000002, 1, 1, 0xEE))
+    yield refused(block, 256, words(0x02000002, 1, 1))
+    yield refused(block, 256, words(0x02000002, 1, 1, 0x6E, 0))
+    yield refused(block, 256, words(0x02000002, 1, 0x7F800000, 0x6E))
+    yield refused(block, 256, words(0x02000002, 1, 1, 0x04))  # one gap of two
+    yield refused(block, 256, words(0x01000002, 1, 1, 0x74))  # another width
+    yield refused(block, 256, words(0x00000002, 1, 1, 0x220))
+    yield refused(block, 256, words(0x10000001, 1, 1))
+    yield refused(block, 256, words(0x01000000))
+    yield refused(block, 100, words(0x06000001, 1, 0x92))  # the element 100
+    yield refused(block, 256, words(0x07000001, 1, 0x202))
+    yield refused(block + "/bf16", 256, words(0x02000001, 0x01063F80))
+
+
 def dgc_cases():
     block = "dgc:block=256:ratio=0.02"
     yield record(block, random(1, 300) + [0x80000000] * 20 + [1, 0x80000001])
@@ -803,6 +844,7 @@ FILES = {
     "randk": randk_cases,
     "union": union_cases,
     "topkc": topkc_cases,
+    "packed": packed_cases,
     "dgc": dgc_cases,
     "hashed": hashed_cases,
     "qsgd": qsgd_cases,

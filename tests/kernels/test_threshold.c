@@ -289,7 +289,11 @@ static void check_shape(enum shape shape, uint64_t n)
         faint[i] = draw(SHAPE_BELL, i, n, &random) * 0x1p-12f;
     for (size_t c = 0; c < COUNT(residuals) * COUNT(shares); c++) {
         uint64_t wanted = (n + shares[c % 3] - 1) / shares[c % 3];
-        struct wring_topk_block block = {src, residuals[c / 3], n, wanted, wanted + wanted / 4 + 8};
+        struct wring_topk_block block = {.src = src,
+                                         .residual = residuals[c / 3],
+                                         .n = n,
+                                         .wanted = wanted,
+                                         .most = wanted + wanted / 4 + 8};
         check_block(shape, &block);
     }
 }

@@ -181,6 +181,10 @@ static void worked_bytes(void)
     WORKED("topk:block=256", sparse, 256, 2, 0, 0, 0, 0, 0, 0x80, 0x3F, 0, 0, 0, 0xC0, 5, 0, 9, 0);
     WORKED("topk:block=256/int8:block=32", sparse, 256, 2, 0, 0, 0, 0x04, 0x02, 0x81, 0x3C, 0x40,
            0x81, 5, 0, 9, 0, 0, 0);
+    WORKED("topk:block=256:index=packed", sparse, 256, 2, 0, 0, 2, 0, 0, 0x80, 0x3F, 0, 0, 0, 0xC0,
+           0x6E, 0, 0, 0);
+    WORKED("topk:block=256:index=packed/int8:block=32", sparse, 256, 2, 0, 0, 2, 0x04, 0x02, 0x81,
+           0x3C, 0x40, 0x81, 0x6E, 0);
     WORKED("natural", drawn, 3, 0x82, 0x80, 0x7E, 2);
     WORKED("natural:bits=8", drawn, 3, 0x5A, 0xD8, 0x56);
     WORKED("qsgd:block=32", drawn, 32, 0, 0, 0x80, 0x3F, 0xE7, 0x31, 0);
@@ -248,6 +252,13 @@ static void malformed(void)
     REFUSE("topk:block=256", 100, "an index outside a short unit", 1, 1, 0x00000064);
     REFUSE("topk:block=256", 256, "an infinite value", 1, 0x7F800000, 5);
     REFUSE("topk:block=256", 256, "a NaN value", 1, 0xFFC00000, 5);
+    REFUSE("topk:block=256:index=packed", 256, "a width for none", 0x01000000);
+    REFUSE("topk:block=256:index=packed", 256, "another width", 0x01000002, 1, 1, 0x74);
+    REFUSE("topk:block=256:index=packed", 256, "a width of 16", 0x10000001, 1, 1);
+    REFUSE("topk:block=256:index=packed", 256, "one gap of two", 0x02000002, 1, 1, 4);
+    REFUSE("topk:block=256:index=packed", 256, "a bit behind", 0x02000002, 1, 1, 0xEE);
+    REFUSE("topk:block=256:index=packed", 256, "bits that fill up", 0x02000002, 1, 1, 0x0100006E);
+    REFUSE("topk:block=256:index=packed", 100, "an index outside", 0x06000001, 1, 0x92);
     REFUSE("signsgd", 32, "a head of 1", 1, 0);
     REFUSE("signum", 32, "a head of 1", 1, 0);
     REFUSE("signsgd", 32, "another NaN", 0x7FC00001, 0);
