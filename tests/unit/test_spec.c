@@ -194,7 +194,7 @@ static void refusals(void)
         {"none:x=1", "none: no parameter 'x'; it takes none"},
         {"bounded:error=0", "bounded:error=0: needs a number from 1e-09 to 1e+06"},
         {"bf16:round=up", "bf16:round=up: needs one of nearest|random"},
-        {"topk:k=1", "topk: no parameter 'k'; it takes ratio, block, select"},
+        {"topk:k=1", "topk: no parameter 'k'; it takes ratio, block, select, index"},
         {"int8:", "int8:: a parameter is written name=value"},
         {"int8:block", "int8:block: a parameter is written name=value"},
         {"int8:block=", "int8:block=: needs a multiple of 32 from 32 to 65536"},
