@@ -64,7 +64,7 @@ class Exchange(unittest.TestCase):
             with open(report, encoding="utf-8") as file:
                 text = file.read()
         self.assertRegex(result.stdout, r"Codecs can(not)? be told apart")
-        self.assertRegex(text, r"negative control loses -?\d\.\d+: codecs can(not)? be told apart")
+        self.assertRegex(text, r"negative control loses -?\d\.\d+\. Codecs can(not)? be told apart")
         for spec in specs:
             self.assertEqual(text.count(f">{spec}</text>"), 2, spec)  # against steps, and time
 

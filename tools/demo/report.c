@@ -380,9 +380,9 @@ static void write_table(FILE *file, const struct demo_results *results,
         return;
     fprintf(file, "<p>Losses are means of %u seeds ± standard deviations. ", seeds);
     if (isfinite(judgement->fp32_range) && isfinite(judgement->control_loses))
-        fprintf(file, "fp32's seeds lie %.3f apart, and the negative control loses %.3f: ",
+        fprintf(file, "fp32's seeds lie %.3f apart, and the negative control loses %.3f. ",
                 judgement->fp32_range, judgement->control_loses);
-    fprintf(file, "codecs can%s be told apart.</p>\n", judgement->resolved ? "" : "not");
+    fprintf(file, "Codecs can%s be told apart.</p>\n", judgement->resolved ? "" : "not");
 }
 
 static void write_cards(FILE *file, const struct demo_results *results)
