@@ -182,12 +182,24 @@ static size_t hashed_encode(const struct wring_codec *codec,
     return (size_t)(to - (unsigned char *)code);
 }
 
-/** The hash need not be known: slots tell which elements they have. */
+/** @param taken  a bit for each element. @return false: another slot has it */
+static inline bool take_element(uint64_t *taken, uint32_t index)
+{
+    uint64_t *word = taken + index / WORD, bit = 1ull << index % WORD;
+
+    if ((*word & bit) != 0)
+        return false;
+    *word |= bit;
+    return true;
+}
+
+/** The hash need not be known: slots tell which elements they have, each one once. */
 static enum wring_status decode_block(const struct wring_codec *codec, uint64_t step,
                                       const unsigned char *code, float *dst, uint64_t n, bool add)
 {
     uint32_t slots = slots_of(codec, step, n);
     const unsigned char *indices = code + 4 * (size_t)slots;
+    uint64_t taken[WRING_TOPK_WORDS(WRING_TOPK_BLOCK_MAX)];
 
     if (wring_take_u32(code) == WRING_NAN_BITS) {
         wring_codec_fill_nan(dst, n);
@@ -195,12 +207,13 @@ static enum wring_status decode_block(const struct wring_codec *codec, uint64_t 
     }
     if (!add)
         memset(dst, 0, n * sizeof(*dst));
+    memset(taken, 0, WRING_TOPK_WORDS(n) * sizeof(*taken));
     for (uint32_t slot = 0; slot < slots; slot++) {
         uint32_t bits = wring_take_u32(code + 4 * (size_t)slot);
         uint32_t at = wring_take_u16(indices + 2 * (size_t)slot);
         if ((bits & WRING_ABS_BITS) == 0)
             continue;
-        if (at >= n || (bits & WRING_ABS_BITS) >= WRING_INF_BITS)
+        if (at >= n || (bits & WRING_ABS_BITS) >= WRING_INF_BITS || !take_element(taken, at))
             return WRING_ERR_FRAME;
         dst[at] += wring_float_of(bits);
     }

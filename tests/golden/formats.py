@@ -877,8 +877,9 @@ class Hashed(Topk):
             x, at = read_u32(code, 4 * slot), struct.unpack_from("<H", code, 4 * s + 2 * slot)[0]
             if x & ABS:
                 require(at < n, "an index")
+                require(not out[at], "an index comes twice")
                 require(finite(x), "a value")
-                out[at] = add(out[at], x)
+                out[at] = x
         return out, size
 
 

@@ -460,6 +460,7 @@ def hashed_cases():
     yield record(block, random(4, 3) + [0] * 400 + random(5, 40), phase=1)
     yield record("hashed", random(6, 20000), said="random 6 20000")
     yield refused(block, 40, words(1, 0, 0, 0, 40, 0))
+    yield refused(block, 40, words(1, 0xBF800000, 0, 0, 0x00050005, 0))
     yield refused(block, 40, words(1, 0xFF800000, 0, 0, 2, 0))
     yield refused(block, 40, words(0xFFC00000, 1, 0, 0, 2, 0))
     yield refused(block, 40, words(1, 0, 0, 0, 2))

@@ -263,6 +263,7 @@ static void malformed(void)
     REFUSE("signum", 32, "a head of 1", 1, 0);
     REFUSE("signsgd", 32, "another NaN", 0x7FC00001, 0);
     REFUSE("hashed:ratio=0.05:block=256", 40, "an index outside a short block", 1, 0, 0, 0, 40);
+    REFUSE("hashed:ratio=0.05:block=256", 40, "equal indices", 1, 1, 0, 0, 0x00050005);
     REFUSE("hashed:ratio=0.05:block=256", 40, "an infinite value", 1, 0xFF800000, 0, 0, 2);
     REFUSE("hashed:ratio=0.05:block=256", 40, "another NaN", 0xFFC00000, 1, 0, 0, 2);
     REFUSE("union", 256, "a count above the block", 257, 1);
