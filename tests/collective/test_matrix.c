@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "tests/collective/cover.h"
+#include "tests/lib/spec_name.h"
 #include "tests/lib/test.h"
 #include <wring/codec.h>
 
@@ -352,7 +353,7 @@ static void every_codec_is_listed(void)
     for (const struct wring_codec_ops *const *ops = wring_codec_list(); *ops != NULL; ops++) {
         bool found = false;
         for (size_t i = 0; i < COUNT(codecs); i++)
-            found |= strncmp(codecs[i], (*ops)->name, strlen((*ops)->name)) == 0;
+            found |= wring_test_spec_is_of(codecs[i], (*ops)->name);
         CHECK(found, "codec %s is not among the codecs of this test", (*ops)->name);
     }
 }

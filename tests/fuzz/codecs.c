@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/fuzz/codecs.h"
 
+#include "tests/lib/spec_name.h"
+
 /* The corpora name codecs by their places here: add new ones at the end. */
 static const char *const specs[] = {
     "none",
@@ -84,6 +86,17 @@ static const char *const specs[] = {
     "topk:ratio=0.002:index=packed+ef",
     "topk:block=256:index=packed/int8:block=32",
     "dgc:block=256:ratio=0.02:index=packed",
+    "int8:block=32+ef:residual=bf16",
+    "int8:block=32+ef:residual=int8",
+    "onebit:block=32+ef:residual=int8",
+    "topk:block=256:ratio=0.05+ef:residual=bf16",
+    "onebit:block=32+momentum+ef:residual=bf16",
+    "onebit:block=64+ef:residual=int8>int8:block=32+ef:residual=int8",
+    "randk:block=32:ratio=0.125",
+    "topkc:ratio=0.5:chunk=32:block=64",
+    "dgc:block=256:ratio=0.02",
+    "hashed:block=256:ratio=0.05",
+    "terngrad:bits=8:block=32",
 };
 #define SPECS (sizeof(specs) / sizeof(specs[0]))
 
@@ -96,7 +109,7 @@ static void check_all_are_listed(void)
     for (const struct wring_codec_ops *const *ops = wring_codec_list(); *ops != NULL; ops++) {
         bool found = false;
         for (size_t i = 0; i < SPECS; i++)
-            found |= strncmp(specs[i], (*ops)->name, strlen((*ops)->name)) == 0;
+            found |= wring_test_spec_is_of(specs[i], (*ops)->name);
         FUZZ_CHECK(found, "codec %s is not fuzzed: add it to %s", (*ops)->name, __FILE__);
     }
 }

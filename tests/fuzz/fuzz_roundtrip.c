@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * Every encoder on any floats: no more bytes than the bound, alike by every tier; the code decodes,
- * and under error feedback what it lost is what stays. One that takes elements of 16 bits as they
- * are has them of the same bytes.
+ * and under error feedback what it lost is what stays, or one of its neighbours where residuals
+ * have fewer bits. One that takes elements of 16 bits as they are has them of the same bytes.
  *
  * Input: codec (1 byte), flags (1: bit 0 way back, others rows of a matrix), then the elements;
  * with feedback the second half of them is the residual.
@@ -12,11 +12,12 @@
 
 #include "base/fpenv.h"
 #include "compress/codec.h"
+#include "compress/residual.h"
 #include "compress/solo.h"
 #include "tests/fuzz/codecs.h"
 
 struct subject {
-    const float *input, *residual; /* residual: NULL without feedback */
+    const float *input, *residual; /* residual: as the codec can have it; NULL without feedback */
     uint64_t elems;
     struct wring_codec_context context;
     struct wring_solo *solo; /* of which the context is; each tier begins with the first step */
@@ -26,9 +27,29 @@ struct subject {
 struct outcome {
     uint8_t *code;
     size_t bytes;
-    float *residual;
-    void *allocations[2];
+    float *kept;     /* in the form that the codec keeps it in; NULL without feedback */
+    float *residual; /* the same as f32 */
 };
+
+/** In the form that the codec keeps it in. @return to be freed */
+static float *keep(const struct wring_codec *codec, const float *residual, uint64_t elems)
+{
+    float *kept = calloc(1, wring_residual_size(codec, elems) + (elems == 0));
+
+    FUZZ_CHECK(kept != NULL, "out of memory");
+    wring_residual_write(codec, kept, 0, elems, residual);
+    return kept;
+}
+
+/** As f32. @return to be freed */
+static float *read_kept(const struct wring_codec *codec, const float *kept, uint64_t elems)
+{
+    float *residual = malloc(elems * sizeof(*residual) + (elems == 0));
+
+    FUZZ_CHECK(residual != NULL, "out of memory");
+    wring_residual_read(codec, kept, 0, elems, residual);
+    return residual;
+}
 
 static struct outcome encode(const struct wring_codec *codec, const struct subject *subject)
 {
@@ -40,10 +61,11 @@ static struct outcome encode(const struct wring_codec *codec, const struct subje
     wring_solo_restart(subject->solo, &subject->context);
     wring_solo_rounds(subject->solo, &subject->context, subject->input, subject->residual);
     if (subject->residual != NULL)
-        outcome.residual = (float *)(void *)fuzz_copy(
-            subject->residual, subject->elems * sizeof(float), 0, &outcome.allocations[0]);
+        outcome.kept = keep(codec, subject->residual, subject->elems);
     outcome.bytes = wring_codec_encode(codec, &subject->context, subject->input, subject->elems,
-                                       outcome.residual, outcome.code);
+                                       outcome.kept, outcome.code);
+    if (outcome.kept != NULL)
+        outcome.residual = read_kept(codec, outcome.kept, subject->elems);
     FUZZ_CHECK(info->flags & WRING_CODEC_FIXED ? outcome.bytes == bound : outcome.bytes <= bound,
                "%s: %zu bytes of %zu", info->spec, outcome.bytes, bound);
     return outcome;
@@ -52,7 +74,8 @@ static struct outcome encode(const struct wring_codec *codec, const struct subje
 static void drop(struct outcome *outcome)
 {
     free(outcome->code);
-    free(outcome->allocations[0]);
+    free(outcome->kept);
+    free(outcome->residual);
 }
 
 static bool same_bytes(const void *a, const void *b, size_t bytes)
@@ -67,19 +90,81 @@ static float encoded(const struct subject *subject, const char *spec, uint64_t i
     return moved ? 0 + subject->input[i] : subject->input[i];
 }
 
-static void check_feedback(const struct subject *subject, const struct outcome *outcome,
-                           const float *decoded, const char *spec)
+/** What a code leaves of an element, before that is rounded. */
+static float left_of(const struct subject *subject, float decoded, const char *spec, uint64_t i)
 {
-    for (uint64_t i = 0; i < subject->elems; i++) {
-        float input = encoded(subject, spec, i), want = input + subject->residual[i] - decoded[i];
-        if (subject->context.phase == 0 && strstr(spec, "+ef21") != NULL)
-            want = fmaxf(-FLT_MAX, fminf(FLT_MAX, want - input));
-        if (decoded[i] != decoded[i]) /* the unit was not sent */
-            want = subject->residual[i];
-        FUZZ_CHECK(same_bytes(&want, &outcome->residual[i], sizeof(want)) ||
-                       (want != want && outcome->residual[i] != outcome->residual[i]),
-                   "%s: element %zu leaves %a, not %a", spec, (size_t)i, outcome->residual[i],
-                   want);
+    float input = encoded(subject, spec, i), left = input + subject->residual[i] - decoded;
+
+    if (decoded != decoded) /* the unit was not sent */
+        return subject->residual[i];
+    if (subject->context.phase == 0 && strstr(spec, "+ef21") != NULL)
+        return fmaxf(-FLT_MAX, fminf(FLT_MAX, left - input));
+    return left;
+}
+
+static uint32_t bits_of(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof(bits));
+    return bits;
+}
+
+/** Is it the number of 16 bits below or above, by magnitude? */
+static bool is_beside_16(float got, float want)
+{
+    const uint32_t most = 0x7F7F;
+    uint32_t bits = bits_of(want), low = (bits & 0x7FFFFFFF) >> 16,
+             high = low + ((bits & 0xFFFF) != 0);
+
+    low = low < most ? low : most, high = high < most ? high : most;
+    return bits_of(got) == (low << 16 | (bits & 0x80000000)) ||
+           bits_of(got) == (high << 16 | (bits & 0x80000000));
+}
+
+/** Is it the number of steps below or above, in a block whose largest is so large? */
+static bool is_beside_8(float got, float want, float peak)
+{
+    uint32_t exponent = (bits_of(peak) + 0x1FFFF) >> 23;
+
+    if (exponent < 22 || isinf(peak))
+        return bits_of(got) == 0;
+    double step = ldexp(1, (int)(exponent < 254 ? exponent : 254) - 133);
+    double low = fmin(floor(fabs((double)want) / step), 127), size = fabs((double)got) / step;
+    return (got == 0 || signbit(got) == signbit(want)) &&
+           (size == low || size == fmin(low + 1, 127));
+}
+
+/** @param want, got  of a block, at most 32 */
+static void check_left(const struct wring_codec *codec, const float *want, const float *got,
+                       uint64_t n)
+{
+    float peak = 0;
+
+    for (uint64_t i = 0; i < n; i++)
+        peak = fmaxf(peak, fabsf(want[i]));
+    for (uint64_t i = 0; i < n; i++) {
+        bool right = same_bytes(&want[i], &got[i], sizeof(*want)) ||
+                     (want[i] != want[i] && got[i] != got[i]);
+        if (codec->residual_form == WRING_RESIDUAL_BF16)
+            right = is_beside_16(got[i], want[i]);
+        else if (codec->residual_form == WRING_RESIDUAL_INT8)
+            right = is_beside_8(got[i], want[i], peak);
+        FUZZ_CHECK(right, "%s: %a is left, not %a", wring_codec_info(codec)->spec, (double)got[i],
+                   (double)want[i]);
+    }
+}
+
+static void check_feedback(const struct wring_codec *codec, const struct subject *subject,
+                           const struct outcome *outcome, const float *decoded)
+{
+    const char *spec = wring_codec_info(codec)->spec;
+    float want[WRING_RESIDUAL_BLOCK];
+
+    for (uint64_t at = 0; at < subject->elems; at += WRING_RESIDUAL_BLOCK) {
+        uint64_t n = wring_codec_unit_length(WRING_RESIDUAL_BLOCK, subject->elems - at);
+        for (uint64_t i = 0; i < n; i++)
+            want[i] = left_of(subject, decoded[at + i], spec, at + i);
+        check_left(codec, want, outcome->residual + at, n);
     }
 }
 
@@ -103,7 +188,7 @@ static void check_decodes(const struct wring_codec *codec, const struct subject 
                                   subject->elems, false) == WRING_OK,
                "%s: its own code is refused", spec);
     if (subject->residual != NULL)
-        check_feedback(subject, outcome, decoded, spec);
+        check_feedback(codec, subject, outcome, decoded);
     if (wring_codec_info(codec)->flags & WRING_CODEC_EXACT)
         check_exact(subject, decoded, spec);
     free(decoded);
@@ -177,14 +262,27 @@ static void run(const struct fuzz_codec *codec, const struct subject *subject)
         struct outcome got = encode(codec->tiers[tier], subject);
         FUZZ_CHECK(got.bytes == want.bytes && same_bytes(got.code, want.code, got.bytes),
                    "%s: %s writes other bytes", info->spec, info->tier);
-        FUZZ_CHECK(got.residual == NULL ||
-                       same_bytes(got.residual, want.residual, subject->elems * sizeof(float)),
+        FUZZ_CHECK(got.kept == NULL ||
+                       same_bytes(got.kept, want.kept,
+                                  wring_residual_size(codec->tiers[tier], subject->elems)),
                    "%s: %s leaves another residual", info->spec, info->tier);
         drop(&got);
     }
     drop(&want);
     run_16(codec, subject, WRING_BF16);
     run_16(codec, subject, WRING_F16);
+}
+
+/** Any floats, or what the codec can have that is nearest. @return to be freed */
+static float *take_residual(const struct wring_codec *codec, const uint8_t *data, uint64_t elems)
+{
+    void *allocation;
+    const float *any = (const float *)(void *)fuzz_copy(data, elems * sizeof(*any), 0, &allocation);
+    float *kept = keep(codec, any, elems), *residual = read_kept(codec, kept, elems);
+
+    free(kept);
+    free(allocation);
+    return residual;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -205,8 +303,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t bytes = subject.elems * sizeof(float);
     subject.input = (const float *)(void *)fuzz_copy(input.data, bytes, 0, &allocations[0]);
     if (fed)
-        subject.residual =
-            (const float *)(void *)fuzz_copy(input.data + bytes, bytes, 0, &allocations[1]);
+        subject.residual = allocations[1] =
+            take_residual(codec->tiers[0], input.data + bytes, subject.elems);
     struct wring_solo solo;
     subject.context.elems = subject.elems;
     if (rows > 0 && subject.elems % rows == 0) {

@@ -12,7 +12,6 @@
 #define ELEMS 3000
 #define CHANGES 100000 /* while a tier decodes */
 #define PATIENCE_NS (60 * WRING_NS_PER_S)
-#define CODES 64 /* more than there are codecs */
 
 struct slot {
     uint8_t *bytes; /* that the liar writes, and we decode */
@@ -100,7 +99,7 @@ static void run_codec(const struct fuzz_codec *codec)
 
 static void codes_change_while_they_are_decoded(void)
 {
-    for (uint32_t number = 0; number < CODES; number++) {
+    for (uint32_t number = 0; number < FUZZ_CODECS; number++) {
         const struct fuzz_codec *codec = fuzz_codec(number);
         if (codec != NULL)
             run_codec(codec);
