@@ -134,7 +134,7 @@ static uint32_t threshold_of(const struct wring_topk_kernels *kernels,
                              const struct wring_topk_block *block, struct scratch *scratch)
 {
     uint32_t threshold = wring_topk_is_sampled(block->n)
-                             ? wring_threshold_of(kernels, block, &scratch->room)
+                             ? wring_topk_threshold(kernels, block, &scratch->room)
                              : kernels->rank(block->src, block->residual, block->n, block->wanted);
     return threshold > 0 ? threshold : 1;
 }

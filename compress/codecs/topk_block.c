@@ -69,7 +69,7 @@ static struct wring_topk_found mark_largest(const struct wring_topk_kernels *ker
     uint64_t *map = scratch->map;
     if (!sampled)
         return mark_exact(kernels, map, block, block->wanted);
-    uint32_t threshold = wring_threshold_of(kernels, block, &scratch->room);
+    uint32_t threshold = wring_topk_threshold(kernels, block, &scratch->room);
     struct wring_topk_found found =
         kernels->mark(map, block->src, block->residual, block->n, threshold > 0 ? threshold : 1);
     if (found.peak < WRING_INF_BITS && found.count > block->most)
@@ -186,7 +186,7 @@ static size_t encode_listed(const struct wring_topk_kernels *kernels,
 
     wring_streaming_fetch(code,
                           wring_topk_block_bytes(NULL, block->index, block->wanted, block->n));
-    if (!wring_threshold_choose(kernels, block, hint, &scratch->room, list, &choice))
+    if (!wring_topk_choose(kernels, block, hint, &scratch->room, list, &choice))
         return 0;
     if (list->peak >= WRING_INF_BITS)
         return wring_topk_put_not_finite(code);

@@ -7,7 +7,7 @@
 #define WRING_CODECS_TOPK_BLOCK_H
 
 #include "compress/codec.h"
-#include "compress/codecs/threshold.h"
+#include "compress/codecs/topk_search.h"
 #include "compress/codecs/values.h"
 
 /** The codecs' parameter `index`: words, and what they mean. */

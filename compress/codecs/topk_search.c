@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "compress/codecs/threshold.h"
+#include "compress/codecs/topk_search.h"
 
 #include "compress/kernels/bits.h"
 
@@ -36,8 +36,8 @@ static uint64_t safe_rank(uint64_t rank)
     return rank + 2 * root + 1;
 }
 
-uint32_t wring_threshold_of(const struct wring_topk_kernels *kernels,
-                            const struct wring_topk_block *block, struct wring_topk_room *room)
+uint32_t wring_topk_threshold(const struct wring_topk_kernels *kernels,
+                              const struct wring_topk_block *block, struct wring_topk_room *room)
 {
     uint64_t count = block->n / WRING_TOPK_STRIDE;
 
@@ -192,7 +192,7 @@ static bool list_by_samples(const struct view *view, struct wring_topk_list *lis
 {
     const struct wring_topk_block *block = &view->block;
 
-    *threshold = limit_threshold(wring_threshold_of(view->kernels, block, view->room));
+    *threshold = limit_threshold(wring_topk_threshold(view->kernels, block, view->room));
     view->kernels->find(list, block->src, block->residual, block->n, *threshold);
     return list->count <= WRING_TOPK_LISTED;
 }
@@ -236,10 +236,10 @@ static bool choose_from_list(struct view *view, struct wring_topk_hint *hint, ui
     return true;
 }
 
-bool wring_threshold_choose(const struct wring_topk_kernels *kernels,
-                            const struct wring_topk_block *block, struct wring_topk_hint *hint,
-                            struct wring_topk_room *room, struct wring_topk_list *list,
-                            struct wring_topk_choice *choice)
+bool wring_topk_choose(const struct wring_topk_kernels *kernels,
+                       const struct wring_topk_block *block, struct wring_topk_hint *hint,
+                       struct wring_topk_room *room, struct wring_topk_list *list,
+                       struct wring_topk_choice *choice)
 {
     struct view view = {.kernels = kernels, .block = *block, .room = room};
     uint32_t from = list_near_guess(&view, hint, list);

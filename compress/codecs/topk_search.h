@@ -7,8 +7,8 @@
  * listed, a little below where the last block's lay. Where enough samples are among them, the
  * right threshold is, too, and the list holds all that may be sent.
  */
-#ifndef WRING_CODECS_THRESHOLD_H
-#define WRING_CODECS_THRESHOLD_H
+#ifndef WRING_CODECS_TOPK_SEARCH_H
+#define WRING_CODECS_TOPK_SEARCH_H
 
 #include <stdbool.h>
 
@@ -51,8 +51,8 @@ struct wring_topk_room {
 
 /** The exact threshold that the samples give; 0 when they are zeros. The room's samples are lost.
  */
-uint32_t wring_threshold_of(const struct wring_topk_kernels *kernels,
-                            const struct wring_topk_block *block, struct wring_topk_room *room);
+uint32_t wring_topk_threshold(const struct wring_topk_kernels *kernels,
+                              const struct wring_topk_block *block, struct wring_topk_room *room);
 
 /**
  * List the elements that are sent.
@@ -61,9 +61,9 @@ uint32_t wring_threshold_of(const struct wring_topk_kernels *kernels,
  * use, and the residual is as it was
  * @return false when more than WRING_TOPK_LISTED came near: nothing is chosen, nor changed
  */
-bool wring_threshold_choose(const struct wring_topk_kernels *kernels,
-                            const struct wring_topk_block *block, struct wring_topk_hint *hint,
-                            struct wring_topk_room *room, struct wring_topk_list *list,
-                            struct wring_topk_choice *choice);
+bool wring_topk_choose(const struct wring_topk_kernels *kernels,
+                       const struct wring_topk_block *block, struct wring_topk_hint *hint,
+                       struct wring_topk_room *room, struct wring_topk_list *list,
+                       struct wring_topk_choice *choice);
 
 #endif

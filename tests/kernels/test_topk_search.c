@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/fpenv.h"
-#include "compress/codecs/threshold.h"
+#include "compress/codecs/topk_search.h"
 #include "tests/kernels/trial.h"
 
 #define COUNT(list) (sizeof(list) / sizeof((list)[0]))
@@ -242,7 +242,7 @@ static void check_choice(const struct choice_case *at, const struct wring_topk_t
     char name[64];
 
     snprintf(name, sizeof(name), "%s shape %d guess %#x", tier->head.name, at->shape, guess);
-    bool chosen = wring_threshold_choose(tier->kernels, &at->block, &hint, room, list, &choice);
+    bool chosen = wring_topk_choose(tier->kernels, &at->block, &hint, room, list, &choice);
     if (!chosen) /* only where many come near */
         CHECK(at->shape == SHAPE_EQUAL || at->shape == SHAPE_STEPS || at->before != NULL,
               "%s: no list", name);
