@@ -32,6 +32,7 @@ static const struct wring_codec_ops *const codecs[] = {
     &wring_codec_topkc,
     &wring_codec_dgc,
     &wring_codec_hashed,
+    &wring_codec_threshold,
     &wring_codec_thc,
     &wring_codec_qsgd,
     &wring_codec_natural,

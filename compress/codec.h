@@ -150,6 +150,7 @@ extern const struct wring_codec_ops wring_codec_union;
 extern const struct wring_codec_ops wring_codec_topkc;
 extern const struct wring_codec_ops wring_codec_dgc;
 extern const struct wring_codec_ops wring_codec_hashed;
+extern const struct wring_codec_ops wring_codec_threshold;
 extern const struct wring_codec_ops wring_codec_thc;
 extern const struct wring_codec_ops wring_codec_qsgd;
 extern const struct wring_codec_ops wring_codec_natural;

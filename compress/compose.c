@@ -437,10 +437,10 @@ static enum wring_status check_values(const struct wring_codec *codec, char *why
 {
     const char *name = codec->base->name, *values = codec->values->spec;
 
-    if (codec->base != &wring_codec_topk)
+    if (codec->base != &wring_codec_topk && codec->base != &wring_codec_threshold)
         snprintf(why, why_bytes,
-                 "%s/%s: %s sends no values that another codec could code; topk does", name, values,
-                 name);
+                 "%s/%s: %s sends no values that another codec could code; topk and threshold do",
+                 name, values, name);
     else if (!may_code_values(codec->values))
         snprintf(
             why, why_bytes,

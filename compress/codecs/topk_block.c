@@ -67,9 +67,11 @@ static struct wring_topk_found mark_largest(const struct wring_topk_kernels *ker
                                             const struct wring_topk_block *block, bool sampled)
 {
     uint64_t *map = scratch->map;
-    if (!sampled)
+    if (!sampled && block->threshold == 0)
         return mark_exact(kernels, map, block, block->wanted);
-    uint32_t threshold = wring_topk_threshold(kernels, block, &scratch->room);
+    uint32_t threshold = block->threshold != 0
+                             ? block->threshold
+                             : wring_topk_threshold(kernels, block, &scratch->room);
     struct wring_topk_found found =
         kernels->mark(map, block->src, block->residual, block->n, threshold > 0 ? threshold : 1);
     if (found.peak < WRING_INF_BITS && found.count > block->most)
@@ -197,6 +199,14 @@ static size_t encode_listed(const struct wring_topk_kernels *kernels,
     return put_indices(block, code, HEAD + values, list->indices, list->count);
 }
 
+/** Is it worth trying to list what is near the threshold? */
+static bool may_be_listed(const struct wring_topk_block *block, bool sampled,
+                          const struct wring_topk_hint *hint)
+{
+    return block->threshold != 0 ? !hint->crowded
+                                 : sampled && block->wanted <= WRING_TOPK_LISTED / LIST_SHARE;
+}
+
 size_t wring_topk_encode_block(const struct wring_topk_kernels *kernels,
                                const struct wring_topk_block *block, bool sampled,
                                const struct wring_values *values, struct wring_topk_hint *hint,
@@ -206,7 +216,7 @@ size_t wring_topk_encode_block(const struct wring_topk_kernels *kernels,
 
     if (values->codec != NULL)
         return encode_with_values(kernels, block, sampled, values, scratch, code);
-    if (sampled && block->wanted <= WRING_TOPK_LISTED / LIST_SHARE)
+    if (may_be_listed(block, sampled, hint))
         bytes = encode_listed(kernels, block, hint, scratch, code);
     return bytes != 0 ? bytes : encode_marked(kernels, block, sampled, scratch, code);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * One block of topk: the code of its largest magnitudes. topk and dgc have the same blocks; they
- * choose from other values. Bytes in FORMAT.md, "topk".
+ * One block of topk: the code of its largest magnitudes. topk, dgc and threshold have the same
+ * blocks; they choose others, or from other values. Bytes in FORMAT.md, "topk".
  */
 #ifndef WRING_CODECS_TOPK_BLOCK_H
 #define WRING_CODECS_TOPK_BLOCK_H
@@ -41,7 +41,8 @@ size_t wring_topk_block_bytes(const struct wring_codec *values, enum wring_topk_
 
 /**
  * Encode a block, which has no more than WRING_TOPK_BLOCK_MAX elements.
- * @param hint  inout, of the block before
+ * @param sampled  its threshold is found by samples, unless it is given
+ * @param hint     inout, of the block before
  * @return bytes written
  */
 size_t wring_topk_encode_block(const struct wring_topk_kernels *kernels,

@@ -114,12 +114,11 @@ static void drop_ties(struct wring_topk_list *list, uint32_t threshold, uint64_t
     list->count = kept;
 }
 
-/** Leave in the list what is sent. */
+/** Leave in the list, in which all reach the threshold, as many as may be sent. */
 static void cut_down_list(const struct wring_topk_kernels *kernels,
                           const struct wring_topk_block *block, struct wring_topk_list *list,
                           struct wring_topk_choice *choice)
 {
-    kernels->sift(list, choice->threshold);
     if (list->count <= block->most)
         return;
     choice->threshold = kernels->rank(list->values, NULL, list->count, block->most);
@@ -137,9 +136,12 @@ struct view {
     struct wring_topk_room *room;
 };
 
-/** So many entries of a block hold what is sent of it, though chance moves both. */
+/** So many entries of a block hold what is sent of it, though chance moves both. 0: no matter how
+ *  many there are, none can be spared. */
 static uint64_t enough_of(const struct wring_topk_block *block)
 {
+    if (block->threshold != 0)
+        return 0;
     uint64_t rank = rank_among_samples(block, block->n / WRING_TOPK_STRIDE);
     return WRING_TOPK_STRIDE * (safe_rank(rank) + rank / 4);
 }
@@ -232,8 +234,35 @@ static bool choose_from_list(struct view *view, struct wring_topk_hint *hint, ui
         return false;
     hint->guess = next_guess(&(struct line){from, (int64_t)count, choice->threshold, (int64_t)rank},
                              hint->guess, (int64_t)(choice->taken ? WIDE * rank : safe_rank(rank)));
+    view->kernels->sift(list, choice->threshold);
     cut_down_list(view->kernels, block, list, choice);
     return true;
+}
+
+/** Choose by a threshold that is given. @return false when more than a list holds reach it */
+static bool choose_given(struct view *view, struct wring_topk_hint *hint,
+                         struct wring_topk_list *list, struct wring_topk_choice *choice)
+{
+    uint32_t from = view->block.threshold;
+
+    list_from_threshold(view, hint, &from, list);
+    hint->crowded = list->count > WRING_TOPK_LISTED;
+    if (hint->crowded)
+        return false;
+    *choice = (struct wring_topk_choice){.threshold = from, .taken = view->residual != NULL};
+    if (list->peak < WRING_INF_BITS)
+        cut_down_list(view->kernels, &view->block, list, choice);
+    return true;
+}
+
+/** Choose by the threshold that samples lead to. @return false when too many come near */
+static bool choose_sampled(struct view *view, struct wring_topk_hint *hint,
+                           struct wring_topk_list *list, struct wring_topk_choice *choice)
+{
+    uint32_t from = list_near_guess(view, hint, list);
+
+    return from != 0 &&
+           (list->peak >= WRING_INF_BITS || choose_from_list(view, hint, from, list, choice));
 }
 
 bool wring_topk_choose(const struct wring_topk_kernels *kernels,
@@ -242,12 +271,9 @@ bool wring_topk_choose(const struct wring_topk_kernels *kernels,
                        struct wring_topk_choice *choice)
 {
     struct view view = {.kernels = kernels, .block = *block, .room = room};
-    uint32_t from = list_near_guess(&view, hint, list);
-    if (from == 0)
-        return false;
-    bool finite = list->peak < WRING_INF_BITS;
-    bool chosen = !finite || choose_from_list(&view, hint, from, list, choice);
-    if (view.residual != NULL && (!finite || !chosen))
+    bool chosen = block->threshold != 0 ? choose_given(&view, hint, list, choice)
+                                        : choose_sampled(&view, hint, list, choice);
+    if (view.residual != NULL && (!chosen || list->peak >= WRING_INF_BITS))
         kernels->give_back(&room->undo, block->src, view.residual);
     return chosen;
 }

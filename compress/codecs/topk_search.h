@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * topk's sampled selection in little more than one pass over a block: FORMAT.md, "Sampled
- * selection", has the rule, and how the threshold is found is nobody's business but ours.
+ * selection", has the rule, and how the threshold is found is nobody's business but ours. A
+ * threshold that is given needs no search.
  *
  * Blocks that follow each other are much alike. So the elements from a guessed threshold on are
  * listed, a little below where the last block's lay. Where enough samples are among them, the
@@ -27,6 +28,8 @@ struct wring_topk_block {
     uint64_t n;
     uint64_t wanted, most; /* how many are meant to be sent, and may be */
     enum wring_topk_index index;
+    uint32_t threshold; /* in the place of `wanted`, the least magnitude that is sent, as bits; 0:
+                           it is to be found */
 };
 
 struct wring_topk_choice {
@@ -39,6 +42,7 @@ struct wring_topk_choice {
 struct wring_topk_hint {
     uint32_t guess; /* where to look; any value gives the same list, but a bad one takes longer */
     bool untaken;   /* a residual could not be undone: two traversals are better */
+    bool crowded;   /* more than a list holds reach the threshold that is given: a map is better */
 };
 
 #define WRING_TOPK_SAMPLES (WRING_TOPK_BLOCK_MAX / WRING_TOPK_STRIDE + WRING_TOPK_SPARE)

@@ -82,7 +82,8 @@ struct wring_topk_kernels {
     /**
      * Find, and residual = v on the way: one traversal, where find and leave are two.
      * @param threshold  inout; raised where a first part of the block shows that more than
-     *                   `enough` would be listed: all that reach it are in the list, no others
+     *                   `enough` would be listed: all that reach it are in the list, no others.
+     *                   It never is where `enough` is 0
      * @return false when that could not be undone, or more than a list holds: nothing has changed,
      *         but for the list, which is rubbish
      */

@@ -835,6 +835,19 @@ class Dgc(Topk):
         return super().encode_unit([add(0, x) for x in u], phase, fed)
 
 
+class Threshold(Topk):
+    def __init__(self, value=0.01, cap=0.1, block=65536):
+        super().__init__(cap, block, select="exact")
+        self.least = float(value)
+
+    def way_back(self):
+        return Union(self.unit)
+
+    def chosen(self, v):
+        found, cap = [i for i in range(len(v)) if value(v[i] & ABS) >= self.least], self.limit(len(v))[1]
+        return found if len(found) <= cap else self.largest(v, cap)
+
+
 class Hashed(Topk):
     def __init__(self, ratio=0.01, load=2, block=65536):
         super().__init__(ratio, block)
@@ -1486,7 +1499,7 @@ class Nvfp4(SmallFloats):
 CODECS = {"none": NoCodec, "lossless": Lossless, "bf16": Bf16, "fp16": Fp16, "int8": int8,
           "onebit": Onebit, "topk": Topk, "signsgd": Signsgd, "signum": Signum,
           "sharedint": Sharedint, "randk": Randk, "union": Union, "topkc": Topkc, "dgc": Dgc,
-          "hashed": Hashed, "thc": Thc, "qsgd": Qsgd, "natural": Natural, "terngrad": Terngrad,
+          "hashed": Hashed, "threshold": Threshold, "thc": Thc, "qsgd": Qsgd, "natural": Natural, "terngrad": Terngrad,
           "powersgd": Powersgd, "int4": Int4, "int2": Int2, "bounded": Bounded,
           "fp8": Fp8, "mxfp8": Mxfp8, "mxfp4": Mxfp4, "nvfp4": Nvfp4}
 

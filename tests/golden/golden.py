@@ -467,6 +467,35 @@ def hashed_cases():
     yield refused(block, 40, words(1, 0, 0, 0, 2, 0, 0))
 
 
+def threshold_cases():
+    block = "threshold:value=0.75:block=256"
+    x = [0] * 256
+    x[5], x[9] = bits(1), bits(-2)
+    yield record("threshold:value=1:block=256", x)
+    yield record("threshold:value=1:cap=0.001:block=256", x)
+    yield record(block, random(1, 300) + [0x80000000] * 20 + [1, 0x80000001])  # more than the cap
+    yield record(block + ":cap=1", random(1, 300) + floats(0.75, -0.75) + [0xBF3FFFFF])
+    yield record("threshold:value=0.7:block=256", floats(0.7, -0.7) + [0x3F333334, 0xBF333332])
+    yield record("threshold:value=0.1:block=256", floats(0.1) + [0x3DCCCCCC])
+    yield record(block, floats(1, -1) * 60 + [0] * 60)  # equal ones
+    yield record(block + ":cap=0.5/int8:block=32", random(2, 300))
+    x = random(3, 300)
+    x[270] = 0x7F800000
+    yield record(block + ":cap=0.2+ef", x, random(4, 300, 0.3))
+    yield record(block + ":cap=0.5/onebit:block=32+ef", x, random(5, 300, 0.3))
+    yield record(block, random(6, 3) + [0] * 400 + random(7, 40), phase=1)
+    yield record("threshold:value=0.9", random(8, 20000), said="random 8 20000")
+    yield record("threshold:value=0.9:cap=0.01", random(9, 20000), said="random 9 20000")
+    yield refused(block, 256, words(27) + bytes(27 * 6 + 2))
+    yield refused(block, 256, words(2, 1, 1, 0x00050005))
+    yield refused(block, 256, words(2, 1, 1, 0x01000005))
+    yield refused(block, 100, words(1, 1, 100))
+    yield refused(block, 256, words(1, 0x7F800000, 5))
+    yield refused(block, 256, words(1, 1))
+    yield refused(block, 256, words(0, 0))
+    yield refused(block, 256, words(0xFFFFFFFF, 0))
+
+
 def qsgd_cases():
     block = "qsgd:block=32"
     yield record(block, floats(7, -2.5, 0.5, 3.25) + [0] * 28 + random(1, 45))
@@ -848,6 +877,7 @@ FILES = {
     "packed": packed_cases,
     "dgc": dgc_cases,
     "hashed": hashed_cases,
+    "threshold": threshold_cases,
     "qsgd": qsgd_cases,
     "natural": natural_cases,
     "terngrad": terngrad_cases,

@@ -174,6 +174,10 @@ static void worked_bytes(void)
     WORKED("signsgd:block=32", votes, 33, 0, 0, 0, 0, 2, 0, 0, 0x80, 0, 0, 0, 0, 1);
     WORKED("hashed:block=256", sparse, 256, 0, 0, 0, 0, 0, 0, 0x80, 0x3F, 0, 0, 0, 0, 0, 0, 0, 0, 0,
            0, 0, 0xC0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 9, 0, 0, 0);
+    WORKED("threshold:value=1:block=256", sparse, 256, 2, 0, 0, 0, 0, 0, 0x80, 0x3F, 0, 0, 0, 0xC0,
+           5, 0, 9, 0);
+    WORKED("threshold:value=1:cap=0.001:block=256", sparse, 256, 1, 0, 0, 0, 0, 0, 0, 0xC0, 9, 0, 0,
+           0);
     WORKED("union", sparse, 256, 2, 0, 0, 0, 0, 0, 0x80, 0x3F, 0, 0, 0, 0xC0, 5, 0, 9, 0);
     WORKED("union:block=32", signs, 32, 2, 0, 0, 0, 0, 0, 0x80, 0x3F, 0, 0, 0x40, 0xC0, 3, 0, 0, 0);
     WORKED("union:block=32", upward, 3, 3, 0, 0, 0, 0, 0, 0x80, 0x3F, 0, 0, 0, 0x40, 0, 0, 0x40,
@@ -266,6 +270,11 @@ static void malformed(void)
     REFUSE("hashed:ratio=0.05:block=256", 40, "equal indices", 1, 1, 0, 0, 0x00050005);
     REFUSE("hashed:ratio=0.05:block=256", 40, "an infinite value", 1, 0xFF800000, 0, 0, 2);
     REFUSE("hashed:ratio=0.05:block=256", 40, "another NaN", 0xFFC00000, 1, 0, 0, 2);
+    REFUSE("threshold:cap=0.01:block=256", 256, "a count above the cap", 4, 1, 1, 1, 1, 0x00020001,
+           0x00040003);
+    REFUSE("threshold:block=256", 256, "equal indices", 2, 1, 1, 0x00050005);
+    REFUSE("threshold:block=256", 100, "an index outside a short block", 1, 1, 0x00000064);
+    REFUSE("threshold:block=256", 256, "an infinite value", 1, 0x7F800000, 5);
     REFUSE("union", 256, "a count above the block", 257, 1);
     REFUSE("union", 256, "equal indices", 2, 1, 1, 0x00050005);
     REFUSE("union", 256, "an index outside the block", 2, 1, 1, 0x01000005);

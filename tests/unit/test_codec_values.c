@@ -34,11 +34,16 @@ static void check_onebit(const struct wring_codec *codec, const float *x, const 
     }
 }
 
+static double parameter_of(const char *spec, const char *name, double usual)
+{
+    const char *text = strstr(spec, name);
+    return text != NULL ? strtod(text + strlen(name), NULL) : usual;
+}
+
 /** Of a first step. */
 static double ratio_of(const char *spec)
 {
-    const char *text = strstr(spec, "ratio=");
-    double ratio = text != NULL ? strtod(text + 6, NULL) : 0.01;
+    double ratio = parameter_of(spec, "ratio=", 0.01);
     return strstr(spec, "+warmup") != NULL ? fmax(ratio, 0.25) : ratio;
 }
 
@@ -113,6 +118,29 @@ static void check_hashed(const struct wring_codec *codec, const float *x, const 
           k);
     CHECK(passed <= 4 + count, "%s n=%zu: %zu met others, %zu were sent", spec, (size_t)n,
           (size_t)passed, (size_t)count);
+}
+
+/** What reaches the value, or where that is more than the cap the largest of it. */
+static void check_threshold(const struct wring_codec *codec, const float *x, const float *y,
+                            uint64_t n)
+{
+    const char *spec = wring_codec_info(codec)->spec;
+    double value = parameter_of(spec, "value=", 0.01), least = INFINITY, left = 0;
+    double cap = fmax(1, ceil(parameter_of(spec, "cap=", 0.1) * (double)n));
+    uint64_t reach = 0, count = 0;
+
+    for (uint64_t i = 0; i < n; i++) {
+        double size = fabs((double)x[i]);
+        CHECK(y[i] == 0 || y[i] == x[i], "%s i=%zu: %g became %g", spec, (size_t)i, x[i], y[i]);
+        reach += size >= value;
+        count += y[i] != 0;
+        least = y[i] != 0 ? fmin(least, size) : least;
+        left = y[i] == 0 ? fmax(left, size) : left;
+    }
+    CHECK(count == (uint64_t)fmin((double)reach, cap), "%s n=%zu: %zu sent, %zu reach it", spec,
+          (size_t)n, (size_t)count, (size_t)reach);
+    CHECK(left <= least && least >= value, "%s n=%zu: %g stayed, %g was sent", spec, (size_t)n,
+          left, least);
 }
 
 static double norm_of(const char *spec, const float *x, uint64_t n)
@@ -265,6 +293,8 @@ static void check_unit(const struct wring_codec *codec, const float *x, const fl
         check_randk(codec, x, y, n);
     } else if (codec_is_named(codec, "hashed")) {
         check_hashed(codec, x, y, n);
+    } else if (codec_is_named(codec, "threshold")) {
+        check_threshold(codec, x, y, n);
     } else if (codec_is_named(codec, "natural")) {
         check_natural(codec, x, y, n);
     } else if (codec_is_named(codec, "int4") || codec_is_named(codec, "int2") ||

@@ -2,6 +2,7 @@
 /** Sparse codecs against the definitions of their papers: what is sent, how often, and what stays.
  */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,7 @@
 #include <wring/codec.h>
 
 #define N 1000
+#define LONG 70000
 #define RANKS 4
 
 static struct wring_codec *make(const char *spec)
@@ -492,6 +494,124 @@ static void hashed_sends_the_first_of_a_slot(void)
     wring_codec_destroy(codec);
 }
 
+/* ---- threshold ---- */
+
+/** So many elements of a block are sent at most. */
+static int cap_of(double cap, int n)
+{
+    int most = (int)ceil(cap * n);
+    return most < 1 ? 1 : most;
+}
+
+/** The magnitude from which on elements of a block are sent: the value, or the last one that the
+ * cap leaves. @param equals  out, how many that have just it are sent */
+static double least_sent(const float *v, int n, double value, double cap, int *equals)
+{
+    static float sizes[LONG];
+    int most = cap_of(cap, n), reach = 0;
+
+    for (int i = 0; i < n; i++) {
+        sizes[i] = fabsf(v[i]);
+        reach += (double)sizes[i] >= value;
+    }
+    *equals = n;
+    if (reach <= most)
+        return value;
+    qsort(sizes, (size_t)n, sizeof(sizes[0]), by_size);
+    for (*equals = 1; *equals < most && sizes[most - 1 - *equals] == sizes[most - 1];)
+        ++*equals;
+    return (double)sizes[most - 1];
+}
+
+/** Of elements that reach the value all are sent, or the largest; the others stay as they are. */
+static void check_threshold_step(const char *spec, const float *x, int n, int block, double value,
+                                 double cap, float *residual)
+{
+    struct wring_codec *codec = make(spec);
+    const struct wring_codec_context context = {.ranks = RANKS};
+    static float y[LONG], v[LONG];
+    int wrong = 0;
+
+    for (int i = 0; i < n; i++)
+        v[i] = x[i] + residual[i];
+    pass(codec, &context, x, (uint64_t)n, residual, y);
+    for (int from = 0; from < n; from += block) {
+        int some = n - from < block ? n - from : block, equals;
+        double least = least_sent(v + from, some, value, cap, &equals);
+        for (int i = from; i < from + some; i++) {
+            double size = fabs((double)v[i]);
+            bool sent = size > least || (size == least && equals-- > 0);
+            wrong += y[i] != (sent ? v[i] : 0) || residual[i] != (sent ? 0 : v[i]);
+        }
+    }
+    CHECK(wrong == 0, "%s: %d of %d are wrong", spec, wrong, n);
+    wring_codec_destroy(codec);
+    wring_test_free_guarded();
+}
+
+/** Values that floats are not, that few, many and all reach, and caps that some of them reach. */
+static void threshold_follows_its_definition(void)
+{
+    static const struct {
+        double value, cap;
+        int n, block;
+        bool steps; /* eighths: many are equal, and some equal the value */
+    } cases[] = {
+        {0.9, 0.1, N, 256, false},
+        {0.7, 0.1, N, 256, false},
+        {0.5, 1, N, 1024, false},
+        {0.5, 0.2, N, 256, true},
+        {1.25, 1, N, 256, true},
+        {3, 0.1, N, 256, false},
+        {0.999, 0.1, LONG, 65536, false},
+        {0.9, 0.01, LONG, 65536, false},
+        {0.5, 1, LONG, 65536, false},
+        {0.001, 0.3, LONG, 65536, true},
+        {0.000000001, 1, LONG, 65536, false},
+        {0.875, 0.05, LONG, 32768, true},
+    };
+    static float x[LONG], residual[LONG];
+    uint32_t random = 21;
+
+    for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
+        char spec[100];
+        snprintf(spec, sizeof(spec), "threshold:value=%.9f:cap=%g:block=%d+ef", cases[c].value,
+                 cases[c].cap, cases[c].block);
+        memset(residual, 0, sizeof(residual));
+        for (int step = 0; step < 4; step++) {
+            for (int i = 0; i < cases[c].n; i++) {
+                x[i] = wring_test_random_float(&random);
+                x[i] = cases[c].steps ? roundf(8 * x[i]) / 8 : x[i];
+            }
+            check_threshold_step(spec, x, cases[c].n, cases[c].block, cases[c].value, cases[c].cap,
+                                 residual);
+        }
+    }
+}
+
+/** The float next below a value that no float is does not reach it; the next above does. */
+static void threshold_compares_exactly(void)
+{
+    const struct wring_codec_context context = {.ranks = RANKS};
+    static const double values[] = {0.7, 0.1, 0.3, 0.01, 0.5, 1000000, 0.000000001};
+    float out[4];
+
+    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+        char spec[100];
+        snprintf(spec, sizeof(spec), "threshold:value=%.*f:cap=1", values[i] < 1 ? 9 : 0,
+                 values[i]);
+        struct wring_codec *codec = make(spec);
+        float near = (float)values[i];
+        const float x[4] = {nextafterf(near, 0), -near, near, -nextafterf(near, INFINITY)};
+        pass(codec, &context, x, 4, NULL, out);
+        for (int j = 0; j < 4; j++)
+            CHECK(out[j] == (fabs((double)x[j]) >= values[i] ? x[j] : 0), "%s: %a became %a", spec,
+                  (double)x[j], (double)out[j]);
+        wring_codec_destroy(codec);
+        wring_test_free_guarded();
+    }
+}
+
 /* ---- blocks of zeros ---- */
 
 /** They take their head alone, and the others what they take without them. */
@@ -530,6 +650,8 @@ static void blocks_of_zeros_are_skipped(void)
 
 static const struct wring_test_case cases[] = {
     {"hashed_sends_the_first_of_a_slot", hashed_sends_the_first_of_a_slot},
+    {"threshold_follows_its_definition", threshold_follows_its_definition},
+    {"threshold_compares_exactly", threshold_compares_exactly},
     {"dgc_follows_its_definition", dgc_follows_its_definition},
     {"dgc_warms_up", dgc_warms_up},
     {"dgc_clips", dgc_clips},

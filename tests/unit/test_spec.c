@@ -9,7 +9,7 @@
 
 #define CODECS                                                                     \
     "none, lossless, bf16, fp16, int8, onebit, topk, signsgd, signum, sharedint, " \
-    "randk, union, topkc, dgc, hashed, thc, qsgd, natural, "                       \
+    "randk, union, topkc, dgc, hashed, threshold, thc, qsgd, natural, "            \
     "terngrad, powersgd, int4, int2, bounded, fp8, mxfp8, mxfp4, nvfp4"
 
 #define SUFFIXES "+warmup, +momentum, +nesterov, +ef, +ef21"
@@ -76,6 +76,10 @@ static void canonical_form(void)
         {"dgc:momentum=.90:warmup=1000", "dgc:warmup=1000", 65536,
          WRING_CODEC_ALTERS | WRING_CODEC_OWN},
         {"hashed:load=2.0", "hashed", 65536, WRING_CODEC_OWN},
+        {"threshold:cap=.10:value=0.0010+ef", "threshold:value=0.001+ef", 65536,
+         WRING_CODEC_FEEDBACK | WRING_CODEC_OWN},
+        {"threshold:block=256:cap=1/int8:block=512", "threshold:cap=1:block=256/int8", 256,
+         WRING_CODEC_OWN},
         {"union:block=96", "union:block=96", 96, WRING_CODEC_UNBIASED},
         {"randk>randk", "randk", 4096, WRING_CODEC_UNBIASED | WRING_CODEC_FIXED | WRING_CODEC_OWN},
         {"randk+ef>bf16", "randk+ef>bf16", 4096,
@@ -240,14 +244,21 @@ static void refusals(void)
         {"topk+warmup:steps=0", "+warmup:steps=0: needs a whole number from 1 to 1e+09"},
         {"dgc+warmup", "dgc+warmup: dgc has a parameter for that; write dgc:warmup=STEPS"},
         {"int8+warmup", "int8+warmup: int8 has no ratio; topk, randk, topkc and hashed have one"},
+        {"threshold+warmup",
+         "threshold+warmup: threshold has no ratio; topk, randk, topkc and hashed have one"},
+        {"threshold+ef21", "threshold+ef21: " NO_DIFFERENCES},
+        {"threshold:value=0", "threshold:value=0: needs a number from 1e-09 to 1e+06"},
+        {"threshold:cap=1.5", "threshold:cap=1.5: needs a number from 1e-06 to 1"},
+        {"threshold:block=128", "threshold:block=128: needs a multiple of 32 from 256 to 65536"},
+        {"threshold/topk", "threshold/topk: " NO_VALUES},
         {"topk/", "topk/: needs the codec of its values, as in topk/int8"},
         {"topk/int9", "no codec 'int9'; there are " CODECS},
         {"topk+ef/int8", "topk: '/int8' stands behind a suffix; the order is "
                          "name:param=value/values+suffix"},
         {"randk/int8",
-         "randk/int8: randk sends no values that another codec could code; topk does"},
+         "randk/int8: randk sends no values that another codec could code; topk and threshold do"},
         {"topk/int8/bf16",
-         "int8/bf16: int8 sends no values that another codec could code; topk does"},
+         "int8/bf16: int8 sends no values that another codec could code; topk and threshold do"},
         {"topk/none", "topk/none: " NO_VALUES},
         {"topk/int8:block=2048", "topk/int8:block=2048: " NO_VALUES},
         {"topk/sharedint", "topk/sharedint: " NO_VALUES},
@@ -306,10 +317,12 @@ static void who_may_code_values_and_differences(void)
         const char *before, *behind, *taken;
     } rules[] = {
         {"topk/", "", "bf16 fp16 int8 onebit qsgd natural int4 int2 fp8 mxfp8 mxfp4 nvfp4 "},
+        {"threshold/", "", "bf16 fp16 int8 onebit qsgd natural int4 int2 fp8 mxfp8 mxfp4 nvfp4 "},
         {"", "+ef21",
          "bf16 fp16 int8 onebit topk qsgd natural int4 int2 bounded fp8 mxfp8 mxfp4 nvfp4 "},
         {"", "+ef:residual=int8",
-         "int8 onebit topk randk hashed qsgd natural int4 int2 bounded fp8 mxfp8 mxfp4 nvfp4 "},
+         "int8 onebit topk randk hashed threshold qsgd natural int4 int2 bounded fp8 mxfp8 mxfp4 "
+         "nvfp4 "},
         {"", "+warmup", "topk randk topkc hashed "},
         {"", "+warmup+ef21", "topk "},
     };
