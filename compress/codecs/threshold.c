@@ -4,9 +4,8 @@
  * A cap bounds how many: of more than that, the largest are sent.
  *
  * Strom, "Scalable distributed DNN training using commodity GPU cloud computing" (Interspeech 2015)
- * has the threshold and the residual; it sends only the sign of what passes. That values pass whole
- * is after Aji and Heafield (arXiv:1704.05021), and GRACE (ICDCS 2021) has such a codec. Blocks are
- * topk's. Bytes in FORMAT.md, "threshold".
+ * has the threshold and the residual; it sends signs alone. Values pass whole, as in Dutta and
+ * others (arXiv:1911.08250). Blocks are topk's. Bytes in FORMAT.md, "threshold".
  */
 #include "compress/codec.h"
 
