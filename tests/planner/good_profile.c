@@ -97,7 +97,16 @@ const char good_traits[] =
     "   \"at\": {\"cpu\": {\"encode_us\": {\"corners\": [[0, 1]], \"slope\": 0.25},\n"
     "     \"decode_us\": {\"corners\": [], \"slope\": 0},\n"
     "     \"state_us_by_bytes\": {\"corners\": [[0, 13]], \"slope\": 0.5},\n"
-    "     \"source\": \"a paper\"}}},\n"
+    "     \"code_sum_us\": {\"corners\": [[0, 5]], \"slope\": 0.25, \"error\": 0, \"spread\": 0,\n"
+    "      \"doubt\": 0, \"samples\": 8, \"points\": 1, \"noisy\": 0},\n"
+    "     \"source\": \"a paper\"}},\n"
+    "   \"coders\": [{\"cores\": 1, \"tier\": \"scalar\",\n"
+    "     \"encode_us\": {\"corners\": [[1, 1]], \"slope\": 0, \"error\": 0, \"spread\": 0,\n"
+    "      \"doubt\": 0, \"samples\": 5, \"points\": 1, \"noisy\": 0},\n"
+    "     \"decode_us\": {\"corners\": [[1, 2]], \"slope\": 0, \"error\": 0, \"spread\": 0,\n"
+    "      \"doubt\": 0, \"samples\": 5, \"points\": 1, \"noisy\": 0},\n"
+    "     \"code_sum_us\": {\"corners\": [[1, 6]], \"slope\": 0, \"error\": 0, \"spread\": 0,\n"
+    "      \"doubt\": 0, \"samples\": 7, \"points\": 1, \"noisy\": 0}}]},\n"
     "  {\"spec\": \"bf16\", \"summable\": false, \"feedback\": false, \"nmse\": 1e-06,\n"
     "   \"wire_bytes\": {\"corners\": [[0, 0]], \"slope\": 2}, \"at\": {}}]}\n";
 

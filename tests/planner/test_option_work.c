@@ -98,6 +98,16 @@ static void check(const char *what, const struct wring_option *option, struct wa
     }
 }
 
+/** On the CPU, all that is decoded or added. */
+static void check_cpu(const char *what, const struct wring_option *option, double wanted)
+{
+    struct wring_work work;
+
+    wring_option_work(&params, option, &work);
+    double got = wring_cost_at(&work.us[WRING_WORKER_CPU_DECODE], ELEMS);
+    CHECK(fabs(got - wanted) < 1e-9, "%s: decoding takes %g, not %g", what, got, wanted);
+}
+
 static void raw(void)
 {
     static const struct wring_option scattered = {
@@ -486,6 +496,44 @@ static void ways_back_on_the_cpu(void)
     codec.at[WRING_SITE_DEVICE].state_us = (struct wring_cost){.n = 0};
 }
 
+/* Adding a code takes 0.5 us and 0.0002 for each element. */
+static void sums_on_the_cpu(void)
+{
+    static const struct wring_step encode = {.kind = WRING_STEP_ENCODE, .site = WRING_SITE_CPU};
+    static const struct wring_step decode = {.kind = WRING_STEP_DECODE, .site = WRING_SITE_CPU};
+    const struct wring_option halves = {
+        4, {encode, CODED(FLAT, REDUCE_SCATTER), CODED(FLAT, ALLGATHER), decode}};
+    const struct wring_option at_once = {3, {encode, CODED(FLAT, ALLREDUCE), decode}};
+    const struct wring_option whole = {3, {encode, CODED(FLAT, ALLGATHER), decode}};
+    const struct wring_option rooted = {
+        4, {encode, CODED(FLAT, REDUCE), CODED(FLAT, BROADCAST), decode}};
+    const struct wring_option passed_on = {
+        4, {encode, CODED(FLAT, ALLTOALL), CODED(FLAT, ALLGATHER), decode}};
+    struct wring_profile_coding *cpu = &codec.at[WRING_SITE_CPU];
+
+    /* in an older profile as long as decoding and adding does. A node's CPU has the 2000 elements
+       of its two ranks, seven times more than one */
+    check_cpu("older halves", &halves, add(7, 2000) + dec(8, 2000));
+    check_cpu("older at once", &at_once, add(7, 2000) + dec(1, 16000));
+    check_cpu("older whole", &whole, add(8, 16000));
+    cpu->sum_us = wring_cost_line(0.5, 0.0002);
+    check_cpu("halves", &halves, 7 * 0.9 + dec(8, 2000));
+    check_cpu("at once", &at_once, 7 * 0.9 + dec(1, 16000));
+    check_cpu("whole", &whole, 7 * 3.7 + dec(1, 16000));
+    check_cpu("rooted", &rooted, 7 * 3.7 + dec(1, 16000));
+    check_cpu("passed on", &passed_on, (64 - 8) * 0.9 + dec(8, 2000));
+    params.own_cores = true;
+    check_cpu("own cores", &halves, 7 * 0.7 + dec(8, 1000));
+    params.own_cores = false;
+    /* wider sums take their own time to decode, once as long as they are */
+    codec.traits.way_back = (struct wring_profile_way_back){.bytes = wring_cost_line(40, 3),
+                                                            .decode_us = wring_cost_line(2, 0.003)};
+    check_cpu("wider halves", &halves, 7 * 0.9 + 8 * 8.0);
+    check_cpu("wider whole", &whole, 7 * 3.7 + 50);
+    codec.traits.way_back = (struct wring_profile_way_back){.nmse = 0};
+    cpu->sum_us.n = 0;
+}
+
 /* ---- all of them ---- */
 
 struct sweep {
@@ -553,6 +601,7 @@ int main(int argc, char **argv)
         {"rounds_and_ways_back", rounds_and_ways_back},
         {"wider_sums", wider_sums},
         {"ways_back_on_the_cpu", ways_back_on_the_cpu},
+        {"sums_on_the_cpu", sums_on_the_cpu},
         {"every_leaf", every_leaf},
         {NULL, NULL},
     };

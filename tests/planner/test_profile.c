@@ -111,6 +111,13 @@ static void traits(void)
     check_hashed(profile, &back->decode_us.slope, "its decoding");
     check_hashed(profile, &back->nmse, "its error");
     check_hashed(profile, &cpu->state_us.slope, "state beside coding");
+    struct wring_profile_coder *coder = &profile->codecs[0].coders[0];
+    CHECK(wring_cost_at(wring_profile_summing(cpu, WRING_SITE_CPU), 4) == 6 &&
+              cpu->sum_trust.samples == 8,
+          "adding codes");
+    CHECK(wring_cost_at(&coder->sum.us, 9) == 6 && coder->sum.trust.samples == 7, "by executor");
+    check_hashed(profile, &cpu->sum_us.slope, "adding codes");
+    check_hashed(profile, &coder->sum.us.slope, "by executor");
     uint64_t hash = profile->hash;
     cpu->source[0] = '\0';
     CHECK(wring_profile_rehash(profile) == WRING_OK && profile->hash == hash, "words");
@@ -140,6 +147,10 @@ static void older_files(void)
     REQUIRE(wring_profile_load(path, &log, &profile) == WRING_OK, "refused");
     CHECK(profile->hash == 0x7dba58b3c07a0629, "another hash: %016llx",
           (unsigned long long)profile->hash);
+    const struct wring_profile_coding *cpu = &profile->codecs[0].at[WRING_SITE_CPU];
+    CHECK(cpu->sum_us.n == 0 && wring_profile_summing(cpu, WRING_SITE_CPU) == &cpu->decode_us &&
+              wring_profile_summing(cpu, WRING_SITE_DEVICE)->n == 0,
+          "adding codes counts as decoding them, and on a device as nothing");
     wring_profile_destroy(profile);
     close(fd);
 }

@@ -197,7 +197,8 @@ static void set_host_codec(const struct wring_host_codec *host, struct wring_pro
     *cpu = (struct wring_profile_coding){.present = true,
                                          .encode_us = host_cost(&host->encode_us),
                                          .decode_us = host_cost(&host->decode_us),
-                                         .decode_add_us = host_cost(&host->decode_add_us)};
+                                         .decode_add_us = host_cost(&host->decode_add_us),
+                                         .sum_us = host_cost(&host->sum_us)};
     snprintf(cpu->source, sizeof(cpu->source), "measured: %s", wring_host_codecs_machine);
     out->at[WRING_SITE_NODE] = *cpu;
     out->at[WRING_SITE_DEVICE] = published_coding(host->spec);

@@ -25,7 +25,7 @@ struct wring_host_codec {
     double state_bytes;
     struct wring_host_cost wire_bytes, round_bytes;
     struct wring_host_cost back_bytes, back_most_bytes, back_encode_us, back_decode_us;
-    struct wring_host_cost encode_us, decode_us, decode_add_us;
+    struct wring_host_cost encode_us, decode_us, decode_add_us, sum_us;
 };
 
 extern const struct wring_host_codec wring_host_codecs[]; /* [wring_host_codecs_n] no two alike */

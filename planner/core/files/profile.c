@@ -316,6 +316,11 @@ static void write_coding(struct wring_writer *writer, const struct wring_profile
         write_text(writer, "state");
         wring_write_cost(writer, &coding->state_us);
     }
+    if (coding->sum_us.n > 0) {
+        write_text(writer, "sum");
+        wring_write_cost(writer, &coding->sum_us);
+        write_trust(writer, &coding->sum_trust);
+    }
     if (coding->decode_add_us.n == 0)
         return;
     wring_write_cost(writer, &coding->decode_add_us);
@@ -368,6 +373,10 @@ static void write_codec(struct wring_writer *writer, const struct wring_profile_
         write_curve(writer, &codec->coders[i].decode);
         if (codec->coders[i].decode_add.us.n > 0)
             write_curve(writer, &codec->coders[i].decode_add);
+        if (codec->coders[i].sum.us.n > 0) {
+            write_text(writer, "sum");
+            write_curve(writer, &codec->coders[i].sum);
+        }
     }
 }
 

@@ -94,7 +94,9 @@ struct wring_profile_coding {
     struct wring_cost encode_us;
     struct wring_cost decode_us;     /* of one code, into its place */
     struct wring_cost decode_add_us; /* of one code, added to its place; n = 0: as decode_us */
-    struct wring_profile_trust encode_trust, decode_trust, decode_add_trust;
+    struct wring_cost sum_us; /* of one code, added to a sum of codes, where codes add up. n = 0:
+                                 wring_profile_summing() */
+    struct wring_profile_trust encode_trust, decode_trust, decode_add_trust, sum_trust;
     struct wring_cost state_us; /* by bytes that an encode reads and writes of its residual and
                                    state, where encode_us leaves them out; n = 0: it does not */
     char source[96];            /* where the times come from; "": as the profile's say */
@@ -129,6 +131,7 @@ struct wring_profile_coder {
     char tier[16];  /* of the kernels: "avx2" */
     struct wring_profile_curve encode, decode;
     struct wring_profile_curve decode_add; /* us.n = 0: as decode */
+    struct wring_profile_curve sum;        /* where codes add up; us.n = 0: nobody measured it */
 };
 #define WRING_PROFILE_CODERS_MAX 16
 
@@ -301,6 +304,19 @@ static inline const struct wring_cost *wring_profile_decoding(
     const struct wring_cost *decode_us, const struct wring_cost *decode_add_us, bool adds)
 {
     return adds && decode_add_us->n > 0 ? decode_add_us : decode_us;
+}
+
+/**
+ * The time of adding one code to a sum of codes. Older profiles do not have it: then a CPU takes as
+ * long as to decode that code and to add it. A device takes no time of its own: its collectives sum
+ * while they carry, and their links' times include it.
+ */
+static inline const struct wring_cost *wring_profile_summing(
+    const struct wring_profile_coding *coding, enum wring_site site)
+{
+    if (coding->sum_us.n > 0 || site == WRING_SITE_DEVICE)
+        return &coding->sum_us;
+    return wring_profile_decoding(&coding->decode_us, &coding->decode_add_us, true);
 }
 
 /** The coder of so many cores with the best kernels that were measured; NULL: none. */

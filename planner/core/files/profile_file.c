@@ -141,6 +141,7 @@ static const struct wring_field coding_fields[] = {
     TRUSTED("encode_us", encode_us, encode_trust),
     TRUSTED("decode_us", decode_us, decode_trust),
     SPARSE_TRUSTED("decode_add_us", decode_add_us, decode_add_trust),
+    SPARSE_TRUSTED("code_sum_us", sum_us, sum_trust),
     {"state_us_by_bytes", FIELD_COST(state_us), FIELD_SPARSE},
     {"source", FIELD_TEXT(source), FIELD_SPARSE},
 };
@@ -161,6 +162,8 @@ static const struct wring_field coder_fields[] = {
     CURVE("decode_us", decode),
     {"decode_add_us", FIELD_COST(decode_add.us), FIELD_SPARSE, .min = 1},
     {"decode_add_us", FIELD_OBJECT(decode_add.trust, measured_record), FIELD_SPARSE},
+    {"code_sum_us", FIELD_COST(sum.us), FIELD_SPARSE, .min = 1},
+    {"code_sum_us", FIELD_OBJECT(sum.trust, measured_record), FIELD_SPARSE},
 };
 #undef OWNER
 

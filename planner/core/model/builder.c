@@ -603,8 +603,9 @@ enum wring_status wring_model_find_codecs(struct wring_model_builder *builder)
     builder->barred = calloc(params->n_codecs + 2, sizeof(*builder->barred));
     builder->budgets = calloc(params->n_codecs + 2, sizeof(*builder->budgets));
     builder->nmse_in = calloc(params->n_codecs + 2, sizeof(*builder->nmse_in));
+    builder->ways = calloc(2, sizeof(*builder->ways));
     if (model->codecs == NULL || builder->back == NULL || builder->barred == NULL ||
-        builder->nmse_in == NULL || builder->budgets == NULL)
+        builder->nmse_in == NULL || builder->budgets == NULL || builder->ways == NULL)
         return WRING_ERR_NO_MEMORY;
     status = wring_profile_codec(params->profile, "none", builder->log, &model->codecs[0]);
     model->n_codecs = 1;
@@ -700,19 +701,22 @@ static bool model_from_components(const struct wring_model_builder *builder, uin
                                   struct wring_cost *rest)
 {
     const struct wring_cost_model *model = builder->model;
-    struct wring_profile_codec in = model->codecs[codec], back = builder->back[codec];
+    struct wring_profile_codec *in = &builder->ways[0], *back = &builder->ways[1];
+
+    *in = model->codecs[codec];
+    *back = builder->back[codec];
     const struct wring_work_params params = {.profile = builder->params->profile,
                                              .nodes = model->nodes,
                                              .ranks_per_node = model->ranks_per_node,
                                              .link_scale = builder->link_scale,
-                                             .own_cores = in.n_coders > 0 && back.n_coders > 0,
-                                             .in = &in,
-                                             .out = &back};
+                                             .own_cores = in->n_coders > 0 && back->n_coders > 0,
+                                             .in = in,
+                                             .out = back};
     struct wring_work work;
     double latency_us = 0;
 
-    if (!lacks_measured(builder, codec) || !try_coder_times(builder, &in) ||
-        !try_coder_times(builder, &back))
+    if (!lacks_measured(builder, codec) || !try_coder_times(builder, in) ||
+        !try_coder_times(builder, back))
         return false;
     wring_option_work(&params, option, &work);
     *busy = (struct wring_cost){.n = 0};

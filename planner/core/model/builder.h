@@ -16,6 +16,7 @@ struct wring_model_builder {
     bool *barred;                     /* [n_codecs] it is there to compare with only */
     double *nmse_in;                  /* [n_codecs] of bell-shaped numbers on the way in alone */
     struct wring_budgets *budgets;    /* [n_codecs] */
+    struct wring_profile_codec *ways; /* [2] for a moment: a codec in and back, as cores code it */
     double link_scale;
     struct wring_lanes lanes; /* of the options */
     struct wring_candidates candidates;

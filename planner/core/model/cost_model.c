@@ -407,6 +407,7 @@ enum wring_status wring_cost_model_create(const struct wring_cost_model_params *
     free(builder.back);
     free(builder.barred);
     free(builder.nmse_in);
+    free(builder.ways);
     free(builder.budgets);
     if (status != WRING_OK) {
         wring_cost_model_destroy(model);

@@ -43,6 +43,10 @@ double wring_measured_decode_us(const struct wring_measured_codes *codes,
 {
     double others = codes->ranks - 1.0, added = codes->divisible ? others / codes->ranks : others;
     double coded = added * codes->part * elems;
+
+    if (coder->sum.us.n > 0) /* codes add up, and no more than their sum is decoded */
+        return wring_cost_at(&coder->sum.us, coded) +
+               wring_cost_at(&coder->decode.us, codes->part * elems);
     double us = wring_cost_at(
         wring_profile_decoding(&coder->decode.us, &coder->decode_add.us, true), coded);
 
@@ -227,6 +231,7 @@ void wring_core_scaling_code(const struct wring_core_scaling *scaling,
     coding->encode_us = wring_cost_scale(&coder->encode.us, share, 1);
     coding->decode_us = wring_cost_scale(&coder->decode.us, share, 1);
     coding->decode_add_us = wring_cost_scale(&coder->decode_add.us, share, 1);
+    coding->sum_us = wring_cost_scale(&coder->sum.us, share, 1);
 }
 
 /* ---- whole collectives ---- */

@@ -204,6 +204,50 @@ static void pay_sums(struct wring_walk *walk, const struct wring_step *step)
     }
 }
 
+/** Does the step itself add up what it carries? */
+static bool sums_as_it_goes(enum wring_routine routine)
+{
+    return routine == WRING_ROUTINE_ALLREDUCE || routine == WRING_ROUTINE_REDUCE_SCATTER ||
+           routine == WRING_ROUTINE_REDUCE;
+}
+
+static enum wring_worker coder_of(enum wring_site site, bool encode)
+{
+    switch (site) {
+    case WRING_SITE_DEVICE:
+        return encode ? WRING_WORKER_DEVICE_ENCODE : WRING_WORKER_DEVICE_DECODE;
+    case WRING_SITE_CPU:
+        return encode ? WRING_WORKER_CPU_ENCODE : WRING_WORKER_CPU_DECODE;
+    case WRING_SITE_NODE:
+        return WRING_WORKER_NODE;
+    }
+    return WRING_WORKER_NODE;
+}
+
+/** On a device a rank codes what is its own, elsewhere a node what is of all its ranks, unless each
+ *  of them has cores for that. */
+static double coders_share(const struct wring_walk *walk, enum wring_site site)
+{
+    if (site == WRING_SITE_CPU && walk->params->own_cores)
+        return 1;
+    return site == WRING_SITE_DEVICE ? 1 : walk->active;
+}
+
+/** Whoever encoded the codes adds them as they are, n − 1 to one, before the sum travels on. */
+static void pay_code_sums(struct wring_walk *walk, const struct wring_step *step)
+{
+    const struct wring_profile_coding *coding = &walk->codec->at[walk->site];
+    double n = ranks_of(walk, step->phase);
+    double part = step->routine == WRING_ROUTINE_REDUCE ? 1 : 1 / n;
+
+    if (!sums_as_it_goes(step->routine) || walk->whole != WRING_KNOWN_NONE)
+        return;
+    wring_walk_add(walk, coder_of(walk->site, false),
+                   wring_cost_scale(wring_profile_summing(coding, walk->site),
+                                    (n - 1) * walk->codes,
+                                    coders_share(walk, walk->site) * walk->x * part));
+}
+
 /** What every rank at work holds afterwards. */
 static void update_held_data(struct wring_walk *walk, const struct wring_step *step)
 {
@@ -259,13 +303,6 @@ static void pay_progress(struct wring_walk *walk, const struct wring_step *step)
     wring_walk_add(walk, WRING_WORKER_PROGRESS, wring_cost_of(&walk->params->progress_us, &bytes));
 }
 
-/** Does the step itself add up what it carries? */
-static bool sums_as_it_goes(enum wring_routine routine)
-{
-    return routine == WRING_ROUTINE_ALLREDUCE || routine == WRING_ROUTINE_REDUCE_SCATTER ||
-           routine == WRING_ROUTINE_REDUCE;
-}
-
 /** A step of communication: what it takes, and what every rank at work holds afterwards. */
 static void walk_communicate(struct wring_walk *walk, const struct wring_step *step)
 {
@@ -275,6 +312,8 @@ static void walk_communicate(struct wring_walk *walk, const struct wring_step *s
             pay_progress(walk, step);
         else if (!step->coded)
             pay_sums(walk, step);
+        if (step->coded)
+            pay_code_sums(walk, step);
         if (walk->other_back && step->coded && sums_as_it_goes(step->routine))
             walk->summed = walk->contributions;
     }
@@ -283,28 +322,6 @@ static void walk_communicate(struct wring_walk *walk, const struct wring_step *s
 }
 
 /* ---- work ---- */
-
-/** On a device a rank codes what is its own, elsewhere a node what is of all its ranks, unless each
- *  of them has cores for that. */
-static double coders_share(const struct wring_walk *walk, enum wring_site site)
-{
-    if (site == WRING_SITE_CPU && walk->params->own_cores)
-        return 1;
-    return site == WRING_SITE_DEVICE ? 1 : walk->active;
-}
-
-static enum wring_worker coder_of(enum wring_site site, bool encode)
-{
-    switch (site) {
-    case WRING_SITE_DEVICE:
-        return encode ? WRING_WORKER_DEVICE_ENCODE : WRING_WORKER_DEVICE_DECODE;
-    case WRING_SITE_CPU:
-        return encode ? WRING_WORKER_CPU_ENCODE : WRING_WORKER_CPU_DECODE;
-    case WRING_SITE_NODE:
-        return WRING_WORKER_NODE;
-    }
-    return WRING_WORKER_NODE;
-}
 
 /** A link's part of a codec's rounds among n ranks: small allreduces, one after another. */
 static void pay_rounds_on(struct wring_walk *walk, enum wring_worker worker, double n,
@@ -364,6 +381,7 @@ static void pay_encode(struct wring_walk *walk, const struct wring_step *step)
     bool back = step->phase == WRING_PHASE_INTRA_OUT || walk->second[step->phase];
 
     walk->codec = back ? walk->params->out : walk->params->in;
+    walk->site = step->site;
     walk->summed = back && walk->other_back ? walk->contributions : 0;
     if (!back) {
         /* between nodes these are what nodes have summed up */
@@ -384,20 +402,34 @@ static bool are_codes_summed(const struct wring_walk *walk)
     return walk->codes * walk->x > walk->f * (1 + 1e-9);
 }
 
-static void pay_decode(struct wring_walk *walk, const struct wring_step *step)
+/** The time of decoding a code: of a sum that may be wider, or one that is added or not. */
+static const struct wring_cost *decode_us(const struct wring_walk *walk, enum wring_site site,
+                                          bool sum, bool adds)
 {
-    const struct wring_profile_coding *coding = &walk->codec->at[step->site];
-    const struct wring_cost *one_us =
-        wring_profile_decoding(&coding->decode_us, &coding->decode_add_us, are_codes_summed(walk));
+    const struct wring_profile_coding *coding = &walk->codec->at[site];
     const struct wring_cost *back_us = &walk->codec->traits.way_back.decode_us;
 
-    if (walk->summed > 0 && step->site != WRING_SITE_DEVICE && back_us->n > 0)
-        one_us = back_us;
+    if (sum && site != WRING_SITE_DEVICE && back_us->n > 0)
+        return back_us;
+    return wring_profile_decoding(&coding->decode_us, &coding->decode_add_us, adds);
+}
 
+static void pay_decode(struct wring_walk *walk, const struct wring_step *step)
+{
+    enum wring_worker coder = coder_of(step->site, false);
+    double elems = coders_share(walk, step->site) * walk->x, n = walk->codes;
+    bool adds = are_codes_summed(walk), sum = walk->summed > 0;
+
+    if (adds && walk->whole == WRING_KNOWN_NONE && walk->codec->at[step->site].sum_us.n > 0) {
+        /* add codes of the same elements, then decode their sum */
+        double sums = walk->f / walk->x;
+        const struct wring_cost *sum_us = &walk->codec->at[step->site].sum_us;
+        wring_walk_add(walk, coder, wring_cost_scale(sum_us, n - sums, elems));
+        n = sums, adds = false, sum = true;
+    }
     if (walk->whole == WRING_KNOWN_NONE)
-        wring_walk_add(
-            walk, coder_of(step->site, false),
-            wring_cost_scale(one_us, walk->codes, coders_share(walk, step->site) * walk->x));
+        wring_walk_add(walk, coder,
+                       wring_cost_scale(decode_us(walk, step->site, sum, adds), n, elems));
     walk->codes = 1;
     walk->x = walk->f;
 }

@@ -76,6 +76,7 @@ struct wring_walk {
     double x, f, codes, active;              /* active: ranks of a node */
     bool second[WRING_PHASE_INTRA_OUT + 1];  /* by phase: the next step there is its second */
     const struct wring_profile_codec *codec; /* that made the codes */
+    enum wring_site site;                    /* and who did */
     bool other_back; /* the codec's sums travel as other codes, or as wider sums of codes, which the
                         profile describes */
     uint32_t contributions; /* whose codes a sum is of; UINT32_MAX: they travelled raw, so that the
