@@ -21,6 +21,15 @@ const struct part between_nodes[] = {{2, "onebit:block=128+ef", "hierarchical-di
                                      {1, "int8+ef", "hierarchical-indivisible"},
                                      {0}};
 
+const struct part adding[] = {{2, "sharedint:width=4+ef", "divisible"},
+                              {1, "thc:width=4:sums=saturate", "divisible"},
+                              {1, "sharedint", "indivisible"},
+                              {0}};
+const struct part adding_between_nodes[] = {{2, "sharedint:width=4+ef", "hierarchical-divisible"},
+                                            {1, "thc:width=4", "hierarchical-divisible"},
+                                            {1, "sharedint", "hierarchical-indivisible"},
+                                            {0}};
+
 void write_plan(const struct plan_of *what, char *setting, size_t bytes)
 {
     uint32_t per_node = what->ranks_per_node > 0 ? what->ranks_per_node : 1;

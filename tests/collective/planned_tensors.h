@@ -36,6 +36,9 @@ extern const struct part mixed[];
 /** The same on nodes of several ranks. */
 extern const struct part between_nodes[];
 
+/** Codecs whose codes add up: on four nodes of one rank, and on two of two. */
+extern const struct part adding[], adding_between_nodes[];
+
 /** Write a plan to a file. @param setting out, [bytes], names it: "WRING_PLAN=/tmp/..." */
 void write_plan(const struct plan_of *what, char *setting, size_t bytes);
 void remove_plan(const char *setting);

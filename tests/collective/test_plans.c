@@ -171,9 +171,10 @@ static void compare_with_hand(const struct part *parts, struct story *story)
 
 static void what_is_planned_runs(void)
 {
-    const struct part *const plans[] = {mixed, all_in_one, each_alone, between_nodes};
+    const struct part *const plans[] = {mixed,         all_in_one, each_alone,
+                                        between_nodes, adding,     adding_between_nodes};
 
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 6; i++)
         for (int where = 0; where < 4; where++) {
             struct story *story = calloc(1, sizeof(*story));
             story->apart = where % 2 == 1;
@@ -182,7 +183,7 @@ static void what_is_planned_runs(void)
             story->twice = i != 1;
             story->pool = i == 0;
             story->first_pool = i == 2;
-            story->nodes = i == 3;
+            story->nodes = i == 3 || i == 5;
             compare_with_hand(plans[i], story);
             free(story);
         }

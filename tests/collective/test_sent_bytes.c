@@ -77,6 +77,7 @@ static double count_session(const char *codec, enum wring_scheme scheme, uint32_
 /* ---- of a plan ---- */
 
 #define RANKS 4
+#define OPTIONS 4
 #define STEP(what)                                        \
     {                                                     \
         .kind = WRING_STEP_##what, .site = WRING_SITE_CPU \
@@ -86,7 +87,8 @@ static double count_session(const char *codec, enum wring_scheme scheme, uint32_
         .kind = WRING_STEP_COMM, .routine = WRING_ROUTINE_##how, .coded = true \
     }
 
-/* as a session runs divisible codes, and the same by other names where codes add up */
+/* in one step; in two, where owners encode sums, or add codes: the last by either name */
+static const struct wring_option whole = {3, {STEP(ENCODE), CODED(ALLGATHER), STEP(DECODE)}};
 static const struct wring_option recoded = {
     6, {STEP(ENCODE), CODED(ALLTOALL), STEP(DECODE), STEP(ENCODE), CODED(ALLGATHER), STEP(DECODE)}};
 static const struct wring_option halves = {
@@ -129,14 +131,19 @@ static void describe(const char *spec, struct wring_profile_codec *out)
 static void compare_plans(const char *spec, double back)
 {
     struct wring_profile_codec codec;
-    const struct wring_option *const options[] = {&recoded, &halves, &summed};
+    const struct wring_option *const options[OPTIONS] = {&whole, &recoded, &halves, &summed};
 
     describe(spec, &codec);
-    double sent = count_session(spec, WRING_SCHEME_DIVISIBLE, RANKS);
+    const bool runs[OPTIONS] = {true, !codec.summable, codec.summable, codec.summable};
     double said = wring_cost_at(&codec.traits.way_back.bytes, ELEMS) / ELEMS;
     CHECK(fabs(said - back) < 1e-3, "%s: a sum of %g bytes an element, not %g", spec, said, back);
-    for (size_t i = 0; i < (codec.summable ? 3 : 1); i++) {
+    for (size_t i = 0; i < OPTIONS; i++) {
+        const char *run_as = wring_option_run_as(options[i], spec, 1);
+        CHECK((run_as[0] != '\0') == runs[i], "%s runs option %zu as \"%s\"", spec, i, run_as);
+        if (run_as[0] == '\0')
+            continue;
         double predicted = predict(&codec, options[i]);
+        double sent = count_session(spec, wring_scheme_find(run_as), RANKS);
         CHECK(fabs(predicted / sent - 1) < ROUNDING, "%s, option %zu: %.0f bytes, but %.0f went",
               spec, i, predicted, sent);
     }

@@ -110,16 +110,88 @@ static void created(void)
     wring_profile_destroy(profile);
 }
 
-static void run_as(void)
+static const struct wring_option both_ways = {
+    6,
+    {{.kind = WRING_STEP_ENCODE, .site = WRING_SITE_CPU},
+     {.kind = WRING_STEP_COMM, .routine = WRING_ROUTINE_ALLTOALL, .coded = true},
+     {.kind = WRING_STEP_DECODE, .site = WRING_SITE_CPU},
+     {.kind = WRING_STEP_ENCODE, .site = WRING_SITE_CPU},
+     {.kind = WRING_STEP_COMM, .routine = WRING_ROUTINE_ALLGATHER, .coded = true},
+     {.kind = WRING_STEP_DECODE, .site = WRING_SITE_CPU}}};
+
+/** A collective within nodes, around the flat one of `inside`. */
+static struct wring_option in_nodes(const struct wring_option *inside, bool coded)
 {
-    static const struct wring_option both_ways = {
-        6,
+    struct wring_option option = {.n = inside->n + 2};
+
+    option.steps[0] = (struct wring_step){.kind = WRING_STEP_COMM,
+                                          .phase = WRING_PHASE_INTRA_IN,
+                                          .routine = WRING_ROUTINE_REDUCE_SCATTER,
+                                          .coded = coded};
+    for (uint32_t i = 0; i < inside->n; i++) {
+        option.steps[i + 1] = inside->steps[i];
+        option.steps[i + 1].phase = WRING_PHASE_INTER;
+    }
+    option.steps[inside->n + 1] = (struct wring_step){.kind = WRING_STEP_COMM,
+                                                      .phase = WRING_PHASE_INTRA_OUT,
+                                                      .routine = WRING_ROUTINE_ALLGATHER};
+    return option;
+}
+
+/** Owners add codes only of codecs whose codes add up, and encode no sum of these. */
+static void run_as_sums(void)
+{
+    static const char *const adding[] = {"sharedint", "sharedint:width=4+ef", "thc:width=4",
+                                         "thc:width=4:sums=saturate"};
+    struct wring_option halves = {
+        4,
         {{.kind = WRING_STEP_ENCODE, .site = WRING_SITE_CPU},
-         {.kind = WRING_STEP_COMM, .routine = WRING_ROUTINE_ALLTOALL, .coded = true},
-         {.kind = WRING_STEP_DECODE, .site = WRING_SITE_CPU},
-         {.kind = WRING_STEP_ENCODE, .site = WRING_SITE_CPU},
+         {.kind = WRING_STEP_COMM, .routine = WRING_ROUTINE_REDUCE_SCATTER, .coded = true},
          {.kind = WRING_STEP_COMM, .routine = WRING_ROUTINE_ALLGATHER, .coded = true},
          {.kind = WRING_STEP_DECODE, .site = WRING_SITE_CPU}}};
+    struct wring_option at_once = {
+        3,
+        {{.kind = WRING_STEP_ENCODE, .site = WRING_SITE_CPU},
+         {.kind = WRING_STEP_COMM, .routine = WRING_ROUTINE_ALLREDUCE, .coded = true},
+         {.kind = WRING_STEP_DECODE, .site = WRING_SITE_CPU}}};
+    struct wring_option cpu = coded_option(WRING_SITE_CPU);
+
+    for (size_t i = 0; i < sizeof(adding) / sizeof(adding[0]); i++) {
+        struct wring_option nodes = in_nodes(&halves, false);
+        CHECK(wring_option_adds_codes(adding[i]), "%s adds none", adding[i]);
+        CHECK(strcmp(wring_option_run_as(&halves, adding[i], 8), "divisible") == 0, "%s: halves",
+              adding[i]);
+        CHECK(strcmp(wring_option_run_as(&at_once, adding[i], 8), "divisible") == 0, "%s: at once",
+              adding[i]);
+        CHECK(strcmp(wring_option_run_as(&nodes, adding[i], 2), "hierarchical-divisible") == 0,
+              "%s between nodes", adding[i]);
+        nodes = in_nodes(&at_once, false);
+        CHECK(strcmp(wring_option_run_as(&nodes, adding[i], 2), "hierarchical-divisible") == 0,
+              "%s at once between nodes", adding[i]);
+        CHECK(strcmp(wring_option_run_as(&cpu, adding[i], 8), "indivisible") == 0, "%s: whole",
+              adding[i]);
+        CHECK(wring_option_run_as(&both_ways, adding[i], 8)[0] == 0, "%s: no sum is encoded",
+              adding[i]);
+    }
+    for (const struct wring_codec_ops *const *ops = wring_codec_list(); *ops != NULL; ops++) {
+        const char *spec = (*ops)->name;
+        bool runs = wring_option_run_as(&halves, spec, 1)[0] != 0;
+        CHECK(!runs || (*ops)->code_sum != NULL, "codes of %s do not add up", spec);
+        CHECK(runs == (wring_option_run_as(&at_once, spec, 1)[0] != 0), "%s by another name", spec);
+        CHECK(!runs || wring_option_run_as(&both_ways, spec, 1)[0] == 0, "%s both ways", spec);
+    }
+    CHECK(wring_option_run_as(&halves, "powersgd", 8)[0] == 0, "sums, and state");
+    CHECK(wring_option_run_as(&halves, "sharedint>int8", 8)[0] == 0 &&
+              strcmp(wring_option_run_as(&both_ways, "sharedint>int8", 8), "divisible") == 0,
+          "a pair decodes what it adds");
+    halves.steps[0].site = halves.steps[3].site = WRING_SITE_DEVICE;
+    CHECK(wring_option_run_as(&halves, "sharedint", 8)[0] == 0, "a device");
+    at_once.steps[1].routine = WRING_ROUTINE_REDUCE;
+    CHECK(wring_option_run_as(&at_once, "sharedint", 8)[0] == 0, "one root");
+}
+
+static void run_as(void)
+{
     struct wring_option cpu = coded_option(WRING_SITE_CPU), other = cpu;
 
     CHECK(strcmp(wring_option_run_as(&raw_option, "none", 8), "auto") == 0, "a plain allreduce");
@@ -142,25 +214,6 @@ static void run_as(void)
     CHECK(wring_option_run_as(&other, "int8", 1)[0] == 0, "half a collective");
     other = coded_option(WRING_SITE_NODE);
     CHECK(wring_option_run_as(&other, "int8", 1)[0] == 0, "an offload node");
-}
-
-/** A collective within nodes, around the flat one of `inside`. */
-static struct wring_option in_nodes(const struct wring_option *inside, bool coded)
-{
-    struct wring_option option = {.n = inside->n + 2};
-
-    option.steps[0] = (struct wring_step){.kind = WRING_STEP_COMM,
-                                          .phase = WRING_PHASE_INTRA_IN,
-                                          .routine = WRING_ROUTINE_REDUCE_SCATTER,
-                                          .coded = coded};
-    for (uint32_t i = 0; i < inside->n; i++) {
-        option.steps[i + 1] = inside->steps[i];
-        option.steps[i + 1].phase = WRING_PHASE_INTER;
-    }
-    option.steps[inside->n + 1] = (struct wring_step){.kind = WRING_STEP_COMM,
-                                                      .phase = WRING_PHASE_INTRA_OUT,
-                                                      .routine = WRING_ROUTINE_ALLGATHER};
-    return option;
 }
 
 static void run_in_nodes(void)
@@ -273,6 +326,7 @@ int main(int argc, char **argv)
     static const struct wring_test_case cases[] = {
         {"created", created},
         {"run_as", run_as},
+        {"run_as_sums", run_as_sums},
         {"run_in_nodes", run_in_nodes},
         {"mismatches", mismatches},
         {"tensors_alone", tensors_alone},

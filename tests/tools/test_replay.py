@@ -139,6 +139,20 @@ class Replays(unittest.TestCase):
                              {(codec, "divisible")})
             self.assertEqual(self.replay("--plan", self.path, "-p", "shm", "-n", "2")["wrong"], 0)
 
+    def test_codes_that_add_up(self):
+        """Owners add codes: options that sum them run here, and none that encodes sums again."""
+        for codec in ("sharedint", "sharedint+ef", "thc"):
+            plan = self.make_plan("-c", codec, "--only", nodes="3")
+            self.assertEqual({(group["codec"], group["run_as"]) for group in plan["groups"]},
+                             {(codec, "divisible")})
+            for group in plan["groups"]:
+                self.assertRegex(group["scheme"], r"flat (allreduce|reduce-scatter)\*")
+            self.assertEqual(self.replay("--plan", self.path, "-p", "shm", "-n", "3")["wrong"], 0)
+        listed = wring("plan", "--list-options", "--json", *SHARED, "-N", "3", "-g", "1", "--where",
+                       "cpu", "--runnable", "-c", "sharedint,int8")
+        counts = {one["codec"]: one["codes_summed"] for one in json.loads(listed.stdout)["codecs"]}
+        self.assertEqual(counts, {"none": 0, "sharedint": 2, "int8": 0})
+
     def test_a_job_plans_for_itself(self):
         with tempfile.TemporaryDirectory() as cache:
             answer = self.replay("--plan", "auto", "-c", "bf16", "-p", "tcp", "-n", "2",

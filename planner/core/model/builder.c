@@ -208,6 +208,12 @@ static struct wring_option collective_of(const char *spec, const char *run_as)
                                      {make_coding_step(WRING_STEP_ENCODE),
                                       make_comm_step(WRING_ROUTINE_ALLGATHER, true),
                                       make_coding_step(WRING_STEP_DECODE)}};
+    if (wring_option_adds_codes(spec))
+        return (struct wring_option){4,
+                                     {make_coding_step(WRING_STEP_ENCODE),
+                                      make_comm_step(WRING_ROUTINE_REDUCE_SCATTER, true),
+                                      make_comm_step(WRING_ROUTINE_ALLGATHER, true),
+                                      make_coding_step(WRING_STEP_DECODE)}};
     return (struct wring_option){
         6,
         {make_coding_step(WRING_STEP_ENCODE), make_comm_step(WRING_ROUTINE_ALLTOALL, true),

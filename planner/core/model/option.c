@@ -545,9 +545,13 @@ static const struct pattern raw[] = {
     {1, {COMM(ALLREDUCE)}},
     {2, {COMM(REDUCE_SCATTER), COMM(ALLGATHER)}},
 };
-static const struct pattern coded[] = {
-    {3, {CODE(ENCODE), COMM(ALLGATHER), CODE(DECODE)}},
-    {6, {CODE(ENCODE), COMM(ALLTOALL), CODE(DECODE), CODE(ENCODE), COMM(ALLGATHER), CODE(DECODE)}},
+static const struct pattern indivisible = {3, {CODE(ENCODE), COMM(ALLGATHER), CODE(DECODE)}};
+/* owners decode, add and encode again; or they add the codes themselves, if these add up */
+static const struct pattern recoded = {
+    6, {CODE(ENCODE), COMM(ALLTOALL), CODE(DECODE), CODE(ENCODE), COMM(ALLGATHER), CODE(DECODE)}};
+static const struct pattern summed[] = {
+    {3, {CODE(ENCODE), COMM(ALLREDUCE), CODE(DECODE)}},
+    {4, {CODE(ENCODE), COMM(REDUCE_SCATTER), COMM(ALLGATHER), CODE(DECODE)}},
 };
 
 static bool is_between_all(enum wring_phase phase, uint32_t ranks_per_node)
@@ -600,40 +604,68 @@ static bool matches_pattern(const struct collective *collective, const struct pa
     return true;
 }
 
-/** Does a session carry out a plan with it? Not what it keeps beside a residual, as an array of
- * that belongs to one bucket; not in one step a sum that must come back, or cut a whole bucket. */
-static bool runs_codec(const char *spec, bool indivisible)
+/** What a session makes of a codec in plans. */
+struct abilities {
+    bool runs; /* not what keeps an array beside its residual, which belongs to one bucket */
+    bool indivisible,
+        divisible;   /* not in one step a sum that must come back; no whole bucket cut */
+    bool adds_codes; /* owners add codes, and decode none before they send the sum */
+};
+
+static struct abilities abilities_of(const char *spec)
 {
     struct wring_codec *codec = NULL;
     char why[100];
 
     if (wring_codec_create(spec, "best", NULL, why, sizeof(why), &codec) != WRING_OK)
-        return false;
+        return (struct abilities){.runs = false};
     const struct wring_codec_info *info = wring_codec_info(codec);
-    bool fits = indivisible ? (info->flags & WRING_CODEC_TWO_WAYS) == 0 : info->unit != 0;
-    bool runs = info->states == 0 && fits;
+    struct abilities abilities = {.runs = info->states == 0,
+                                  .indivisible = (info->flags & WRING_CODEC_TWO_WAYS) == 0,
+                                  .divisible = info->unit != 0,
+                                  .adds_codes = (info->flags & WRING_CODEC_SUMMABLE) != 0};
     wring_codec_destroy(codec);
-    return runs;
+    return abilities;
+}
+
+bool wring_option_adds_codes(const char *codec)
+{
+    return strcmp(codec, "none") != 0 && abilities_of(codec).adds_codes;
+}
+
+static enum wring_scheme find_raw_scheme(const struct collective *collective)
+{
+    return matches_pattern(collective, &raw[0]) || matches_pattern(collective, &raw[1])
+               ? WRING_SCHEME_AUTO
+               : WRING_SCHEMES;
+}
+
+static enum wring_scheme find_coded_scheme(const struct collective *collective, const char *codec)
+{
+    bool whole = matches_pattern(collective, &indivisible);
+    bool again = matches_pattern(collective, &recoded);
+    bool added = matches_pattern(collective, &summed[0]) || matches_pattern(collective, &summed[1]);
+
+    if (!whole && !again && !added)
+        return WRING_SCHEMES; /* the most, and found out in no time */
+    struct abilities abilities = abilities_of(codec);
+    if (!abilities.runs)
+        return WRING_SCHEMES;
+    if (whole)
+        return abilities.indivisible ? WRING_SCHEME_INDIVISIBLE : WRING_SCHEMES;
+    return abilities.divisible && abilities.adds_codes == added ? WRING_SCHEME_DIVISIBLE
+                                                                : WRING_SCHEMES;
 }
 
 /** WRING_SCHEMES: there is none. */
 static enum wring_scheme find_scheme(const struct collective *collective, const char *codec)
 {
     bool is_raw = strcmp(codec, "none") == 0;
-    const struct pattern *patterns = is_raw ? raw : coded;
 
     for (uint32_t i = 0; i < collective->n; i++)
         if (!can_step_run(collective, &collective->steps[i], !is_raw))
             return WRING_SCHEMES;
-    bool first = matches_pattern(collective, &patterns[0]),
-         second = matches_pattern(collective, &patterns[1]);
-    if (!first && !second)
-        return WRING_SCHEMES;
-    if (is_raw)
-        return WRING_SCHEME_AUTO;
-    if (!runs_codec(codec, first))
-        return WRING_SCHEMES;
-    return first ? WRING_SCHEME_INDIVISIBLE : WRING_SCHEME_DIVISIBLE;
+    return is_raw ? find_raw_scheme(collective) : find_coded_scheme(collective, codec);
 }
 
 const char *wring_option_run_as(const struct wring_option *option, const char *codec,

@@ -128,7 +128,10 @@ enum wring_status wring_options_json(const struct wring_options_params *params, 
 /**
  * How can a bucket travel like that? The runtime exchanges between all ranks at once, or between
  * nodes, after a raw reduce-scatter within each and before a raw allgather. It codes on the CPU,
- * and knows two algorithms for codes: allgather, and alltoall, sum, allgather. With one rank in a
+ * and knows two algorithms for codes: allgather, and alltoall, sum, allgather. In the second,
+ * owners decode codes, add and encode the sum. If a codec's codes add up, owners add the codes and
+ * send on what they get: then the option has a coded reduce-scatter and allgather, or a coded
+ * allreduce, and the one that encodes sums again is no option of this runtime. With one rank in a
  * node the collective between nodes is one between all ranks.
  *
  * @param codec  a spec; one that this build does not have, or whose state plans cannot carry, runs
@@ -137,5 +140,9 @@ enum wring_status wring_options_json(const struct wring_options_params *params, 
  */
 const char *wring_option_run_as(const struct wring_option *option, const char *codec,
                                 uint32_t ranks_per_node);
+
+/** Does the runtime add codes of that codec as they are? Not raw ones, nor those of a codec that
+ *  this build does not have. */
+bool wring_option_adds_codes(const char *codec);
 
 #endif
