@@ -200,6 +200,13 @@ class Calibrates(unittest.TestCase):
         # sums of 4 bits travel in 8
         self.assertEqual(traits["sharedint:width=4"]["way_back"]["bytes"]["slope"], 1)
         self.assertEqual(traits["sharedint:width=4"]["way_back"]["nmse"], 0)
+        self.assertIn("decode_us", traits["sharedint:width=4"]["way_back"])
+        adding = ["powersgd+ef", "sharedint", "sharedint:width=4"]
+        self.assertEqual([spec for spec in specs if "code_sum_us" in codecs[spec]["at"]["cpu"]],
+                         adding)
+        for spec in specs:
+            for coder in codecs[spec]["coders"]:
+                self.assertEqual("code_sum_us" in coder, spec in adding, (spec, coder))
         self.assertAlmostEqual(traits["onebit+ef>int8"]["way_back"]["bytes"]["slope"], 1, 1)
         # sums of few elements grow until they have all
         grown = traits["dgc"]["way_back"]

@@ -77,12 +77,18 @@ static void noise_goes_by_itself(void)
     set_up(&made);
     made.codecs[0].at[WRING_SITE_CPU].decode_add_trust = (struct wring_profile_trust)MOST;
     made.codecs[1].coders[0].encode.trust = (struct wring_profile_trust)MOST;
+    made.codecs[1].at[WRING_SITE_CPU].sum_us.n = made.codecs[1].coders[1].sum.us.n = 1;
+    made.codecs[1].at[WRING_SITE_CPU].sum_trust = (struct wring_profile_trust)MOST;
+    made.codecs[1].coders[1].sum.trust = (struct wring_profile_trust)SOME;
     made.collectives[2].busy.trust = (struct wring_profile_trust)MOST;
     CHECK(wring_calibrate_sift(&made.job, &made.profile) == 0, "refused");
     CHECK(made.profile.n_codecs == 1 && strcmp(made.codecs[0].spec, "int8") == 0, "%u codecs",
           made.profile.n_codecs);
     CHECK(made.codecs[0].n_coders == 1 && made.codecs[0].coders[0].cores == 1, "%u coders",
           made.codecs[0].n_coders);
+    /* adding its codes counts as decoding and adding them */
+    CHECK(made.codecs[0].at[WRING_SITE_CPU].sum_us.n == 0, "adding codes");
+    CHECK(made.codecs[0].coders[0].sum.us.n == 1, "adding codes on a core");
     /* all of bf16's collectives, so that the next run misses them */
     CHECK(made.profile.n_collectives == 2 && strcmp(made.collectives[1].codec, "int8") == 0,
           "%u collectives", made.profile.n_collectives);

@@ -89,6 +89,8 @@ enum wring_codec_task_kind {
     WRING_TASK_DECODE,
     WRING_TASK_TWIN_DECODE_ADD,
     WRING_TASK_DECODE_ADD,
+    WRING_TASK_SUM, /* a code to a sum of codes, of a codec whose codes add up; both are zeros,
+                       which no number of ranks overflows */
 };
 
 struct wring_codec_task {
@@ -111,6 +113,7 @@ struct wring_codec_work {
     struct wring_codec_context context;
     struct wring_solo solo;                       /* of which the context is */
     struct wring_memory src, residual, code, dst; /* as sessions allocate their buffers */
+    struct wring_memory zeros, sum;               /* a code, a sum; allocated by the first SUM */
     uint64_t code_bytes, first_bytes;             /* of the last encode, and of the first */
     double nmse;                                  /* of the first encode */
     const struct wring_twin_tier *twin;

@@ -222,6 +222,38 @@ static void decode_work(struct wring_codec_work *work, bool add)
         work->status = status;
 }
 
+/** Zeros, of a code and a sum. */
+static enum wring_status allocate_sum(struct wring_codec_work *work)
+{
+    const struct wring_codec_ops *ops = work->codec->ops;
+    size_t bytes = wring_codec_bound(work->codec, work->elems);
+    size_t sum_bytes = ops->sum_bound != NULL ? ops->sum_bound(work->codec, work->elems) : bytes;
+    enum wring_status status = wring_memory_alloc(bytes, &work->zeros);
+
+    if (status == WRING_OK)
+        status = wring_memory_alloc(sum_bytes, &work->sum);
+    if (status != WRING_OK)
+        return status;
+    memset(work->zeros.base, 0, bytes);
+    memset(work->sum.base, 0, sum_bytes);
+    return WRING_OK;
+}
+
+static void sum_work(struct wring_codec_work *work)
+{
+    struct wring_codec_context context = work->context;
+    enum wring_status status = work->sum.base == NULL ? allocate_sum(work) : WRING_OK;
+
+    context.phase = 1;
+    context.rank = 0;
+    if (status == WRING_OK)
+        status =
+            work->codec->ops->code_sum(work->codec, &context, work->sum.base, work->zeros.base,
+                                       wring_codec_bound(work->codec, work->elems), work->elems);
+    if (status != WRING_OK)
+        work->status = status;
+}
+
 uint64_t wring_codec_matrix_rows(uint64_t elems)
 {
     uint64_t rows = 1;
@@ -261,6 +293,8 @@ void wring_codec_work_finish(struct wring_codec_work *work)
     wring_memory_free(&work->residual);
     wring_memory_free(&work->code);
     wring_memory_free(&work->dst);
+    wring_memory_free(&work->zeros);
+    wring_memory_free(&work->sum);
 }
 
 static void run_once(struct wring_codec_work *work, const struct wring_codec_task *task)
@@ -283,6 +317,9 @@ static void run_once(struct wring_codec_work *work, const struct wring_codec_tas
         return;
     case WRING_TASK_DECODE_ADD:
         decode_work(work, true);
+        return;
+    case WRING_TASK_SUM:
+        sum_work(work);
         return;
     }
 }
@@ -559,6 +596,8 @@ static void summarise_speeds(struct run *run, struct wring_codec_speed *out)
             break;
         case WRING_TASK_DECODE_ADD:
             out->decode_add = speed;
+            break;
+        case WRING_TASK_SUM: /* of no turn here */
             break;
         }
     }

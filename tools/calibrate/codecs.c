@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/fpenv.h"
+#include "compress/codec.h"
 #include "planner/core/fit.h"
 #include "tools/bench/codec.h"
 #include "tools/calibrate/calibrate.h"
@@ -26,12 +27,13 @@ enum task {
     TASK_ENCODE,
     TASK_DECODE,
     TASK_DECODE_ADD,
+    TASK_SUM,
     TASK_COPY,
     TASKS
 };
 
-static const enum wring_codec_task_kind kinds[TASKS] = {WRING_TASK_ENCODE, WRING_TASK_DECODE,
-                                                        WRING_TASK_DECODE_ADD, WRING_TASK_COPY};
+static const enum wring_codec_task_kind kinds[TASKS] = {
+    WRING_TASK_ENCODE, WRING_TASK_DECODE, WRING_TASK_DECODE_ADD, WRING_TASK_SUM, WRING_TASK_COPY};
 
 struct bench {
     const struct wring_calibration *job;
@@ -56,9 +58,11 @@ static double time_task(struct bench *bench, enum task task, uint32_t size, uint
     return (double)(wring_now_ns() - began) / (double)times;
 }
 
-static uint32_t tasks_of(const struct bench *bench)
+static bool is_timed(const struct bench *bench, enum task task)
 {
-    return bench->copies ? TASKS : TASK_COPY;
+    if (task == TASK_COPY)
+        return bench->copies;
+    return task != TASK_SUM || wring_codec_adds_codes(bench->codec);
 }
 
 static enum wring_status prepare_works(struct bench *bench)
@@ -73,9 +77,10 @@ static enum wring_status prepare_works(struct bench *bench)
         bench->n++;
     }
     for (uint32_t size = 0; size < bench->n && status == WRING_OK; size++)
-        for (uint32_t task = 0; task < tasks_of(bench); task++)
-            bench->times[task][size] =
-                (uint64_t)ceil(SAMPLE_NS / fmax(time_task(bench, (enum task)task, size, 1), 1));
+        for (enum task task = 0; task < TASKS; task++)
+            if (is_timed(bench, task))
+                bench->times[task][size] =
+                    (uint64_t)ceil(SAMPLE_NS / fmax(time_task(bench, task, size, 1), 1));
     return status;
 }
 
@@ -83,8 +88,9 @@ static enum wring_status prepare_works(struct bench *bench)
 static bool is_in_doubt(struct bench *bench)
 {
     for (uint32_t size = 0; size < bench->n; size++)
-        for (uint32_t task = 0; task < tasks_of(bench); task++)
-            if (wring_calibrate_is_in_doubt(bench->samples[task][size], bench->turns))
+        for (enum task task = 0; task < TASKS; task++)
+            if (is_timed(bench, task) &&
+                wring_calibrate_is_in_doubt(bench->samples[task][size], bench->turns))
                 return true;
     return false;
 }
@@ -98,19 +104,24 @@ static bool needs_more_turns(struct bench *bench)
                                         (now < bench->job->late_ns && is_in_doubt(bench)));
 }
 
+static void run_turn(struct bench *bench, uint32_t size)
+{
+    for (enum task task = 0; task < TASKS; task++) {
+        if (!is_timed(bench, task))
+            continue;
+        time_task(bench, task, size, 1); /* finds what it left in the caches itself */
+        bench->samples[task][size][bench->turns] =
+            time_task(bench, task, size, bench->times[task][size]) / 1e3;
+    }
+}
+
 static enum wring_status run_turns(struct bench *bench)
 {
     enum wring_status status = WRING_OK;
 
     while (status == WRING_OK && needs_more_turns(bench)) {
         for (uint32_t size = 0; size < bench->n; size++)
-            for (uint32_t task = 0; task < tasks_of(bench); task++) {
-                uint64_t times = bench->times[task][size];
-                time_task(bench, (enum task)task, size,
-                          1); /* finds what it left in the caches itself */
-                bench->samples[task][size][bench->turns] =
-                    time_task(bench, (enum task)task, size, times) / 1e3;
-            }
+            run_turn(bench, size);
         bench->turns++;
         for (uint32_t size = 0; size < bench->n && status == WRING_OK; size++)
             status = bench->work[size].status;
@@ -182,6 +193,8 @@ static enum wring_status put_into_profile(struct bench *bench, const char *spec,
         if (status == WRING_OK)
             status = fit_task(bench, TASK_DECODE_ADD, 1, &coding->decode_add_us,
                               &coding->decode_add_trust);
+        if (status == WRING_OK && is_timed(bench, TASK_SUM))
+            status = fit_task(bench, TASK_SUM, 1, &coding->sum_us, &coding->sum_trust);
     }
     if (status == WRING_OK && bench->copies)
         status = fit_task(bench, TASK_COPY, sizeof(float), &profile->copy_us, &profile->copy_trust);

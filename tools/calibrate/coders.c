@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "compress/codec.h"
 #include "compress/solo.h"
 #include "offload/pool.h"
 #include "planner/core/fit.h"
@@ -27,11 +28,16 @@
 
 static const uint64_t sizes[SIZES] = {16384, 262144, 4194304};
 
-/** What is timed of a bucket; codes are there when they are decoded. */
+#define MANY_CODES 9 /* of a sum: eight more than of one contribution */
+
+/** What is timed of a bucket; codes are there when they are decoded. Sums are of codes that add up:
+ *  of one, which is copied and decoded, and of many, which differs from it by the additions. */
 enum task {
     ENCODE,
     DECODE,
     DECODE_ADD,
+    SUM_ONE,
+    SUM_MANY,
     TASKS
 };
 
@@ -53,6 +59,10 @@ struct bench {
     size_t code_bytes[PIECES_MAX]; /* of the codes that were made last */
     struct wring_job jobs[PIECES_MAX], *list[PIECES_MAX], *done[PIECES_MAX];
     struct wring_source sources[PIECES_MAX][2];
+    char *zeros, *sums; /* codes of MANY_CODES ranks, for a piece; sums of the pieces. NULL: codes
+                           do not add up */
+    size_t sum_stride;
+    struct wring_source summed[PIECES_MAX][MANY_CODES];
     uint64_t piece;
     enum wring_status status;
     double samples[TASKS][SIZES][TURNS_MAX]; /* us */
@@ -86,10 +96,37 @@ static uint64_t elems_of(const struct bench *bench, uint64_t elems, size_t i)
     return left < bench->piece ? left : bench->piece;
 }
 
+static bool is_sum(enum task task)
+{
+    return task == SUM_ONE || task == SUM_MANY;
+}
+
+static bool is_timed(const struct bench *bench, enum task task)
+{
+    return !is_sum(task) || bench->zeros != NULL;
+}
+
+/** As an owner adds the codes of a piece, and decodes the sum for itself. */
+static void make_sum(struct bench *bench, size_t piece, uint32_t n, struct wring_job *job)
+{
+    for (uint32_t i = 0; i < n; i++)
+        bench->summed[piece][i] =
+            (struct wring_source){.data = bench->zeros + i * bench->stride,
+                                  .bytes = wring_codec_bound(bench->codec, job->elems),
+                                  .codec = bench->codec};
+    job->sources = bench->summed[piece];
+    job->n_sources = n;
+    job->sum_codes = true;
+    job->codec_out = bench->codec;
+    job->code = bench->sums + piece * bench->sum_stride;
+    job->context.phase = 1;
+    job->context.rank = 0;
+}
+
 static size_t make_jobs(struct bench *bench, uint32_t size, enum task task)
 {
-    static const enum wring_job_kind kinds[TASKS] = {WRING_JOB_ENCODE, WRING_JOB_DECODE,
-                                                     WRING_JOB_REDUCE};
+    static const enum wring_job_kind kinds[TASKS] = {
+        WRING_JOB_ENCODE, WRING_JOB_DECODE, WRING_JOB_REDUCE, WRING_JOB_REDUCE, WRING_JOB_REDUCE};
     bool encode = task == ENCODE, adds = task == DECODE_ADD;
     uint64_t elems = sizes[size];
     size_t n = 0;
@@ -117,6 +154,8 @@ static size_t make_jobs(struct bench *bench, uint32_t size, enum task task)
             .code = bench->code + n * bench->stride,
             .dst = bench->dst + at};
         job->context.element = at;
+        if (is_sum(task))
+            make_sum(bench, n, task == SUM_ONE ? 1 : MANY_CODES, job);
         bench->list[n] = job;
     }
     return n;
@@ -138,9 +177,10 @@ static double time_task(struct bench *bench, uint32_t size, enum task task, uint
 static void run_turn(struct bench *bench, uint32_t (*times)[TASKS])
 {
     for (uint32_t size = 0; size < bench->n_sizes; size++)
-        for (int task = 0; task < TASKS; task++)
-            bench->samples[task][size][bench->turns] =
-                time_task(bench, size, (enum task)task, times[size][task]) / 1e3;
+        for (enum task task = 0; task < TASKS; task++)
+            if (is_timed(bench, task))
+                bench->samples[task][size][bench->turns] =
+                    time_task(bench, size, task, times[size][task]) / 1e3;
     bench->turns++;
 }
 
@@ -148,7 +188,7 @@ static void run_turn(struct bench *bench, uint32_t (*times)[TASKS])
 static bool is_in_doubt(struct bench *bench)
 {
     for (uint32_t size = 0; size < bench->n_sizes; size++)
-        for (int task = 0; task < TASKS; task++)
+        for (enum task task = 0; task < SUM_ONE; task++)
             if (wring_calibrate_is_in_doubt(bench->samples[task][size], bench->turns))
                 return true;
     return false;
@@ -160,9 +200,11 @@ static void run_turns(struct bench *bench, uint64_t deadline_ns, uint64_t late_n
     uint32_t times[SIZES][TASKS];
 
     for (uint32_t size = 0; size < bench->n_sizes; size++)
-        for (int task = 0; task < TASKS; task++) {
-            time_task(bench, size, (enum task)task, 1);
-            double ns = fmax(time_task(bench, size, (enum task)task, 1), 1);
+        for (enum task task = 0; task < TASKS; task++) {
+            if (!is_timed(bench, task))
+                continue;
+            time_task(bench, size, task, 1);
+            double ns = fmax(time_task(bench, size, task, 1), 1);
             times[size][task] = (uint32_t)fmin(ceil(SAMPLE_NS / ns), 1000);
         }
     while (bench->turns < TURNS_MAX && bench->status == WRING_OK &&
@@ -185,6 +227,17 @@ static enum wring_status fit_task(struct bench *bench, enum task task,
     return wring_fit_curve(points, bench->n_sizes, WRING_FIT_MEDIAN, out);
 }
 
+/** What adding a code takes: that part of what a sum of many takes longer than one of one. */
+static void take_additions(struct bench *bench)
+{
+    for (uint32_t size = 0; size < bench->n_sizes; size++)
+        for (uint32_t turn = 0; turn < bench->turns; turn++) {
+            double more_us =
+                bench->samples[SUM_MANY][size][turn] - bench->samples[SUM_ONE][size][turn];
+            bench->samples[SUM_MANY][size][turn] = fmax(more_us, 0) / (MANY_CODES - 1);
+        }
+}
+
 /** Rounds and state of each size: a codec may have one unit, the whole bucket. */
 static enum wring_status make_solos(struct bench *bench)
 {
@@ -205,6 +258,19 @@ static enum wring_status make_solos(struct bench *bench)
     return WRING_OK;
 }
 
+static bool make_sum_memory(struct bench *bench, uint64_t elems)
+{
+    const struct wring_codec_ops *ops = bench->codec->ops;
+    size_t bytes = bench->stride;
+
+    if (ops->sum_bound != NULL)
+        bytes = ops->sum_bound(bench->codec, bench->piece);
+    bench->sum_stride = (bytes + 63) / 64 * 64;
+    bench->zeros = calloc(MANY_CODES, bench->stride);
+    bench->sums = calloc((elems + bench->piece - 1) / bench->piece, bench->sum_stride);
+    return bench->zeros != NULL && bench->sums != NULL;
+}
+
 static enum wring_status make_memory(struct bench *bench, uint64_t elems)
 {
     const struct wring_codec_info *info = wring_codec_info(bench->codec);
@@ -221,6 +287,8 @@ static enum wring_status make_memory(struct bench *bench, uint64_t elems)
     bench->code = calloc((elems + bench->piece - 1) / bench->piece, bench->stride);
     bool feeds = (info->flags & WRING_CODEC_FEEDBACK) != 0;
     bench->residual = feeds ? calloc(elems, sizeof(float)) : NULL;
+    if (wring_codec_adds_codes(bench->codec) && !make_sum_memory(bench, elems))
+        return WRING_ERR_NO_MEMORY;
     if (bench->src == NULL || bench->dst == NULL || bench->code == NULL ||
         (feeds && bench->residual == NULL))
         return WRING_ERR_NO_MEMORY;
@@ -252,6 +320,8 @@ static void destroy_bench(struct bench *bench)
     free(bench->dst);
     free(bench->code);
     free(bench->residual);
+    free(bench->zeros);
+    free(bench->sums);
     free(bench);
 }
 
@@ -282,6 +352,10 @@ static enum wring_status measure_variant(const struct wring_calibration *job, co
         status = fit_task(bench, DECODE, &out->decode, noise);
     if (status == WRING_OK)
         status = fit_task(bench, DECODE_ADD, &out->decode_add, noise);
+    if (status == WRING_OK && is_timed(bench, SUM_MANY)) {
+        take_additions(bench);
+        status = fit_task(bench, SUM_MANY, &out->sum, noise);
+    }
     if (status == WRING_OK) {
         out->cores = variant->cores;
         snprintf(out->tier, sizeof(out->tier), "%s", wring_codec_info(bench->codec)->tier);

@@ -136,7 +136,8 @@ static void show_codecs(FILE *file, const struct wring_profile *profile)
 
 static bool has_traits(const struct wring_profile_codec *codec)
 {
-    return wring_profile_traits_record.is_set(&codec->traits);
+    return wring_profile_traits_record.is_set(&codec->traits) ||
+           codec->at[WRING_SITE_CPU].sum_us.n > 0;
 }
 
 static void put_bytes(struct wring_table *table, const struct wring_cost *bytes)
@@ -158,8 +159,9 @@ static void show_traits(FILE *file, const struct wring_profile *profile)
         {"state bytes of 4", WRING_ALIGN_RIGHT},
         {"back, bytes of 4", WRING_ALIGN_RIGHT},
         {"at most", WRING_ALIGN_RIGHT},
+        {"adding codes 4m us", WRING_ALIGN_RIGHT},
     };
-    struct wring_table *table = wring_table_create(columns, 7);
+    struct wring_table *table = wring_table_create(columns, 8);
 
     for (uint32_t i = 0; i < profile->n_codecs; i++) {
         const struct wring_profile_codec *codec = &profile->codecs[i];
@@ -172,6 +174,10 @@ static void show_traits(FILE *file, const struct wring_profile *profile)
         wring_table_cell(table, "%.3g", codec->traits.state_bytes);
         put_bytes(table, &codec->traits.way_back.bytes);
         put_bytes(table, &codec->traits.way_back.most_bytes);
+        if (codec->at[WRING_SITE_CPU].sum_us.n > 0)
+            put_us(table, &codec->at[WRING_SITE_CPU].sum_us, LARGE);
+        else
+            wring_table_cell(table, "-");
     }
     wring_table_finish(table, file);
 }

@@ -97,17 +97,31 @@ static bool note_coding_noise(struct sieve *sieve, const struct wring_profile_co
            note_noise(sieve, &coding->decode_add_trust);
 }
 
+/** Without it adding a code counts as decoding and adding it does. */
+static void sift_sum(struct sieve *sieve, const char *spec, const char *what,
+                     const struct wring_profile_trust *trust, struct wring_cost *us)
+{
+    char text[96];
+
+    if (us->n == 0 || !note_noise(sieve, trust))
+        return;
+    snprintf(text, sizeof(text), ", adding its codes%s", what);
+    say_left_out(sieve, spec, text);
+    *us = (struct wring_cost){.n = 0};
+}
+
 static void sift_coders(struct sieve *sieve, struct wring_profile_codec *codec)
 {
     uint32_t left = 0;
 
     for (uint32_t i = 0; i < codec->n_coders; i++) {
-        const struct wring_profile_coder *coder = &codec->coders[i];
+        struct wring_profile_coder *coder = &codec->coders[i];
         char what[64];
         if (coder->cores > 0)
             snprintf(what, sizeof(what), " on %u pinned cores", coder->cores);
         else
             snprintf(what, sizeof(what), " inline, with %.15s kernels,", coder->tier);
+        sift_sum(sieve, codec->spec, what, &coder->sum.trust, &coder->sum.us);
         if (note_noise(sieve, &coder->encode.trust) || note_noise(sieve, &coder->decode.trust) ||
             note_noise(sieve, &coder->decode_add.trust))
             say_left_out(sieve, codec->spec, what);
@@ -129,8 +143,11 @@ static void sift_codecs(struct sieve *sieve)
             say_left_out(sieve, codec->spec, ", coded by one core,");
             continue;
         }
-        if (now)
+        if (now) {
+            struct wring_profile_coding *coding = &codec->at[WRING_SITE_CPU];
+            sift_sum(sieve, codec->spec, " by one core,", &coding->sum_trust, &coding->sum_us);
             sift_coders(sieve, codec);
+        }
         if (left != i)
             profile->codecs[left] = *codec;
         left++;

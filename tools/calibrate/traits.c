@@ -222,7 +222,56 @@ static enum wring_status measure_way_back(const struct wring_codec *codec,
     return status;
 }
 
-/** Codes that add up are not encoded again, and lose nothing more. Their sums may be wider. */
+/** The sum of one contribution's code, as its owner sends it, and how long it takes to decode that.
+ */
+static enum wring_status run_sum(struct bench *bench, void *sum, size_t bytes)
+{
+    const struct wring_codec_ops *ops = bench->codec->ops;
+    double decode_us[TURNS];
+    uint64_t cut = 0;
+
+    wring_pattern_fill(bench->numbers, bench->elems, 0);
+    wring_solo_rounds(&bench->solo, &bench->context, bench->numbers, NULL);
+    size_t code_bytes = wring_codec_encode(bench->codec, &bench->context, bench->numbers,
+                                           bench->elems, NULL, bench->code);
+    bench->context.phase = 1;
+    enum wring_status status =
+        ops->code_sum(bench->codec, &bench->context, sum, bench->code, code_bytes, bench->elems);
+    if (status == WRING_OK && ops->sum_end != NULL)
+        ops->sum_end(bench->codec, &bench->context, sum, bench->elems, &cut);
+    for (int turn = 0; turn < TURNS && status == WRING_OK; turn++) {
+        uint64_t began_ns = wring_now_ns();
+        status = wring_codec_decode(bench->codec, &bench->context, sum, bytes, bench->sum,
+                                    bench->elems, false);
+        decode_us[turn] = (double)(wring_now_ns() - began_ns) / 1e3;
+    }
+    if (status == WRING_OK)
+        bench->decode_us = wring_spread_of(decode_us, TURNS).median;
+    return status;
+}
+
+/** @param bytes  of a sum, by size */
+static enum wring_status time_sums(const struct wring_codec *codec, const double bytes[SIZES],
+                                   struct wring_cost *out)
+{
+    double decode_us[SIZES];
+    enum wring_status status = WRING_OK;
+
+    for (int i = 0; i < SIZES && status == WRING_OK; i++) {
+        struct bench bench = {.codec = NULL};
+        void *sum = calloc(1, wring_codec_piece_bytes(codec, sizes[i]) + 1);
+        status = sum != NULL ? init_bench(&bench, codec, sizes[i]) : WRING_ERR_NO_MEMORY;
+        if (status == WRING_OK)
+            status = run_sum(&bench, sum, (size_t)bytes[i]);
+        decode_us[i] = bench.decode_us;
+        finish_bench(&bench);
+        free(sum);
+    }
+    return status == WRING_OK ? fit_sizes(decode_us, out) : status;
+}
+
+/** Codes that add up are not encoded again, and lose nothing more. Their sums may be wider, and
+ * take longer to decode. */
 static enum wring_status size_sums(const struct wring_codec *codec,
                                    struct wring_profile_way_back *out)
 {
@@ -237,7 +286,10 @@ static enum wring_status size_sums(const struct wring_codec *codec,
         differs = differs || sum != wring_codec_bound(codec, sizes[i]);
         bytes[i] = (double)sum;
     }
-    return differs ? fit_sizes(bytes, &out->bytes) : WRING_OK;
+    if (!differs)
+        return WRING_OK;
+    enum wring_status status = fit_sizes(bytes, &out->bytes);
+    return status == WRING_OK ? time_sums(codec, bytes, &out->decode_us) : status;
 }
 
 /** Are sums encoded by another codec than contributions? Those of codes that add up are not. */
