@@ -323,6 +323,63 @@ static void fp16_elsewhere(void)
     wring_profile_destroy(profile);
 }
 
+/** The built-in entry of a codec of the library, whatever its parameters; NULL: there is none. */
+static const struct wring_profile_codec *find_builtin(const struct wring_profile *profile,
+                                                      const char *name)
+{
+    size_t n = strlen(name);
+
+    for (uint32_t i = 0; i < profile->n_codecs; i++) {
+        const char *spec = profile->codecs[i].spec;
+        if (strncmp(spec, name, n) == 0 && strchr(":+/>", spec[n]) != NULL &&
+            strstr(spec, "=R") == NULL)
+            return &profile->codecs[i];
+    }
+    return NULL;
+}
+
+/** A large budget admits a codec, and half of its error does not. */
+static void check_budgets(struct wring_cost_model_params *params,
+                          const struct wring_profile_codec *codec)
+{
+    const char *const specs[] = {codec->spec};
+    const double budgets[] = {1e6, codec->nmse / 2};
+
+    params->codecs = specs;
+    params->n_codecs = 1;
+    for (int i = 0; i < (codec->nmse > 0 ? 2 : 1); i++) {
+        params->max_nmse = budgets[i];
+        struct wring_cost_model *model = wring_made_model(params);
+        REQUIRE(model != NULL, "%s: no model", codec->spec);
+        CHECK((count_may(model, 0, codec->spec) > 0) == (i == 0), "%s: a budget of %g", codec->spec,
+              budgets[i]);
+        wring_cost_model_destroy(model);
+    }
+}
+
+/** Budgets judge every codec of the library by what the built-in profiles know of it. */
+static void every_codec(void)
+{
+    static const uint64_t elems[] = {5000000};
+    static const double ready[] = {0};
+    struct wring_profile *profile = wring_profile_builtin("espresso-pcie");
+    struct wring_made_trace made;
+    struct wring_cost_model_params params = {
+        .trace = &made.trace, .profile = profile, .sites = SITE(DEVICE) | SITE(CPU)};
+
+    REQUIRE(profile != NULL, "no profile");
+    wring_made_trace(1, elems, ready, &made);
+    for (const struct wring_codec_ops *const *ops = wring_codec_list(); *ops != NULL; ops++) {
+        const struct wring_profile_codec *codec = find_builtin(profile, (*ops)->name);
+        if (strcmp((*ops)->name, "none") == 0)
+            continue;
+        REQUIRE(codec != NULL, "no %s", (*ops)->name);
+        CHECK(codec->nmse >= 0, "%s: nobody measured its error", codec->spec);
+        check_budgets(&params, codec);
+    }
+    wring_profile_destroy(profile);
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
@@ -333,6 +390,7 @@ int main(int argc, char **argv)
         {"budget_of_ways_back", budget_of_ways_back},
         {"budget_of_pairs_measured_as_one", budget_of_pairs_measured_as_one},
         {"fp16_elsewhere", fp16_elsewhere},
+        {"every_codec", every_codec},
         {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);
