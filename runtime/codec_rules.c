@@ -3,7 +3,7 @@
 
 #include <errno.h>
 #include <fnmatch.h>
-#include <stdint.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,10 +15,6 @@
 #define MIN_ELEMS 16384 /* 64 KiB of f32: below that a codec seldom saves time on any link */
 
 #define SPACES " \t\r\n"
-
-struct rule {
-    char name[WRING_NAME_MAX], value[WRING_CODEC_SPEC_MAX];
-};
 
 /** The text of [begin, end) without the spaces around it. @return whether room has place for it */
 static bool trim(const char *begin, const char *end, char *room, size_t room_bytes)
@@ -32,9 +28,22 @@ static bool trim(const char *begin, const char *end, char *room, size_t room_byt
     return fits;
 }
 
-/** The rule at *rest, which moves behind it; rules of spaces alone are none. @param well  whether
- * it has the form of one. @return false at the end */
-static bool next_rule(const char **rest, struct rule *rule, bool *well)
+static enum wring_codec_rule_kind kind_of(const char *name)
+{
+    static const char *const names[] = {
+        [WRING_CODEC_RULE_MIN] = "min",
+        [WRING_CODEC_RULE_MAX] = "max",
+        [WRING_CODEC_RULE_1D] = "1d",
+    };
+    for (int kind = WRING_CODEC_RULE_MIN; kind <= WRING_CODEC_RULE_1D; kind++)
+        if (strcmp(name, names[kind]) == 0)
+            return (enum wring_codec_rule_kind)kind;
+    return WRING_CODEC_RULE_PATTERN;
+}
+
+/** As wring_codec_rules_next(); rules of spaces alone are none. @param well  whether it has the
+ * form of one */
+static bool next_rule(const char **rest, struct wring_codec_rule *rule, bool *well)
 {
     *rest += strspn(*rest, ";" SPACES);
     if (**rest == '\0')
@@ -46,7 +55,13 @@ static bool next_rule(const char **rest, struct rule *rule, bool *well)
     *well = equals != NULL && trim(begin, equals, rule->name, sizeof(rule->name)) &&
             trim(equals + 1, end, rule->value, sizeof(rule->value)) && rule->name[0] != '\0' &&
             rule->value[0] != '\0';
+    rule->kind = *well ? kind_of(rule->name) : WRING_CODEC_RULE_PATTERN;
     return true;
+}
+
+static bool is_size(const struct wring_codec_rule *rule)
+{
+    return rule->kind == WRING_CODEC_RULE_MIN || rule->kind == WRING_CODEC_RULE_MAX;
 }
 
 static bool read_elems(const char *value, uint64_t *elems)
@@ -56,75 +71,119 @@ static bool read_elems(const char *value, uint64_t *elems)
     return value[strspn(value, "0123456789")] == '\0' && errno == 0;
 }
 
-static bool can_make(const struct wring_session *session, const char *spec, char *why,
-                     size_t why_bytes)
+/** @return whether the rule can be used; else why not */
+static bool check_rule(const struct wring_codec_rule *rule, bool well, const char *cpu,
+                       const struct wring_codec_ops *const *codecs, char *why, size_t why_bytes)
 {
     struct wring_codec *codec;
+    uint64_t elems;
 
-    if (wring_codec_create(spec, session->config.cpu, session->codecs, why, why_bytes, &codec) !=
-        WRING_OK)
+    if (!well) {
+        snprintf(why, why_bytes,
+                 "a rule is PATTERN=CODEC, min=ELEMENTS, max=ELEMENTS or 1d=CODEC, of at most %d "
+                 "and %d bytes",
+                 WRING_NAME_MAX - 1, WRING_CODEC_SPEC_MAX - 1);
+        return false;
+    }
+    if (is_size(rule)) {
+        const char *name = rule->kind == WRING_CODEC_RULE_MIN ? "min" : "max";
+        snprintf(why, why_bytes, "%s=%s: %s is a number of elements", name, rule->value, name);
+        return read_elems(rule->value, &elems);
+    }
+    if (wring_codec_create(rule->value, cpu, codecs, why, why_bytes, &codec) != WRING_OK)
         return false;
     wring_codec_destroy(codec);
     return true;
 }
 
-enum wring_status wring_codec_rules_check(const struct wring_session *session)
+/** Whether there is a size that rules are asked for. */
+static bool check_sizes(const char *rules, char *why, size_t why_bytes)
 {
-    const char *rest = session->config.codec_rules;
-    char why[WRING_TEXT_MAX];
-    struct rule rule;
-    uint64_t elems;
-    bool well;
+    uint64_t least, most;
 
-    while (next_rule(&rest, &rule, &well)) {
-        if (!well)
-            snprintf(
-                why, sizeof(why),
-                "a rule is PATTERN=CODEC, min=ELEMENTS or 1d=CODEC, of at most %d and %d bytes",
-                WRING_NAME_MAX - 1, WRING_CODEC_SPEC_MAX - 1);
-        else if (strcmp(rule.name, "min") == 0 && !read_elems(rule.value, &elems))
-            snprintf(why, sizeof(why), "min=%s: min is a number of elements", rule.value);
-        else if (strcmp(rule.name, "min") == 0 || can_make(session, rule.value, why, sizeof(why)))
-            continue;
-        wring_error(&session->log, "WRING_CODEC_RULES=%s: %s", session->config.codec_rules, why);
-        return WRING_ERR_INVALID;
-    }
-    return WRING_OK;
+    wring_codec_rules_sizes(rules, &least, &most);
+    snprintf(why, why_bytes,
+             "no size is from min=%" PRIu64 " to max=%" PRIu64
+             " elements: min is %d unless rules say it",
+             least, most, MIN_ELEMS);
+    return least <= most;
 }
 
-static bool takes_codecs(const struct wring_bucket_params *bucket)
+enum wring_status wring_codec_rules_check_text(const struct wring_log *log, const char *rules,
+                                               const char *cpu,
+                                               const struct wring_codec_ops *const *codecs)
 {
-    bool type =
-        bucket->dtype == WRING_F32 || bucket->dtype == WRING_F16 || bucket->dtype == WRING_BF16;
-    return type &&
-           (bucket->op == WRING_SUM || bucket->op == WRING_AVG || bucket->op == WRING_PREMUL_SUM);
+    const char *rest = rules;
+    char why[WRING_TEXT_MAX], some[WRING_TEXT_SHORT];
+    struct wring_codec_rule rule;
+    bool well, good = true;
+
+    while (good && next_rule(&rest, &rule, &well))
+        good = check_rule(&rule, well, cpu, codecs, why, sizeof(why));
+    if (good && check_sizes(rules, why, sizeof(why)))
+        return WRING_OK;
+    wring_error(log, "WRING_CODEC_RULES=%s: %s", wring_text_short(rules, some), why);
+    return WRING_ERR_INVALID;
+}
+
+enum wring_status wring_codec_rules_check(const struct wring_session *session)
+{
+    return wring_codec_rules_check_text(&session->log, session->config.codec_rules,
+                                        session->config.cpu, session->codecs);
+}
+
+bool wring_codec_rules_next(const char **rest, struct wring_codec_rule *rule)
+{
+    bool well;
+    return next_rule(rest, rule, &well);
+}
+
+bool wring_codec_rule_fits(const struct wring_codec_rule *rule, const char *name)
+{
+    return rule->kind == WRING_CODEC_RULE_PATTERN && fnmatch(rule->name, name, FNM_NOESCAPE) == 0;
+}
+
+void wring_codec_rules_sizes(const char *rules, uint64_t *least, uint64_t *most)
+{
+    struct wring_codec_rule rule;
+
+    *least = MIN_ELEMS;
+    *most = UINT64_MAX;
+    while (wring_codec_rules_next(&rules, &rule))
+        if (is_size(&rule))
+            read_elems(rule.value, rule.kind == WRING_CODEC_RULE_MIN ? least : most);
+}
+
+bool wring_codec_rules_take(enum wring_dtype dtype, enum wring_op op)
+{
+    return (dtype == WRING_F32 || dtype == WRING_F16 || dtype == WRING_BF16) &&
+           (op == WRING_SUM || op == WRING_AVG || op == WRING_PREMUL_SUM);
 }
 
 const char *wring_codec_rules_find(const struct wring_session *session,
                                    const struct wring_bucket_params *bucket, char *room,
                                    size_t room_bytes)
 {
-    const char *rest = session->config.codec_rules;
+    const char *rules = session->config.codec_rules, *rest = rules;
     bool flat = bucket->shape.rows == 1 || bucket->shape.columns == 1;
     char fits[WRING_CODEC_SPEC_MAX] = "none", of_flat[WRING_CODEC_SPEC_MAX] = "none";
-    bool well, found = false;
-    uint64_t least = MIN_ELEMS;
-    struct rule rule;
+    bool found = false;
+    uint64_t least, most;
+    struct wring_codec_rule rule;
 
-    while (next_rule(&rest, &rule, &well)) {
-        if (strcmp(rule.name, "min") == 0)
-            read_elems(rule.value, &least);
-        else if (strcmp(rule.name, "1d") == 0)
+    wring_codec_rules_sizes(rules, &least, &most);
+    while (wring_codec_rules_next(&rest, &rule)) {
+        if (rule.kind == WRING_CODEC_RULE_1D)
             memcpy(of_flat, rule.value, sizeof(of_flat));
-        else if (!found && fnmatch(rule.name, bucket->name, FNM_NOESCAPE) == 0) {
+        else if (!found && wring_codec_rule_fits(&rule, bucket->name)) {
             memcpy(fits, rule.value, sizeof(fits));
             found = true;
         }
     }
-    bool any = *session->config.codec_rules != '\0' && takes_codecs(bucket);
+    bool any = *rules != '\0' && wring_codec_rules_take(bucket->dtype, bucket->op);
     snprintf(room, room_bytes, "%s",
-             !any || bucket->elems < least ? "none"
-             : flat                        ? of_flat
-                                           : fits);
+             !any || bucket->elems < least || bucket->elems > most ? "none"
+             : flat                                                ? of_flat
+                                                                   : fits);
     return room;
 }

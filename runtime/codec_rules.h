@@ -1,22 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Which codec a bucket takes whose program names none: WRING_CODEC_RULES. A setting gives a codec
- * to a program that knows nothing of codecs.
+ * WRING_CODEC_RULES: which codec a bucket takes whose program names none, and by call_codecs.h a
+ * call of a program that knows nothing of codecs.
  *
  *     *embed*=bf16; min=4096; 1d=none; *=onebit:block=128+ef
  *
  * Rules are separated by semicolons. The first PATTERN=CODEC whose pattern (fnmatch(3), where *
- * also takes a slash) fits the bucket's whole name decides. Before that, min=ELEMENTS has smaller
- * buckets travel as they are (16384 unless said), and 1d=CODEC says what a shape of one row or one
- * column takes (none unless said). A bucket without a shape counts as of more dimensions. One that
- * no rule fits travels as it is.
+ * also takes a slash) fits the whole name decides. Before that, min=ELEMENTS has smaller buckets
+ * travel as they are (16384 unless said), max=ELEMENTS larger ones (none unless said), and 1d=CODEC
+ * says what a shape of one row or one column takes (none unless said). A bucket without a shape
+ * counts as of more dimensions. One that no rule fits travels as it is.
+ *
+ * Threads: safe.
  */
 #ifndef WRING_RUNTIME_CODEC_RULES_H
 #define WRING_RUNTIME_CODEC_RULES_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
-#include <wring/status.h>
+#include "base/log.h"
+#include <wring/codec.h>
+#include <wring/types.h>
 
 struct wring_bucket_params;
 struct wring_session;
@@ -30,5 +36,37 @@ enum wring_status wring_codec_rules_check(const struct wring_session *session);
 const char *wring_codec_rules_find(const struct wring_session *session,
                                    const struct wring_bucket_params *bucket, char *room,
                                    size_t room_bytes);
+
+/* ---- rules of no session ---- */
+
+enum wring_codec_rule_kind {
+    WRING_CODEC_RULE_PATTERN,
+    WRING_CODEC_RULE_MIN,
+    WRING_CODEC_RULE_MAX,
+    WRING_CODEC_RULE_1D,
+};
+
+struct wring_codec_rule {
+    enum wring_codec_rule_kind kind;
+    char name[WRING_NAME_MAX], value[WRING_CODEC_SPEC_MAX];
+};
+
+/** As wring_codec_rules_check(). @param codecs  the program's own; NULL: none */
+enum wring_status wring_codec_rules_check_text(const struct wring_log *log, const char *rules,
+                                               const char *cpu,
+                                               const struct wring_codec_ops *const *codecs);
+
+/** The rule at *rest, which moves behind it, of rules that have been checked.
+ *  @return false: there are no more */
+bool wring_codec_rules_next(const char **rest, struct wring_codec_rule *rule);
+
+/** Of checked rules: whether a pattern's rule decides for that name. */
+bool wring_codec_rule_fits(const struct wring_codec_rule *rule, const char *name);
+
+/** Of checked rules: the sizes in elements, both included, that patterns are asked for. */
+void wring_codec_rules_sizes(const char *rules, uint64_t *least, uint64_t *most);
+
+/** Whether rules apply to such a reduction at all: sums and averages of 16 and 32 bits do. */
+bool wring_codec_rules_take(enum wring_dtype dtype, enum wring_op op);
 
 #endif

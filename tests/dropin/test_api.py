@@ -388,7 +388,8 @@ class CodecRules(unittest.TestCase):
     """WRING_CODEC_RULES, as every job and as wring.torch has it."""
     RULES = ("*.embed=int8; min=100 ;*=bf16;; 1d=fp16;layer[!2]*=int8",
              "layer?.w*=onebit:block=64+ef; min=0",
-             "a/*=bf16;[=int8;  ", "*w=none; *=bf16; min=1", "")
+             "a/*=bf16;[=int8;  ", "*w=none; *=bf16; min=1", "",
+             "*=int8; max=16384", "1d=bf16; max=4096; min=50; *=int8")
     TENSORS = (("layer1.embed", (10, 20)), ("layer1.weight", (100, 200)), ("layer2.w", (3, 33)),
                ("layer2.bias", (1, 4096)), ("a/b/c", (128, 128)), ("[", (200, 100)),
                ("norm", (20000, 1)), ("layer1.embedding", (5, 20)))
@@ -457,6 +458,8 @@ class CodecRules(unittest.TestCase):
                            ("*=typo", "'typo'"), ("1d=int8:block=x", "block"),
                            ("min=4k", "min=4k"), ("min=-1", "min=-1"), ("min=99999999999999999999",
                                                                        "min=999"),
+                           ("max=4k", "max=4k"), ("*=bf16; max=100", "from min=16384 to max=100 "),
+                           ("max=5; min=6", "from min=6 to max=5 "),
                            ("*=bf16; min=", "a rule is"), ("x" * 600 + "=bf16", "a rule is"),
                            ("*=" + "int8" * 40, "a rule is")):
             with self.subTest(rules=text):

@@ -44,8 +44,16 @@ class Codecs(unittest.TestCase):
         self.assertEqual(rules.codec_of("scalar", tensor()), "bf16")
         self.assertEqual(rules.codec_of("weight", tensor(2, 2)), "int8")
 
+    def test_large_tensors_can_be_left_alone(self):
+        rules = Rules("max=20000; 1d=bf16; *=int8")
+        for elements, codec in ((MIN_ELEMENTS - 1, "none"), (MIN_ELEMENTS, "int8"), (20000, "int8"),
+                                (20001, "none")):
+            self.assertEqual(rules.codec_of("weight", tensor(elements, 1)), codec)
+        self.assertEqual(rules.codec_of("bias", tensor(20001)), "none")
+
     def test_faults_are_named(self):
-        for text in ("nonsense", "=int8", "a=", "a=b; min=1k", "min=-1"):
+        for text in ("nonsense", "=int8", "a=", "a=b; min=1k", "min=-1", "max=1m", "max=1000",
+                     "min=3; a=b; max=2"):
             with self.assertRaisesRegex(ValueError, "WRING_CODEC_RULES: '"):
                 Rules(text)
 

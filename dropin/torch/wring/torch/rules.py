@@ -5,8 +5,9 @@
 
 Rules are separated by semicolons. The first PATTERN=CODEC whose pattern (as those of a shell) fits the
 whole name of the parameter decides. Before that, `min=ELEMENTS` has smaller tensors travel as they
-are, and `1d=CODEC` says what tensors of one dimension or none take, which is `none` unless said:
-biases and norms are few numbers and matter much. A tensor that no rule fits travels as it is.
+are, `max=ELEMENTS` larger ones, and `1d=CODEC` says what tensors of one dimension or none take, which
+is `none` unless said: biases and norms are few numbers and matter much. A tensor that no rule fits
+travels as it is.
 """
 import fnmatch
 
@@ -21,29 +22,36 @@ class Rules:
 
     def __init__(self, text="", default="none"):
         self.text, self.default = text, default
-        self.minimum, self.of_1d, self.patterns = MIN_ELEMENTS, "none", []
+        self.minimum, self.maximum = MIN_ELEMENTS, None
+        self.of_1d, self.patterns = "none", []
         for rule in filter(None, map(str.strip, text.split(";"))):
             name, equals, value = (part.strip() for part in rule.partition("="))
             if not equals or not name or not value:
-                raise ValueError(f"WRING_CODEC_RULES: '{rule}' is not PATTERN=CODEC, min=ELEMENTS or "
-                                 "1d=CODEC")
+                raise ValueError(f"WRING_CODEC_RULES: '{rule}' is not PATTERN=CODEC, min=ELEMENTS, "
+                                 "max=ELEMENTS or 1d=CODEC")
             if name == "min":
-                self.minimum = self._elements(rule, value)
+                self.minimum = self._elements(rule, name, value)
+            elif name == "max":
+                self.maximum = self._elements(rule, name, value)
             elif name == "1d":
                 self.of_1d = value
             else:
                 self.patterns.append((name, value))
+        if self.maximum is not None and self.minimum > self.maximum:
+            raise ValueError(f"WRING_CODEC_RULES: '{text}': no size is from min={self.minimum} to "
+                             f"max={self.maximum} elements: min is {MIN_ELEMENTS} unless rules say it")
 
     @staticmethod
-    def _elements(rule, value):
+    def _elements(rule, name, value):
         if not value.isdecimal():
-            raise ValueError(f"WRING_CODEC_RULES: '{rule}': min needs a whole number of elements")
+            raise ValueError(f"WRING_CODEC_RULES: '{rule}': {name} needs a whole number of elements")
         return int(value)
 
     def codec_of(self, name, parameter):
         """@return a codec's spec; "none": it travels as it is"""
         if parameter.numel() < self.minimum or not parameter.dtype.is_floating_point \
-                or parameter.element_size() > 4:
+                or parameter.element_size() > 4 \
+                or (self.maximum is not None and parameter.numel() > self.maximum):
             return "none"
         if parameter.dim() < 2:
             return self.of_1d
