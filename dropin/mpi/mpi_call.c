@@ -110,12 +110,10 @@ static bool align_memory(struct wring_mpi_call *call, size_t in_bytes, size_t ou
     return call->out != NULL;
 }
 
-static bool is_coded(const struct wring_mpi_call *call, uint64_t elems)
+/** Of a reduction. @param elems  all that are summed */
+static const char *find_codec(const struct wring_mpi_call *call, uint64_t elems)
 {
-    const struct wring_mpi_own *own = &wring_mpi_own;
-    bool floats = call->dtype == WRING_F32 || call->dtype == WRING_F16 || call->dtype == WRING_BF16;
-    return own->codec[0] != '\0' && call->op == WRING_SUM && floats &&
-           elems * wring_dtype_bytes(call->dtype) >= own->codec_min;
+    return wring_call_codecs_find(&wring_mpi_own.codecs, call->kind, call->dtype, call->op, elems);
 }
 
 static enum wring_mpi_reason set_reduction(const struct wring_mpi_args *args,
@@ -149,7 +147,7 @@ static enum wring_mpi_reason prepare_allreduce(const struct wring_mpi_args *args
     call->elems = (uint64_t)args->out_count;
     call->in = is_in_place(args->in) ? args->out : args->in;
     call->out = rooted && call->root != comm->me ? NULL : args->out;
-    call->coded = is_coded(call, call->elems);
+    call->codec = find_codec(call, call->elems);
     size_t bytes = call->elems * wring_dtype_bytes(call->dtype);
     if (!align_memory(call, bytes, bytes))
         *failed = WRING_ERR_NO_MEMORY;
@@ -163,7 +161,7 @@ static enum wring_status set_scattered(const struct wring_mpi_args *args,
 {
     size_t size = wring_dtype_bytes(call->dtype);
 
-    call->coded = is_coded(call, total);
+    call->codec = find_codec(call, total);
     if (!is_in_place(args->in)) {
         call->in = args->in;
         call->out = args->out;
@@ -411,9 +409,11 @@ enum wring_status wring_mpi_issue(struct wring_group *group, const struct wring_
                                   struct wring_request **request)
 {
     struct wring_call coded = WRING_CALL_INIT;
-    const struct wring_call *how = call->coded ? &coded : NULL;
+    const struct wring_call *how = call->codec != NULL ? &coded : NULL;
 
-    coded.codec = wring_mpi_own.codec;
+    coded.codec = call->codec;
+    if (how != NULL)
+        wring_mpi_count_coded(call->kind);
     switch (call->kind) {
     case WRING_MPI_ALLREDUCE:
         return wring_allreduce(group, call->in, call->out, call->elems, call->dtype, call->op, how,
@@ -501,7 +501,7 @@ bool wring_mpi_run_plain(const void *in, void *out, int64_t count, wring_mpi_han
     const struct wring_mpi_own *own = &wring_mpi_own;
     enum wring_op op;
 
-    if (own->session == NULL || own->codec[0] != '\0' || count <= 0)
+    if (own->session == NULL || own->codecs.of[WRING_MPI_ALLREDUCE].spec[0] != '\0' || count <= 0)
         return false;
     struct wring_mpi_comm *comm = wring_mpi_comm_find(comm_handle, false);
     const struct wring_mpi_type *type = wring_mpi_type(type_handle);

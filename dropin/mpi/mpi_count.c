@@ -29,7 +29,7 @@ static const char *const reason_texts[WRING_MPI_REASONS] = {
     [WRING_MPI_ARGUMENT] = "arguments for the MPI to judge",
 };
 
-static atomic_ullong counts[WRING_MPI_CALLS][WRING_MPI_REASONS];
+static atomic_ullong counts[WRING_MPI_CALLS][WRING_MPI_REASONS], coded[WRING_MPI_CALLS];
 
 void wring_mpi_count(enum wring_mpi_call_kind kind, enum wring_mpi_reason reason)
 {
@@ -37,17 +37,28 @@ void wring_mpi_count(enum wring_mpi_call_kind kind, enum wring_mpi_reason reason
         atomic_fetch_add_explicit(&counts[kind][reason], 1, memory_order_relaxed);
 }
 
-typedef uint64_t totals[WRING_MPI_CALLS][WRING_MPI_REASONS];
+void wring_mpi_count_coded(enum wring_mpi_call_kind kind)
+{
+    if (wring_mpi_own.stats)
+        atomic_fetch_add_explicit(&coded[kind], 1, memory_order_relaxed);
+}
+
+/** Numbers that ranks add up. */
+struct totals {
+    uint64_t calls[WRING_MPI_CALLS][WRING_MPI_REASONS];
+    uint64_t coded[WRING_CALL_CODECS];
+    uint64_t bytes_sent;
+};
 
 /** @return whether there were any */
-static bool print_row(totals sums, enum wring_mpi_reason reason)
+static bool print_row(const struct totals *sums, enum wring_mpi_reason reason)
 {
     char line[512];
     int at = 0;
     for (int kind = 0; kind < WRING_MPI_CALLS; kind++)
-        if (sums[kind][reason] > 0)
+        if (sums->calls[kind][reason] > 0)
             at += snprintf(line + at, sizeof(line) - (size_t)at, "%s %s %" PRIu64,
-                           at > 0 ? "," : "", kind_names[kind], sums[kind][reason]);
+                           at > 0 ? "," : "", kind_names[kind], sums->calls[kind][reason]);
     if (at == 0)
         return false;
     if (reason == WRING_MPI_SERVED)
@@ -58,22 +69,43 @@ static bool print_row(totals sums, enum wring_mpi_reason reason)
     return true;
 }
 
-void wring_mpi_counts_print(void)
+/** Which sums travelled by which codec, and what all that is served came to. */
+static void print_bytes(const struct totals *sums)
 {
-    static uint64_t own[WRING_MPI_CALLS][WRING_MPI_REASONS],
-        sums[WRING_MPI_CALLS][WRING_MPI_REASONS];
-    const struct wring_mpi_abi *abi = &wring_mpi_abi;
-    bool any = false;
+    for (int kind = 0; kind < WRING_CALL_CODECS; kind++)
+        if (sums->coded[kind] > 0)
+            fprintf(stderr, "wring: mpi: by codec %s: %s %" PRIu64 "\n",
+                    wring_mpi_own.codecs.of[kind].spec, kind_names[kind], sums->coded[kind]);
+    fprintf(stderr, "wring: mpi: sent by wring, all ranks: %" PRIu64 " bytes\n", sums->bytes_sent);
+}
+
+static void load_own(struct totals *own)
+{
+    struct wring_session_stats stats = WRING_SESSION_STATS_INIT;
 
     for (int kind = 0; kind < WRING_MPI_CALLS; kind++)
         for (int reason = 0; reason < WRING_MPI_REASONS; reason++)
-            own[kind][reason] = atomic_load(&counts[kind][reason]);
-    if (abi->pmpi.Reduce(own, sums, WRING_MPI_CALLS * WRING_MPI_REASONS, abi->u64, abi->sum, 0,
+            own->calls[kind][reason] = atomic_load(&counts[kind][reason]);
+    for (int kind = 0; kind < WRING_CALL_CODECS; kind++)
+        own->coded[kind] = atomic_load(&coded[kind]);
+    if (wring_session_stats(wring_mpi_own.session, &stats) == WRING_OK)
+        own->bytes_sent = stats.wire_bytes_sent;
+}
+
+void wring_mpi_counts_print(void)
+{
+    const struct wring_mpi_abi *abi = &wring_mpi_abi;
+    struct totals own = {0}, sums = {0};
+    bool any = false;
+
+    load_own(&own);
+    if (abi->pmpi.Reduce(&own, &sums, sizeof(own) / sizeof(uint64_t), abi->u64, abi->sum, 0,
                          wring_mpi_own.control) != MPI_SUCCESS ||
         wring_mpi_own.rank != 0)
         return;
     for (int reason = 0; reason < WRING_MPI_REASONS; reason++)
-        any |= print_row(sums, (enum wring_mpi_reason)reason);
+        any |= print_row(&sums, (enum wring_mpi_reason)reason);
+    print_bytes(&sums);
     if (!any)
         fprintf(stderr, "wring: mpi: the program called no collective that wring knows\n");
 }

@@ -152,6 +152,30 @@ static void set_opening(bool value)
     pthread_mutex_unlock(&cause_mutex);
 }
 
+/* sums, in the order of enum wring_mpi_call_kind, and called as WRING_STATS calls them; a
+ * communicator's name is not asked for, since each rank may give it another */
+static const struct wring_call_codecs_dropin coded = {
+    "libwring_mpi.so",
+    "WRING_MPI_CODEC",
+    "WRING_MPI_CODEC_MIN",
+    {{"allreduce", true},
+     {"reduce", true},
+     {"reduce_scatter", false},
+     {"reduce_scatter_block", false}},
+};
+
+static enum wring_status read_codecs(const struct wring_config *config)
+{
+    struct wring_mpi_own *own = &wring_mpi_own;
+    enum wring_status status = wring_call_codecs_read(
+        &own->codecs, &coded, config, config->mpi_codec, config->mpi_codec_min, &own->log);
+    if (status == WRING_OK)
+        status = wring_call_codecs_check(&own->codecs, &coded, config->cpu, &own->log);
+    if (status == WRING_OK && own->rank == 0)
+        wring_call_codecs_warn(&coded, config->codec_rules, &own->log);
+    return status;
+}
+
 static enum wring_status read_settings(void)
 {
     struct wring_mpi_own *own = &wring_mpi_own;
@@ -165,12 +189,9 @@ static enum wring_status read_settings(void)
     own->join_timeout_ns = config->join_timeout_ns; /* whatever else is wrong */
     if (status == WRING_OK) {
         own->log.level = wring_config_log_level(config);
-        snprintf(own->codec, sizeof(own->codec), "%s", config->mpi_codec);
-        own->codec_min = config->mpi_codec_min;
         own->stats = config->stats != 0;
         snprintf(own->iface, sizeof(own->iface), "%s", config->iface);
-        if (strcmp(own->codec, "none") == 0)
-            own->codec[0] = '\0';
+        status = read_codecs(config);
     }
     free(config);
     return status;
@@ -248,7 +269,8 @@ static enum wring_status open_session(void)
     if (status != WRING_OK)
         return status;
     wring_progress_set_aside(own->session->progress, (struct wring_aside){wring_mpi_poke, NULL});
-    return wring_mpi_comms_open();
+    status = wring_call_codecs_agree(&own->codecs, &coded, own->session);
+    return status == WRING_OK ? wring_mpi_comms_open() : status;
 }
 
 static struct wring_mpi_verdict verdict_of(enum wring_status status)

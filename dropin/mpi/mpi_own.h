@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "dropin/mpi/mpi_abi.h"
+#include "runtime/call_codecs.h"
 #include <wring/wring.h>
 
 #define WRING_MODULE "mpi"
@@ -116,7 +117,7 @@ struct wring_mpi_call {
     enum wring_dtype dtype;
     enum wring_op op;
     uint32_t root;
-    bool coded;
+    const char *codec; /* NULL: exact */
     struct {
         void *in, *out; /* memory in the place of the program's; its own */
         void *move_to;  /* the result goes there from `move_from` */
@@ -155,8 +156,7 @@ struct wring_mpi_own {
     int keyval;
     struct wring_log log;
     uint64_t join_timeout_ns;
-    char codec[256];    /* "": exact */
-    uint64_t codec_min; /* bytes */
+    struct wring_call_codecs codecs; /* of sums, by enum wring_mpi_call_kind */
     bool stats;
     char iface[256];  /* WRING_IFACE */
     char address[64]; /* that reaches other hosts; "": there are none */
@@ -276,6 +276,9 @@ int wring_mpi_lasting_create(struct wring_mpi_comm *comm, const struct wring_mpi
 /* ---- mpi_count.c ---- */
 
 void wring_mpi_count(enum wring_mpi_call_kind kind, enum wring_mpi_reason reason);
+
+/** One of those that are served travels encoded. */
+void wring_mpi_count_coded(enum wring_mpi_call_kind kind);
 
 /** Rank 0 says what all ranks' calls came to. Collective over the control communicator. */
 void wring_mpi_counts_print(void);

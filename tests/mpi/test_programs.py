@@ -97,6 +97,110 @@ class Programs(unittest.TestCase):
         said = self.job(2, "coded.c", WRING_MPI_CODEC="bf16", WRING_MPI_CODEC_MIN="1k")
         self.assertIn("large lossy, small lossy, double exact", said)
 
+    def ruled(self, *args, ranks=2, **variables):
+        """@return the sums of ruled.c that are lossy, the codec of each kind, bytes sent, all lines"""
+        said = self.job(ranks, "ruled.c", *args, WRING_PROVIDER="tcp", **variables)
+        judged = dict(re.findall(r"^(\w+) (exact|lossy)$", said, re.M))
+        self.assertEqual(len(judged), 1 if args else 7, said)
+        codecs = {kind: (codec, int(calls)) for codec, kind, calls in
+                  re.findall(r"by codec (\S+): (\w+) (\d+)$", said, re.M)}
+        sent = int(re.search(r"sent by wring, all ranks: (\d+) bytes$", said, re.M)[1])
+        return {name for name, how in judged.items() if how == "lossy"}, codecs, sent, said
+
+    def test_rules_give_each_operation_its_codec(self):
+        rules = "reduce=none; allreduce=bf16; reduce_scatter_*=onebit:block=128; reduce_*=int8;" \
+                "min=30000"
+        for ranks in (2, 4):
+            lossy, codecs, _, said = self.ruled(ranks=ranks, WRING_CODEC_RULES=rules)
+            self.assertEqual(lossy, {"allreduce", "reduce_scatter", "reduce_scatter_block"}, said)
+            self.assertEqual(codecs, {"allreduce": ("bf16", ranks),
+                                      "reduce_scatter": ("int8", ranks),
+                                      "reduce_scatter_block": ("onebit:block=128", ranks)}, said)
+            self.assertNotIn("WRING_CODEC_RULES", said)
+
+    def test_sizes_of_rules(self):
+        for rules, lossy in (("allreduce=bf16", {"allreduce", "small"}),
+                             ("allreduce=bf16; max=99999", {"small"}),
+                             ("allreduce=bf16; min=100000; max=100000", {"allreduce"}),
+                             ("allreduce=bf16; min=100001", set())):
+            self.assertEqual(self.ruled(WRING_CODEC_RULES=rules)[0], lossy, rules)
+        _, codecs, _, said = self.ruled(WRING_CODEC_RULES="*=none")
+        self.assertEqual(codecs, {}, said)
+
+    def test_what_rules_send(self):
+        """One sum of 400,000 bytes, and a byte that says whether it is exact."""
+        raw = self.ruled("allreduce")[2]
+        for codec, least, most in (("bf16", 0.49, 0.51), ("int8", 0.25, 0.27),
+                                   ("onebit", 0.03, 0.05), ("none", 0.99, 1.01),
+                                   ("bf16; min=100001", 0.99, 1.01)):
+            sent = self.ruled("allreduce", WRING_CODEC_RULES=f"allreduce={codec}")[2]
+            self.assertTrue(least * raw <= sent <= most * raw, (codec, sent, raw))
+
+    def test_rules_beside_the_own_codec(self):
+        """It is for operations that no rule fits, and has its own size."""
+        _, codecs, _, said = self.ruled(
+            WRING_CODEC_RULES="reduce=int8; reduce_scatter=none; min=1; max=100000",
+            WRING_MPI_CODEC="bf16", WRING_MPI_CODEC_MIN="400000")
+        self.assertEqual(codecs, {"allreduce": ("bf16", 2), "reduce": ("int8", 2),
+                                  "reduce_scatter_block": ("bf16", 2)}, said)
+
+    def test_rules_that_never_count_are_told(self):
+        rules = "*embed*=bf16; 1d=none; allreduce=bf16; all*=int8; MPI_Reduce=int8"
+        said = self.job(2, "coded.c", WRING_CODEC_RULES=rules)
+        self.assertIn("large lossy, small exact, double exact", said)
+        for line in ("*embed*=bf16; MPI_Reduce=int8: never counts in libwring_mpi.so: its sums are "
+                     "called allreduce, reduce, reduce_scatter, reduce_scatter_block",
+                     "all*=int8: never counts in libwring_mpi.so: rules before it decide",
+                     "1d=none: never counts in libwring_mpi.so: its calls have no shape"):
+            self.assertEqual(said.count(line), 1, said)
+        self.assertEqual(said.count("never counts"), 3, said)
+        said = self.job(2, "coded.c", WRING_CODEC_RULES="min=1")
+        self.assertEqual(said.count("never counts"), 1, said)
+        self.assertIn("min=1: never counts in libwring_mpi.so: no rule names a codec", said)
+
+    def test_settings_of_codecs_that_cannot_be_used(self):
+        """All ranks end in MPI_Init, and one of them says why."""
+        for variables, cause in (
+                ({"WRING_CODEC_RULES": "allreduce=typo"}, "WRING_CODEC_RULES=allreduce=typo: "),
+                ({"WRING_CODEC_RULES": "*=bf16; max=10"}, "from min=16384 to max=10 elements"),
+                ({"WRING_CODEC_RULES": "*=onebit+ef"}, "allreduce of libwring_mpi.so cannot take "
+                 "onebit+ef: it keeps something from call to call"),
+                ({"WRING_CODEC_RULES": "*=bf16>int8"}, "reduce_scatter of libwring_mpi.so cannot "
+                 "take bf16>int8: it has a way back"),
+                ({"WRING_CODEC_RULES": "reduce*=sharedint"}, "reduce_scatter of libwring_mpi.so "
+                 "cannot take sharedint: it has rounds"),
+                ({"WRING_CODEC_RULES": "*=bf16", "WRING_MPI_CODEC": "int8"},
+                 "WRING_MPI_CODEC=int8 counts for no call"),
+                ({"WRING_CODEC_RULES": "allreduce=bf16", "WRING_MPI_CODEC_MIN": "1k"},
+                 "WRING_MPI_CODEC_MIN is the size of WRING_MPI_CODEC, which names no codec"),
+                ({"WRING_MPI_CODEC": "typo"}, "WRING_MPI_CODEC=typo cannot be used: "),
+                ({"WRING_MPI_CODEC": "onebit+ef"}, "WRING_MPI_CODEC=onebit+ef cannot be used: it "
+                 "keeps a residual")):
+            with self.subTest(variables=variables):
+                status, out, err = self.opening("true", WRING_JOIN_TIMEOUT="3600", **variables)
+                self.assertNotIn(status, (0, "did not end"), f"{out}\n{err}")
+                lines = re.findall(r"\bwring: [a-z]+: .*", err)
+                self.assertEqual(len(lines), 1, err)
+                self.assertIn("rank 0 of 3 cannot open its session (and 2 more ranks fail): rules: ",
+                              lines[0])
+                self.assertIn(cause, lines[0])
+                self.assertNotIn("failures", out)
+
+    def test_ranks_whose_codecs_differ(self):
+        for setting, other in (("WRING_CODEC_RULES='reduce=bf16'", "none"),
+                               ("WRING_CODEC_RULES='allreduce=bf16; min=5'",
+                                "bf16 from 5 elements on"),
+                               ("WRING_CODEC_RULES='reduce=int8' WRING_MPI_CODEC=bf16",
+                                "bf16 from 262144 bytes on")):
+            with self.subTest(setting=setting):
+                status, out, err = self.opening(f"export {setting}", WRING_JOIN_TIMEOUT="3600",
+                                                WRING_CODEC_RULES="allreduce=bf16")
+                self.assertNotIn(status, (0, "did not end"), f"{out}\n{err}")
+                lines = re.findall(r"\bwring: [a-z]+: .*", err)
+                self.assertEqual(len(lines), 1, err)
+                self.assertIn("allreduce: rank 0 has codec bf16 from 16384 elements on, rank 1 has "
+                              f"{other}: all ranks need the same WRING_CODEC_RULES", err)
+
     def test_a_setting_that_is_wrong_ends_the_program(self):
         status, out, err = mpis.run_job(MPI, 2, [self.build("coded.c")], LIBRARY,
                                         WRING_MPI_CODEC_MIN="none")
