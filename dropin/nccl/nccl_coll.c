@@ -60,6 +60,7 @@ struct coll {
     struct wring_nccl_listen *listen; /* rank 0, while its socket is used */
     int failed;                       /* NCCL's code */
     unsigned under_way;
+    uint64_t coded[WRING_CALL_CODECS]; /* sums that travelled encoded, by operation */
     struct coll_request *free;
     struct coll_request requests[REQUESTS];
 };
@@ -104,13 +105,60 @@ int wring_nccl_coll_support(int dtype, int op, int *supported)
     return WRING_NCCL_SUCCESS;
 }
 
-/** All ranks decide alike, since all pass the same arguments. */
-static const char *choose_codec(enum wring_dtype dtype, enum wring_op op, uint64_t bytes)
+/* ---- codecs of sums ---- */
+
+enum operation {
+    ALLREDUCE,
+    REDUCE_SCATTER,
+};
+
+static const struct wring_call_codecs_dropin sums = {
+    "libnccl-net-wring.so",
+    "WRING_NCCL_CODEC",
+    "WRING_NCCL_CODEC_MIN",
+    {[ALLREDUCE] = {"allreduce", true}, [REDUCE_SCATTER] = {"reduce_scatter", false}},
+};
+
+enum wring_status wring_nccl_coll_read_codecs(void)
 {
-    const struct wring_nccl_own *own = &wring_nccl_own;
-    bool coded = own->codec[0] != '\0' && op == WRING_SUM && bytes >= own->codec_min &&
-                 (dtype == WRING_F32 || dtype == WRING_F16 || dtype == WRING_BF16);
-    return coded ? own->codec : NULL;
+    struct wring_nccl_own *own = &wring_nccl_own;
+    return wring_call_codecs_read(&own->codecs, &sums, &own->config, own->config.nccl_codec,
+                                  own->config.nccl_codec_min, &own->log);
+}
+
+/** Not before there is a CollNet: rules may be those of another user of wring in this process. */
+static int check_codecs(int rank)
+{
+    struct wring_nccl_own *own = &wring_nccl_own;
+    enum wring_status status =
+        wring_call_codecs_check(&own->codecs, &sums, own->config.cpu, &own->log);
+
+    if (status == WRING_OK && rank == 0 && !own->told_of_rules) {
+        own->told_of_rules = true;
+        wring_call_codecs_warn(&sums, own->config.codec_rules, &own->log);
+    }
+    return wring_nccl_code_of(status);
+}
+
+void wring_nccl_coll_show_codecs(char *text, size_t bytes)
+{
+    const struct wring_call_codec *codecs = wring_nccl_own.codecs.of;
+    const char *in = codecs[ALLREDUCE].spec, *part = codecs[REDUCE_SCATTER].spec;
+
+    if (in[0] == '\0' && part[0] == '\0')
+        snprintf(text, bytes, "exact");
+    else
+        snprintf(text, bytes, "by codec: allreduce %s, reduce_scatter %s",
+                 in[0] != '\0' ? in : "none", part[0] != '\0' ? part : "none");
+}
+
+/** All ranks decide alike, since all have the same codecs and pass the same arguments. */
+static const char *choose_codec(struct coll *coll, enum operation operation, enum wring_dtype dtype,
+                                enum wring_op op, uint64_t elems)
+{
+    const char *spec = wring_call_codecs_find(&wring_nccl_own.codecs, operation, dtype, op, elems);
+    coll->coded[operation] += spec != NULL;
+    return spec;
 }
 
 /* ---- its session: a thread opens it, since NCCL's must not wait ---- */
@@ -196,7 +244,7 @@ static enum wring_status open_session(struct opening *opening)
     if (status != WRING_OK)
         return status;
     opening->world = wring_session_world(opening->session);
-    return WRING_OK;
+    return wring_call_codecs_agree(&own->codecs, &sums, opening->session);
 }
 
 static void *open_in_thread(void *arg)
@@ -348,7 +396,9 @@ int wring_nccl_coll_connect(void *handles[], int ranks, int rank, void *listen, 
     if (coll == NULL)
         return WRING_NCCL_SYSTEM_ERROR;
     pthread_mutex_lock(&wring_nccl_own.mutex);
-    code = start_opening(coll, &first, listen);
+    code = check_codecs(rank);
+    if (code == WRING_NCCL_SUCCESS)
+        code = start_opening(coll, &first, listen);
     pthread_mutex_unlock(&wring_nccl_own.mutex);
     if (code == WRING_NCCL_SUCCESS)
         *comm = coll;
@@ -366,6 +416,21 @@ static void part_by_barrier(struct coll *coll)
         coll->failed == WRING_NCCL_SUCCESS &&
         wring_barrier(coll->opening.world, NULL, &request) == WRING_OK)
         wring_request_wait(request, PART_NS, NULL);
+}
+
+/** For whoever asks whether his codecs took effect. */
+static void say_counts(struct coll *coll)
+{
+    struct wring_session_stats stats = WRING_SESSION_STATS_INIT;
+
+    if (atomic_load(&coll->opening.state) != WRING_NCCL_OPEN ||
+        wring_session_stats(coll->opening.session, &stats) != WRING_OK)
+        return;
+    wring_nccl_say(WRING_NCCL_LOG_INFO,
+                   "wring: %s, rank %" PRIu32 ": sent %" PRIu64 " bytes; of its calls %" PRIu64
+                   " allreduce and %" PRIu64 " reduce_scatter were encoded",
+                   coll->opening.what, coll->opening.rank, stats.wire_bytes_sent,
+                   coll->coded[ALLREDUCE], coll->coded[REDUCE_SCATTER]);
 }
 
 static void free_coll(struct coll *coll)
@@ -391,6 +456,7 @@ int wring_nccl_coll_close(void *comm)
         return WRING_NCCL_SUCCESS;
     struct wring_nccl_listen *listen = coll->listen;
     part_by_barrier(coll);
+    say_counts(coll);
     free_coll(coll);
     pthread_mutex_lock(&wring_nccl_own.mutex);
     if (listen != NULL)
@@ -511,7 +577,7 @@ int wring_nccl_iallreduce(void *comm, void *in, void *out, size_t elems, int dty
     if (request == NULL)
         return code;
     request->bytes = elems * wring_dtype_bytes(dtype);
-    how.codec = choose_codec(dtype, op, request->bytes);
+    how.codec = choose_codec(coll, ALLREDUCE, dtype, op, elems);
     return finish_begin(
         request,
         wring_allreduce(coll->opening.world, in, out, elems, dtype, op, &how, &request->under_way),
@@ -586,7 +652,8 @@ int wring_nccl_ireducescatter(void *comm, void *in, void *out, size_t bytes_per_
         give_request_back(request);
         return WRING_NCCL_INVALID_ARGUMENT;
     }
-    how.codec = choose_codec(dtype, op, window_bytes);
+    how.codec =
+        choose_codec(coll, REDUCE_SCATTER, dtype, op, window_bytes / wring_dtype_bytes(dtype));
     return finish_begin(request,
                         wring_reduce_scatterv(coll->opening.world, in, out, request->runs, dtype,
                                               op, &how, &request->under_way),

@@ -14,7 +14,6 @@
 #include "transport/auth.h"
 #include "transport/bootstrap/job_key.h"
 #include "transport/providers/providers.h"
-#include <wring/codec.h>
 #include <wring/provider.h>
 
 static void leave_if_unused(void);
@@ -91,32 +90,6 @@ static enum wring_status find_address(void)
 
 /* ---- the beginning ---- */
 
-static bool read_codec_setting(void)
-{
-    struct wring_nccl_own *own = &wring_nccl_own;
-    struct wring_codec *codec;
-    char why[256] = "it keeps something between steps, which CollNet has none of: leave +ef out";
-
-    memcpy(own->codec, own->config.nccl_codec, sizeof(own->codec));
-    own->codec_min = own->config.nccl_codec_min;
-    if (strcmp(own->codec, "none") == 0)
-        own->codec[0] = '\0';
-    if (own->codec[0] == '\0')
-        return true;
-    enum wring_status status =
-        wring_codec_create(own->codec, own->config.cpu, NULL, why, sizeof(why), &codec);
-    bool fits = status == WRING_OK;
-    if (fits) {
-        const struct wring_codec_info *info = wring_codec_info(codec);
-        fits = (info->flags & WRING_CODEC_FEEDBACK) == 0 && info->states == 0;
-        wring_codec_destroy(codec);
-    }
-    if (!fits)
-        wring_nccl_say(WRING_NCCL_LOG_WARN, "wring: WRING_NCCL_CODEC=%s cannot be used: %s",
-                       own->codec, why);
-    return fits;
-}
-
 /** A variable of NCCL's that says the same as one of ours, which is not set. */
 static enum wring_status take_nccl_variable(const char *of_nccl, const char *name)
 {
@@ -168,8 +141,9 @@ static enum wring_status read_settings(void)
     if (status != WRING_OK)
         return status;
     memcpy(own->key, keyed.key, sizeof(own->key));
-    if (!read_codec_setting())
-        return WRING_ERR_INVALID;
+    status = wring_nccl_coll_read_codecs();
+    if (status != WRING_OK)
+        return status;
     return wring_random_bytes(own->process, sizeof(own->process)) ? WRING_OK : WRING_ERR_SYSTEM;
 }
 
@@ -216,14 +190,15 @@ static void log_introduction(const char *table, const char *interface)
 {
     const struct wring_nccl_own *own = &wring_nccl_own;
     const char *copy = NULL;
+    char sums[512];
 
+    wring_nccl_coll_show_codecs(sums, sizeof(sums));
     wring_nccl_say(WRING_NCCL_LOG_INFO,
                    "wring " WRING_VERSION " (%s): %d device%s at %s%s%s%s, by %s; CollNet sums "
-                   "%s%s; key %s",
+                   "%s; key %s",
                    table, own->n_devices, own->n_devices == 1 ? "" : "s", own->address,
                    interface[0] != '\0' ? " (" : "", interface, interface[0] != '\0' ? ")" : "",
-                   own->providers, own->codec[0] != '\0' ? "by codec " : "exact", own->codec,
-                   own->key[0] != '\0' ? "of WRING_KEY" : "in each handle");
+                   own->providers, sums, own->key[0] != '\0' ? "of WRING_KEY" : "in each handle");
     for (int i = 0; i < own->n_devices; i++)
         wring_nccl_say(WRING_NCCL_LOG_INFO, "wring: device %d: %s, %d Mbit/s, %s", i,
                        own->devices[i].name, own->devices[i].speed_mbps, own->devices[i].about);

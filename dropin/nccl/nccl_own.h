@@ -21,6 +21,7 @@
 #include "dropin/nccl/nccl_abi.h"
 #include "dropin/nccl/nccl_meet.h"
 #include "dropin/nccl/nccl_path.h"
+#include "runtime/call_codecs.h"
 #include "transport/interface.h"
 #include <wring/executor.h>
 #include <wring/wring.h>
@@ -505,6 +506,12 @@ void wring_nccl_regions_part(struct wring_nccl_link *link);
 
 /* ---- nccl_coll.c ---- */
 
+/** The codecs of sums, by own->config. Errors, logged: those of wring_call_codecs_read(). */
+enum wring_status wring_nccl_coll_read_codecs(void);
+
+/** For a log line: "exact", or which sum has which codec. */
+void wring_nccl_coll_show_codecs(char *text, size_t bytes);
+
 int wring_nccl_coll_connect(void *handles[], int ranks, int rank, void *listen, void **comm);
 int wring_nccl_coll_support(int dtype, int op, int *supported);
 int wring_nccl_iallreduce(void *comm, void *in, void *out, size_t elems, int dtype, int op,
@@ -534,8 +541,8 @@ struct wring_nccl_own {
     uint8_t process[WRING_NCCL_PROCESS];
     char name[WRING_NCCL_NAME];            /* of this process, for others' log lines */
     char address[WRING_INTERFACE_ADDRESS]; /* to listen at */
-    char codec[WRING_CONFIG_TEXT];         /* "": exact */
-    uint64_t codec_min;
+    struct wring_call_codecs codecs;       /* of CollNet's sums: nccl_coll.c */
+    bool told_of_rules;                    /* that never count */
     char providers[WRING_CONFIG_TEXT];
     const char *iface_by;                 /* the variable that names the interface; NULL: none */
     char settings[2][WRING_NCCL_SETTING]; /* NAME=VALUE of all sessions, by NCCL's variables */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * A codec that WRING_NCCL_CODEC names gives a sum of CollNet the very bits that wring_allreduce()
- * and wring_reduce_scatterv() give a job of the library's own with that codec and those inputs;
- * what is too small, or no sum of floats, stays exact.
+ * A codec that WRING_NCCL_CODEC or WRING_CODEC_RULES names gives a sum of CollNet the very bits
+ * that wring_allreduce() and wring_reduce_scatterv() give a job of the library's own with that
+ * codec and those inputs; what is too small, or no sum of floats, stays exact.
  *
  *     test_coll_codecs PLUGIN auto|v12|v11|v8 [NAME=VALUE...] [seed=N] [deadline=SECONDS] [CASE...]
  */
@@ -28,6 +28,10 @@ struct sum {
     void *want;  /* shared: what the library's own job gives */
     void *exact; /* shared: and without a codec */
 };
+
+/** Of a case, in all its ranks; NULL: WRING_NCCL_CODEC has the sum's codec. */
+static const char *rules;
+static const char *own_codec; /* beside rules; NULL: none */
 
 struct scatter { /* the sum of what lies in a window, each rank's part to that rank */
     struct sum sum;
@@ -86,9 +90,23 @@ static void set(char *setting, size_t bytes, const char *name, const char *value
     putenv(setting);
 }
 
+static void set_rules(const char *text, const char *own)
+{
+    static char setting[512], codec[128];
+
+    set(setting, sizeof(setting), "WRING_CODEC_RULES", text);
+    if (own != NULL)
+        set(codec, sizeof(codec), "WRING_NCCL_CODEC", own);
+}
+
 static void set_codec(const char *name)
 {
     static char codec[128], smallest[64], number[16];
+
+    if (rules != NULL) {
+        set_rules(rules, own_codec);
+        return;
+    }
 
     snprintf(number, sizeof(number), "%d", SMALLEST);
     set(codec, sizeof(codec), "WRING_NCCL_CODEC", name);
@@ -304,6 +322,198 @@ static void codecs_that_differ_are_told(void)
     world_run(&(struct world_job){.size = 2, .run = disagree});
 }
 
+/* ---- rules ---- */
+
+static void compare_scatter_of(const char *codec, size_t block, bool coded)
+{
+    compare_scatter((struct sum){codec, 3, COLL_F32, COLL_SUM, 0, coded, NULL, NULL},
+                    (struct plugin_window){block, 0, 3 * block});
+}
+
+static void compare_sum_of(const char *codec, size_t elems, bool coded)
+{
+    compare((struct sum){codec, 2, COLL_F32, COLL_SUM, elems, coded, NULL, NULL});
+}
+
+static void rules_choose_by_operation_and_size(void)
+{
+    rules = "reduce_*=int8; *=bf16; max=70000";
+    compare_sum_of("bf16", 16384, true);
+    compare_sum_of("bf16", 70000, true);
+    compare_sum_of("bf16", 16383, false);
+    compare_sum_of("bf16", 70001, false);
+    compare_scatter_of("int8", 23333, true); /* of 69999 elements */
+    compare_scatter_of("int8", 23334, false);
+    rules = "reduce_scatter=none; allreduce=onebit:block=128; min=100";
+    compare_sum_of("onebit:block=128", 100, true);
+    compare_scatter_of("int8", 20000, false);
+    rules = NULL;
+}
+
+/** It is for operations that no rule fits. */
+static void rules_stand_before_the_own_codec(void)
+{
+    rules = "allreduce=int8; min=1";
+    own_codec = "bf16";
+    compare_sum_of("int8", 5000, true);
+    compare_scatter_of("bf16", 50000, true);
+    compare_scatter_of("bf16", 5000, false); /* WRING_NCCL_CODEC_MIN is 256k */
+    rules = own_codec = NULL;
+}
+
+enum {
+    SUMMED = 1 << 18
+};
+
+struct sent {
+    const char *rules;
+    unsigned long long bytes; /* that a rank sends for SUMMED elements of f32, of two ranks */
+    unsigned coded;
+};
+
+/** The plugin says what it sent as its communicator closes. */
+static void sum_and_ask(const struct world_rank *me, void *arg)
+{
+    const struct sent *sent = arg;
+    static float data[SUMMED];
+    struct coll_rig coll;
+    char line[160];
+
+    for (int i = 0; i < SUMMED; i++)
+        data[i] = 1 + (float)(i % 4096) / 4096;
+    set_rules(sent->rules, NULL);
+    coll_begin(&coll, me);
+    void *region = coll_register(&coll, data, sizeof(data));
+    coll_wait(&coll, coll_allreduce(&coll, data, data, SUMMED, COLL_F32, COLL_SUM, region, region),
+              "an allreduce");
+    coll_deregister(&coll, region);
+    coll_leave(&coll);
+    snprintf(
+        line, sizeof(line),
+        "rank %u: sent %llu bytes; of its calls %u allreduce and 0 reduce_scatter were encoded",
+        me->rank, sent->bytes, sent->coded);
+    CHECK(world_logged(PLUGIN_LOG_INFO, line) == 1, "with %s no line has \"%s\"", sent->rules,
+          line);
+    rig_end(&coll.rig);
+}
+
+static void what_rules_send(void)
+{
+    static const struct sent all[] = {
+        {"allreduce=none", 4 * SUMMED, 0},
+        {"allreduce=bf16", 2 * SUMMED, 1},
+        {"allreduce=int8", SUMMED + SUMMED / 128, 1}, /* a scale for each 512 elements */
+        {"allreduce=bf16; min=262145", 4 * SUMMED, 0},
+        {"reduce_scatter=bf16", 4 * SUMMED, 0},
+    };
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        world_run(&(struct world_job){.size = 2, .run = sum_and_ask, .arg = (void *)&all[i]});
+}
+
+struct refusal {
+    const char *rules, *own;
+    const char *says;
+    bool connects; /* init succeeds: rules are looked at as CollNet connects */
+};
+
+static void begin_refused(const struct world_rank *me, void *arg)
+{
+    const struct refusal *refusal = arg;
+    struct plugin *plugin = plugin_open(rig_choice.path, rig_choice.version);
+    unsigned char handle[PLUGIN_HANDLE];
+    void *ctx, *coll_ctx, *listener, *comm = NULL, *handles[] = {handle};
+
+    (void)me;
+    MUST(plugin != NULL, "%s", rig_choice.path);
+    set_rules(refusal->rules, refusal->own);
+    bool works = plugin_init(plugin, 1, &ctx) == PLUGIN_OK;
+    CHECK(works == refusal->connects, "init with %s %s", refusal->rules,
+          works ? "succeeds" : "fails");
+    if (works) {
+        MUST(plugin_coll_init(plugin, 1, &coll_ctx) == PLUGIN_OK, "CollNet init");
+        MUST(plugin_coll_listen(plugin, coll_ctx, 0, handle, &listener) == PLUGIN_OK, "listen");
+        CHECK(plugin_coll_connect(plugin, handles, 1, 0, listener, &comm) != PLUGIN_OK,
+              "CollNet connects with %s", refusal->rules);
+        plugin_coll_close_listen(plugin, listener);
+        plugin_coll_finalize(plugin, coll_ctx);
+        plugin_finalize(plugin, ctx);
+    }
+    CHECK(world_logged(PLUGIN_LOG_WARN, refusal->says) == 1, "%u lines say \"%s\"",
+          world_logged(PLUGIN_LOG_WARN, refusal->says), refusal->says);
+    plugin_close(plugin);
+}
+
+static void rules_that_cannot_be_used_are_refused(void)
+{
+    static const struct refusal all[] = {
+        {"bf16", NULL, "WRING_CODEC_RULES=bf16: a rule is PATTERN=CODEC", false},
+        {"*=typo", NULL, "WRING_CODEC_RULES=*=typo: ", false},
+        {"*=bf16", "int8", "WRING_NCCL_CODEC=int8 counts for no call", false},
+        {"*=int8+ef", NULL, "allreduce of libnccl-net-wring.so cannot take int8+ef", true},
+        {"*=bf16>int8", NULL, "put reduce_scatter=CODEC before that rule", true},
+    };
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        world_run(&(struct world_job){.size = 1, .run = begin_refused, .arg = (void *)&all[i]});
+}
+
+static void differ_in_rules(const struct world_rank *me, void *arg)
+{
+    static float data[100000];
+    static const char cause[] =
+        "reduce_scatter: rank 0 has codec int8 from 16384 elements on, rank "
+        "1 has int8 from 7 elements on: all ranks need the same";
+    struct coll_rig coll;
+    void *request = NULL;
+    int result = PLUGIN_OK;
+
+    (void)arg;
+    set_rules(me->rank == 0 ? "*ter=int8" : "*ter=int8; min=7", NULL);
+    coll_begin(&coll, me);
+    void *region = coll_register(&coll, data, sizeof(data));
+    while (result == PLUGIN_OK) { /* a sum that no rule speaks of: none is begun */
+        result = plugin_coll_allreduce(coll.rig.plugin, coll.comm, data, data, 100000, COLL_F32,
+                                       COLL_SUM, region, region, &request);
+        MUST(request == NULL, "a sum begins among ranks whose codecs differ");
+        world_turn("rules to be told apart");
+    }
+    CHECK(world_logged(PLUGIN_LOG_WARN, cause) == 1, "%u lines",
+          world_logged(PLUGIN_LOG_WARN, cause));
+    coll_deregister(&coll, region);
+    coll_end(&coll);
+}
+
+static void rules_that_differ_are_told(void)
+{
+    world_run(&(struct world_job){.size = 2, .run = differ_in_rules});
+}
+
+/** By one rank, once, however many communicators it has. */
+static void join_twice(const struct world_rank *me, void *arg)
+{
+    struct coll_rig coll, other;
+    unsigned want = me->rank == 0;
+
+    (void)arg;
+    set_rules("*embed*=bf16; 1d=none; *=int8", NULL);
+    coll_begin(&coll, me);
+    coll_join(&coll, &other);
+    coll_leave(&other);
+    coll_end(&coll);
+    CHECK(world_logged(PLUGIN_LOG_WARN,
+                       "*embed*=bf16: never counts in libnccl-net-wring.so: its sums are called "
+                       "allreduce, reduce_scatter") == want,
+          "rank %u", me->rank);
+    CHECK(world_logged(PLUGIN_LOG_WARN, "1d=none: never counts in libnccl-net-wring.so") == want,
+          "rank %u", me->rank);
+    CHECK(world_logged(PLUGIN_LOG_WARN, "") == 2 * want, "%u lines",
+          world_logged(PLUGIN_LOG_WARN, ""));
+}
+
+static void rules_that_never_count_are_told(void)
+{
+    world_run(&(struct world_job){.size = 2, .run = join_twice});
+}
+
 static void begin_with_feedback(const struct world_rank *me, void *arg)
 {
     static char codec[] = "WRING_NCCL_CODEC=onebit:block=128+ef";
@@ -331,6 +541,12 @@ int main(int argc, char **argv)
         {"the_rest_stays_exact", the_rest_stays_exact},
         {"codecs_that_differ_are_told", codecs_that_differ_are_told},
         {"feedback_is_refused", feedback_is_refused},
+        {"rules_choose_by_operation_and_size", rules_choose_by_operation_and_size},
+        {"rules_stand_before_the_own_codec", rules_stand_before_the_own_codec},
+        {"what_rules_send", what_rules_send},
+        {"rules_that_cannot_be_used_are_refused", rules_that_cannot_be_used_are_refused},
+        {"rules_that_differ_are_told", rules_that_differ_are_told},
+        {"rules_that_never_count_are_told", rules_that_never_count_are_told},
         {NULL, NULL},
     };
     int taken = rig_take_arguments(argc, argv);
