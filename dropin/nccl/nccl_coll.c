@@ -418,7 +418,7 @@ static void part_by_barrier(struct coll *coll)
         wring_request_wait(request, PART_NS, NULL);
 }
 
-/** For whoever asks whether his codecs took effect. */
+/** Whether codecs took effect, in a log line. */
 static void say_counts(struct coll *coll)
 {
     struct wring_session_stats stats = WRING_SESSION_STATS_INIT;
