@@ -23,6 +23,7 @@
 #define WORD 64
 #define WORDS(n) (((n) + WORD - 1) / WORD)
 #define DRAWN 256 /* random numbers at a time: whole blocks of them, as those of a unit are */
+#define PIECE 32  /* words of a map whose bits are listed at a time */
 
 enum {
     PARAM_RATIO,
@@ -45,6 +46,12 @@ static const struct wring_codec_param params[] = {
 struct chosen {
     uint64_t map[WORDS(BLOCK_MAX)];
     uint64_t n, count;
+};
+
+/** Those of some words, as places behind the first. */
+struct piece {
+    uint64_t first, count;
+    uint16_t places[PIECE * WORD + WRING_SPARSE_SLACK];
 };
 
 static uint64_t randk_unit(const struct wring_codec *codec)
@@ -113,26 +120,30 @@ static inline uint64_t take_one(uint64_t *map, uint64_t last, uint32_t number)
     return at;
 }
 
+/** Where a call's random numbers come from. */
+static struct wring_philox_stream stream_of(const struct wring_codec *codec,
+                                            struct wring_codec_context context)
+{
+    if (codec->returns)
+        context.phase = 0;
+    return wring_codec_stream(&context, is_private(codec) ? WRING_DRAW_PRIVATE : WRING_DRAW_SHARED);
+}
+
 /** @param near  the block, which is asked for where elements are chosen; NULL: it is there */
-static void choose(const struct wring_codec *codec, struct wring_codec_context context, uint64_t n,
-                   const float *near, struct chosen *chosen)
+static void choose(const struct wring_codec *codec, const struct wring_philox_stream *stream,
+                   uint64_t element, uint64_t n, const float *near, struct chosen *chosen)
 {
     const struct wring_philox_kernels *philox =
         *(const struct wring_philox_kernels **)wring_codec_own(codec);
-    uint64_t count = count_of(codec, context.step, n), block = context.element / WRING_PHILOX_WORDS;
+    uint64_t count = count_of(codec, stream->step, n), block = element / WRING_PHILOX_WORDS;
     uint32_t numbers[DRAWN];
 
     chosen->n = n;
     chosen->count = count;
     memset(chosen->map, 0, WORDS(n) * sizeof(chosen->map[0]));
-    if (codec->returns)
-        context.phase = 0;
-    struct wring_philox_stream stream =
-        wring_codec_stream(&context, is_private(codec) ? WRING_DRAW_PRIVATE : WRING_DRAW_SHARED);
     for (uint64_t done = 0; done < count; done += DRAWN, block += DRAWN / WRING_PHILOX_WORDS) {
         uint64_t some = count - done < DRAWN ? count - done : DRAWN;
-        philox->words(numbers, &stream, block,
-                      (some + WRING_PHILOX_WORDS - 1) / WRING_PHILOX_WORDS);
+        philox->words(numbers, stream, block, (some + WRING_PHILOX_WORDS - 1) / WRING_PHILOX_WORDS);
         for (uint64_t i = 0; i < some; i++) {
             uint64_t at = take_one(chosen->map, n - count + done + i, numbers[i]);
             if (near != NULL)
@@ -148,86 +159,114 @@ static float scale_of(const struct wring_codec *codec, const struct chosen *chos
     return fed || codec->returns ? 1 : (float)chosen->n / (float)chosen->count;
 }
 
-/** The index of each chosen element, ascending. */
-#define FOR_CHOSEN(chosen, i)                                                        \
-    for (uint64_t word = 0; word < WORDS((chosen)->n); word++)                       \
-        for (uint64_t left = (chosen)->map[word], i = 0;                             \
-             left != 0 && (i = word * WORD + (unsigned)__builtin_ctzll(left), true); \
-             left &= left - 1)
+static const struct wring_sparse_kernels *kernels_of(const struct wring_codec *codec)
+{
+    return ((const struct wring_sparse_tier *)codec->kernels)->kernels;
+}
+
+/** The next places, ascending. @param word  inout, the first word of the map that is not listed */
+static bool next_piece(const struct wring_codec *codec, const struct chosen *chosen, uint64_t *word,
+                       struct piece *piece)
+{
+    uint64_t words = WORDS(chosen->n) - *word;
+
+    if (words == 0)
+        return false;
+    words = words < PIECE ? words : PIECE;
+    piece->first = *word * WORD;
+    piece->count = kernels_of(codec)->list(piece->places, chosen->map + *word, words);
+    *word += words;
+    return true;
+}
 
 /** @return whether all that is sent is finite */
-static bool put_values(unsigned char *code, const struct chosen *chosen, const float *src,
-                       const float *residual, float scale)
+static bool put_values(const struct wring_codec *codec, unsigned char *code,
+                       const struct chosen *chosen, const float *src, const float *residual,
+                       float scale)
 {
     uint32_t peak = 0;
+    struct piece piece;
 
-    FOR_CHOSEN(chosen, i)
-    {
-        uint32_t bits = wring_bits_of(wring_fed(src, residual, i) * scale);
-        peak = (bits & WRING_ABS_BITS) > peak ? bits & WRING_ABS_BITS : peak;
-        wring_put_u32(code, bits);
-        code += 4;
-    }
+    for (uint64_t word = 0; next_piece(codec, chosen, &word, &piece);)
+        for (uint64_t i = 0; i < piece.count; i++, code += 4) {
+            uint64_t at = piece.first + piece.places[i];
+            uint32_t bits = wring_bits_of(wring_fed(src, residual, at) * scale);
+            peak = (bits & WRING_ABS_BITS) > peak ? bits & WRING_ABS_BITS : peak;
+            wring_put_u32(code, bits);
+        }
     return peak < WRING_INF_BITS;
 }
 
-static void encode_block(const struct wring_codec *codec, const struct wring_codec_context *context,
-                         const float *src, float *residual, uint64_t n, unsigned char *code)
+/** The residual less what has been sent of it. */
+static void take_values(const struct wring_codec *codec, const struct chosen *chosen,
+                        float *residual, float scale)
 {
-    const struct wring_sparse_tier *tier = codec->kernels;
+    struct piece piece;
+
+    for (uint64_t word = 0; next_piece(codec, chosen, &word, &piece);)
+        for (uint64_t i = 0; i < piece.count; i++) {
+            uint64_t at = piece.first + piece.places[i];
+            residual[at] -= residual[at] * scale + 0.0f; /* decoders add to 0: to -0, too */
+        }
+}
+
+static void encode_block(const struct wring_codec *codec, const struct wring_philox_stream *stream,
+                         uint64_t element, const float *src, float *residual, uint64_t n,
+                         unsigned char *code)
+{
     struct chosen chosen;
 
-    choose(codec, *context, n, NULL, &chosen);
+    choose(codec, stream, element, n, NULL, &chosen);
     float scale = scale_of(codec, &chosen);
-    if (tier->kernels->peak(src, residual, n) >= WRING_INF_BITS ||
-        !put_values(code, &chosen, src, residual, scale)) {
+    if (kernels_of(codec)->peak(src, residual, n) >= WRING_INF_BITS ||
+        !put_values(codec, code, &chosen, src, residual, scale)) {
         memset(code, 0, 4 * chosen.count);
         wring_put_u32(code, WRING_NAN_BITS);
         return;
     }
     if (residual == NULL)
         return;
-    tier->kernels->feed(residual, src, n);
-    FOR_CHOSEN(&chosen, i)
-    residual[i] -= residual[i] * scale + 0.0f; /* decoders add to 0: to -0, too */
+    kernels_of(codec)->feed(residual, src, n);
+    take_values(codec, &chosen, residual, scale);
 }
 
 static size_t randk_encode(const struct wring_codec *codec,
                            const struct wring_codec_context *context, const float *src,
                            uint64_t elems, float *residual, void *code, void *scratch)
 {
-    struct wring_codec_context at = *context;
+    const struct wring_philox_stream stream = stream_of(codec, *context);
     uint64_t unit = codec->info.unit;
     unsigned char *to = code;
 
     (void)scratch;
     for (uint64_t done = 0; done < elems; done += unit) {
         uint64_t n = wring_codec_unit_length(unit, elems - done);
-        if (WRING_IS_LONG(elems))
-            wring_streaming_enter(src + done + n);
-        at.element = context->element + done;
-        encode_block(codec, &at, src + done, residual != NULL ? residual + done : NULL, n, to);
-        to += block_bytes(codec, at.step, n);
+        if (WRING_IS_LONG(elems)) /* comes while this unit's elements are drawn */
+            wring_streaming_fetch_unit(src + done + n, n);
+        encode_block(codec, &stream, context->element + done, src + done,
+                     residual != NULL ? residual + done : NULL, n, to);
+        to += block_bytes(codec, context->step, n);
     }
     return (size_t)(to - (unsigned char *)code);
 }
 
-static enum wring_status add_values(float *dst, const struct chosen *chosen,
-                                    const unsigned char *code)
+static enum wring_status add_values(const struct wring_codec *codec, float *dst,
+                                    const struct chosen *chosen, const unsigned char *code)
 {
-    FOR_CHOSEN(chosen, i)
-    {
-        uint32_t bits = wring_take_u32(code);
-        if ((bits & WRING_ABS_BITS) >= WRING_INF_BITS)
-            return WRING_ERR_FRAME;
-        dst[i] += wring_float_of(bits);
-        code += 4;
-    }
+    struct piece piece;
+
+    for (uint64_t word = 0; next_piece(codec, chosen, &word, &piece);)
+        for (uint64_t i = 0; i < piece.count; i++, code += 4) {
+            uint32_t bits = wring_take_u32(code);
+            if ((bits & WRING_ABS_BITS) >= WRING_INF_BITS)
+                return WRING_ERR_FRAME;
+            dst[piece.first + piece.places[i]] += wring_float_of(bits);
+        }
     return WRING_OK;
 }
 
 static enum wring_status decode_block(const struct wring_codec *codec,
-                                      const struct wring_codec_context *context,
+                                      const struct wring_philox_stream *stream, uint64_t element,
                                       const unsigned char *code, float *dst, uint64_t n, bool add)
 {
     struct chosen chosen;
@@ -238,15 +277,15 @@ static enum wring_status decode_block(const struct wring_codec *codec,
     }
     if (!add)
         memset(dst, 0, n * sizeof(*dst));
-    choose(codec, *context, n, add ? dst : NULL, &chosen);
-    return add_values(dst, &chosen, code);
+    choose(codec, stream, element, n, add ? dst : NULL, &chosen);
+    return add_values(codec, dst, &chosen, code);
 }
 
 static enum wring_status randk_decode(const struct wring_codec *codec,
                                       const struct wring_codec_context *context, const void *code,
                                       size_t code_bytes, float *dst, uint64_t elems, bool add)
 {
-    struct wring_codec_context at = *context;
+    const struct wring_philox_stream stream = stream_of(codec, *context);
     uint64_t unit = codec->info.unit;
     const unsigned char *from = code;
     enum wring_status status = WRING_OK;
@@ -255,9 +294,8 @@ static enum wring_status randk_decode(const struct wring_codec *codec,
         return WRING_ERR_FRAME;
     for (uint64_t done = 0; done < elems && status == WRING_OK; done += unit) {
         uint64_t n = wring_codec_unit_length(unit, elems - done);
-        at.element = context->element + done;
-        status = decode_block(codec, &at, from, dst + done, n, add);
-        from += block_bytes(codec, at.step, n);
+        status = decode_block(codec, &stream, context->element + done, from, dst + done, n, add);
+        from += block_bytes(codec, context->step, n);
     }
     return status;
 }

@@ -188,31 +188,55 @@ static void put_not_finite(unsigned char *code, size_t bytes)
     wring_put_u32(code, WRING_NAN_BITS);
 }
 
+/** What is sent, and zeros behind it. @return whether all of it is finite */
+static bool put_chunks(const struct wring_sparse_kernels *kernels, const struct chosen *chosen,
+                       uint64_t chunk, const float *value, uint64_t n, unsigned char *code,
+                       size_t bytes)
+{
+    size_t done = 0;
+    uint32_t peak = 0;
+
+    FOR_CHOSEN(chosen, chunk, n, i, length)
+    {
+        uint32_t most = kernels->peak(value + i, NULL, length);
+        peak = most > peak ? most : peak;
+        memcpy(code + done, value + i, length * sizeof(*value));
+        done += length * sizeof(*value);
+    }
+    memset(code + done, 0, bytes - done);
+    return peak < WRING_INF_BITS;
+}
+
+/**
+ * Of a rank's input all is finite where the norms are, as its own are among them, so it is not read
+ * again. A sum may have grown beyond, but only in the chunks that all ranks sent. A residual is in
+ * no norm when sums go back.
+ */
 static void encode_block(const struct wring_codec *codec, const struct wring_codec_context *context,
                          const float *src, float *residual, uint64_t n, unsigned char *code)
 {
     const struct wring_sparse_kernels *kernels =
         ((const struct wring_sparse_tier *)codec->kernels)->kernels;
-    size_t bytes = block_bytes(codec, context->step, n), done = 0;
+    size_t bytes = block_bytes(codec, context->step, n);
     uint64_t chunk = chunk_of(codec);
     struct chosen chosen;
 
     choose(codec, context, n, &chosen);
-    if (!chosen.finite || kernels->peak(src, residual, n) >= WRING_INF_BITS) {
+    bool finite =
+        chosen.finite && (residual == NULL || kernels->peak(src, residual, n) < WRING_INF_BITS);
+    if (finite && residual != NULL)
+        kernels->feed(residual, src, n);
+    if (!finite ||
+        !put_chunks(kernels, &chosen, chunk, residual != NULL ? residual : src, n, code, bytes)) {
         put_not_finite(code, bytes);
         return;
     }
-    if (residual != NULL)
-        kernels->feed(residual, src, n);
-    const float *value = residual != NULL ? residual : src;
+    if (residual == NULL)
+        return;
     FOR_CHOSEN(&chosen, chunk, n, i, length)
     {
-        memcpy(code + done, value + i, length * sizeof(*value));
-        if (residual != NULL)
-            leave_nothing(residual + i, length);
-        done += length * sizeof(*value);
+        leave_nothing(residual + i, length);
     }
-    memset(code + done, 0, bytes - done);
 }
 
 static size_t topkc_encode(const struct wring_codec *codec,

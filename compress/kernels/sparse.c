@@ -57,8 +57,18 @@ static void advance_scalar(float *u, float *v, const float *src, uint64_t n,
     }
 }
 
+static uint64_t list_scalar(uint16_t *out, const uint64_t *map, uint64_t words)
+{
+    uint64_t count = 0;
+
+    for (uint64_t word = 0; word < words; word++)
+        for (uint64_t left = map[word]; left != 0; left &= left - 1)
+            out[count++] = (uint16_t)(word * 64 + (unsigned)__builtin_ctzll(left));
+    return count;
+}
+
 static const struct wring_sparse_kernels scalar = {
-    peak_scalar, feed_scalar, squares_scalar, foresee_scalar, advance_scalar,
+    peak_scalar, feed_scalar, squares_scalar, foresee_scalar, advance_scalar, list_scalar,
 };
 
 const struct wring_sparse_tier wring_sparse_tiers[] = {

@@ -9,6 +9,7 @@
 #include "compress/kernels/kernels.h"
 
 #define WRING_SPARSE_LANES 16 /* of sums */
+#define WRING_SPARSE_SLACK 4  /* places of a list that a kernel may write rubbish to */
 
 struct wring_sparse_step {
     float momentum, factor;
@@ -33,6 +34,14 @@ struct wring_sparse_kernels {
                         struct wring_sparse_step step);
     void (*advance)(float *u, float *v, const float *src, uint64_t n,
                     struct wring_sparse_step step);
+    /**
+     * The places of the bits that are set in a map, ascending: bit i % 64 of word i / 64 is place
+     * i.
+     * @param out    out, [their number + WRING_SPARSE_SLACK]; rubbish behind them
+     * @param words  of the map, up to 1024
+     * @return their number
+     */
+    uint64_t (*list)(uint16_t *out, const uint64_t *map, uint64_t words);
 };
 
 struct wring_sparse_tier {

@@ -60,6 +60,29 @@ static void check_dgc(const struct wring_sparse_kernels *kernels, const float *s
     }
 }
 
+/** Maps from empty to full. */
+static void check_list(const struct wring_sparse_kernels *kernels, const struct trial *trial)
+{
+    uint64_t words = trial->n / 64 + 1, count = 0;
+    uint64_t *map = wring_test_guarded(words * sizeof(*map));
+    uint16_t *got;
+    uint32_t random = trial->seed + 1;
+
+    for (uint64_t word = 0; word < words; word++) {
+        map[word] = ~UINT64_C(0);
+        for (unsigned halvings = (unsigned)(trial->n + word) % 9; halvings > 0; halvings--)
+            map[word] &= (uint64_t)wring_test_random(&random) << 32 | wring_test_random(&random);
+        count += (uint64_t)__builtin_popcountll(map[word]);
+    }
+    got = wring_test_guarded((count + WRING_SPARSE_SLACK) * sizeof(*got));
+    CHECK(kernels->list(got, map, words) == count, "%s list of %zu words", trial->tier,
+          (size_t)words);
+    for (uint64_t i = 0, entry = 0; i < words * 64; i++)
+        if (map[i / 64] >> i % 64 & 1)
+            CHECK(got[entry++] == i, "%s list of %zu words, entry %zu", trial->tier, (size_t)words,
+                  (size_t)entry);
+}
+
 static void check_tier(const void *entry, const struct trial *trial)
 {
     const struct wring_sparse_kernels *ref = wring_sparse_tiers[0].kernels;
@@ -80,6 +103,7 @@ static void check_tier(const void *entry, const struct trial *trial)
           "%s squares of sums n=%zu kind=%d", trial->tier, (size_t)n, trial->kind);
     check_squares(src, n, want[0]);
     check_dgc(kernels, src, left, trial);
+    check_list(kernels, trial);
     ref->feed(left, src, n);
     kernels->feed(other, src, n);
     AGREE_BUT_NAN("feed", left, other, n);

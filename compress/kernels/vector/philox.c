@@ -63,17 +63,19 @@ INLINE void put_group(uint32_t *out, struct group c)
     store_words(out + LANES, upper_quads(low, high));
 }
 
-INLINE void put_step(uint32_t *out, const struct keys *keys, uint64_t block, uint64_t step)
+/** @param groups  known where this is inlined */
+INLINE void put_groups(uint32_t *out, const struct keys *keys, uint64_t block, uint64_t step,
+                       unsigned groups)
 {
     struct group c[GROUPS];
 
-    for (unsigned g = 0; g < GROUPS; g++)
+    for (unsigned g = 0; g < groups; g++)
         c[g] = counters(block + g * BLOCKS, step);
 #pragma GCC unroll 10 /* words change places from one round to the next: without moves then */
     for (unsigned round = 0; round < ROUNDS; round++)
-        for (unsigned g = 0; g < GROUPS; g++)
+        for (unsigned g = 0; g < groups; g++)
             c[g] = turn(c[g], keys->round[round]);
-    for (unsigned g = 0; g < GROUPS; g++)
+    for (unsigned g = 0; g < groups; g++)
         put_group(out + (uint64_t)g * BLOCKS * WORDS, c[g]);
 }
 
@@ -84,9 +86,12 @@ static void fill(uint32_t *out, const struct wring_philox_stream *stream, uint64
     uint32_t rest[STEP * WORDS];
 
     for (; blocks >= STEP; blocks -= STEP, block += STEP, out += (uint64_t)STEP * WORDS)
-        put_step(out, &keys, block, stream->step);
+        put_groups(out, &keys, block, stream->step, GROUPS);
     if (blocks > 0) {
-        put_step(rest, &keys, block, stream->step);
+        if (blocks <= STEP / 2)
+            put_groups(rest, &keys, block, stream->step, GROUPS / 2);
+        else
+            put_groups(rest, &keys, block, stream->step, GROUPS);
         memcpy(out, rest, blocks * WORDS * sizeof(*out));
     }
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compress/kernels/sparse.h"
-#include "compress/kernels/vector/vector.h"
+#include "compress/kernels/vector/list.h"
 
 #define PARTS 4 /* vectors at a time, none of which waits for another */
 
@@ -150,6 +150,15 @@ static void advance(float *u, float *v, const float *src, uint64_t n, struct wri
     }
 }
 
+static uint64_t list(uint16_t *out, const uint64_t *map, uint64_t n_words)
+{
+    uint16_t *end = out;
+
+    for (uint64_t word = 0; word < n_words; word++)
+        end = list_64(end, map[word], word * 64, 2);
+    return (uint64_t)(end - out);
+}
+
 const struct wring_sparse_kernels OF_TIER(wring_sparse) = {
-    peak, feed, squares, foresee, advance,
+    peak, feed, squares, foresee, advance, list,
 };

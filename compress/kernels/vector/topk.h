@@ -7,7 +7,7 @@
 #define WRING_KERNELS_X86_TOPK_H
 
 #include "compress/kernels/topk.h"
-#include "compress/kernels/vector/vector.h"
+#include "compress/kernels/vector/list.h"
 
 #define STEP WRING_PAGE /* elements that are listed between two looks at the list's end */
 #define RUN 4096        /* elements that a first cache holds, beside their results */
@@ -62,6 +62,67 @@ static uint32_t rank_bits(const float *src, const float *residual, uint64_t n, u
         if (count_from(src, residual, n, reached | bit) >= k)
             reached |= bit;
     return reached;
+}
+
+#define GROUPS 4  /* vectors of largest magnitudes: each lane's is that of a group of elements */
+#define NEAR 1024 /* elements that may reach what k groups reach */
+
+/** The largest magnitudes of 4 vectors' lanes. */
+INLINE void group_peaks(float *out, const float *src, const float *residual, uint64_t n)
+{
+    words peaks[GROUPS] = {{0}};
+    uint64_t i = 0;
+
+    for (; i + GROUPS * LANES <= n; i += GROUPS * LANES)
+        for (unsigned g = 0; g < GROUPS; g++)
+            peaks[g] = larger(peaks[g], magnitude_of(fed(src, residual, i + g * LANES)));
+    for (; i < n; i += LANES)
+        peaks[0] = larger(peaks[0], magnitude_of(fed_rest(src, residual, i, n)));
+    for (unsigned g = 0; g < GROUPS; g++)
+        store(out + g * LANES, (floats)peaks[g]);
+}
+
+/** Those that reach the threshold, in any order. @return how many; more than NEAR: not all are
+ *  there */
+INLINE uint64_t take_near(float out[NEAR + WORD], const float *src, const float *residual,
+                          uint64_t n, uint32_t threshold)
+{
+    words limit = limit_of(threshold);
+    uint64_t count = 0;
+
+    for (uint64_t i = 0; i < n && count <= NEAR; i += LANES) {
+        floats value = i + LANES <= n ? fed(src, residual, i) : fed_rest(src, residual, i, n);
+        uint32_t marks = bits_of(reaching(value, limit));
+        if (marks == 0)
+            continue;
+        float some[LANES];
+        store(some, value);
+        for (; marks != 0; marks &= marks - 1)
+            out[count++] = some[zeros_below(marks)];
+    }
+    return count;
+}
+
+typedef uint32_t (*rank_fn)(const float *src, const float *residual, uint64_t n, uint64_t k);
+
+/**
+ * As rank_bits(), of a few among many. Where k groups have an element that reaches a magnitude, k
+ * elements do: so only elements that reach the k-th largest of the groups' peaks need be looked at.
+ * @param few  for those, and for peaks
+ */
+INLINE uint32_t rank_by_groups(const float *src, const float *residual, uint64_t n, uint64_t k,
+                               rank_fn few)
+{
+    float near[NEAR + WORD];
+
+    if (k > GROUPS * LANES / 2 || n < 4 * GROUPS * LANES)
+        return rank_bits(src, residual, n, k);
+    group_peaks(near, src, residual, n);
+    uint32_t least = few(near, NULL, GROUPS * LANES, k);
+    if (least == 0)
+        return rank_bits(src, residual, n, k);
+    uint64_t count = take_near(near, src, residual, n, least);
+    return count <= NEAR ? few(near, NULL, count, k) : rank_bits(src, residual, n, k);
 }
 
 /** A vector's marks; *peak takes its magnitudes. */
@@ -145,25 +206,6 @@ static uint64_t reach_rest(const float *src, const float *residual, uint64_t i, 
     for (unsigned v = 0; v < WORD; v += LANES)
         marks |= (uint64_t)bits_of(reaching(fed_rest(src, residual, i + v, n), limit)) << v;
     return marks;
-}
-
-/**
- * Write the indices of 64 elements' marks. Few words have more than three, so the first ones are
- * written whether they are there or not: the next word overwrites rubbish. They are put together in
- * a register, since each store costs as much as finding what it stores.
- * @param sure  how many are written so: 1..4
- */
-INLINE uint16_t *list_64(uint16_t *out, uint64_t marks, uint64_t i, unsigned sure)
-{
-    uint16_t *end = out + __builtin_popcountll(marks);
-    uint64_t slots = i * 0x0001000100010001u;
-
-    for (unsigned slot = 0; slot < sure; slot++, marks &= marks - 1)
-        slots += zeros_below(marks) << 16 * slot;
-    memcpy(out, &slots, sizeof(slots));
-    for (unsigned entry = sure; __builtin_expect(marks != 0, 0); entry++, marks &= marks - 1)
-        out[entry] = (uint16_t)(i + zeros_below(marks));
-    return end;
 }
 
 /** The values of the entries from `entry` on, while they are near. */

@@ -60,10 +60,16 @@ static uint32_t rank_few(const float *src, const float *residual, uint64_t n, ui
     return reached;
 }
 
-static uint32_t rank_magnitudes(const float *src, const float *residual, uint64_t n, uint64_t k)
+static uint32_t rank_near(const float *src, const float *residual, uint64_t n, uint64_t k)
 {
     return n <= (uint64_t)LANES * FEW ? rank_few(src, residual, n, k)
                                       : rank_bits(src, residual, n, k);
+}
+
+static uint32_t rank_magnitudes(const float *src, const float *residual, uint64_t n, uint64_t k)
+{
+    return n <= (uint64_t)LANES * FEW ? rank_few(src, residual, n, k)
+                                      : rank_by_groups(src, residual, n, k, rank_near);
 }
 
 INLINE unsigned gather_16(char *value, char *index, const float *src, const float *residual,
