@@ -97,9 +97,10 @@ static const char *const specs[] = {
     "dgc:block=256:ratio=0.02",
     "hashed:block=256:ratio=0.05",
     "terngrad:bits=8:block=32",
-    "threshold:value=0.5:block=256",
+    "threshold:value=0.75:block=256",
     "threshold:value=0.001:cap=1+ef",
-    "threshold:value=2:block=512/int8:block=32+ef",
+    "threshold:value=0.75:block=256:cap=0.5/int8:block=32",
+    "threshold:value=0.75:block=256:cap=0.2+ef",
 };
 #define SPECS (sizeof(specs) / sizeof(specs[0]))
 

@@ -3,9 +3,10 @@
 import hashlib
 import re
 import struct
+import sys
 from pathlib import Path
 
-from seed_corpus import write
+from seed_corpus import seeds, write
 
 HERE = Path(__file__).parent
 GOLDEN = HERE.parent / "golden"
@@ -14,6 +15,10 @@ GOLDEN = HERE.parent / "golden"
 def known_specs():
     table = re.search(r"specs\[\] = \{(.*?)\};", (HERE / "codecs.c").read_text(), re.S)
     return re.findall(r'"([^"]*)"', table[1])
+
+
+def codec_of(spec):
+    return re.match("[a-z0-9]+", spec)[0]
 
 
 def records():
@@ -55,6 +60,17 @@ def sums(number, name, record):
     write("decode", name + "-sum", bytes([number, 1]) + head + bytes.fromhex(record["sum"]))
 
 
+def refuse_codecs_without_codes(specs):
+    """A codec of which the seeds are no more than any codec has would hardly be fuzzed."""
+    for target in ("decode", "roundtrip"):
+        seeded = {codec_of(specs[data[0]]) for path, data in seeds.items()
+                  if path.startswith(f"{target}/")}
+        left = sorted({codec_of(spec) for spec in specs} - seeded)
+        if left:
+            sys.exit(f"{target} has no frozen code of {', '.join(left)}: have {HERE}/codecs.c name a spec "
+                     f"that {GOLDEN} has")
+
+
 def codes():
     specs = known_specs()
     for stem, record in records():
@@ -80,6 +96,7 @@ def codes():
                 write("roundtrip", name,
                       bytes([number, phase | rows << 1]) + data + bytes.fromhex(record.get("residual", "")))
         write("decode", name, bytes([number, phase | 16 * alignment]) + struct.pack("<H", n) + code)
+    refuse_codecs_without_codes(specs)
     for number, spec in enumerate(specs):  # at least something for each
         write("decode", f"zeros-{number}", bytes([number, 0]) + struct.pack("<H", 8) + bytes(36))
         write("roundtrip", f"few-{number}",
