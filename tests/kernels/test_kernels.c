@@ -370,8 +370,5 @@ int main(int argc, char **argv)
         trial_be_quick();
         argc--, argv++;
     }
-    uint64_t mode = wring_fp_enter();
-    int code = wring_test_main(argc, argv, cases);
-    wring_fp_leave(mode);
-    return code;
+    return wring_test_main_in_mode(argc, argv, cases);
 }

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "base/cpu.h"
-#include "base/fpenv.h"
 #include "compress/kernels/reduce.h"
 #include "compress/reduce.h"
 #include "tests/lib/elements.h"
@@ -250,8 +249,5 @@ int main(int argc, char **argv)
         quick = true;
         argc--, argv++;
     }
-    uint64_t mode = wring_fp_enter();
-    int code = wring_test_main(argc, argv, cases);
-    wring_fp_leave(mode);
-    return code;
+    return wring_test_main_in_mode(argc, argv, cases);
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fpenv.h"
 
 static atomic_uint failures;
 
@@ -75,6 +76,14 @@ int wring_test_main(int argc, char **argv, const struct wring_test_case *cases)
         return 2;
     }
     return wring_test_failures() == 0 ? 0 : 1;
+}
+
+int wring_test_main_in_mode(int argc, char **argv, const struct wring_test_case *cases)
+{
+    uint64_t mode = wring_fp_enter();
+    int code = wring_test_main(argc, argv, cases);
+    wring_fp_leave(mode);
+    return code;
 }
 
 enum {

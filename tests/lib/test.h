@@ -23,6 +23,10 @@ struct wring_test_case {
 /** Run the cases whose names contain one of the arguments (all without arguments). {0} ends. */
 int wring_test_main(int argc, char **argv, const struct wring_test_case *cases);
 
+/** As wring_test_main(), of tests that do the library's arithmetic themselves: in its mode
+ *  (base/fpenv.h). */
+int wring_test_main_in_mode(int argc, char **argv, const struct wring_test_case *cases);
+
 /** Count a failed check; prints where. Threads: safe. Use CHECK. */
 __attribute__((format(printf, 4, 5))) void wring_test_fail(const char *file, int line,
                                                            const char *condition,

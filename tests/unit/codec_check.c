@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/cpu.h"
-#include "base/fpenv.h"
 #include "tests/lib/codec_conform.h"
 #include "tests/lib/momentum.h"
 #include "tests/lib/sealed.h"
@@ -189,8 +188,5 @@ bool codec_is_named(const struct wring_codec *codec, const char *name)
 
 int codec_test_main(int argc, char **argv, const struct wring_test_case *cases)
 {
-    uint64_t mode = wring_fp_enter();
-    int code = wring_test_main(argc, argv, cases);
-    wring_fp_leave(mode);
-    return code;
+    return wring_test_main_in_mode(argc, argv, cases);
 }

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fpenv.h"
 #include "compress/residual.h"
 #include "compress/solo.h"
 #include "tests/lib/test.h"
@@ -570,8 +569,5 @@ static const struct wring_test_case cases[] = {
 
 int main(int argc, char **argv)
 {
-    uint64_t mode = wring_fp_enter();
-    int code = wring_test_main(argc, argv, cases);
-    wring_fp_leave(mode);
-    return code;
+    return wring_test_main_in_mode(argc, argv, cases);
 }

@@ -5,7 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/fpenv.h"
 #include "tests/lib/elements.h"
 #include "tests/lib/test.h"
 
@@ -98,13 +97,10 @@ static void every_type_by_the_tree(void)
 
 int main(int argc, char **argv)
 {
-    uint64_t mode = wring_fp_enter();
     static const struct wring_test_case cases[] = {
         {"sums_have_the_same_bits", sums_have_the_same_bits},
         {"every_type_by_the_tree", every_type_by_the_tree},
         {NULL, NULL},
     };
-    int code = wring_test_main(argc, argv, cases);
-    wring_fp_leave(mode);
-    return code;
+    return wring_test_main_in_mode(argc, argv, cases);
 }

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fpenv.h"
 #include "compress/codec.h"
 #include "tests/lib/test.h"
 #include <wring/codec.h>
@@ -149,8 +148,5 @@ static const struct wring_test_case cases[] = {
 
 int main(int argc, char **argv)
 {
-    uint64_t mode = wring_fp_enter();
-    int code = wring_test_main(argc, argv, cases);
-    wring_fp_leave(mode);
-    return code;
+    return wring_test_main_in_mode(argc, argv, cases);
 }
