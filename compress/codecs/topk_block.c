@@ -46,10 +46,12 @@ static void drop_ties(uint64_t *map, const float *src, const float *residual, ui
 }
 
 /** Mark the k largest magnitudes, of equal ones those of lower index; never a zero. */
-static struct wring_topk_found mark_exact(const struct wring_topk_kernels *kernels, uint64_t *map,
+static struct wring_topk_found mark_exact(const struct wring_topk_kernels *kernels,
+                                          struct wring_topk_scratch *scratch,
                                           const struct wring_topk_block *block, uint64_t k)
 {
-    uint32_t threshold = kernels->rank(block->src, block->residual, block->n, k);
+    uint64_t *map = scratch->map;
+    uint32_t threshold = wring_topk_rank(kernels, block, k, &scratch->room, &scratch->list);
     threshold = threshold > 0 ? threshold : 1;
     struct wring_topk_found found =
         kernels->mark(map, block->src, block->residual, block->n, threshold);
@@ -68,14 +70,14 @@ static struct wring_topk_found mark_largest(const struct wring_topk_kernels *ker
 {
     uint64_t *map = scratch->map;
     if (!sampled && block->threshold == 0)
-        return mark_exact(kernels, map, block, block->wanted);
+        return mark_exact(kernels, scratch, block, block->wanted);
     uint32_t threshold = block->threshold != 0
                              ? block->threshold
                              : wring_topk_threshold(kernels, block, &scratch->room);
     struct wring_topk_found found =
         kernels->mark(map, block->src, block->residual, block->n, threshold > 0 ? threshold : 1);
     if (found.peak < WRING_INF_BITS && found.count > block->most)
-        found = mark_exact(kernels, map, block, block->most);
+        found = mark_exact(kernels, scratch, block, block->most);
     return found;
 }
 

@@ -7,7 +7,8 @@
 #define FIRST_RUN 64    /* … of so many samples */
 #define LOWER (1 << 20) /* an eighth of a factor of 2, about */
 #define LITTLE (LOWER / 4)
-#define WIDE 4 /* samples a take begins with, times those needed */
+#define RANKED_FROM 64 /* samples: of fewer elements all are ranked as fast */
+#define WIDE 4         /* samples a take begins with, times those needed */
 
 static uint64_t sample_index(uint32_t sample)
 {
@@ -51,6 +52,23 @@ static uint32_t limit_threshold(uint32_t threshold)
     if (threshold > WRING_INF_BITS)
         return WRING_INF_BITS;
     return threshold > 0 ? threshold : 1;
+}
+
+uint32_t wring_topk_rank(const struct wring_topk_kernels *kernels,
+                         const struct wring_topk_block *block, uint64_t k,
+                         struct wring_topk_room *room, struct wring_topk_list *list)
+{
+    uint64_t count = block->n / WRING_TOPK_STRIDE, rank = safe_rank(k * count / block->n);
+    bool fits = rank * WRING_TOPK_STRIDE <= WRING_TOPK_LISTED;
+
+    if (fits && count >= RANKED_FROM && rank <= count) {
+        take_samples(room->samples, block, 0, count);
+        kernels->find(list, block->src, block->residual, block->n,
+                      limit_threshold(kernels->rank(room->samples, NULL, count, rank)));
+        if (list->count >= k && list->count <= WRING_TOPK_LISTED)
+            return kernels->rank(list->values, NULL, list->count, k);
+    }
+    return kernels->rank(block->src, block->residual, block->n, k);
 }
 
 /** A guess without a hint of the block before: from samples of a few places. */

@@ -59,6 +59,15 @@ uint32_t wring_topk_threshold(const struct wring_topk_kernels *kernels,
                               const struct wring_topk_block *block, struct wring_topk_room *room);
 
 /**
+ * The k-th largest magnitude of a block as bits, 1 <= k <= n; exact, whatever the values: as the
+ * kernel, but it looks at a list of the largest elements bit by bit, if samples lead to one.
+ * @param list  scratch memory, as the room
+ */
+uint32_t wring_topk_rank(const struct wring_topk_kernels *kernels,
+                         const struct wring_topk_block *block, uint64_t k,
+                         struct wring_topk_room *room, struct wring_topk_list *list);
+
+/**
  * List the elements that are sent.
  * @param hint    inout, of the block before
  * @param list    out; its peak tells whether the block is finite: if not, the entries are of no

@@ -308,9 +308,47 @@ static void choices(void)
         }
 }
 
+/** The k-th largest, also where samples lead to no list that has it. */
+static void check_ranks(enum shape shape, uint64_t n)
+{
+    static const uint64_t shares[] = {1, 3, 8, 10, 12, 100, 65536}; /* k is one in so many */
+    const struct wring_topk_kernels *ref = wring_topk_tiers[0].kernels;
+    uint32_t random = (uint32_t)(n + shape) + 1;
+    float *src = wring_test_guarded(n * 4), *left = wring_test_guarded(n * 4);
+    struct wring_topk_room *room = wring_test_guarded(sizeof(*room));
+    struct wring_topk_list *list = new_list();
+
+    for (uint64_t i = 0; i < n; i++)
+        src[i] = draw(shape, i, n, &random);
+    for (uint64_t i = 0; i < n; i++)
+        left[i] = draw(SHAPE_BELL, i, n, &random) * 0x1p-3f;
+    for (size_t c = 0; c < 2 * COUNT(shares); c++) {
+        struct wring_topk_block block = {.src = src, .residual = c % 2 ? left : NULL, .n = n};
+        uint64_t k = 1 + (n - 1) / shares[c / 2];
+        uint32_t want = ref->rank(src, block.residual, n, k);
+        for (const struct wring_topk_tier *tier = wring_topk_tiers; tier->head.name; tier++)
+            if (wring_cpu_has(tier->head.tier))
+                CHECK(wring_topk_rank(tier->kernels, &block, k, room, list) == want,
+                      "%s shape %d n=%zu k=%zu: another rank", tier->head.name, shape, (size_t)n,
+                      (size_t)k);
+    }
+}
+
+static void ranks(void)
+{
+    static const uint64_t lengths[] = {1, 100, 1023, 1024, 1040, 4099, 16384, 65536};
+
+    for (int shape = 0; shape < SHAPES; shape++)
+        for (size_t l = 0; l < (trial_is_quick() ? 6 : COUNT(lengths)); l++) {
+            check_ranks((enum shape)shape, lengths[l]);
+            wring_test_free_guarded();
+        }
+}
+
 static const struct wring_test_case cases[] = {
     {"kernels", kernels},
     {"choices", choices},
+    {"ranks", ranks},
     {0},
 };
 
