@@ -11,6 +11,8 @@ minutes, and wants a quiet machine. It runs one command,
 
 and keeps of its profile what each codec is (traits, errors on bell-shaped numbers, bytes), and what
 one core takes with the best kernels. --profile FILE takes such a profile in place of the command.
+--sums measures what adding codes takes, in the rows of codecs whose codes add up, and leaves all else
+as it is; the machine has to be the same.
 """
 import argparse
 import json
@@ -48,11 +50,12 @@ const size_t wring_host_codecs_n = sizeof(wring_host_codecs) / sizeof(wring_host
 """
 
 
-def measure(wring):
-    """@return the profile"""
+def measure(wring, coding="all"):
+    """@param coding  specs of codecs, or all @return the profile"""
+    command = [coding if word == "all" else word for word in COMMAND]
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "profile.json"
-        result = subprocess.run([wring, *COMMAND, "-o", str(path)], stdout=subprocess.DEVNULL,
+        result = subprocess.run([wring, *command, "-o", str(path)], stdout=subprocess.DEVNULL,
                                 check=False)
         if result.returncode != 0:
             sys.exit("host_codecs.py: wring calibrate failed")
@@ -98,7 +101,8 @@ def c_codec(codec):
              "back_most_bytes": back.get("most_bytes", NOTHING),
              "back_encode_us": back.get("encode_us", NOTHING),
              "back_decode_us": back.get("decode_us", NOTHING), "encode_us": cpu["encode_us"],
-             "decode_us": cpu["decode_us"], "decode_add_us": cpu["decode_add_us"]}
+             "decode_us": cpu["decode_us"], "decode_add_us": cpu["decode_add_us"],
+             "sum_us": cpu.get("code_sum_us", NOTHING)}
     flags = [name for name, is_so in (("summable", codec["summable"]),
                                       ("feedback", codec["feedback"]),
                                       ("alters", traits.get("alters", False))) if is_so]
@@ -112,6 +116,26 @@ def c_codec(codec):
         lines.append(f"     .back_nmse = {back['nmse']:.3g}")
     lines += [f"     .{name} = {c_cost(cost)}" for name, cost in costs.items() if cost["corners"]]
     return ",\n".join(lines) + "},\n"
+
+
+def rows_of(text):
+    """The file's head, its rows, and its tail."""
+    return re.split(r"(?m)^(?=    \{\.spec|\};)", text)
+
+
+def adds_codes(row):
+    return ".summable = true" in row
+
+
+def spec_of(row):
+    return re.search(r'\.spec = "([^"]+)"', row).group(1)
+
+
+def with_sum(row, profile):
+    """A row with what adding codes takes in a profile, which comes last."""
+    codec, = (codec for codec in profile["codecs"] if codec["spec"] == spec_of(row))
+    kept = re.sub(r",\n     \.sum_us = [^\n]*\},\n$", "},\n", row).removesuffix("},\n")
+    return f"{kept},\n     .sum_us = {c_cost(codec['at']['cpu']['code_sum_us'])}}},\n"
 
 
 def describe(profile):
@@ -128,16 +152,23 @@ def main():
     parser.add_argument("wring", nargs="?", help="the tool")
     parser.add_argument("--profile", metavar="FILE", help="measured by that command")
     parser.add_argument("--print", action="store_true", help="write nothing but standard output")
+    parser.add_argument("--sums", action="store_true", help="measure adding of codes alone")
     options = parser.parse_args()
     if options.profile is None and options.wring is None:
         parser.error("the tool is needed, as build/tools/wring")
+    rows = rows_of(OUT.read_text(encoding="utf-8")) if options.sums else []
+    coding = ",".join(spec_of(row) for row in rows if adds_codes(row)) if options.sums else "all"
     if options.profile is not None:
         profile = json.loads(pathlib.Path(options.profile).read_text(encoding="utf-8"))
     else:
-        profile = measure(options.wring)
+        profile = measure(options.wring, coding)
     command = "wring " + " ".join(COMMAND).replace("--elements", "\\\n *         --elements")
     text = HEAD.format(command=command, machine=describe(profile))
     text += "".join(map(c_codec, profile["codecs"])) + TAIL
+    if options.sums and describe(profile) not in rows[0]:
+        sys.exit(f"host_codecs.py: the other rows are of another machine than {describe(profile)}")
+    if options.sums:
+        text = "".join(with_sum(row, profile) if adds_codes(row) else row for row in rows)
     if options.print:
         sys.stdout.write(text)
     else:

@@ -123,6 +123,8 @@ static void check_host_codec(const struct wring_profile_codec *said)
     CHECK(cpu->present && wring_cost_at(&cpu->encode_us, 1 << 20) > 0 && cpu->decode_add_us.n > 0 &&
               strncmp(cpu->source, "measured: one core of ", 22) == 0,
           "%s on the CPU: %s", said->spec, cpu->source);
+    CHECK((cpu->sum_us.n > 0) == said->summable,
+          "%s: adding its codes: run planner/host_codecs.py --sums", said->spec);
     CHECK(!device->present || strstr(device->source, "Espresso's artifact, of ") != NULL,
           "%s on a device: %s", said->spec, device->source);
     wring_codec_destroy(codec);
