@@ -34,6 +34,12 @@ INLINE float fold_eight(__m256 eight)
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
 
+INLINE double fold_four_f64(__m256d four)
+{
+    __m128d two = _mm_add_pd(_mm256_castpd256_pd128(four), _mm256_extractf128_pd(four, 1));
+    return _mm_cvtsd_f64(_mm_add_sd(two, _mm_unpackhi_pd(two, two)));
+}
+
 INLINE uint64_t zeros_below(uint64_t bits)
 {
     return _tzcnt_u64(bits); /* the compiler's own function has a branch for 0 */

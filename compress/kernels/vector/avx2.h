@@ -131,6 +131,11 @@ INLINE float fold_lanes(floats a)
     return fold_eight(a);
 }
 
+INLINE double fold_lanes_f64(doubles a)
+{
+    return fold_four_f64(a);
+}
+
 INLINE uint32_t largest_of(words a)
 {
     __m128i four =

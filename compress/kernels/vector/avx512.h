@@ -137,6 +137,11 @@ INLINE float fold_lanes(floats a)
     return fold_eight(_mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1)));
 }
 
+INLINE double fold_lanes_f64(doubles a)
+{
+    return fold_four_f64(_mm256_add_pd(_mm512_castpd512_pd256(a), _mm512_extractf64x4_pd(a, 1)));
+}
+
 INLINE uint32_t largest_of(words a)
 {
     return _mm512_reduce_max_epu32((raw)a);

@@ -248,6 +248,12 @@ INLINE float fold_lanes(floats a)
     return vget_lane_f32(two, 0) + vget_lane_f32(two, 1);
 }
 
+INLINE double fold_lanes_f64(doubles a)
+{
+    float64x2_t two = vaddq_f64(HALF(a, 0, float64x2_t), HALF(a, 1, float64x2_t));
+    return vgetq_lane_f64(two, 0) + vgetq_lane_f64(two, 1);
+}
+
 INLINE uint32_t largest_of(words a)
 {
     return vmaxvq_u32(vmaxq_u32(LOWER_U32(a), UPPER_U32(a)));

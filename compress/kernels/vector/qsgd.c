@@ -34,16 +34,10 @@ INLINE void add_squares(doubles sums[SUMS], const float *src, const float *resid
 
 INLINE double fold_squares(doubles sums[SUMS])
 {
-    double sum_of[HALF_LANES];
-
     for (unsigned half = SUMS / 2; half > 0; half /= 2)
         for (unsigned v = 0; v < half; v++)
             sums[v] += sums[v + half];
-    memcpy(sum_of, &sums[0], sizeof(sum_of));
-    for (unsigned half = HALF_LANES / 2; half > 0; half /= 2)
-        for (unsigned j = 0; j < half; j++)
-            sum_of[j] += sum_of[j + half];
-    return sum_of[0];
+    return fold_lanes_f64(sums[0]);
 }
 
 INLINE double squares_any(const float *src, const float *residual, uint64_t n)

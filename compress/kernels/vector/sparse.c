@@ -64,15 +64,12 @@ INLINE void add_squares(struct lanes_of_sum *sum, unsigned v, floats value)
     sum->part[2 * v + 1] += upper * upper;
 }
 
-INLINE double fold_squares(const struct lanes_of_sum *sum)
+INLINE double fold_squares(struct lanes_of_sum *sum)
 {
-    double lane[STEP];
-
-    memcpy(lane, sum, sizeof(lane));
-    for (unsigned half = STEP / 2; half > 0; half /= 2)
-        for (unsigned j = 0; j < half; j++)
-            lane[j] += lane[j + half];
-    return lane[0];
+    for (unsigned half = FLOATS; half > 0; half /= 2)
+        for (unsigned v = 0; v < half; v++)
+            sum->part[v] += sum->part[v + half];
+    return fold_lanes_f64(sum->part[0]);
 }
 
 INLINE double squares_of(const float *src, const float *residual, uint64_t n)

@@ -110,7 +110,8 @@ INLINE words round_up(words bits)
  * swap_lanes(a, h)       lane i ^ h in place of lane i, h a power of two below LANES
  * permuted(a, index)     lane index % LANES of a, of each lane's index
  * widen_floats(at)       half as many as there are lanes; widen_half(), lower_f64(), upper_f64()
- * fold_lanes(a)          lane j adds lane j + half, until one is left; largest_of(a)
+ * fold_lanes(a)          lane j adds lane j + half, until one is left; fold_lanes_f64();
+ *                        largest_of(a)
  * load_first(at, n)      the first n lanes, up to all, and 0 in others; store_first()
  * load_bytes(at)         as many as there are lanes, taken as signed; load_first_bytes(),
  *                        store_first_bytes() of lanes that fit
