@@ -10,11 +10,11 @@
 
 #define RANK 4 /* of the definition's example */
 
-static void check_rank(const struct wring_lowrank_kernels *kernels, const struct trial *trial,
-                       unsigned rank)
+static void check_shape(const struct wring_lowrank_kernels *kernels, const struct trial *trial,
+                        struct wring_lowrank_shape shape)
 {
     const struct wring_lowrank_kernels *ref = wring_lowrank_tiers[0].kernels;
-    struct wring_lowrank_shape shape = {trial->n % 9 + 1, trial->n, rank};
+    const unsigned rank = shape.rank;
     uint64_t n = shape.rows * shape.columns;
     float *src = trial_fill(n, trial->kind, trial->seed);
     float *residual = trial_fill(n, trial->kind, trial->seed + 1);
@@ -53,8 +53,27 @@ static void check_rank(const struct wring_lowrank_kernels *kernels, const struct
 /** Matrices of up to 9 rows. */
 static void check_tier(const void *entry, const struct trial *trial)
 {
-    for (unsigned rank = 1; rank <= WRING_LOWRANK_RANK_MAX; rank *= 2)
-        check_rank(((const struct wring_lowrank_tier *)entry)->kernels, trial, rank);
+    for (unsigned rank = 1; rank <= WRING_LOWRANK_RANK_MAX; rank *= 2) {
+        const struct wring_lowrank_shape shape = {trial->n % 9 + 1, trial->n, rank};
+        check_shape(((const struct wring_lowrank_tier *)entry)->kernels, trial, shape);
+    }
+}
+
+/** Rows of more than a page; and matrices whose product goes past the caches, but for the
+ *  third, whose rows begin within lines. */
+static void check_large(const struct wring_lowrank_tier *tier)
+{
+    static const struct wring_lowrank_shape shapes[] = {
+        {19, 2051, 4}, {1025, 1040, 4}, {1100, 1003, 4}, {1025, 1040, 1}, {530, 2064, 8},
+    };
+
+    if (!wring_cpu_has(tier->head.tier))
+        return;
+    for (size_t i = 0; i < (trial_is_quick() ? 2 : sizeof(shapes) / sizeof(shapes[0])); i++) {
+        const struct trial trial = {tier->head.name, shapes[i].columns, TRIAL_PLAIN, (uint32_t)i};
+        check_shape(tier->kernels, &trial, shapes[i]);
+        wring_test_free_guarded();
+    }
 }
 
 static void check_definition(void)
@@ -79,6 +98,8 @@ static void check_definition(void)
 void check_lowrank(void)
 {
     check_definition();
-    for (const struct wring_lowrank_tier *tier = wring_lowrank_tiers; tier->head.name; tier++)
+    for (const struct wring_lowrank_tier *tier = wring_lowrank_tiers; tier->head.name; tier++) {
         trial_sweep(&tier->head, check_tier, 300);
+        check_large(tier);
+    }
 }

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compress/kernels/lowrank.h"
+#include "compress/kernels/streaming.h"
 #include "compress/kernels/vector/vector.h"
 
 #define STEP 32 /* lanes of a sum over columns */
 #define PARTS (STEP / LANES)
-#define GROUP 4 /* columns of p that a row is read for: their sums are in registers */
-#define BAND 4  /* rows that a column's sums are loaded and stored for */
+#define GROUP 4   /* columns of p that a row is read for: their sums are in registers */
+#define BAND 4    /* rows that a column's sums are loaded and stored for */
+#define TALL 8    /* rows of a product for which a page's columns of q stay in a first cache */
+#define MANY 4    /* columns of q: they are more than a first cache holds */
+#define AHEAD 512 /* elements by which matrices are asked for before they are needed */
 
 /** Call what is inlined with the rank as a constant. */
 #define WITH_RANK(rank, kernel, ...)        \
@@ -24,6 +28,19 @@ INLINE floats fed(const float *src, const float *residual, uint64_t at, unsigned
     return residual == NULL ? value : value + load_first(residual + at, live);
 }
 
+/**
+ * Where q has many columns its loads come between those of the matrices, and processors do not
+ * fetch ahead far enough by themselves. @param residual  or NULL, as above
+ */
+INLINE void ask_ahead(const float *src, const float *residual, uint64_t at, unsigned rank)
+{
+    if (rank < MANY)
+        return;
+    __builtin_prefetch(src + at + AHEAD);
+    if (residual != NULL)
+        __builtin_prefetch(residual + at + AHEAD);
+}
+
 /* ---- right ---- */
 
 struct sums {
@@ -38,6 +55,7 @@ INLINE void add_products(struct sums *sums, const float *src, const float *resid
         uint64_t at = i + v * LANES;
         if (live == 0)
             return;
+        ask_ahead(src, residual, at, group);
         floats value = fed(src, residual, at, live);
         for (unsigned k = 0; k < group; k++) {
             const float *other = q + k * columns + at;
@@ -106,7 +124,9 @@ INLINE void add_band(float *q, const float *src, const float *residual,
         sum[k] = live == LANES ? load(q + k * shape.columns + i)
                                : load_first(q + k * shape.columns + i, live);
     for (unsigned r = 0; r < rows; r++) {
-        floats value = fed(src, residual, (row + r) * shape.columns + i, live);
+        uint64_t at = (row + r) * shape.columns + i;
+        ask_ahead(src, residual, at, rank);
+        floats value = fed(src, residual, at, live);
         for (unsigned k = 0; k < rank; k++)
             sum[k] += value * all(p[k * shape.rows + row + r]);
     }
@@ -144,16 +164,15 @@ static void left(float *q, const float *src, const float *residual,
 
 /* ---- product ---- */
 
-/** What a row has in a vector of columns. */
-INLINE floats product_at(struct wring_lowrank_shape shape, const float *p, const float *q,
-                         uint64_t row, uint64_t i, unsigned live, unsigned rank)
+/** What a row has in a vector of columns. @param p  the row's numbers, each in all lanes */
+INLINE floats product_at(const floats *p, const float *q, uint64_t columns, unsigned live,
+                         unsigned rank)
 {
     floats sum = {0};
 
     for (unsigned k = 0; k < rank; k++) {
-        const float *other = q + k * shape.columns + i;
-        floats of_rank =
-            all(p[k * shape.rows + row]) * (live == LANES ? load(other) : load_first(other, live));
+        const float *other = q + k * columns;
+        floats of_rank = p[k] * (live == LANES ? load(other) : load_first(other, live));
         sum = k == 0 ? of_rank : sum + of_rank;
     }
     return sum;
@@ -161,39 +180,80 @@ INLINE floats product_at(struct wring_lowrank_shape shape, const float *p, const
 
 enum what {
     WRITE,
+    STREAM, /* past the caches */
     ADD,
     KEEP
 };
 
-/** @param src  of KEEP; @param what, rank  known where this is inlined */
+/** @param src  of KEEP, as below; @param what  known where this is inlined, as below */
+INLINE void put_product(float *dst, const float *src, floats value, enum what what, unsigned live)
+{
+    if (what == ADD)
+        value = fed(dst, NULL, 0, live) + value;
+    else if (what == KEEP)
+        value = fed(src, dst, 0, live) - value;
+    if (live == LANES)
+        put(dst, (words)value, what == STREAM);
+    else
+        store_first(dst, value, live);
+}
+
+/** Some columns of a row. @param p  the row's number in the first column */
+INLINE void product_run(float *dst, const float *src, struct wring_lowrank_shape shape,
+                        const float *p, const float *q, uint64_t n, enum what what, unsigned rank)
+{
+    floats row[WRING_LOWRANK_RANK_MAX];
+
+    for (unsigned k = 0; k < rank; k++)
+        row[k] = all(p[k * shape.rows]);
+    for (uint64_t i = 0; i < n; i += LANES) {
+        unsigned live = rest_from(n - i, 0);
+        if (what == ADD || what == KEEP)
+            ask_ahead(dst, what == KEEP ? src : NULL, i, rank);
+        put_product(dst + i, src + i, product_at(row, q + i, shape.columns, live, rank), what,
+                    live);
+    }
+}
+
+/** @param rank  known where this is inlined */
 INLINE void each_product(float *dst, const float *src, struct wring_lowrank_shape shape,
                          const float *p, const float *q, enum what what, unsigned rank)
 {
-    for (uint64_t row = 0; row < shape.rows; row++)
-        for (uint64_t i = 0; i < shape.columns; i += LANES) {
-            unsigned live = rest_from(shape.columns - i, 0);
-            uint64_t at = row * shape.columns + i;
-            floats value = product_at(shape, p, q, row, i, live, rank);
-            if (what == ADD)
-                value = fed(dst, NULL, at, live) + value;
-            else if (what == KEEP)
-                value = fed(src, dst, at, live) - value;
-            if (live == LANES)
-                store(dst + at, value);
-            else
-                store_first(dst + at, value, live);
+    const uint64_t columns = shape.columns, run = rank < MANY ? columns : WRING_PAGE;
+    const uint64_t tall = rank < MANY ? 1 : TALL;
+
+    for (uint64_t band = 0; band < shape.rows; band += tall) {
+        uint64_t end = shape.rows - band < tall ? shape.rows : band + tall;
+        for (uint64_t from = 0; from < columns; from += run) {
+            uint64_t n = columns - from < run ? columns - from : run;
+            for (uint64_t row = band; row < end; row++)
+                product_run(dst + row * columns + from, src + row * columns + from, shape, p + row,
+                            q + from, n, what, rank);
         }
+    }
+}
+
+/** Do whole lines go past the caches? */
+static bool is_streamed(const float *dst, struct wring_lowrank_shape shape)
+{
+    return VECTOR_BYTES == WRING_LINE && WRING_IS_LONG(shape.rows * shape.columns) &&
+           WRING_TO_LINE(dst) == 0 && shape.columns % LANES == 0;
 }
 
 static void product(float *dst, struct wring_lowrank_shape shape, const float *p, const float *q)
 {
-    WITH_RANK(shape.rank, each_product, dst, NULL, shape, p, q, WRITE);
+    if (!is_streamed(dst, shape)) {
+        WITH_RANK(shape.rank, each_product, dst, dst, shape, p, q, WRITE);
+        return;
+    }
+    WITH_RANK(shape.rank, each_product, dst, dst, shape, p, q, STREAM);
+    wring_streaming_settle();
 }
 
 static void product_add(float *dst, struct wring_lowrank_shape shape, const float *p,
                         const float *q)
 {
-    WITH_RANK(shape.rank, each_product, dst, NULL, shape, p, q, ADD);
+    WITH_RANK(shape.rank, each_product, dst, dst, shape, p, q, ADD);
 }
 
 static void keep(float *residual, const float *src, struct wring_lowrank_shape shape,
