@@ -354,7 +354,7 @@ void wring_codec_fill_nan(float *dst, uint64_t elems)
 #define FIRST_BYTES (offsetof(struct wring_codec_ops, decode) + sizeof(void (*)(void)))
 #define FLAGS                                                                            \
     (WRING_CODEC_UNBIASED | WRING_CODEC_FIXED | WRING_CODEC_EXACT | WRING_CODEC_ALTERS | \
-     WRING_CODEC_OWN | WRING_CODEC_MATRIX)
+     WRING_CODEC_OWN | WRING_CODEC_MATRIX | WRING_CODEC_VOTES)
 
 bool wring_own_read(const struct wring_codec_ops *theirs, struct wring_codec_ops *out)
 {

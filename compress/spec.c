@@ -527,7 +527,8 @@ static void describe_pair(struct wring_codec *codec)
     codec->info.tier = wring_cpu_tier_name(codec->tier);
     codec->info.flags =
         WRING_CODEC_TWO_WAYS | (both & WRING_CODEC_UNBIASED) | (either & WRING_CODEC_FEEDBACK) |
-        (in->info.flags & (WRING_CODEC_ALTERS | WRING_CODEC_OWN | WRING_CODEC_MATRIX));
+        (in->info.flags &
+         (WRING_CODEC_ALTERS | WRING_CODEC_OWN | WRING_CODEC_MATRIX | WRING_CODEC_VOTES));
     codec->info.rounds = in->info.rounds;
     codec->info.states = in->info.states;
     codec->info.unit = pair_unit(codec);

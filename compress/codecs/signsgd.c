@@ -21,7 +21,7 @@ static size_t signsgd_encode(const struct wring_codec *codec,
 const struct wring_codec_ops wring_codec_signsgd = {
     .name = "signsgd",
     .doc = "a majority vote on the sign of each element: the result is 1 or -1",
-    .flags = WRING_CODEC_FIXED | WRING_CODEC_ALTERS | WRING_CODEC_TWO_WAYS,
+    .flags = WRING_CODEC_FIXED | WRING_CODEC_ALTERS | WRING_CODEC_TWO_WAYS | WRING_CODEC_VOTES,
     .params = params,
     .n_params = sizeof(params) / sizeof(params[0]),
     .own_bytes = WRING_VOTES_OWN_BYTES,

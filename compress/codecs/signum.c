@@ -64,7 +64,7 @@ static size_t signum_encode(const struct wring_codec *codec,
 const struct wring_codec_ops wring_codec_signum = {
     .name = "signum",
     .doc = "a majority vote on the sign of each rank's momentum: the result is 1 or -1",
-    .flags = WRING_CODEC_FIXED | WRING_CODEC_ALTERS | WRING_CODEC_TWO_WAYS,
+    .flags = WRING_CODEC_FIXED | WRING_CODEC_ALTERS | WRING_CODEC_TWO_WAYS | WRING_CODEC_VOTES,
     .params = params,
     .n_params = sizeof(params) / sizeof(params[0]),
     .scratch_bytes = WRING_VOTES_BLOCK_MAX * sizeof(float),

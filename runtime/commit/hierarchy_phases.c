@@ -160,10 +160,29 @@ static enum wring_status go_flat_or_refuse(const struct wring_bucket *bucket,
     return WRING_OK;
 }
 
+/** Votes of ranks count, not of nodes. Said where there are nodes of several. */
+static void say_that_votes_go_flat(const struct wring_bucket *bucket)
+{
+    const struct wring_group_nodes *nodes = &bucket->group->nodes;
+
+    if (nodes->n < 2 || nodes->most < 2)
+        return;
+    if (bucket->group->members.me == 0 && !bucket->group->told_flat)
+        wring_warn(&bucket->session->log,
+                   "%s votes, which nodes cannot do for their ranks: '%s', and all like it, goes "
+                   "flat; choose a flat scheme",
+                   wring_codec_info(bucket->codec)->spec, bucket->name);
+    bucket->group->told_flat = true;
+}
+
 static enum wring_status make_legs_if_wanted(struct wring_bucket *bucket)
 {
     struct wring_group_nodes nodes = bucket->group->nodes;
 
+    if (wring_codec_info(bucket->codec)->flags & WRING_CODEC_VOTES) {
+        say_that_votes_go_flat(bucket);
+        return WRING_OK;
+    }
     if (nodes.least != nodes.most)
         return go_flat_or_refuse(bucket, &nodes);
     struct wring_operation operation = wring_shape_operation(bucket, false);

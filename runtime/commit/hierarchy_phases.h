@@ -27,10 +27,10 @@ static inline struct wring_bucket *wring_leg_bucket(const struct wring_bucket *w
 /**
  * Make the legs of all buckets whose scheme wants them, as far as their group has two nodes or more
  * of two ranks or more each, equally many. Others go flat, by the scheme that they want between
- * nodes; where nodes are not equal, that is logged once, and a plan that wants legs is refused.
- * Buckets that go around a ring have its order in their group after this.
- * Local; before buckets are compared.
- * Errors: WRING_ERR_MISMATCH (the plan), WRING_ERR_NO_MEMORY.
+ * nodes; where nodes are not equal, that is logged once, and a plan that wants legs is refused. So
+ * do votes (WRING_CODEC_VOTES), which is logged, too. Buckets that go around a ring have its order
+ * in their group after this. Local; before buckets are compared. Errors: WRING_ERR_MISMATCH (the
+ * plan), WRING_ERR_NO_MEMORY.
  */
 enum wring_status wring_legs_make(struct wring_session *session);
 

@@ -449,10 +449,11 @@ static void check_bits(const struct oracle *o, const void *out)
           wring_matrix_text(o->c, text, sizeof(text)));
 }
 
-/** Nodes of equally many ranks, as a bucket's scheme wants them, or 0. */
-static uint32_t count_nodes(const struct wring_matrix_case *c)
+/** Nodes of equally many ranks, as a bucket's scheme wants them, or 0. Votes are those of ranks. */
+static uint32_t count_nodes(const struct wring_matrix_case *c, const struct wring_codec_info *info)
 {
-    bool wanted = c->what == WRING_MATRIX_BUCKET && wring_scheme_is_hierarchical(c->scheme);
+    bool wanted = c->what == WRING_MATRIX_BUCKET && wring_scheme_is_hierarchical(c->scheme) &&
+                  !(info->flags & WRING_CODEC_VOTES);
     if (!wanted || c->ranks_per_node < 2 || c->ranks % c->ranks_per_node != 0 ||
         c->ranks == c->ranks_per_node || c->elems == 0)
         return 0;
@@ -517,7 +518,7 @@ void wring_matrix_check(const struct wring_matrix_case *c, uint32_t rank, const 
     REQUIRE(wring_codec_create(c->codec, "scalar", NULL, NULL, 0, &o.codec) == WRING_OK, "codec");
     const struct wring_codec_info *info = wring_codec_info(o.codec);
     o.raw = (info->flags & WRING_CODEC_EXACT) != 0; /* as without a codec, bit for bit */
-    o.nodes = count_nodes(c);
+    o.nodes = count_nodes(c, info);
     o.n = o.nodes > 0 ? o.nodes : c->ranks;
     o.inputs = make_rows(o.n, in_elems + 1, bytes);
     o.residuals = (float **)make_rows(o.n, in_elems + 1, sizeof(float));

@@ -381,7 +381,7 @@ static void reduce_bucket(struct reference *r, const struct program_bucket *b,
 {
     enum wring_scheme scheme = b->scheme != WRING_SCHEME_AUTO ? b->scheme : r->p->scheme;
     bool exact = raw || has(state->codec, WRING_CODEC_EXACT);
-    bool legs = wring_scheme_is_hierarchical(scheme);
+    bool legs = wring_scheme_is_hierarchical(scheme) && !has(state->codec, WRING_CODEC_VOTES);
     bool ring = scheme == WRING_SCHEME_RING && has(state->codec, WRING_CODEC_RAW);
     struct nodes nodes;
     struct span whole = {0, b->elems};

@@ -9,6 +9,8 @@
 static const struct wring_codec_info divided = {.unit = 128};
 static const struct wring_codec_info whole = {.unit = 0};
 static const struct wring_codec_info two_ways = {.unit = 128, .flags = WRING_CODEC_TWO_WAYS};
+static const struct wring_codec_info votes = {.unit = 32,
+                                              .flags = WRING_CODEC_TWO_WAYS | WRING_CODEC_VOTES};
 
 static const struct wring_reach over_tcp = {
     .eager_bytes = 8 * KIB, .chunk_bytes = 256 * KIB, .piece_elems = 64 * KIB, .copies = true};
@@ -136,6 +138,11 @@ static void hierarchies_need_equal_nodes(void)
 
     CHECK(wring_algorithm_select(&operation, &over_tcp) == WRING_ALLREDUCE_HIERARCHICAL,
           "two, two");
+    operation.code = &votes;
+    CHECK(wring_algorithm_order(&operation) == WRING_ORDER_MEMBERS, "votes");
+    operation.code = &two_ways;
+    CHECK(wring_algorithm_order(&operation) == WRING_ORDER_NODES, "no votes");
+    operation.code = NULL;
     operation.node_members = 0;
     CHECK(wring_algorithm_order(&operation) == WRING_ORDER_MEMBERS, "unequal nodes");
     operation.node_members = 1;

@@ -55,13 +55,13 @@ static const struct {
     enum wring_scheme least, most;
     uint32_t members, nodes, node_members; /* or more; as many on each node */
     uint64_t elems, member_elems;          /* or more: of all, and for each member */
-    bool raw;                              /* only */
+    bool raw, sums;                        /* only; no votes */
     enum wring_reduction_order order;
 } orders[] = {
     /* clang-format off */
-    {WRING_SCHEME_HIERARCHICAL, WRING_SCHEME_HIERARCHICAL_INDIVISIBLE, 4, 2, 2, 1, 0,    false, WRING_ORDER_NODES},
-    {WRING_SCHEME_RING,         WRING_SCHEME_RING,                     2, 0, 0, 0, 1024, true,  WRING_ORDER_RING},
-    {WRING_SCHEME_AUTO,         WRING_SCHEME_RING,                     0, 0, 0, 0, 0,    false, WRING_ORDER_MEMBERS},
+    {WRING_SCHEME_HIERARCHICAL, WRING_SCHEME_HIERARCHICAL_INDIVISIBLE, 4, 2, 2, 1, 0,    false, true,  WRING_ORDER_NODES},
+    {WRING_SCHEME_RING,         WRING_SCHEME_RING,                     2, 0, 0, 0, 1024, true,  true,  WRING_ORDER_RING},
+    {WRING_SCHEME_AUTO,         WRING_SCHEME_RING,                     0, 0, 0, 0, 0,    false, false, WRING_ORDER_MEMBERS},
     /* clang-format on */
 };
 
@@ -72,7 +72,9 @@ static bool is_ordered_by(const struct wring_operation *operation, size_t row)
            operation->node_members >= orders[row].node_members &&
            operation->elems >= orders[row].elems &&
            operation->elems >= orders[row].member_elems * operation->members &&
-           (operation->code == NULL || !orders[row].raw);
+           (operation->code == NULL ||
+            (!orders[row].raw &&
+             !(orders[row].sums && operation->code->flags & WRING_CODEC_VOTES)));
 }
 
 enum wring_reduction_order wring_algorithm_order(const struct wring_operation *operation)

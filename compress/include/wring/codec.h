@@ -54,6 +54,8 @@ enum wring_codec_flag {
                                  what codes hold and nothing else */
     WRING_CODEC_MATRIX = 1 << 9, /* it codes matrices: a bucket of one tensor that names its shape
                                     travels in fewer bytes than one of several tensors */
+    WRING_CODEC_VOTES = 1 << 10, /* a code is one vote of a contribution: a vote of sums would be
+                                    another, so a bucket goes flat whatever its scheme */
 };
 
 /**
