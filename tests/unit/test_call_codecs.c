@@ -169,12 +169,12 @@ static void rules_that_never_count_are_told(void)
                       &codecs) == WRING_OK,
             "%s", said[0]);
     static const char *const lines[] = {
-        "W WRING_CODEC_RULES: *embed*=int8; reduce?=bf16: never counts in libsome.so: its sums are "
-        "called allreduce, reduce, reduce_scatter",
+        "W WRING_CODEC_RULES: *embed*=int8; reduce?=bf16: never counts in libsome.so: its sums",
         "W WRING_CODEC_RULES: allreduce=int8: never counts in libsome.so: rules before it",
         "W WRING_CODEC_RULES: 1d=fp16: never counts in libsome.so: its calls have no shape",
     };
     CHECK(n_said == 3, "%u lines", n_said);
+    CHECK(strstr(said[0], " are called allreduce, reduce, reduce_scatter") != NULL, "%s", said[0]);
     for (unsigned i = 0; i < 3; i++)
         CHECK(strncmp(said[i], lines[i], strlen(lines[i])) == 0, "%s", said[i]);
     REQUIRE(read_both("x=bf16; min=5; max=7", "bf16", &codecs) == WRING_OK, "%s", said[0]);
