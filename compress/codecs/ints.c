@@ -76,7 +76,7 @@ size_t wring_ints_encode(const struct wring_codec *codec, const struct wring_cod
     for (uint64_t done = 0; done < elems; done += stretch) {
         uint64_t n = wring_codec_unit_length(stretch, elems - done);
         if (WRING_IS_LONG(elems))
-            wring_streaming_fetch(src + done, n * sizeof(*src));
+            wring_streaming_fetch_ahead(src + done, n, residual != NULL);
         plan_of(codec)->form->encode(at, src + done, residual != NULL ? residual + done : NULL, n,
                                      unit);
         at += wring_ints_bound(codec, n);

@@ -203,7 +203,7 @@ static size_t qsgd_encode(const struct wring_codec *codec,
     for (uint64_t done = 0; done < elems; done += stretch) {
         uint64_t n = wring_codec_unit_length(stretch, elems - done);
         if (WRING_IS_LONG(elems))
-            wring_streaming_fetch(src + done, n * sizeof(*src));
+            wring_streaming_fetch_ahead(src + done, n, residual != NULL);
         at = encode_stretch(codec, &noise, context->element + done, src + done,
                             residual != NULL ? residual + done : NULL, n, elems - done, at);
     }

@@ -26,6 +26,11 @@ void wring_streaming_fetch_unit(const float *at, uint64_t n)
     wring_streaming_fetch(at, (n < WRING_PAGE ? n : WRING_PAGE) * sizeof(*at));
 }
 
+void wring_streaming_fetch_ahead(const float *at, uint64_t n, bool has_residual)
+{
+    wring_streaming_fetch(has_residual ? at : at + n, n * sizeof(*at));
+}
+
 void wring_streaming_read(const void *at, size_t bytes)
 {
     const volatile char *from = at;

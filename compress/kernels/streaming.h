@@ -14,6 +14,7 @@
 #ifndef WRING_KERNELS_STREAMING_H
 #define WRING_KERNELS_STREAMING_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -42,6 +43,13 @@ void wring_streaming_fetch(const void *at, size_t bytes);
 
 /** The same of a unit of n elements, before a call comes to it; of a longer one the first page. */
 void wring_streaming_fetch_unit(const float *at, uint64_t n);
+
+/**
+ * Where each n elements are looked at twice, ask for the n that follow while these are worked on.
+ * If a residual is read and written, too, it takes the room that they would wait in: then for
+ * these.
+ */
+void wring_streaming_fetch_ahead(const float *at, uint64_t n, bool has_residual);
 
 /**
  * Read so many bytes, to the same end: it waits for them, which is better where further pages are
