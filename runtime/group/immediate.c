@@ -100,6 +100,7 @@ static enum wring_status check_op(const struct call *call)
     const struct wring_log *log = &call->group->session->log;
     const char *name = wring_call_name(call->kind), *op = wring_op_name(call->op);
     bool premul = is_reduction(call) && call->op == WRING_PREMUL_SUM;
+    bool typed = call->kind != WRING_CALL_BROADCAST && call->how.dtype != 0;
 
     if (is_reduction(call) && !wring_op_takes(call->op, call->dtype))
         wring_error(log, "%s: there is no %s of %s: wring/types.h lists what is", name, op,
@@ -108,6 +109,8 @@ static enum wring_status check_op(const struct call *call)
         wring_error(log, "%s: %s needs the factor in a struct wring_call", name, op);
     else if (!premul && call->how.factor != 0)
         wring_error(log, "%s: a factor is for premul_sum alone: leave it 0", name);
+    else if (typed)
+        wring_error(log, "%s: a call's dtype is for a broadcast alone: leave it 0", name);
     else
         return WRING_OK;
     return WRING_ERR_INVALID;
@@ -534,7 +537,7 @@ static enum wring_status check_broadcast(const struct call *call, uint64_t bytes
     return check_root(call);
 }
 
-/** With a codec a broadcast's bytes are float32; else they are of any kind, at any place. */
+/** With a codec a broadcast's bytes are elements; else they are of any kind, at any place. */
 static enum wring_status cut_broadcast(const struct call *call, uint64_t bytes,
                                        struct wring_work *work)
 {
@@ -542,10 +545,11 @@ static enum wring_status cut_broadcast(const struct call *call, uint64_t bytes,
         work->partition = wring_partition_make(bytes, 1, 1, NULL, call->group->gather.slot_bytes);
         return WRING_OK;
     }
-    if (bytes % sizeof(float) != 0) {
+    if (bytes % wring_dtype_bytes(call->dtype) != 0) {
         wring_error(&call->group->session->log,
-                    "broadcast: %" PRIu64 " bytes are no whole float32, which codec %s takes",
-                    bytes, wring_codec_info(work->codec)->spec);
+                    "broadcast: %" PRIu64
+                    " bytes are no whole elements of %s, which codec %s takes",
+                    bytes, wring_dtype_name(call->dtype), wring_codec_info(work->codec)->spec);
         return WRING_ERR_INVALID;
     }
     enum wring_status status = check_call(call);
@@ -555,13 +559,12 @@ static enum wring_status cut_broadcast(const struct call *call, uint64_t bytes,
     return status;
 }
 
-/** Its elements are bytes, until a codec makes float32 of them. */
+/** Its elements are bytes, until a codec takes them as of a type. */
 static enum wring_status begin_broadcast(struct call *call, struct wring_work *work)
 {
     uint64_t bytes = call->elems;
 
-    call->elems = call->in_elems = call->out_elems = bytes / sizeof(float);
-    call->dtype = WRING_F32;
+    call->dtype = call->how.dtype;
     call->alias = call->out;
     *work = (struct wring_work){
         .in = call->in,
@@ -574,13 +577,18 @@ static enum wring_status begin_broadcast(struct call *call, struct wring_work *w
     enum wring_status status = check_broadcast(call, bytes);
     if (status == WRING_OK)
         status = find_codec(call, &work->codec);
+    if (work->codec == NULL)
+        call->dtype = WRING_F32; /* as good as any */
+    size_t elem_bytes = wring_dtype_bytes(call->dtype);
+    call->elems = call->in_elems = call->out_elems = bytes / elem_bytes;
     if (status == WRING_OK)
         status = cut_broadcast(call, bytes, work);
     if (status != WRING_OK)
         return status;
     work->call = make_op_check(call, work);
     work->call.elems = bytes;
-    call->in_elems = call->out_elems = (bytes + sizeof(float) - 1) / sizeof(float);
+    work->dtype = call->dtype;
+    call->in_elems = call->out_elems = (bytes + elem_bytes - 1) / elem_bytes;
     set_work_blocks(call, work);
     return WRING_OK;
 }

@@ -81,6 +81,20 @@ static void refusals(struct wring_session *session, uint32_t rank, void *arg)
     CHECK(wring_broadcast(world, (char *)i + 2, 8, 0, &(struct wring_call){.codec = "bf16"},
                           NULL) == WRING_ERR_INVALID,
           "floats at two bytes");
+    CHECK(wring_broadcast(world, x, 15, 0,
+                          &(struct wring_call){.codec = "int8:block=64", .dtype = WRING_F16},
+                          NULL) == WRING_ERR_INVALID &&
+              strstr(line, "elements of f16"),
+          "a broadcast of seven halves and a half: %s", line);
+    CHECK(wring_broadcast(world, x, 16, 0,
+                          &(struct wring_call){.codec = "bf16", .dtype = WRING_F64},
+                          NULL) == WRING_ERR_UNSUPPORTED &&
+              strstr(line, "of f64"),
+          "a broadcast of coded f64: %s", line);
+    CHECK(wring_allreduce(world, x, x, 1, WRING_F16, WRING_SUM,
+                          &(struct wring_call){.dtype = WRING_F16}, NULL) == WRING_ERR_INVALID &&
+              strstr(line, "leave it 0"),
+          "an allreduce of two types: %s", line);
     CHECK(wring_broadcast(world, NULL, 1, 0, NULL, NULL) == WRING_ERR_INVALID, "from nowhere");
     char name[WRING_NAME_MAX + 1];
     snprintf(name, sizeof(name), "%0*d", WRING_NAME_MAX, 7);

@@ -125,19 +125,21 @@ class Calls(unittest.TestCase):
                            out_elems=[1, 2, 3])
             word = bytearray(b"root" if rank == 2 else b"none")
             world.broadcast(word, root=2)
+            halves = bytearray(bytes.fromhex("003c00c1" if rank == 1 else "ffffffff"))
+            world.broadcast(halves, root=1, codec="lossless", dtype=api.Dtype.F16)
             at_root = bytearray(3)
             world.gather(bytes([rank]), at_root, root=0)
             part = bytearray(1)
             world.scatter(b"xyz" if rank == 0 else None, part, root=0)
             world.barrier()
             return (bytes(gathered), bytes(ragged), scattered[0], runs.tolist(), bytes(turned),
-                    bytes(uneven), bytes(word), bytes(at_root), bytes(part))
+                    bytes(uneven), bytes(word), halves.hex(), bytes(at_root), bytes(part))
 
         for rank, got in enumerate(run_ranks(3, body)):
             self.assertEqual(got, (
                 bytes([0, 10, 1, 11, 2, 12]), bytes([2, 3, 3]), 3.0 * (rank + 1),
                 [[], [3.0], [6.0, 9.0]][rank], bytes([rank, 10 + rank, 20 + rank]),
-                bytes([0, 1, 1, 2, 2, 2]), b"root",
+                bytes([0, 1, 1, 2, 2, 2]), b"root", "003c00c1",
                 b"\0\1\2" if rank == 0 else bytes(3), [b"x", b"y", b"z"][rank]))
 
     def test_requests(self):

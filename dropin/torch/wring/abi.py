@@ -181,7 +181,8 @@ class WringBucketParams(Sized):
 class WringCall(Sized):
     C_NAME = "wring_call"
     _fields_ = [("struct_bytes", c_size_t), ("codec", c_char_p), ("factor", c_double),
-                ("priority", c_int32), ("done", DONE_FN), ("done_arg", c_void_p)]
+                ("priority", c_int32), ("done", DONE_FN), ("done_arg", c_void_p),
+                ("dtype", c_int)]
 
 
 class WringWaitable(ctypes.Structure):

@@ -628,10 +628,10 @@ class Group:
     # wait=False it returns a Request, else it waits for the end.
 
     def _start(self, function, arguments, memories, wait, codec=None, factor=0.0, priority=0,
-               done=None):
+               done=None, coded=0):
         how = token = None
         if codec is not None or factor or priority or done is not None:
-            how = abi.WringCall(codec=_encode(codec), factor=factor, priority=priority)
+            how = abi.WringCall(codec=_encode(codec), factor=factor, priority=priority, dtype=coded)
             if done is not None:
                 token = _new_token(done, once=True)
                 how.done, how.done_arg = _DELIVER, token
@@ -740,14 +740,15 @@ class Group:
                            (source, target, lengths), wait, **how)
 
     def broadcast(self, data, *, root, elems=None, dtype=None, wait=True, **how):
-        """Everyone's data becomes that of the root."""
+        """Everyone's data becomes that of the root. With a codec its type is F32, F16 or BF16."""
         memory = memory_of(data, True, elems, dtype)
         n_bytes = memory.bytes
-        if elems is not None:
+        if elems is not None or how.get("codec") is not None:
             dtype = _need_dtype(dtype, memory)
             n_bytes = _need_elems(elems, dtype, memory) * BYTES[dtype]
+        coded = 0 if how.get("codec") is None else dtype
         return self._start("wring_broadcast", (memory.address, n_bytes, root), (memory,), wait,
-                           **how)
+                           coded=coded, **how)
 
     def barrier(self, *, wait=True, **how):
         """Done when all members have called it."""

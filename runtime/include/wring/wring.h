@@ -600,6 +600,8 @@ struct wring_call {
     int32_t priority;  /* smaller leaves first, among groups; calls of one group keep their order */
     wring_done_fn done; /* called at its end; NULL: no callback */
     void *done_arg;
+    enum wring_dtype dtype; /* what a broadcast with a codec has: WRING_F32, which is 0, F16 or
+                               BF16. Other calls name theirs, and leave it 0 */
 };
 #define WRING_CALL_INIT WRING_SIZED(struct wring_call)
 
@@ -753,10 +755,10 @@ enum wring_status wring_alltoallv(struct wring_group *group, const void *in,
 
 /**
  * Everyone's buf becomes that of the root, a member's index in the group. With a codec buf holds
- * float32: the root encodes it once, and every member, the root too, ends with the same decoded
- * bits. A group of one leaves buf as it is.
+ * elements of how->dtype: the root encodes it once, and every member, the root too, ends with the
+ * same decoded bits. A group of one leaves buf as it is.
  * @param buf    [bytes]
- * @param bytes  with a codec a multiple of 4
+ * @param bytes  with a codec whole elements
  */
 enum wring_status wring_broadcast(struct wring_group *group, void *buf, uint64_t bytes,
                                   uint32_t root, const struct wring_call *how,
