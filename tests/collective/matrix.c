@@ -65,23 +65,39 @@ bool wring_matrix_same(const struct wring_matrix_case *c)
     return c->what != WRING_MATRIX_REDUCE_SCATTER && c->what != WRING_MATRIX_ALLTOALL;
 }
 
-static void fill_f32(const struct wring_matrix_case *c, uint32_t rank, unsigned step, float *data)
+/** What codecs take: some denormals, and few elements that are not finite. */
+static void fill_coded(const struct wring_matrix_case *c, uint32_t rank, unsigned step, float *data)
 {
+    const float least = c->dtype == WRING_F16 ? 1e-6f : 1e-39f;
     uint64_t n = wring_matrix_in_elems(c);
     uint32_t state = 1 + rank * 7919 + step * 104729;
     for (uint64_t i = 0; i < n; i++) {
         float x = wring_test_random_float(&state);
-        data[i] = i % 64 == 5 ? x * 1e-39f : x; /* some denormals */
+        data[i] = i % 64 == 5 ? x * least : x;
     }
     for (uint32_t i = 0; rank == 1 && i < c->special && n > 0; i++)
         data[(uint64_t)i * 977 % n] = i % 2 == 0 ? NAN : INFINITY;
 }
 
+static void fill_rounded(const struct wring_matrix_case *c, uint32_t rank, unsigned step,
+                         void *data)
+{
+    uint64_t n = wring_matrix_in_elems(c);
+    float *wide = malloc((n + 1) * sizeof(*wide));
+
+    fill_coded(c, rank, step, wide);
+    wring_test_narrow(c->dtype, data, wide, n);
+    free(wide);
+}
+
 void wring_matrix_input(const struct wring_matrix_case *c, uint32_t rank, unsigned step, void *data)
 {
     uint64_t saved = wring_fp_enter(); /* the same input in every mode */
+    bool coded = strcmp(c->codec, "none") != 0;
     if (c->dtype == WRING_F32)
-        fill_f32(c, rank, step, data);
+        fill_coded(c, rank, step, data);
+    else if (coded)
+        fill_rounded(c, rank, step, data);
     else
         wring_test_fill(c->dtype, data, wring_matrix_in_elems(c),
                         c->special ? WRING_TEST_BITS : WRING_TEST_PLAIN, 1 + rank + step * 64);
@@ -103,6 +119,9 @@ static enum wring_status call(struct wring_group *group, const struct wring_matr
                               struct wring_request **request)
 {
     struct wring_call how = {.codec = c->codec};
+
+    if (c->what == WRING_MATRIX_BROADCAST && strcmp(c->codec, "none") != 0)
+        how.dtype = c->dtype;
 
     if (c->op == WRING_PREMUL_SUM)
         how.factor = wring_matrix_factor(rank, step);

@@ -46,8 +46,8 @@ struct wring_matrix_case {
     bool strict;      /* devices take a put only from regions of their own */
     bool in_place;    /* where the collective allows it */
     bool flush;       /* the application has set flush-to-zero */
-    uint32_t special; /* float32: how many elements of rank 1's input are NaN or infinite; other
-                         types: if not 0, any bits */
+    uint32_t special; /* float32, or with a codec: how many elements of rank 1's input are NaN or
+                         infinite; other types: if not 0, any bits */
 };
 
 /** Run it on ranks that are threads, and check all results. @return false when a check failed */

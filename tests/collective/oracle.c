@@ -27,12 +27,14 @@ struct oracle {
     bool raw;
     uint32_t n;        /* who exchange: ranks, or nodes */
     void **inputs;     /* [n][in_elems] */
+    float **wide;      /* [n][in_elems] inputs as codecs see them */
     float **residuals; /* [n][in_elems] */
     uint32_t nodes;    /* they exchange hierarchically; 0: they do not */
     void **own;        /* [ranks][in_elems] hierarchically: what nodes' inputs are the sums of */
     float **decoded;   /* [n][in_elems] */
     float *scratch;    /* [in_elems] */
     void *out;         /* [out_elems] */
+    float *sums;       /* [out_elems] what codecs make of it, before it is rounded */
     uint8_t *code;
     void **states[WRING_TEST_SOURCES]; /* [n][states] by exchanging rank, of one for each element */
     struct wring_span covered;         /* what the collective covers, of which … */
@@ -96,16 +98,42 @@ static size_t encode(struct oracle *o, struct travel travel, const float *from, 
     return bytes;
 }
 
-/** to = decode(encode(from + residual)) */
-static void through_codec(struct oracle *o, struct travel travel, const float *from, float *to,
-                          float *residual)
+/** to = decode(encode(from + residual)), or to += that with `add` */
+static void decode_or_add(struct oracle *o, struct travel travel, const float *from, float *to,
+                          float *residual, bool add)
 {
     struct wring_codec_context context = context_of(o, travel);
     const struct wring_codec *codec = wring_codec_way(o->codec, travel.phase);
     size_t bytes = encode(o, travel, from, residual);
-    CHECK(wring_codec_decode(codec, &context, o->code, bytes, to, travel.n, false) == WRING_OK,
+    CHECK(wring_codec_decode(codec, &context, o->code, bytes, to, travel.n, add) == WRING_OK,
           "decode");
     wring_compose_hold(codec, &context, to, travel.n);
+}
+
+static void through_codec(struct oracle *o, struct travel travel, const float *from, float *to,
+                          float *residual)
+{
+    decode_or_add(o, travel, from, to, residual, false);
+}
+
+/** to = what adding the code would add: where nothing was sent −0, which changes no bit. */
+static void through_codec_to_add(struct oracle *o, struct travel travel, const float *from,
+                                 float *to, float *residual)
+{
+    for (uint64_t i = 0; i < travel.n; i++)
+        to[i] = -0.0f;
+    decode_or_add(o, travel, from, to, residual, true);
+}
+
+static bool is_short_float(enum wring_dtype dtype)
+{
+    return dtype == WRING_F16 || dtype == WRING_BF16;
+}
+
+/** Between nodes an average of 16-bit floats is one of nodes' averages. */
+static float divisor_of(const struct oracle *o)
+{
+    return (float)(o->nodes > 0 && is_short_float(o->c->dtype) ? o->nodes : o->c->ranks);
 }
 
 /** All ranks' statistics of the covered part, reduced. */
@@ -125,7 +153,7 @@ static void run_round(struct oracle *o, uint32_t round, unsigned step)
 
     for (uint32_t r = 0; r < o->n; r++) {
         job.context = context_of(o, (struct travel){n, begin, step, r, 0});
-        job.src = (const float *)o->inputs[r] + begin;
+        job.src = o->wide[r] + begin;
         job.residual =
             wring_codec_info(codec)->flags & WRING_CODEC_FEEDBACK ? o->residuals[r] + begin : NULL;
         job.dst = of_ranks[r] = calloc(count + 1, wring_dtype_bytes(what->dtype));
@@ -169,17 +197,18 @@ static void reduce_span(struct oracle *o, float *sum, struct wring_span span, ui
     uint64_t n = span.end - span.begin;
     const float *x[WRING_TEST_SOURCES];
     for (uint32_t r = 0; r < o->n; r++) {
-        x[r] = (const float *)o->inputs[r] + span.begin;
+        x[r] = o->wide[r] + span.begin;
         if (r == owner && !wring_codec_encodes_own(o->codec))
             continue;
-        through_codec(o, (struct travel){n, span.begin, step, r, 0}, x[r], o->decoded[r],
-                      o->residuals[r] + span.begin);
+        (wring_test_is_second(r, o->n) ? through_codec_to_add : through_codec)(
+            o, (struct travel){n, span.begin, step, r, 0}, x[r], o->decoded[r],
+            o->residuals[r] + span.begin);
         x[r] = o->decoded[r];
     }
     for (uint64_t i = 0; i < n; i++) {
         sum[i] = one_nan(wring_test_sum(x, o->n, i));
         if (o->c->op == WRING_AVG)
-            sum[i] = one_nan(sum[i] / (float)o->c->ranks);
+            sum[i] = one_nan(sum[i] / divisor_of(o));
     }
 }
 
@@ -201,11 +230,11 @@ static void add_codes(struct oracle *o, struct wring_span part, unsigned step)
     bool apart = o->codec->ops->sum_bound != NULL; /* a sum begins with zeros, not with a code */
     size_t sum_bytes = apart ? o->codec->ops->sum_bound(o->codec, n) : bytes;
     unsigned char *sum = calloc(sum_bytes + 1, 1);
-    float *out = (float *)o->out + part.begin;
+    float *out = o->sums + part.begin;
 
     for (uint32_t r = 0; r < o->n; r++) {
-        encode(o, (struct travel){n, part.begin, step, r, 0},
-               (const float *)o->inputs[r] + part.begin, o->residuals[r] + part.begin);
+        encode(o, (struct travel){n, part.begin, step, r, 0}, o->wide[r] + part.begin,
+               o->residuals[r] + part.begin);
         if (r == 0 && !apart)
             memcpy(sum, o->code, bytes);
         else
@@ -218,7 +247,7 @@ static void add_codes(struct oracle *o, struct wring_span part, unsigned step)
     CHECK(wring_codec_decode(o->codec, &context, sum, sum_bytes, out, n, false) == WRING_OK,
           "decode");
     for (uint64_t i = 0; i < n; i++)
-        out[i] = one_nan(o->c->op == WRING_AVG ? out[i] / (float)o->c->ranks : out[i]);
+        out[i] = one_nan(o->c->op == WRING_AVG ? out[i] / divisor_of(o) : out[i]);
     free(sum);
 }
 
@@ -233,7 +262,7 @@ static float *residual_of_sums(const struct oracle *o, uint32_t owner, uint64_t 
 
 static void allreduce_part(struct oracle *o, struct wring_span part, unsigned step)
 {
-    float *out = o->out;
+    float *out = o->sums;
     if (wring_codec_adds_codes(o->codec)) {
         add_codes(o, part, step);
         return;
@@ -262,11 +291,6 @@ static void encoded_allreduce(struct oracle *o, struct wring_span part, unsigned
     run_rounds(o, part, step);
     allreduce_part(o, part, step);
     end_rounds(o);
-}
-
-static bool is_short_float(enum wring_dtype dtype)
-{
-    return dtype == WRING_F16 || dtype == WRING_BF16;
 }
 
 /** The node's sums: of 16-bit floats an average is one of nodes' averages. */
@@ -311,15 +335,24 @@ static void encoded_between_nodes(struct oracle *o, unsigned step)
     }
 }
 
+static void widen_inputs(struct oracle *o)
+{
+    for (uint32_t r = 0; r < o->n; r++)
+        wring_test_widen(o->c->dtype, o->wide[r], o->inputs[r], wring_matrix_in_elems(o->c));
+}
+
 static void hierarchical_step(struct oracle *o, unsigned step)
 {
     for (uint32_t r = 0; r < o->c->ranks; r++)
         wring_matrix_input(o->c, r, step, o->own[r]);
     sum_nodes(o);
-    if (o->raw)
+    if (o->raw) {
         raw_between_nodes(o);
-    else
-        encoded_between_nodes(o, step);
+        return;
+    }
+    widen_inputs(o);
+    encoded_between_nodes(o, step);
+    wring_test_narrow(o->c->dtype, o->out, o->sums, o->c->elems);
 }
 
 /** Runs of `in` go to runs of `out`; what stays at home is encoded if everyone gets the same. */
@@ -328,8 +361,8 @@ static void encoded_alltoall(struct oracle *o, unsigned step)
     uint64_t n = o->c->elems;
     bool all = o->c->what == WRING_MATRIX_ALLGATHER;
     for (uint32_t from = 0; from < o->c->ranks; from++) {
-        const float *in = (const float *)o->inputs[from] + (all ? 0 : o->rank * n);
-        float *out = (float *)o->out + from * n;
+        const float *in = o->wide[from] + (all ? 0 : o->rank * n);
+        float *out = o->sums + from * n;
         if (all || from != o->rank)
             through_codec(o, (struct travel){n, (all ? from : o->rank) * n, step, from, 0}, in, out,
                           NULL);
@@ -342,7 +375,7 @@ static void encoded_alltoall(struct oracle *o, unsigned step)
 static void encoded_broadcast(struct oracle *o, unsigned step)
 {
     uint32_t root = wring_matrix_root(o->c, step);
-    through_codec(o, (struct travel){o->c->elems, 0, step, root, 0}, o->inputs[root], o->out, NULL);
+    through_codec(o, (struct travel){o->c->elems, 0, step, root, 0}, o->wide[root], o->sums, NULL);
 }
 
 static void encoded_step(struct oracle *o, unsigned step)
@@ -357,11 +390,19 @@ static void encoded_step(struct oracle *o, unsigned step)
         encoded_allreduce(o, (struct wring_span){0, o->c->elems}, step);
         return;
     case WRING_MATRIX_REDUCE_SCATTER:
-        reduce_span(o, o->out, (struct wring_span){own, own + o->c->elems}, o->rank, step);
+        reduce_span(o, o->sums, (struct wring_span){own, own + o->c->elems}, o->rank, step);
         return;
     default:
         encoded_alltoall(o, step);
     }
+}
+
+/** Sums of 16-bit floats are float32 until here. */
+static void encoded_and_rounded_step(struct oracle *o, unsigned step)
+{
+    widen_inputs(o);
+    encoded_step(o, step);
+    wring_test_narrow(o->c->dtype, o->out, o->sums, wring_matrix_out_elems(o->c));
 }
 
 static const uint8_t *input_at(const struct oracle *o, uint32_t rank, uint64_t element)
@@ -432,7 +473,7 @@ static void run_step(struct oracle *o, unsigned step)
     else if (o->raw)
         raw_step(o, step);
     else if (o->c->elems > 0)
-        encoded_step(o, step);
+        encoded_and_rounded_step(o, step);
 }
 
 static void check_bits(const struct oracle *o, const void *out)
@@ -521,11 +562,13 @@ void wring_matrix_check(const struct wring_matrix_case *c, uint32_t rank, const 
     o.nodes = count_nodes(c, info);
     o.n = o.nodes > 0 ? o.nodes : c->ranks;
     o.inputs = make_rows(o.n, in_elems + 1, bytes);
+    o.wide = (float **)make_rows(o.n, in_elems + 1, sizeof(float));
     o.residuals = (float **)make_rows(o.n, in_elems + 1, sizeof(float));
     o.own = make_rows(o.nodes > 0 ? c->ranks : 0, in_elems + 1, bytes);
     o.decoded = (float **)make_rows(o.n, in_elems + 1, sizeof(float));
     o.scratch = calloc(in_elems + 1, sizeof(float));
     o.out = calloc(wring_matrix_out_elems(c) + 1, bytes);
+    o.sums = calloc(wring_matrix_out_elems(c) + 1, sizeof(float));
     o.code = malloc(wring_codec_bound(o.codec, in_elems) + 64);
     make_states(&o);
 
@@ -537,11 +580,13 @@ void wring_matrix_check(const struct wring_matrix_case *c, uint32_t rank, const 
     wring_fp_leave(saved);
 
     free_rows(o.inputs, o.n);
+    free_rows((void **)o.wide, o.n);
     free_rows((void **)o.residuals, o.n);
     free_rows((void **)o.decoded, o.n);
     free_rows(o.own, o.nodes > 0 ? c->ranks : 0);
     free(o.scratch);
     free(o.out);
+    free(o.sums);
     free(o.code);
     free_states(&o);
     wring_codec_destroy(o.codec);

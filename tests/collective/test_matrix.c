@@ -216,6 +216,14 @@ static enum wring_op op_of(const uint32_t *choice)
     return (enum wring_op)op;
 }
 
+/** What codecs take. */
+static const enum wring_dtype codable[] = {WRING_F32, WRING_F16, WRING_BF16};
+
+static bool is_codable(uint32_t dtype)
+{
+    return dtype == WRING_F32 || dtype == WRING_F16 || dtype == WRING_BF16;
+}
+
 /** What the interface does not offer is not asked for. */
 static void mend(void *arg, uint32_t *choice)
 {
@@ -235,7 +243,7 @@ static void mend(void *arg, uint32_t *choice)
         choice[OP] = WRING_SUM;
     else if (choice[OP] < OWN_OPS)
         choice[OP] = op_of(choice) < OWN_OPS ? op_of(choice) : OWN_OPS;
-    if (choice[DTYPE] != WRING_F32 || choice[OP] > WRING_AVG)
+    if (!is_codable(choice[DTYPE]) || choice[OP] > WRING_AVG)
         choice[CODEC] = 0;
     if (what == WRING_MATRIX_BROADCAST || what == WRING_MATRIX_ALLTOALL)
         choice[IN_PLACE] = what == WRING_MATRIX_BROADCAST;
@@ -360,7 +368,8 @@ static void every_codec_is_listed(void)
 }
 
 /** A codec's jobs, each in another scheme or over another provider, and by other tiers, executors
- * and sizes of pieces. @return how many had all bits of the definition */
+ * and sizes of pieces; by one of the providers of each type. @return how many had all bits of the
+ * definition */
 static unsigned run_forms(size_t codec, unsigned *n)
 {
     unsigned right = 0;
@@ -371,6 +380,7 @@ static unsigned run_forms(size_t codec, unsigned *n)
             c.codec = codecs[codec];
             c.scheme = (enum wring_scheme)scheme;
             c.provider = providers[p];
+            c.dtype = p == 0 ? WRING_F32 : codable[(codec + scheme) % COUNT(codable)];
             c.cpu = tiers[(codec + scheme + p) % COUNT(tiers)];
             c.executor = executors[(codec + scheme) % COUNT(executors)];
             c.chunk = chunks[(codec + p) % COUNT(chunks)];
@@ -393,13 +403,13 @@ static void every_codec_scheme_and_provider(void)
               well, n - before);
         right += well;
     }
-    printf("%zu specs in %u jobs over schemes, providers, tiers, executors and sizes of pieces: %u "
-           "had the bits of their definition\n",
+    printf("%zu specs in %u jobs over schemes, types, providers, tiers, executors and sizes of "
+           "pieces: %u had the bits of their definition\n",
            COUNT(codecs), n, right);
 }
 
 /** Nodes of two and three ranks, sums in place or in slots; each codec in a scheme that it can be
- * in. Pairs have the others. */
+ * in, and every third one of 16 bits, too. Pairs have the others. */
 static void every_codec_between_nodes(void)
 {
     for (size_t codec = 0; codec < COUNT(codecs); codec++) {
@@ -412,6 +422,11 @@ static void every_codec_between_nodes(void)
         c.ranks_per_node = 2 + (uint32_t)codec % 2;
         c.ranks = c.ranks_per_node * (2 + (uint32_t)codec / 3 % 2);
         c.special = codec % 2 ? 2 : 0;
+        wring_matrix_run(&c);
+        if (codec / 3 % 3 != 0)
+            continue;
+        c.dtype = codec % 2 == 0 ? WRING_F16 : WRING_BF16;
+        c.op = codec / 9 % 2 == 0 ? WRING_SUM : WRING_AVG;
         wring_matrix_run(&c);
     }
 }
@@ -541,7 +556,7 @@ static void draws(void)
             }
 }
 
-/** Every codec of each collective, on devices and in pieces of several sizes. */
+/** Every codec of each collective, on devices and in pieces of several sizes and types. */
 static void every_call_and_codec(void)
 {
     for (int what = WRING_MATRIX_REDUCE_SCATTER; what < WRING_MATRIX_WHATS; what++)
@@ -550,6 +565,7 @@ static void every_call_and_codec(void)
                 struct wring_matrix_case c = plain;
                 c.what = (enum wring_matrix_what)what;
                 c.codec = codecs[codec];
+                c.dtype = codable[(codec + i + (size_t)what) % COUNT(codable)];
                 c.chunk = chunks[i];
                 c.ranks = 2 + (uint32_t)(codec + i) % 4;
                 c.provider = providers[(codec + i) % 2];

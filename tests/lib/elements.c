@@ -85,6 +85,33 @@ long double wring_test_element(enum wring_dtype dtype, const void *data, uint64_
     return bits >> (f->bits - 1) ? -value : value;
 }
 
+/** The power of two of x's leading digit, or less than any number's that is not denormal. */
+static int exponent_of(double x)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof(bits));
+    return (int)(bits >> 52 & 0x7FF) - 0x3FF;
+}
+
+/** x * 2^exponent */
+static double scale(double x, int exponent)
+{
+    uint64_t bits = (uint64_t)(exponent + 0x3FF) << 52;
+    double power;
+
+    if (exponent <= -0x3FF || exponent > 0x3FF)
+        return ldexp(x, exponent);
+    memcpy(&power, &bits, sizeof(power));
+    return x * power;
+}
+
+/** To the nearest whole number, of two as near the even one. @param x  not negative */
+static double round_even(double x)
+{
+    const double whole = 0x1p52; /* above it all numbers are */
+    return x < whole ? (x + whole) - whole : x;
+}
+
 /** The bits of x, which is a number of more digits, rounded to nearest even. */
 static uint64_t round_to(const struct format *f, double x)
 {
@@ -92,10 +119,10 @@ static uint64_t round_to(const struct format *f, double x)
     uint64_t top = (uint64_t)(2 * f->bias + 1) << f->fraction;
     if (isnan(x))
         return top | UINT64_C(1) << (f->fraction - 1); /* the one NaN has no sign */
-    int exponent = x == 0 || isinf(x) ? 1 - f->bias : ilogb(x);
+    int exponent = exponent_of(x);
     exponent = exponent < 1 - f->bias ? 1 - f->bias : exponent;
-    double steps = isinf(x) ? INFINITY : nearbyint(ldexp(fabs(x), f->fraction - exponent));
-    if (steps == ldexp(2, f->fraction)) {
+    double steps = isinf(x) ? INFINITY : round_even(scale(fabs(x), f->fraction - exponent));
+    if (steps == scale(2, f->fraction)) {
         steps /= 2;
         exponent++;
     }
@@ -103,6 +130,31 @@ static uint64_t round_to(const struct format *f, double x)
         return sign | top;
     /* the leading 1 of a normal number's steps carries into the exponent */
     return sign | ((uint64_t)steps + ((uint64_t)(exponent + f->bias - 1) << f->fraction));
+}
+
+void wring_test_widen(enum wring_dtype dtype, float *to, const void *data, uint64_t elems)
+{
+    static float of_bits[2][UINT16_MAX + 1];
+    float *table = of_bits[dtype == WRING_BF16];
+
+    if (dtype == WRING_F32) {
+        memcpy(to, data, elems * sizeof(*to));
+        return;
+    }
+    for (uint32_t i = 0; i <= UINT16_MAX && table[1] == 0; i++) {
+        uint16_t bits = (uint16_t)(UINT16_MAX - i); /* 1 comes when nearly all are there */
+        table[bits] = (float)wring_test_element(dtype, &bits, 0);
+    }
+    for (uint64_t i = 0; i < elems; i++)
+        to[i] = table[((const uint16_t *)data)[i]];
+}
+
+void wring_test_narrow(enum wring_dtype dtype, void *to, const float *data, uint64_t elems)
+{
+    if (dtype == WRING_F32)
+        memcpy(to, data, elems * sizeof(*data));
+    for (uint64_t i = 0; i < elems && dtype != WRING_F32; i++)
+        put_bits(dtype, to, i, round_to(&formats[dtype], (double)data[i]));
 }
 
 static double random_number(enum wring_dtype dtype, enum wring_test_kind kind, uint32_t *random)
@@ -236,6 +288,15 @@ static struct number combine(enum wring_dtype dtype, enum wring_op op, struct nu
     if (isnan(a.re) || isnan(next.re))
         return (struct number){NAN, 0};
     return (op == WRING_MIN ? next.re < a.re : next.re > a.re) ? next : a;
+}
+
+bool wring_test_is_second(uint32_t source, uint32_t n_src)
+{
+    uint32_t leaves = wring_test_leaves(n_src);
+
+    if (n_src <= 8)
+        return source > 0;
+    return source >= leaves || (source % 2 == 1 && source + leaves >= n_src);
 }
 
 uint32_t wring_test_leaves(uint32_t n)

@@ -16,6 +16,13 @@
 /** Element i, exactly; of complex types its real part. */
 long double wring_test_element(enum wring_dtype dtype, const void *data, uint64_t i);
 
+/** Elements of f32, f16 or bf16 as f32, exactly. By one thread at a time. */
+void wring_test_widen(enum wring_dtype dtype, float *to, const void *data, uint64_t elems);
+
+/** The nearest elements of f32, f16 or bf16, of two as near the even one; beyond the largest
+ *  number infinity; NaN becomes the one NaN. */
+void wring_test_narrow(enum wring_dtype dtype, void *to, const float *data, uint64_t elems);
+
 /** What random elements look like. */
 enum wring_test_kind {
     WRING_TEST_PLAIN,    /* floats in [-1, 1); integers of all magnitudes; bool 0 or 1 */
@@ -46,6 +53,9 @@ void wring_test_reduce_ring(enum wring_dtype dtype, enum wring_op op, const void
 
 /** Element i of the sum of float32 in that order, not divided. */
 float wring_test_sum(const float *const *src, uint32_t n_src, uint64_t i);
+
+/** Is a source the second operand of its step in that order? */
+bool wring_test_is_second(uint32_t source, uint32_t n_src);
 
 /** The largest power of two that is not more than n: the leaves of the tree of n sources. */
 uint32_t wring_test_leaves(uint32_t n);
