@@ -227,7 +227,8 @@ static enum wring_status fit_task(struct bench *bench, enum task task,
     return wring_fit_curve(points, bench->n_sizes, WRING_FIT_MEDIAN, out);
 }
 
-/** What adding a code takes: that part of what a sum of many takes longer than one of one. */
+/** The time of adding a code: a sum of many codes takes longer than one of one by MANY_CODES - 1 of
+ *  them. */
 static void take_additions(struct bench *bench)
 {
     for (uint32_t size = 0; size < bench->n_sizes; size++)
