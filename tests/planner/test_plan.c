@@ -235,6 +235,10 @@ static void run_in_nodes(void)
           "codes between nodes");
     CHECK(wring_option_run_as(&cpu_nodes, "int8", 1)[0] == 0, "nothing to sum within a node");
     CHECK(wring_option_run_as(&coded_nodes, "int8", 2)[0] == 0, "codes within nodes");
+    struct wring_option both_nodes = in_nodes(&both_ways, false);
+    CHECK(strcmp(wring_option_run_as(&both_nodes, "int8", 2), "hierarchical-divisible") == 0 &&
+              wring_option_run_as(&both_nodes, "signsgd", 2)[0] == 0,
+          "ranks vote, and nodes do not");
     raw_nodes.steps[2].routine = WRING_ROUTINE_BROADCAST;
     CHECK(wring_option_run_as(&raw_nodes, "none", 2)[0] == 0, "half a way back");
 }

@@ -606,10 +606,11 @@ static bool matches_pattern(const struct collective *collective, const struct pa
 
 /** What a session makes of a codec in plans. */
 struct abilities {
-    bool runs; /* not what keeps an array beside its residual, which belongs to one bucket */
-    bool indivisible,
-        divisible;   /* not in one step a sum that must come back; no whole bucket cut */
-    bool adds_codes; /* owners add codes, and decode none before they send the sum */
+    bool runs;        /* not what keeps an array beside its residual, which belongs to one bucket */
+    bool indivisible; /* not a sum that must come back */
+    bool divisible;   /* not a whole bucket, which is never cut */
+    bool in_nodes;    /* not votes, which are those of ranks */
+    bool adds_codes;  /* owners add codes, and decode none before they send the sum */
 };
 
 static struct abilities abilities_of(const char *spec)
@@ -623,6 +624,7 @@ static struct abilities abilities_of(const char *spec)
     struct abilities abilities = {.runs = info->states == 0,
                                   .indivisible = (info->flags & WRING_CODEC_TWO_WAYS) == 0,
                                   .divisible = info->unit != 0,
+                                  .in_nodes = (info->flags & WRING_CODEC_VOTES) == 0,
                                   .adds_codes = (info->flags & WRING_CODEC_SUMMABLE) != 0};
     wring_codec_destroy(codec);
     return abilities;
@@ -640,7 +642,8 @@ static enum wring_scheme find_raw_scheme(const struct collective *collective)
                : WRING_SCHEMES;
 }
 
-static enum wring_scheme find_coded_scheme(const struct collective *collective, const char *codec)
+static enum wring_scheme find_coded_scheme(const struct collective *collective, const char *codec,
+                                           bool in_nodes)
 {
     bool whole = matches_pattern(collective, &indivisible);
     bool again = matches_pattern(collective, &recoded);
@@ -649,7 +652,7 @@ static enum wring_scheme find_coded_scheme(const struct collective *collective, 
     if (!whole && !again && !added)
         return WRING_SCHEMES; /* the most, and found out in no time */
     struct abilities abilities = abilities_of(codec);
-    if (!abilities.runs)
+    if (!abilities.runs || (in_nodes && !abilities.in_nodes))
         return WRING_SCHEMES;
     if (whole)
         return abilities.indivisible ? WRING_SCHEME_INDIVISIBLE : WRING_SCHEMES;
@@ -658,14 +661,15 @@ static enum wring_scheme find_coded_scheme(const struct collective *collective, 
 }
 
 /** WRING_SCHEMES: there is none. */
-static enum wring_scheme find_scheme(const struct collective *collective, const char *codec)
+static enum wring_scheme find_scheme(const struct collective *collective, const char *codec,
+                                     bool in_nodes)
 {
     bool is_raw = strcmp(codec, "none") == 0;
 
     for (uint32_t i = 0; i < collective->n; i++)
         if (!can_step_run(collective, &collective->steps[i], !is_raw))
             return WRING_SCHEMES;
-    return is_raw ? find_raw_scheme(collective) : find_coded_scheme(collective, codec);
+    return is_raw ? find_raw_scheme(collective) : find_coded_scheme(collective, codec, in_nodes);
 }
 
 const char *wring_option_run_as(const struct wring_option *option, const char *codec,
@@ -676,7 +680,7 @@ const char *wring_option_run_as(const struct wring_option *option, const char *c
 
     if (in_nodes)
         collective = (struct collective){option->steps + 1, option->n - 2, 1};
-    enum wring_scheme scheme = find_scheme(&collective, codec);
+    enum wring_scheme scheme = find_scheme(&collective, codec, in_nodes);
     if (scheme == WRING_SCHEMES)
         return "";
     return wring_scheme_name(

@@ -129,9 +129,9 @@ enum wring_status wring_options_json(const struct wring_options_params *params, 
  * How can a bucket travel like that? The runtime exchanges between all ranks at once, or between
  * nodes, after a raw reduce-scatter within each and before a raw allgather. It codes on the CPU,
  * and knows two algorithms for codes: allgather, and alltoall, sum, allgather. In the second,
- * owners decode codes, add and encode the sum. If a codec's codes add up, owners add the codes and
- * send on what they get: then the option has a coded reduce-scatter and allgather, or a coded
- * allreduce, and the one that encodes sums again is no option of this runtime. With one rank in a
+ * owners decode codes, add, and encode the sum. If a codec's codes add up, owners add the codes
+ * and send on that sum. Then the option has a coded reduce-scatter and allgather, or a coded
+ * allreduce; the option that encodes sums again is not run for such a codec. With one rank in a
  * node the collective between nodes is one between all ranks.
  *
  * @param codec  a spec; one that this build does not have, or whose state plans cannot carry, runs
