@@ -180,7 +180,7 @@ static void compare_bench(const char *spec)
     REQUIRE(wring_codec_create(spec, NULL, NULL, NULL, 0, &codec) == WRING_OK, "no codec %s", spec);
     const struct wring_codec_bench bench = {
         .name = "test", .elems = ELEMS, .threads = 1, .cores = cores, .data = &data, .ranks = 1};
-    CHECK(wring_codec_measure(&bench, codec, &speed) == 0, "%s is not measured", spec);
+    CHECK(wring_codec_measure(&bench, codec, 0, &speed) == 0, "%s is not measured", spec);
     double sent = count_session(spec, WRING_SCHEME_AUTO, 2);
     double said = (double)(speed.encoded_bytes + speed.round_bytes);
     CHECK(fabs(said / sent - 1) < ROUNDING, "%s: %.0f bytes, but %.0f went", spec, said, sent);

@@ -11,9 +11,10 @@ import wringtest
 from calibrating import write_gradients
 from wringtest import wring
 
-FIELDS = {"codec", "tier", "elements", "encode_gb_per_s", "decode_gb_per_s", "decode_add_gb_per_s",
+FIELDS = {"codec", "way", "tier", "elements", "encode_gb_per_s", "decode_gb_per_s", "decode_add_gb_per_s",
           "encode_limit_gb_per_s", "decode_add_limit_gb_per_s", "memcpy_gb_per_s", "encoded_bytes",
           "round_bytes", "ratio", "nmse", "nmse_sum"}
+BYTES = {"f32": 4, "f16": 2, "bf16": 2}
 SPEEDS = {field for field in FIELDS if field.endswith("gb_per_s")}
 
 
@@ -36,7 +37,7 @@ class Results(unittest.TestCase):
             self.assertLessEqual(FIELDS, one.keys())
             for field in SPEEDS:
                 self.assertGreater(one[field], 0, one)
-            self.assertAlmostEqual(one["ratio"] * one["elements"] * 4,
+            self.assertAlmostEqual(one["ratio"] * one["elements"] * BYTES[answer["type"]],
                                    one["encoded_bytes"] + one["round_bytes"], 3)
             self.assertGreaterEqual(one["rounds"], 5)
         return answer
@@ -75,6 +76,47 @@ class Results(unittest.TestCase):
         self.assertEqual(results["powersgd"]["round_bytes"], 4 * 4 * (256 + 256))
         self.assertGreater(results["powersgd"]["ratio"], 2 / 64)
         self.assertEqual(results["int8"]["round_bytes"], 0)
+
+    def test_both_ways(self):
+        """The way back is what its codec is alone."""
+        asked = ("onebit:block=64+ef>int8", "none>bf16", "terngrad>bf16", "int8:block=64+ef21>int8+ef")
+        results = self.measure("-c", ",".join(asked) + ",int8,onebit:block=64+ef", "-e",
+                               "10000")["results"]
+        self.assertEqual([(one["codec"], one["way"]) for one in results],
+                         [(spec, way) for spec in asked for way in ("in", "back")] +
+                         [("int8", "in"), ("onebit:block=64+ef", "in")])
+        size = [one["encoded_bytes"] for one in results]
+        self.assertEqual((size[0], size[1]), (size[9], size[8]))
+        self.assertEqual((size[2], size[3], size[5]), (40000, 20000, 20000))
+        self.assertEqual(results[5]["round_bytes"], 0)
+        self.assertGreater(results[4]["round_bytes"], 0)
+        self.assertEqual(results[1]["nmse"], results[8]["nmse"])
+        self.assertEqual(results[0]["nmse_sum"], results[1]["nmse_sum"])
+        shown = bench("-c", "onebit+ef>int8", "-e", "4k").stdout
+        self.assertRegex(shown, r"onebit\+ef>int8, in .*\n +onebit\+ef>int8, back ")
+
+    def test_every_codec_of_16_bits(self):
+        """The error of float32, and of rounding to the type; codes of as many bytes."""
+        _, codecs = runnable()
+        specs = [codec["name"] for codec in codecs]
+        specs += ["int8+ef", "topk+ef:residual=bf16", "powersgd+ef", "onebit+ef>int8"]
+        wide, half, upper = (
+            {(one["codec"], one["way"]): one for one in self.measure(
+                "-c", ",".join(specs), "-e", "10000", "--type", name)["results"]}
+            for name in ("f32", "f16", "bf16"))
+        self.assertEqual(wide.keys(), half.keys())
+        packed = {codec["name"] for codec in codecs if codec["exact"]}
+        for key, one in wide.items():
+            for narrow, rounding in ((half[key], 2**-23), (upper[key], 2**-17)):
+                if key[0] in packed:
+                    self.assertEqual(narrow["nmse"], 0, key)
+                    self.assertLess(narrow["encoded_bytes"], 0.51 * one["elements"] * 4, key)
+                    self.assertLess(narrow["nmse_sum"], rounding, key)
+                    continue
+                self.assertAlmostEqual(narrow["encoded_bytes"] / one["encoded_bytes"], 1, 1)
+                # codecs that draw do so by rank, which is another one
+                self.assertAlmostEqual(narrow["nmse"], one["nmse"], msg=key,
+                                       delta=0.15 * one["nmse"] + rounding)
 
     def test_numbers_are_what_they_are_called(self):
         """Signs at the mean of |x| leave 1 - E|x|²/E[x²] of the power."""
@@ -171,7 +213,8 @@ class Refusals(unittest.TestCase):
         self.check(2, "-c", "nonsense", says="nonsense")
         self.check(2, "-c", "int8:block=3", says="block")
         self.check(2, "-c", "", says="--codec")
-        self.check(2, "-c", "onebit+ef>int8", says="one by one")
+        self.check(2, "-c", "onebit+ef>nonsense", says="nonsense")
+        self.check(2, "--type", "f64", says="f32|f16|bf16")
         self.check(2, "-e", "0", says="--elements")
         self.check(2, "-e", "many", says="--elements")
         self.check(2, "-t", "0", says="--threads")

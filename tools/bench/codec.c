@@ -30,27 +30,30 @@ static json_t *number_or_null(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
-/**
- * One of the results; a new reference, NULL without memory.
- * @param spec      as it was asked for
- * @param nmse_sum  NAN: nothing was summed
- */
-static json_t *codec_speed_json(const char *spec, const char *tier, uint64_t elems,
-                                const struct wring_codec_speed *speed, double nmse_sum)
-{
-    double bytes = (double)elems * sizeof(float);
+/** What is printed of a codec. */
+struct row {
+    const char *spec; /* as it was asked for */
+    const char *tier;
+    uint32_t phase;
+    uint64_t elems, bytes; /* of the numbers */
+    double nmse_sum;       /* NAN: nothing was summed */
+};
 
+/** One of the results; a new reference, NULL without memory. */
+static json_t *codec_speed_json(const struct row *row, const struct wring_codec_speed *speed)
+{
     return json_pack(
-        "{s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:f, s:o, s:o, s:s, "
+        "{s:s, s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:f, s:o, s:o, s:s, "
         "s:s, s:i}",
-        "codec", spec, "tier", tier, "elements", (json_int_t)elems, "encode_gb_per_s",
-        speed->encode, "decode_gb_per_s", speed->decode, "decode_add_gb_per_s", speed->decode_add,
-        "encode_limit_gb_per_s", speed->encode_limit, "decode_add_limit_gb_per_s",
-        speed->decode_add_limit, "memcpy_gb_per_s", speed->copy, "encoded_bytes",
-        (json_int_t)speed->encoded_bytes, "round_bytes", (json_int_t)speed->round_bytes, "ratio",
-        (double)(speed->encoded_bytes + speed->round_bytes) / bytes, "nmse",
-        number_or_null(speed->nmse), "nmse_sum", number_or_null(nmse_sum), "encode_limit_stores",
-        name_stores(speed->encode_streams), "decode_add_limit_stores",
+        "codec", row->spec, "way", row->phase == 0 ? "in" : "back", "tier", row->tier, "elements",
+        (json_int_t)row->elems, "encode_gb_per_s", speed->encode, "decode_gb_per_s", speed->decode,
+        "decode_add_gb_per_s", speed->decode_add, "encode_limit_gb_per_s", speed->encode_limit,
+        "decode_add_limit_gb_per_s", speed->decode_add_limit, "memcpy_gb_per_s", speed->copy,
+        "encoded_bytes", (json_int_t)speed->encoded_bytes, "round_bytes",
+        (json_int_t)speed->round_bytes, "ratio",
+        (double)(speed->encoded_bytes + speed->round_bytes) / (double)row->bytes, "nmse",
+        number_or_null(speed->nmse), "nmse_sum", number_or_null(row->nmse_sum),
+        "encode_limit_stores", name_stores(speed->encode_streams), "decode_add_limit_stores",
         name_stores(speed->decode_add_streams), "rounds", (int)speed->turns);
 }
 
@@ -72,6 +75,23 @@ static void add_share(struct wring_table *table, double speed, double limit)
     wring_table_cell(table, "%.0f%%", limit > 0 ? 100 * speed / limit : 0);
 }
 
+/** "in>out" is measured both ways. */
+static bool has_two_ways(const char *spec)
+{
+    return strchr(spec, '>') != NULL;
+}
+
+static void add_codec(struct wring_table *table, json_t *result)
+{
+    const char *spec = json_string_value(json_object_get(result, "codec"));
+    const char *way = json_string_value(json_object_get(result, "way"));
+
+    if (has_two_ways(spec))
+        wring_table_cell(table, "%s, %s", spec, way);
+    else
+        wring_table_cell(table, "%s", spec);
+}
+
 /** All of them as a table. */
 static void codec_speed_show(FILE *file, json_t *results)
 {
@@ -91,7 +111,7 @@ static void codec_speed_show(FILE *file, json_t *results)
     {
         double encode = get_number(result, "encode_gb_per_s");
         double add = get_number(result, "decode_add_gb_per_s");
-        wring_table_cell(table, "%s", json_string_value(json_object_get(result, "codec")));
+        add_codec(table, result);
         wring_table_cell(table, "%s", json_string_value(json_object_get(result, "tier")));
         wring_table_cell(table, "%.2f", encode);
         add_share(table, encode, get_number(result, "encode_limit_gb_per_s"));
@@ -113,7 +133,8 @@ static void codec_speed_show(FILE *file, json_t *results)
 
 static const struct argp_option options[] = {
     {"codec", 'c', "LIST", 0, "codec specs, such as none,int8+ef (default none,bf16,int8)", 0},
-    {"elements", 'e', "N", 0, "float32 numbers per call and thread, such as 64k (default 4m)", 0},
+    {"elements", 'e', "N", 0, "numbers per call and thread, such as 64k (default 4m)", 0},
+    {"type", 'y', "TYPE", 0, "of the numbers: f32 (default), f16 or bf16", 0},
     {"data", 'd', "WHAT", 0,
      "numbers to code: bell (default), normal, laplace, recorded (gradients that come with wring), "
      "or a FILE of gradients that wring demo --record-gradients wrote",
@@ -146,10 +167,19 @@ static void parse_specs(struct command *command, char *arg, struct argp_state *s
 {
     command->n_specs =
         wring_bench_parse_list("codec", "specs", arg, command->specs, WRING_BENCH_LIST_MAX, state);
-    for (size_t i = 0; i < command->n_specs; i++)
-        if (strchr(command->specs[i], '>') != NULL)
-            argp_error(state, "--codec: '%s' is a codec for each way; name them one by one",
-                       command->specs[i]);
+}
+
+static void parse_type(struct command *command, const char *arg, struct argp_state *state)
+{
+    static const enum wring_dtype coded[] = {WRING_F32, WRING_F16, WRING_BF16};
+    size_t i = 0, n = sizeof(coded) / sizeof(coded[0]);
+
+    while (i < n && strcmp(arg, wring_dtype_name(coded[i])) != 0)
+        i++;
+    if (i == n)
+        argp_error(state, "--type needs one of f32|f16|bf16");
+    else
+        command->bench.dtype = coded[i];
 }
 
 static void parse_tier(struct command *command, const char *arg, struct argp_state *state)
@@ -176,6 +206,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         if (!wring_value_bytes(arg, &command->bench.elems) || command->bench.elems == 0 ||
             command->bench.elems > ELEMS_MAX)
             argp_error(state, "--elements needs a number from 1 to 16g, such as 64k");
+        return 0;
+    case 'y':
+        parse_type(command, arg, state);
         return 0;
     case 't':
         if (!wring_value_count(arg, 1, WRING_BENCH_THREADS_MAX, &command->bench.threads))
@@ -204,7 +237,7 @@ static const struct argp codec_argp = {
     .children = children,
     .doc = "Measure codecs on cores of this machine, next to what their memory traffic costs."
            "\v"
-           "Speeds count the float32 bytes of a call, in 1e9 bytes per second, all threads "
+           "Speeds count the bytes of a call's numbers, in 1e9 bytes per second, all threads "
            "together; each is the median of turns, in each of which all calls run once. A limit is "
            "the "
            "speed of a twin that reads and writes as many bytes in the same buffers and computes "
@@ -212,7 +245,11 @@ static const struct argp codec_argp = {
            "the input and writes the code (with +ef the residual is read and written, too); one "
            "of decode-and-add reads the code, and reads and writes those lines of the destination "
            "that the code has anything for. 'of limit' is the speed's share of that. ratio is "
-           "bytes of the code and of a codec's rounds / input bytes; nmse is the error's share in "
+           "bytes of the code and of a codec's rounds / input bytes; a codec for each way, as "
+           "onebit+ef>int8, has a line for each: on the way back it codes the same numbers as if "
+           "they were sums. With --type f16 or bf16 a call widens the numbers to float32 and "
+           "rounds what it decodes to them, as a bucket of that type does; 'add' adds a code to "
+           "numbers and rounds the sums. nmse is the error's share in "
            "the input's power, in the "
            "first call; nmse_sum that of a sum of --ranks in the power of the exact sum, as their "
            "first step gives it, of up to 1m numbers of each. WRING_SCHEME is the scheme of sums.",
@@ -235,7 +272,12 @@ static struct wring_codec *create_codec(const struct command *command, const cha
 static bool check_memory(const struct command *command, const struct wring_codec *codec)
 {
     const struct wring_codec_bench *bench = &command->bench;
-    uint64_t needed = bench->threads * wring_codec_measure_bytes(codec, bench->elems);
+    uint64_t needed = 0;
+    for (uint32_t phase = 0; phase < 2; phase++) {
+        const struct wring_codec_subject subject = {codec, bench->elems, bench->dtype, phase};
+        uint64_t bytes = bench->threads * wring_codec_measure_bytes(&subject);
+        needed = bytes > needed ? bytes : needed;
+    }
     needed += 2 * bench->ranks * wring_codec_sums_elems(bench) * sizeof(float);
     uint64_t machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 
@@ -331,23 +373,31 @@ static void clear_progress(void)
         fprintf(stderr, "\r\033[K");
 }
 
+static int measure_way(struct command *command, const struct wring_codec *codec, struct row *row)
+{
+    struct wring_codec_speed speed;
+    int code = wring_codec_measure(&command->bench, codec, row->phase, &speed);
+
+    row->tier = wring_codec_info(wring_codec_way(codec, row->phase))->tier;
+    if (code == WRING_EXIT_OK)
+        json_array_append_new(command->results, codec_speed_json(row, &speed));
+    return code;
+}
+
 static int measure_one(struct command *command, size_t index)
 {
-    const char *spec = command->specs[index];
-    struct wring_codec_speed speed;
-    double nmse_sum = NAN;
-    struct wring_codec *codec = create_codec(command, spec);
+    const struct wring_codec_bench *bench = &command->bench;
+    struct row row = {.spec = command->specs[index], .elems = bench->elems};
+    struct wring_codec *codec = create_codec(command, row.spec);
+    uint32_t ways = has_two_ways(row.spec) ? 2 : 1;
 
     if (codec == NULL)
         return WRING_EXIT_FAILURE;
-    show_progress(spec, index, command->n_specs);
-    int code = wring_codec_measure(&command->bench, codec, &speed);
-    if (code == WRING_EXIT_OK)
-        code = wring_codec_sums_measure(&command->sums, spec, command->tier, &nmse_sum);
-    if (code == WRING_EXIT_OK)
-        json_array_append_new(command->results,
-                              codec_speed_json(spec, wring_codec_info(codec)->tier,
-                                               command->bench.elems, &speed, nmse_sum));
+    row.bytes = bench->elems * wring_dtype_bytes(bench->dtype);
+    show_progress(row.spec, index, command->n_specs);
+    int code = wring_codec_sums_measure(&command->sums, row.spec, command->tier, &row.nmse_sum);
+    for (; row.phase < ways && code == WRING_EXIT_OK; row.phase++)
+        code = measure_way(command, codec, &row);
     wring_codec_destroy(codec);
     return code;
 }
@@ -356,22 +406,25 @@ static int print_results(const struct command *command)
 {
     json_t *cores = json_array();
 
+    const char *type = wring_dtype_name(command->bench.dtype);
+
     if (!command->json) {
-        printf("%" PRIu64 " float32 per call, data %s, sums of %" PRIu32 ", %" PRIu32
-               " thread%s, limits by %s; GB/s of float32\n",
-               command->bench.elems, command->data.name, command->bench.ranks,
+        type = command->bench.dtype == WRING_F32 ? "float32" : type;
+        printf("%" PRIu64 " %s per call, data %s, sums of %" PRIu32 ", %" PRIu32
+               " thread%s, limits by %s; GB/s of %s\n",
+               command->bench.elems, type, command->data.name, command->bench.ranks,
                command->bench.threads, command->bench.threads == 1 ? "" : "s",
-               wring_twin_widest()->name);
+               wring_twin_widest()->name, type);
         codec_speed_show(stdout, command->results);
         json_decref(cores);
         return WRING_EXIT_OK;
     }
     for (uint32_t i = 0; i < command->bench.threads; i++)
         json_array_append_new(cores, json_integer(command->cores[i]));
-    json_t *all =
-        json_pack("{s:s, s:i, s:i, s:o, s:s, s:O}", "data", command->data.name, "ranks",
-                  (int)command->bench.ranks, "threads", (int)command->bench.threads, "cores", cores,
-                  "limit_tier", wring_twin_widest()->name, "results", command->results);
+    json_t *all = json_pack("{s:s, s:s, s:i, s:i, s:o, s:s, s:O}", "type", type, "data",
+                            command->data.name, "ranks", (int)command->bench.ranks, "threads",
+                            (int)command->bench.threads, "cores", cores, "limit_tier",
+                            wring_twin_widest()->name, "results", command->results);
     return wring_json_print(stdout, all) == WRING_OK ? WRING_EXIT_OK : wring_output_failed();
 }
 

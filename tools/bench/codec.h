@@ -16,8 +16,9 @@
 #define WRING_BENCH_THREADS_MAX 256
 
 struct wring_codec_bench {
-    const char *name; /* of the command, before messages */
-    uint64_t elems;   /* float32 numbers per thread and call, > 0 */
+    const char *name;       /* of the command, before messages */
+    uint64_t elems;         /* numbers per thread and call, > 0 */
+    enum wring_dtype dtype; /* of them: f32, f16 or bf16 */
     uint32_t threads;
     const unsigned *cores;               /* [threads] the system's numbers, one for each thread */
     double seconds;                      /* per codec */
@@ -25,7 +26,7 @@ struct wring_codec_bench {
     uint32_t ranks;                      /* whose sum is measured; 1: none is */
 };
 
-/** Speeds are of all threads together, in 1e9 bytes of float32 per second: medians of turns. */
+/** Speeds are of all threads together, in 1e9 bytes of numbers per second: medians of turns. */
 struct wring_codec_speed {
     double encode, decode, decode_add;
     double encode_limit, decode_add_limit;   /* of the twins */
@@ -39,10 +40,11 @@ struct wring_codec_speed {
 
 /**
  * Measure one codec. Starts the threads, which end with the call.
+ * @param phase  0: its way in; 1: its way back, which codes the same numbers as if they were sums
  * @return an exit status; failures are said
  */
 int wring_codec_measure(const struct wring_codec_bench *bench, const struct wring_codec *codec,
-                        struct wring_codec_speed *out);
+                        uint32_t phase, struct wring_codec_speed *out);
 
 /* The error of a sum. */
 
@@ -52,8 +54,10 @@ int wring_codec_measure(const struct wring_codec_bench *bench, const struct wrin
 struct wring_codec_sums {
     const char *name; /* of the command, before messages */
     uint32_t ranks;
-    uint64_t elems;          /* numbers of each rank */
-    float *inputs, *results; /* [ranks × elems]; NULL: of one rank there is no sum */
+    uint64_t elems;         /* numbers of each rank */
+    enum wring_dtype dtype; /* of the numbers that are summed */
+    float *inputs; /* [ranks × elems] numbers of that type; NULL: of one rank there is no sum */
+    void *results; /* [ranks × elems] of dtype */
 };
 
 /** How many numbers of each rank are summed: those of a call, or the first ones of many. */
@@ -77,8 +81,16 @@ int wring_codec_sums_measure(const struct wring_codec_sums *sums, const char *sp
 /** As square a matrix as the elements are by a power of two; a single row at worst. */
 uint64_t wring_codec_matrix_rows(uint64_t elems);
 
+/** What is measured of a codec. */
+struct wring_codec_subject {
+    const struct wring_codec *codec;
+    uint64_t elems;
+    enum wring_dtype dtype; /* f32; f16 or bf16: by jobs, as executors run them */
+    uint32_t phase;         /* 0: the way in, 1: the way back */
+};
+
 /** Bytes of memory that one thread's measurement takes. */
-uint64_t wring_codec_measure_bytes(const struct wring_codec *codec, uint64_t elems);
+uint64_t wring_codec_measure_bytes(const struct wring_codec_subject *subject);
 
 /* What one thread of `wring bench codec` does: its buffers, and the calls that are timed. */
 
@@ -108,12 +120,14 @@ struct wring_codec_twin {
 };
 
 struct wring_codec_work {
-    const struct wring_codec *codec;
+    const struct wring_codec *codec; /* of the way */
     uint64_t elems;
+    enum wring_dtype dtype;
     struct wring_codec_context context;
     struct wring_solo solo;                       /* of which the context is */
     struct wring_memory src, residual, code, dst; /* as sessions allocate their buffers */
     struct wring_memory zeros, sum;               /* a code, a sum; allocated by the first SUM */
+    struct wring_memory scratch;                  /* of jobs; none for f32 */
     uint64_t code_bytes, first_bytes;             /* of the last encode, and of the first */
     double nmse;                                  /* of the first encode */
     const struct wring_twin_tier *twin;
@@ -130,7 +144,7 @@ struct wring_codec_work {
  * Errors: WRING_ERR_NO_MEMORY, WRING_ERR_SYSTEM, WRING_ERR_FRAME (the codec refused its own code).
  */
 enum wring_status wring_codec_work_init(struct wring_codec_work *work,
-                                        const struct wring_codec *codec, uint64_t elems,
+                                        const struct wring_codec_subject *subject,
                                         const struct wring_bench_data *data, uint32_t index);
 void wring_codec_work_finish(struct wring_codec_work *work);
 

@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/thread.h"
+#include "compress/kernels/reduce.h"
 #include "tools/bench/codec.h"
 #include "tools/commands.h"
 #include <wring/bootstrap.h>
@@ -43,9 +44,29 @@ static void leave(struct rank *rank)
     rank->bootstrap = NULL;
 }
 
-static float *data_of(const struct wring_codec_sums *sums, float *of_all, uint32_t rank)
+static const float *input_of(const struct wring_codec_sums *sums, uint32_t rank)
 {
-    return of_all + rank * sums->elems;
+    return sums->inputs + rank * sums->elems;
+}
+
+static size_t result_bytes(const struct wring_codec_sums *sums)
+{
+    return sums->elems * wring_dtype_bytes(sums->dtype);
+}
+
+static void *result_of(const struct wring_codec_sums *sums, uint32_t rank)
+{
+    return (char *)sums->results + rank * result_bytes(sums);
+}
+
+/** Exactly, as they are numbers of the type. */
+static void copy_input(const struct wring_codec_sums *sums, uint32_t rank)
+{
+    if (sums->dtype == WRING_F32)
+        memcpy(result_of(sums, rank), input_of(sums, rank), result_bytes(sums));
+    else
+        wring_reduce_tiers[0].kernels->narrow[sums->dtype](result_of(sums, rank),
+                                                           input_of(sums, rank), sums->elems, 1);
 }
 
 static enum wring_status sum_bucket(const struct rank *self, struct wring_session *session)
@@ -55,13 +76,14 @@ static enum wring_status sum_bucket(const struct rank *self, struct wring_sessio
     struct wring_bucket_params params = WRING_BUCKET_PARAMS_INIT;
 
     params.name = "sum";
-    params.data = data_of(sums, sums->results, self->rank);
+    params.data = result_of(sums, self->rank);
     params.elems = sums->elems;
+    params.dtype = sums->dtype;
     params.op = WRING_SUM;
     params.codec = self->spec;
     params.shape.rows = wring_codec_matrix_rows(sums->elems);
     params.shape.columns = sums->elems / params.shape.rows;
-    memcpy(params.data, data_of(sums, sums->inputs, self->rank), sums->elems * sizeof(float));
+    copy_input(sums, self->rank);
     enum wring_status status = wring_bucket_register(session, &params, &bucket);
     if (status == WRING_OK)
         status = wring_session_commit(session);
@@ -156,8 +178,8 @@ static bool agree(const struct wring_codec_sums *sums)
 {
     uint32_t rank = 1;
 
-    while (rank < sums->ranks && memcmp(sums->results, data_of(sums, sums->results, rank),
-                                        sums->elems * sizeof(float)) == 0)
+    while (rank < sums->ranks &&
+           memcmp(sums->results, result_of(sums, rank), result_bytes(sums)) == 0)
         rank++;
     return rank == sums->ranks;
 }
@@ -169,8 +191,9 @@ static double sum_nmse(const struct wring_codec_sums *sums)
     for (uint64_t i = 0; i < sums->elems; i++) {
         double exact = 0;
         for (uint32_t rank = 0; rank < sums->ranks; rank++)
-            exact += (double)data_of(sums, sums->inputs, rank)[i];
-        error += (exact - (double)sums->results[i]) * (exact - (double)sums->results[i]);
+            exact += (double)input_of(sums, rank)[i];
+        double lost = exact - (double)wring_bench_number(sums->dtype, sums->results, i);
+        error += lost * lost;
         power += exact * exact;
     }
     return power > 0 ? error / power : error;
@@ -181,21 +204,35 @@ uint64_t wring_codec_sums_elems(const struct wring_codec_bench *bench)
     return bench->elems < SUM_ELEMS ? bench->elems : SUM_ELEMS;
 }
 
+/** A rank's numbers, as the type has them. */
+static void round_input(const struct wring_codec_sums *sums, const struct wring_bench_data *data,
+                        uint32_t rank)
+{
+    float *input = sums->inputs + rank * sums->elems;
+
+    wring_bench_data_fill(data, rank, input, sums->elems);
+    if (sums->dtype == WRING_F32)
+        return;
+    copy_input(sums, rank);
+    wring_reduce_tiers[0].kernels->widen[sums->dtype](input, result_of(sums, rank), sums->elems);
+}
+
 int wring_codec_sums_init(struct wring_codec_sums *sums, const struct wring_codec_bench *bench)
 {
     uint64_t elems = wring_codec_sums_elems(bench);
 
-    *sums = (struct wring_codec_sums){.name = bench->name, .ranks = bench->ranks, .elems = elems};
+    *sums = (struct wring_codec_sums){
+        .name = bench->name, .ranks = bench->ranks, .elems = elems, .dtype = bench->dtype};
     if (bench->ranks < 2)
         return WRING_EXIT_OK;
     sums->inputs = calloc(bench->ranks * elems, sizeof(float));
-    sums->results = calloc(bench->ranks * elems, sizeof(float));
+    sums->results = calloc(bench->ranks, result_bytes(sums));
     if (sums->inputs == NULL || sums->results == NULL) {
         wring_codec_sums_finish(sums);
         return wring_fail(bench->name, "out of memory");
     }
     for (uint32_t rank = 0; rank < bench->ranks; rank++)
-        wring_bench_data_fill(bench->data, rank, data_of(sums, sums->inputs, rank), elems);
+        round_input(sums, bench->data, rank);
     return WRING_EXIT_OK;
 }
 
@@ -203,7 +240,8 @@ void wring_codec_sums_finish(struct wring_codec_sums *sums)
 {
     free(sums->inputs);
     free(sums->results);
-    sums->inputs = sums->results = NULL;
+    sums->inputs = NULL;
+    sums->results = NULL;
 }
 
 int wring_codec_sums_measure(const struct wring_codec_sums *sums, const char *spec,

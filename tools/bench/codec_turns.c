@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "compress/codec.h"
+#include "compress/job.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/codec.h"
 #include "tools/commands.h"
@@ -26,10 +27,100 @@ static bool keeps_residual(const struct wring_codec *codec)
     return (wring_codec_info(codec)->flags & WRING_CODEC_FEEDBACK) != 0;
 }
 
-uint64_t wring_codec_measure_bytes(const struct wring_codec *codec, uint64_t elems)
+static bool is_raw(const struct wring_codec *codec)
 {
-    uint64_t runs = keeps_residual(codec) ? 3 : 2; /* source, destination, residual */
-    return runs * elems * sizeof(float) + wring_codec_bound(codec, elems);
+    return (wring_codec_info(codec)->flags & WRING_CODEC_RAW) != 0;
+}
+
+/* ---- jobs ---- */
+
+/* f32 is coded by calls of the codec, and raw 16 bits are copied; coded 16 bits take jobs, which
+ * widen and round. */
+
+/** Of a call's numbers. */
+static size_t number_bytes(const struct wring_codec_work *work)
+{
+    return work->elems * wring_dtype_bytes(work->dtype);
+}
+
+/** @param source  [2], of a DECODE or REDUCE */
+static struct wring_job make_job(const struct wring_codec_work *work, enum wring_job_kind kind,
+                                 struct wring_source *source)
+{
+    const struct wring_codec *code = is_raw(work->codec) ? NULL : work->codec;
+    bool reduces = kind == WRING_JOB_REDUCE;
+
+    source[0] = (struct wring_source){.data = work->dst.base, .bytes = number_bytes(work)};
+    source[reduces] = (struct wring_source){
+        .data = work->code.base, .bytes = (size_t)work->code_bytes, .codec = code};
+    return (struct wring_job){.kind = kind,
+                              .dtype = work->dtype,
+                              .op = WRING_SUM,
+                              .elems = work->elems,
+                              .context = work->context,
+                              .src = work->src.base,
+                              .sources = source,
+                              .n_sources = reduces ? 2 : 1,
+                              .divisor = 1,
+                              .codec_out = reduces || kind == WRING_JOB_DECODE ? NULL : code,
+                              .residual = work->residual.base,
+                              .code = work->code.base,
+                              .dst = work->dst.base,
+                              .untimed = true};
+}
+
+/** @return bytes of the code */
+static size_t run_job(struct wring_codec_work *work, enum wring_job_kind kind)
+{
+    struct wring_source source[2];
+    struct wring_job job = make_job(work, kind, source);
+
+    wring_job_run(&job, work->scratch.base);
+    if (job.result.status != WRING_OK)
+        work->status = job.result.status;
+    return job.result.code_bytes;
+}
+
+static void run_rounds_of_16(struct wring_codec_work *work)
+{
+    for (uint32_t r = 0; r < work->solo.codec->ops->n_rounds; r++) {
+        struct wring_source source[2];
+        struct wring_job job = make_job(work, WRING_JOB_ROUND_BEGIN, source);
+        job.round = r;
+        job.dst = work->solo.statistics[r];
+        wring_job_run(&job, work->scratch.base);
+        job.kind = WRING_JOB_ROUND_END;
+        wring_job_run(&job, work->scratch.base);
+    }
+}
+
+/** What the largest of a subject's jobs works in. */
+static size_t job_scratch_bytes(const struct wring_codec_subject *subject)
+{
+    static const enum wring_job_kind kinds[] = {WRING_JOB_ENCODE, WRING_JOB_DECODE,
+                                                WRING_JOB_ROUND_BEGIN, WRING_JOB_REDUCE};
+    const struct wring_codec_work work = {.codec = wring_codec_way(subject->codec, subject->phase),
+                                          .elems = subject->elems,
+                                          .dtype = subject->dtype};
+    uint64_t most = 0;
+
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        struct wring_source source[2];
+        struct wring_job job = make_job(&work, kinds[i], source);
+        uint64_t elems = wring_job_scratch_elems(&job);
+        most = elems > most ? elems : most;
+    }
+    return wring_job_scratch_bytes(most);
+}
+
+uint64_t wring_codec_measure_bytes(const struct wring_codec_subject *subject)
+{
+    const struct wring_codec *codec = wring_codec_way(subject->codec, subject->phase);
+    uint64_t bytes = 2 * subject->elems * wring_dtype_bytes(subject->dtype); /* src and dst */
+
+    bytes += keeps_residual(codec) ? subject->elems * sizeof(float) : 0;
+    bytes += subject->dtype != WRING_F32 ? job_scratch_bytes(subject) : 0;
+    return bytes + wring_codec_bound(codec, subject->elems);
 }
 
 /** A twin in all the modes to store that differ for it. */
@@ -47,12 +138,14 @@ static size_t add_twins(struct wring_codec_task *out, enum wring_codec_task_kind
 }
 
 /** What a turn consists of, in its order. @return how many; at most WRING_CODEC_TASKS_MAX */
-static size_t codec_tasks(const struct wring_codec *codec, struct wring_codec_task *out)
+static size_t codec_tasks(const struct wring_codec *codec, uint32_t phase,
+                          struct wring_codec_task *out)
 {
+    const struct wring_codec *way = wring_codec_way(codec, phase);
     unsigned encode_modes = WRING_TWIN_STREAM_WRITES;
     size_t n = 0;
 
-    if (keeps_residual(codec) || wring_codec_way(codec, 0)->ops->n_states > 0)
+    if (keeps_residual(way) || way->ops->n_states > 0)
         encode_modes |= WRING_TWIN_STREAM_UPDATES;
     n += add_twins(out + n, WRING_TASK_TWIN_ENCODE, encode_modes);
     out[n++] = (struct wring_codec_task){WRING_TASK_ENCODE, 0};
@@ -64,9 +157,10 @@ static size_t codec_tasks(const struct wring_codec *codec, struct wring_codec_ta
     return n;
 }
 
-static enum wring_status allocate_work(struct wring_codec_work *work)
+static enum wring_status allocate_work(struct wring_codec_work *work,
+                                       const struct wring_codec_subject *subject)
 {
-    size_t bytes = work->elems * sizeof(float);
+    size_t bytes = number_bytes(work);
     enum wring_status status = wring_memory_alloc(bytes, &work->src);
 
     if (status == WRING_OK)
@@ -74,47 +168,64 @@ static enum wring_status allocate_work(struct wring_codec_work *work)
     if (status == WRING_OK)
         status = wring_memory_alloc(wring_codec_bound(work->codec, work->elems), &work->code);
     if (status == WRING_OK && keeps_residual(work->codec))
-        status = wring_memory_alloc(bytes, &work->residual);
+        status = wring_memory_alloc(work->elems * sizeof(float), &work->residual);
+    if (status == WRING_OK && work->dtype != WRING_F32)
+        status = wring_memory_alloc(job_scratch_bytes(subject), &work->scratch);
     return status;
 }
 
 /** Other numbers in each thread; zeros elsewhere. */
-static void fill_work(struct wring_codec_work *work, const struct wring_bench_data *data,
-                      uint32_t index)
+static enum wring_status fill_work(struct wring_codec_work *work,
+                                   const struct wring_bench_data *data, uint32_t index)
 {
-    wring_bench_data_fill(data, index, work->src.base, work->elems);
+    if (!wring_bench_data_fill_as(data, index, work->dtype, work->src.base, work->elems))
+        return WRING_ERR_NO_MEMORY;
     memset(work->dst.base, 0, work->dst.bytes);
     memset(work->code.base, 0, work->code.bytes);
     if (work->residual.base != NULL)
         memset(work->residual.base, 0, work->residual.bytes);
+    return WRING_OK;
 }
 
 static double measure_nmse(const struct wring_codec_work *work)
 {
-    const float *src = work->src.base, *dst = work->dst.base;
     double error = 0, power = 0;
 
     for (uint64_t i = 0; i < work->elems; i++) {
-        double difference = (double)src[i] - (double)dst[i];
-        error += difference * difference;
-        power += (double)src[i] * (double)src[i];
+        double whole = (double)wring_bench_number(work->dtype, work->src.base, i);
+        double lost = whole - (double)wring_bench_number(work->dtype, work->dst.base, i);
+        error += lost * lost;
+        power += whole * whole;
     }
     return power > 0 ? error / power : error;
 }
 
 /** Lines of the decoded run in which the code says anything: what adding it has to touch. */
-static uint64_t count_lines(const float *run, uint64_t elems)
+static uint64_t count_lines(const struct wring_codec_work *work)
 {
-    const uint64_t per_line = WRING_TWIN_LINE / sizeof(float);
-    uint64_t lines = 0;
+    const uint64_t per_line = WRING_TWIN_LINE / wring_dtype_bytes(work->dtype);
+    uint64_t lines = 0, elems = work->elems;
 
     for (uint64_t begin = 0; begin < elems; begin += per_line) {
         uint64_t end = begin + per_line < elems ? begin + per_line : elems, i = begin;
-        while (i < end && run[i] == 0)
+        while (i < end && wring_bench_number(work->dtype, work->dst.base, i) == 0)
             i++;
         lines += i < end;
     }
     return lines;
+}
+
+/** On the way back there are none. */
+static size_t count_rounds(const struct wring_codec_work *work)
+{
+    return work->context.phase == 0 ? work->solo.codec->ops->n_rounds : 0;
+}
+
+/** Is a state brought up to date on the way? */
+static bool is_updated(const struct wring_codec_work *work, size_t state)
+{
+    bool owned = work->solo.codec->ops->states[state].holder == WRING_CODEC_OWNER;
+    return owned == (work->context.phase > 0);
 }
 
 /** Adds a pass, as yet without traffic. */
@@ -138,7 +249,7 @@ static uint64_t lines_to_encode(const struct wring_codec_work *work, uint64_t al
 {
     const struct wring_codec *codec = work->solo.codec;
 
-    if (codec->ops->n_rounds == 0 || work->residual.base != NULL)
+    if (count_rounds(work) == 0 || work->residual.base != NULL)
         return all;
     return codec->ops->flags & WRING_CODEC_MATRIX ? 0 : said;
 }
@@ -151,14 +262,15 @@ static uint64_t lines_to_encode(const struct wring_codec_work *work, uint64_t al
 static void plan_encode_twin(struct wring_codec_work *work, uint64_t said)
 {
     const struct wring_codec_ops *ops = work->solo.codec->ops;
-    uint64_t bytes = work->elems * sizeof(float);
+    uint64_t bytes = number_bytes(work);
+    uint64_t kept = work->elems * sizeof(float);
     struct wring_codec_twin *twin = &work->encode_twin;
 
-    for (size_t r = 0; r < ops->n_rounds; r++) {
+    for (size_t r = 0; r < count_rounds(work); r++) {
         struct wring_twin_work *round = add_pass(twin);
         round->read = wring_twin_all(work->src.base, bytes);
         if (work->residual.base != NULL)
-            round->other = wring_twin_all(work->residual.base, bytes);
+            round->other = wring_twin_all(work->residual.base, kept);
         round->update = stream_of_statistics(work, r);
     }
     struct wring_twin_work *last = add_pass(twin);
@@ -166,9 +278,9 @@ static void plan_encode_twin(struct wring_codec_work *work, uint64_t said)
     last->read.lines = lines_to_encode(work, last->read.span, said);
     last->write = wring_twin_all(work->code.base, work->code_bytes);
     if (work->residual.base != NULL)
-        last->update = wring_twin_all(work->residual.base, bytes);
+        last->update = wring_twin_all(work->residual.base, kept);
     for (size_t s = 0; s < ops->n_states; s++)
-        if (ops->states[s].holder != WRING_CODEC_OWNER) {
+        if (is_updated(work, s)) {
             struct wring_twin_work *pass = last->update.lines == 0 ? last : add_pass(twin);
             pass->update = wring_twin_all(
                 work->solo.states[s], wring_solo_state_bytes(work->solo.codec, s, &work->context));
@@ -180,17 +292,17 @@ static void plan_decode_twin(struct wring_codec_work *work, uint64_t said)
 {
     struct wring_codec_twin *twin = &work->decode_add_twin;
 
-    for (size_t r = 0; r < work->solo.codec->ops->n_rounds; r++)
+    for (size_t r = 0; r < count_rounds(work); r++)
         add_pass(twin)->read = stream_of_statistics(work, r);
     struct wring_twin_work *last = add_pass(twin);
     last->read = wring_twin_all(work->code.base, work->code_bytes);
-    last->update = wring_twin_all(work->dst.base, work->elems * sizeof(float));
+    last->update = wring_twin_all(work->dst.base, number_bytes(work));
     last->update.lines = said;
 }
 
 static void plan_twins(struct wring_codec_work *work)
 {
-    uint64_t said = count_lines(work->dst.base, work->elems);
+    uint64_t said = count_lines(work);
 
     work->twin = wring_twin_widest();
     plan_encode_twin(work, said);
@@ -204,20 +316,44 @@ static void run_twin(struct wring_codec_work *work, const struct wring_codec_twi
         work->seen |= wring_twin_run(work->twin, &twin->pass[pass], store);
 }
 
-/** A codec's rounds are a part of its encoding. */
-static void encode_work(struct wring_codec_work *work)
+static void encode_f32(struct wring_codec_work *work)
 {
-    work->context.step++; /* codes are decoded as those of the step that they are of */
-    wring_solo_rounds(&work->solo, &work->context, work->src.base, work->residual.base);
+    if (work->context.phase == 0)
+        wring_solo_rounds(&work->solo, &work->context, work->src.base, work->residual.base);
     work->code_bytes = wring_codec_encode(work->codec, &work->context, work->src.base, work->elems,
                                           work->residual.base, work->code.base);
 }
 
+static void encode_16(struct wring_codec_work *work)
+{
+    if (is_raw(work->codec)) {
+        work->code_bytes = number_bytes(work);
+        memcpy(work->code.base, work->src.base, work->code_bytes);
+        return;
+    }
+    if (work->context.phase == 0)
+        run_rounds_of_16(work);
+    work->code_bytes = run_job(work, WRING_JOB_ENCODE);
+}
+
+/** A codec's rounds are a part of its encoding. */
+static void encode_work(struct wring_codec_work *work)
+{
+    work->context.step++; /* codes are decoded as those of the step that they are of */
+    (work->dtype == WRING_F32 ? encode_f32 : encode_16)(work);
+}
+
 static void decode_work(struct wring_codec_work *work, bool add)
 {
-    enum wring_status status =
-        wring_codec_decode(work->codec, &work->context, work->code.base, work->code_bytes,
-                           work->dst.base, work->elems, add);
+    enum wring_status status = WRING_OK;
+
+    if (work->dtype == WRING_F32)
+        status = wring_codec_decode(work->codec, &work->context, work->code.base, work->code_bytes,
+                                    work->dst.base, work->elems, add);
+    else if (is_raw(work->codec) && !add)
+        memcpy(work->dst.base, work->code.base, work->code_bytes);
+    else
+        run_job(work, add ? WRING_JOB_REDUCE : WRING_JOB_DECODE);
     if (status != WRING_OK)
         work->status = status;
 }
@@ -262,22 +398,36 @@ uint64_t wring_codec_matrix_rows(uint64_t elems)
     return rows;
 }
 
+/** In a job that adds a code to numbers, the code is rank 1's. */
+static struct wring_codec_context make_context(const struct wring_codec_subject *subject,
+                                               uint32_t index)
+{
+    uint64_t elems = subject->elems, rows = wring_codec_matrix_rows(elems);
+
+    return (struct wring_codec_context){.seed = 1,
+                                        .rank = subject->dtype == WRING_F32 ? index : 1,
+                                        .ranks = 2,
+                                        .phase = subject->phase,
+                                        .elems = elems,
+                                        .rows = rows,
+                                        .columns = elems / rows};
+}
+
 enum wring_status wring_codec_work_init(struct wring_codec_work *work,
-                                        const struct wring_codec *codec, uint64_t elems,
+                                        const struct wring_codec_subject *subject,
                                         const struct wring_bench_data *data, uint32_t index)
 {
-    *work = (struct wring_codec_work){
-        .codec = codec,
-        .elems = elems,
-        .context = {.seed = 1, .rank = index, .ranks = 2, .elems = elems}};
-    work->context.rows = wring_codec_matrix_rows(elems);
-    work->context.columns = elems / work->context.rows;
-    enum wring_status status = wring_solo_init(&work->solo, codec, &work->context);
+    *work = (struct wring_codec_work){.codec = wring_codec_way(subject->codec, subject->phase),
+                                      .elems = subject->elems,
+                                      .dtype = subject->dtype,
+                                      .context = make_context(subject, index)};
+    enum wring_status status = wring_solo_init(&work->solo, subject->codec, &work->context);
     if (status == WRING_OK)
-        status = allocate_work(work);
+        status = allocate_work(work, subject);
+    if (status == WRING_OK)
+        status = fill_work(work, data, index);
     if (status != WRING_OK)
         return status;
-    fill_work(work, data, index);
     encode_work(work);
     work->first_bytes = work->code_bytes;
     decode_work(work, false);
@@ -295,6 +445,7 @@ void wring_codec_work_finish(struct wring_codec_work *work)
     wring_memory_free(&work->dst);
     wring_memory_free(&work->zeros);
     wring_memory_free(&work->sum);
+    wring_memory_free(&work->scratch);
 }
 
 static void run_once(struct wring_codec_work *work, const struct wring_codec_task *task)
@@ -307,7 +458,7 @@ static void run_once(struct wring_codec_work *work, const struct wring_codec_tas
         encode_work(work);
         return;
     case WRING_TASK_COPY:
-        memcpy(work->dst.base, work->src.base, work->elems * sizeof(float));
+        memcpy(work->dst.base, work->src.base, number_bytes(work));
         return;
     case WRING_TASK_DECODE:
         decode_work(work, false);
@@ -359,6 +510,7 @@ struct member {
 struct run {
     const struct wring_codec_bench *bench;
     const struct wring_codec *codec;
+    uint32_t phase;
     struct gate gate;
     struct wring_codec_task tasks[WRING_CODEC_TASKS_MAX];
     uint64_t times[WRING_CODEC_TASKS_MAX]; /* that a task is repeated in each turn */
@@ -415,7 +567,7 @@ static double elapsed_ns(const struct run *run)
 /** How often a task is done before it is timed. */
 static uint64_t settle_passes(const struct wring_codec_bench *bench)
 {
-    uint64_t passes = SETTLE_BYTES / (bench->elems * sizeof(float));
+    uint64_t passes = SETTLE_BYTES / (bench->elems * wring_dtype_bytes(bench->dtype));
 
     if (passes > SETTLE_PASSES)
         return SETTLE_PASSES;
@@ -463,7 +615,8 @@ static void calibrate_repeats(struct member *member)
 static void play_turn(struct member *member)
 {
     struct run *run = member->run;
-    double bytes = (double)run->bench->elems * sizeof(float) * run->bench->threads;
+    const struct wring_codec_bench *bench = run->bench;
+    double bytes = (double)(bench->elems * wring_dtype_bytes(bench->dtype)) * bench->threads;
 
     for (size_t i = 0; i < run->n_tasks; i++) {
         size_t task = run->turns % 2 == 0 ? i : run->n_tasks - 1 - i;
@@ -500,12 +653,14 @@ static void *member_main(void *arg)
 {
     struct member *member = arg;
     struct run *run = member->run;
+    const struct wring_codec_subject subject = {run->codec, run->bench->elems, run->bench->dtype,
+                                                run->phase};
     uint64_t mode = wring_fp_enter();
 
     member->status = WRING_ERR_SYSTEM;
     if (pin_thread(run->bench->cores[member->index]))
-        member->status = wring_codec_work_init(&member->work, run->codec, run->bench->elems,
-                                               run->bench->data, member->index);
+        member->status =
+            wring_codec_work_init(&member->work, &subject, run->bench->data, member->index);
     if (agree_all_ready(run)) {
         calibrate_repeats(member);
         if (member->index == 0)
@@ -573,8 +728,9 @@ static void summarise_speeds(struct run *run, struct wring_codec_speed *out)
 {
     *out = (struct wring_codec_speed){.turns = run->turns, .nmse = run->members[0].work.nmse};
     out->encoded_bytes = run->members[0].work.first_bytes;
-    out->round_bytes =
-        wring_solo_round_bytes(wring_codec_way(run->codec, 0), &run->members[0].work.context);
+    if (run->phase == 0)
+        out->round_bytes =
+            wring_solo_round_bytes(wring_codec_way(run->codec, 0), &run->members[0].work.context);
     for (size_t task = 0; task < run->n_tasks; task++) {
         double speed = median_speed(run, task);
         unsigned store = run->tasks[task].store;
@@ -604,7 +760,7 @@ static void summarise_speeds(struct run *run, struct wring_codec_speed *out)
 }
 
 static struct run *create_run(const struct wring_codec_bench *bench,
-                              const struct wring_codec *codec)
+                              const struct wring_codec *codec, uint32_t phase)
 {
     struct run *run = calloc(1, sizeof(*run));
     double *speeds = calloc((size_t)WRING_CODEC_TASKS_MAX * TURNS_MAX, sizeof(*speeds));
@@ -616,7 +772,8 @@ static struct run *create_run(const struct wring_codec_bench *bench,
     }
     run->bench = bench;
     run->codec = codec;
-    run->n_tasks = codec_tasks(codec, run->tasks);
+    run->phase = phase;
+    run->n_tasks = codec_tasks(codec, phase, run->tasks);
     for (size_t task = 0; task < run->n_tasks; task++) {
         run->times[task] = 1;
         run->speeds[task] = speeds + task * TURNS_MAX;
@@ -633,10 +790,10 @@ static void destroy_run(struct run *run)
 }
 
 int wring_codec_measure(const struct wring_codec_bench *bench, const struct wring_codec *codec,
-                        struct wring_codec_speed *out)
+                        uint32_t phase, struct wring_codec_speed *out)
 {
     const char *spec = wring_codec_info(codec)->spec;
-    struct run *run = create_run(bench, codec);
+    struct run *run = create_run(bench, codec, phase);
 
     if (run == NULL)
         return wring_fail(bench->name, "out of memory");

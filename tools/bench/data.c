@@ -2,10 +2,12 @@
 #include "tools/bench/data.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "compress/kernels/reduce.h"
 #include "planner/tool/gradients.h"
 #include "tools/bench/bench.h"
 #include "tools/commands.h"
@@ -97,4 +99,37 @@ void wring_bench_data_fill(const struct wring_bench_data *data, uint32_t rank, f
     uint64_t n = gradients->n_steps * gradients->per_step;
     for (uint64_t at = 0; at < elems; at += n)
         memcpy(out + at, from, (elems - at < n ? elems - at : n) * sizeof(*out));
+}
+
+/* ---- types ---- */
+
+static const struct wring_reduce_kernels *kernels(void)
+{
+    return wring_reduce_tiers[0].kernels;
+}
+
+bool wring_bench_data_fill_as(const struct wring_bench_data *data, uint32_t rank,
+                              enum wring_dtype dtype, void *out, uint64_t elems)
+{
+    if (dtype == WRING_F32) {
+        wring_bench_data_fill(data, rank, out, elems);
+        return true;
+    }
+    float *wide = malloc(elems * sizeof(*wide));
+    if (wide == NULL)
+        return false;
+    wring_bench_data_fill(data, rank, wide, elems);
+    kernels()->narrow[dtype](out, wide, elems, 1);
+    free(wide);
+    return true;
+}
+
+float wring_bench_number(enum wring_dtype dtype, const void *run, uint64_t i)
+{
+    float wide;
+
+    if (dtype == WRING_F32)
+        return ((const float *)run)[i];
+    kernels()->widen[dtype](&wide, (const uint16_t *)run + i, 1);
+    return wide;
 }

@@ -3,7 +3,10 @@
 #ifndef WRING_TOOLS_BENCH_DATA_H
 #define WRING_TOOLS_BENCH_DATA_H
 
+#include <stdbool.h>
 #include <stdint.h>
+
+#include <wring/types.h>
 
 struct wring_gradients;
 
@@ -39,5 +42,17 @@ uint32_t wring_bench_data_ranks(const struct wring_bench_data *data);
  */
 void wring_bench_data_fill(const struct wring_bench_data *data, uint32_t rank, float *out,
                            uint64_t elems);
+
+/**
+ * The same, rounded to a type.
+ * @param dtype  f32, f16 or bf16
+ * @param out    [elems] of it
+ * @return false: there is no memory
+ */
+bool wring_bench_data_fill_as(const struct wring_bench_data *data, uint32_t rank,
+                              enum wring_dtype dtype, void *out, uint64_t elems);
+
+/** Element i of a run of f32, f16 or bf16. */
+float wring_bench_number(enum wring_dtype dtype, const void *run, uint64_t i);
 
 #endif

@@ -71,9 +71,9 @@ static enum wring_status prepare_works(struct bench *bench)
 
     while (bench->n < SIZES && status == WRING_OK &&
            (bench->n < 2 || wring_collective_bench_size(bench->n) <= bench->job->max_elems)) {
-        status =
-            wring_codec_work_init(&bench->work[bench->n], bench->codec,
-                                  wring_collective_bench_size(bench->n), &wring_bench_data_bell, 0);
+        const struct wring_codec_subject subject = {.codec = bench->codec,
+                                                    .elems = wring_collective_bench_size(bench->n)};
+        status = wring_codec_work_init(&bench->work[bench->n], &subject, &wring_bench_data_bell, 0);
         bench->n++;
     }
     for (uint32_t size = 0; size < bench->n && status == WRING_OK; size++)
