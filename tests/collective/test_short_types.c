@@ -11,6 +11,8 @@
 
 #include "compress/codec.h"
 #include "compress/kernels/reduce.h"
+#include "runtime/commit/commit.h"
+#include "runtime/session/session.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/shared_scale.h"
 #include "tests/lib/test.h"
@@ -278,9 +280,8 @@ static void check_residual(const struct job *job, struct wring_bucket *bucket, s
           subjects[s].spec, stats.residual_rms, *held);
 }
 
-static void in_buckets(struct wring_session *session, uint32_t rank, void *arg)
+static void in_buckets(struct wring_session *session, uint32_t rank, const struct job *job)
 {
-    const struct job *job = arg;
     struct bucket *buckets = calloc(n_subjects, sizeof(*buckets));
     uint64_t overflows = 0;
 
@@ -415,9 +416,8 @@ static bool try_call(struct wring_group *group, const struct job *job, size_t s,
 }
 
 /** Codecs that keep nothing; as many of them in a group as it may have. */
-static void in_calls(struct wring_session *session, uint32_t rank, void *arg)
+static void in_calls(struct wring_session *session, uint32_t rank, const struct job *job)
 {
-    const struct job *job = arg;
     const uint32_t members[RANKS_MAX] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
     struct numbers in = make_numbers(session), out = make_numbers(session);
     struct wring_group *group = NULL;
@@ -440,12 +440,45 @@ static void in_calls(struct wring_session *session, uint32_t rank, void *arg)
         CHECK(taken[kind] >= 10, "%s was tried with %u codecs", kinds[kind], taken[kind]);
 }
 
+/* ---- numbers that a codec keeps ---- */
+
+/** Calls that round nothing: of f16 and bf16 numbers lossless is exact, and a cast to the type. */
+static void check_kept(struct wring_session *session, const struct job *job, uint32_t rank)
+{
+    const char *const kept[] = {
+        "none", "lossless:block=64", job->plan->dtype == WRING_F16 ? "fp16" : "bf16",
+        job->plan->dtype == WRING_F16 ? "fp16:round=random" : "bf16:round=random"};
+    struct wring_group *world = wring_session_world(session);
+    struct numbers in = make_numbers(session), out = make_numbers(session);
+
+    for (size_t i = 0; i < COUNT(kept); i++) {
+        struct wring_call how = {.codec = kept[i], .dtype = job->plan->dtype};
+        fill(job, in, ELEMS, 0, 0); /* the same everywhere */
+        fill(job, out, ELEMS, rank, 0);
+        CHECK(wring_broadcast(world, out.narrow, ELEMS * sizeof(uint16_t), 0, &how, NULL) ==
+                      WRING_OK &&
+                  memcmp(in.narrow, out.narrow, ELEMS * sizeof(uint16_t)) == 0,
+              "a broadcast by %s changes bits", kept[i]);
+        how.dtype = 0;
+        CHECK(wring_allgather(world, in.narrow, out.narrow, RUN, job->plan->dtype, &how, NULL) ==
+                  WRING_OK,
+              "allgather");
+        for (uint32_t m = 0; m < job->plan->ranks; m++)
+            CHECK(memcmp(in.narrow, out.narrow + (size_t)m * RUN, RUN * sizeof(uint16_t)) == 0,
+                  "an allgather by %s changes bits", kept[i]);
+    }
+}
+
 /* ---- jobs ---- */
 
 static void run(struct wring_session *session, uint32_t rank, void *arg)
 {
-    in_buckets(session, rank, arg);
-    in_calls(session, rank, arg);
+    const struct job *job = arg;
+
+    in_buckets(session, rank, job);
+    in_calls(session, rank, job);
+    if (job->narrow)
+        check_kept(session, job, rank);
 }
 
 /** What the codecs refuse is said in each job, and by all ranks. */
@@ -587,10 +620,99 @@ static void numbers_beyond_and_between(void)
         &(struct wring_test_job){.ranks = 2, .settings = chunked, .run = sum_worked});
 }
 
+/* ---- codecs that are left out ---- */
+
+#define CAST_ELEMS 1000
+
+static void leave_out(struct wring_session *session, bool without)
+{
+    REQUIRE(wring_commit_take_back(session) == WRING_OK, "something is under way");
+    snprintf(session->config.bypass, sizeof(session->config.bypass), "%s",
+             without ? "always" : "never");
+    REQUIRE(wring_session_commit(session) == WRING_OK, "commit");
+}
+
+/** One rank's number of a step: f16 that bf16 has no room for. */
+static float number_of(uint32_t rank, int step, uint32_t i)
+{
+    uint16_t bits = (uint16_t)(0x3C00 + (i * 37 + rank * 501 + (uint32_t)step * 211) % 0x800);
+    float wide;
+
+    reference()->widen[WRING_F16](&wide, &bits, 1);
+    return wide;
+}
+
+static float cast_to(enum wring_dtype dtype, float x)
+{
+    uint16_t bits;
+    float wide;
+
+    reference()->narrow[dtype](&bits, &x, 1, 1);
+    reference()->widen[dtype](&wide, &bits, 1);
+    return wide;
+}
+
+/** Of two ranks, whose codes nobody encodes again: each adds what its casts have lost, and keeps
+ *  what this one loses; without the codec that is rounded to f16, and nothing is kept. */
+static float sum_of_casts(int step, uint32_t i)
+{
+    float lost[2] = {0, 0}, sum = 0;
+
+    for (int at = 0; at <= step; at++) {
+        sum = 0;
+        for (uint32_t rank = 0; rank < 2; rank++) {
+            bool without = at % 2 == 1;
+            float value = number_of(rank, at, i) + lost[rank];
+            float sent = cast_to(without ? WRING_F16 : WRING_BF16, value);
+            lost[rank] = without ? 0 : value - sent;
+            sum += sent;
+        }
+    }
+    return sum;
+}
+
+static void switch_casts(struct wring_session *session, uint32_t rank, void *arg)
+{
+    uint16_t *data = make_numbers(session).narrow, want;
+    struct wring_bucket *bucket;
+    struct wring_bucket_params params = {.name = "casts",
+                                         .data = data,
+                                         .elems = CAST_ELEMS,
+                                         .dtype = WRING_F16,
+                                         .codec = "bf16+ef",
+                                         .scheme = WRING_SCHEME_INDIVISIBLE};
+    (void)arg;
+
+    REQUIRE(wring_bucket_register(session, &params, &bucket) == WRING_OK, "register");
+    REQUIRE(wring_session_commit(session) == WRING_OK, "commit");
+    for (int step = 0; step < 6; step++) {
+        leave_out(session, step % 2 == 1);
+        for (uint32_t i = 0; i < CAST_ELEMS; i++) {
+            float wide = number_of(rank, step, i);
+            reference()->narrow[WRING_F16](&data[i], &wide, 1, 1);
+        }
+        REQUIRE(wring_bucket_post(bucket) == WRING_OK &&
+                    wring_bucket_wait(bucket, WAIT_NS, NULL) == WRING_OK,
+                "step");
+        for (uint32_t i = 0; i < CAST_ELEMS; i++) {
+            float sum = sum_of_casts(step, i);
+            reference()->narrow[WRING_F16](&want, &sum, 1, 1);
+            CHECK(data[i] == want, "step %d: %u is %04x, not %04x", step, i, data[i], want);
+        }
+    }
+}
+
+static void codecs_that_are_left_out(void)
+{
+    wring_test_run_ranks(
+        &(struct wring_test_job){.ranks = 2, .settings = whole, .run = switch_casts});
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
         {"numbers_beyond_and_between", numbers_beyond_and_between},
+        {"codecs_that_are_left_out", codecs_that_are_left_out},
         {"halves", halves},
         {"upper_halves", upper_halves},
         {NULL, NULL},
