@@ -12,6 +12,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
+import codec_rows
 import compare
 import peer_links
 import peer_messages
@@ -47,6 +48,25 @@ def printed(show, *values):
 def result(codec, size, median, wire=0, turns=()):
     return {"codec": codec, "bytes": size, "time_us": {"median": median}, "wire_bytes": wire,
             "turns_us": turns or [median]}
+
+
+class CodecRows(unittest.TestCase):
+    PAGE = f"before\n{codec_rows.BEGIN}\n| codec |\n|---|\n| int8:block=64+ef | 1 |\n{codec_rows.END}\nafter\n"
+
+    def test_figures_are_medians_of_runs_and_shares(self):
+        runs = [{"encode_gb_per_s": 2 * at, "encode_limit_gb_per_s": limit, "decode_add_gb_per_s": 3,
+                 "decode_add_limit_gb_per_s": 4, "memcpy_gb_per_s": 2, "ratio": 0.25, "nmse": 0.0123456,
+                 "nmse_sum": 0} for at, limit in ((1, 2), (2, 10), (3, 12))]
+        self.assertEqual(codec_rows.row("int8", runs),
+                         "| int8 | 4.0 (50 %) | 3.0 (75 %) | 2.00, 1.50 | 0.2500 | 0.0123 | 0 |")
+
+    def test_the_page_around_the_table_stays(self):
+        before, inside, after = codec_rows.between(self.PAGE)
+        self.assertEqual(before + inside + after, self.PAGE)
+        self.assertTrue(inside.startswith("| codec |"))
+
+    def test_a_codec_without_a_row_is_named(self):
+        self.assertEqual(codec_rows.without_rows(self.PAGE, ["int8", "int4"]), ["int4"])
 
 
 class Arithmetic(unittest.TestCase):
