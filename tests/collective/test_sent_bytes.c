@@ -162,6 +162,7 @@ static void sums_of_a_code_s_width(void)
 {
     compare_plans("sharedint", 0);
     compare_plans("thc:width=4:sums=saturate", 0);
+    compare_plans("terngrad:bits=8", 0);
     compare_plans("int8", 0);
 }
 

@@ -142,7 +142,7 @@ static struct wring_option in_nodes(const struct wring_option *inside, bool code
 static void run_as_sums(void)
 {
     static const char *const adding[] = {"sharedint", "sharedint:width=4+ef", "thc:width=4",
-                                         "thc:width=4:sums=saturate"};
+                                         "thc:width=4:sums=saturate", "terngrad:bits=4"};
     struct wring_option halves = {
         4,
         {{.kind = WRING_STEP_ENCODE, .site = WRING_SITE_CPU},
