@@ -23,6 +23,7 @@
 
 #define TINY 0x1p-100f /* a smaller scale counts as 0 */
 #define INT8_BLOCK 512 /* that needs no parameter */
+#define LOOK 256       /* elements among which a larger one than is needed is looked for */
 
 enum {
     PARAM_BITS,
@@ -106,16 +107,31 @@ static uint64_t unit_of(const struct wring_codec *codec, const struct wring_code
     return (context->element - context->first) / codec->info.unit;
 }
 
+/** The largest magnitude of all; or one above `most`, which is found among the first ones mostly.
+ */
+static float peak_up_to(const struct wring_codec *codec, const float *src, const float *residual,
+                        uint64_t n, double most)
+{
+    uint32_t peak = 0;
+
+    for (uint64_t i = 0; i < n && (double)wring_float_of(peak) <= most; i += LOOK) {
+        uint32_t some = kernels_of(codec)->peak(src + i, residual != NULL ? residual + i : NULL,
+                                                wring_codec_unit_length(LOOK, n - i));
+        peak = some > peak ? some : peak;
+    }
+    return wring_float_of(peak);
+}
+
 /** NaN where a value is not finite: it stays through the maximum. */
 static float own_scale(const struct wring_codec *codec, const float *src, const float *residual,
                        uint64_t n)
 {
-    uint32_t peak = kernels_of(codec)->peak(src, residual, n);
-    if (peak >= WRING_INF_BITS)
+    double squares = kernels_of(codec)->squares(src, residual, n);
+    if (!(squares < (double)INFINITY))
         return wring_float_of(WRING_NAN_BITS);
-    double deviation = sqrt(kernels_of(codec)->squares(src, residual, n) / (double)n);
-    double most = codec->params[PARAM_CLIP] * deviation;
-    return most < (double)wring_float_of(peak) ? (float)most : wring_float_of(peak);
+    double most = codec->params[PARAM_CLIP] * sqrt(squares / (double)n);
+    float peak = peak_up_to(codec, src, residual, n, most);
+    return most < (double)peak ? (float)most : peak;
 }
 
 static void find_scales(const struct wring_codec *codec, const struct wring_codec_context *context,
