@@ -633,6 +633,7 @@ static void register_unknown(const struct world_rank *me, void *arg)
                                BYTES, PLUGIN_CUDA, &region) != PLUGIN_OK,
           "an address that the kernel does not know");
     CHECK(world_logged(PLUGIN_LOG_WARN, "load nvidia_peermem") == 1, "no line says what to do");
+    world_meet(); /* a rank that has gone would be what the other one's line names */
     rig_disconnect(&rig, &link, 1);
     rig_end(&rig);
     device_memory_destroy(&memory);
