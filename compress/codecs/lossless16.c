@@ -6,10 +6,12 @@
 
 #include "compress/kernels/bits.h"
 #include "compress/kernels/lossless16.h"
+#include "compress/kernels/streaming.h"
 
 #define AS_IS 16     /* the first byte of a unit that is not packed */
 #define MORE_BYTES 3 /* of the head of one that is */
 #define HEAD (1 + MORE_BYTES)
+#define AHEAD 8 /* units */
 
 struct plan {
     struct wring_lossless16_form form; /* width 0: all +0; AS_IS: not packed */
@@ -165,6 +167,14 @@ static enum wring_status take_unit(const struct wring_lossless16_tier_kernels *k
     return WRING_OK;
 }
 
+/** A unit is read in several places at once, and no processor fetches these ahead: ask for a unit
+ *  that comes later. */
+static void ask_ahead(const uint8_t *at, size_t left, size_t unit_bytes)
+{
+    if (left >= (AHEAD + 1) * unit_bytes)
+        wring_streaming_fetch(at + AHEAD * unit_bytes, unit_bytes);
+}
+
 enum wring_status wring_lossless16_decode(const struct wring_codec *codec, enum wring_dtype dtype,
                                           const void *code, size_t code_bytes, void *dst,
                                           uint64_t elems)
@@ -179,9 +189,11 @@ enum wring_status wring_lossless16_decode(const struct wring_codec *codec, enum 
         n = wring_codec_unit_length(codec->info.unit, left);
         if (!take_plan(at, code_bytes, n, fraction_of(dtype), &plan))
             return WRING_ERR_FRAME;
+        size_t bytes = bytes_of(&plan, n);
+        ask_ahead(at, code_bytes, bytes);
         status = take_unit(kernels, &plan, to, at, n);
-        at += bytes_of(&plan, n);
-        code_bytes -= bytes_of(&plan, n);
+        at += bytes;
+        code_bytes -= bytes;
     }
     return status == WRING_OK && code_bytes != 0 ? WRING_ERR_FRAME : status;
 }

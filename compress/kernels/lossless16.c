@@ -82,6 +82,7 @@ const struct wring_lossless16_tier wring_lossless16_tiers[] = {
 #ifdef WRING_ARCH_X86
     {{"avx2", WRING_CPU_AVX2}, &wring_lossless16_avx2},
     {{"avx512", WRING_CPU_AVX512}, &wring_lossless16_avx512},
+    {{"vbmi2", WRING_CPU_VBMI2}, &wring_lossless16_vbmi2},
 #endif
     {{NULL, 0}, NULL},
 };

@@ -49,6 +49,38 @@ static uint32_t peak(const uint16_t *src, uint64_t n)
     return out;
 }
 
+/* Some bytes of a vector leave it for a row of others, and come back.
+ *
+ * put_others(others, exponents, chosen)  writes up to STEP bytes; @return the end of those that
+ * count take_others(from, exponents, chosen)   those that are chosen are the next others, and 0
+ * where there are no more
+ */
+
+#ifdef __AVX512VBMI2__
+
+#define KERNELS wring_lossless16_vbmi2
+
+INLINE uint8_t *put_others(uint8_t *others, bytes exponents, byte_bits chosen)
+{
+    store_bytes(others, (bytes)_mm512_maskz_compress_epi8(chosen, (raw)exponents));
+    return others + __builtin_popcountll(chosen);
+}
+
+INLINE bytes take_others(struct sources *from, bytes exponents, byte_bits chosen)
+{
+    uint64_t taken = from->taken < from->count ? from->taken : from->count;
+    uint64_t left = from->count - taken;
+    byte_bits there = left < STEP ? ((byte_bits)1 << left) - 1 : ALL_BYTES;
+    raw next = _mm512_maskz_loadu_epi8(there, from->others + taken);
+
+    from->taken += (uint64_t)__builtin_popcountll(chosen);
+    return (bytes)_mm512_mask_expand_epi8((raw)exponents, chosen, next);
+}
+
+#else
+
+#define KERNELS OF_TIER(wring_lossless16)
+
 INLINE uint8_t *put_others(uint8_t *others, bytes exponents, byte_bits chosen)
 {
     uint8_t each[STEP];
@@ -58,6 +90,20 @@ INLINE uint8_t *put_others(uint8_t *others, bytes exponents, byte_bits chosen)
         *others++ = each[__builtin_ctzll(chosen)];
     return others;
 }
+
+INLINE bytes take_others(struct sources *from, bytes exponents, byte_bits chosen)
+{
+    uint8_t each[STEP];
+
+    store_bytes(each, exponents);
+    for (; chosen != 0; chosen &= chosen - 1) {
+        each[__builtin_ctzll(chosen)] = from->taken < from->count ? from->others[from->taken] : 0;
+        from->taken++;
+    }
+    return load_byte_vector(each);
+}
+
+#endif
 
 /** @param live  a bit for each element that there is */
 INLINE void pack_step(struct parts *to, const uint16_t *src, byte_bits live, form how)
@@ -89,12 +135,13 @@ INLINE void pack_step(struct parts *to, const uint16_t *src, byte_bits live, for
 INLINE void pack_rest(struct parts *to, const uint16_t *src, uint64_t n, form how)
 {
     uint16_t rest[STEP] = {0};
-    uint8_t low[STEP], planes[PLANES_MAX * STEP / 8];
-    struct parts padded = {low, planes, to->others, STEP / 8, to->far};
+    uint8_t low[STEP], planes[PLANES_MAX * STEP / 8], others[STEP];
+    struct parts padded = {low, planes, others, STEP / 8, to->far};
 
     memcpy(rest, src, n * sizeof(*src));
     pack_step(&padded, rest, ((byte_bits)1 << n) - 1, how);
     memcpy(to->low, low, n);
+    memcpy(to->others, others, (size_t)(padded.others - others));
     for (unsigned bit = 0; bit < how.fraction + how.width; bit++)
         memcpy(to->planes + bit * to->plane, planes + bit * padded.plane, WRING_LOSSLESS_PLANE(n));
     to->far = padded.far;
@@ -117,18 +164,6 @@ INLINE struct wring_lossless_far pack(uint8_t *packed, const uint16_t *src, uint
     if (i < n)
         pack_rest(&to, src + i, n - i, how);
     return to.far;
-}
-
-INLINE bytes take_others(struct sources *from, bytes exponents, byte_bits chosen)
-{
-    uint8_t each[STEP];
-
-    store_bytes(each, exponents);
-    for (; chosen != 0; chosen &= chosen - 1) {
-        each[__builtin_ctzll(chosen)] = from->taken < from->count ? from->others[from->taken] : 0;
-        from->taken++;
-    }
-    return load_byte_vector(each);
 }
 
 INLINE void unpack_step(uint16_t *dst, struct sources *from, byte_bits live, form how)
@@ -215,5 +250,4 @@ static uint64_t unpack_block(uint16_t *dst, const uint8_t *packed, const uint8_t
                   : unpack(dst, packed, others, count, n, WIDER(WRING_LOSSLESS16_F16, how.top));
 }
 
-const struct wring_lossless16_tier_kernels OF_TIER(wring_lossless16) = {peak, pack_block,
-                                                                        unpack_block};
+const struct wring_lossless16_tier_kernels KERNELS = {peak, pack_block, unpack_block};
