@@ -75,9 +75,13 @@ INLINE bool any_of(lanes some)
     return some != 0;
 }
 
+/** GCC 12 may keep a widened mask in 16 bits of memory and read 32 of them, unless told how it is
+ *  widened. */
 INLINE uint32_t bits_of(lanes some)
 {
-    return some;
+    uint32_t bits;
+    __asm__("kmovw %1, %0" : "=r"(bits) : "k"(some));
+    return bits;
 }
 
 INLINE uint64_t bits_of_64(const lanes some[64 / LANES])
