@@ -507,9 +507,10 @@ static enum wring_status check_table(struct complaint *complaint,
     if (ops.unit == NULL || ops.bound == NULL || ops.encode == NULL || ops.decode == NULL)
         return complain(complaint, "needs unit, bound, encode and decode");
     if (ops.flags & ~(unsigned)FLAGS)
-        return complain(complaint,
-                        "flags may be UNBIASED, FIXED, EXACT, ALTERS, OWN and MATRIX, not %#x",
-                        ops.flags);
+        return complain(
+            complaint,
+            "flags may be UNBIASED, FIXED, EXACT, ALTERS, OWN, MATRIX and VOTES, not %#x",
+            ops.flags);
     if ((ops.encode16 == NULL) != (ops.decode16 == NULL) ||
         (ops.encode16 != NULL &&
          (!(ops.flags & WRING_CODEC_EXACT) || ops.flags & WRING_CODEC_FIXED)))

@@ -425,7 +425,7 @@ static void begin_composed(struct wring_codec *codec)
 static bool may_code_values(const struct wring_codec *codec)
 {
     unsigned unlike = WRING_CODEC_RAW | WRING_CODEC_FEEDBACK | WRING_CODEC_TWO_WAYS |
-                      WRING_CODEC_ALTERS | WRING_CODEC_OWN;
+                      WRING_CODEC_ALTERS | WRING_CODEC_OWN | WRING_CODEC_VOTES;
 
     return codec->info.flags & WRING_CODEC_FIXED && !(codec->info.flags & unlike) &&
            codec->ops->n_rounds == 0 && codec->ops->n_states == 0 &&
@@ -501,7 +501,8 @@ static enum wring_status check_differences(const struct wring_codec *codec, char
                                            size_t why_bytes)
 {
     const struct wring_codec_ops *base = codec->base;
-    unsigned unlike = WRING_CODEC_ALTERS | WRING_CODEC_TWO_WAYS | WRING_CODEC_OWN;
+    unsigned unlike =
+        WRING_CODEC_ALTERS | WRING_CODEC_TWO_WAYS | WRING_CODEC_OWN | WRING_CODEC_VOTES;
 
     if (!(base->flags & unlike) && base->way_back == NULL && base->code_sum == NULL &&
         base->n_rounds == 0 && base->n_states == 0)

@@ -167,12 +167,12 @@ static void say_that_votes_go_flat(const struct wring_bucket *bucket)
 
     if (nodes->n < 2 || nodes->most < 2)
         return;
-    if (bucket->group->members.me == 0 && !bucket->group->told_flat)
+    if (bucket->group->members.me == 0 && !bucket->group->told_votes)
         wring_warn(&bucket->session->log,
                    "%s votes, which nodes cannot do for their ranks: '%s', and all like it, goes "
                    "flat; choose a flat scheme",
                    wring_codec_info(bucket->codec)->spec, bucket->name);
-    bucket->group->told_flat = true;
+    bucket->group->told_votes = true;
 }
 
 static enum wring_status make_legs_if_wanted(struct wring_bucket *bucket)

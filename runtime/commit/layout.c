@@ -51,7 +51,8 @@ struct wring_operation wring_shape_operation(const struct wring_bucket *bucket, 
     };
     struct wring_group_nodes nodes = {.n = 0};
 
-    if (wring_scheme_is_hierarchical(bucket->scheme)) /* others have no use for them */
+    if (wring_scheme_is_hierarchical(bucket->scheme) && /* others have no use for them */
+        !(wring_codec_info(bucket->codec)->flags & WRING_CODEC_VOTES))
         nodes = bucket->group->nodes;
     return (struct wring_operation){
         .kind = bucket->whole != NULL ? kinds[bucket->leg] : WRING_CALL_ALLREDUCE,

@@ -33,6 +33,7 @@ struct wring_group {
                                           node; NULL: nobody has asked */
     struct wring_group *ring;          /* all of them in their order around a ring; likewise */
     bool told_flat;                    /* that its nodes are not equal was logged */
+    bool told_votes;                   /* that votes go flat was logged */
     bool flat_untold; /* WRING_SCHEME is hierarchical, and its immediate calls are not: we are to
                          say so with the first that would gain */
     struct wring_pairs pairs;   /* of us and each other member */

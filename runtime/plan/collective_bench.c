@@ -42,11 +42,13 @@ static bool has_nodes_to_measure(const struct wring_collective_bench *bench)
     return !bench->params->flat && wring_group_nodes_fit(&nodes);
 }
 
-/** Of a codec of which each of these flat schemes can be; the hierarchical ones follow. */
-static void add_schemes(struct wring_collective_bench *bench, uint32_t codec, bool divisible,
-                        bool indivisible)
+/** Of a codec: the flat schemes that it can be in; the hierarchical ones follow. */
+static void add_schemes(struct wring_collective_bench *bench, uint32_t codec,
+                        const struct wring_codec_info *info)
 {
-    uint32_t hierarchical = has_nodes_to_measure(bench) ? WRING_SCHEME_HIERARCHICAL : 0;
+    bool divisible = info->unit != 0, indivisible = (info->flags & WRING_CODEC_TWO_WAYS) == 0;
+    bool in_nodes = has_nodes_to_measure(bench) && (info->flags & WRING_CODEC_VOTES) == 0;
+    uint32_t hierarchical = in_nodes ? WRING_SCHEME_HIERARCHICAL : 0;
 
     for (uint32_t base = 0; base <= hierarchical; base += WRING_SCHEME_HIERARCHICAL) {
         if (divisible)
@@ -85,7 +87,7 @@ static enum wring_status add_cases(struct wring_collective_bench *bench, uint32_
     if (info->flags & WRING_CODEC_RAW)
         add_raw(bench, codec);
     else
-        add_schemes(bench, codec, info->unit != 0, (info->flags & WRING_CODEC_TWO_WAYS) == 0);
+        add_schemes(bench, codec, info);
     wring_codec_destroy(made);
     return WRING_OK;
 }

@@ -9,9 +9,10 @@
 #include <wring/codec.h>
 
 #define RANKS 3
+#define RANKS_IN_NODES 4
 #define ELEMS 600
 
-static float data[RANKS][ELEMS];
+static float data[RANKS_IN_NODES][ELEMS];
 
 /** A bucket of the codec, of another shape on the last rank if there is one. */
 static enum wring_status commit(struct wring_session *session, uint32_t rank, uint64_t rows)
@@ -101,11 +102,52 @@ static void wrong_table(void)
           "line");
 }
 
+static void sum_raw(struct wring_session *session, uint32_t rank, void *arg)
+{
+    struct wring_bucket_params params = {
+        .name = "b", .data = data[rank], .elems = ELEMS, .codec = "sealed"};
+    struct wring_bucket *bucket;
+
+    (void)arg;
+    for (size_t i = 0; i < ELEMS; i++)
+        data[rank][i] = (float)rank;
+    CHECK(wring_bucket_register(session, &params, &bucket) == WRING_OK, "register");
+    CHECK(wring_session_commit(session) == WRING_OK, "commit");
+    CHECK(wring_bucket_post(bucket) == WRING_OK, "post");
+    CHECK(wring_bucket_wait(bucket, WRING_FOREVER, NULL) == WRING_OK, "wait");
+    CHECK(data[rank][0] == 6 && data[rank][ELEMS - 1] == 6, "the sum is %g and %g, not 6",
+          (double)data[rank][0], (double)data[rank][ELEMS - 1]);
+}
+
+/** Also where no rank votes, since the codec is left out. */
+static void votes_go_flat(void)
+{
+    static const char *const settings[] = {"WRING_SCHEME=hierarchical", "WRING_BYPASS=always",
+                                           NULL};
+    struct wring_codec_ops votes = *wring_test_sealed[0];
+    const struct wring_codec_ops *const list[] = {&votes, NULL};
+    struct wring_test_lines lines = WRING_TEST_LINES_INIT;
+    const struct wring_test_job job = {.ranks = RANKS_IN_NODES,
+                                       .ranks_per_node = 2,
+                                       .settings = settings,
+                                       .run = sum_raw,
+                                       .codecs = list,
+                                       .log = wring_test_lines_take,
+                                       .log_arg = &lines};
+
+    votes.flags |= WRING_CODEC_VOTES;
+    wring_test_run_ranks(&job);
+    CHECK(wring_test_lines_count(&lines, "sealed votes, which nodes cannot do for their ranks") ==
+              1,
+          "no line says that they do");
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
-        {"versions", versions},       {"shapes", shapes}, {"wrong_shape", wrong_shape},
-        {"wrong_table", wrong_table}, {NULL, NULL},
+        {"versions", versions},           {"shapes", shapes},
+        {"wrong_shape", wrong_shape},     {"wrong_table", wrong_table},
+        {"votes_go_flat", votes_go_flat}, {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);
 }

@@ -188,7 +188,7 @@ struct wring_codec_ops {
                             versions differ fail */
     const char *name;    /* see WRING_CODEC_NAME_MAX; no other codec has it */
     const char *doc;     /* one line */
-    unsigned flags;      /* UNBIASED, FIXED, EXACT, ALTERS, OWN, MATRIX */
+    unsigned flags;      /* UNBIASED, FIXED, EXACT, ALTERS, OWN, MATRIX, VOTES */
     const struct wring_codec_param *params; /* [n_params] */
     size_t n_params;
     size_t scratch_bytes; /* that an encode works in, up to WRING_CODEC_SCRATCH_MAX */
