@@ -49,11 +49,12 @@ static uint32_t peak(const uint16_t *src, uint64_t n)
     return out;
 }
 
-/* Some bytes of a vector leave it for a row of others, and come back.
+/*
+ * Some bytes of a vector leave it for a row of others, and come back.
  *
- * put_others(others, exponents, chosen)  writes up to STEP bytes; @return the end of those that
- * count take_others(from, exponents, chosen)   those that are chosen are the next others, and 0
- * where there are no more
+ * - put_others(others, exponents, chosen) writes up to STEP bytes; @return the end of the chosen
+ *
+ * - take_others(from, exponents, chosen): chosen ones are the next others, or 0 behind the last
  */
 
 #ifdef __AVX512VBMI2__

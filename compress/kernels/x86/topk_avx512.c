@@ -20,7 +20,7 @@ INLINE unsigned count_few(const __m512i *few, unsigned vectors, uint32_t thresho
     __m512i limit = _mm512_set1_epi32((int)threshold);
     unsigned count = 0;
     for (unsigned v = 0; v < vectors; v++)
-        count += (unsigned)__builtin_popcount(_mm512_cmpge_epu32_mask(few[v], limit));
+        count += (unsigned)__builtin_popcount(bits_of(_mm512_cmpge_epu32_mask(few[v], limit)));
     return count;
 }
 
@@ -76,7 +76,7 @@ INLINE unsigned gather_16(char *value, char *index, const float *src, const floa
                           uint64_t i, __mmask16 marks)
 {
     const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    unsigned count = (unsigned)__builtin_popcount(marks);
+    unsigned count = (unsigned)__builtin_popcount(bits_of(marks));
     __mmask16 first = first_lanes(count);
     __m512 chosen = _mm512_maskz_compress_ps(marks, fed_some(src, residual, i, marks));
     __m512i where =
@@ -123,7 +123,7 @@ static uint32_t pick_sampled(float *out, const struct wring_topk_list *list, uin
             live, lane, _mm512_and_si512(index, _mm512_set1_epi32(WRING_TOPK_STRIDE - 1)));
         __m512 values = _mm512_loadu_ps(list->values + entry);
         _mm512_storeu_ps(out + count, _mm512_maskz_compress_ps(live, values));
-        count += (uint32_t)__builtin_popcount(live);
+        count += (uint32_t)__builtin_popcount(bits_of(live));
     }
     return count;
 }
@@ -141,7 +141,7 @@ static void sift_list(struct wring_topk_list *list, uint32_t threshold)
         _mm512_storeu_ps(list->values + count, _mm512_maskz_compress_ps(kept, values));
         _mm256_storeu_si256((__m256i *)&list->indices[count],
                             _mm512_cvtepi32_epi16(_mm512_maskz_compress_epi32(kept, indices)));
-        count += (uint32_t)__builtin_popcount(kept);
+        count += (uint32_t)__builtin_popcount(bits_of(kept));
     }
     list->count = count;
 }
@@ -155,7 +155,7 @@ INLINE void log_16(struct wring_topk_undo *undo, __m512 old, uint64_t i, __mmask
     _mm512_storeu_ps(&undo->log[undo->logged], _mm512_maskz_compress_ps(far, old));
     _mm256_storeu_si256((__m256i *)&undo->indices[undo->logged],
                         _mm512_cvtepi32_epi16(_mm512_maskz_compress_epi32(far, index)));
-    undo->logged += (uint32_t)_mm_popcnt_u32(far);
+    undo->logged += (uint32_t)__builtin_popcount(bits_of(far));
 }
 
 /** 16 elements: what is needed of them, and v into the residual. */
