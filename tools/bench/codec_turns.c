@@ -145,7 +145,7 @@ static size_t codec_tasks(const struct wring_codec *codec, uint32_t phase,
     unsigned encode_modes = WRING_TWIN_STREAM_WRITES;
     size_t n = 0;
 
-    if (keeps_residual(way) || way->ops->n_states > 0)
+    if (keeps_residual(way) || wring_codec_way(codec, 0)->ops->n_states > 0)
         encode_modes |= WRING_TWIN_STREAM_UPDATES;
     n += add_twins(out + n, WRING_TASK_TWIN_ENCODE, encode_modes);
     out[n++] = (struct wring_codec_task){WRING_TASK_ENCODE, 0};
