@@ -183,6 +183,13 @@ static void pay_comm(struct wring_walk *walk, const struct wring_step *step)
         pay_worker_share(walk, step, WRING_WORKER_INTRA_OUT, 1);
 }
 
+/** Does the step itself add up what it carries? */
+static bool sums_as_it_goes(enum wring_routine routine)
+{
+    return routine == WRING_ROUTINE_ALLREDUCE || routine == WRING_ROUTINE_REDUCE_SCATTER ||
+           routine == WRING_ROUTINE_REDUCE;
+}
+
 /** Pay for the sums of raw data: n − 1 pieces, if the profile knows their time. */
 static void pay_sums(struct wring_walk *walk, const struct wring_step *step)
 {
@@ -190,8 +197,7 @@ static void pay_sums(struct wring_walk *walk, const struct wring_step *step)
     double n = ranks_of(walk, step->phase);
     bool whole = step->routine == WRING_ROUTINE_REDUCE;
 
-    if (step->routine != WRING_ROUTINE_ALLREDUCE && !whole &&
-        step->routine != WRING_ROUTINE_REDUCE_SCATTER)
+    if (!sums_as_it_goes(step->routine))
         return;
     for (uint32_t i = 0; i < profile->n_codecs; i++) {
         const struct wring_profile_codec *codec = &profile->codecs[i];
@@ -202,13 +208,6 @@ static void pay_sums(struct wring_walk *walk, const struct wring_step *step)
                                                                    &adding->decode_add_us, true),
                                             n - 1, walk->active * walk->x / (whole ? 1 : n)));
     }
-}
-
-/** Does the step itself add up what it carries? */
-static bool sums_as_it_goes(enum wring_routine routine)
-{
-    return routine == WRING_ROUTINE_ALLREDUCE || routine == WRING_ROUTINE_REDUCE_SCATTER ||
-           routine == WRING_ROUTINE_REDUCE;
 }
 
 static enum wring_worker coder_of(enum wring_site site, bool encode)
