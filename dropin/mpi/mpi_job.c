@@ -152,8 +152,8 @@ static void set_opening(bool value)
     pthread_mutex_unlock(&cause_mutex);
 }
 
-/* sums, in the order of enum wring_mpi_call_kind, and called as WRING_STATS calls them; a
- * communicator's name is not asked for, since each rank may give it another */
+/* Sums, in the order of enum wring_mpi_call_kind, and called as WRING_STATS calls them. Nobody asks
+ * for a communicator's name, since each rank may give it another. */
 static const struct wring_call_codecs_dropin coded = {
     "libwring_mpi.so",
     "WRING_MPI_CODEC",
