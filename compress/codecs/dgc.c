@@ -94,15 +94,9 @@ static enum wring_topk_index index_of(const struct wring_codec *codec)
     return (enum wring_topk_index)codec->params[PARAM_INDEX];
 }
 
-static size_t block_bound(const struct wring_codec *codec, uint64_t n)
-{
-    return wring_topk_block_bytes(NULL, index_of(codec), count_most(codec, n), n);
-}
-
 static size_t dgc_bound(const struct wring_codec *codec, uint64_t elems)
 {
-    uint64_t unit = dgc_unit(codec), tail = elems % unit;
-    return elems / unit * block_bound(codec, unit) + (tail != 0 ? block_bound(codec, tail) : 0);
+    return wring_topk_bound(codec, index_of(codec), count_most, dgc_unit(codec), elems);
 }
 
 /** So that n ranks together stay within the bound. */

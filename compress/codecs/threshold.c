@@ -53,15 +53,9 @@ static uint64_t count_most(const struct wring_codec *codec, uint64_t n)
     return wring_sparse_wanted(codec->params[PARAM_CAP], n);
 }
 
-static size_t block_bound(const struct wring_codec *codec, uint64_t n)
-{
-    return wring_topk_block_bytes(codec->values, WRING_TOPK_SHORT, count_most(codec, n), n);
-}
-
 static size_t threshold_bound(const struct wring_codec *codec, uint64_t elems)
 {
-    uint64_t unit = threshold_unit(codec), tail = elems % unit;
-    return elems / unit * block_bound(codec, unit) + (tail != 0 ? block_bound(codec, tail) : 0);
+    return wring_topk_bound(codec, WRING_TOPK_SHORT, count_most, threshold_unit(codec), elems);
 }
 
 static size_t threshold_encode(const struct wring_codec *codec,

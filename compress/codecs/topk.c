@@ -69,15 +69,9 @@ static enum wring_topk_index index_of(const struct wring_codec *codec)
     return (enum wring_topk_index)codec->params[PARAM_INDEX];
 }
 
-static size_t block_bound(const struct wring_codec *codec, uint64_t n)
-{
-    return wring_topk_block_bytes(codec->values, index_of(codec), count_bound(codec, n), n);
-}
-
 static size_t topk_bound(const struct wring_codec *codec, uint64_t elems)
 {
-    uint64_t unit = topk_unit(codec), tail = elems % unit;
-    return elems / unit * block_bound(codec, unit) + (tail != 0 ? block_bound(codec, tail) : 0);
+    return wring_topk_bound(codec, index_of(codec), count_bound, topk_unit(codec), elems);
 }
 
 static size_t topk_encode(const struct wring_codec *codec,

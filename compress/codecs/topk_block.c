@@ -25,11 +25,21 @@ uint64_t wring_topk_most(uint64_t wanted, bool sampled, uint64_t n)
     return count < n ? count : n;
 }
 
-size_t wring_topk_block_bytes(const struct wring_codec *values, enum wring_topk_index index,
-                              uint64_t count, uint64_t n)
+/** The most bytes of `count` entries or less, in a block of n. @param values  their codec; NULL:
+ *  f32 */
+static size_t block_bytes(const struct wring_codec *values, enum wring_topk_index index,
+                          uint64_t count, uint64_t n)
 {
     size_t indices = index == WRING_TOPK_PACKED ? wring_gaps_bound(count, n) : 2 * (size_t)count;
     return HEAD + (wring_values_bytes(values, count) + indices + 3) / 4 * 4;
+}
+
+size_t wring_topk_bound(const struct wring_codec *codec, enum wring_topk_index index,
+                        wring_topk_most_fn most, uint64_t unit, uint64_t elems)
+{
+    uint64_t tail = elems % unit;
+    size_t bytes = elems / unit * block_bytes(codec->values, index, most(codec, unit), unit);
+    return bytes + (tail != 0 ? block_bytes(codec->values, index, most(codec, tail), tail) : 0);
 }
 
 /** Take marks off elements that only equal the threshold, the highest indices first. */
@@ -188,8 +198,7 @@ static size_t encode_listed(const struct wring_topk_kernels *kernels,
     struct wring_topk_list *list = &scratch->list;
     struct wring_topk_choice choice;
 
-    wring_streaming_fetch(code,
-                          wring_topk_block_bytes(NULL, block->index, block->wanted, block->n));
+    wring_streaming_fetch(code, block_bytes(NULL, block->index, block->wanted, block->n));
     if (!wring_topk_choose(kernels, block, hint, &scratch->room, list, &choice))
         return 0;
     if (list->peak >= WRING_INF_BITS)
@@ -382,7 +391,7 @@ static bool view_block(const unsigned char *code, size_t left, enum wring_topk_i
         return out->bytes != 0;
     }
     indices->list = code + used;
-    out->bytes = wring_topk_block_bytes(values, index, count, n);
+    out->bytes = block_bytes(values, index, count, n);
     return left >= out->bytes;
 }
 

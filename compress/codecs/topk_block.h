@@ -33,12 +33,6 @@ bool wring_topk_is_sampled(uint64_t n);
 /** How many may be sent at most: a sampled threshold is only near the right one. */
 uint64_t wring_topk_most(uint64_t wanted, bool sampled, uint64_t n);
 
-/** The most bytes of `count` entries or less, in a block of n. @param values  their codec; NULL:
- * f32
- */
-size_t wring_topk_block_bytes(const struct wring_codec *values, enum wring_topk_index index,
-                              uint64_t count, uint64_t n);
-
 /**
  * Encode a block, which has no more than WRING_TOPK_BLOCK_MAX elements.
  * @param sampled  its threshold is found by samples, unless it is given
@@ -55,6 +49,10 @@ size_t wring_topk_put_not_finite(unsigned char *code);
 
 /** The most entries that a block of n elements may have. */
 typedef uint64_t (*wring_topk_most_fn)(const struct wring_codec *codec, uint64_t n);
+
+/** The most bytes of a run of blocks, each as long as the unit but for the last. */
+size_t wring_topk_bound(const struct wring_codec *codec, enum wring_topk_index index,
+                        wring_topk_most_fn most, uint64_t unit, uint64_t elems);
 
 /** Decode a run of blocks, each as long as the codec's unit but for the last. Errors:
  *  WRING_ERR_FRAME (a block has more entries than `most` says, among others). */
