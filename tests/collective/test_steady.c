@@ -53,7 +53,7 @@ static enum wring_status count_steps(struct wring_bucket **buckets, struct count
             memcpy(out->callers, step.callers, sizeof(out->callers));
         }
     }
-    uint64_t looks = (wring_now_ns() - first_ns) / WRING_CONTROL_TREE_LOOK_NS + 1;
+    uint64_t looks = (wring_now_ns() - first_ns) / WRING_CONTROL_TREE_LOOK_NS + 2;
     out->kernel_calls -= looks < out->kernel_calls ? looks : out->kernel_calls;
     return status;
 }
