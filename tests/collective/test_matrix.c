@@ -369,7 +369,7 @@ static void every_codec_is_listed(void)
 
 /** A codec's jobs, each in another scheme or over another provider, and by other tiers, executors
  * and sizes of pieces; by one of the providers of each type. @return how many had all bits of the
- * definition */
+ * definition; with sanitizers a third of them */
 static unsigned run_forms(size_t codec, unsigned *n)
 {
     unsigned right = 0;
@@ -385,7 +385,8 @@ static unsigned run_forms(size_t codec, unsigned *n)
             c.executor = executors[(codec + scheme) % COUNT(executors)];
             c.chunk = chunks[(codec + p) % COUNT(chunks)];
             c.special = (codec + scheme + p) % 2 ? 2 : 0;
-            if (is_refused(c.codec, c.scheme))
+            bool left_out = WRING_TEST_STRIDE > 1 && (codec / 3 + scheme + 2 * p) % 3 != 0;
+            if (left_out || is_refused(c.codec, c.scheme))
                 continue;
             right += wring_matrix_run(&c);
             (*n)++;

@@ -507,10 +507,12 @@ static void of_many(void)
     static const char *const *const settings[] = {over_tcp, over_slow_shm, over_shm,
                                                   over_tcp_threads};
 
-    for (uint32_t ranks = 9; ranks <= 17; ranks++)
+    for (uint32_t ranks = 9; ranks <= 17; ranks += WRING_TEST_STRIDE > 1 ? 5 : 1)
         run(ranks, settings[ranks % COUNT(settings)], rooted);
     run(33, over_tcp, rooted);
     run(37, over_tcp_threads, rooted);
+    if (WRING_TEST_STRIDE > 1)
+        return; /* nothing that they have not seen in others */
     run(MEMBERS_MAX, over_tcp, rooted);
 }
 

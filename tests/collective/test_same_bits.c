@@ -336,7 +336,7 @@ static void every_codec(void)
 
     find_subjects();
     run_job(&first);
-    for (size_t f = 1; f < COUNT(forms); f++)
+    for (size_t f = 1; f<COUNT(forms); f += WRING_TEST_STRIDE> 1 ? 3 : 1)
         compare_all(&first, &forms[f], forms[f].cut == UNCUT ? &uncut : &cut);
     end_job(&first);
     printf(

@@ -526,6 +526,8 @@ static const char *const chunked[] = {"WRING_PROVIDER=shm", "WRING_CHUNK_BYTES=4
 static void halves(void)
 {
     run_plan((struct plan){chunked, 3, WRING_F16, WRING_SUM, WRING_SCHEME_INDIVISIBLE, 0});
+    if (WRING_TEST_STRIDE > 1)
+        return; /* a fault of memory, or a race, is one of whatever codecs, not of their turns */
     run_plan((struct plan){whole, 2, WRING_F16, WRING_AVG, WRING_SCHEME_AUTO, 1});
     run_plan((struct plan){measured, 2, WRING_F16, WRING_SUM, WRING_SCHEME_DIVISIBLE, 2});
 }
@@ -533,6 +535,8 @@ static void halves(void)
 static void upper_halves(void)
 {
     run_plan((struct plan){measured, 2, WRING_BF16, WRING_SUM, WRING_SCHEME_AUTO, 3});
+    if (WRING_TEST_STRIDE > 1)
+        return;
     run_plan((struct plan){chunked, 9, WRING_BF16, WRING_SUM, WRING_SCHEME_AUTO, 4});
     run_plan((struct plan){whole, 4, WRING_BF16, WRING_AVG, WRING_SCHEME_DIVISIBLE, 5});
 }
