@@ -66,7 +66,6 @@ static int run_limited(struct procs_rank *rank, void *arg)
             return 9;
         rank->params.log = NULL;
     }
-    signal(SIGXFSZ, SIG_DFL); /* who started this process may have left it ignored */
     if (setrlimit(RLIMIT_FSIZE, &limit) != 0)
         return 9;
     enum wring_status status = wring_session_open(&rank->params, &session);
@@ -172,5 +171,6 @@ int main(int argc, char **argv)
         {"drafts_are_errors", drafts_are_errors},
         {NULL, NULL},
     };
+    signal(SIGXFSZ, SIG_DFL); /* who started this may have left it ignored */
     return wring_test_main(argc, argv, cases);
 }
