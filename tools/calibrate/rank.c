@@ -276,36 +276,50 @@ static int judge_parts(struct wring_calibration *job, const struct parts *parts,
     return well ? WRING_EXIT_OK : WRING_EXIT_FAILURE; /* which rank 0 has said */
 }
 
+/** @param what  out: the part that failed, for an error line */
 static enum wring_status measure_parts(struct wring_calibration *job, struct wring_profile *profile,
-                                       struct parts *parts)
+                                       struct parts *parts, const char **what)
 {
+    *what = "cannot agree on sizes";
     enum wring_status status = agree_on_sizes(job);
 
-    if (status == WRING_OK && job->wants.links)
+    if (status == WRING_OK && job->wants.links) {
+        *what = "cannot measure links";
         status = wring_calibrate_links(job, LINKS_SHARE, profile, &parts->links);
-    if (status == WRING_OK && (job->wants.copies || job->wants.coded.n > 0))
+    }
+    if (status == WRING_OK && (job->wants.copies || job->wants.coded.n > 0)) {
+        *what = "cannot measure copies and codecs";
         status = wring_calibrate_codecs(job, CODECS_SHARE, profile, &parts->codecs);
-    if (status == WRING_OK && job->gradients != NULL && profile->n_codecs > 0)
+    }
+    if (status == WRING_OK && job->gradients != NULL && profile->n_codecs > 0) {
+        *what = "cannot measure errors on gradients";
         status = wring_calibrate_errors(job, job->gradients, profile);
-    if (status == WRING_OK && job->wants.computing)
+    }
+    if (status == WRING_OK && job->wants.computing) {
+        *what = "cannot measure collectives beside computing";
         status = wring_calibrate_computing(job, COMPUTING_SHARE / 2, profile);
-    if (status == WRING_OK && job->wants.waking)
+    }
+    if (status == WRING_OK && job->wants.waking) {
+        *what = "cannot measure wake-ups beside computing";
         status = wring_calibrate_waking(job, COMPUTING_SHARE / 2, profile);
-    if (status == WRING_OK)
-        status = wring_calibrate_collectives(job, 1 - LINKS_SHARE - CODECS_SHARE - COMPUTING_SHARE,
-                                             profile, &parts->collectives);
-    return status;
+    }
+    if (status != WRING_OK)
+        return status;
+    *what = "cannot measure collectives";
+    return wring_calibrate_collectives(job, 1 - LINKS_SHARE - CODECS_SHARE - COMPUTING_SHARE,
+                                       profile, &parts->collectives);
 }
 
 static int measure_profile(struct wring_calibration *job, struct wring_profile *profile)
 {
     struct parts parts = {0};
-    enum wring_status status = measure_parts(job, profile, &parts);
+    const char *what;
+    enum wring_status status = measure_parts(job, profile, &parts, &what);
 
     if (job->rank == 0 && isatty(STDERR_FILENO))
         fputs("\r\033[K", stderr);
     if (status != WRING_OK)
-        return wring_rank_fail(&job->faults, "cannot go on", status);
+        return wring_rank_fail(&job->faults, what, status);
     int code = judge_parts(job, &parts, profile);
     if (code != WRING_EXIT_OK)
         return code;
