@@ -75,14 +75,17 @@ static uint64_t cpu_ns(const struct worker *worker)
     return pthread_getcpuclockid(worker->thread, &clock) == 0 ? wring_clock_ns(clock) : 0;
 }
 
+/** @return the sleeps, at least one: on a busy machine a window may be over before it begins */
 static uint32_t pass_window(uint64_t until_ns, uint64_t every_ns)
 {
+    uint64_t now = wring_now_ns();
     uint32_t woken = 0;
 
-    for (uint64_t now = wring_now_ns(); now < until_ns; now = wring_now_ns()) {
-        wring_sleep_until(until_ns - now < every_ns ? until_ns : now + every_ns);
+    do {
+        wring_sleep_until(now + every_ns < until_ns ? now + every_ns : until_ns);
+        now = wring_now_ns();
         woken++;
-    }
+    } while (now < until_ns);
     return woken;
 }
 
