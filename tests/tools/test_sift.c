@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** What of a calibration is noise does not stay because the rest is good. */
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/lib/test.h"
 #include "tools/calibrate/calibrate.h"
@@ -94,6 +95,42 @@ static void noise_goes_by_itself(void)
           "%u collectives", made.profile.n_collectives);
 }
 
+/** Sift, and keep what is said. @param said  out, [bytes] */
+static void listen_to_sift(struct made *made, char *said, size_t bytes)
+{
+    FILE *file = tmpfile();
+    int kept = dup(STDERR_FILENO);
+
+    said[0] = '\0';
+    REQUIRE(file != NULL && kept >= 0 && dup2(fileno(file), STDERR_FILENO) >= 0, "no file");
+    int code = wring_calibrate_sift(&made->job, &made->profile);
+    fflush(stderr);
+    dup2(kept, STDERR_FILENO);
+    close(kept);
+    rewind(file);
+    said[fread(said, 1, bytes - 1, file)] = '\0';
+    fclose(file);
+    CHECK(code == 0, "refused");
+}
+
+/** A run finds missing codecs by itself, but not an executor of one. */
+static void lines_say_what_measures_it_again(void)
+{
+    struct made made;
+    char said[1024];
+
+    set_up(&made);
+    made.codecs[0].at[WRING_SITE_CPU].encode_trust = (struct wring_profile_trust)MOST;
+    listen_to_sift(&made, said, sizeof(said));
+    CHECK(strstr(said, "the same command measures it again") != NULL, "%s", said);
+    set_up(&made);
+    made.codecs[1].coders[1].decode.trust = (struct wring_profile_trust)MOST;
+    listen_to_sift(&made, said, sizeof(said));
+    CHECK(strstr(said, "int8 on 1 pinned cores is left out") != NULL &&
+              strstr(said, "--coding 'int8' measures it again") != NULL,
+          "%s", said);
+}
+
 static void what_was_there_is_left_alone(void)
 {
     struct made made;
@@ -156,6 +193,7 @@ int main(int argc, char **argv)
     static const struct wring_test_case cases[] = {
         {"what_is_known_stays", what_is_known_stays},
         {"noise_goes_by_itself", noise_goes_by_itself},
+        {"lines_say_what_measures_it_again", lines_say_what_measures_it_again},
         {"what_was_there_is_left_alone", what_was_there_is_left_alone},
         {"links_lose_what_is_noise", links_lose_what_is_noise},
         {"plans_need_some_of_it", plans_need_some_of_it},

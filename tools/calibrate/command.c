@@ -240,8 +240,8 @@ static const struct argp calibrate_argp = {
         "whole collectives means, and how far they can be trusted is written beside them. A point "
         "is in doubt where its value is not known to 25 %; those have more samples while there "
         "is time. A curve with "
-        "more than --doubt of its points in doubt is left out, and a line says so; the next run "
-        "measures it again. Without links, copies or raw collectives nothing is written, nor if "
+        "more than --doubt of its points in doubt is left out, and a line says what measures it "
+        "again. Without links, copies or raw collectives nothing is written, nor if "
         "more than --doubt of all points are in doubt.",
 };
 

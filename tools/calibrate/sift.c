@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * Curves that are noise do not stay because others are good: what was measured now is looked at
- * curve by curve. A codec, an executor of it or its collectives are left out then, and said, and
- * the next run finds them missing. Links, copies and raw collectives are needed by all plans:
- * without them there is no profile.
+ * curve by curve. A codec or its collectives are left out then, and said, and the next run finds
+ * them missing; an executor of a codec, or the time of adding its codes, if --coding names it.
+ * Links, copies and raw collectives are needed by all plans: without them there is no profile.
  */
 #include <stdio.h>
 #include <string.h>
@@ -27,13 +27,30 @@ static bool note_noise(struct sieve *sieve, const struct wring_profile_trust *tr
     return noise;
 }
 
-static void say_left_out(const struct sieve *sieve, const char *spec, const char *what)
+/** @param again  what measures it again */
+static void say_left_out(const struct sieve *sieve, const char *spec, const char *what,
+                         const char *again)
 {
     fprintf(stderr,
             "%s: %s%s is left out: at %u of %u points not even the median is known to %.0f %%; "
-            "the same command measures it again\n",
+            "%s measures it again\n",
             sieve->job->params->name, spec, what, sieve->worst->doubtful, sieve->worst->points,
-            WRING_PROFILE_NOISE * 100);
+            WRING_PROFILE_NOISE * 100, again);
+}
+
+/** A run misses it. */
+static void say_it_comes_again(const struct sieve *sieve, const char *spec, const char *what)
+{
+    say_left_out(sieve, spec, what, "the same command");
+}
+
+/** Without it a profile has the codec's coding, so that a run has to be told. */
+static void say_it_is_asked_for(const struct sieve *sieve, const char *spec, const char *what)
+{
+    char again[WRING_CODEC_SPEC_MAX + 16];
+
+    snprintf(again, sizeof(again), "--coding '%s'", spec);
+    say_left_out(sieve, spec, what, again);
 }
 
 static int refuse_noise(const struct sieve *sieve, const char *what)
@@ -63,7 +80,7 @@ static void sift_link(struct sieve *sieve, enum wring_level level)
     uint32_t left = 0;
 
     if (note_noise(sieve, &link->put.latency.trust) || note_noise(sieve, &link->put.each.trust)) {
-        say_left_out(sieve, wring_level_name(level), "-node put");
+        say_it_comes_again(sieve, wring_level_name(level), "-node put");
         link->put = (struct wring_profile_put){0};
     }
     for (uint32_t i = 0; i < link->n_routines; i++) {
@@ -71,7 +88,7 @@ static void sift_link(struct sieve *sieve, enum wring_level level)
         char what[32];
         snprintf(what, sizeof(what), "-node %.15s", routine->name);
         if (note_noise(sieve, &routine->latency_trust) || note_noise(sieve, &routine->trust))
-            say_left_out(sieve, wring_level_name(level), what);
+            say_it_comes_again(sieve, wring_level_name(level), what);
         else
             link->routines[left++] = *routine;
     }
@@ -106,7 +123,7 @@ static void sift_sum(struct sieve *sieve, const char *spec, const char *what,
     if (us->n == 0 || !note_noise(sieve, trust))
         return;
     snprintf(text, sizeof(text), ", adding its codes%s", what);
-    say_left_out(sieve, spec, text);
+    say_it_is_asked_for(sieve, spec, text);
     *us = (struct wring_cost){.n = 0};
 }
 
@@ -124,7 +141,7 @@ static void sift_coders(struct sieve *sieve, struct wring_profile_codec *codec)
         sift_sum(sieve, codec->spec, what, &coder->sum.trust, &coder->sum.us);
         if (note_noise(sieve, &coder->encode.trust) || note_noise(sieve, &coder->decode.trust) ||
             note_noise(sieve, &coder->decode_add.trust))
-            say_left_out(sieve, codec->spec, what);
+            say_it_is_asked_for(sieve, codec->spec, what);
         else
             codec->coders[left++] = *coder;
     }
@@ -140,7 +157,7 @@ static void sift_codecs(struct sieve *sieve)
         struct wring_profile_codec *codec = &profile->codecs[i];
         bool now = was_coding_measured(sieve->job, codec->spec);
         if (now && note_coding_noise(sieve, &codec->at[WRING_SITE_CPU])) {
-            say_left_out(sieve, codec->spec, ", coded by one core,");
+            say_it_comes_again(sieve, codec->spec, ", coded by one core,");
             continue;
         }
         if (now) {
@@ -195,7 +212,7 @@ static int sift_collectives(struct sieve *sieve)
             continue;
         if (strcmp(codecs->specs[i], "none") == 0)
             return refuse_noise(sieve, "raw collectives");
-        say_left_out(sieve, codecs->specs[i], "'s collective");
+        say_it_comes_again(sieve, codecs->specs[i], "'s collective");
         drop_collectives(sieve->profile, codecs->specs[i]);
         dropped++;
     }
