@@ -16,7 +16,7 @@
 #include "transport/control_tree.h"
 
 #define STEPS 300
-#define QUICK_MIN (STEPS / 10) /* of a turn */
+#define QUICK_MIN (STEPS / 10) /* of all turns */
 #define FAULTS_MAX 20          /* of 20 steps */
 #define DEADLINE_S 120
 
@@ -36,7 +36,6 @@ static enum wring_status count_steps(struct wring_bucket **buckets, struct count
 {
     enum wring_status status = WRING_OK;
     uint64_t first_ns = wring_now_ns();
-    *quick = 0;
     for (int s = 0; s < STEPS && status == WRING_OK; s++) {
         uint64_t began_ns = wring_now_ns();
         counted_start();
