@@ -195,8 +195,10 @@ static uint32_t most_connections(enum kind kind, uint32_t ranks)
 
 static void run_job(struct job *job)
 {
-    const char *settings[] = {"WRING_PROVIDER=tcp", "WRING_PROGRESS=caller", "WRING_BYPASS=never",
-                              job->late ? "WRING_HEARTBEAT=20ms" : NULL, NULL};
+    const char *settings[] = {
+        "WRING_PROVIDER=tcp",       "WRING_PROGRESS=caller",
+        "WRING_BYPASS=never",       job->late ? "WRING_HEARTBEAT=20ms" : "WRING_HEARTBEAT=900s",
+        "WRING_PEER_TIMEOUT=1000s", NULL}; /* signs of life are messages, too */
 
     pthread_barrier_init(&together, NULL, job->ranks);
     wring_test_run_ranks(&(struct wring_test_job){
