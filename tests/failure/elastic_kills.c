@@ -3,7 +3,6 @@
  * Jobs that a seed makes up: ranks are killed at random, one, two at once or one more while the
  * others agree, and the rest goes on. elastic_kills COUNT [FIRST_SEED]
  */
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -67,18 +66,6 @@ static void run_round(uint32_t seed)
              settings[0], settings[1], plan->codec != NULL ? plan->codec : "none",
              (unsigned)plan->elems);
     elastic_check(name, ranks, settings, plan);
-}
-
-static int count_left_behind(void)
-{
-    int n = 0;
-    DIR *dir = opendir("/dev/shm");
-
-    while (dir != NULL && readdir(dir) != NULL)
-        n++;
-    if (dir != NULL)
-        closedir(dir);
-    return n;
 }
 
 static void whoever_is_killed_the_others_go_on(void)

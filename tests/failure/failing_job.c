@@ -2,6 +2,7 @@
 #include "tests/failure/failing_job.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
@@ -98,6 +99,18 @@ void check_said(uint32_t process, int code, const char *const *wants)
     for (; *wants != NULL; wants++)
         CHECK(strstr(job.texts[process], *wants) != NULL, "no '%s' in what process %u said:\n%s",
               *wants, process, job.texts[process]);
+}
+
+int count_left_behind(void)
+{
+    int n = 0;
+    DIR *dir = opendir("/dev/shm");
+    const struct dirent *at;
+    while (dir != NULL && (at = readdir(dir)) != NULL)
+        n += strstr(at->d_name, "wring") != NULL;
+    if (dir != NULL)
+        closedir(dir);
+    return n;
 }
 
 unsigned find_ports(unsigned n)

@@ -33,6 +33,9 @@ void check_named(const char *case_name, uint32_t culprit);
  *  system gives away, so that no connection takes them meanwhile. @return the first; 0: none */
 unsigned find_ports(unsigned n);
 
+/** Entries of /dev/shm by wring's name: those of other programs come and go. */
+int count_left_behind(void);
+
 /** A rank's exit code, and what its text must hold; a NULL ends the wants. */
 void check_said(uint32_t process, int code, const char *const *wants);
 #define SAID(process, code, ...) check_said(process, code, (const char *const[]){__VA_ARGS__, NULL})

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks that die, hang or leave. */
-#include <dirent.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -27,29 +26,17 @@ static int run_killed(struct procs_rank *rank, void *arg)
     return run_sums(rank, 1000000, die_in_step_3);
 }
 
-/** Entries of a folder in which a careless library would leave things. */
-static int count_entries(const char *path)
-{
-    int n = 0;
-    DIR *dir = opendir(path);
-    while (dir != NULL && readdir(dir) != NULL)
-        n++;
-    if (dir != NULL)
-        closedir(dir);
-    return n;
-}
-
 static void killed_rank_is_named(void)
 {
     const char *const *both[] = {tcp, shm};
-    int before = count_entries("/dev/shm");
+    int before = count_left_behind();
     for (int i = 0; i < 2; i++) {
         start(4, both[i], run_killed);
         CHECK(procs_run(&job, DEADLINE_S), "hangs: %s", both[i][0]);
         CHECK(job.codes[1] == -SIGKILL, "code %d", job.codes[1]);
         check_named(both[i][0], 1);
     }
-    CHECK(count_entries("/dev/shm") <= before, "something was left in /dev/shm");
+    CHECK(count_left_behind() <= before, "something was left in /dev/shm");
 }
 
 #define MANY 9
