@@ -412,6 +412,7 @@ int elastic_run(struct procs_rank *rank, void *arg)
     }
     int code = run_steps(&member);
     const struct timespec pause = {0, 10000000};
+    atomic_fetch_add(&member.plan->settled, member.plan->ends_with > 0 && code == 0);
     for (int i = 0; member.plan->ends_with > 0 && code == 0 && i < 3000; i++)
         if (!atomic_load(&member.plan->released))
             nanosleep(&pause, NULL);

@@ -35,7 +35,8 @@ struct elastic_plan {
     bool out_of_place, refills; /* refills: fills the bucket again before a step is repeated */
     uint32_t steps;
     uint32_t ends_with;   /* > 0: steps are made until there are so many ranks */
-    atomic_bool released; /* ranks that have ended so close their sessions */
+    atomic_uint settled;  /* ranks that have ended so */
+    atomic_bool released; /* they close their sessions */
     atomic_uint begun;    /* ranks that have made a step */
     atomic_ullong posts;  /* of all ranks */
     bool grows;           /* ranks let newcomers in before each step */
