@@ -423,6 +423,7 @@ static void commits_with_trials(void)
         REQUIRE(register_late(&ranks[0]) && register_late(&ranks[1]), "register");
         pthread_create(&other, NULL, commit_along, &ranks[1]);
         start(&waiter, 0, commit);
+        await_begin(&waiter, 1);
         nanosleep(&pause, NULL);
         wring_session_close(ranks[0].session);
         ranks[0].session = NULL;

@@ -48,7 +48,7 @@ static int wait_for_the_dead(struct procs_rank *rank, void *arg)
         wring_send(world, large, sizeof(large), 0, 8, NULL, &requests[3]); /* to itself */
     }
     enum wring_status met = wring_barrier(world, NULL, NULL);
-    if (rank->rank > 0 && met != WRING_OK) /* rank 0 may hear of the death first */
+    if (rank->rank == 1 && met != WRING_OK) /* the others may hear of the death first */
         return 2;
     if (rank->rank == 1 && arg == departures[0])
         raise(SIGKILL);

@@ -247,12 +247,17 @@ static void short_of_descriptors_is_said_and_slept_through(void)
           "it is said again and again:\n%s", job.texts[0]);
 }
 
-/** Somebody raises the limit while ranks wait. */
+/** Somebody raises the limit while ranks wait: once rank 0 has lowered it. */
 static void give_descriptors(const struct procs_job *running)
 {
-    struct rlimit limit;
-    usleep(500000);
+    struct rlimit limit, rank_0 = {0};
+    uint64_t until_ns = wring_deadline_in(DEADLINE_S / 4 * WRING_NS_PER_S);
     getrlimit(RLIMIT_NOFILE, &limit);
+    do
+        usleep(1000);
+    while (prlimit(running->pids[0], RLIMIT_NOFILE, NULL, &rank_0) == 0 &&
+           rank_0.rlim_cur == limit.rlim_cur && wring_now_ns() < until_ns);
+    usleep(500000);
     CHECK(prlimit(running->pids[0], RLIMIT_NOFILE, &limit, NULL) == 0, "%s", strerror(errno));
 }
 
