@@ -121,6 +121,12 @@ INLINE floats permuted(floats value, words index)
     return (floats)_mm256_permutevar8x32_ps(value, (raw)index);
 }
 
+INLINE floats permuted_16(const floats values[16 / LANES], words index)
+{
+    floats low = permuted(values[0], index), high = permuted(values[1], index);
+    return choose(negative((floats)(index << 28)), high, low);
+}
+
 INLINE doubles widen_floats(const float *at)
 {
     return (doubles)_mm256_cvtps_pd(_mm_loadu_ps(at));

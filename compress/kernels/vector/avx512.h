@@ -130,6 +130,11 @@ INLINE floats permuted(floats value, words index)
     return (floats)_mm512_permutexvar_ps((raw)index, value);
 }
 
+INLINE floats permuted_16(const floats values[16 / LANES], words index)
+{
+    return permuted(values[0], index);
+}
+
 INLINE doubles widen_floats(const float *at)
 {
     return (doubles)_mm512_cvtps_pd(_mm256_loadu_ps(at));

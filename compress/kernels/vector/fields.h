@@ -6,13 +6,13 @@
 #include "compress/kernels/vector/vector.h"
 
 /** Those of four vectors, of which each stands in a byte. */
-INLINE void put_codes(uint8_t *code, words bytes, unsigned bits)
+INLINE void put_codes(uint8_t *code, words packed, unsigned bits)
 {
     if (bits == 8) {
-        store_words(code, bytes);
+        store_words(code, packed);
         return;
     }
-    shorts two = (shorts)bytes;
+    shorts two = (shorts)packed;
     if (bits == 4) {
         store_lower_bytes(code, (two & 0x0F) | (two >> 4 & 0xF0));
         return;
@@ -48,11 +48,7 @@ struct table {
 /** Of the lowest bits of each lane. */
 INLINE floats look_up(struct table table, words index, unsigned bits)
 {
-    floats low = permuted(table.values[0], index);
-    if (LANES == 16 || bits == 2)
-        return low;
-    floats high = permuted(table.values[16 / LANES - 1], index);
-    return choose(negative((floats)(index << 28)), high, low);
+    return bits == 2 ? permuted(table.values[0], index) : permuted_16(table.values, index);
 }
 
 #endif

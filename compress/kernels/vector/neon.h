@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/**
- * vector.h's set of Arm's Advanced SIMD: vectors of 256 bits, of which each instruction takes a
- * half. What the compiler splits by itself stands as plain arithmetic.
- */
+/** vector.h's set of Arm's Advanced SIMD. */
 #ifndef WRING_KERNELS_VECTOR_NEON_H
 #define WRING_KERNELS_VECTOR_NEON_H
 
@@ -12,24 +9,6 @@
 
 #define OF_TIER(kernels) kernels##_neon
 
-/** Its halves, and a vector of two. */
-#define HALF(value, i, type)     \
-    (((union {                   \
-         __typeof__(value) both; \
-         type half[2];           \
-     }){value})                  \
-         .half[i])
-#define BOTH(lower, upper, type)    \
-    (((union {                      \
-         __typeof__(lower) half[2]; \
-         type both;                 \
-     }){{lower, upper}})            \
-         .both)
-#define LOWER_U32(value) HALF(value, 0, uint32x4_t)
-#define UPPER_U32(value) HALF(value, 1, uint32x4_t)
-#define LOWER_F32(value) HALF(value, 0, float32x4_t)
-#define UPPER_F32(value) HALF(value, 1, float32x4_t)
-
 typedef int32_t signed_words __attribute__((vector_size(VECTOR_BYTES)));
 
 typedef floats lanes; /* where the sign bit is set */
@@ -37,65 +16,60 @@ typedef doubles lanes_f64;
 
 INLINE floats all(float value)
 {
-    return (floats){value, value, value, value, value, value, value, value};
+    return (floats)vdupq_n_f32(value);
 }
 
 INLINE words all_words(uint32_t value)
 {
-    return (words){0} + value;
+    return (words)vdupq_n_u32(value);
 }
 
 INLINE words smaller(words a, words b)
 {
-    return BOTH(vminq_u32(LOWER_U32(a), LOWER_U32(b)), vminq_u32(UPPER_U32(a), UPPER_U32(b)),
-                words);
+    return (words)vminq_u32((uint32x4_t)a, (uint32x4_t)b);
 }
 
 INLINE words larger(words a, words b)
 {
-    return BOTH(vmaxq_u32(LOWER_U32(a), LOWER_U32(b)), vmaxq_u32(UPPER_U32(a), UPPER_U32(b)),
-                words);
+    return (words)vmaxq_u32((uint32x4_t)a, (uint32x4_t)b);
 }
 
 INLINE half_shorts load_part(const void *at)
 {
-    return (half_shorts)vreinterpretq_u16_u8(vld1q_u8(at));
+    return (half_shorts)vld1_u8(at);
 }
 
 INLINE void store_part(void *at, half_shorts value)
 {
-    vst1q_u8(at, (uint8x16_t)value);
+    vst1_u8(at, (uint8x8_t)value);
 }
 
 INLINE words widen_shorts(half_shorts value)
 {
-    uint16x8_t shorts_8 = (uint16x8_t)value;
-    return BOTH(vmovl_u16(vget_low_u16(shorts_8)), vmovl_high_u16(shorts_8), words);
+    return (words)vmovl_u16((uint16x4_t)value);
 }
 
 /** To the nearest even; -2^31 where that does not fit. */
 INLINE words round_to_ints(floats value)
 {
-    words nearest = BOTH(vreinterpretq_u32_s32(vcvtnq_s32_f32(LOWER_F32(value))),
-                         vreinterpretq_u32_s32(vcvtnq_s32_f32(UPPER_F32(value))), words);
+    words nearest = (words)vcvtnq_s32_f32((float32x4_t)value);
     words fits = (words)(value < all(0x1p31f));
     return (nearest & fits) | (~fits & WRING_SIGN_BITS);
 }
 
 INLINE floats floats_of_ints(words value)
 {
-    return __builtin_convertvector((signed_words)value, floats);
+    return (floats)vcvtq_f32_s32((int32x4_t)value);
 }
 
 INLINE floats widen_f16(half_shorts value)
 {
-    float16x8_t halves = (float16x8_t)value;
-    return BOTH(vcvt_f32_f16(vget_low_f16(halves)), vcvt_high_f32_f16(halves), floats);
+    return (floats)vcvt_f32_f16((float16x4_t)value);
 }
 
 INLINE half_shorts narrow_f16(floats value)
 {
-    return (half_shorts)vcvt_high_f16_f32(vcvt_f16_f32(LOWER_F32(value)), UPPER_F32(value));
+    return (half_shorts)vcvt_f16_f32((float32x4_t)value);
 }
 
 INLINE lanes above(words a, words limit)
@@ -150,21 +124,60 @@ INLINE lanes other(lanes some)
 
 INLINE bool any_of(lanes some)
 {
-    return vmaxvq_u32(vorrq_u32(LOWER_U32(some), UPPER_U32(some))) >> 31 != 0;
+    return vmaxvq_u32((uint32x4_t)some) >> 31 != 0;
 }
 
 INLINE uint32_t bits_of(lanes some)
 {
-    words bits = (words)some >> 31 << (words){0, 1, 2, 3, 4, 5, 6, 7};
-    return vaddvq_u32(vorrq_u32(LOWER_U32(bits), UPPER_U32(bits)));
+    words bits = (words)some >> 31 << (words){0, 1, 2, 3};
+    return vaddvq_u32((uint32x4_t)bits);
+}
+
+/** A byte's place within eight. */
+INLINE uint8x16_t places(void)
+{
+    return (uint8x16_t){1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
+}
+
+/** All bits of bytes whose upper one is set. */
+INLINE uint8x16_t spread_signs(uint8x16_t value)
+{
+    return vreinterpretq_u8_s8(vshrq_n_s8(vreinterpretq_s8_u8(value), 7));
+}
+
+/** A bit for each byte of four vectors, all or none of whose bits are set. */
+INLINE uint64_t bits_of_bytes(const uint8x16_t some[4])
+{
+    uint8x16_t lower = vpaddq_u8(vandq_u8(some[0], places()), vandq_u8(some[1], places()));
+    uint8x16_t upper = vpaddq_u8(vandq_u8(some[2], places()), vandq_u8(some[3], places()));
+    uint8x16_t both = vpaddq_u8(lower, upper);
+    return vgetq_lane_u64(vreinterpretq_u64_u8(vpaddq_u8(both, both)), 0);
+}
+
+/** The same of one. */
+INLINE uint16_t bits_of_16(uint8x16_t some)
+{
+    uint8x16_t bits = vandq_u8(some, places());
+    bits = vpaddq_u8(bits, bits);
+    bits = vpaddq_u8(bits, bits);
+    return vgetq_lane_u16(vreinterpretq_u16_u8(vpaddq_u8(bits, bits)), 0);
+}
+
+/** The upper bytes of the lanes of four vectors, in order. */
+INLINE uint8x16_t upper_bytes(words a, words b, words c, words d)
+{
+    uint16x8_t first = vuzp2q_u16((uint16x8_t)a, (uint16x8_t)b);
+    uint16x8_t second = vuzp2q_u16((uint16x8_t)c, (uint16x8_t)d);
+    return vuzp2q_u8((uint8x16_t)first, (uint8x16_t)second);
 }
 
 INLINE uint64_t bits_of_64(const lanes some[64 / LANES])
 {
-    uint64_t bits = 0;
-    for (unsigned v = 0; v < 64 / LANES; v++)
-        bits |= (uint64_t)bits_of(some[v]) << v * LANES;
-    return bits;
+    uint8x16_t part[4];
+    for (unsigned v = 0; v < 4; v++)
+        part[v] = spread_signs(upper_bytes((words)some[4 * v], (words)some[4 * v + 1],
+                                           (words)some[4 * v + 2], (words)some[4 * v + 3]));
+    return bits_of_bytes(part);
 }
 
 INLINE uint64_t zeros_below(uint64_t bits)
@@ -174,14 +187,14 @@ INLINE uint64_t zeros_below(uint64_t bits)
 
 INLINE lanes lanes_of(uint32_t bits, unsigned from)
 {
-    const words shifts = {31, 30, 29, 28, 27, 26, 25, 24};
+    const words shifts = {31, 30, 29, 28};
     return (lanes)(all_words(bits) << (shifts - from));
 }
 
 INLINE floats choose(lanes some, floats there, floats elsewhere)
 {
-    words bits = (words)whole_lanes(some);
-    return (floats)(((words)there & bits) | ((words)elsewhere & ~bits));
+    return (floats)vbslq_f32((uint32x4_t)whole_lanes(some), (float32x4_t)there,
+                             (float32x4_t)elsewhere);
 }
 
 INLINE words count_where(lanes some, words a)
@@ -194,69 +207,68 @@ INLINE floats add_where(lanes some, floats a, floats b)
     return a + (floats)((words)some & (words)b);
 }
 
-#define LANE_NUMBERS           \
-    {                          \
-        0, 1, 2, 3, 4, 5, 6, 7 \
+#define LANE_NUMBERS \
+    {                \
+        0, 1, 2, 3   \
     }
 
 INLINE floats swap_lanes(floats a, unsigned h)
 {
-    float32x4_t lower = LOWER_F32(a), upper = UPPER_F32(a);
-    if (h == 1)
-        return BOTH(vrev64q_f32(lower), vrev64q_f32(upper), floats);
-    return h == 2 ? BOTH(vextq_f32(lower, lower, 2), vextq_f32(upper, upper, 2), floats)
-                  : BOTH(upper, lower, floats);
-}
-
-INLINE doubles widen_four(float32x4_t four)
-{
-    return BOTH(vcvt_f64_f32(vget_low_f32(four)), vcvt_high_f64_f32(four), doubles);
+    float32x4_t four = (float32x4_t)a;
+    return (floats)(h == 1 ? vrev64q_f32(four) : vextq_f32(four, four, 2));
 }
 
 INLINE doubles lower_f64(floats value)
 {
-    return widen_four(LOWER_F32(value));
+    return (doubles)vcvt_f64_f32(vget_low_f32((float32x4_t)value));
 }
 
 INLINE doubles upper_f64(floats value)
 {
-    return widen_four(UPPER_F32(value));
+    return (doubles)vcvt_high_f64_f32((float32x4_t)value);
+}
+
+/** The bytes of so many lanes as those of the index can be. */
+INLINE uint8x16_t bytes_at_lanes(words index, uint32_t count)
+{
+    return (uint8x16_t)((index & (count - 1)) * 0x04040404 + 0x03020100);
 }
 
 INLINE floats permuted(floats value, words index)
 {
-    words bytes = (index & (LANES - 1)) * 0x04040404 + 0x03020100;
-    uint8x16x2_t table = {{HALF(value, 0, uint8x16_t), HALF(value, 1, uint8x16_t)}};
-    return BOTH(vqtbl2q_u8(table, HALF(bytes, 0, uint8x16_t)),
-                vqtbl2q_u8(table, HALF(bytes, 1, uint8x16_t)), floats);
+    return (floats)vqtbl1q_u8((uint8x16_t)value, bytes_at_lanes(index, LANES));
+}
+
+INLINE floats permuted_16(const floats values[16 / LANES], words index)
+{
+    uint8x16x4_t table = {{(uint8x16_t)values[0], (uint8x16_t)values[1], (uint8x16_t)values[2],
+                           (uint8x16_t)values[3]}};
+    return (floats)vqtbl4q_u8(table, bytes_at_lanes(index, 16));
 }
 
 INLINE doubles widen_floats(const float *at)
 {
-    return widen_four(vld1q_f32(at));
+    return (doubles)vcvt_f64_f32(vld1_f32(at));
 }
 
 INLINE doubles widen_half(half_floats value)
 {
-    return widen_four((float32x4_t)value);
+    return (doubles)vcvt_f64_f32((float32x2_t)value);
 }
 
 INLINE float fold_lanes(floats a)
 {
-    float32x4_t four = vaddq_f32(LOWER_F32(a), UPPER_F32(a));
-    float32x2_t two = vadd_f32(vget_low_f32(four), vget_high_f32(four));
-    return vget_lane_f32(two, 0) + vget_lane_f32(two, 1);
+    return (a[0] + a[2]) + (a[1] + a[3]);
 }
 
 INLINE double fold_lanes_f64(doubles a)
 {
-    float64x2_t two = vaddq_f64(HALF(a, 0, float64x2_t), HALF(a, 1, float64x2_t));
-    return vgetq_lane_f64(two, 0) + vgetq_lane_f64(two, 1);
+    return a[0] + a[1];
 }
 
 INLINE uint32_t largest_of(words a)
 {
-    return vmaxvq_u32(vmaxq_u32(LOWER_U32(a), UPPER_U32(a)));
+    return vmaxvq_u32((uint32x4_t)a);
 }
 
 INLINE doubles choose_f64(lanes_f64 some, doubles there, doubles elsewhere)
@@ -267,30 +279,27 @@ INLINE doubles choose_f64(lanes_f64 some, doubles there, doubles elsewhere)
 
 INLINE words min_i32(words a, words b)
 {
-    words bits = (words)((signed_words)a < (signed_words)b);
-    return (a & bits) | (b & ~bits);
+    return (words)vminq_s32((int32x4_t)a, (int32x4_t)b);
 }
 
 INLINE words max_i32(words a, words b)
 {
-    words bits = (words)((signed_words)a > (signed_words)b);
-    return (a & bits) | (b & ~bits);
+    return (words)vmaxq_s32((int32x4_t)a, (int32x4_t)b);
 }
 
 INLINE words abs_i32(words a)
 {
-    words sign = (words)((signed_words)a >> 31);
-    return (a ^ sign) - sign;
+    return (words)vabsq_s32((int32x4_t)a);
 }
 
 INLINE floats min_f32(floats a, floats b)
 {
-    return choose(less(a, b), a, b);
+    return (floats)vbslq_f32((uint32x4_t)(a < b), (float32x4_t)a, (float32x4_t)b);
 }
 
 INLINE floats max_f32(floats a, floats b)
 {
-    return choose(less(b, a), a, b);
+    return (floats)vbslq_f32((uint32x4_t)(b < a), (float32x4_t)a, (float32x4_t)b);
 }
 
 INLINE longs min_i64(longs a, longs b)
@@ -307,17 +316,17 @@ INLINE longs max_i64(longs a, longs b)
 
 INLINE quads products(quads a, quads b)
 {
-    return (a & UINT32_MAX) * (b & UINT32_MAX);
+    return (quads)vmull_u32(vmovn_u64((uint64x2_t)a), vmovn_u64((uint64x2_t)b));
 }
 
 INLINE words lower_quads(quads a, quads b)
 {
-    return (words)(quads){a[0], b[0], a[2], b[2]};
+    return (words)vzip1q_u64((uint64x2_t)a, (uint64x2_t)b);
 }
 
 INLINE words upper_quads(quads a, quads b)
 {
-    return (words)(quads){a[1], b[1], a[3], b[3]};
+    return (words)vzip2q_u64((uint64x2_t)a, (uint64x2_t)b);
 }
 
 INLINE floats load_first(const void *at, unsigned n)
@@ -334,9 +343,10 @@ INLINE void store_first(void *at, floats value, unsigned n)
 
 INLINE words load_bytes(const int8_t *at)
 {
-    int16x8_t shorts_8 = vmovl_s8(vld1_s8(at));
-    return BOTH(vreinterpretq_u32_s32(vmovl_s16(vget_low_s16(shorts_8))),
-                vreinterpretq_u32_s32(vmovl_high_s16(shorts_8)), words);
+    uint32_t four;
+    memcpy(&four, at, sizeof(four));
+    int16x8_t wide = vmovl_s8(vreinterpret_s8_u32(vdup_n_u32(four)));
+    return (words)vmovl_s16(vget_low_s16(wide));
 }
 
 INLINE words load_first_bytes(const int8_t *at, unsigned n)
@@ -346,19 +356,12 @@ INLINE words load_first_bytes(const int8_t *at, unsigned n)
     return load_bytes(some);
 }
 
-INLINE int16x8_t pack_shorts(words value)
-{
-    int32x4_t lower = vreinterpretq_s32_u32(LOWER_U32(value));
-    int32x4_t upper = vreinterpretq_s32_u32(UPPER_U32(value));
-    return vqmovn_high_s32(vqmovn_s32(lower), upper);
-}
-
 /** In order. */
 INLINE words pack_bytes(const words value[4])
 {
-    int8x16_t lower = vqmovn_high_s16(vqmovn_s16(pack_shorts(value[0])), pack_shorts(value[1]));
-    int8x16_t upper = vqmovn_high_s16(vqmovn_s16(pack_shorts(value[2])), pack_shorts(value[3]));
-    return BOTH(lower, upper, words);
+    int16x8_t lower = vqmovn_high_s32(vqmovn_s32((int32x4_t)value[0]), (int32x4_t)value[1]);
+    int16x8_t upper = vqmovn_high_s32(vqmovn_s32((int32x4_t)value[2]), (int32x4_t)value[3]);
+    return (words)vqmovn_high_s16(vqmovn_s16(lower), upper);
 }
 
 INLINE words in_order(words packed)
@@ -368,49 +371,37 @@ INLINE words in_order(words packed)
 
 INLINE void store_first_bytes(int8_t *at, words value, unsigned n)
 {
-    int8x8_t packed = vqmovn_s16(pack_shorts(value));
+    words packed = pack_bytes((words[]){value, value, value, value});
     memcpy(at, &packed, n);
 }
 
 INLINE void store_lower_bytes(void *at, shorts value)
 {
-    uint8x16_t packed =
-        vmovn_high_u16(vmovn_u16(HALF(value, 0, uint16x8_t)), HALF(value, 1, uint16x8_t));
-    memcpy(at, &packed, sizeof(packed));
+    vst1_u8(at, vmovn_u16((uint16x8_t)value));
 }
 
 INLINE void store_lane_bytes(void *at, words value)
 {
-    uint8x8_t packed = vmovn_u16(vmovn_high_u32(vmovn_u32(LOWER_U32(value)), UPPER_U32(value)));
-    memcpy(at, &packed, sizeof(packed));
-}
-
-INLINE uint64_t signs_of_eight(uint8x8_t eight)
-{
-    const uint8x8_t place = {1, 2, 4, 8, 16, 32, 64, 128};
-    uint8x8_t signs = vreinterpret_u8_s8(vshr_n_s8(vreinterpret_s8_u8(eight), 7));
-    return vaddv_u8(vand_u8(signs, place));
+    uint8x16_t two = vuzp1q_u8((uint8x16_t)value, (uint8x16_t)value);
+    uint32_t four = vgetq_lane_u32(vreinterpretq_u32_u8(vuzp1q_u8(two, two)), 0);
+    memcpy(at, &four, sizeof(four));
 }
 
 INLINE uint64_t byte_signs(words value)
 {
-    uint8x16_t lower = HALF(value, 0, uint8x16_t), upper = HALF(value, 1, uint8x16_t);
-    return signs_of_eight(vget_low_u8(lower)) | signs_of_eight(vget_high_u8(lower)) << 8 |
-           signs_of_eight(vget_low_u8(upper)) << 16 | signs_of_eight(vget_high_u8(upper)) << 24;
+    return bits_of_16(spread_signs((uint8x16_t)value));
 }
 
 INLINE words bytes_of(uint64_t bits)
 {
-    const uint8x16_t place = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
-    uint8x16_t lower = vcombine_u8(vdup_n_u8((uint8_t)bits), vdup_n_u8((uint8_t)(bits >> 8)));
-    uint8x16_t upper =
-        vcombine_u8(vdup_n_u8((uint8_t)(bits >> 16)), vdup_n_u8((uint8_t)(bits >> 24)));
-    return BOTH(vtstq_u8(lower, place), vtstq_u8(upper, place), words);
+    const uint8x16_t from = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1};
+    uint8x16_t both = vreinterpretq_u8_u16(vdupq_n_u16((uint16_t)bits));
+    return (words)vtstq_u8(vqtbl1q_u8(both, from), places());
 }
 
 INLINE words spread_halves(uint64_t bits)
 {
-    return BOTH(vdupq_n_u32((uint32_t)bits), vdupq_n_u32((uint32_t)(bits >> 32)), words);
+    return (words)vcombine_u32(vdup_n_u32((uint32_t)bits), vdup_n_u32((uint32_t)(bits >> 32)));
 }
 
 INLINE void put(void *at, words value, bool streaming)
@@ -421,9 +412,7 @@ INLINE void put(void *at, words value, bool streaming)
 
 INLINE shorts upper_shorts(words low, words high)
 {
-    uint16x8_t first = vshrn_high_n_u32(vshrn_n_u32(LOWER_U32(low), 16), UPPER_U32(low), 16);
-    uint16x8_t second = vshrn_high_n_u32(vshrn_n_u32(LOWER_U32(high), 16), UPPER_U32(high), 16);
-    return BOTH(first, second, shorts);
+    return (shorts)vuzp2q_u16((uint16x8_t)low, (uint16x8_t)high);
 }
 
 INLINE shorts round_shorts(words low, words high)
@@ -433,33 +422,33 @@ INLINE shorts round_shorts(words low, words high)
 
 INLINE half_shorts lower_shorts(words value)
 {
-    return (half_shorts)vmovn_high_u32(vmovn_u32(LOWER_U32(value)), UPPER_U32(value));
+    return (half_shorts)vmovn_u32((uint32x4_t)value);
 }
 
 INLINE half_shorts lower_part(shorts value)
 {
-    return (half_shorts)HALF(value, 0, uint16x8_t);
+    return (half_shorts)vget_low_u16((uint16x8_t)value);
 }
 
 INLINE half_shorts upper_part(shorts value)
 {
-    return (half_shorts)HALF(value, 1, uint16x8_t);
+    return (half_shorts)vget_high_u16((uint16x8_t)value);
 }
 
 INLINE shorts join_parts(half_shorts lower, half_shorts upper)
 {
-    return BOTH(lower, upper, shorts);
+    return (shorts)vcombine_u16((uint16x4_t)lower, (uint16x4_t)upper);
 }
 
 INLINE bool any_reaches(shorts value, uint16_t least)
 {
-    return vmaxvq_u16(vmaxq_u16(HALF(value, 0, uint16x8_t), HALF(value, 1, uint16x8_t))) >= least;
+    return vmaxvq_u16((uint16x8_t)value) >= least;
 }
 
 INLINE bool any_near(words low, words high, uint32_t limit)
 {
     words most = larger(low & WRING_ABS_BITS, high & WRING_ABS_BITS);
-    return any_of(above(most, all_words(limit)));
+    return largest_of(most) > limit;
 }
 
 #endif

@@ -6,6 +6,9 @@
 #include "compress/kernels/philox.h"
 #include "compress/kernels/vector/vector.h"
 
+/* elements at a time of those who round four vectors at once: whole runs of noise */
+#define STEP_OF_RUNS (4 * LANES < WRING_NOISE_RUN ? WRING_NOISE_RUN : 4 * LANES)
+
 typedef int32_t ints __attribute__((vector_size(VECTOR_BYTES)));
 
 /** Of the vector that begins with element `at`. */

@@ -4,8 +4,8 @@
 
 #define WORDS WRING_PHILOX_WORDS
 #define ROUNDS WRING_PHILOX_ROUNDS
-#define BLOCKS (VECTOR_BYTES / 8) /* of a group: each has 64 bits of four vectors */
-#define GROUPS (BLOCKS / 2)       /* at a time, so that none waits for its own products */
+#define BLOCKS (VECTOR_BYTES / 8)    /* of a group: each has 64 bits of four vectors */
+#define GROUPS (BLOCKS == 4 ? 2 : 4) /* at a time, so that none waits for its own products */
 #define STEP (GROUPS * BLOCKS)
 
 /** Counters, and words in the end. The lower half of each 64 bits counts, the upper is rubbish. */
@@ -36,8 +36,10 @@ INLINE struct group counters(uint64_t block, uint64_t step)
 {
 #ifdef __AVX512F__
     const quads order = {0, 4, 1, 5, 2, 6, 3, 7};
-#else
+#elif defined(__AVX2__)
     const quads order = {0, 2, 1, 3};
+#else
+    const quads order = {0, 1};
 #endif
     quads blocks = order + block, steps = (quads){0} + step;
     return (struct group){{blocks, blocks >> 32, steps, steps >> 32}};

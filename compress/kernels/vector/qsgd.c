@@ -120,27 +120,29 @@ INLINE floats values_of(ints level, float step, struct form form)
 INLINE void encode_step(uint8_t *code, const float *src, float *residual,
                         struct wring_qsgd_scale scale, const uint32_t *noise, struct form form)
 {
-    words levels[4];
-
-    for (unsigned v = 0; v < 4; v++) {
-        floats value = fed(src, residual, v * LANES);
-        ints drawn = noise_at(noise, v * LANES);
-        ints level = form.natural ? natural_levels(value, scale.inverse, drawn, TOP(form.bits))
-                                  : linear_levels(value, scale, drawn);
-        if (residual != NULL)
-            store(residual + v * LANES, value - values_of(level, scale.step, form));
-        levels[v] = (words)level;
+    for (unsigned from = 0; from < STEP_OF_RUNS; from += STEP) {
+        words levels[4];
+        for (unsigned v = 0; v < 4; v++) {
+            unsigned at = from + v * LANES;
+            floats value = fed(src, residual, at);
+            ints drawn = noise_at(noise, at);
+            ints level = form.natural ? natural_levels(value, scale.inverse, drawn, TOP(form.bits))
+                                      : linear_levels(value, scale, drawn);
+            if (residual != NULL)
+                store(residual + at, value - values_of(level, scale.step, form));
+            levels[v] = (words)level;
+        }
+        put_codes(code + from * form.bits / 8, in_order(pack_bytes(levels)), form.bits);
     }
-    put_codes(code, in_order(pack_bytes(levels)), form.bits);
 }
 
 /** The last elements of a block: zeros behind them have level 0. */
 INLINE void encode_rest(uint8_t *code, const float *src, float *residual, unsigned n,
                         struct wring_qsgd_scale scale, const uint32_t *noise, struct form form)
 {
-    float rest[STEP] = {0}, left[STEP] = {0};
-    uint32_t drawn[STEP / WRING_NOISE_RUN * WRING_NOISE_RUN_WORDS] = {0};
-    uint8_t codes[STEP];
+    float rest[STEP_OF_RUNS] = {0}, left[STEP_OF_RUNS] = {0};
+    uint32_t drawn[STEP_OF_RUNS / WRING_NOISE_RUN * WRING_NOISE_RUN_WORDS] = {0};
+    uint8_t codes[STEP_OF_RUNS];
     unsigned runs = (n + WRING_NOISE_RUN - 1) / WRING_NOISE_RUN;
 
     memcpy(rest, src, n * sizeof(*src));
@@ -158,7 +160,7 @@ INLINE void encode_fed(uint8_t *code, const float *src, float *residual, uint64_
 {
     uint64_t i = 0;
 
-    for (; i + STEP <= n; i += STEP)
+    for (; i + STEP_OF_RUNS <= n; i += STEP_OF_RUNS)
         encode_step(code + i * form.bits / 8, src + i, residual == NULL ? NULL : residual + i,
                     scale, noise + i / 2, form);
     if (i < n)

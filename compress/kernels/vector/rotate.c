@@ -80,7 +80,9 @@ INLINE floats stage_within(floats x, unsigned h)
 /** All stages below LANES. */
 INLINE floats stages_within(floats x)
 {
-    x = stage_within(stage_within(stage_within(x, 1), 2), 4);
+    x = stage_within(stage_within(x, 1), 2);
+    if (LANES > 4)
+        x = stage_within(x, 4);
     return LANES > 8 ? stage_within(x, 8) : x;
 }
 

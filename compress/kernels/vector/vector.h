@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * Vectors of the instruction set at hand, for kernels that are written once and compiled for each:
- * 256 bits of AVX2 or of Arm's Advanced SIMD, or 512 of AVX-512. Arithmetic is the compiler's:
+ * 256 bits of AVX2, 512 of AVX-512, or 128 of Arm's Advanced SIMD. Arithmetic is the compiler's:
  * a + b, bits & mask and bits >> 16 go lane by lane, and a cast from one of these types to another
  * keeps the bits. What has no operator stands here, or in the file of each set.
  *
@@ -19,10 +19,12 @@
 /* for functions to which each caller gives constants, too */
 #define INLINE static inline __attribute__((always_inline))
 
-#ifdef __AVX512F__
+#if defined(__AVX512F__)
 #define VECTOR_BYTES 64
-#else
+#elif defined(__AVX2__)
 #define VECTOR_BYTES 32
+#else
+#define VECTOR_BYTES 16
 #endif
 
 #define LANES (VECTOR_BYTES / 4) /* of 32 bits */
@@ -102,13 +104,15 @@ INLINE words round_up(words bits)
  * bits_of(lanes)         a bit for each
  * bits_of_64(some)       of so many vectors' lanes as 64 elements have
  * zeros_below(bits)      the lowest bit that is set of 64, or 64, without a branch
- * lanes_of(bits, from)   those whose bit is set, of bit `from` and on; in 256 bits, from <= 24
+ * lanes_of(bits, from)   those whose bit is set, of bit `from` and on; from <= 32 - LANES, unless
+ *                        lanes have bits
  * choose(lanes, a, b)    a there, b elsewhere; choose_f64()
  * count_where(lanes, a)  a + 1 there, a elsewhere, of whole lanes
  * add_where(lanes, a, b) a + b there, a or a + 0 elsewhere; of whole lanes
  * LANE_NUMBERS           0, 1, 2, … for words
  * swap_lanes(a, h)       lane i ^ h in place of lane i, h a power of two below LANES
  * permuted(a, index)     lane index % LANES of a, of each lane's index
+ * permuted_16(a, index)  of vectors of 16 lanes together, lane index % 16
  * widen_floats(at)       half as many as there are lanes; widen_half(), lower_f64(), upper_f64()
  * fold_lanes(a)          lane j adds lane j + half, until one is left; fold_lanes_f64();
  *                        largest_of(a)
