@@ -146,9 +146,5 @@ static const struct wring_minifloat_kernels scalar = {
 
 const struct wring_minifloat_tier wring_minifloat_tiers[] = {
     {{"scalar", WRING_CPU_SCALAR}, &scalar},
-#ifdef WRING_ARCH_X86
-    {{"avx2", WRING_CPU_AVX2}, &wring_minifloat_avx2},
-    {{"avx512", WRING_CPU_AVX512}, &wring_minifloat_avx512},
-#endif
-    {{NULL, 0}, NULL},
+    WRING_VECTOR_TIERS(wring_minifloat){{NULL, 0}, NULL},
 };

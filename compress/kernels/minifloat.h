@@ -78,7 +78,6 @@ struct wring_minifloat_tier {
 
 extern const struct wring_minifloat_tier wring_minifloat_tiers[];
 
-extern const struct wring_minifloat_kernels wring_minifloat_avx2;
-extern const struct wring_minifloat_kernels wring_minifloat_avx512;
+WRING_VECTOR_TIERS_DECLARED(struct wring_minifloat_kernels, wring_minifloat)
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compress/kernels/lossless16.h"
-#include "compress/kernels/x86/bytes.h"
+#include "compress/kernels/vector/bytes.h"
 
 #define STEP VECTOR_BYTES /* elements at a time: two vectors of them, one of bytes */
 #define PLANES_MAX (WRING_LOSSLESS16_F16 + WRING_LOSSLESS_BLOCK_WIDE)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compress/kernels/minifloat.h"
-#include "compress/kernels/vector/fields.h"
 #include "compress/kernels/vector/noise.h"
 #include "compress/kernels/vector/peak.h"
+#include "compress/kernels/vector/small.h"
 
 /** What a function is inlined for. */
 struct shape {
@@ -19,7 +19,7 @@ struct shape {
 #define E2M1(block, random) ((struct shape){4, 1, 0, 6, 7, block, random})
 
 #define SHORTEST_BLOCK 16
-#define STEP_BLOCKS (STEP / SHORTEST_BLOCK)
+#define STEP_BLOCKS (STEP_OF_RUNS / SHORTEST_BLOCK)
 
 /* ---- peaks ---- */
 
@@ -33,37 +33,6 @@ INLINE words largest_lanes(const float *src, const float *residual, unsigned blo
     return most;
 }
 
-/** The largest of each of four vectors, one after the other, in each quarter of its lanes: of 256
- *  bits in each half. */
-INLINE words fold_four(const words of[4])
-{
-    words ab = larger((words)WIDE(unpacklo_epi32)((raw)of[0], (raw)of[1]),
-                      (words)WIDE(unpackhi_epi32)((raw)of[0], (raw)of[1]));
-    words cd = larger((words)WIDE(unpacklo_epi32)((raw)of[2], (raw)of[3]),
-                      (words)WIDE(unpackhi_epi32)((raw)of[2], (raw)of[3]));
-    return larger((words)WIDE(unpacklo_epi64)((raw)ab, (raw)cd),
-                  (words)WIDE(unpackhi_epi64)((raw)ab, (raw)cd));
-}
-
-/** The largest of each of so many vectors as one has lanes. */
-INLINE words fold_each(const words of[LANES])
-{
-#ifdef __AVX512F__
-    raw a = (raw)fold_four(of), b = (raw)fold_four(of + 4);
-    raw c = (raw)fold_four(of + 8), d = (raw)fold_four(of + 12);
-    raw ab = (raw)larger((words)_mm512_shuffle_i32x4(a, b, 0x44),
-                         (words)_mm512_shuffle_i32x4(a, b, 0xEE));
-    raw cd = (raw)larger((words)_mm512_shuffle_i32x4(c, d, 0x44),
-                         (words)_mm512_shuffle_i32x4(c, d, 0xEE));
-    return larger((words)_mm512_shuffle_i32x4(ab, cd, 0x88),
-                  (words)_mm512_shuffle_i32x4(ab, cd, 0xDD));
-#else
-    raw a = (raw)fold_four(of), b = (raw)fold_four(of + 4);
-    return larger((words)_mm256_permute2x128_si256(a, b, 0x20),
-                  (words)_mm256_permute2x128_si256(a, b, 0x31));
-#endif
-}
-
 /** Of whole blocks. @return elements of blocks whose peaks are found */
 INLINE uint64_t find_short_peaks(uint32_t *peaks, const float *src, const float *residual,
                                  uint64_t n, unsigned block)
@@ -75,7 +44,7 @@ INLINE uint64_t find_short_peaks(uint32_t *peaks, const float *src, const float 
         for (unsigned b = 0; b < LANES; b++)
             most[b] = largest_lanes(src + i + b * block,
                                     residual == NULL ? NULL : residual + i + b * block, block);
-        store_words(peaks, fold_each(most));
+        store_words(peaks, largest_of_each(most));
     }
     for (; i + block <= n; i += block)
         *peaks++ =
@@ -167,23 +136,20 @@ INLINE uint16_t excess_of(struct shape shape)
 /** Codes of four vectors as bytes, which end at the largest number's, with their values' signs. */
 INLINE words join_codes(const words codes[4], const words values[4], struct shape shape)
 {
-    shorts low = (shorts)WIDE(packs_epi32)((raw)codes[0], (raw)codes[1]) - excess_of(shape);
-    shorts high = (shorts)WIDE(packs_epi32)((raw)codes[2], (raw)codes[3]) - excess_of(shape);
-    raw bytes = WIDE(packs_epi16)((raw)low, (raw)high);
-    words signs = pack_bytes(values) & 0x80808080; /* which packing leaves where they are */
+    shorts low = pack_shorts(codes[0], codes[1]) - excess_of(shape);
+    shorts high = pack_shorts(codes[2], codes[3]) - excess_of(shape);
+    bytes magnitude = smaller_bytes((bytes)pack_short_bytes(low, high), shape.top);
 
-    return (words)WIDE(min_epu8)(bytes, WIDE(set1_epi8)((char)shape.top)) |
-           (signs >> (8 - shape.bits));
+    return (words)magnitude | (sign_bytes(values) >> (8 - shape.bits));
 }
 
-/** @param noise  NULL where nothing is rounded at random */
-INLINE void encode_step(uint8_t *code, const float *src, float *residual, const float *inverse,
-                        const float *step, const uint32_t *noise, struct shape shape)
+INLINE void encode_four(uint8_t *code, const float *src, float *residual, const float *inverse,
+                        const float *step, const uint32_t *noise, unsigned from, struct shape shape)
 {
     words codes[4], values[4];
 
     for (unsigned v = 0; v < 4; v++) {
-        unsigned at = v * LANES;
+        unsigned at = from + v * LANES;
         floats value = fed(src, residual, at), decoded;
         floats x = (floats)magnitude_of(value) * scale_at(inverse, at, shape);
         ints drawn = {0};
@@ -192,12 +158,20 @@ INLINE void encode_step(uint8_t *code, const float *src, float *residual, const 
         codes[v] = codes_of(x, drawn, shape, &decoded);
         values[v] = (words)value;
         if (residual != NULL) {
-            decoded = (floats)WIDE(min_ps)(decoded, all(shape.largest));
+            decoded = min_f32(decoded, all(shape.largest));
             decoded = (floats)((words)decoded | (values[v] & WRING_SIGN_BITS));
             store(residual + at, value - decoded * scale_at(step, at, shape));
         }
     }
-    put_codes(code, in_order(join_codes(codes, values, shape)), shape.bits);
+    put_codes(code + from * shape.bits / 8, in_order(join_codes(codes, values, shape)), shape.bits);
+}
+
+/** @param noise  NULL where nothing is rounded at random */
+INLINE void encode_step(uint8_t *code, const float *src, float *residual, const float *inverse,
+                        const float *step, const uint32_t *noise, struct shape shape)
+{
+    for (unsigned from = 0; from < STEP_OF_RUNS; from += STEP)
+        encode_four(code, src, residual, inverse, step, noise, from, shape);
 }
 
 /** Those of the blocks that n elements have; none behind them. */
@@ -214,9 +188,10 @@ INLINE void encode_rest(uint8_t *code, const float *src, float *residual, unsign
                         const float *inverse, const float *step, const uint32_t *noise,
                         struct shape shape)
 {
-    float rest[STEP] = {0}, left[STEP] = {0}, inverses[STEP_BLOCKS], steps[STEP_BLOCKS];
-    uint32_t drawn[STEP / WRING_NOISE_RUN * WRING_NOISE_RUN_WORDS] = {0};
-    uint8_t codes[STEP];
+    float rest[STEP_OF_RUNS] = {0}, left[STEP_OF_RUNS] = {0}, inverses[STEP_BLOCKS],
+          steps[STEP_BLOCKS];
+    uint32_t drawn[STEP_OF_RUNS / WRING_NOISE_RUN * WRING_NOISE_RUN_WORDS] = {0};
+    uint8_t codes[STEP_OF_RUNS];
     unsigned runs = (n + WRING_NOISE_RUN - 1) / WRING_NOISE_RUN;
 
     memcpy(rest, src, n * sizeof(*src));
@@ -244,7 +219,7 @@ INLINE void encode_fed(uint8_t *code, const float *src, float *residual, uint64_
 {
     uint64_t i = 0;
 
-    for (; i + STEP <= n; i += STEP)
+    for (; i + STEP_OF_RUNS <= n; i += STEP_OF_RUNS)
         encode_step(code + i * shape.bits / 8, src + i, residual == NULL ? NULL : residual + i,
                     scales_from(inverse, i, shape),
                     residual == NULL ? NULL : scales_from(step, i, shape),
@@ -268,34 +243,30 @@ INLINE void encode_any(uint8_t *code, const float *src, float *residual, uint64_
 
 /* ---- values ---- */
 
-/** Bytes, each with its sign in all upper bits. */
-INLINE half_shorts widen_bytes(const uint8_t *code)
-{
-#ifdef __AVX512F__
-    return (half_shorts)_mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)code));
-#else
-    return (half_shorts)_mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)(const void *)code));
-#endif
-}
-
 /** Is one of a step's codes no number? */
 INLINE bool has_odd(const uint8_t *code, struct shape shape)
 {
-    raw magnitude = (raw)(load_words(code) & 0x7F7F7F7F), top = WIDE(set1_epi8)((char)shape.top);
-#ifdef __AVX512F__
-    return _mm512_cmpgt_epi8_mask(magnitude, top) != 0;
-#else
-    return _mm256_movemask_epi8(_mm256_cmpgt_epi8(magnitude, top)) != 0;
-#endif
+    return any_byte_above(load_words(code) & 0x7F7F7F7F, shape.top);
 }
 
-/** By binary16, which has e5m2's bits in its upper byte, and e4m3's numbers as 256th parts.
- *  @param odd  some may be no numbers; known where this is inlined */
-INLINE floats values_of_8(const uint8_t *code, floats step, struct shape shape, bool odd)
+/** Of a step. By binary16, which has e5m2's bits in its upper byte, and e4m3's numbers as 256th
+ *  parts. */
+INLINE void take_values(floats value[4], const uint8_t *code, struct shape shape)
 {
-    half_shorts wide = widen_bytes(code);
-    floats value =
-        shape.fraction == 2 ? widen_f16(wide << 8) : widen_f16(wide << 7 & 0xBFFF) * all(256);
+    if (shape.bits == 4) {
+        take_e2m1(value, code);
+    } else if (shape.fraction == 2) {
+        widen_bytes(value, code, 8, 0xFFFF);
+    } else {
+        widen_bytes(value, code, 7, 0xBFFF);
+        for (unsigned v = 0; v < 4; v++)
+            value[v] *= all(256);
+    }
+}
+
+/** @param odd  some may be no numbers; known where this is inlined */
+INLINE floats scaled(floats value, floats step, struct shape shape, bool odd)
+{
     uint32_t largest;
 
     if (!odd)
@@ -305,28 +276,15 @@ INLINE floats values_of_8(const uint8_t *code, floats step, struct shape shape, 
                   value * step);
 }
 
-INLINE floats values_of_4(const uint8_t *code, floats step)
-{
-    words fields = take_codes(code, 4);
-#ifdef __AVX512F__
-    const floats table = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
-    return (floats)_mm512_permutexvar_ps((raw)fields, table) * step;
-#else
-    const floats table = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
-    words magnitude = (words)_mm256_permutevar8x32_ps(table, (raw)fields);
-    return (floats)(magnitude | (fields << 28 & WRING_SIGN_BITS)) * step;
-#endif
-}
-
 INLINE void decode_four(float *dst, const uint8_t *code, const float *step, struct shape shape,
                         bool add, bool odd)
 {
+    floats values[4];
+
+    take_values(values, code, shape);
     for (unsigned v = 0; v < 4; v++) {
         unsigned at = v * LANES;
-        const uint8_t *from = code + at * shape.bits / 8;
-        floats scale = scale_at(step, at, shape);
-        floats value =
-            shape.bits == 8 ? values_of_8(from, scale, shape, odd) : values_of_4(from, scale);
+        floats value = scaled(values[v], scale_at(step, at, shape), shape, odd);
         store(dst + at, add ? load(dst + at) + value : value);
     }
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * Vectors of bytes and of 16 bits, beside those of vector.h: for kernels that take elements of 16
- * bits apart. What both instruction sets do alike stands first.
+ * bits apart.
  */
 #ifndef WRING_KERNELS_BYTES_H
 #define WRING_KERNELS_BYTES_H
@@ -34,6 +34,19 @@ INLINE void store_shorts(void *at, shorts value)
     *(shorts_anywhere *)at = value;
 }
 
+/*
+ * larger_shorts(a, b)      of each, taken as unsigned
+ * smaller_bytes(a, most)   likewise, or `most`
+ * byte_bits                a bit for each byte of a vector; ALL_BYTES: all set
+ * reaching(a, least)       those where a >= least
+ * bit_of_bytes(a, bit)     those where this bit is set
+ * spread_bits(bits, value) value where the bit is set, 0 elsewhere
+ * join_bytes(a, b)         shorts below 256 as bytes, in order
+ * interleave_bytes(low, high, out)  low + 256 high of each byte, as shorts in order
+ */
+
+#ifdef __AVX2__
+
 INLINE shorts larger_shorts(shorts a, shorts b)
 {
     return (shorts)WIDE(max_epu16)((raw)a, (raw)b);
@@ -44,16 +57,9 @@ INLINE bytes smaller_bytes(bytes a, uint8_t most)
     return (bytes)WIDE(min_epu8)((raw)a, WIDE(set1_epi8)((char)most));
 }
 
-/*
- * byte_bits                a bit for each byte of a vector; ALL_BYTES: all set
- * reaching(a, least)       those where a >= least
- * bit_of_bytes(a, bit)     those where this bit is set
- * spread_bits(bits, value) value where the bit is set, 0 elsewhere
- * join_bytes(a, b)         shorts below 256 as bytes, in order
- * interleave_bytes(low, high, out)  low + 256 high of each byte, as shorts in order
- */
+#endif
 
-#ifdef __AVX512F__
+#if defined(__AVX512F__)
 
 typedef uint64_t byte_bits;
 #define ALL_BYTES UINT64_MAX
@@ -88,7 +94,7 @@ INLINE void interleave_bytes(bytes low, bytes high, bytes out[2])
     out[1] = (bytes)_mm512_unpackhi_epi8(a, b);
 }
 
-#else
+#elif defined(__AVX2__)
 
 typedef uint32_t byte_bits;
 #define ALL_BYTES UINT32_MAX
@@ -126,6 +132,47 @@ INLINE void interleave_bytes(bytes low, bytes high, bytes out[2])
     raw b = _mm256_permute4x64_epi64((raw)high, 0xD8);
     out[0] = (bytes)_mm256_unpacklo_epi8(a, b);
     out[1] = (bytes)_mm256_unpackhi_epi8(a, b);
+}
+
+#else
+
+INLINE shorts larger_shorts(shorts a, shorts b)
+{
+    return (shorts)vmaxq_u16((uint16x8_t)a, (uint16x8_t)b);
+}
+
+INLINE bytes smaller_bytes(bytes a, uint8_t most)
+{
+    return (bytes)vminq_u8((uint8x16_t)a, vdupq_n_u8(most));
+}
+
+typedef uint16_t byte_bits;
+#define ALL_BYTES UINT16_MAX
+
+INLINE byte_bits reaching(bytes a, uint8_t least)
+{
+    return bits_of_16(vcgeq_u8((uint8x16_t)a, vdupq_n_u8(least)));
+}
+
+INLINE byte_bits bit_of_bytes(bytes a, unsigned bit)
+{
+    return bits_of_16(vtstq_u8((uint8x16_t)a, vdupq_n_u8((uint8_t)(1u << bit))));
+}
+
+INLINE bytes spread_bits(byte_bits bits, uint8_t value)
+{
+    return (bytes)bytes_of(bits) & value;
+}
+
+INLINE bytes join_bytes(shorts a, shorts b)
+{
+    return (bytes)vuzp1q_u8((uint8x16_t)a, (uint8x16_t)b);
+}
+
+INLINE void interleave_bytes(bytes low, bytes high, bytes out[2])
+{
+    out[0] = (bytes)vzip1q_u8((uint8x16_t)low, (uint8x16_t)high);
+    out[1] = (bytes)vzip2q_u8((uint8x16_t)low, (uint8x16_t)high);
 }
 
 #endif
