@@ -60,5 +60,8 @@ const struct wring_delta_tier wring_delta_tiers[] = {
     {{"avx2", WRING_CPU_AVX2}, &wring_delta_avx2},
     {{"vbmi2", WRING_CPU_VBMI2}, &wring_delta_vbmi2},
 #endif
+#ifdef WRING_ARCH_ARM
+    {{"neon", WRING_CPU_NEON}, &wring_delta_neon},
+#endif
     {{NULL, 0}, NULL},
 };

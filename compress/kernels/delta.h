@@ -46,5 +46,6 @@ extern const struct wring_delta_tier wring_delta_tiers[];
 
 extern const struct wring_delta_tier_kernels wring_delta_avx2;
 extern const struct wring_delta_tier_kernels wring_delta_vbmi2;
+extern const struct wring_delta_tier_kernels wring_delta_neon;
 
 #endif
