@@ -122,5 +122,8 @@ const struct wring_lossless_tier wring_lossless_tiers[] = {
     {{"avx512", WRING_CPU_AVX512}, &wring_lossless_avx512},
     {{"vbmi2", WRING_CPU_VBMI2}, &wring_lossless_vbmi2},
 #endif
+#ifdef WRING_ARCH_ARM
+    {{"neon", WRING_CPU_NEON}, &wring_lossless_neon},
+#endif
     {{NULL, 0}, NULL},
 };

@@ -115,5 +115,6 @@ extern const struct wring_lossless_tier wring_lossless_tiers[];
 extern const struct wring_lossless_tier_kernels wring_lossless_avx2;
 extern const struct wring_lossless_tier_kernels wring_lossless_avx512;
 extern const struct wring_lossless_tier_kernels wring_lossless_vbmi2;
+extern const struct wring_lossless_tier_kernels wring_lossless_neon;
 
 #endif

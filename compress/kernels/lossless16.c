@@ -84,5 +84,8 @@ const struct wring_lossless16_tier wring_lossless16_tiers[] = {
     {{"avx512", WRING_CPU_AVX512}, &wring_lossless16_avx512},
     {{"vbmi2", WRING_CPU_VBMI2}, &wring_lossless16_vbmi2},
 #endif
+#ifdef WRING_ARCH_ARM
+    {{"neon", WRING_CPU_NEON}, &wring_lossless16_neon},
+#endif
     {{NULL, 0}, NULL},
 };

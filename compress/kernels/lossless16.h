@@ -65,5 +65,6 @@ extern const struct wring_lossless16_tier wring_lossless16_tiers[];
 extern const struct wring_lossless16_tier_kernels wring_lossless16_avx2;
 extern const struct wring_lossless16_tier_kernels wring_lossless16_avx512;
 extern const struct wring_lossless16_tier_kernels wring_lossless16_vbmi2;
+extern const struct wring_lossless16_tier_kernels wring_lossless16_neon;
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "compress/kernels/x86/lossless_loop.h"
+#include "compress/kernels/vector/lossless_loop.h"
 
 INLINE __m256i load_rotated(const float *src)
 {

@@ -13,7 +13,9 @@
 #ifndef WRING_KERNELS_LOSSLESS_AVX512_H
 #define WRING_KERNELS_LOSSLESS_AVX512_H
 
-#include "compress/kernels/x86/lossless_loop.h"
+#include "compress/kernels/vector/lossless_loop.h"
+
+typedef raw vector;
 
 INLINE vector lows_of(vector first, vector second);
 INLINE vector rests_of(vector first, vector second);

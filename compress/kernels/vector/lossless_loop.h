@@ -18,7 +18,6 @@
 #include "compress/kernels/vector/vector.h"
 
 #define STEP VECTOR_BYTES /* elements at a time: a vector of exponents, a word of each plane */
-typedef raw vector;
 
 #define ALL_LIVE UINT64_MAX
 #define LIVE(n) ((UINT64_C(1) << (n)) - 1)        /* n < STEP */
