@@ -34,8 +34,7 @@ static const struct wring_codec_param params[] = {
     [PARAM_WARMUP] = {"warmup", NULL, "steps with larger ratios, from a quarter on", 0, 0, 1e9, 1},
     [PARAM_BLOCK] = {"block", NULL, "elements to choose among", 65536, 256, WRING_TOPK_BLOCK_MAX,
                      32},
-    [PARAM_INDEX] = {"index", WRING_TOPK_INDEX_WORDS, "how places are written", WRING_TOPK_SHORT, 0,
-                     1, 0},
+    [PARAM_INDEX] = WRING_TOPK_INDEX_PARAM,
 };
 
 enum {

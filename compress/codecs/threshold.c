@@ -16,7 +16,8 @@
 enum {
     PARAM_VALUE,
     PARAM_CAP,
-    PARAM_BLOCK
+    PARAM_BLOCK,
+    PARAM_INDEX
 };
 
 static const struct wring_codec_param params[] = {
@@ -25,6 +26,7 @@ static const struct wring_codec_param params[] = {
     [PARAM_CAP] = {"cap", NULL, "the largest share of the elements that is sent", 0.1, 1e-6, 1, 0},
     [PARAM_BLOCK] = {"block", NULL, "elements that share a cap", 65536, 256, WRING_TOPK_BLOCK_MAX,
                      32},
+    [PARAM_INDEX] = WRING_TOPK_INDEX_PARAM,
 };
 
 static uint64_t threshold_unit(const struct wring_codec *codec)
@@ -53,9 +55,14 @@ static uint64_t count_most(const struct wring_codec *codec, uint64_t n)
     return wring_sparse_wanted(codec->params[PARAM_CAP], n);
 }
 
+static enum wring_topk_index index_of(const struct wring_codec *codec)
+{
+    return (enum wring_topk_index)codec->params[PARAM_INDEX];
+}
+
 static size_t threshold_bound(const struct wring_codec *codec, uint64_t elems)
 {
-    return wring_topk_bound(codec, WRING_TOPK_SHORT, count_most, threshold_unit(codec), elems);
+    return wring_topk_bound(codec, index_of(codec), count_most, threshold_unit(codec), elems);
 }
 
 static size_t threshold_encode(const struct wring_codec *codec,
@@ -76,6 +83,7 @@ static size_t threshold_encode(const struct wring_codec *codec,
             .n = n,
             .most = count_most(codec, n),
             .threshold = least_sent(codec),
+            .index = index_of(codec),
         };
         values.begin = done;
         bytes += wring_topk_encode_block(tier->kernels, &block, false, &values, &hint, scratch,
@@ -89,7 +97,7 @@ static enum wring_status threshold_decode(const struct wring_codec *codec,
                                           const void *code, size_t code_bytes, float *dst,
                                           uint64_t elems, bool add)
 {
-    return wring_topk_decode(codec, context, WRING_TOPK_SHORT, count_most, code, code_bytes, dst,
+    return wring_topk_decode(codec, context, index_of(codec), count_most, code, code_bytes, dst,
                              elems, add);
 }
 

@@ -26,8 +26,7 @@ static const struct wring_codec_param params[] = {
     [PARAM_BLOCK] = {"block", NULL, "elements to choose among", 65536, 256, 65536, 32},
     [PARAM_SELECT] = {"select", "sampled|exact", "how the threshold is found", SELECT_SAMPLED, 0, 1,
                       0},
-    [PARAM_INDEX] = {"index", WRING_TOPK_INDEX_WORDS, "how places are written", WRING_TOPK_SHORT, 0,
-                     1, 0},
+    [PARAM_INDEX] = WRING_TOPK_INDEX_PARAM,
 };
 
 static uint64_t topk_unit(const struct wring_codec *codec)

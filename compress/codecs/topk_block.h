@@ -10,8 +10,11 @@
 #include "compress/codecs/topk_search.h"
 #include "compress/codecs/values.h"
 
-/** The codecs' parameter `index`: words, and what they mean. */
-#define WRING_TOPK_INDEX_WORDS "short|packed"
+/** The codecs' parameter `index`, an enum wring_topk_index. */
+#define WRING_TOPK_INDEX_PARAM                                                       \
+    {                                                                                \
+        "index", "short|packed", "how places are written", WRING_TOPK_SHORT, 0, 1, 0 \
+    }
 
 /** Scratch memory for an encode. */
 struct wring_topk_scratch {

@@ -60,6 +60,7 @@ static const char *const codecs[] = {
     "topk:ratio=0.1:block=256:index=packed/int8:block=32+ef",
     "hashed:ratio=0.05:block=256+ef",
     "threshold:value=0.5:block=256+ef",
+    "threshold:value=0.5:cap=0.2:index=packed+ef",
     "thc:block=128+ef",
     "qsgd:bits=2:norm=l2+ef",
     "natural+ef",

@@ -101,6 +101,8 @@ static const char *const specs[] = {
     "threshold:value=0.001:cap=1+ef",
     "threshold:value=0.75:block=256:cap=0.5/int8:block=32",
     "threshold:value=0.75:block=256:cap=0.2+ef",
+    "threshold:value=0.75:block=256:index=packed",
+    "threshold:value=0.75:block=256:index=packed:cap=0.2+ef",
 };
 #define SPECS (sizeof(specs) / sizeof(specs[0]))
 

@@ -836,8 +836,8 @@ class Dgc(Topk):
 
 
 class Threshold(Topk):
-    def __init__(self, value=0.01, cap=0.1, block=65536):
-        super().__init__(cap, block, select="exact")
+    def __init__(self, value=0.01, cap=0.1, block=65536, index="short"):
+        super().__init__(cap, block, "exact", index)
         self.least = float(value)
 
     def way_back(self):

@@ -391,7 +391,7 @@ def topkc_cases():
 
 
 def packed_cases():
-    """topk and dgc with index=packed."""
+    """topk, dgc and threshold with index=packed."""
     block = "topk:block=256:index=packed"
     x = [0] * 256
     x[5], x[9] = bits(1), bits(-2)
@@ -429,6 +429,30 @@ def packed_cases():
     yield refused(block, 100, words(0x06000001, 1, 0x92))  # the element 100
     yield refused(block, 256, words(0x07000001, 1, 0x202))
     yield refused(block + "/bf16", 256, words(0x02000001, 0x01063F80))
+    block = "threshold:value=0.75:block=256:index=packed"
+    x = [0] * 256
+    x[5], x[9] = bits(1), bits(-2)
+    yield record("threshold:value=1:block=256:index=packed", x)
+    yield record("threshold:value=1:cap=0.001:block=256:index=packed", x)
+    yield record(block, random(1, 300) + [0x80000000] * 20)  # more than the cap
+    yield record(block + ":cap=1", random(2, 300) + floats(0.75, -0.75) + [0xBF3FFFFF])
+    yield record(block + ":cap=1", floats(1, -1) * 150)  # all: a map
+    yield record(block, [0] * 300)
+    yield record(block + ":cap=0.5/int8:block=32", random(3, 300))
+    x = random(4, 300)
+    x[270] = 0x7F800000
+    yield record(block + ":cap=0.2+ef", x, random(5, 300, 0.3))
+    yield record(block + ":cap=0.5/onebit:block=32+ef", x, random(6, 300, 0.3))
+    yield record(block, random(7, 3) + [0] * 400 + random(8, 40), phase=1)
+    spec = "threshold:value=0.9:index=packed"
+    yield record(spec, random(9, 20000), said="random 9 20000")
+    yield record(spec + ":cap=0.01", random(10, 20000), said="random 10 20000")
+    yield refused(block, 256, words(27) + bytes(27 * 4 + 32))
+    yield refused(block, 256, words(0x02000002, 1, 1, 0xEE))
+    yield refused(block, 256, words(0x01000002, 1, 1, 0x74))
+    yield refused(block, 100, words(0x06000001, 1, 0x92))
+    yield refused(block, 256, words(0x02000002, 1, 0x7F800000, 0x6E))
+    yield refused(block, 256, words(0x01000000))
 
 
 def dgc_cases():

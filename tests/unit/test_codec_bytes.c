@@ -178,6 +178,10 @@ static void worked_bytes(void)
            5, 0, 9, 0);
     WORKED("threshold:value=1:cap=0.001:block=256", sparse, 256, 1, 0, 0, 0, 0, 0, 0, 0xC0, 9, 0, 0,
            0);
+    WORKED("threshold:value=1:block=256:index=packed", sparse, 256, 2, 0, 0, 2, 0, 0, 0x80, 0x3F, 0,
+           0, 0, 0xC0, 0x6E, 0, 0, 0);
+    WORKED("threshold:value=1:cap=0.001:block=256:index=packed", sparse, 256, 1, 0, 0, 3, 0, 0, 0,
+           0xC0, 6, 0, 0, 0);
     WORKED("union", sparse, 256, 2, 0, 0, 0, 0, 0, 0x80, 0x3F, 0, 0, 0, 0xC0, 5, 0, 9, 0);
     WORKED("union:block=32", signs, 32, 2, 0, 0, 0, 0, 0, 0x80, 0x3F, 0, 0, 0x40, 0xC0, 3, 0, 0, 0);
     WORKED("union:block=32", upward, 3, 3, 0, 0, 0, 0, 0, 0x80, 0x3F, 0, 0, 0, 0x40, 0, 0, 0x40,
@@ -275,6 +279,10 @@ static void malformed(void)
     REFUSE("threshold:block=256", 256, "equal indices", 2, 1, 1, 0x00050005);
     REFUSE("threshold:block=256", 100, "an index outside a short block", 1, 1, 0x00000064);
     REFUSE("threshold:block=256", 256, "an infinite value", 1, 0x7F800000, 5);
+    REFUSE("threshold:cap=0.001:block=256:index=packed", 256, "a count above the cap", 0x02000002,
+           1, 1, 0x6E);
+    REFUSE("threshold:block=256:index=packed", 256, "another width", 0x01000002, 1, 1, 0x74);
+    REFUSE("threshold:block=256:index=packed", 256, "short indices", 2, 1, 1, 0x00090005);
     REFUSE("union", 256, "a count above the block", 257, 1);
     REFUSE("union", 256, "equal indices", 2, 1, 1, 0x00050005);
     REFUSE("union", 256, "an index outside the block", 2, 1, 1, 0x01000005);

@@ -30,6 +30,7 @@ static const struct far_case {
     {"randk:ratio=0.1:block=256:seed=private", true, 0, 0},
     {"hashed:ratio=0.1:block=256:load=1", true, 0, 0},
     {"threshold:value=0.02:block=256", false, 0, 0},
+    {"threshold:value=0.02:block=256:index=packed", false, 0, 0},
     {"union:block=256", false, 0, 0},
     {"topkc:ratio=0.25:chunk=32:block=256", false, 0, 1},
     {"dgc:ratio=0.1:block=256", false, 2, 0},

@@ -232,6 +232,10 @@ static void codecs_decode_alike(void)
         {"topk/bf16+warmup:steps=4+ef", "topk:index=packed/bf16+warmup:steps=4+ef"},
         {"dgc:warmup=4", "dgc:warmup=4:index=packed"},
         {"dgc:ratio=0.05:block=512", "dgc:ratio=0.05:block=512:index=packed"},
+        {"threshold:value=0.95+ef", "threshold:value=0.95:index=packed+ef"},
+        {"threshold:value=0.5:cap=0.05", "threshold:value=0.5:cap=0.05:index=packed"},
+        {"threshold:cap=1:block=256", "threshold:cap=1:block=256:index=packed"},
+        {"threshold:value=0.9/int8+ef", "threshold:value=0.9:index=packed/int8+ef"},
     };
     static const uint64_t sizes[] = {1000, 16500, BLOCK + 700};
     static float x[BLOCK + 700];
