@@ -253,7 +253,7 @@ static void refusals(void)
         {"threshold:value=0", "threshold:value=0: needs a number from 1e-09 to 1e+06"},
         {"threshold:cap=1.5", "threshold:cap=1.5: needs a number from 1e-06 to 1"},
         {"threshold:block=128", "threshold:block=128: needs a multiple of 32 from 256 to 65536"},
-        {"threshold:index=long", "threshold:index=long: needs short or packed"},
+        {"threshold:index=long", "threshold:index=long: needs one of short|packed"},
         {"threshold/topk", "threshold/topk: " NO_VALUES},
         {"topk/", "topk/: needs the codec of its values, as in topk/int8"},
         {"topk/int9", "no codec 'int9'; there are " CODECS},
