@@ -60,6 +60,18 @@ static const char *what_it_keeps(const struct wring_codec_info *info)
     return info->states > 0 ? "state" : (info->flags & WRING_CODEC_FEEDBACK) ? "a residual" : NULL;
 }
 
+/** @return why an operation cannot take a codec; NULL: it can */
+static const char *why_unfit(const struct wring_codec_info *info, bool sends_back)
+{
+    if (what_it_keeps(info) != NULL)
+        return "it keeps something from call to call, such as +ef, which calls have no bucket for";
+    if (!sends_back && info->rounds > 0)
+        return "it has rounds, which only an allreduce and a reduce have";
+    if (!sends_back && (info->flags & WRING_CODEC_TWO_WAYS) != 0)
+        return "it has a way back, which only an allreduce and a reduce have";
+    return NULL;
+}
+
 /** The spec as all ranks write it; "": there is nothing to encode. */
 static void set_spec(struct wring_call_codec *codec, const struct wring_codec_info *info)
 {
@@ -67,10 +79,12 @@ static void set_spec(struct wring_call_codec *codec, const struct wring_codec_in
     snprintf(codec->spec, sizeof(codec->spec), "%s", raw ? "" : info->spec);
 }
 
-/** The drop-in's own codec. @param out  out: its spec, if there is one */
+/** The drop-in's own codec. @param out  out: its spec, if there is one. @param unfit  out: why an
+ *  operation that sends nothing back cannot take it; NULL: it can */
 static enum wring_status read_own_codec(const struct wring_call_codecs_dropin *dropin,
                                         const char *spec, const char *cpu,
-                                        const struct wring_log *log, struct wring_call_codec *out)
+                                        const struct wring_log *log, struct wring_call_codec *out,
+                                        const char **unfit)
 {
     struct wring_codec *codec;
     char why[256];
@@ -91,6 +105,7 @@ static enum wring_status read_own_codec(const struct wring_call_codecs_dropin *d
         status = WRING_ERR_UNSUPPORTED;
     }
     set_spec(out, wring_codec_info(codec));
+    *unfit = why_unfit(wring_codec_info(codec), false);
     wring_codec_destroy(codec);
     return status;
 }
@@ -145,35 +160,28 @@ enum wring_status wring_call_codecs_read(struct wring_call_codecs *codecs,
 {
     struct wring_call_codec unruled = {.least = own_bytes, .most = UINT64_MAX, .in_bytes = true};
     struct wring_codec_rule rule;
+    const char *unfit = NULL;
 
     enum wring_status status =
         wring_codec_rules_check_text(log, config->codec_rules, config->cpu, NULL);
     if (status == WRING_OK && contradict(dropin, own, config, log))
         status = WRING_ERR_INVALID;
     if (status == WRING_OK)
-        status = read_own_codec(dropin, own, config->cpu, log, &unruled);
+        status = read_own_codec(dropin, own, config->cpu, log, &unruled, &unfit);
     *codecs = (struct wring_call_codecs){0};
     for (unsigned i = 0; dropin->operations[i].name != NULL && status == WRING_OK; i++) {
+        const char *name = dropin->operations[i].name;
         codecs->of[i] = unruled;
-        if (find_rule(config->codec_rules, dropin->operations[i].name, &rule) != NULL)
+        if (find_rule(config->codec_rules, name, &rule) != NULL) {
             status = take_rule(&rule, config, &codecs->of[i]);
+        } else if (unfit != NULL && !dropin->operations[i].sends_back) {
+            codecs->of[i] = (struct wring_call_codec){.unfit = unfit};
+        }
     }
     return status;
 }
 
 /* ---- rules that cannot be used, or never count ---- */
-
-/** @return why an operation cannot take a codec; NULL: it can */
-static const char *why_unfit(const struct wring_codec_info *info, bool sends_back)
-{
-    if (what_it_keeps(info) != NULL)
-        return "it keeps something from call to call, such as +ef, which calls have no bucket for";
-    if (!sends_back && info->rounds > 0)
-        return "it has rounds, which only an allreduce and a reduce have";
-    if (!sends_back && (info->flags & WRING_CODEC_TWO_WAYS) != 0)
-        return "it has a way back, which only an allreduce and a reduce have";
-    return NULL;
-}
 
 enum wring_status wring_call_codecs_check(const struct wring_call_codecs *codecs,
                                           const struct wring_call_codecs_dropin *dropin,
@@ -240,10 +248,33 @@ static bool list_rules(const struct wring_call_codecs_dropin *dropin, const char
     return at > 0;
 }
 
-void wring_call_codecs_warn(const struct wring_call_codecs_dropin *dropin, const char *rules,
+/** The operations that the drop-in's own codec does not fit. @return why; NULL: there are none */
+static const char *list_unfit(const struct wring_call_codecs *codecs,
+                              const struct wring_call_codecs_dropin *dropin, char *list,
+                              size_t bytes)
+{
+    const char *why = NULL;
+    size_t at = 0;
+
+    for (unsigned i = 0; dropin->operations[i].name != NULL && at < bytes; i++)
+        if (codecs->of[i].unfit != NULL) {
+            at += (size_t)snprintf(list + at, bytes - at, "%s%s", at > 0 ? ", " : "",
+                                   dropin->operations[i].name);
+            why = codecs->of[i].unfit;
+        }
+    return why;
+}
+
+void wring_call_codecs_warn(const struct wring_call_codecs *codecs,
+                            const struct wring_call_codecs_dropin *dropin, const char *rules,
                             const struct wring_log *log)
 {
     char list[LIST_BYTES], names[LIST_BYTES];
+
+    const char *unfit = list_unfit(codecs, dropin, list, sizeof(list));
+    if (unfit != NULL)
+        wring_warn(log, "%s: %s of %s: exact without this codec: %s", dropin->setting, list,
+                   dropin->library, unfit);
 
     list_operations(dropin, "", false, names, sizeof(names));
     if (list_rules(dropin, rules, NO_SUCH_NAME, list, sizeof(list)))

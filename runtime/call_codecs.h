@@ -4,7 +4,8 @@
  *
  * The patterns of WRING_CODEC_RULES are asked for the name of the operation, as "allreduce". The
  * first one that fits decides, and min= and max= are its sizes. An operation that no pattern fits
- * takes the drop-in's own codec, WRING_MPI_CODEC or WRING_NCCL_CODEC, from its own least size on.
+ * takes the drop-in's own codec, WRING_MPI_CODEC or WRING_NCCL_CODEC, from its own least size on;
+ * one that cannot, as a reduce-scatter cannot take rounds, is exact, which a line says.
  * Calls have no shape, so 1d= says nothing of them. Whatever is no sum of 16 or 32 bits is exact.
  *
  * Threads: what has been read never changes, and any thread may ask it.
@@ -35,6 +36,7 @@ struct wring_call_codec {
     uint64_t least, most;            /* that are encoded, in `in_bytes` or in elements */
     bool in_bytes;
     bool by_rule;
+    const char *unfit; /* why the drop-in's own codec is not for it; NULL: it is */
 };
 
 struct wring_call_codecs {
@@ -63,9 +65,10 @@ enum wring_status wring_call_codecs_check(const struct wring_call_codecs *codecs
                                           const struct wring_call_codecs_dropin *dropin,
                                           const char *cpu, const struct wring_log *log);
 
-/** Warn of rules that never count for the drop-in's calls, with the cause: a line for each cause.
- */
-void wring_call_codecs_warn(const struct wring_call_codecs_dropin *dropin, const char *rules,
+/** Warn of operations that the drop-in's own codec is not for, and of rules that never count for
+ * the drop-in's calls: a line for each cause. */
+void wring_call_codecs_warn(const struct wring_call_codecs *codecs,
+                            const struct wring_call_codecs_dropin *dropin, const char *rules,
                             const struct wring_log *log);
 
 /**

@@ -172,7 +172,7 @@ static enum wring_status read_codecs(const struct wring_config *config)
     if (status == WRING_OK)
         status = wring_call_codecs_check(&own->codecs, &coded, config->cpu, &own->log);
     if (status == WRING_OK && own->rank == 0)
-        wring_call_codecs_warn(&coded, config->codec_rules, &own->log);
+        wring_call_codecs_warn(&own->codecs, &coded, config->codec_rules, &own->log);
     return status;
 }
 

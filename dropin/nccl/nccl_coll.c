@@ -135,7 +135,7 @@ static int check_codecs(int rank)
 
     if (status == WRING_OK && rank == 0 && !own->told_of_rules) {
         own->told_of_rules = true;
-        wring_call_codecs_warn(&sums, own->config.codec_rules, &own->log);
+        wring_call_codecs_warn(&own->codecs, &sums, own->config.codec_rules, &own->log);
     }
     return wring_nccl_code_of(status);
 }

@@ -144,6 +144,15 @@ class Programs(unittest.TestCase):
         self.assertEqual(codecs, {"allreduce": ("bf16", 2), "reduce": ("int8", 2),
                                   "reduce_scatter_block": ("bf16", 2)}, said)
 
+    def test_an_own_codec_is_for_those_that_can_take_it(self):
+        for codec, why in (("thc", "rounds"), ("bf16>int8", "a way back")):
+            _, codecs, _, said = self.ruled(WRING_MPI_CODEC=codec)
+            self.assertEqual(codecs, {"allreduce": (codec, 2), "reduce": (codec, 2)}, said)
+            self.assertEqual(re.findall(r"WRING_MPI_CODEC: (.*)$", said, re.M),
+                             ["reduce_scatter, reduce_scatter_block of libwring_mpi.so: exact "
+                              f"without this codec: it has {why}, which only an allreduce and a "
+                              "reduce have"])
+
     def test_rules_that_never_count_are_told(self):
         rules = "*embed*=bf16; 1d=none; allreduce=bf16; all*=int8; MPI_Reduce=int8"
         said = self.job(2, "coded.c", WRING_CODEC_RULES=rules)

@@ -55,7 +55,7 @@ static enum wring_status read_both(const char *rules, const char *own,
     if (status == WRING_OK)
         status = wring_call_codecs_check(codecs, &dropin, "best", &kept);
     if (status == WRING_OK)
-        wring_call_codecs_warn(&dropin, rules, &kept);
+        wring_call_codecs_warn(codecs, &dropin, rules, &kept);
     return status;
 }
 
@@ -157,7 +157,26 @@ static void the_rest_is_refused(void)
     /* a rule before it keeps that codec from calls, as a job of buckets and calls needs it */
     CHECK(read_both("*reduce*=none; *=int8+ef", "", &codecs) == WRING_OK, "%s", said[0]);
     CHECK(read_both("*scatter=none; *=thc", "", &codecs) == WRING_OK, "%s", said[0]);
-    CHECK(read_both("", "thc", &codecs) == WRING_OK, "%s", said[0]); /* the call decides */
+}
+
+/** The codec of all operations that no rule names is for those that can take it. */
+static void the_rest_goes_without_the_own_codec(void)
+{
+    static const char *const own[] = {"thc", "signsgd", "bf16>int8"};
+    struct wring_call_codecs codecs;
+
+    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
+        REQUIRE(read_both("", own[i], &codecs) == WRING_OK, "%s", said[0]);
+        check_found(&codecs, ALLREDUCE, 1 << 20, own[i]);
+        check_found(&codecs, REDUCE, 1 << 20, own[i]);
+        check_found(&codecs, SCATTER, 1 << 20, "exact");
+        CHECK(n_said == 1 && strstr(said[0], "W WRING_MPI_CODEC: reduce_scatter of libsome.so: "
+                                             "exact without this codec: it has ") == said[0],
+              "%u lines: %s", n_said, said[0]);
+    }
+    REQUIRE(read_both("*scatter=int8", "thc", &codecs) == WRING_OK, "%s", said[0]);
+    check_found(&codecs, SCATTER, 1 << 20, "int8");
+    CHECK(n_said == 0, "%s", said[0]);
 }
 
 /** Each cause has a line, with the rules that it is true of. */
@@ -189,6 +208,7 @@ int main(int argc, char **argv)
         {"sizes_are_of_rules", sizes_are_of_rules},
         {"others_are_exact", others_are_exact},
         {"the_rest_is_refused", the_rest_is_refused},
+        {"the_rest_goes_without_the_own_codec", the_rest_goes_without_the_own_codec},
         {"rules_that_never_count_are_told", rules_that_never_count_are_told},
         {NULL, NULL},
     };
