@@ -134,12 +134,12 @@ static void lay_peers(double end, struct wring_collective_parts *out)
 }
 
 /** Shards are cut into pieces; in one step the whole is. */
-static uint64_t count_pieces(const struct measured *measured, uint64_t elems)
+static uint64_t count_pieces(const struct measured *measured, double elems)
 {
     const struct wring_tuning tuning = wring_profile_collective_tuning(measured->collective);
-    double each = wring_candidate_piece_elems(measured->codec, tuning.chunk_bytes);
+    double each = wring_candidate_piece_elems(measured->codec, tuning.chunk_bytes, sizeof(float));
     const struct wring_measured_codes *codes = &measured->codes;
-    double travels = codes->part * (double)elems / (codes->divisible ? codes->ranks : 1);
+    double travels = codes->part * elems / (codes->divisible ? codes->ranks : 1);
 
     return travels > each ? (uint64_t)ceil(travels / each) : 1;
 }
@@ -155,6 +155,7 @@ bool wring_collective_parts(const struct wring_cost_model *model, uint32_t optio
             took = wring_cost_at(&model->costs[option].each[lane], n);
     if (took <= 0)
         return false;
+    n *= wring_cost_model_width(model->options[option].dtype, collective->codec);
     const struct measured measured = look_up_measured(model, collective);
     double cpu_us = wring_cost_at(&collective->cpu.us, n);
     *out = (struct wring_collective_parts){.took_us = took};
@@ -163,7 +164,7 @@ bool wring_collective_parts(const struct wring_cost_model *model, uint32_t optio
                                                            : lay_inline(&measured, cpu_us, out),
               out);
     lay_wire(&measured, cpu_us, n, out);
-    out->pieces = count_pieces(&measured, elems);
+    out->pieces = count_pieces(&measured, n);
     return true;
 }
 

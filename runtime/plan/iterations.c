@@ -238,7 +238,6 @@ enum wring_status wring_iterations_trace(const struct wring_iterations *iteratio
     trace->model = (char *)"this job";
     trace->source = (char *)"recorded while it ran; forward and the optimizer's step are before "
                             "the first tensor";
-    trace->dtype = WRING_F32;
     trace->forward_us = NAN; /* it is in when they are ready, and so is the optimizer's step */
     trace->tensors = calloc(iterations->n, sizeof(*trace->tensors));
     *order = calloc(iterations->n, sizeof(**order));
@@ -248,8 +247,11 @@ enum wring_status wring_iterations_trace(const struct wring_iterations *iteratio
     for (trace->n = 0; trace->n < iterations->n; trace->n++) {
         uint32_t i = (*order)[trace->n];
         const struct wring_bucket *bucket = iterations->tensors[i].bucket;
-        trace->tensors[trace->n] =
-            (struct wring_tensor){(char *)bucket->name, bucket->elems, ready_us[i]};
+        trace->tensors[trace->n] = (struct wring_tensor){.name = (char *)bucket->name,
+                                                         .elems = bucket->elems,
+                                                         .ready_us = ready_us[i],
+                                                         .dtype = bucket->dtype};
     }
+    wring_tensor_trace_gather_dtype(trace);
     return wring_tensor_trace_rehash(trace);
 }

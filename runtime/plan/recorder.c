@@ -246,7 +246,10 @@ static enum wring_status add_tensors(const struct wring_recorded_calls *calls,
             continue;
         snprintf(name, sizeof(name), "call %" PRIu32 " of %" PRIu32, i + 1, period->calls);
         struct wring_tensor *tensor = &trace->tensors[trace->n];
-        *tensor = (struct wring_tensor){strdup(name), elems, ready_us(calls, period, i)};
+        *tensor = (struct wring_tensor){.name = strdup(name),
+                                        .elems = elems,
+                                        .ready_us = ready_us(calls, period, i),
+                                        .dtype = calls->list[period->last + i].dtype};
         if (tensor->name == NULL)
             return WRING_ERR_NO_MEMORY;
         trace->n++;
@@ -260,8 +263,8 @@ static char *describe_period(const struct wring_recorded_period *period, uint32_
 
     snprintf(text, sizeof(text),
              "WRING_RECORD: rank 0, medians of %d iterations of %" PRIu32 " calls among all ranks, "
-             "of which %" PRIu32 " are sums of f32; forward and the optimizer's step are before "
-             "the first",
+             "of which %" PRIu32 " are sums of f32, f16 or bf16; forward and the optimizer's step "
+             "are before the first",
              WRING_ITERATIONS_TIMED, period->calls, tensors);
     return strdup(text);
 }
@@ -275,15 +278,16 @@ enum wring_status wring_recorded_calls_trace(const struct wring_recorded_calls *
     if (trace == NULL)
         return WRING_ERR_NO_MEMORY;
     trace->model = strdup("this job");
-    trace->dtype = WRING_F32;
     trace->forward_us = NAN;
     trace->tensors = calloc(period->calls, sizeof(*trace->tensors));
     enum wring_status status = trace->model != NULL && trace->tensors != NULL
                                    ? add_tensors(calls, period, trace)
                                    : WRING_ERR_NO_MEMORY;
     trace->source = describe_period(period, trace->n);
-    if (status == WRING_OK && trace->source != NULL)
+    if (status == WRING_OK && trace->source != NULL) {
+        wring_tensor_trace_gather_dtype(trace);
         status = wring_tensor_trace_rehash(trace);
+    }
     if (status != WRING_OK || trace->source == NULL) {
         wring_tensor_trace_destroy(trace);
         return WRING_ERR_NO_MEMORY;
@@ -438,13 +442,15 @@ static void stop_clock(struct wring_recorder *recorder)
 static struct wring_recorded_call describe_call(const struct wring_op_check *call, double at_us)
 {
     bool sums = call->op == WRING_SUM || call->op == WRING_AVG || call->op == WRING_PREMUL_SUM;
-    bool tensor = call->kind == WRING_CALL_ALLREDUCE && call->dtype == WRING_F32 && sums;
+    bool planned = wring_tensor_trace_has_type(call->dtype);
+    bool tensor = call->kind == WRING_CALL_ALLREDUCE && planned && sums;
     uint64_t hash =
         wring_fold(wring_fold(wring_fold(call->kind, call->dtype), call->op), call->root);
 
     return (struct wring_recorded_call){
         .signature = wring_fold(wring_fold(hash, call->elems), call->runs),
         .elems = tensor ? call->elems : 0,
+        .dtype = call->dtype,
         .at_us = at_us,
     };
 }
@@ -471,7 +477,8 @@ static void say_no_iterations(const struct wring_recorder *recorder)
 {
     wring_warn(&recorder->session->log,
                "WRING_RECORD=%s: no trace is written: among the job's %" PRIu32
-               " calls of all ranks no sequence with a sum of f32 repeats %d times in a row: run "
+               " calls of all ranks no sequence with a sum of f32, f16 or bf16 repeats %d times in "
+               "a row: run "
                "more iterations, or register buckets (docs/observing.md)",
                recorder->session->config.record, recorder->calls.n, WRING_CALLS_REPEATS);
 }
@@ -548,8 +555,8 @@ static void end_bucket_record(struct wring_recorder *recorder)
     wring_warn(
         &recorder->session->log,
         "WRING_RECORD=%s: no trace is written: the job ended after %" PRIu64
-        " of %d iterations, each of which posts every bucket that is a sum or average of f32 "
-        "among all ranks: run more",
+        " of %d iterations, each of which posts every bucket that is a sum or average of f32, "
+        "f16 or bf16 among all ranks: run more",
         recorder->session->config.record, recorder->buckets.iteration, WRING_CALLS_REPEATS);
 }
 

@@ -27,7 +27,7 @@
  * forward pass and the optimizer's step. Calls that are alike, as of buckets that are equally
  * large, are told apart by that: n of them are an iteration if before one in n, each time at the
  * same place, WRING_CALLS_STANDS_OUT times as much is computed as before the others. Each of an
- * iteration's sums of f32 is a tensor.
+ * iteration's sums of f32, f16 and bf16 is a tensor.
  */
 
 #define WRING_CALLS_REPEATS (WRING_ITERATIONS_WARM + WRING_ITERATIONS_TIMED)
@@ -39,7 +39,8 @@
 
 struct wring_recorded_call {
     uint64_t signature; /* equal where calls are alike */
-    uint64_t elems;     /* of a sum of f32; 0: it is something else */
+    uint64_t elems;     /* of a sum that may be planned; 0: it is something else */
+    uint32_t dtype;     /* enum wring_dtype */
     double at_us;       /* how long was computed until then, since the beginning */
 };
 

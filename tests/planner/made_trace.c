@@ -21,7 +21,8 @@ void wring_made_trace(uint32_t n, const uint64_t *elems, const double *ready_us,
                                               .tensors = made->tensors};
     for (uint32_t i = 0; i < n; i++) {
         snprintf(made->names[i], sizeof(made->names[i]), "t%u", i);
-        made->tensors[i] = (struct wring_tensor){made->names[i], elems[i], ready_us[i]};
+        made->tensors[i] = (struct wring_tensor){
+            .name = made->names[i], .elems = elems[i], .ready_us = ready_us[i]};
     }
 }
 

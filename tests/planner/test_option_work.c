@@ -459,10 +459,10 @@ static void wider_sums(void)
     double us = wring_cost_at(&work.us[WRING_WORKER_INTRA_OUT], ELEMS);
     CHECK(fabs(us - 7 * 8 * code(1000) * 0.001) < 1e-9, "what is passed on takes %g us", us);
     /* a piece of so many bytes holds a sum as well */
-    double piece = wring_candidate_piece_elems(&codec, 4096);
+    double piece = wring_candidate_piece_elems(&codec, 4096, 4);
     CHECK(40 + 3 * piece < 4096 * 1.02 && piece > 1300, "a piece has %g elements", piece);
     codec.traits.way_back.bytes.n = 0;
-    CHECK(wring_candidate_piece_elems(&codec, 4096) > 3900, "a piece of codes is as short");
+    CHECK(wring_candidate_piece_elems(&codec, 4096, 4) > 3900, "a piece of codes is as short");
 }
 
 /** A CPU's times of the way back; a pair's second codec has its own. */

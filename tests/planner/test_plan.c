@@ -18,7 +18,7 @@ static struct wring_log loud = {.level = WRING_LOG_ERROR};
 
 #define TENSORS 3
 static struct wring_tensor tensors[TENSORS] = {
-    {(char[]){"a"}, 4, 0}, {(char[]){"b"}, 6, 10}, {(char[]){"c"}, 3, 100}};
+    {(char[]){"a"}, 4, 0, 0}, {(char[]){"b"}, 6, 10, 0}, {(char[]){"c"}, 3, 100, 0}};
 static char source[] = "", name[] = "Mod\xc3\xa8le";
 static struct wring_tensor_trace trace = {
     .model = name, .source = source, .forward_us = 1, .n = TENSORS, .tensors = tensors};
@@ -57,7 +57,8 @@ static void make(struct made *made)
                                    .chunk_elems = 5,
                                    .site = WRING_SITE_DEVICE}},
                       .codecs = {{.spec = "none"}, {.spec = "fp16"}, {.spec = "int8"}},
-                      .model = {.timeline = WRING_TIMELINE_PHASES,
+                      .model = {.trace = &trace,
+                                .timeline = WRING_TIMELINE_PHASES,
                                 .nodes = 4,
                                 .ranks_per_node = 1,
                                 .uncompressed = 0,
@@ -271,25 +272,25 @@ static void mismatches(void)
 {
     static char a[] = "a", b[] = "b", c[] = "c", d[] = "d";
     const struct change changes[] = {
-        {{{a, 4, 0}, {d, 6, 10}, {c, 3, 100}},
+        {{{a, 4, 0, 0}, {d, 6, 10, 0}, {c, 3, 100, 0}},
          3,
          "number 1 of model M it has \"b\", and there is \"d\""},
-        {{{a, 4, 0}, {b, 6, 10}},
+        {{{a, 4, 0, 0}, {b, 6, 10, 0}},
          2,
          "number 2 of model M it has \"c\", and there is \"nothing more\""},
-        {{{a, 4, 0}, {b, 6, 10}, {c, 3, 100}, {d, 1, 100}},
+        {{{a, 4, 0, 0}, {b, 6, 10, 0}, {c, 3, 100, 0}, {d, 1, 100, 0}},
          4,
          "number 3 of model M it has \"nothing more\", and there is \"d\""},
-        {{{a, 4, 0}, {b, 7, 10}, {c, 3, 100}},
+        {{{a, 4, 0, 0}, {b, 7, 10, 0}, {c, 3, 100, 0}},
          3,
          "its tensor \"b\" has 6 elements, and there are 7"},
-        {{{a, 6, 0}, {b, 4, 10}, {c, 3, 100}},
+        {{{a, 6, 0, 0}, {b, 4, 10, 0}, {c, 3, 100, 0}},
          3,
          "its tensor \"a\" has 4 elements, and there are 6"},
-        {{{a, 4, 0}, {b, 6, 10}, {c, 4, 100}}, /* which an old file does not say of each */
+        {{{a, 4, 0, 0}, {b, 6, 10, 0}, {c, 4, 100, 0}}, /* which an old file does not say of each */
          3,
          "its group 1, from \"c\" on, has 3 elements, and there are 4"},
-        {{{a, 4, 0}, {b, 6, 10}, {c, 3, 101}},
+        {{{a, 4, 0, 0}, {b, 6, 10, 0}, {c, 3, 101, 0}},
          3,
          "made from another trace: its hash was 0123456789abcdef, that of Mod\xc3\xa8le is "},
     };

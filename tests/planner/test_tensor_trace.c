@@ -114,6 +114,7 @@ static void hashes(void)
         {"1000", "1e3", true},          {"1000", "1001", false},
         {"\"a\"", "\"d\"", false},      {"0.1", "0.2", false},
         {"2.25", "225e-2", true},       {"2.25", "0", false},
+        {"float32", "float16", false},  {"[7]", "[7], \"dtype\": \"float16\"", false},
     };
     struct wring_tensor_trace *trace = load_text(good, strlen(good));
 
@@ -128,6 +129,36 @@ static void hashes(void)
         CHECK((changed->hash == trace->hash) == changes[i].same, "%s for %s", changes[i].replace,
               changes[i].find);
         wring_tensor_trace_destroy(changed);
+    }
+    wring_tensor_trace_destroy(trace);
+}
+
+/** Types of all tensors, and of some. */
+static void types(void)
+{
+    struct wring_tensor_trace *trace = load_text(good, strlen(good));
+    static const uint32_t given[][3] = {{WRING_BF16, WRING_BF16, WRING_BF16},
+                                        {WRING_F16, WRING_BF16, WRING_F16},
+                                        {WRING_F32, WRING_F16, WRING_F32},
+                                        {WRING_F32, WRING_F32, WRING_F32}};
+    static const uint64_t bytes[] = {6000002014, 6000002014, 12000004014, 12000004028};
+
+    REQUIRE(trace != NULL, "the good trace is refused");
+    for (size_t i = 0; i < sizeof(given) / sizeof(given[0]); i++) {
+        for (uint32_t t = 0; t < trace->n; t++)
+            trace->tensors[t].dtype = given[i][t];
+        wring_tensor_trace_gather_dtype(trace);
+        REQUIRE(wring_tensor_trace_rehash(trace) == WRING_OK, "no hash");
+        struct wring_tensor_trace *copy = again(trace);
+        REQUIRE(copy != NULL, "what was saved is refused");
+        CHECK(copy->hash == trace->hash && copy->dtype == trace->dtype, "%zu is another", i);
+        CHECK((trace->dtype == WRING_BF16) == (i == 0), "%zu: the type of all is %u", i,
+              trace->dtype);
+        for (uint32_t t = 0; t < trace->n; t++)
+            CHECK(wring_tensor_trace_dtype(copy, t) == given[i][t], "%zu, tensor %u", i, t);
+        CHECK(wring_tensor_trace_bytes(copy) == bytes[i], "%zu: %llu bytes", i,
+              (unsigned long long)wring_tensor_trace_bytes(copy));
+        wring_tensor_trace_destroy(copy);
     }
     wring_tensor_trace_destroy(trace);
 }
@@ -225,7 +256,15 @@ static void bad_fields(void)
          "version: is 2; this wring reads version 1"},
         {"\"version\": 1", "\"version\": \"1\"", I,
          "version: needs a whole number from 1 to 4294967295, is \"1\""},
-        {"float32", "float16", I, "dtype: needs \"float32\", is \"float16\""},
+        {"float32", "float16", WRING_OK, ""},
+        {"float32", "bfloat16", WRING_OK, ""},
+        {"float32", "float64", I,
+         "dtype: needs one of \"float32\", \"float16\", \"bfloat16\", is \"float64\""},
+        {"\"float32\"", "2", I, "dtype: needs a text of 0 to 64 bytes, is 2"},
+        {"\"dtype\": \"float32\",", "", I, "dtype: needs a text of 0 to 64 bytes, is missing"},
+        {"\"shape\": [7]", "\"dtype\": \"bfloat16\"", WRING_OK, ""},
+        {"\"shape\": [7]", "\"dtype\": \"float32\"", I,
+         "tensors[1].dtype: needs one of \"float16\", \"bfloat16\", is \"float32\""},
         {"\"Two\"", "null", I, "model: needs a text of 1 to 512 bytes, is null"},
         {"\"nowhere\"", "[]", I, "source: needs a text of 0 to 4096 bytes, is a list"},
         {"\"source\": \"nowhere\",", "", WRING_OK, ""},
@@ -306,9 +345,11 @@ static void unreadable(void)
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
-        {"fields", fields},   {"round_trip", round_trip},   {"hashes", hashes},
-        {"smaller", smaller}, {"bad_numbers", bad_numbers}, {"bad_fields", bad_fields},
-        {"limits", limits},   {"unreadable", unreadable},   {NULL, NULL},
+        {"fields", fields},         {"round_trip", round_trip},
+        {"hashes", hashes},         {"types", types},
+        {"smaller", smaller},       {"bad_numbers", bad_numbers},
+        {"bad_fields", bad_fields}, {"limits", limits},
+        {"unreadable", unreadable}, {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);
 }

@@ -19,13 +19,13 @@ CODECS = "onebit+ef,randk:ratio=0.01"
 
 
 def make_trace(folder, tensors, **more):
-    """@param tensors [(name, elements, ready_us)]"""
+    """@param tensors [(name, elements, ready_us), or with the type of its elements]"""
     path = pathlib.Path(folder) / "trace.json"
     path.write_text(json.dumps({
         "format": "wring-trace", "version": 1, "model": "made <up> & \"so\"", "dtype": "float32",
         "forward_us": None, "source": "a test", **more,
-        "tensors": [{"name": name, "elements": elements, "ready_us": ready}
-                    for name, elements, ready in tensors]}), encoding="utf-8")
+        "tensors": [dict(zip(("name", "elements", "ready_us", "dtype"), tensor))
+                    for tensor in tensors]}), encoding="utf-8")
     return str(path)
 
 
@@ -92,6 +92,29 @@ class Plans(unittest.TestCase):
             self.assertEqual("no collectives of such a cluster" in told.stdout, costs == "parts")
             answer = json.loads(wring("plan", "--json", *question, "-N", nodes).stdout)
             self.assertEqual(answer["costs"], costs)
+
+    def test_elements_of_16_bits(self):
+        """A cast to bf16 is worth its time for float32, and saves nothing of 16 bits."""
+        profile = make_profile(self.folder, [(0, 262144, 0.02)])
+        question = ("-p", profile, "-c", "bf16", "--cores", "0", "--bound-ms", "50")
+        tensors = [("a", 1 << 20, 10), ("b", 1 << 20, 20), ("c", 1 << 20, 30)]
+        took = {}
+        for dtype, codec in (("float32", "bf16"), ("float16", "none"), ("bfloat16", "none")):
+            trace = make_trace(self.folder, tensors, dtype=dtype)
+            plan = self.plan("-t", trace, *question)
+            self.assertEqual({group["codec"] for group in plan["groups"]}, {codec}, dtype)
+            took[dtype] = plan["baseline_us"]["fp32"]
+            self.assertLessEqual(plan["bound_us"], plan["iteration_us"] * (1 + 1e-9))
+            megabytes = f"{12.6 if dtype == 'float32' else 6.3} MB of {dtype}"
+            self.assertIn(megabytes, wring("plan", "-t", trace, *question).stdout)
+        self.assertEqual(took["float16"], took["bfloat16"])
+        self.assertAlmostEqual(took["float16"] - 30, (took["float32"] - 30) / 2, delta=200)
+        mixed = [(*tensors[0], "bfloat16"), tensors[1], (*tensors[2], "float16")]
+        plan = self.plan("-t", make_trace(self.folder, mixed), *question)
+        self.assertEqual([(group["tensors"], group["codec"]) for group in plan["groups"]],
+                         [(["a"], "none"), (["b"], "bf16"), (["c"], "none")])
+        self.assertLess(took["float16"], plan["baseline_us"]["fp32"])
+        self.assertLess(plan["baseline_us"]["fp32"], took["float32"])
 
     def refuse(self, status, says, *arguments):
         result = wring("plan", *arguments)

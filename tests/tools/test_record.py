@@ -125,7 +125,7 @@ class Records(unittest.TestCase):
     def test_what_cannot_be_recorded_is_said(self):
         cases = (
             ("buckets", 4, "the job ended after 4 of 9 iterations"),
-            ("calls", 4, "no sequence with a sum of f32 repeats 9 times in a row"),
+            ("calls", 4, "no sequence with a sum of f32, f16 or bf16 repeats 9 times in a row"),
             ("other", 40, "among the job's 40 calls of all ranks no sequence with a sum of f32"),
             ("doubles", 700, "no sequence with a sum of f32"),
         )

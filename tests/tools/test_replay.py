@@ -243,6 +243,13 @@ class Replays(unittest.TestCase):
             self.assertEqual(result.returncode, status, (arguments, result))
             self.assertIn(says, result.stderr)
         self.assertEqual(wring("replay").returncode, 2)
+        trace = os.path.join(os.path.dirname(self.path), "trace.json")
+        with open(trace, "w", encoding="utf-8") as file:
+            json.dump({"format": "wring-trace", "version": 1, "model": "half", "dtype": "bfloat16",
+                       "tensors": [{"name": "a", "elements": 9, "ready_us": 1}]}, file)
+        result = wring("replay", "-t", trace, "-n", "1")
+        self.assertEqual(result.returncode, 1, result)
+        self.assertIn("has gradients of bfloat16, and replay runs those of float32", result.stderr)
 
 
 wringtest.main()

@@ -11,13 +11,17 @@
 static struct wring_recorded_calls calls;
 static double now_us;
 
-/** Calls as letters; a capital is a sum of f32 of so many elements. Each comes after `us`. */
+/** Calls as letters; a capital is a sum of f32, B of bf16, of so many elements. Each comes after
+ * `us`. */
 static void add(const char *kinds, double us)
 {
     for (const char *at = kinds; *at != '\0'; at++) {
         bool tensor = *at >= 'A' && *at <= 'Z';
         now_us += us;
-        const struct wring_recorded_call call = {(uint64_t)*at, tensor ? (uint64_t)*at : 0, now_us};
+        const struct wring_recorded_call call = {.signature = (uint64_t)*at,
+                                                 .elems = tensor ? (uint64_t)*at : 0,
+                                                 .dtype = *at == 'B' ? WRING_BF16 : WRING_F32,
+                                                 .at_us = now_us};
         REQUIRE(wring_recorded_calls_add(&calls, &call), "no room");
     }
 }
@@ -148,11 +152,13 @@ static void it_begins_where_computing_is_longest(void)
     REQUIRE(wring_recorded_calls_find(&calls, true, &period) && period.calls == 4, "no period");
     REQUIRE(wring_recorded_calls_trace(&calls, &period, &trace) == WRING_OK, "no trace");
     REQUIRE(trace->n == 3, "%u tensors", trace->n);
-    const struct wring_tensor want[] = {
-        {"call 1 of 4", 'C', 40}, {"call 3 of 4", 'A', 45}, {"call 4 of 4", 'B', 50}};
+    const struct wring_tensor want[] = {{"call 1 of 4", 'C', 40, 0},
+                                        {"call 3 of 4", 'A', 45, 0},
+                                        {"call 4 of 4", 'B', 50, WRING_BF16}};
     for (uint32_t i = 0; i < 3; i++)
         CHECK(strcmp(trace->tensors[i].name, want[i].name) == 0 &&
                   trace->tensors[i].elems == want[i].elems &&
+                  wring_tensor_trace_dtype(trace, i) == want[i].dtype &&
                   trace->tensors[i].ready_us == want[i].ready_us,
               "%s: %g us", trace->tensors[i].name, trace->tensors[i].ready_us);
     CHECK(isnan(trace->forward_us), "forward is known");
@@ -163,9 +169,10 @@ static void all_room_is_used(void)
 {
     begin();
     for (uint64_t i = 0; i < WRING_CALLS_MAX; i++)
-        CHECK(wring_recorded_calls_add(&calls, &(struct wring_recorded_call){i, 1, 0}), "%u",
-              calls.n);
-    CHECK(!wring_recorded_calls_add(&calls, &(struct wring_recorded_call){0, 1, 0}), "more");
+        CHECK(wring_recorded_calls_add(&calls,
+                                       &(struct wring_recorded_call){.signature = i, .elems = 1}),
+              "%u", calls.n);
+    CHECK(!wring_recorded_calls_add(&calls, &(struct wring_recorded_call){.elems = 1}), "more");
     CHECK(find(true) == 0 && find(false) == 0, "nothing repeats");
     wring_recorded_calls_finish(&calls);
 }

@@ -165,8 +165,8 @@ static enum wring_status write_trace(const struct demo_results *results, FILE *f
     for (uint32_t t = 0; t < trace.n; t++) {
         snprintf(names[t], sizeof(names[t]), "%s", results->tensors[t].name);
         uint64_t elems = results->tensors[t].rows * results->tensors[t].columns;
-        tensors[t] =
-            (struct wring_tensor){names[t], elems, round_to_ns(results->times.ready_us[t])};
+        tensors[t] = (struct wring_tensor){
+            .name = names[t], .elems = elems, .ready_us = round_to_ns(results->times.ready_us[t])};
     }
     return wring_tensor_trace_save(&trace, file);
 }

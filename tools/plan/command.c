@@ -50,6 +50,27 @@ struct runnable {
     struct wring_plan *other;      /* likewise */
 };
 
+/** The times of gradients as they are, and as fp16; 16-bit ones are as they are in both. */
+static void add_baselines(struct wring_table *table, const struct wring_planning *planning,
+                          const struct wring_planned *planned)
+{
+    const char *types = wring_tensor_trace_types(planning->trace);
+    const struct wring_cost_model *model = planned->model;
+    double plan_us = planned->found.time_us;
+    char apart[64], merged[64];
+
+    snprintf(apart, sizeof(apart), "%s, tensor by tensor", types);
+    snprintf(merged, sizeof(merged), "%s, in the best groups", types);
+    add_time(table, apart, planned->fp32.apart_us, plan_us, "");
+    add_time(table, merged, planned->fp32.merged_us, plan_us, "");
+    if (model->options[model->uncompressed].dtype != WRING_F32)
+        return;
+    const char *note =
+        is_barred(model, model->fp16) ? "to compare with: no plan may take it here" : "";
+    add_time(table, "fp16, tensor by tensor", planned->fp16.apart_us, plan_us, note);
+    add_time(table, "fp16, in the best groups", planned->fp16.merged_us, plan_us, note);
+}
+
 static void show_times(const struct wring_planning *planning, const struct wring_planned *planned,
                        const struct runnable *runnable)
 {
@@ -82,13 +103,7 @@ static void show_times(const struct wring_planning *planning, const struct wring
     add_time(table, "computing alone", planned->last_ready_us, plan_us,
              planning->trace->optimizer_us > 0 ? "optimizer and backward, as the trace has them"
                                                : "backward, as the trace has it");
-    add_time(table, "float32, tensor by tensor", planned->fp32.apart_us, plan_us, "");
-    add_time(table, "float32, in the best groups", planned->fp32.merged_us, plan_us, "");
-    const char *fp16_note = is_barred(planned->model, planned->model->fp16)
-                                ? "to compare with: no plan may take it here"
-                                : "";
-    add_time(table, "fp16, tensor by tensor", planned->fp16.apart_us, plan_us, fp16_note);
-    add_time(table, "fp16, in the best groups", planned->fp16.merged_us, plan_us, fp16_note);
+    add_baselines(table, planning, planned);
     if (planning->search != WRING_SEARCH_ESPRESSO)
         add_time(table, "Espresso's greedy", planned->espresso_us, plan_us, "");
     wring_table_finish(table, stdout);
@@ -226,9 +241,10 @@ static void plan_show(const struct wring_planning *planning, const struct wring_
     const struct wring_problem *problem = &planned->model->problem;
 
     printf("%s on %s, %" PRIu32 " nodes of %" PRIu32 " ranks: %" PRIu32
-           " tensors, %.1f MB of float32; timeline %s\n",
+           " tensors, %.1f MB of %s; timeline %s\n",
            plan->model, plan->profile, plan->nodes, plan->ranks_per_node, problem->n_tensors,
-           (double)problem->elems[problem->n_tensors] * 4e-6, plan->timeline);
+           (double)wring_tensor_trace_bytes(planning->trace) * 1e-6,
+           wring_tensor_trace_types(planning->trace), plan->timeline);
     printf("%" PRIu64 " options a tensor, %" PRIu64 " of them never the best ones\n",
            planned->model->considered, planned->model->dominated);
     show_tuning(planned);

@@ -190,27 +190,62 @@ void wring_planned_apart(uint32_t n_tensors, uint32_t option, struct wring_group
     }
 }
 
+/** One option, for tensors of each type of elements. */
+struct option_of_types {
+    uint32_t n;
+    struct wring_option_cost costs[WRING_BF16 + 1];
+    uint32_t whole[WRING_BF16 + 1]; /* their numbers in the model */
+    uint64_t *allowed;              /* [tensors] */
+};
+
+/** Errors: WRING_ERR_NO_MEMORY. `allowed` is freed by the caller, whatever comes back. */
+static enum wring_status take_option_of_types(const struct wring_cost_model *model, uint32_t option,
+                                              struct option_of_types *out)
+{
+    *out = (struct option_of_types){.allowed =
+                                        calloc(model->problem.n_tensors, sizeof(*out->allowed))};
+    if (out->allowed == NULL)
+        return WRING_ERR_NO_MEMORY;
+    for (uint32_t i = 0; i < model->problem.n_tensors; i++) {
+        uint32_t takes = wring_cost_model_option(model, i, option), at = 0;
+        while (at < out->n && out->whole[at] != takes)
+            at++;
+        if (at == out->n) {
+            out->costs[out->n] = model->problem.options[takes];
+            out->whole[out->n++] = takes;
+        }
+        out->allowed[i] = UINT64_C(1) << at;
+    }
+    return WRING_OK;
+}
+
 /** Let the search merge, where all take one option. */
 static enum wring_status merge_with_option(const struct wring_planning *planning,
-                                           const struct wring_problem *problem, uint32_t option,
+                                           const struct wring_cost_model *model, uint32_t option,
                                            struct wring_found *found)
 {
-    struct wring_problem alone = *problem;
+    struct wring_problem alone = model->problem;
     struct wring_search_params params = {.budget_ns = planning->budget_ns, .uncompressed = 0};
+    struct option_of_types all;
+    enum wring_status status = take_option_of_types(model, option, &all);
 
-    alone.options = &problem->options[option];
-    alone.n_options = 1;
-    alone.allowed = NULL;
-    enum wring_status status = wring_search_run(&alone, &params, found);
+    if (status == WRING_OK) {
+        alone.options = all.costs;
+        alone.n_options = all.n;
+        alone.allowed = all.n > 1 ? all.allowed : NULL;
+        status = wring_search_run(&alone, &params, found);
+    }
     for (uint32_t i = 0; status == WRING_OK && i < found->grouping.n; i++)
-        found->grouping.option[i] = option;
+        found->grouping.option[i] = all.whole[found->grouping.option[i]];
+    free(all.allowed);
     return status;
 }
 
 static enum wring_status baseline_init(const struct wring_planning *planning,
-                                       const struct wring_problem *problem, uint32_t option,
+                                       const struct wring_cost_model *model, uint32_t option,
                                        struct wring_baseline *out)
 {
+    const struct wring_problem *problem = &model->problem;
     struct wring_baseline baseline;
     struct wring_found found;
 
@@ -221,8 +256,10 @@ static enum wring_status baseline_init(const struct wring_planning *planning,
     if (status != WRING_OK)
         return status;
     wring_planned_apart(problem->n_tensors, option, &baseline.grouping);
+    for (uint32_t i = 0; i < problem->n_tensors; i++)
+        baseline.grouping.option[i] = wring_cost_model_option(model, i, option);
     baseline.apart_us = wring_problem_time(problem, &baseline.grouping);
-    status = merge_with_option(planning, problem, option, &found);
+    status = merge_with_option(planning, model, option, &found);
     if (status != WRING_OK) {
         wring_grouping_finish(&baseline.grouping);
         return status;
@@ -321,11 +358,10 @@ static enum wring_status compare_baselines(const struct wring_planning *planning
 
     for (uint32_t i = 0; i < model->problem.n_tensors; i++)
         planned->last_ready_us += model->problem.compute_us[i];
-    enum wring_status status =
-        baseline_init(planning, &model->problem, model->uncompressed, &planned->fp32);
+    enum wring_status status = baseline_init(planning, model, model->uncompressed, &planned->fp32);
     if (status != WRING_OK)
         return status;
-    return baseline_init(planning, &model->problem, model->fp16, &planned->fp16);
+    return baseline_init(planning, model, model->fp16, &planned->fp16);
 }
 
 enum wring_status wring_planned_init(const struct wring_planning *planning,

@@ -290,6 +290,22 @@ static enum wring_status read_plan(const struct command *command, uint32_t ranks
     return status;
 }
 
+/** Its sums are checked bit by bit, as those of whole numbers in float32. */
+static bool is_of_float32(const struct command *command)
+{
+    const struct wring_tensor_trace *trace = command->planning.trace;
+
+    for (uint32_t i = 0; i < trace->n; i++)
+        if (wring_tensor_trace_dtype(trace, i) != WRING_F32) {
+            wring_fail(command->params.name,
+                       "the trace %s has gradients of %s, and replay runs those of float32 alone; "
+                       "wring plan and wring simulate take this trace",
+                       trace->model, wring_tensor_trace_types(trace));
+            return false;
+        }
+    return true;
+}
+
 /** As one rank of a job, or as the one who starts the ranks. */
 static int run_ranks(struct command *command, int argc, char **argv)
 {
@@ -300,7 +316,7 @@ static int run_ranks(struct command *command, int argc, char **argv)
     struct wring_launched launched;
 
     if (wring_config_load(&config, &command->planning.log) != WRING_OK ||
-        wring_planning_load_trace(&command->planning) != WRING_OK)
+        wring_planning_load_trace(&command->planning) != WRING_OK || !is_of_float32(command))
         return WRING_EXIT_FAILURE; /* which was said */
     command->params.trace = command->planning.trace;
     command->params.scale = command->planning.scale;

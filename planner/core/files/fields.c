@@ -118,6 +118,31 @@ static void read_cost(struct wring_reading *reading, const json_t *object,
     wring_reading_leave(reading);
 }
 
+static void read_choice(struct wring_reading *reading, const json_t *object,
+                        const struct wring_field *field, uint32_t *out)
+{
+    const char *text = wring_reading_text(reading, object, field->name, 0, WORD_BYTES - 1);
+    unsigned n = (unsigned)field->max, found = n;
+    char known[200] = "";
+    size_t used = 0;
+
+    for (unsigned i = 0; i < n; i++) {
+        const char *name = field->name_of(i);
+        if (name == NULL)
+            continue;
+        found = strcmp(name, text) == 0 ? i : found;
+        snprintf(known + used, sizeof(known) - used, "%s\"%s\"", used > 0 ? ", " : "", name);
+        used = strlen(known);
+    }
+    if (found < n) {
+        *out = found;
+        return;
+    }
+    wring_reading_enter(reading, field->name);
+    wring_reading_fault(reading, WRING_ERR_INVALID, "needs one of %s, is \"%s\"", known, text);
+    wring_reading_leave(reading);
+}
+
 static void read_word(struct wring_reading *reading, const json_t *object,
                       const struct wring_field *field, char *out)
 {
@@ -302,6 +327,9 @@ static void read_field(struct wring_reading *reading, const json_t *object,
     case WRING_FIELD_WORD:
         read_word(reading, object, field, out);
         break;
+    case WRING_FIELD_CHOICE:
+        read_choice(reading, object, field, out);
+        break;
     case WRING_FIELD_STRING:
         *(char **)out = read_string(reading, object, field);
         break;
@@ -367,6 +395,7 @@ static bool is_set(const struct wring_field *field, const void *owner)
     case WRING_FIELD_BOOL:
         return *(const bool *)at;
     case WRING_FIELD_U32:
+    case WRING_FIELD_CHOICE:
         return *(const uint32_t *)at != 0;
     case WRING_FIELD_U64:
         return *(const uint64_t *)at != 0;
@@ -482,6 +511,8 @@ static json_t *field_json(const struct wring_field *field, const void *owner)
         return cost_json(at);
     case WRING_FIELD_WORD:
         return json_string(field->bytes > 0 ? at : field->name_of(0));
+    case WRING_FIELD_CHOICE:
+        return json_string(field->name_of(*(const uint32_t *)at));
     case WRING_FIELD_STRING:
         return json_string(*(char *const *)at);
     case WRING_FIELD_HASH:

@@ -22,6 +22,8 @@ enum wring_field_type {
     WRING_FIELD_COST,           /* struct wring_cost, of min corners or more */
     WRING_FIELD_WORD,           /* char[bytes], one of max words; with min = 0 it may be empty. With
                                    bytes = 0 it is always the one word that there is */
+    WRING_FIELD_CHOICE,         /* uint32_t below max, written as the word that name_of has for it;
+                                   NULL: that number is none of them */
     WRING_FIELD_STRING,         /* char * of min to max bytes, the owner's to free; "" if missing */
     WRING_FIELD_HASH,           /* uint64_t */
     WRING_FIELD_DERIVED,        /* a number that is written only */
@@ -79,6 +81,8 @@ struct wring_record {
 #define FIELD_WORD(member, names, n)                                                      \
     .type = WRING_FIELD_WORD, FIELD_AT(member), .bytes = sizeof(((OWNER *)NULL)->member), \
     .name_of = (names), .max = (n)
+#define FIELD_CHOICE(member, names, n) \
+    .type = WRING_FIELD_CHOICE, FIELD_AT(member), .name_of = (names), .max = (n)
 #define FIELD_STRING(member, low, high) \
     .type = WRING_FIELD_STRING, FIELD_AT(member), .min = (low), .max = (high)
 #define FIELD_BOOL(member) .type = WRING_FIELD_BOOL, FIELD_AT(member)

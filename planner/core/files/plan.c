@@ -244,9 +244,11 @@ static enum wring_status fill_groups(const struct wring_cost_model *model,
     return WRING_OK;
 }
 
-/** Every tensor alone and by this option; NaN where there is no such option, or no memory. */
-static double time_of_all(const struct wring_problem *problem, uint32_t option)
+/** Every tensor alone and by this option, as its type of elements has it; NaN where there is no
+ * such option, or no memory. */
+static double time_of_all(const struct wring_cost_model *model, uint32_t option)
 {
+    const struct wring_problem *problem = &model->problem;
     struct wring_grouping alone = {.n = problem->n_tensors};
     double us = NAN;
 
@@ -255,7 +257,7 @@ static double time_of_all(const struct wring_problem *problem, uint32_t option)
     if (alone.end != NULL && alone.option != NULL && option < problem->n_options) {
         for (uint32_t i = 0; i < alone.n; i++) {
             alone.end[i] = i + 1;
-            alone.option[i] = option;
+            alone.option[i] = wring_cost_model_option(model, i, option);
         }
         us = wring_problem_time(problem, &alone);
     }
@@ -281,8 +283,8 @@ static void fill_times(const struct wring_cost_model *model, const struct wring_
 {
     plan->iteration_us = wring_problem_time(&model->problem, grouping);
     plan->last_ready_us = wring_tensor_trace_alone_us(trace);
-    plan->fp32_us = time_of_all(&model->problem, model->uncompressed);
-    plan->fp16_us = time_of_all(&model->problem, model->fp16);
+    plan->fp32_us = time_of_all(model, model->uncompressed);
+    plan->fp16_us = time_of_all(model, model->fp16);
     plan->espresso_us = plan->bound_us = plan->gap = NAN;
     plan->selection_us = plan->bound_time_us = NAN;
 }

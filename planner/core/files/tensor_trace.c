@@ -21,11 +21,35 @@
 
 /* The table of each record's fields, which docs/planner-files.md explains. */
 
+/** Types that gradients have. @return static; NULL for others */
+static const char *name_dtype(unsigned dtype)
+{
+    switch (dtype) {
+    case WRING_F32:
+        return "float32";
+    case WRING_F16:
+        return "float16";
+    case WRING_BF16:
+        return "bfloat16";
+    default:
+        return NULL;
+    }
+}
+
+/** Of a tensor beside others: a trace with any of float32 is one of float32. */
+static const char *name_own_dtype(unsigned dtype)
+{
+    return dtype != WRING_F32 ? name_dtype(dtype) : NULL;
+}
+
+#define DTYPES (WRING_BF16 + 1)
+
 #define OWNER struct wring_tensor
 static const struct wring_field tensor_fields[] = {
     {"name", FIELD_STRING(name, 1, WRING_TRACE_NAME_MAX)},
     {"elements", FIELD_U64(elems, 1, WRING_TRACE_ELEMS_MAX)},
     {"ready_us", FIELD_NUMBER(ready_us, 0, WRING_TRACE_US_MAX)},
+    {"dtype", FIELD_CHOICE(dtype, name_own_dtype, DTYPES), FIELD_SPARSE},
 };
 #undef OWNER
 
@@ -45,17 +69,10 @@ static void check_order(struct wring_reading *reading, const void *owner, uint32
     wring_reading_leave(reading);
 }
 
-/** More types can follow; what the planner knows of codecs is counted in float32 elements. */
-static const char *name_dtype(unsigned i)
-{
-    (void)i;
-    return "float32";
-}
-
 #define OWNER struct wring_tensor_trace
 static const struct wring_field trace_fields[] = {
     {"model", FIELD_STRING(model, 1, WRING_TRACE_NAME_MAX)},
-    {"dtype", .type = WRING_FIELD_WORD, .name_of = name_dtype, .min = 1, .max = 1},
+    {"dtype", FIELD_CHOICE(dtype, name_dtype, DTYPES)},
     {"forward_us", FIELD_NUMBER_OR_NULL(forward_us, WRING_TRACE_US_MAX)},
     {"optimizer_us", FIELD_NUMBER(optimizer_us, 0, WRING_TRACE_US_MAX), FIELD_SPARSE},
     {"source", FIELD_STRING(source, 0, WRING_TRACE_SOURCE_MAX), FIELD_OPTIONAL},
@@ -143,10 +160,44 @@ enum wring_status wring_tensor_trace_rehash(struct wring_tensor_trace *trace)
         wring_write_sized(&writer, tensor->name, strlen(tensor->name));
         wring_write_u64(&writer, tensor->elems);
         wring_write_double(&writer, tensor->ready_us);
+        if (tensor->dtype != WRING_F32)
+            wring_write_u32(&writer, tensor->dtype);
     }
     if (trace->optimizer_us > 0)
         wring_write_double(&writer, trace->optimizer_us);
     return wring_hash(&writer, &trace->hash);
+}
+
+const char *wring_tensor_trace_types(const struct wring_tensor_trace *trace)
+{
+    enum wring_dtype first = wring_tensor_trace_dtype(trace, 0);
+
+    for (uint32_t i = 1; i < trace->n; i++)
+        if (wring_tensor_trace_dtype(trace, i) != first)
+            return "mixed types";
+    return name_dtype(first);
+}
+
+void wring_tensor_trace_gather_dtype(struct wring_tensor_trace *trace)
+{
+    uint32_t all = trace->n > 0 ? trace->tensors[0].dtype : WRING_F32;
+
+    trace->dtype = WRING_F32;
+    for (uint32_t i = 1; i < trace->n; i++)
+        if (trace->tensors[i].dtype != all)
+            return;
+    trace->dtype = all;
+    for (uint32_t i = 0; i < trace->n; i++)
+        trace->tensors[i].dtype = WRING_F32;
+}
+
+uint64_t wring_tensor_trace_bytes(const struct wring_tensor_trace *trace)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < trace->n; i++)
+        bytes += trace->tensors[i].elems * wring_dtype_bytes(wring_tensor_trace_dtype(trace, i));
+    return bytes;
 }
 
 double wring_tensor_trace_alone_us(const struct wring_tensor_trace *trace)
@@ -177,7 +228,6 @@ enum wring_status wring_tensor_trace_load(const char *path, const struct wring_l
     if (trace == NULL)
         return WRING_ERR_NO_MEMORY;
     wring_reading_open(&reading, FORMAT, VERSION, &object);
-    trace->dtype = WRING_F32;
     if (reading.status == WRING_OK)
         wring_record_read(&reading, object, &trace_record, trace);
     json_decref(object);

@@ -6,6 +6,7 @@
 #ifndef WRING_FILES_TENSOR_TRACE_H
 #define WRING_FILES_TENSOR_TRACE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -23,12 +24,13 @@ struct wring_tensor {
     char *name;      /* unique in the trace */
     uint64_t elems;  /* 1 or more */
     double ready_us; /* since backward began; never earlier than the tensor before */
+    uint32_t dtype;  /* enum wring_dtype: WRING_F16, WRING_BF16; WRING_F32: as the trace says */
 };
 
 struct wring_tensor_trace {
     char *model;
-    char *source; /* where it comes from, in words; "" where nobody said */
-    enum wring_dtype dtype;
+    char *source;        /* where it comes from, in words; "" where nobody said */
+    uint32_t dtype;      /* enum wring_dtype, of tensors that name none: WRING_F32, F16, BF16 */
     double forward_us;   /* of one iteration; NaN where it is not known */
     double optimizer_us; /* of its step, by the gradients of all tensors; 0: nobody has said */
     uint32_t n;
@@ -55,6 +57,31 @@ enum wring_status wring_tensor_trace_load(const char *path, const struct wring_l
  */
 enum wring_status wring_tensor_trace_find(const char *name, const char *folder,
                                           const struct wring_log *log, char *path, size_t bytes);
+
+/** The type of a tensor's elements. */
+static inline enum wring_dtype wring_tensor_trace_dtype(const struct wring_tensor_trace *trace,
+                                                        uint32_t tensor)
+{
+    uint32_t own = trace->tensors[tensor].dtype;
+
+    return (enum wring_dtype)(own != WRING_F32 ? own : trace->dtype);
+}
+
+/** "float32", "float16" or "bfloat16", of all tensors; "mixed types". Static. */
+const char *wring_tensor_trace_types(const struct wring_tensor_trace *trace);
+
+/** Can tensors of a trace have that type? */
+static inline bool wring_tensor_trace_has_type(enum wring_dtype dtype)
+{
+    return dtype == WRING_F32 || dtype == WRING_F16 || dtype == WRING_BF16;
+}
+
+/** Of a trace put together in memory, where each tensor names its type: if all name the same one,
+ * it is the trace's. */
+void wring_tensor_trace_gather_dtype(struct wring_tensor_trace *trace);
+
+/** Bytes of all tensors as they are. */
+uint64_t wring_tensor_trace_bytes(const struct wring_tensor_trace *trace);
 
 /** What an iteration takes without any collective: the optimizer's step, and backward. */
 double wring_tensor_trace_alone_us(const struct wring_tensor_trace *trace);

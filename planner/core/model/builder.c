@@ -145,16 +145,37 @@ static enum wring_status make_allowed(struct wring_cost_model *model)
     return WRING_OK;
 }
 
+/** An option is for tensors of its own type: what is merged is of one type. */
+static void bar_other_dtypes(const struct wring_model_builder *builder, uint32_t option)
+{
+    struct wring_cost_model *model = builder->model;
+    uint32_t words = wring_problem_words(&model->problem);
+
+    for (uint32_t tensor = 0; tensor < model->problem.n_tensors; tensor++)
+        if (wring_tensor_trace_dtype(model->trace, tensor) != model->options[option].dtype)
+            model->allowed[(size_t)tensor * words + option / 64] &= ~(UINT64_C(1) << option % 64);
+}
+
+static bool has_several_dtypes(const struct wring_model_builder *builder)
+{
+    return wring_model_has_dtype(builder, WRING_F32) + wring_model_has_dtype(builder, WRING_F16) +
+               wring_model_has_dtype(builder, WRING_BF16) >
+           1;
+}
+
 enum wring_status wring_model_bar(struct wring_model_builder *builder)
 {
     struct wring_cost_model *model = builder->model;
-    enum wring_status status = WRING_OK;
+    bool mixed = has_several_dtypes(builder);
+    enum wring_status status = mixed ? make_allowed(model) : WRING_OK;
 
     for (uint32_t i = 0; i < model->problem.n_options && status == WRING_OK; i++) {
         uint32_t codec = model->options[i].codec;
         enum wring_budget budget =
             model_budget(builder, codec, wring_option_encodings(&model->options[i].option));
         bool nobody = builder->candidates.list[i].barred;
+        if (mixed && status == WRING_OK)
+            bar_other_dtypes(builder, i);
         if (!nobody && budget == WRING_BUDGET_WITHIN)
             continue;
         status = make_allowed(model);
@@ -265,6 +286,12 @@ static bool is_refused(const struct wring_model_builder *builder, uint32_t codec
     return true;
 }
 
+static struct wring_measured_cost scale_elems(const struct wring_measured_cost *cost, double width)
+{
+    return (struct wring_measured_cost){.busy = wring_cost_scale(&cost->busy, 1, width),
+                                        .rest = wring_cost_scale(&cost->rest, 1, width)};
+}
+
 static enum wring_status offer_collective(struct wring_model_builder *builder, uint32_t codec,
                                           const char *run_as, bool baseline)
 {
@@ -273,15 +300,19 @@ static enum wring_status offer_collective(struct wring_model_builder *builder, u
     struct wring_measured_cost cost;
     const struct wring_measured_collective *collective =
         wring_core_scaling_collective(&scaling, model->codecs[codec].spec, run_as, &cost);
-    struct wring_candidate candidate = {.baseline = baseline,
-                                        .barred = builder->barred[codec],
-                                        .option = {.codec = codec, .site = WRING_SITE_CPU}};
+    struct wring_candidate candidate = {
+        .baseline = baseline,
+        .barred = builder->barred[codec],
+        .option = {.codec = codec, .dtype = builder->dtype, .site = WRING_SITE_CPU}};
 
     candidate.option.option = steps_of(model->codecs[codec].spec, run_as);
     if (collective == NULL &&
         (is_in_nodes(run_as) ||
          !model_from_components(builder, codec, &candidate.option.option, &cost.busy, &cost.rest)))
         return WRING_OK;
+    if (collective != NULL)
+        cost =
+            scale_elems(&cost, wring_cost_model_width(builder->dtype, model->codecs[codec].spec));
     candidate.encodings = wring_option_encodings(&candidate.option.option);
     enum wring_budget budget = model_budget(builder, codec, candidate.encodings);
     candidate.somewhere = budget == WRING_BUDGET_SOMEWHERE;
@@ -296,7 +327,8 @@ static enum wring_status offer_collective(struct wring_model_builder *builder, u
     candidate.cost.each[COLLECTIVE] = cost.busy;
     candidate.cost.each[REST] = cost.rest;
     if (builder->params->scattered) {
-        struct wring_cost copy = wring_work_copy(builder->params->profile);
+        struct wring_cost copy =
+            wring_work_copy(builder->params->profile, wring_model_elem_bytes(builder));
         copy = wring_cost_scale(&copy, 2, 1);
         candidate.cost.each[COLLECTIVE] = wring_cost_add(&cost.busy, &copy);
     }
@@ -396,17 +428,15 @@ static enum wring_status offer_both(struct wring_model_builder *builder, uint32_
     return offer_collective(builder, codec, nodes, baseline && in_nodes);
 }
 
-static void model_tell_components(const struct wring_model_builder *builder);
-
 enum wring_status wring_model_from_measured(struct wring_model_builder *builder)
 {
     const struct wring_cost_model *model = builder->model;
     enum wring_status status = offer_both(builder, 0, WRING_SCHEME_AUTO, true);
 
     builder->lanes = collective_lanes;
-    model_tell_components(builder);
     for (uint32_t codec = 1; codec < model->n_codecs && status == WRING_OK; codec++) {
-        bool baseline = strcmp(model->codecs[codec].spec, "fp16") == 0;
+        bool baseline =
+            builder->dtype == WRING_F32 && strcmp(model->codecs[codec].spec, "fp16") == 0;
         status = offer_both(builder, codec, WRING_SCHEME_DIVISIBLE, baseline);
         bool one_way = strchr(model->codecs[codec].spec, '>') == NULL;
         if (status == WRING_OK && one_way)
@@ -661,8 +691,7 @@ static bool lacks_measured(const struct wring_model_builder *builder, uint32_t c
            in->at[WRING_SITE_CPU].present && builder->back[codec].at[WRING_SITE_CPU].present;
 }
 
-/** Log the codecs whose times are put together from parts. */
-static void model_tell_components(const struct wring_model_builder *builder)
+void wring_model_tell_components(const struct wring_model_builder *builder)
 {
     const struct wring_cost_model *model = builder->model;
     char specs[256] = "";
@@ -715,6 +744,9 @@ static bool model_from_components(const struct wring_model_builder *builder, uin
                                              .nodes = model->nodes,
                                              .ranks_per_node = model->ranks_per_node,
                                              .link_scale = builder->link_scale,
+                                             .elem_bytes = wring_model_elem_bytes(builder),
+                                             .width =
+                                                 wring_cost_model_width(builder->dtype, in->spec),
                                              .own_cores = in->n_coders > 0 && back->n_coders > 0,
                                              .in = in,
                                              .out = back};

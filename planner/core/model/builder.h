@@ -18,6 +18,7 @@ struct wring_model_builder {
     struct wring_budgets *budgets;    /* [n_codecs] */
     struct wring_profile_codec *ways; /* [2] for a moment: a codec in and back, as cores code it */
     double link_scale;
+    enum wring_dtype dtype;   /* whose options are made now */
     struct wring_lanes lanes; /* of the options */
     struct wring_candidates candidates;
 };
@@ -27,6 +28,15 @@ struct wring_core_scaling wring_model_core_scaling(const struct wring_model_buil
 
 /** The codecs: none, fp16, the allow-list. Errors: as wring_cost_model_create(). */
 enum wring_status wring_model_find_codecs(struct wring_model_builder *builder);
+
+/** Bytes of an element of the type whose options are made. */
+static inline uint32_t wring_model_elem_bytes(const struct wring_model_builder *builder)
+{
+    return (uint32_t)wring_dtype_bytes(builder->dtype);
+}
+
+/** Is any tensor of that type? */
+bool wring_model_has_dtype(const struct wring_model_builder *builder, enum wring_dtype dtype);
 
 /** Which options each tensor may take. The options are there. Errors: WRING_ERR_NO_MEMORY. */
 enum wring_status wring_model_bar(struct wring_model_builder *builder);
@@ -38,7 +48,10 @@ bool wring_model_has_measured(const struct wring_model_builder *builder);
  * that keeps it busiest, in its faster scheme, with the largest buckets that were measured. */
 double wring_model_load(const struct wring_model_builder *builder);
 
-/** Candidates and lanes of these. Errors: WRING_ERR_NO_MEMORY. */
+/** Log the codecs whose times are put together from parts, beside whole collectives of others. */
+void wring_model_tell_components(const struct wring_model_builder *builder);
+
+/** Candidates of the present type, and lanes of these. Errors: WRING_ERR_NO_MEMORY. */
 enum wring_status wring_model_from_measured(struct wring_model_builder *builder);
 
 #endif

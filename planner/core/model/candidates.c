@@ -75,19 +75,21 @@ static double longest_bytes(const struct wring_profile_codec *codec, double elem
     return bytes;
 }
 
-double wring_candidate_piece_elems(const struct wring_profile_codec *codec, uint64_t chunk_bytes)
+double wring_candidate_piece_elems(const struct wring_profile_codec *codec, uint64_t chunk_bytes,
+                                   uint32_t elem_bytes)
 {
     double bytes = (double)chunk_bytes, elems = bytes / sizeof(float);
 
     if (codec == NULL)
-        return elems;
+        return bytes / elem_bytes;
     double coded = longest_bytes(codec, GATHER_UP * elems);
     return coded > bytes ? GATHER_UP * elems * bytes / coded : GATHER_UP * elems;
 }
 
 static double piece_elems(const struct wring_candidates_params *params)
 {
-    return wring_candidate_piece_elems(params->work.in, params->chunk_bytes);
+    uint32_t elem_bytes = (uint32_t)wring_dtype_bytes(params->dtype);
+    return wring_candidate_piece_elems(params->work.in, params->chunk_bytes, elem_bytes);
 }
 
 /** Elements of a group that travel at once: a piece for each of those that it is divided between.
@@ -152,7 +154,8 @@ static bool may_take_place_of(const struct wring_candidate *a, const struct wrin
                (a->option.codec == b->option.codec && a->encodings.in <= b->encodings.in &&
                 a->encodings.back <= b->encodings.back);
 
-    return !a->barred && may && wring_dominates(&a->cost, &b->cost, WRING_PLAN_LANES_MAX);
+    return !a->barred && may && a->option.dtype == b->option.dtype &&
+           wring_dominates(&a->cost, &b->cost, WRING_PLAN_LANES_MAX);
 }
 
 static bool is_dominated(struct wring_candidates *candidates,
@@ -287,6 +290,7 @@ static void take_option(void *arg, const struct wring_option *option)
     const struct wring_step *encode = first_encode(option);
     struct wring_candidate candidate = {
         .option = {.codec = walk->params->codec,
+                   .dtype = walk->params->dtype,
                    .option = *option,
                    .site = encode != NULL ? encode->site : WRING_SITE_DEVICE},
         .known = wring_option_known(option, walk->one_level),

@@ -74,6 +74,7 @@ struct wring_candidates_params {
     struct wring_work_params work; /* in == NULL: the options in which nothing is coded */
     enum wring_timeline timeline;  /* not AUTO */
     uint32_t codec;                /* its index */
+    enum wring_dtype dtype;        /* of the tensors that may take them */
     uint32_t sites;
     uint64_t chunk_bytes;
     bool runnable;         /* only what this build's runtime can execute */
@@ -96,8 +97,9 @@ uint64_t wring_candidate_cost(const struct wring_candidates_params *params,
                               const struct wring_option *option, struct wring_option_cost *out);
 
 /** Elements that travel as one piece: a code or a sum fits into chunk_bytes.
- *  @param codec  NULL: raw */
-double wring_candidate_piece_elems(const struct wring_profile_codec *codec, uint64_t chunk_bytes);
+ *  @param codec  NULL: raw, elem_bytes each */
+double wring_candidate_piece_elems(const struct wring_profile_codec *codec, uint64_t chunk_bytes,
+                                   uint32_t elem_bytes);
 
 void wring_candidates_finish(struct wring_candidates *candidates);
 

@@ -36,6 +36,8 @@ static struct wring_candidates_params codec_params(const struct wring_model_buil
                  .nodes = model->nodes,
                  .ranks_per_node = model->ranks_per_node,
                  .link_scale = builder->link_scale,
+                 .elem_bytes = wring_model_elem_bytes(builder),
+                 .width = in != NULL ? wring_cost_model_width(builder->dtype, in->spec) : 1,
                  .scattered = params->scattered,
                  .own_cores = wring_core_scaling_knows(&scaling, in) &&
                               wring_core_scaling_knows(&scaling, out),
@@ -46,10 +48,12 @@ static struct wring_candidates_params codec_params(const struct wring_model_buil
         .flat = params->flat,
         .indivisible = params->indivisible,
         .codec = codec,
+        .dtype = builder->dtype,
         .sites =
             params->sites != 0 && !builder->barred[codec] ? params->sites : WRING_SITES_DEFAULT,
         .chunk_bytes = chunk_bytes(builder),
-        .baseline = codec == 0 || strcmp(model->codecs[codec].spec, "fp16") == 0,
+        .baseline = codec == 0 ||
+                    (builder->dtype == WRING_F32 && strcmp(model->codecs[codec].spec, "fp16") == 0),
         .barred = builder->barred[codec],
         .budgets = builder->budgets[codec]};
 
@@ -107,11 +111,13 @@ static struct wring_option moved_to(const struct wring_option *option, enum wrin
 }
 
 /** The option on the CPU that is the same otherwise, or no worse than that one; n if none is. */
-static uint32_t find_offload(const struct wring_model_builder *builder, uint32_t option)
+static uint32_t find_offload(struct wring_model_builder *builder, uint32_t option)
 {
     const struct wring_candidates *candidates = &builder->candidates;
     const struct wring_candidate *from = &candidates->list[option];
     uint32_t codec = from->option.codec;
+
+    builder->dtype = from->option.dtype;
     struct wring_candidates_params params = codec_params(builder, codec);
     struct wring_option_cost moved_cost;
 
@@ -122,7 +128,8 @@ static uint32_t find_offload(const struct wring_model_builder *builder, uint32_t
     wring_candidate_cost(&params, &moved, &moved_cost);
     for (uint32_t i = 0; i < candidates->n; i++) {
         const struct wring_candidate *to = &candidates->list[i];
-        if (to->option.codec == codec && codes_only_on(&to->option.option, WRING_SITE_CPU) &&
+        if (to->option.codec == codec && to->option.dtype == builder->dtype &&
+            codes_only_on(&to->option.option, WRING_SITE_CPU) &&
             wring_dominates(&to->cost, &moved_cost, WRING_PLAN_LANES_MAX))
             return i;
     }
@@ -145,12 +152,38 @@ static enum wring_status walk_codecs(struct wring_model_builder *builder)
     return status;
 }
 
-static void fill_from_candidates(const struct wring_model_builder *builder)
+/** The first type that the trace has, float32 before others. */
+static enum wring_dtype first_dtype(const struct wring_model_builder *builder)
+{
+    enum wring_dtype dtype = WRING_F32;
+
+    while (!wring_model_has_dtype(builder, dtype))
+        dtype++;
+    return dtype;
+}
+
+/** An option in which nothing is compressed, or fp16's baseline: remember it. */
+static void note_baseline(struct wring_cost_model *model, enum wring_dtype first, uint32_t option,
+                          const struct wring_candidate *candidate)
+{
+    uint32_t *raw = &model->raws[candidate->option.dtype];
+
+    if (candidate->option.codec == 0 && !candidate->barred &&
+        (candidate->baseline || *raw == model->problem.n_options))
+        *raw = option;
+    if (candidate->baseline && candidate->option.dtype == first)
+        *(candidate->option.codec == 0 ? &model->uncompressed : &model->fp16) = option;
+}
+
+static void fill_from_candidates(struct wring_model_builder *builder)
 {
     struct wring_cost_model *model = builder->model;
+    enum wring_dtype first = first_dtype(builder);
     uint32_t n = builder->candidates.n;
 
-    model->uncompressed = model->fp16 = model->raw = n;
+    model->uncompressed = model->fp16 = model->problem.n_options = n;
+    for (size_t i = 0; i < sizeof(model->raws) / sizeof(model->raws[0]); i++)
+        model->raws[i] = n;
     for (uint32_t i = 0; i < n; i++) {
         const struct wring_candidate *candidate = &builder->candidates.list[i];
         model->costs[i] = candidate->cost;
@@ -159,26 +192,29 @@ static void fill_from_candidates(const struct wring_model_builder *builder)
             model->options[i].cores = model->tuning.cores;
         model->offload[i] = find_offload(builder, i);
         model->on_device[i] = codes_only_on(&candidate->option.option, WRING_SITE_DEVICE);
-        if (candidate->option.codec == 0 && !candidate->barred &&
-            (candidate->baseline || model->raw == n))
-            model->raw = i;
-        if (candidate->baseline)
-            *(candidate->option.codec == 0 ? &model->uncompressed : &model->fp16) = i;
+        note_baseline(model, first, i, candidate);
     }
-    if (model->source == WRING_COSTS_NOTHING && model->fp16 < n)
+    model->raw = model->raws[first];
+    if (first != WRING_F32 || (model->source == WRING_COSTS_NOTHING && model->fp16 < n))
         model->fp16 = model->uncompressed; /* without collectives nothing is rounded */
 }
 
 /** Searches begin with it, and a tensor that no codec is for has to travel somehow. */
 static enum wring_status check_raw(const struct wring_model_builder *builder)
 {
-    if (builder->model->raw < builder->model->problem.n_options)
+    const struct wring_cost_model *model = builder->model;
+    bool any = true;
+
+    for (uint32_t i = 0; i < model->problem.n_tensors; i++)
+        any = any &&
+              model->raws[wring_tensor_trace_dtype(model->trace, i)] < model->problem.n_options;
+    if (any)
         return WRING_OK;
     wring_error(builder->log, "no option is left in which nothing is compressed");
     return WRING_ERR_INVALID;
 }
 
-static enum wring_status fill_model(const struct wring_model_builder *builder)
+static enum wring_status fill_model(struct wring_model_builder *builder)
 {
     struct wring_cost_model *model = builder->model;
     uint32_t n = builder->candidates.n;
@@ -191,11 +227,38 @@ static enum wring_status fill_model(const struct wring_model_builder *builder)
         model->on_device == NULL)
         return WRING_ERR_NO_MEMORY;
     fill_from_candidates(builder);
-    model->problem.n_options = n;
     model->problem.options = model->costs;
     model->problem.max_group_elems = builder->params->apart ? 1 : 0;
     drop_idle_lanes(model, &builder->lanes);
     return check_raw(builder);
+}
+
+bool wring_model_has_dtype(const struct wring_model_builder *builder, enum wring_dtype dtype)
+{
+    const struct wring_tensor_trace *trace = builder->params->trace;
+
+    for (uint32_t i = 0; i < trace->n; i++)
+        if (wring_tensor_trace_dtype(trace, i) == dtype)
+            return true;
+    return false;
+}
+
+/** Options of each type that the trace has. */
+static enum wring_status make_options(struct wring_model_builder *builder)
+{
+    static const enum wring_dtype dtypes[] = {WRING_F32, WRING_F16, WRING_BF16};
+    bool measured = wring_model_has_measured(builder);
+    enum wring_status status = WRING_OK;
+
+    if (measured)
+        wring_model_tell_components(builder);
+    for (size_t i = 0; i < sizeof(dtypes) / sizeof(dtypes[0]) && status == WRING_OK; i++) {
+        if (!wring_model_has_dtype(builder, dtypes[i]))
+            continue;
+        builder->dtype = dtypes[i];
+        status = measured ? wring_model_from_measured(builder) : walk_codecs(builder);
+    }
+    return status;
 }
 
 /** The options and the lanes. Codecs and tensors are there. Errors: WRING_ERR_NO_MEMORY. */
@@ -209,9 +272,7 @@ static enum wring_status builder_options(struct wring_model_builder *builder)
         return WRING_ERR_NO_MEMORY;
     candidates->n_allowed = builder->model->n_allowed;
     candidates->keep_dominated = builder->params->keep_dominated;
-    enum wring_status status = wring_model_has_measured(builder)
-                                   ? wring_model_from_measured(builder)
-                                   : walk_codecs(builder);
+    enum wring_status status = make_options(builder);
     if (status != WRING_OK)
         return status;
     builder->model->considered = candidates->considered;
@@ -415,6 +476,39 @@ enum wring_status wring_cost_model_create(const struct wring_cost_model_params *
     }
     *out = model;
     return WRING_OK;
+}
+
+/*
+ * Profiles measure buckets of float32. Of 16-bit elements a codec makes the same codes: they are
+ * widened before it encodes them. Its times are taken to be those of float32, and so is its error.
+ * What travels raw has half the bytes, and so has what lossless encodes as it is. It is taken to
+ * cost what a bucket of float32 with as many bytes does: half as many elements.
+ */
+
+double wring_cost_model_width(enum wring_dtype dtype, const char *spec)
+{
+    bool as_it_is = strcmp(spec, "none") == 0 || strcmp(spec, "lossless") == 0;
+
+    return as_it_is ? (double)wring_dtype_bytes(dtype) / sizeof(float) : 1;
+}
+
+static bool are_alike(const struct wring_cost_option *a, const struct wring_cost_option *b)
+{
+    return a->codec == b->codec && wring_option_has_steps_of(&a->option, &b->option);
+}
+
+uint32_t wring_cost_model_option(const struct wring_cost_model *model, uint32_t tensor,
+                                 uint32_t option)
+{
+    enum wring_dtype dtype = wring_tensor_trace_dtype(model->trace, tensor);
+    const struct wring_cost_option *of = &model->options[option];
+
+    if (of->dtype == dtype)
+        return option;
+    for (uint32_t i = 0; option != model->fp16 && i < model->problem.n_options; i++)
+        if (model->options[i].dtype == dtype && are_alike(&model->options[i], of))
+            return i;
+    return model->raws[dtype];
 }
 
 void wring_cost_model_destroy(struct wring_cost_model *model)

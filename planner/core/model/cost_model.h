@@ -15,6 +15,7 @@
 #include "planner/core/model/option.h"
 #include "planner/core/problem.h"
 #include <wring/status.h>
+#include <wring/types.h>
 
 /** How much of the machine a timeline tells apart. */
 enum wring_timeline {
@@ -82,6 +83,7 @@ struct wring_cost_model_params {
 /** What stands behind an option of the problem. */
 struct wring_cost_option {
     uint32_t codec;             /* index in codecs; the first is "none" */
+    enum wring_dtype dtype;     /* of the tensors that may take it, and no others */
     struct wring_option option; /* its steps */
     enum wring_site site;       /* of its first encode, for a short name */
     uint64_t chunk_elems;       /* of a piece that travels; 0: nothing is cut */
@@ -106,12 +108,16 @@ struct wring_cost_model {
     struct wring_cost_option *options;       /* [problem.n_options] */
     struct wring_profile_codec *codecs;      /* [n_codecs] "none", "fp16", then the allow-list */
     uint32_t n_codecs;
-    uint32_t *n_allowed;            /* [n_codecs] that some tensor may take, before pruning */
-    uint32_t *offload;              /* [problem.n_options] see search.h */
-    bool *on_device;                /* [problem.n_options] likewise */
-    uint32_t uncompressed;          /* the option "none" that the baseline takes */
-    uint32_t raw;                   /* the one that plans may take: the same, unless it is barred */
-    uint32_t fp16;                  /* likewise; n_options where there is none */
+    uint32_t *n_allowed; /* [n_codecs] that some tensor may take, before pruning */
+    uint32_t *offload;   /* [problem.n_options] see search.h */
+    bool *on_device;     /* [problem.n_options] likewise */
+    /* Of the trace's first type, float32 if it has any; wring_cost_model_option() has the others'
+     */
+    uint32_t uncompressed; /* the option "none" that the baseline takes */
+    uint32_t raw;          /* the one that plans may take: the same, unless it is barred */
+    uint32_t fp16;         /* the 16-bit baseline's; n_options where there is none. Of 16-bit
+                              tensors it is the uncompressed one */
+    uint32_t raws[WRING_BF16 + 1];  /* `raw` by type; n_options for those that no tensor has */
     uint64_t considered, dominated; /* options before pruning, and those that it took away; both
                                        baselines stay */
     double *compute_us;             /* the problem's, whose memory is the model's */
@@ -141,6 +147,21 @@ struct wring_cluster wring_cost_model_cluster(const struct wring_cost_model_para
 enum wring_status wring_cost_model_create(const struct wring_cost_model_params *params,
                                           const struct wring_log *log,
                                           struct wring_cost_model **out);
+
+/**
+ * What a tensor takes where all take an option: that option, or of another type of elements the one
+ * with the same codec and steps. Where there is none it is that type's raw option, as it is for
+ * 16-bit tensors in the place of fp16.
+ * @param option  below problem.n_options
+ */
+uint32_t wring_cost_model_option(const struct wring_cost_model *model, uint32_t tensor,
+                                 uint32_t option);
+
+/**
+ * Elements of float32 that travel as one of a type does with a codec: a half where 16 bits travel
+ * as they are, else 1.
+ */
+double wring_cost_model_width(enum wring_dtype dtype, const char *spec);
 
 /** NULL is fine. */
 void wring_cost_model_destroy(struct wring_cost_model *model);

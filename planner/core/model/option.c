@@ -305,6 +305,16 @@ static bool is_same_option(const struct wring_option *a, const struct wring_opti
     return true;
 }
 
+bool wring_option_has_steps_of(const struct wring_option *option, const struct wring_option *other)
+{
+    bool same = is_same_option(option, other);
+
+    for (uint32_t i = 0; i < option->n && same; i++)
+        same = option->steps[i].kind == WRING_STEP_COMM ||
+               option->steps[i].site == other->steps[i].site;
+    return same;
+}
+
 enum wring_known_option wring_option_known(const struct wring_option *option, bool one_level)
 {
     for (size_t i = 0; i < sizeof(knowns) / sizeof(knowns[0]); i++)

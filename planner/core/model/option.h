@@ -93,6 +93,9 @@ struct wring_encodings {
 
 struct wring_encodings wring_option_encodings(const struct wring_option *option);
 
+/** Have both the same steps, coded by the same sites? */
+bool wring_option_has_steps_of(const struct wring_option *option, const struct wring_option *other);
+
 #define WRING_OPTION_TEXT_MAX 224 /* bytes of any option's text, its NUL included */
 
 /**

@@ -80,13 +80,19 @@ static struct wring_cost sum_bytes(const struct wring_walk *walk, uint32_t contr
                : back->most_bytes;
 }
 
+static uint32_t elem_bytes(const struct wring_work_params *params)
+{
+    return params->elem_bytes != 0 ? params->elem_bytes : sizeof(float);
+}
+
 /** An allreduce of codes sends these to their owners, and as many sums back: the mean of both. */
 static struct wring_cost code_bytes(const struct wring_walk *walk, const struct wring_step *step)
 {
     if (walk->summed > 0)
         return sum_bytes(walk, walk->summed);
     if (!walk->other_back || step->routine != WRING_ROUTINE_ALLREDUCE)
-        return walk->codec->wire_bytes;
+        return wring_cost_scale(&walk->codec->wire_bytes,
+                                walk->params->width > 0 ? walk->params->width : 1, 1);
     struct wring_cost back = sum_bytes(walk, walk->contributions);
     struct wring_cost both = wring_cost_add(&walk->codec->wire_bytes, &back);
     return wring_cost_scale(&both, 0.5, 1);
@@ -98,7 +104,7 @@ static struct wring_cost piece_bytes(const struct wring_walk *walk, const struct
 
     if (step->coded)
         return code_bytes(walk, step);
-    return wring_cost_line(0, intra && walk->half_intra ? 2 : 4);
+    return wring_cost_line(0, intra && walk->half_intra ? 2 : elem_bytes(walk->params));
 }
 
 /** Everything is done after it. */
@@ -190,7 +196,8 @@ static bool sums_as_it_goes(enum wring_routine routine)
            routine == WRING_ROUTINE_REDUCE;
 }
 
-/** Pay for the sums of raw data: n − 1 pieces, if the profile knows their time. */
+/** Pay for the sums of raw data: n − 1 pieces, if the profile knows their time. Those of 16-bit
+ *  elements, which are made in float32, are taken to last as long as sums of float32. */
 static void pay_sums(struct wring_walk *walk, const struct wring_step *step)
 {
     const struct wring_profile *profile = walk->params->profile;
@@ -501,9 +508,9 @@ static void take_step(struct wring_walk *walk, const struct wring_step *step)
     }
 }
 
-struct wring_cost wring_work_copy(const struct wring_profile *profile)
+struct wring_cost wring_work_copy(const struct wring_profile *profile, uint32_t elem_bytes)
 {
-    return wring_cost_scale(&profile->copy_us, 1, sizeof(float));
+    return wring_cost_scale(&profile->copy_us, 1, elem_bytes);
 }
 
 void wring_option_work(const struct wring_work_params *params, const struct wring_option *option,
@@ -530,7 +537,8 @@ void wring_option_work(const struct wring_work_params *params, const struct wrin
     if (walk.whole != WRING_KNOWN_NONE)
         code_as_whole(&walk, first_site(option));
     if (params->scattered) {
-        wring_walk_add(&walk, WRING_WORKER_CPU_ENCODE, wring_work_copy(params->profile));
-        wring_walk_add(&walk, WRING_WORKER_CPU_DECODE, wring_work_copy(params->profile));
+        struct wring_cost copy = wring_work_copy(params->profile, elem_bytes(params));
+        wring_walk_add(&walk, WRING_WORKER_CPU_ENCODE, copy);
+        wring_walk_add(&walk, WRING_WORKER_CPU_DECODE, copy);
     }
 }

@@ -35,18 +35,20 @@ struct wring_work_params {
     uint32_t nodes, ranks_per_node;
     double link_scale; /* of bandwidth between nodes */
     struct wring_cost
-        progress_us; /* by bytes that pass a rank's link, sums of raw data among it,
-                        as wring_core_scaling_progress() has it; n = 0: nobody measured it,
-                        and sums count as the profile's codec "none" does */
-    bool own_cores;  /* each rank's CPU codes what is the rank's, not one the node's all */
-    bool scattered;  /* a tensor is copied into one place before its first step, and back after its
-                        last one */
+        progress_us;     /* by bytes that pass a rank's link, sums of raw data among it,
+                            as wring_core_scaling_progress() has it; n = 0: nobody measured it,
+                            and sums count as the profile's codec "none" does */
+    uint32_t elem_bytes; /* of an element that travels raw; 0: 4 */
+    double width;        /* bytes of a code, against those that the profile has; 0: 1 */
+    bool own_cores;      /* each rank's CPU codes what is the rank's, not one the node's all */
+    bool scattered; /* a tensor is copied into one place before its first step, and back after its
+                       last one */
     const struct wring_profile_codec *in;  /* NULL: nothing is coded */
     const struct wring_profile_codec *out; /* the same, unless the codec has two ways */
 };
 
-/** Copying a tensor by one core, by its elements. */
-struct wring_cost wring_work_copy(const struct wring_profile *profile);
+/** Copying a tensor by one core, by its elements of that many bytes. */
+struct wring_cost wring_work_copy(const struct wring_profile *profile, uint32_t elem_bytes);
 
 /** Work out one option. Threads: safe. */
 void wring_option_work(const struct wring_work_params *params, const struct wring_option *option,
