@@ -609,6 +609,7 @@ static uint64_t hash_tensors(const struct wring_autotune *autotune)
         hash = wring_fnv64(hash, spec, strlen(spec) + 1);
         hash = wring_fnv64(hash, &bucket->elems, sizeof(bucket->elems));
         hash = wring_fnv64(hash, &bucket->op, sizeof(bucket->op));
+        hash = wring_fnv64(hash, &bucket->dtype, sizeof(bucket->dtype));
     }
     return hash;
 }

@@ -571,16 +571,21 @@ static enum wring_status add_searched_candidates(struct thinking *thinking)
 
 /* ---- plain candidates, as configured ---- */
 
-/** Each bucket by itself, with an option where it may take it, else uncompressed. */
+/** Each bucket by itself, with an option, as its type of elements has it, where it may take that,
+ *  else uncompressed. */
 static void group_each_apart(struct thinking *thinking, uint32_t option)
 {
     const struct model *made = &thinking->configured.made;
+    const struct wring_cost_model *model = made->model;
     struct wring_grouping *grouping = &thinking->grouping;
 
     grouping->n = thinking->input.trace.n;
     for (uint32_t i = 0; i < grouping->n; i++) {
+        uint32_t wanted = wring_cost_model_option(model, i, option);
         grouping->end[i] = i + 1;
-        grouping->option[i] = may_take_option(made, i, option) ? option : made->model->raw;
+        grouping->option[i] = may_take_option(made, i, wanted)
+                                  ? wanted
+                                  : wring_cost_model_option(model, i, model->raw);
     }
 }
 
@@ -610,7 +615,8 @@ static uint32_t find_best_apart(struct thinking *thinking)
     double least_us = INFINITY;
 
     for (uint32_t o = 0; o < problem->n_options; o++) {
-        if (o == model->raw || is_as_registered(thinking, registered_spec(thinking, o)))
+        bool raw = o == model->raws[model->options[o].dtype];
+        if (raw || is_as_registered(thinking, registered_spec(thinking, o)))
             continue;
         group_each_apart(thinking, o);
         double us = wring_problem_time(problem, &thinking->grouping);

@@ -50,12 +50,12 @@ static const struct wring_bucket_watch watch = {
 
 /* ---- who takes part ---- */
 
-/** Only what is of one kind can travel as one: the first bucket's. What was registered to go
- *  hierarchically or around a ring keeps the order of its sums, and so its scheme; and an executor
- *  that is named. */
+/** Only what is of one kind can travel as one: the first bucket's operation; plans merge elements
+ * of one type. What was registered to go hierarchically or around a ring keeps the order of its
+ * sums, and so its scheme; and an executor that is named. */
 static bool may_travel_as_one(const struct wring_bucket *bucket, const struct wring_bucket *first)
 {
-    return bucket->dtype == WRING_F32 && bucket->elems > 0 &&
+    return wring_tensor_trace_has_type(bucket->dtype) && bucket->elems > 0 &&
            (bucket->op == WRING_SUM || bucket->op == WRING_AVG) &&
            !wring_scheme_is_hierarchical(bucket->scheme) && bucket->scheme != WRING_SCHEME_RING &&
            bucket->executor[0] == '\0' && bucket->group == bucket->session->world &&

@@ -6,8 +6,8 @@
  * An iteration is over when every bucket that takes part has been posted and seen to end. Computing
  * is the time that is not spent in posts and waits, from the end of one iteration on.
  *
- * Sums and averages of f32 among all ranks take part. The threads that post and wait call the
- * hooks: any thread may.
+ * Sums and averages of f32, f16 and bf16 among all ranks take part. The threads that post and wait
+ * call the hooks: any thread may.
  */
 #ifndef WRING_RUNTIME_ITERATIONS_H
 #define WRING_RUNTIME_ITERATIONS_H

@@ -10,6 +10,7 @@
 #include "runtime/codec_states.h"
 #include "runtime/plan/bucket_fusion.h"
 #include "runtime/residual.h"
+#include "tests/lib/elements.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/test.h"
 #include "transport/providers/fault/inside.h"
@@ -31,28 +32,37 @@ unsigned story_lines(const struct story *story, const char *part)
 /** What a rank has of its tensors. */
 struct tensors {
     struct wring_bucket *buckets[TENSORS];
-    float *data[TENSORS];
+    void *data[TENSORS];
+    float *seen[TENSORS];     /* the same as float32 */
     double *missing[TENSORS]; /* true sums less results, over all steps */
 };
+
+/** A multiple of four: f32 may follow. */
+static size_t bytes_of(const struct story *story, int t)
+{
+    return (sizes[t] * wring_dtype_bytes(story->dtypes[t]) + 3) / 4 * 4;
+}
 
 static bool make_tensors(struct wring_session *session, const struct story *story,
                          struct tensors *out)
 {
-    uint64_t total = 0;
-    float *all;
+    size_t total = 0;
+    char *all;
 
     for (int t = 0; t < TENSORS; t++)
-        total += sizes[t];
-    if (wring_buffer_alloc(session, total * sizeof(float), (void **)&all) != WRING_OK)
+        total += bytes_of(story, t);
+    if (wring_buffer_alloc(session, total, (void **)&all) != WRING_OK)
         return false;
     for (int t = 0; t < TENSORS; t++) {
         struct wring_bucket_params params = WRING_BUCKET_PARAMS_INIT;
         params.name = names[t];
         params.data = out->data[t] = all;
         params.elems = sizes[t];
+        params.dtype = story->dtypes[t];
         params.codec = t == TENSORS - 1 && story->kept != NULL ? story->kept : story->codec;
         params.op = story->op;
-        all += sizes[t];
+        all += bytes_of(story, t);
+        out->seen[t] = calloc(sizes[t], sizeof(float));
         out->missing[t] = calloc(sizes[t], sizeof(double));
         if (wring_bucket_register(session, &params, &out->buckets[t]) != WRING_OK)
             return false;
@@ -60,10 +70,46 @@ static bool make_tensors(struct wring_session *session, const struct story *stor
     return true;
 }
 
+#define WHOLES (STORY_RANKS_MAX * 127)
+static uint16_t wholes[2][2 * WHOLES + 1]; /* from -WHOLES on, as f16 and bf16 */
+
 /** Small whole numbers, so that sums are exact in any order. */
 static float number(uint32_t rank, uint32_t step, int t, uint64_t i)
 {
     return (float)((int)((i * 7 + rank * 31 + step * 13 + (uint32_t)t * 5) % 255) - 127);
+}
+
+/** A whole number as the type has it, which may round it; of f16 and bf16. */
+static uint16_t narrow(enum wring_dtype dtype, int value)
+{
+    return wholes[dtype == WRING_BF16][value + WHOLES];
+}
+
+static void narrow_wholes(void)
+{
+    const uint16_t one = 0;
+    float unused;
+
+    for (int value = -WHOLES; value <= WHOLES; value++) {
+        const float whole = (float)value;
+        wring_test_narrow(WRING_F16, &wholes[0][value + WHOLES], &whole, 1);
+        wring_test_narrow(WRING_BF16, &wholes[1][value + WHOLES], &whole, 1);
+    }
+    wring_test_widen(WRING_F16, &unused, &one, 1); /* its tables are made here, by one thread */
+    wring_test_widen(WRING_BF16, &unused, &one, 1);
+}
+
+static void write_numbers(const struct story *story, uint32_t rank, uint32_t step, int t, void *out)
+{
+    enum wring_dtype dtype = story->dtypes[t];
+
+    for (uint64_t i = 0; i < sizes[t]; i++) {
+        float value = number(rank, step, t, i);
+        if (dtype == WRING_F32)
+            ((float *)out)[i] = value;
+        else
+            ((uint16_t *)out)[i] = narrow(dtype, (int)value);
+    }
 }
 
 static float sum_of(uint32_t ranks, uint32_t step, int t, uint64_t i)
@@ -89,12 +135,17 @@ static void check_step(struct wring_session *session, struct story *story, struc
         CHECK(t < TENSORS - 1 || story->kept == NULL || strcmp(stats.codec, story->kept) == 0,
               "step %u: %s in the place of %s", step, stats.codec, story->kept);
         bool exact = strcmp(stats.codec, "none") == 0 && !story->conserves;
+        wring_test_widen(story->dtypes[t], tensors->seen[t], tensors->data[t], sizes[t]);
         for (uint64_t i = 0; i < sizes[t]; i++) {
             float sum = sum_of(ranks, step, t, i);
-            if (story->op == WRING_AVG)
+            if (story->op == WRING_AVG) {
                 sum /= (float)ranks;
-            tensors->missing[t][i] += (double)sum - tensors->data[t][i];
-            if (exact && tensors->data[t][i] != sum && story->wrong++ == 0)
+            } else if (story->dtypes[t] != WRING_F32) {
+                const uint16_t rounded = narrow(story->dtypes[t], (int)sum);
+                wring_test_widen(story->dtypes[t], &sum, &rounded, 1);
+            }
+            tensors->missing[t][i] += (double)sum - tensors->seen[t][i];
+            if (exact && tensors->seen[t][i] != sum && story->wrong++ == 0)
                 CHECK(false, "step %u, tensor %d, element %zu", step, t, (size_t)i);
         }
     }
@@ -106,8 +157,7 @@ static void run_step(struct wring_session *session, struct story *story, struct 
     uint32_t rank = wring_session_rank(session);
 
     for (int t = 0; t < TENSORS; t++) {
-        for (uint64_t i = 0; i < sizes[t]; i++)
-            tensors->data[t][i] = number(rank, step, t, i);
+        write_numbers(story, rank, step, t, tensors->data[t]);
         CHECK(wring_bucket_post(tensors->buckets[t]) == WRING_OK, "post");
         if (story->early)
             CHECK(wring_bucket_wait(tensors->buckets[t], WAIT_NS, NULL) == WRING_OK, "wait");
@@ -117,11 +167,14 @@ static void run_step(struct wring_session *session, struct story *story, struct 
     check_step(session, story, tensors, step);
 }
 
-/** What all ranks hold back is what is missing in the sums so far. */
+/** What all ranks hold back is what is missing in the sums so far, but for what 16-bit elements
+ * round away, which nobody keeps. */
 static void check_conserved(struct wring_session *session, struct tensors *tensors)
 {
     for (int t = 0; t < TENSORS; t++) {
         const struct wring_bucket *bucket = tensors->buckets[t];
+        if (bucket->dtype != WRING_F32)
+            continue;
         struct wring_bucket *in =
             bucket->fusion != NULL ? bucket->fusion->fused : tensors->buckets[t];
         double share = bucket->op == WRING_AVG ? 1.0 / wring_session_size(session) : 1;
@@ -247,8 +300,9 @@ static void run_story(struct wring_session *session, uint32_t rank, void *arg)
         struct wring_bucket_stats stats = WRING_BUCKET_STATS_INIT;
         CHECK(wring_bucket_stats(tensors.buckets[t], &stats) == WRING_OK, "stats");
         snprintf(story->chosen[rank][t], WRING_CODEC_SPEC_MAX, "%s", stats.codec);
-        memcpy(story->last[rank][t], tensors.data[t], sizes[t] * sizeof(float));
+        memcpy(story->last[rank][t], tensors.seen[t], sizes[t] * sizeof(float));
         free(tensors.missing[t]);
+        free(tensors.seen[t]);
     }
 }
 
@@ -318,6 +372,7 @@ void story_run(struct story *story, uint32_t ranks, const char *const *more, con
     snprintf(plan, sizeof(plan), "WRING_PLAN=%s", story->plan != NULL ? story->plan : "auto");
     while (*more != NULL)
         settings[n++] = *more++;
+    narrow_wholes();
     pthread_mutex_init(&story->lines.mutex, NULL);
     story->lines.module = "plan";
     wring_test_run_ranks(&(struct wring_test_job){.ranks = ranks,

@@ -18,6 +18,7 @@ struct story {
     const char *codec; /* of all buckets; NULL: none */
     const char *kept;  /* of the last one, which has it in every step; NULL: as the others */
     enum wring_op op;
+    enum wring_dtype dtypes[STORY_TENSORS]; /* f32, f16 or bf16 */
     const char *tried;         /* a file for the first plan that is tried: it ends with that one */
     bool brief;                /* it ends before anything is chosen */
     bool early;                /* each bucket is waited for before the next is posted */
@@ -30,8 +31,8 @@ struct story {
     struct wring_autotune_report report[STORY_RANKS_MAX];
     uint32_t steps[STORY_RANKS_MAX]; /* when all was settled, or it was tried; three more follow */
     char chosen[STORY_RANKS_MAX][STORY_TENSORS][WRING_CODEC_SPEC_MAX]; /* what runs in the end */
-    float last[STORY_RANKS_MAX][STORY_TENSORS][STORY_ELEMS_MAX];
-    atomic_uint wrong; /* elements of raw sums */
+    float last[STORY_RANKS_MAX][STORY_TENSORS][STORY_ELEMS_MAX];       /* widened to float32 */
+    atomic_uint wrong;                                                 /* elements of raw sums */
     struct story_setting {
         char executor[WRING_CONFIG_TEXT];
         char kind[16];                      /* of the one that there is: "pool" */
