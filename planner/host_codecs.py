@@ -12,7 +12,10 @@ minutes, and wants a quiet machine. It runs one command,
 and keeps of its profile what each codec is (traits, errors on bell-shaped numbers, bytes), and what
 one core takes with the best kernels. --profile FILE takes such a profile in place of the command.
 --sums measures what adding codes takes, in the rows of codecs whose codes add up, and leaves all else
-as it is; the machine has to be the same.
+as it is; the machine has to be the same. --add NEW==TWIN,... measures codecs three times, each beside
+one that has a row, and appends the new ones. Their times are those of the twin's row, times the ratio
+of both now, of the least of each point: rows compare although the machine is not as quiet. --profile
+takes several such files, with commas.
 """
 import argparse
 import json
@@ -27,6 +30,7 @@ OUT = HERE / "core" / "files" / "host_codecs.c"
 COMMAND = ["calibrate", "-n", "2", "-p", "shm", "-c", "none", "--coding", "all", "--elements", "4m",
            "--seconds", "20", "--doubt", "100"]
 CORNERS = 4
+RUNS = 3
 NOTHING = {"corners": [], "slope": 0}
 HEAD = """\
 /* SPDX-License-Identifier: Apache-2.0 */
@@ -138,6 +142,64 @@ def with_sum(row, profile):
     return f"{kept},\n     .sum_us = {c_cost(codec['at']['cpu']['code_sum_us'])}}},\n"
 
 
+def row_costs(row):
+    """{name: cost} of a row."""
+    found = re.findall(r"\.(\w+) = \{\d+, ([^,]+), \{(.*?)\}\}", row)
+    return {name: {"slope": float(slope), "corners": [tuple(map(float, point.split(", "))) for point
+                                                      in corners.strip("{}").split("}, {")]}
+            for name, slope, corners in found}
+
+
+def times_of(codec):
+    """The times among a codec's costs, by their names in a row; those that somebody measured."""
+    cpu, back = codec["at"]["cpu"], codec.get("traits", {}).get("way_back", {})
+    times = {"encode_us": (cpu, "encode_us"), "decode_us": (cpu, "decode_us"),
+             "decode_add_us": (cpu, "decode_add_us"), "sum_us": (cpu, "code_sum_us"),
+             "back_encode_us": (back, "encode_us"), "back_decode_us": (back, "decode_us")}
+    return {name: place for name, place in times.items() if place[0].get(place[1], NOTHING)["corners"]}
+
+
+def take_least(codec, again):
+    """Of each time the least that either says."""
+    others = times_of(again)
+    for name, (holder, key) in times_of(codec).items():
+        one, other = holder[key], others[name][0][others[name][1]]
+        holder[key] = {"corners": [(x, min(y, at(other["corners"], other["slope"], x)))
+                                   for x, y in one["corners"]],
+                       "slope": min(one["slope"], other["slope"])}
+
+
+def beside(codec, twin, row):
+    """A codec's times as the twin's row has that one's. Where the twin has no way back, its codes
+    stand for those."""
+    known, twins = row_costs(row), times_of(twin)
+    for name, (holder, key) in times_of(codec).items():
+        name = name if name in twins else name.removeprefix("back_")
+        new, old, kept = holder[key], twins[name][0][twins[name][1]], known[name]
+
+        def ratio(x, kept=kept, old=old):
+            return at(kept["corners"], kept["slope"], x) / at(old["corners"], old["slope"], x)
+        last = new["corners"][-1][0]
+        holder[key] = {"corners": [(x, y * ratio(x)) for x, y in new["corners"]],
+                       "slope": new["slope"] * ratio(4 * last)}
+
+
+def pairs_of(text):
+    """(new, twin) of NEW==TWIN,..."""
+    return [tuple(pair.split("==")) for pair in text.split(",")]
+
+
+def added(rows, profiles, pairs):
+    """The file with further rows at its end."""
+    codecs = {codec["spec"]: codec for codec in profiles[0]["codecs"]}
+    for codec in (codec for profile in profiles[1:] for codec in profile["codecs"]):
+        take_least(codecs[codec["spec"]], codec)
+    known = {spec_of(row): row for row in rows[1:-1]}
+    for new, twin in pairs:
+        beside(codecs[new], codecs[twin], known[twin])
+    return "".join(rows[:-1]) + "".join(c_codec(codecs[new]) for new, _ in pairs) + rows[-1]
+
+
 def describe(profile):
     """The processor and the kernels."""
     processor = re.sub(r"^wring [^,]*, ", "", profile["machine"])
@@ -153,15 +215,20 @@ def main():
     parser.add_argument("--profile", metavar="FILE", help="measured by that command")
     parser.add_argument("--print", action="store_true", help="write nothing but standard output")
     parser.add_argument("--sums", action="store_true", help="measure adding of codes alone")
+    parser.add_argument("--add", metavar="NEW==TWIN,...", help="append codecs, measured beside others")
     options = parser.parse_args()
     if options.profile is None and options.wring is None:
         parser.error("the tool is needed, as build/tools/wring")
-    rows = rows_of(OUT.read_text(encoding="utf-8")) if options.sums else []
+    rows = rows_of(OUT.read_text(encoding="utf-8")) if options.sums or options.add else []
+    pairs = pairs_of(options.add) if options.add else []
     coding = ",".join(spec_of(row) for row in rows if adds_codes(row)) if options.sums else "all"
+    coding = ",".join(dict.fromkeys(spec for pair in pairs for spec in pair)) or coding
     if options.profile is not None:
-        profile = json.loads(pathlib.Path(options.profile).read_text(encoding="utf-8"))
+        profiles = [json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+                    for path in options.profile.split(",")]
     else:
-        profile = measure(options.wring, coding)
+        profiles = [measure(options.wring, coding) for _ in range(RUNS if pairs else 1)]
+    profile = profiles[0]
     command = "wring " + " ".join(COMMAND).replace("--elements", "\\\n *         --elements")
     text = HEAD.format(command=command, machine=describe(profile))
     text += "".join(map(c_codec, profile["codecs"])) + TAIL
@@ -169,11 +236,13 @@ def main():
         sys.exit(f"host_codecs.py: the other rows are of another machine than {describe(profile)}")
     if options.sums:
         text = "".join(with_sum(row, profile) if adds_codes(row) else row for row in rows)
+    if pairs:
+        text = added(rows, profiles, pairs)
     if options.print:
         sys.stdout.write(text)
     else:
         OUT.write_text(text, encoding="utf-8")
-        print(f"{OUT}: {len(profile['codecs'])} codecs")
+        print(f"{OUT}: {len(rows_of(text)) - 2} codecs")
 
 
 if __name__ == "__main__":
