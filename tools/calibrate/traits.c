@@ -341,6 +341,12 @@ static const char *const variants[] = {
     "mxfp4:round=random",
     "nvfp4:round=random",
     "onebit+ef>int8",
+    "topk:ratio=0.01:index=packed+ef",
+    "topk:ratio=0.01:index=packed/int8+ef",
+    "dgc:index=packed",
+    "threshold:index=packed+ef",
+    "thc:width=4",
+    "thc:width=4:clip=2.5+ef",
 };
 
 static bool is_codec(const char *spec)
