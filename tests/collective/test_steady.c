@@ -18,7 +18,7 @@
 #define STEPS 300
 #define QUICK_MIN (STEPS / 10) /* of all turns */
 #define FAULTS_MAX 20          /* of 20 steps */
-#define DEADLINE_S 120
+#define DEADLINE_S 240
 
 #define BEATS "WRING_HEARTBEAT=900s", "WRING_PEER_TIMEOUT=1000s" /* each a call of its own */
 
