@@ -3,6 +3,7 @@
  */
 #include <math.h>
 
+#include "base/clock.h"
 #include "planner/core/search/search.h"
 #include "tests/lib/test.h"
 #include "tests/planner/exhaust.h"
@@ -147,7 +148,7 @@ static void odd_problems(void)
     static uint64_t elems[5001];
     struct wring_option_cost nothing = {0};
     struct wring_grouping grouping = {.end = end, .option = option};
-    struct wring_bound_params limits = {.budget_ns = 1000000000};
+    struct wring_bound_params limits = {.budget_ns = 60 * WRING_NS_PER_S};
     static const uint32_t tensors[] = {1, 2, 100, 5000};
 
     for (size_t i = 0; i < sizeof(tensors) / sizeof(*tensors); i++) {

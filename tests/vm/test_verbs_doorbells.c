@@ -73,7 +73,8 @@ static void a_batch_is_one_call(void)
                                            "WRING_PROGRESS=caller",
                                            "WRING_SPIN=1s",
                                            "WRING_CHUNK_BYTES=16k",
-                                           "WRING_HEARTBEAT=20s", /* longer than all of it */
+                                           "WRING_HEARTBEAT=900s", /* longer than all of it */
+                                           "WRING_PEER_TIMEOUT=1000s",
                                            NULL};
     struct wring_test_job job = {.ranks = RANKS, .settings = settings, .run = run_rank};
     wring_test_run_ranks(&job);
@@ -86,7 +87,8 @@ static void a_batch_is_one_call(void)
     CHECK(calls->writes > 0, "no doorbell is seen");
     CHECK(calls->writes + calls->others <= doorbells, "%lu writes and %lu calls, the last %ld",
           calls->writes, calls->others, calls->other);
-    CHECK(calls->reads <= RANKS * (the.took_ns / SILENCE_NS + 1), "%lu looks", calls->reads);
+    /* one more at either end: who looks may have read the clock long before */
+    CHECK(calls->reads <= RANKS * (the.took_ns / SILENCE_NS + 2), "%lu looks", calls->reads);
     CHECK(calls->sleeps + calls->sends + calls->futex_waits + calls->futex_wakes == 0,
           "%lu sleeps, %lu sends, %lu futex waits, %lu wakes", calls->sleeps, calls->sends,
           calls->futex_waits, calls->futex_wakes);
