@@ -20,8 +20,7 @@
 #define STEPS 100        /* of all buckets */
 #define AWAKE_PART 4     /* one of so many steps, in some turn of them; */
 #define AWAKE_MIN 5      /* where a busy machine has no such turn, so many in all */
-#define WAKES_MAX 2 /* calls that end a sleep: who has slept tells the next one, if there is any \
-                     */
+#define WAKES_MAX 2      /* calls that end a sleep: who has slept may tell the next one */
 #define COMPUTE_NS (200 * WRING_NS_PER_US)
 /* Of silence, after which a provider looks at its peers' streams: any, and where they owe
  * something. */
