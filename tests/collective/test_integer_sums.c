@@ -526,8 +526,7 @@ static unsigned run_schemes(uint32_t ranks, uint32_t per_node, const enum wring_
 }
 
 #define COUNT(list) (sizeof(list) / sizeof((list)[0]))
-#define RANKS_STEP (WRING_TEST_STRIDE > 1 ? 3 : 1) /* no fault of memory or order needs them all \
-                                                    */
+#define RANKS_STEP (WRING_TEST_STRIDE > 1 ? 3 : 1) /* no fault of memory or order needs all */
 
 static void every_form_is_found(void)
 {
