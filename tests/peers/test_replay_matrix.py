@@ -144,7 +144,7 @@ class Runs(BuiltCase):
              "--calibrate-doubt", "100", "--as-is",
              "--json", f"{self.folder}/out.json", "--csv", f"{self.folder}/out.csv", *more],
             env={**os.environ, "HWLOC_COMPONENTS": "-pci"},  # libpciaccess never frees its names
-            text=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=250, check=False)
+            text=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=1000, check=False)
 
     def written(self):
         with open(f"{self.folder}/out.json", encoding="utf-8") as file:
