@@ -33,9 +33,10 @@ struct ledger {
     bool asleep;               /* somebody began to sleep, and has not been woken since */
     unsigned long looks;       /* at the control tree, in all turns ... */
     unsigned turns;
-    uint64_t took_ns; /* ... which took so long, with what is between their steps: a look that
-                       * falls due there comes in the next step */
-    uint64_t end_ns;  /* of the step before */
+    uint64_t took_ns;  /* ... which took so long, with what is between their steps: a look that
+                        * falls due there comes in the next step */
+    uint64_t end_ns;   /* of the step before */
+    uint64_t began_ns; /* that step, or what was before a turn */
     struct kernel_calls first; /* in the first of these */
     unsigned woken;            /* bursts of posts that woke the thread */
     unsigned too_often;        /* and those that did so more often than it slept */
@@ -102,12 +103,14 @@ static enum wring_status watch_step(struct wring_session *session, struct wring_
     slept = wring_progress_sleeps(session->progress) - slept;
     add_calls(&ledger->calls, &step);
     /* a core is given away where nothing moved for a quarter of WRING_SPIN: sleep is near */
-    uint64_t now_ns = wring_now_ns(), took_ns = now_ns - began_ns;
+    uint64_t now_ns = wring_now_ns();
     ledger->took_ns += now_ns - ledger->end_ns;
     ledger->end_ns = now_ns;
+    bool late = now_ns - ledger->began_ns > STEADY_LONG_NS; /* so that a peer sleeps, maybe */
+    ledger->began_ns = began_ns;
     bool asleep = ledger->asleep;
     ledger->asleep = slept > 0 || (asleep && step.futex_wakes == 0);
-    if (slept > 0 || step.yields > 0 || took_ns > STEADY_LONG_NS)
+    if (slept > 0 || step.yields > 0 || late)
         return status;
     ledger->awake++;
     ledger->looks += step.reads;
@@ -135,10 +138,12 @@ static enum wring_status watch_turns(struct wring_session *session, struct wring
 {
     uint64_t slept = wring_progress_sleeps(session->progress);
     uint64_t limit = wring_deadline_in(STEADY_TRY_NS);
+    ledger->began_ns = wring_now_ns();
     enum wring_status status = steady_run(buckets, 1, COMPUTE_NS);
     for (bool again = true; again && status == WRING_OK;) {
         status = watch_turn(session, buckets, ledger);
         bool wanted = task->awake && ledger->awake <= STEPS_MIN && wring_now_ns() < limit;
+        ledger->began_ns = wring_now_ns();
         if (status == WRING_OK)
             status = steady_ask(session, buckets, wanted, &again);
     }

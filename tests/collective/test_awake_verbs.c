@@ -44,7 +44,7 @@ struct ledger {
 static struct {
     _Atomic(struct wring_session *) sessions[RANKS];
     struct ledger small, all;
-    bool disturbed; /* the step before was */
+    bool disturbed; /* the step before was, or may have been */
     bool slow;      /* and took so long that a provider may have looked, or be about to */
     uint64_t end_ns;
     uint64_t slept; /* how often anybody did, before the first turn and between turns as well */
@@ -91,16 +91,16 @@ static enum wring_status run_step(struct wring_bucket **buckets, bool small, int
     return steady_run(buckets, 1, step % 2 == 0 ? 0 : COMPUTE_NS);
 }
 
-/** One step, with the calls of all threads. One after a sleep may hold the end of it. */
+/** One step, with the calls of all threads. One after a sleep may hold the end of it, and in a long
+ *  time before it threads fall asleep. */
 static enum wring_status watch_step(struct wring_bucket **buckets, bool small, int step)
 {
     struct ledger *ledger = small ? &the.small : &the.all;
     struct sleeps before = sleeps_now();
-    uint64_t began_ns = wring_now_ns();
     kernel_calls_start();
     enum wring_status status = run_step(buckets, small, step);
     struct kernel_calls calls = kernel_calls_stop();
-    uint64_t now_ns = wring_now_ns(), took_ns = now_ns - began_ns;
+    uint64_t now_ns = wring_now_ns(), took_ns = now_ns - the.end_ns;
     struct sleeps after = sleeps_now();
 
     /* a core is given away where nothing moved for a quarter of WRING_SPIN: sleep is near */
@@ -110,7 +110,7 @@ static enum wring_status watch_step(struct wring_bucket **buckets, bool small, i
     ledger->steps++;
     ledger->awake += awake;
     ledger->awake_in_all += awake;
-    ledger->took_ns += now_ns - the.end_ns;
+    ledger->took_ns += took_ns;
     the.end_ns = now_ns;
     ledger->looks += awake ? calls.reads : 0;
     unsigned long sum = kernel_calls_sum(&calls) - calls.reads;
@@ -133,6 +133,7 @@ static enum wring_status run_turn(struct wring_bucket **buckets, uint32_t rank)
         the.small.turns++;
         the.all.turns++;
         the.end_ns = wring_now_ns();
+        the.disturbed = true; /* by whatever kept this rank before its first step */
     }
     for (int s = 0; s < SMALL_STEPS + STEPS && status == WRING_OK; s++)
         status = rank == 0 ? watch_step(buckets, s < SMALL_STEPS, s)
