@@ -152,7 +152,7 @@ void wring_test_widen(enum wring_dtype dtype, float *to, const void *data, uint6
 void wring_test_narrow(enum wring_dtype dtype, void *to, const float *data, uint64_t elems)
 {
     if (dtype == WRING_F32)
-        memcpy(to, data, elems * sizeof(*data));
+        memmove(to, data, elems * sizeof(*data));
     for (uint64_t i = 0; i < elems && dtype != WRING_F32; i++)
         put_bits(dtype, to, i, round_to(&formats[dtype], (double)data[i]));
 }

@@ -20,7 +20,7 @@ long double wring_test_element(enum wring_dtype dtype, const void *data, uint64_
 void wring_test_widen(enum wring_dtype dtype, float *to, const void *data, uint64_t elems);
 
 /** The nearest elements of f32, f16 or bf16, of two as near the even one; beyond the largest
- *  number infinity; NaN becomes the one NaN. */
+ *  number infinity; NaN becomes the one NaN. @param to  may be where `data` is */
 void wring_test_narrow(enum wring_dtype dtype, void *to, const float *data, uint64_t elems);
 
 /** What random elements look like. */
