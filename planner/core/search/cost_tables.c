@@ -165,6 +165,23 @@ static bool may_take(const struct wring_problem *problem, uint32_t tensor, uint3
 }
 
 /** Errors: WRING_ERR_INVALID (a tensor may take no option), WRING_ERR_NO_MEMORY. */
+static enum wring_status tables_find_first(struct wring_cost_tables *tables)
+{
+    tables->first = malloc(tables->n_tensors * sizeof(*tables->first));
+    if (tables->first == NULL)
+        return WRING_ERR_NO_MEMORY;
+    for (uint32_t i = 0; i < tables->n_tensors; i++) {
+        uint32_t option = 0;
+        while (option < tables->n_options && !may_take(tables->problem, i, option))
+            option++;
+        if (option == tables->n_options)
+            return WRING_ERR_INVALID;
+        tables->first[i] = option;
+    }
+    return WRING_OK;
+}
+
+/** Errors: as the former. */
 static enum wring_status tables_find_barred(struct wring_cost_tables *tables)
 {
     uint64_t stride = (uint64_t)tables->n_tensors + 1;
@@ -178,10 +195,7 @@ static enum wring_status tables_find_barred(struct wring_cost_tables *tables)
         for (uint32_t i = tables->n_tensors; i-- > 0;)
             barred[i] = may_take(tables->problem, i, option) ? barred[i + 1] : i;
     }
-    for (uint32_t i = 0; i < tables->n_tensors; i++)
-        if (!wring_cost_tables_allow_any(tables, i, i + 1))
-            return WRING_ERR_INVALID;
-    return WRING_OK;
+    return tables_find_first(tables);
 }
 
 bool wring_cost_tables_allow_any(const struct wring_cost_tables *tables, uint32_t begin,
@@ -427,6 +441,7 @@ void wring_cost_tables_finish(struct wring_cost_tables *tables)
     free(tables->choices);
     free(tables->compute_us);
     free(tables->barred);
+    free(tables->first);
     *tables = (struct wring_cost_tables){0};
 }
 

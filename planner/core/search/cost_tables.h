@@ -105,6 +105,7 @@ struct wring_cost_tables {
     struct wring_choices *choices; /* [WRING_SIZES] options worth a thought, by size of the group */
     uint32_t *barred; /* [n_options × (n_tensors + 1)] the first tensor from here on that may not
                          take the option; NULL: any may take any */
+    uint32_t *first;  /* [n_tensors] the first option that each may take; NULL likewise */
 };
 
 /**

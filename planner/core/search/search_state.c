@@ -50,11 +50,8 @@ void wring_search_offer(struct wring_search_state *search, const struct wring_gr
 static uint32_t option_or_first_allowed(const struct wring_cost_tables *tables, uint32_t tensor,
                                         uint32_t option)
 {
-    if (wring_cost_tables_allow(tables, tensor, tensor + 1, option))
-        return option;
-    for (option = 0; !wring_cost_tables_allow(tables, tensor, tensor + 1, option);)
-        option++;
-    return option;
+    bool may = wring_cost_tables_allow(tables, tensor, tensor + 1, option);
+    return may ? option : tables->first[tensor];
 }
 
 void wring_search_alone(const struct wring_search_state *search, uint32_t option,
