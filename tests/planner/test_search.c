@@ -391,6 +391,45 @@ static void refusals(void)
     wring_made_finish(&made);
 }
 
+static bool is_chosen(const struct wring_choices *choices, uint32_t option)
+{
+    for (uint32_t i = 0; i < choices->n; i++)
+        if (choices->options[i] == option)
+            return true;
+    return false;
+}
+
+/** Tensors of two types, whose options cost as much: what is worth a try for one type is for both.
+ */
+static void two_families(void)
+{
+    enum {
+        FAMILY = 12 /* options: of both more than are looked at one by one */
+    };
+    const struct wring_made_params params = {
+        .n_tensors = 8, .n_lanes = 3, .n_options = 2 * FAMILY, .seed = 5, .restricted = true};
+    struct wring_made_problem made;
+    struct wring_cost_tables tables;
+    uint32_t chosen = 0;
+
+    wring_made_random(&params, &made);
+    for (uint32_t i = 0; i < FAMILY; i++)
+        made.options[FAMILY + i] = made.options[i];
+    for (uint32_t i = 0; i < params.n_tensors; i++)
+        made.allowed[i] = ((UINT64_C(1) << FAMILY) - 1) << (i % 2 * FAMILY);
+    REQUIRE(wring_cost_tables_init(&tables, &made.problem) == WRING_OK, "tables");
+    for (int size = 0; size < WRING_SIZES; size++)
+        for (uint32_t i = 0; i < FAMILY; i++) {
+            bool one = is_chosen(&tables.choices[size], i);
+            CHECK(is_chosen(&tables.choices[size], FAMILY + i) == one,
+                  "size %d, option %u: it is worth a try for one type alone", size, i);
+            chosen += one;
+        }
+    CHECK(chosen > 0, "nothing is worth a try");
+    wring_cost_tables_finish(&tables);
+    wring_made_finish(&made);
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
@@ -401,6 +440,7 @@ int main(int argc, char **argv)
         {"budget", budget},
         {"odd_problems", odd_problems},
         {"merging", merging},
+        {"two_families", two_families},
         {"refusals", refusals},
         {NULL, NULL},
     };

@@ -142,7 +142,7 @@ enum {
     FEW = 16,                             /* options */
 };
 
-/** How many tensors may take an option. */
+/** How many tensors may take an option, of those that may take any of its family. */
 enum kind {
     NO,
     SOME,
@@ -153,6 +153,8 @@ enum kind {
 struct finding {
     const struct wring_cost_tables *tables;
     enum kind *kinds; /* [n_options] */
+    uint32_t *family; /* [n_options] the same number: tensors choose between them, or between both
+                         and others. Options for other types of elements are another family */
     bool *marked;     /* [n_options] at the present size */
     double *least;    /* [SETS_MAX] what a set of lanes takes together, at least */
     uint32_t *who;    /* [SETS_MAX] with which option */
@@ -266,7 +268,8 @@ static void take_least(const struct finding *finding, uint32_t sets, const doubl
 }
 
 /** Mark the options of a kind that take least on some set of lanes together, at a size. */
-static void mark_least(const struct finding *finding, uint64_t elems, enum kind kind)
+static void mark_least(const struct finding *finding, uint32_t family, uint64_t elems,
+                       enum kind kind)
 {
     const struct wring_cost_tables *tables = finding->tables;
     uint32_t sets = 1u << tables->n_lanes;
@@ -276,7 +279,7 @@ static void mark_least(const struct finding *finding, uint64_t elems, enum kind 
     for (uint32_t i = 1; i < sets; i++)
         finding->least[i] = DBL_MAX;
     for (uint32_t option = 0; option < tables->n_options; option++) {
-        if (finding->kinds[option] < kind)
+        if (finding->family[option] != family || finding->kinds[option] < kind)
             continue;
         wring_option_tables_loads(&tables->of_option[option], elems, tables->n_lanes, us);
         sum_sets(tables->n_lanes, us, sum);
@@ -293,6 +296,18 @@ static void mark_unbeaten(const struct finding *finding, double low, double high
         finding->marked[option] = !is_beaten(finding->tables, option, low, high);
 }
 
+/** Of each family those that tensors of it choose between. */
+static void mark_least_of_all(const struct finding *finding, uint64_t elems)
+{
+    for (uint32_t i = 0; i < finding->tables->n_options; i++) {
+        if (finding->family[i] != i || finding->kinds[i] == NO)
+            continue;
+        mark_least(finding, i, elems, EVERY);
+        if (finding->tables->barred != NULL) /* else any may take any */
+            mark_least(finding, i, elems, SOME);
+    }
+}
+
 static enum wring_status find_choices_at_size(const struct finding *finding, int size)
 {
     const struct wring_cost_tables *tables = finding->tables;
@@ -302,9 +317,7 @@ static enum wring_status find_choices_at_size(const struct finding *finding, int
     if (tables->n_options <= FEW) {
         mark_unbeaten(finding, ldexp(1, 2 * size), ldexp(1, 2 * size + 2));
     } else {
-        mark_least(finding, UINT64_C(2) << 2 * size, EVERY);
-        if (tables->barred != NULL) /* else any may take any */
-            mark_least(finding, UINT64_C(2) << 2 * size, SOME);
+        mark_least_of_all(finding, UINT64_C(2) << 2 * size);
     }
     choices->options = malloc(tables->n_options * sizeof(*choices->options));
     if (choices->options == NULL)
@@ -333,14 +346,42 @@ static enum wring_status find_choices_per_size(const struct finding *finding)
     return WRING_OK;
 }
 
-static enum kind kind_of(const struct wring_cost_tables *tables, uint32_t option)
+/** The option with which a family is named. */
+static uint32_t find_head(uint32_t *family, uint32_t option)
 {
-    if (wring_cost_tables_allow(tables, 0, tables->n_tensors, option))
+    while (family[option] != option)
+        option = family[option] = family[family[option]];
+    return option;
+}
+
+static void find_families(const struct finding *finding)
+{
+    const struct wring_cost_tables *tables = finding->tables;
+    uint32_t *family = finding->family;
+
+    for (uint32_t option = 0; option < tables->n_options; option++)
+        family[option] = tables->barred == NULL ? 0 : option;
+    for (uint32_t i = 0; tables->barred != NULL && i < tables->n_tensors; i++)
+        for (uint32_t option = tables->first[i] + 1; option < tables->n_options; option++)
+            if (may_take(tables->problem, i, option))
+                family[find_head(family, option)] = find_head(family, tables->first[i]);
+    for (uint32_t option = 0; option < tables->n_options; option++)
+        family[option] = find_head(family, option);
+}
+
+/** The families are known. */
+static enum kind kind_of(const struct finding *finding, uint32_t option)
+{
+    const struct wring_cost_tables *tables = finding->tables;
+    uint32_t may = 0, might = 0;
+
+    if (tables->barred == NULL)
         return EVERY;
-    for (uint32_t i = 0; i < tables->n_tensors; i++)
-        if (wring_cost_tables_allow(tables, i, i + 1, option))
-            return SOME;
-    return NO;
+    for (uint32_t i = 0; i < tables->n_tensors; i++) {
+        may += wring_cost_tables_allow(tables, i, i + 1, option);
+        might += finding->family[tables->first[i]] == finding->family[option];
+    }
+    return may == 0 ? NO : may == might ? EVERY : SOME;
 }
 
 /** After the former. Errors: WRING_ERR_NO_MEMORY. */
@@ -352,13 +393,16 @@ static enum wring_status tables_find_choices(struct wring_cost_tables *tables)
     enum wring_status status = WRING_ERR_NO_MEMORY;
 
     finding.kinds = malloc(tables->n_options * sizeof(*finding.kinds));
+    finding.family = malloc(tables->n_options * sizeof(*finding.family));
     finding.marked = malloc(tables->n_options * sizeof(*finding.marked));
-    if (finding.kinds != NULL && finding.marked != NULL) {
+    if (finding.kinds != NULL && finding.family != NULL && finding.marked != NULL) {
+        find_families(&finding);
         for (uint32_t option = 0; option < tables->n_options; option++)
-            finding.kinds[option] = kind_of(tables, option);
+            finding.kinds[option] = kind_of(&finding, option);
         status = find_choices_per_size(&finding);
     }
     free(finding.kinds);
+    free(finding.family);
     free(finding.marked);
     return status;
 }
