@@ -116,6 +116,25 @@ class Plans(unittest.TestCase):
         self.assertLess(took["float16"], plan["baseline_us"]["fp32"])
         self.assertLess(plan["baseline_us"]["fp32"], took["float32"])
 
+    def test_options_of_mixed_types(self):
+        """Which option may be the best one is told type by type; no option is for all tensors."""
+        profile = make_profile(self.folder, [(0, 262144, 0.02)])
+        question = ("-p", profile, "-c", "bf16", "--cores", "0")
+        tensors = [("a", 1 << 20, 10), ("b", 1 << 20, 20)]
+        kept = {}
+        for dtypes in (("float32",), ("bfloat16",), ("float32", "bfloat16")):
+            made = [tensors[0], (*tensors[1], *dtypes[1:])]
+            asked = ("-t", make_trace(self.folder, made, dtype=dtypes[0]), *question)
+            answer = json.loads(wring("plan", "--list-options", "--json", *asked).stdout)
+            kept["+".join(dtypes)] = [(one["dtype"], one["codec"], one["kept"])
+                                      for one in answer["options"]]
+        self.assertEqual(kept["float32+bfloat16"], kept["float32"] + kept["bfloat16"])
+        self.assertNotEqual([one[1:] for one in kept["float32"]],
+                            [one[1:] for one in kept["bfloat16"]])
+        self.assertIn(" none of bfloat16: ", wring("plan", "--list-options", *asked).stdout)
+        self.assertIn(" options for tensors of all types,", wring("plan", *asked).stdout)
+        self.refuse(1, "they have mixed types", *asked, "--search", "layers")
+
     def refuse(self, status, says, *arguments):
         result = wring("plan", *arguments)
         self.assertEqual(result.returncode, status, result)

@@ -245,8 +245,10 @@ static void plan_show(const struct wring_planning *planning, const struct wring_
            plan->model, plan->profile, plan->nodes, plan->ranks_per_node, problem->n_tensors,
            (double)wring_tensor_trace_bytes(planning->trace) * 1e-6,
            wring_tensor_trace_types(planning->trace), plan->timeline);
-    printf("%" PRIu64 " options a tensor, %" PRIu64 " of them never the best ones\n",
-           planned->model->considered, planned->model->dominated);
+    printf("%" PRIu64 " options%s, %" PRIu64 " of them never the best ones\n",
+           planned->model->considered,
+           wring_tensor_trace_is_mixed(planning->trace) ? " for tensors of all types" : " a tensor",
+           planned->model->dominated);
     show_tuning(planned);
     show_costs(planned);
     printf("\n");
@@ -604,7 +606,7 @@ static bool is_same_option(const struct wring_cost_option *a, const struct wring
 {
     char ours[WRING_OPTION_TEXT_MAX], theirs[WRING_OPTION_TEXT_MAX];
 
-    if (a->codec != b->codec || a->option.n != b->option.n)
+    if (a->codec != b->codec || a->dtype != b->dtype || a->option.n != b->option.n)
         return false;
     wring_option_text(&a->option, ours, sizeof(ours));
     wring_option_text(&b->option, theirs, sizeof(theirs));
@@ -705,6 +707,7 @@ static void show_counts(const struct range *range)
 static enum wring_status show_range(const struct range *range)
 {
     const struct wring_cost_model *model = range->all;
+    bool mixed = wring_tensor_trace_is_mixed(model->trace);
     char text[WRING_OPTION_TEXT_MAX];
 
     printf("%s on %s, %" PRIu32 " nodes of %" PRIu32
@@ -721,8 +724,9 @@ static enum wring_status show_range(const struct range *range)
     for (uint32_t i = 0; i < range->n; i++) {
         const struct wring_cost_option *option = &model->options[range->choices[i].option];
         wring_option_text(&option->option, text, sizeof(text));
-        printf("%6" PRIu32 " %c %s: %s\n", i, range->choices[i].kept ? '+' : ' ',
-               model->codecs[option->codec].spec, text);
+        printf("%6" PRIu32 " %c %s%s%s: %s\n", i, range->choices[i].kept ? '+' : ' ',
+               model->codecs[option->codec].spec, mixed ? " of " : "",
+               mixed ? wring_tensor_trace_type_name(option->dtype) : "", text);
     }
     return fflush(stdout) == 0 ? WRING_OK : WRING_ERR_SYSTEM;
 }
@@ -766,8 +770,9 @@ static json_t *choices_json(const struct range *range)
         const struct choice *choice = &range->choices[i];
         const struct wring_cost_option *option = &range->all->options[choice->option];
         json_t *one = wring_option_json(&option->option);
-        json_t *more = json_pack("{s:I, s:s, s:b, s:b}", "option", (json_int_t)i, "codec",
-                                 range->all->codecs[option->codec].spec, "executable",
+        json_t *more = json_pack("{s:I, s:s, s:s, s:b, s:b}", "option", (json_int_t)i, "codec",
+                                 range->all->codecs[option->codec].spec, "dtype",
+                                 wring_tensor_trace_type_name(option->dtype), "executable",
                                  choice->executable, "kept", choice->kept);
         json_object_update(one, more);
         json_decref(more);

@@ -27,8 +27,9 @@ static bool may_all_take(const struct wring_problem *problem, uint32_t option)
  *
  * Errors, with one log line: WRING_ERR_INVALID (no option is for all tensors), WRING_ERR_NO_MEMORY.
  */
-static enum wring_status planned_layers(const struct wring_problem *problem,
-                                        const struct wring_log *log, struct wring_found *out)
+static enum wring_status planned_layers(const struct wring_planning *planning,
+                                        const struct wring_problem *problem,
+                                        struct wring_found *out)
 {
     struct wring_found found = {.time_us = INFINITY};
     uint64_t began_ns = wring_now_ns();
@@ -49,7 +50,8 @@ static enum wring_status planned_layers(const struct wring_problem *problem,
         }
     }
     if (found.evaluations == 0) {
-        wring_error(log, "there is no option that all tensors may take");
+        wring_error(&planning->log, "there is no option that all tensors may take%s",
+                    wring_tensor_trace_is_mixed(planning->trace) ? ": they have mixed types" : "");
         wring_grouping_finish(&found.grouping);
         return WRING_ERR_INVALID;
     }
@@ -303,7 +305,7 @@ static enum wring_status search_plan(const struct wring_planning *planning,
                                      struct wring_planned *planned)
 {
     if (planning->layers)
-        return planned_layers(problem, &planning->log, &planned->found);
+        return planned_layers(planning, problem, &planned->found);
     return wring_planning_said(planning, "the search",
                                wring_search_run(problem, params, &planned->found));
 }

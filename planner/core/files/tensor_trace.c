@@ -21,8 +21,7 @@
 
 /* The table of each record's fields, which docs/planner-files.md explains. */
 
-/** Types that gradients have. @return static; NULL for others */
-static const char *name_dtype(unsigned dtype)
+const char *wring_tensor_trace_type_name(unsigned dtype)
 {
     switch (dtype) {
     case WRING_F32:
@@ -39,7 +38,7 @@ static const char *name_dtype(unsigned dtype)
 /** Of a tensor beside others: a trace with any of float32 is one of float32. */
 static const char *name_own_dtype(unsigned dtype)
 {
-    return dtype != WRING_F32 ? name_dtype(dtype) : NULL;
+    return dtype != WRING_F32 ? wring_tensor_trace_type_name(dtype) : NULL;
 }
 
 #define DTYPES (WRING_BF16 + 1)
@@ -72,7 +71,7 @@ static void check_order(struct wring_reading *reading, const void *owner, uint32
 #define OWNER struct wring_tensor_trace
 static const struct wring_field trace_fields[] = {
     {"model", FIELD_STRING(model, 1, WRING_TRACE_NAME_MAX)},
-    {"dtype", FIELD_CHOICE(dtype, name_dtype, DTYPES)},
+    {"dtype", FIELD_CHOICE(dtype, wring_tensor_trace_type_name, DTYPES)},
     {"forward_us", FIELD_NUMBER_OR_NULL(forward_us, WRING_TRACE_US_MAX)},
     {"optimizer_us", FIELD_NUMBER(optimizer_us, 0, WRING_TRACE_US_MAX), FIELD_SPARSE},
     {"source", FIELD_STRING(source, 0, WRING_TRACE_SOURCE_MAX), FIELD_OPTIONAL},
@@ -168,14 +167,19 @@ enum wring_status wring_tensor_trace_rehash(struct wring_tensor_trace *trace)
     return wring_hash(&writer, &trace->hash);
 }
 
+bool wring_tensor_trace_is_mixed(const struct wring_tensor_trace *trace)
+{
+    for (uint32_t i = 1; i < trace->n; i++)
+        if (wring_tensor_trace_dtype(trace, i) != wring_tensor_trace_dtype(trace, 0))
+            return true;
+    return false;
+}
+
 const char *wring_tensor_trace_types(const struct wring_tensor_trace *trace)
 {
-    enum wring_dtype first = wring_tensor_trace_dtype(trace, 0);
-
-    for (uint32_t i = 1; i < trace->n; i++)
-        if (wring_tensor_trace_dtype(trace, i) != first)
-            return "mixed types";
-    return name_dtype(first);
+    return wring_tensor_trace_is_mixed(trace)
+               ? "mixed types"
+               : wring_tensor_trace_type_name(wring_tensor_trace_dtype(trace, 0));
 }
 
 void wring_tensor_trace_gather_dtype(struct wring_tensor_trace *trace)

@@ -67,7 +67,13 @@ static inline enum wring_dtype wring_tensor_trace_dtype(const struct wring_tenso
     return (enum wring_dtype)(own != WRING_F32 ? own : trace->dtype);
 }
 
-/** "float32", "float16" or "bfloat16", of all tensors; "mixed types". Static. */
+/** "float32", "float16" or "bfloat16", as files have them. @return static; NULL for other types */
+const char *wring_tensor_trace_type_name(unsigned dtype);
+
+/** Have its tensors several types? */
+bool wring_tensor_trace_is_mixed(const struct wring_tensor_trace *trace);
+
+/** The name of its tensors' type, or "mixed types". Static. */
 const char *wring_tensor_trace_types(const struct wring_tensor_trace *trace);
 
 /** Can tensors of a trace have that type? */

@@ -156,17 +156,10 @@ static void bar_other_dtypes(const struct wring_model_builder *builder, uint32_t
             model->allowed[(size_t)tensor * words + option / 64] &= ~(UINT64_C(1) << option % 64);
 }
 
-static bool has_several_dtypes(const struct wring_model_builder *builder)
-{
-    return wring_model_has_dtype(builder, WRING_F32) + wring_model_has_dtype(builder, WRING_F16) +
-               wring_model_has_dtype(builder, WRING_BF16) >
-           1;
-}
-
 enum wring_status wring_model_bar(struct wring_model_builder *builder)
 {
     struct wring_cost_model *model = builder->model;
-    bool mixed = has_several_dtypes(builder);
+    bool mixed = wring_tensor_trace_is_mixed(model->trace);
     enum wring_status status = mixed ? make_allowed(model) : WRING_OK;
 
     for (uint32_t i = 0; i < model->problem.n_options && status == WRING_OK; i++) {

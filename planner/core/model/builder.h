@@ -35,9 +35,6 @@ static inline uint32_t wring_model_elem_bytes(const struct wring_model_builder *
     return (uint32_t)wring_dtype_bytes(builder->dtype);
 }
 
-/** Is any tensor of that type? */
-bool wring_model_has_dtype(const struct wring_model_builder *builder, enum wring_dtype dtype);
-
 /** Which options each tensor may take. The options are there. Errors: WRING_ERR_NO_MEMORY. */
 enum wring_status wring_model_bar(struct wring_model_builder *builder);
 

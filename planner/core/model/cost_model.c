@@ -152,12 +152,23 @@ static enum wring_status walk_codecs(struct wring_model_builder *builder)
     return status;
 }
 
+/** Is any tensor of that type? */
+static bool has_dtype(const struct wring_model_builder *builder, enum wring_dtype dtype)
+{
+    const struct wring_tensor_trace *trace = builder->params->trace;
+
+    for (uint32_t i = 0; i < trace->n; i++)
+        if (wring_tensor_trace_dtype(trace, i) == dtype)
+            return true;
+    return false;
+}
+
 /** The first type that the trace has, float32 before others. */
 static enum wring_dtype first_dtype(const struct wring_model_builder *builder)
 {
     enum wring_dtype dtype = WRING_F32;
 
-    while (!wring_model_has_dtype(builder, dtype))
+    while (!has_dtype(builder, dtype))
         dtype++;
     return dtype;
 }
@@ -233,16 +244,6 @@ static enum wring_status fill_model(struct wring_model_builder *builder)
     return check_raw(builder);
 }
 
-bool wring_model_has_dtype(const struct wring_model_builder *builder, enum wring_dtype dtype)
-{
-    const struct wring_tensor_trace *trace = builder->params->trace;
-
-    for (uint32_t i = 0; i < trace->n; i++)
-        if (wring_tensor_trace_dtype(trace, i) == dtype)
-            return true;
-    return false;
-}
-
 /** Options of each type that the trace has. */
 static enum wring_status make_options(struct wring_model_builder *builder)
 {
@@ -253,7 +254,7 @@ static enum wring_status make_options(struct wring_model_builder *builder)
     if (measured)
         wring_model_tell_components(builder);
     for (size_t i = 0; i < sizeof(dtypes) / sizeof(dtypes[0]) && status == WRING_OK; i++) {
-        if (!wring_model_has_dtype(builder, dtypes[i]))
+        if (!has_dtype(builder, dtypes[i]))
             continue;
         builder->dtype = dtypes[i];
         status = measured ? wring_model_from_measured(builder) : walk_codecs(builder);
