@@ -101,6 +101,22 @@ static void parts(void)
     }
 }
 
+/** What codecs do not widen has half the bytes, whatever its parameters. */
+static void widths(void)
+{
+    static const struct {
+        const char *spec;
+        double width;
+    } cases[] = {{"none", 0.5},        {"lossless", 0.5}, {"lossless:block=512", 0.5},
+                 {"lossless>bf16", 1}, {"bf16", 1},       {"onebit+ef", 1}};
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        double width = wring_cost_model_width(WRING_BF16, cases[i].spec);
+        CHECK(width == cases[i].width, "%s: %g", cases[i].spec, width);
+        CHECK(wring_cost_model_width(WRING_F32, cases[i].spec) == 1, "%s", cases[i].spec);
+    }
+}
+
 #define TENSORS 6
 static const uint32_t types[TENSORS] = {WRING_F32,  WRING_F32, WRING_BF16,
                                         WRING_BF16, WRING_F16, WRING_F32};
@@ -185,6 +201,7 @@ int main(int argc, char **argv)
         {"measured", measured},
         {"nothing_saved", nothing_saved},
         {"parts", parts},
+        {"widths", widths},
         {"options_of_each_type", options_of_each_type},
         {"groups_of_one_type", groups_of_one_type},
         {NULL, NULL},

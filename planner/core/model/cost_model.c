@@ -488,7 +488,9 @@ enum wring_status wring_cost_model_create(const struct wring_cost_model_params *
 
 double wring_cost_model_width(enum wring_dtype dtype, const char *spec)
 {
-    bool as_it_is = strcmp(spec, "none") == 0 || strcmp(spec, "lossless") == 0;
+    size_t name = strcspn(spec, ":");
+    bool lossless = name == strlen("lossless") && strncmp(spec, "lossless", name) == 0;
+    bool as_it_is = lossless || strcmp(spec, "none") == 0;
 
     return as_it_is ? (double)wring_dtype_bytes(dtype) / sizeof(float) : 1;
 }
