@@ -21,7 +21,8 @@ SPECS = """none lossless fp16 bf16 bf16:round=random fp16:round=random fp8 fp8:f
 int4 int2 int8:range=minmax qsgd natural terngrad sharedint sharedint:width=4 thc thc:rotate=64 thc:width=4:clip=2.5
 bounded:error=0.001 onebit onebit:means=2 signsgd signum topk:ratio=0.01 topk:ratio=0.01:index=packed
 topk:ratio=0.01/int8 topk:ratio=0.01:select=exact randk:ratio=0.01 topkc:ratio=0.01 dgc:ratio=0.01
-hashed:ratio=0.01 threshold:value=0.7 union powersgd int8+ef onebit+ef topk:ratio=0.01+ef""".split()
+hashed:ratio=0.01 threshold:value=0.7 threshold:value=0.7:index=packed union powersgd int8+ef
+onebit+ef topk:ratio=0.01+ef""".split()
 
 
 def measure(wring, runs, seconds):
