@@ -118,54 +118,59 @@ static void read_cost(struct wring_reading *reading, const json_t *object,
     wring_reading_leave(reading);
 }
 
-static void read_choice(struct wring_reading *reading, const json_t *object,
-                        const struct wring_field *field, uint32_t *out)
+/** @param known  in: what else is allowed, quoted, or ""; out: with the field's words behind it
+ *  @return which of the field's words a text is; max: none */
+static unsigned find_word(const struct wring_field *field, const char *text, char *known,
+                          size_t bytes)
 {
-    const char *text = wring_reading_text(reading, object, field->name, 0, WORD_BYTES - 1);
     unsigned n = (unsigned)field->max, found = n;
-    char known[200] = "";
-    size_t used = 0;
+    size_t used = strlen(known);
 
     for (unsigned i = 0; i < n; i++) {
         const char *name = field->name_of(i);
         if (name == NULL)
             continue;
         found = strcmp(name, text) == 0 ? i : found;
-        snprintf(known + used, sizeof(known) - used, "%s\"%s\"", used > 0 ? ", " : "", name);
+        snprintf(known + used, bytes - used, "%s\"%s\"", used > 0 ? ", " : "", name);
         used = strlen(known);
     }
-    if (found < n) {
-        *out = found;
-        return;
-    }
+    return found;
+}
+
+static void say_no_word(struct wring_reading *reading, const struct wring_field *field,
+                        const char *known, const char *text)
+{
     wring_reading_enter(reading, field->name);
     wring_reading_fault(reading, WRING_ERR_INVALID, "needs one of %s, is \"%s\"", known, text);
     wring_reading_leave(reading);
 }
 
+static void read_choice(struct wring_reading *reading, const json_t *object,
+                        const struct wring_field *field, uint32_t *out)
+{
+    const char *text = wring_reading_text(reading, object, field->name, 0, WORD_BYTES - 1);
+    char known[200] = "";
+    unsigned found = find_word(field, text, known, sizeof(known));
+
+    if (found < (unsigned)field->max)
+        *out = found;
+    else
+        say_no_word(reading, field, known, text);
+}
+
 static void read_word(struct wring_reading *reading, const json_t *object,
                       const struct wring_field *field, char *out)
 {
-    size_t bytes = field->bytes > 0 ? field->bytes : WORD_BYTES;
-    const char *text = wring_reading_text(reading, object, field->name, 0, bytes - 1);
-    unsigned n = (unsigned)field->max;
+    const char *text = wring_reading_text(reading, object, field->name, 0, field->bytes - 1);
+    bool may_be_empty = field->min <= 0;
     char known[200] = "";
-    size_t used = field->min > 0 ? 0 : (size_t)snprintf(known, sizeof(known), "\"\"");
-    bool fits = field->min <= 0 && text[0] == '\0';
 
-    for (unsigned i = 0; i < n; i++) {
-        fits = fits || strcmp(field->name_of(i), text) == 0;
-        snprintf(known + used, sizeof(known) - used, "%s\"%s\"", used > 0 ? ", " : "",
-                 field->name_of(i));
-        used = strlen(known);
-    }
-    wring_reading_enter(reading, field->name);
-    if (!fits)
-        wring_reading_fault(reading, WRING_ERR_INVALID, "needs %s%s, is \"%s\"",
-                            n > 1 ? "one of " : "", known, text);
-    wring_reading_leave(reading);
-    if (field->bytes > 0)
-        memcpy(out, text, strlen(text) + 1);
+    if (may_be_empty)
+        snprintf(known, sizeof(known), "\"\"");
+    if (find_word(field, text, known, sizeof(known)) == (unsigned)field->max &&
+        !(may_be_empty && text[0] == '\0'))
+        say_no_word(reading, field, known, text);
+    memcpy(out, text, strlen(text) + 1);
 }
 
 /** A copy; NULL after a fault. */
@@ -510,7 +515,7 @@ static json_t *field_json(const struct wring_field *field, const void *owner)
     case WRING_FIELD_COST:
         return cost_json(at);
     case WRING_FIELD_WORD:
-        return json_string(field->bytes > 0 ? at : field->name_of(0));
+        return json_string(at);
     case WRING_FIELD_CHOICE:
         return json_string(field->name_of(*(const uint32_t *)at));
     case WRING_FIELD_STRING:

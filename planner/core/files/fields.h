@@ -20,8 +20,7 @@ enum wring_field_type {
     WRING_FIELD_NUMBER,         /* double, min to max */
     WRING_FIELD_NUMBER_OR_NULL, /* double, min to max; NaN is null, which a missing one is, too */
     WRING_FIELD_COST,           /* struct wring_cost, of min corners or more */
-    WRING_FIELD_WORD,           /* char[bytes], one of max words; with min = 0 it may be empty. With
-                                   bytes = 0 it is always the one word that there is */
+    WRING_FIELD_WORD,           /* char[bytes], one of max words; with min = 0 it may be empty */
     WRING_FIELD_CHOICE,         /* uint32_t below max, written as the word that name_of has for it;
                                    NULL: that number is none of them */
     WRING_FIELD_STRING,         /* char * of min to max bytes, the owner's to free; "" if missing */
