@@ -273,8 +273,8 @@ void wring_call_codecs_warn(const struct wring_call_codecs *codecs,
 
     const char *unfit = list_unfit(codecs, dropin, list, sizeof(list));
     if (unfit != NULL)
-        wring_warn(log, "%s: %s of %s: exact without this codec: %s", dropin->setting, list,
-                   dropin->library, unfit);
+        wring_warn(log, "%s leaves %s of %s exact: %s", dropin->setting, list, dropin->library,
+                   unfit);
 
     list_operations(dropin, "", false, names, sizeof(names));
     if (list_rules(dropin, rules, NO_SUCH_NAME, list, sizeof(list)))
