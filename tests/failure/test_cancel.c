@@ -4,8 +4,10 @@
  * a bucket's step, of sends and receives. */
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -18,6 +20,10 @@
 #define LOOK_NS WRING_NS_PER_S
 #define DEADLINE_S 60
 #define TRIES 100
+
+/** What both ranks see: shall the peer stand still no more? It may end the step that we give up
+ *  before it hears of that, begin the next one, and stand still where nobody wakes it. */
+static atomic_bool *let_go;
 
 static void pause_ms(long ms)
 {
@@ -42,6 +48,27 @@ static bool stands_still(pid_t pid)
     if (file != NULL)
         fclose(file);
     return state == 'T';
+}
+
+/** Until the peer wakes us. */
+static void stand_still(void)
+{
+    if (!atomic_load(let_go))
+        kill(getpid(), SIGSTOP);
+}
+
+/** The peer, which stands still, goes on for good. */
+static void release(pid_t peer)
+{
+    atomic_store(let_go, true);
+    kill(peer, SIGCONT);
+}
+
+/** A job of two ranks, of which none stands still yet. */
+static bool run_job(struct procs_job *job)
+{
+    atomic_store(let_go, false);
+    return procs_run(job, DEADLINE_S);
 }
 
 /** Does no byte of the pattern change for a while, in which the peer goes on? */
@@ -123,7 +150,7 @@ static int run_canceller(struct procs_rank *rank, struct wring_session *session,
     procs_say(rank, "cancel: %s, %s", wring_status_text(status), ms < 10000 ? "in time" : "late");
     printf("64 MiB, peer stopped: %s after %.1f ms\n", wring_status_text(status), ms);
     memset(data, PATTERN, ELEMS * sizeof(*data));
-    kill(peer, SIGCONT);
+    release(peer);
     if (status == WRING_OK)
         watch(rank, (unsigned char *)data, ELEMS * sizeof(*data));
     status = wring_request_wait(request, 60 * WRING_NS_PER_S, NULL);
@@ -144,7 +171,7 @@ static int run_stopped(struct procs_rank *rank, struct wring_session *session, f
         if (status != WRING_OK)
             break;
         pause_ms(1 + i % 10);
-        kill(getpid(), SIGSTOP);
+        stand_still();
         status = wring_request_wait(request, 60 * WRING_NS_PER_S, NULL);
     }
     procs_say(rank, "peer: %s", wring_status_text(status));
@@ -289,7 +316,7 @@ static int cancel_bucket(struct procs_rank *rank, struct wring_session *session,
         memset(data, PATTERN, ELEMS * sizeof(*data));
     else
         wring_buffer_free(session, data); /* it is there nevertheless, whatever the peer writes */
-    kill(peer, SIGCONT);
+    release(peer);
     uint64_t until_ns = wring_deadline_in(60 * WRING_NS_PER_S);
     while (status == WRING_ERR_BUSY && wring_now_ns() < until_ns)
         status = wring_bucket_cancel(bucket);
@@ -332,7 +359,7 @@ static int stop_in_steps(struct procs_rank *rank, struct wring_session *session,
         if (status != WRING_OK)
             break;
         await_midst(session, bucket, until, i);
-        kill(getpid(), SIGSTOP);
+        stand_still();
         status = wring_bucket_wait(bucket, 60 * WRING_NS_PER_S, NULL);
     }
     procs_say(rank, "peer: %s", wring_status_text(status));
@@ -368,7 +395,7 @@ static void run_over(const char *provider)
     const char *settings[] = {provider, NULL};
     struct procs_job job = {.ranks = 2, .settings = settings, .run = run};
 
-    CHECK(procs_run(&job, DEADLINE_S), "%s: hangs", provider);
+    CHECK(run_job(&job), "%s: hangs", provider);
     CHECK(job.codes[0] == 0 && job.codes[1] == 0, "%s: %d, %d", provider, job.codes[0],
           job.codes[1]);
     CHECK(strstr(job.texts[0], "cancel: success, in time") != NULL, "%s: %s", provider,
@@ -404,7 +431,7 @@ static void a_bucket_is_given_up(void)
                                 .settings = bucket_variants[i].settings,
                                 .run = run_bucket,
                                 .arg = (void *)&bucket_variants[i]};
-        CHECK(procs_run(&job, DEADLINE_S), "%s: hangs", bucket_variants[i].settings[0]);
+        CHECK(run_job(&job), "%s: hangs", bucket_variants[i].settings[0]);
         check_bucket(&job, bucket_variants[i].settings[0], bucket_variants[i].cancel);
     }
 }
@@ -476,7 +503,7 @@ static int give_up_messages(struct procs_rank *rank, struct wring_session *sessi
     give_up(rank, sent, "send");
     if (!ours)
         wring_buffer_free(session, in); /* there has to be something that the peer writes into */
-    kill(peer, SIGCONT);
+    release(peer);
     if (ours) {
         look(rank, in, MESSAGE);
     } else {
@@ -505,7 +532,7 @@ static int offer_and_stop(struct procs_rank *rank, struct wring_session *session
         wring_send(world, out, MESSAGE, 0, 2, NULL, &sent) != WRING_OK)
         return 4;
     drive_on(world); /* the offer leaves */
-    kill(own, SIGSTOP);
+    stand_still();
     wring_recv(world, NULL, 0, 0, 4, NULL, NULL);
     wring_request_cancel(sent); /* if no receive took it */
     enum wring_status status = wring_request_wait(sent, 60 * WRING_NS_PER_S, NULL);
@@ -549,7 +576,7 @@ static void messages_are_given_up(void)
     for (size_t i = 0; i < 2; i++) {
         const char *settings[] = {variants[i], "WRING_PROGRESS=caller", NULL};
         struct procs_job job = {.ranks = 2, .settings = settings, .run = run_messages};
-        CHECK(procs_run(&job, DEADLINE_S), "%s: hangs", variants[i]);
+        CHECK(run_job(&job), "%s: hangs", variants[i]);
         CHECK(job.codes[0] == 0 && job.codes[1] == 0, "%s: %d, %d", variants[i], job.codes[0],
               job.codes[1]);
         check_messages(&job, receive[i], memory[i], send[i]);
@@ -592,7 +619,7 @@ static int give_up_in_midst(struct procs_rank *rank, struct wring_session *sessi
     if (request == NULL)
         return 4;
     bool ours = give_up(rank, request, "receive");
-    kill(peer, SIGCONT);
+    release(peer);
     if (ours) {
         look(rank, in, MESSAGE);
         free(in); /* by then the peer has put the rest of its frame */
@@ -614,7 +641,7 @@ static int stop_in_messages(struct procs_rank *rank, struct wring_session *sessi
         if (wring_send(world, out, MESSAGE, 0, 2, NULL, &sent) != WRING_OK)
             return 4;
         pause_ms(1 + i % 10);
-        kill(getpid(), SIGSTOP);
+        stand_still();
         status = wring_request_wait(sent, 60 * WRING_NS_PER_S, NULL);
     }
     procs_say(rank, "peer: %s", wring_status_text(status));
@@ -649,7 +676,7 @@ static void a_message_is_given_up_in_its_midst(void)
     struct pair pair = {give_up_in_midst, stop_in_messages};
     struct procs_job job = {.ranks = 2, .settings = settings, .run = run_pair, .arg = &pair};
 
-    CHECK(procs_run(&job, DEADLINE_S), "hangs");
+    CHECK(run_job(&job), "hangs");
     CHECK(job.codes[0] == 0 && job.codes[1] == 0, "%d, %d", job.codes[0], job.codes[1]);
     CHECK(strstr(job.texts[0], "receive: success, in time") != NULL, "%s", job.texts[0]);
     CHECK(strstr(job.texts[0], "receive ended: cancelled") != NULL, "%s", job.texts[0]);
@@ -690,7 +717,7 @@ static int give_up_half_put(struct procs_rank *rank, struct wring_session *sessi
         memset(out, PATTERN, MESSAGE);
         free(out);
     }
-    kill(peer, SIGCONT);
+    release(peer);
     struct wring_group *world = wring_session_world(session);
     enum wring_status status = wring_send(world, NULL, 0, 1, 2, NULL, NULL);
     if (status == WRING_OK)
@@ -713,10 +740,12 @@ static int stop_in_receives(struct procs_rank *rank, struct wring_session *sessi
         uint64_t until = received_by(session) + PART;
         if (wring_recv(world, in, MESSAGE, 0, 2, NULL, &received) != WRING_OK)
             return 4;
-        while (received_by(session) < until)
-            sched_yield();
-        kill(getpid(), SIGSTOP);
-        status = wring_request_wait(received, 60 * WRING_NS_PER_S, &result);
+        do
+            status = wring_request_wait(received, 0, &result);
+        while (status == WRING_ERR_TIMEOUT && received_by(session) < until && sched_yield() == 0);
+        stand_still();
+        if (status == WRING_ERR_TIMEOUT)
+            status = wring_request_wait(received, 60 * WRING_NS_PER_S, &result);
     }
     size_t put = 0;
     while (put < MESSAGE && in[put] < 2)
@@ -736,7 +765,7 @@ static void a_message_is_given_up_half_put(void)
         struct pair pair = {give_up_half_put, stop_in_receives};
         struct procs_job job = {.ranks = 2, .settings = settings, .run = run_pair, .arg = &pair};
 
-        CHECK(procs_run(&job, DEADLINE_S), "hangs");
+        CHECK(run_job(&job), "hangs");
         CHECK(job.codes[0] == 0 && job.codes[1] == 0, "%d, %d", job.codes[0], job.codes[1]);
         CHECK(strstr(job.texts[0], "send: success, in time") != NULL, "%s", job.texts[0]);
         CHECK(strstr(job.texts[0], "send ended: cancelled") != NULL, "%s", job.texts[0]);
@@ -758,5 +787,8 @@ static const struct wring_test_case cases[] = {
 
 int main(int argc, char **argv)
 {
+    let_go = mmap(NULL, sizeof(*let_go), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (let_go == MAP_FAILED)
+        return 1;
     return wring_test_main(argc, argv, cases);
 }
