@@ -8,6 +8,7 @@
  *
  *     buckets  four committed buckets, posted one after another, waited for at the end
  *     each     the same, each waited for before the next is posted
+ *     mixed    the same as buckets, every other one of bf16
  *     calls    iterations of immediate calls, of which three are alike and one is of doubles
  *     stack    iterations of calls that are all alike but the last
  *     alike    iterations of three calls that are alike, all under way at once
@@ -55,24 +56,66 @@ static float sum_of(const struct wring_session *session)
     return (float)(n * (n + 1) / 2);
 }
 
-static bool end_bucket(const struct wring_session *session, struct wring_bucket *bucket,
-                       const float *data, int t)
+/** A bucket's data. */
+struct gradient {
+    enum wring_dtype dtype; /* f32 or bf16 */
+    void *data;
+};
+
+/** A small whole number's upper half is all of it. */
+static uint16_t upper_half(float value)
 {
-    return wring_bucket_wait(bucket, WRING_FOREVER, NULL) == WRING_OK &&
-           holds(data, sizes[t], sum_of(session));
+    uint16_t halves[2];
+
+    memcpy(halves, &value, sizeof(halves));
+    return halves[1];
 }
 
-static bool run_buckets(struct wring_session *session, int iterations, bool each)
+static bool fill_gradient(const struct gradient *gradient, uint64_t elems, float value)
+{
+    uint16_t *halves = gradient->data;
+
+    if (gradient->dtype == WRING_F32)
+        return fill(gradient->data, elems, value);
+    for (uint64_t i = 0; i < elems; i++)
+        halves[i] = upper_half(value);
+    return true;
+}
+
+static bool gradient_holds(const struct gradient *gradient, uint64_t elems, float value)
+{
+    const uint16_t *halves = gradient->data;
+
+    if (gradient->dtype == WRING_F32)
+        return holds(gradient->data, elems, value);
+    for (uint64_t i = 0; i < elems; i++)
+        if (halves[i] != upper_half(value))
+            return false;
+    return true;
+}
+
+static bool end_bucket(const struct wring_session *session, struct wring_bucket *bucket,
+                       const struct gradient *gradient, int t)
+{
+    return wring_bucket_wait(bucket, WRING_FOREVER, NULL) == WRING_OK &&
+           gradient_holds(gradient, sizes[t], sum_of(session));
+}
+
+static bool run_buckets(struct wring_session *session, int iterations, bool each, bool mixed)
 {
     struct wring_bucket *buckets[TENSORS];
-    float *data[TENSORS], own = (float)wring_session_rank(session) + 1;
+    struct gradient gradients[TENSORS];
+    float own = (float)wring_session_rank(session) + 1;
     bool well = true;
 
     for (int t = 0; t < TENSORS && well; t++) {
         struct wring_bucket_params params = WRING_BUCKET_PARAMS_INIT;
-        well = wring_buffer_alloc(session, sizes[t] * sizeof(float), (void **)&data[t]) == WRING_OK;
+        gradients[t].dtype = mixed && t % 2 == 1 ? WRING_BF16 : WRING_F32;
+        well =
+            wring_buffer_alloc(session, sizes[t] * sizeof(float), &gradients[t].data) == WRING_OK;
         params.name = names[t];
-        params.data = data[t];
+        params.data = gradients[t].data;
+        params.dtype = gradients[t].dtype;
         params.elems = sizes[t];
         well = well && wring_bucket_register(session, &params, &buckets[t]) == WRING_OK;
     }
@@ -80,11 +123,12 @@ static bool run_buckets(struct wring_session *session, int iterations, bool each
     for (int i = 0; i < iterations && well; i++) {
         for (int t = 0; t < TENSORS && well; t++) {
             compute(before_ms[t]);
-            well = fill(data[t], sizes[t], own) && wring_bucket_post(buckets[t]) == WRING_OK;
-            well = well && (!each || end_bucket(session, buckets[t], data[t], t));
+            well = fill_gradient(&gradients[t], sizes[t], own) &&
+                   wring_bucket_post(buckets[t]) == WRING_OK;
+            well = well && (!each || end_bucket(session, buckets[t], &gradients[t], t));
         }
         for (int t = 0; t < TENSORS && well && !each; t++)
-            well = end_bucket(session, buckets[t], data[t], t);
+            well = end_bucket(session, buckets[t], &gradients[t], t);
     }
     return well;
 }
@@ -197,8 +241,8 @@ static bool run_doubles(struct wring_session *session, int iterations)
 
 static bool run(struct wring_session *session, const char *what, int iterations)
 {
-    if (strcmp(what, "buckets") == 0 || strcmp(what, "each") == 0)
-        return run_buckets(session, iterations, what[0] == 'e');
+    if (strcmp(what, "buckets") == 0 || strcmp(what, "each") == 0 || strcmp(what, "mixed") == 0)
+        return run_buckets(session, iterations, what[0] == 'e', what[0] == 'm');
     if (strcmp(what, "calls") == 0)
         return run_calls(session, iterations);
     if (strcmp(what, "stack") == 0)

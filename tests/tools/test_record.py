@@ -106,6 +106,21 @@ class Records(unittest.TestCase):
         self.assertEqual(json.loads(answer.stdout)["wrong"], 0)
         self.assertEqual(sum(len(group["tensors"]) for group in plan["groups"]), 4)
 
+    def test_mixed_types(self):
+        """The trace has each bucket's type; a plan of it runs, in the job and in a replay."""
+        self.run_job("mixed", ENOUGH + 1)
+        tensors = self.read()
+        self.assertEqual([(t["elements"], t.get("dtype", "float32")) for t in tensors],
+                         [(700, "float32"), (12000, "bfloat16"), (1, "float32"), (5000, "bfloat16")])
+        self.make_plan("-c", "onebit")
+        self.run_job("mixed", 3, WRING_PLAN=self.plan, WRING_RECORD="")
+        answer = wring("replay", "--json", "-t", self.trace, "--plan", self.plan, "-n", "2", "-p",
+                       "tcp", "--iterations", "3")
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        answer = json.loads(answer.stdout)
+        self.assertEqual(answer["wrong"], 0)
+        self.assertEqual([t["dtype"] for t in answer["tensors"]], ["float32", "bfloat16"] * 2)
+
     def test_layers_of_one_size_are_no_iterations(self):
         self.run_job("stack", ENOUGH + 2)
         tensors = self.read()

@@ -200,6 +200,78 @@ class Replays(unittest.TestCase):
             self.assertGreater(answer["measured_us"], 80000)
             self.assertEqual(answer["wrong"], 0)
 
+    def typed(self, *dtypes):
+        """A trace of such tensors, odd sizes among them. @return its path"""
+        sizes = (3001, 70000, 5, 20001, 1, 30000, 1023)
+        path = os.path.join(os.path.dirname(self.path), "typed.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"format": "wring-trace", "version": 1, "model": "typed", "dtype": "float32",
+                       "tensors": [{"name": f"t{i}", "elements": sizes[i % 7], "ready_us": 10 * i} |
+                                   ({} if dtype == "float32" else {"dtype": dtype})
+                                   for i, dtype in enumerate(dtypes)]}, file)
+        return path
+
+    def replay_typed(self, dtypes, *arguments, **extra):
+        """@return the answer, of which each tensor has its type and no sum is wrong"""
+        result = wring("replay", "--json", "-t", self.typed(*dtypes), "--iterations", "2",
+                       *arguments, **extra)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        answer = json.loads(result.stdout)
+        self.assertEqual([tensor["dtype"] for tensor in answer["tensors"]], list(dtypes))
+        self.assertEqual(answer["wrong"], 0)
+        return answer
+
+    def test_types(self):
+        """Raw sums are checked bit by bit, whatever the type; coded ones between the ranks."""
+        for dtypes in (["float16"] * 7, ["bfloat16"] * 7,
+                       ["float32", "bfloat16", "bfloat16", "float16", "float32", "bfloat16", "float16"]):
+            for provider in ("shm", "tcp"):
+                for codec, checked in (("none", {"exact"}), ("onebit+ef", {"alike"})):
+                    answer = self.replay_typed(dtypes, "-p", provider, "-n", "3", "-c", codec)
+                    self.assertEqual({one["checked"] for one in answer["tensors"]}, checked)
+
+    def test_16_bits_are_half_as_many_bytes(self):
+        sent = [self.replay_typed([dtype] * 4, "-p", "tcp", "-n", "2")["wire_bytes"]
+                for dtype in ("float32", "bfloat16", "float16")]
+        self.assertLess(sent[1], 0.6 * sent[0])
+        self.assertEqual(sent[1], sent[2])
+        text = wring("replay", "-t", self.typed("bfloat16", "float32"), "-n", "1", "--iterations", "1")
+        self.assertIn("typed, 2 tensors of mixed types, 1 ranks", text.stdout)
+
+    def test_a_plan_of_mixed_types_runs(self):
+        """Tensors of one type that lie side by side travel as one, raw ones and coded ones."""
+        dtypes = ["bfloat16", "bfloat16", "float32", "float32", "float16", "float16", "float16"]
+        for codec in ("none", "onebit+ef"):
+            result = wring("plan", "--json", "-t", self.typed(*dtypes), "-N", "2", "-g", "1",
+                           "--runnable", "--where", "cpu", "--bound-ms", "0", "-o", self.path, "-c",
+                           codec, "--only")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            groups = json.loads(result.stdout)["groups"]
+            self.assertLess(len(groups), len(dtypes))
+            self.assertEqual({group["codec"] for group in groups}, {codec})
+            for provider in ("shm", "tcp"):
+                answer = self.replay_typed(dtypes, "--plan", self.path, "-p", provider, "-n", "2")
+                self.assertEqual({one["checked"] for one in answer["tensors"]},
+                                 {"exact" if codec == "none" else "alike"})
+
+    def test_sums_of_nodes_are_rounded_twice(self):
+        """Two sites of two ranks: what is checked is how far a sum may be off."""
+        result = wring("run", "-n", "4", "--", "sh", "-c",
+                       'WRING_SITE=s$((WRING_RANK / 2)) exec "$0" replay --json -p tcp -t "$1" '
+                       "--iterations 2", wringtest.WRING,
+                       self.typed("float32", "bfloat16", "float16"), WRING_SCHEME="hierarchical")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        answer = json.loads(result.stdout)
+        self.assertEqual([one["checked"] for one in answer["tensors"]],
+                         ["exact", "rounded", "rounded"])
+        self.assertEqual(answer["wrong"], 0)
+
+    def test_a_job_of_mixed_types_plans_for_itself(self):
+        answer = self.replay_typed(["bfloat16", "float32", "float16", "float16"], "--plan", "auto",
+                                   "-c", "bf16,onebit+ef", "-p", "shm", "-n", "2", "--beside",
+                                   "none", WRING_CACHE=os.path.dirname(self.path))
+        self.assertTrue(answer["settled"])
+
     def test_what_is_coded_is_sent_smaller(self):
         raw, coded = (self.replay("-p", "tcp", "-n", "2", "-c", codec)["wire_bytes"]
                       for codec in ("none", "onebit"))
@@ -243,13 +315,6 @@ class Replays(unittest.TestCase):
             self.assertEqual(result.returncode, status, (arguments, result))
             self.assertIn(says, result.stderr)
         self.assertEqual(wring("replay").returncode, 2)
-        trace = os.path.join(os.path.dirname(self.path), "trace.json")
-        with open(trace, "w", encoding="utf-8") as file:
-            json.dump({"format": "wring-trace", "version": 1, "model": "half", "dtype": "bfloat16",
-                       "tensors": [{"name": "a", "elements": 9, "ready_us": 1}]}, file)
-        result = wring("replay", "-t", trace, "-n", "1")
-        self.assertEqual(result.returncode, 1, result)
-        self.assertIn("has gradients of bfloat16, and replay runs those of float32", result.stderr)
 
 
 wringtest.main()

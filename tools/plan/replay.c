@@ -55,19 +55,48 @@ static json_t *list_beside(const struct wring_replay_params *params,
     return list;
 }
 
+static const char *name_check(enum wring_replay_check check)
+{
+    switch (check) {
+    case WRING_REPLAY_EXACT:
+        return "exact";
+    case WRING_REPLAY_ROUNDED:
+        return "rounded";
+    case WRING_REPLAY_ALIKE:
+        return "alike";
+    }
+    return NULL;
+}
+
+static json_t *list_tensors(const struct wring_tensor_trace *trace,
+                            const struct wring_replay_result *result)
+{
+    json_t *list = json_array();
+
+    for (uint32_t i = 0; i < trace->n; i++) {
+        const char *dtype = wring_tensor_trace_type_name(wring_tensor_trace_dtype(trace, i));
+        json_array_append_new(list, json_pack("{s:o, s:I, s:s, s:s}", "name",
+                                              wring_json_text(trace->tensors[i].name), "elements",
+                                              (json_int_t)trace->tensors[i].elems, "dtype", dtype,
+                                              "checked", name_check(result->checks[i])));
+    }
+    return list;
+}
+
 static int replay_print_json(const struct wring_replay_params *params,
                              const struct wring_replay_result *result, double predicted_us)
 {
     double measured_us = result->time_us.median;
     json_t *object = json_pack(
-        "{s:o, s:i, s:i, s:f, s:s, s:f, s:{s:f, s:f, s:f}, s:f, s:o, s:o, s:f, s:f, s:I}", "model",
-        wring_json_text(params->trace->model), "ranks", (int)result->ranks, "iterations",
+        "{s:o, s:i, s:i, s:f, s:s, s:f, s:{s:f, s:f, s:f}, s:f, s:o, s:o, s:f, s:f, s:I, s:o}",
+        "model", wring_json_text(params->trace->model), "ranks", (int)result->ranks, "iterations",
         (int)params->iterations, "scale", params->scale, "compute",
         params->compute == WRING_REPLAY_SPIN ? "spin" : "sleep", "measured_us", measured_us,
         "time_us", "min", result->time_us.min, "median", measured_us, "p90", result->p90_us,
         "spread", spread_of(result), "predicted_us", number_or_null(predicted_us), "error",
         number_or_null(predicted_us / measured_us - 1), "wire_bytes", result->wire_bytes, "cpu_us",
-        result->cpu_us, "wrong", (json_int_t)result->wrong);
+        result->cpu_us, "wrong", (json_int_t)result->wrong, "tensors",
+        list_tensors(params->trace, result));
 
     if (params->automatic)
         add_choice(object, &result->automatic);
@@ -111,8 +140,9 @@ static void replay_print(const struct wring_replay_params *params,
     const struct wring_tensor_trace *trace = params->trace;
     double measured_us = result->time_us.median;
 
-    printf("%s, %" PRIu32 " tensors, %" PRIu32 " ranks, %" PRIu32 " iterations\n", trace->model,
-           trace->n, result->ranks, params->iterations);
+    printf("%s, %" PRIu32 " tensors of %s, %" PRIu32 " ranks, %" PRIu32 " iterations\n",
+           trace->model, trace->n, wring_tensor_trace_types(trace), result->ranks,
+           params->iterations);
     printf("  measured   %10.3f ms   %.3f ms of it exposed; spread %.1f %%\n", measured_us / 1e3,
            fmax(measured_us - wring_tensor_trace_alone_us(trace), 0) / 1e3,
            spread_of(result) * 100);
@@ -247,9 +277,25 @@ static const struct argp replay_argp = {
         "An iteration begins with backward and ends when every gradient has come, on the slowest "
         "rank; the median counts. 'error' is (predicted - measured) / measured; 'spread' is how "
         "far the 90th percentile is from the 10th, over the median. Afterwards raw sums are "
-        "compared with the exact ones, and coded ones between the ranks. With --beside each turn "
+        "compared with the exact ones, rounded to the tensor's type, and coded ones between the "
+        "ranks. With --beside each turn "
         "has one iteration of everything, and the median of the turns' ratios counts.",
 };
+
+/** By rank 0, for all. @return an exit status; said */
+static int print_result(const struct command *command, const struct wring_replay_result *result,
+                        double predicted_us)
+{
+    int code = WRING_EXIT_OK;
+
+    if (command->json)
+        code = replay_print_json(&command->params, result, predicted_us);
+    else
+        replay_print(&command->params, result, predicted_us);
+    if (code == WRING_EXIT_OK && result->wrong > 0)
+        return wring_fail(command->params.name, "%" PRIu64 " tensors are wrong", result->wrong);
+    return code;
+}
 
 /** In one rank. @param predicted_us  NaN where there is no plan */
 static int replay_as_rank(struct command *command, double predicted_us)
@@ -257,14 +303,9 @@ static int replay_as_rank(struct command *command, double predicted_us)
     struct wring_replay_result result;
     int code = wring_replay_rank(&command->params, &result);
 
-    if (code != WRING_EXIT_OK || result.rank != 0)
-        return code;
-    if (command->json)
-        code = replay_print_json(&command->params, &result, predicted_us);
-    else
-        replay_print(&command->params, &result, predicted_us);
-    if (code == WRING_EXIT_OK && result.wrong > 0)
-        return wring_fail(command->params.name, "%" PRIu64 " tensors are wrong", result.wrong);
+    if (code == WRING_EXIT_OK && result.rank == 0)
+        code = print_result(command, &result, predicted_us);
+    free(result.checks);
     return code;
 }
 
@@ -290,22 +331,6 @@ static enum wring_status read_plan(const struct command *command, uint32_t ranks
     return status;
 }
 
-/** Its sums are checked bit by bit, as those of whole numbers in float32. */
-static bool is_of_float32(const struct command *command)
-{
-    const struct wring_tensor_trace *trace = command->planning.trace;
-
-    for (uint32_t i = 0; i < trace->n; i++)
-        if (wring_tensor_trace_dtype(trace, i) != WRING_F32) {
-            wring_fail(command->params.name,
-                       "the trace %s has gradients of %s, and replay runs those of float32 alone; "
-                       "wring plan and wring simulate take this trace",
-                       trace->model, wring_tensor_trace_types(trace));
-            return false;
-        }
-    return true;
-}
-
 /** As one rank of a job, or as the one who starts the ranks. */
 static int run_ranks(struct command *command, int argc, char **argv)
 {
@@ -316,7 +341,7 @@ static int run_ranks(struct command *command, int argc, char **argv)
     struct wring_launched launched;
 
     if (wring_config_load(&config, &command->planning.log) != WRING_OK ||
-        wring_planning_load_trace(&command->planning) != WRING_OK || !is_of_float32(command))
+        wring_planning_load_trace(&command->planning) != WRING_OK)
         return WRING_EXIT_FAILURE; /* which was said */
     command->params.trace = command->planning.trace;
     command->params.scale = command->planning.scale;

@@ -10,6 +10,7 @@
 #include "planner/core/fit.h"
 #include "runtime/autotune/autotune.h"
 #include "tools/bench/bench.h"
+#include "tools/plan/replay_numbers.h"
 #include "tools/rank_faults.h"
 #include <wring/wring.h>
 
@@ -43,12 +44,20 @@ struct wring_replay_beside {
     struct wring_fit_interval where; /* that median is */
 };
 
+/** How a tensor's sum was checked. All are compared between the ranks. */
+enum wring_replay_check {
+    WRING_REPLAY_EXACT,   /* with the exact sum, rounded once to its type: every bit */
+    WRING_REPLAY_ROUNDED, /* with the exact sum, within what two roundings to its type may do */
+    WRING_REPLAY_ALIKE,   /* between the ranks alone: it was coded */
+};
+
 /** What came out; the same on every rank. */
 struct wring_replay_result {
     uint32_t rank, ranks;
     struct wring_spread
         time_us; /* of an iteration's slowest rank, backward and what is left then */
     double p10_us, p90_us;
+    enum wring_replay_check *checks; /* [tensors] of the first side; the caller's to free */
     uint64_t wrong;    /* tensors, of all sides, that are not the sum, or not the same everywhere */
     double wire_bytes; /* an iteration, mean over the ranks */
     double cpu_us;     /* likewise, of all processors */
@@ -56,7 +65,8 @@ struct wring_replay_result {
     struct wring_replay_beside beside[WRING_REPLAY_BESIDE_MAX];
 };
 
-/** Be one rank of the replay. @return an exit status; failures are said */
+/** Be one rank of the replay. @return an exit status; failures are said. Whatever it is,
+ * `out->checks` is to be freed. */
 int wring_replay_rank(const struct wring_replay_params *params, struct wring_replay_result *out);
 
 /* wring replay: a model's tensors in one rank, and how they are exchanged. */
@@ -69,10 +79,10 @@ struct wring_replay_side {
     struct wring_session *session;
     struct wring_group *world;
     uint32_t rank, ranks;
-    uint32_t n;                        /* tensors */
-    const float *numbers;              /* that gradients are made of; the caller's */
+    uint32_t n;                                 /* tensors */
+    const struct wring_replay_numbers *numbers; /* that gradients are made of; the caller's */
     struct wring_bootstrap *bootstrap; /* by which ranks meet, borrowed; NULL: as launched */
-    float **data;                      /* [n] one after another in one buffer */
+    void **data;                       /* [n] one after another in one buffer */
     struct wring_bucket **buckets;     /* [n] */
     uint64_t iteration;                /* iterations so far */
     double *times_us;                  /* [iterations] of this rank, then of the slowest */

@@ -11,90 +11,34 @@
 #include "runtime/session/session.h"
 #include "tools/commands.h"
 #include "tools/plan/replay.h"
+#include "tools/plan/replay_numbers.h"
 #include <wring/wring.h>
-
-#define NUMBERS (1u << 20) /* that there are */
-
-static uint64_t mix_bits(uint64_t bits)
-{
-    bits *= 0x9e3779b97f4a7c15;
-    bits = (bits ^ bits >> 32) * 0xd6e8feb86659fd93;
-    return bits ^ bits >> 32;
-}
-
-/**
- * The numbers that gradients are made of. Each is a sum of four dice, since codecs depend on the
- * distribution. All are whole numbers below 2^13, so that the sums of 1024 ranks are exact. They
- * are drawn once, and each rank and iteration begins at another one: so writing gradients takes no
- * longer than the memory does.
- * @return to be freed; NULL without memory
- */
-static float *replay_numbers(void)
-{
-    float *numbers = malloc(NUMBERS * sizeof(*numbers));
-
-    for (uint32_t i = 0; numbers != NULL && i < NUMBERS; i++) {
-        uint64_t bits = mix_bits(i + 1);
-        uint64_t dice =
-            (bits & 0xfff) + (bits >> 12 & 0xfff) + (bits >> 24 & 0xfff) + (bits >> 36 & 0xfff);
-        numbers[i] = (float)((int)dice - 2 * 0xfff);
-    }
-    return numbers;
-}
-
-/** Where a rank begins in an iteration. */
-static uint32_t first_of(uint32_t rank, uint64_t iteration)
-{
-    return (uint32_t)mix_bits(((uint64_t)rank << 44) + (iteration << 1) + 1) % NUMBERS;
-}
-
-/** One tensor's gradient, of a rank in an iteration. Past the caches: of a model's gradients they
- * hold little, and never what travels first. Others may see it after wring_streaming_settle(). */
-static void replay_fill(float *data, uint64_t elems, const float *numbers, uint32_t rank,
-                        uint64_t iteration)
-{
-    uint32_t from = first_of(rank, iteration);
-
-    for (uint64_t at = 0, n; at < elems; at += n, from = 0) {
-        n = elems - at < NUMBERS - from ? elems - at : NUMBERS - from;
-        wring_streaming_stream(data + at, numbers + from, n * sizeof(*data));
-    }
-}
-
-/** Is it the sum of all ranks'? Whole numbers: every bit of it. */
-static bool replay_is_sum(const float *data, uint64_t elems, const float *numbers, uint32_t ranks,
-                          uint64_t iteration)
-{
-    for (uint64_t i = 0; i < elems; i++) {
-        float sum = 0;
-        for (uint32_t rank = 0; rank < ranks; rank++)
-            sum += numbers[(first_of(rank, iteration) + i) % NUMBERS];
-        if (data[i] != sum)
-            return false;
-    }
-    return true;
-}
-
-/** FNV-1a of its bits, in words. */
-static int64_t replay_digest(const float *data, uint64_t elems)
-{
-    uint64_t hash = 14695981039346656037u;
-
-    for (uint64_t i = 0; i < elems; i++) {
-        uint32_t bits;
-        memcpy(&bits, &data[i], sizeof(bits));
-        hash = (hash ^ bits) * 1099511628211u;
-    }
-    return (int64_t)(hash >> 1);
-}
 
 /* ---- replay side ---- */
 
 #define WAIT_NS (600 * WRING_NS_PER_S)
+#define LINE 64 /* bytes: where tensors of another type begin */
 
 static uint64_t elems_of(const struct wring_replay_side *side, uint32_t tensor)
 {
     return side->params->trace->tensors[tensor].elems;
+}
+
+static enum wring_dtype dtype_of(const struct wring_replay_side *side, uint32_t tensor)
+{
+    return wring_tensor_trace_dtype(side->params->trace, tensor);
+}
+
+/** Tensors lie one after another, and only those of one type can travel as one: the first after
+ * others begins a line. @param end  in and out: of the bytes so far @return where it begins */
+static size_t place_tensor(const struct wring_replay_side *side, uint32_t tensor, size_t *end)
+{
+    size_t begin = *end;
+
+    if (tensor > 0 && dtype_of(side, tensor) != dtype_of(side, tensor - 1))
+        begin = (begin + LINE - 1) / LINE * LINE;
+    *end = begin + elems_of(side, tensor) * wring_dtype_bytes(dtype_of(side, tensor));
+    return begin;
 }
 
 /** Bytes of all the side's tensors, from data[0] on. */
@@ -103,34 +47,44 @@ static size_t replay_side_bytes(const struct wring_replay_side *side)
     size_t bytes = 0;
 
     for (uint32_t i = 0; i < side->n; i++)
-        bytes += elems_of(side, i) * sizeof(float);
+        place_tensor(side, i, &bytes);
     return bytes;
 }
 
 /** One buffer that has all of them. */
 static enum wring_status make_tensors(struct wring_replay_side *side)
 {
-    float *all;
+    size_t end = 0;
+    char *all;
     enum wring_status status =
         wring_buffer_alloc(side->session, replay_side_bytes(side), (void **)&all);
     for (uint32_t i = 0; i < side->n && status == WRING_OK; i++) {
         struct wring_bucket_params params = WRING_BUCKET_PARAMS_INIT;
         params.name = side->params->trace->tensors[i].name;
-        params.data = side->data[i] = all;
+        params.data = side->data[i] = all + place_tensor(side, i, &end);
         params.elems = elems_of(side, i);
+        params.dtype = dtype_of(side, i);
         params.codec = side->plan == NULL ? side->codec : "none";
         params.priority = (int32_t)i;
-        all += params.elems;
         status = wring_bucket_register(side->session, &params, &side->buckets[i]);
     }
     return status == WRING_OK ? wring_session_commit(side->session) : status;
 }
 
+/** The iteration's gradients of a tensor. */
+static struct wring_replay_turn turn_of(const struct wring_replay_side *side, uint32_t tensor)
+{
+    return (struct wring_replay_turn){side->numbers, dtype_of(side, tensor), side->ranks,
+                                      side->iteration};
+}
+
 static void write_gradients(struct wring_replay_side *side)
 {
     side->iteration++;
-    for (uint32_t t = 0; t < side->n; t++)
-        replay_fill(side->data[t], elems_of(side, t), side->numbers, side->rank, side->iteration);
+    for (uint32_t t = 0; t < side->n; t++) {
+        const struct wring_replay_turn turn = turn_of(side, t);
+        wring_replay_fill(&turn, side->rank, side->data[t], elems_of(side, t));
+    }
     wring_streaming_settle();
 }
 
@@ -186,8 +140,38 @@ static enum wring_status replay_side_run(struct wring_replay_side *side, double 
     return status;
 }
 
-/** Raw sums are exact, coded ones the same on all ranks. @param wrong  out: tensors that are not */
-static enum wring_status replay_side_check(struct wring_replay_side *side, uint64_t *wrong)
+/** How a sum can be checked that travelled so. */
+static enum wring_replay_check choose_check(const struct wring_bucket_stats *stats,
+                                            enum wring_dtype dtype)
+{
+    if (strcmp(stats->codec, "none") != 0)
+        return WRING_REPLAY_ALIKE;
+    return dtype != WRING_F32 && strcmp(stats->order, "nodes") == 0 ? WRING_REPLAY_ROUNDED
+                                                                    : WRING_REPLAY_EXACT;
+}
+
+/** Of this rank alone. */
+static bool is_right(const struct wring_replay_side *side, uint32_t tensor,
+                     enum wring_replay_check check)
+{
+    const struct wring_replay_turn turn = turn_of(side, tensor);
+
+    switch (check) {
+    case WRING_REPLAY_EXACT:
+        return wring_replay_is_sum(&turn, side->data[tensor], elems_of(side, tensor));
+    case WRING_REPLAY_ROUNDED:
+        return wring_replay_is_near_sum(&turn, side->data[tensor], elems_of(side, tensor));
+    case WRING_REPLAY_ALIKE:
+        return true;
+    }
+    return false;
+}
+
+/** Raw sums are exact, or as exact as their type, and all are the same on all ranks.
+ * @param checks  out, [tensors] of the first side; NULL: of another one
+ * @param wrong   out: tensors that are not */
+static enum wring_status replay_side_check(struct wring_replay_side *side,
+                                           enum wring_replay_check *checks, uint64_t *wrong)
 {
     int64_t *least = calloc(3 * (size_t)side->n, sizeof(*least));
     int64_t *most = least + side->n, *bad = most + side->n;
@@ -196,10 +180,14 @@ static enum wring_status replay_side_check(struct wring_replay_side *side, uint6
     for (uint32_t i = 0; i < side->n && status == WRING_OK; i++) {
         struct wring_bucket_stats stats = WRING_BUCKET_STATS_INIT;
         status = wring_bucket_stats(side->buckets[i], &stats);
-        least[i] = most[i] = replay_digest(side->data[i], elems_of(side, i));
-        bad[i] = status == WRING_OK && strcmp(stats.codec, "none") == 0 &&
-                 !replay_is_sum(side->data[i], elems_of(side, i), side->numbers, side->ranks,
-                                side->iteration);
+        if (status != WRING_OK)
+            break;
+        enum wring_replay_check check = choose_check(&stats, dtype_of(side, i));
+        if (checks != NULL)
+            checks[i] = check;
+        least[i] = most[i] =
+            wring_replay_digest(dtype_of(side, i), side->data[i], elems_of(side, i));
+        bad[i] = !is_right(side, i, check);
     }
     if (status == WRING_OK)
         status =
@@ -396,7 +384,7 @@ static enum wring_status measure_sides(struct replay *replay, struct wring_repla
     if (status == WRING_OK)
         status = wring_allreduce(first->world, means, means, 2, WRING_F64, WRING_AVG, NULL, NULL);
     for (uint32_t i = 0; i < replay->n && status == WRING_OK; i++)
-        status = replay_side_check(&replay->sides[i], &out->wrong);
+        status = replay_side_check(&replay->sides[i], i == 0 ? out->checks : NULL, &out->wrong);
     if (status != WRING_OK)
         return status;
     sum_up_times(replay, out);
@@ -419,7 +407,7 @@ static void touch_in_turns(const struct replay *replay)
 
 /** Each side opens its own session. The later ones use the first session's bootstrap: its
  * collectives come in the same order on all ranks, since sides take turns. */
-static int open_sides(struct replay *replay, const float *numbers)
+static int open_sides(struct replay *replay, const struct wring_replay_numbers *numbers)
 {
     const struct wring_replay_params *params = replay->params;
     int code = WRING_EXIT_OK;
@@ -458,11 +446,9 @@ static int fail_replay(const struct replay *replay, enum wring_status status)
  */
 static char *hold_parameters(const struct wring_replay_params *params)
 {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = 0;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = wring_tensor_trace_bytes(params->trace);
     size_t least = (size_t)sysconf(_SC_AVPHYS_PAGES) * page / HELD_OF_FREE;
 
-    for (uint32_t i = 0; i < params->trace->n; i++)
-        bytes += params->trace->tensors[i].elems * sizeof(float);
     least = least < HELD_BYTES ? least : HELD_BYTES;
     bytes = bytes > least ? bytes : least;
     char *held = malloc(bytes + 1);
@@ -471,13 +457,15 @@ static char *hold_parameters(const struct wring_replay_params *params)
     return held;
 }
 
-static int run_replay(struct replay *replay, const float *numbers, struct wring_replay_result *out)
+static int run_replay(struct replay *replay, const struct wring_replay_numbers *numbers,
+                      struct wring_replay_result *out)
 {
     int code = open_sides(replay, numbers);
 
     if (code != WRING_EXIT_OK)
         return code;
-    *out = (struct wring_replay_result){.rank = replay->sides->rank, .ranks = replay->sides->ranks};
+    out->rank = replay->sides->rank;
+    out->ranks = replay->sides->ranks;
     enum wring_status status = measure_sides(replay, out);
     return status == WRING_OK ? WRING_EXIT_OK : fail_replay(replay, status);
 }
@@ -485,20 +473,22 @@ static int run_replay(struct replay *replay, const float *numbers, struct wring_
 int wring_replay_rank(const struct wring_replay_params *params, struct wring_replay_result *out)
 {
     struct replay replay = {.params = params};
-    float *numbers = replay_numbers();
+    struct wring_replay_numbers numbers;
+    enum wring_status status = wring_replay_numbers_init(&numbers, params->trace);
     char *parameters = hold_parameters(params);
     int code = WRING_EXIT_FAILURE;
 
     prctl(PR_SET_TIMERSLACK, 1ul); /* sleeps end as soon as the system can */
     replay.ratios = calloc(params->iterations, sizeof(*replay.ratios));
-    if (numbers == NULL || replay.ratios == NULL || parameters == NULL)
+    *out = (struct wring_replay_result){.checks = calloc(params->trace->n, sizeof(*out->checks))};
+    if (status != WRING_OK || replay.ratios == NULL || parameters == NULL || out->checks == NULL)
         wring_fail(params->name, "out of memory");
     else
-        code = run_replay(&replay, numbers, out);
+        code = run_replay(&replay, &numbers, out);
     while (replay.n > 0) /* the first one's bootstrap serves the others */
         replay_side_close(&replay.sides[--replay.n]);
     free(replay.ratios);
     free(parameters);
-    free(numbers);
+    wring_replay_numbers_finish(&numbers);
     return code;
 }
