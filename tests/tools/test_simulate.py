@@ -199,6 +199,49 @@ class Sweeps(unittest.TestCase):
             self.assertEqual(drawn.count("<polyline"), 3 * 2) # three charts, a curve for each jitter
             self.assertIn("link jitter 0.25", drawn)
 
+    def of_types(self, folder, *dtypes):
+        """@return a trace's path"""
+        path = os.path.join(folder, "typed.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"format": "wring-trace", "version": 1, "model": "m", "dtype": "float32",
+                       "tensors": [{"name": f"t{i}", "elements": 4000000, "ready_us": 100 * i} |
+                                   ({} if dtype == "float32" else {"dtype": dtype})
+                                   for i, dtype in enumerate(dtypes)]}, file)
+        return path
+
+    def test_what_factors_are_relative_to(self):
+        """Uncompressed tensors of the trace's types; with no float32 among them fp16 is the same."""
+        for dtypes, types, fp16 in (
+                (("float32", "float32"), "float32", True),
+                (("bfloat16", "bfloat16"), "bfloat16", False),
+                (("float16", "float16"), "float16", False),
+                (("float32", "bfloat16"), "mixed types", True),
+                (("float16", "bfloat16"), "mixed types", False)):
+            with self.subTest(dtypes=dtypes), tempfile.TemporaryDirectory() as folder:
+                picture = os.path.join(folder, "p.svg")
+                asked = ("simulate", "-t", self.of_types(folder, *dtypes), "-N", "4", "-l", "10",
+                         "-c", "onebit+ef")
+                result = wring(*asked, "--json", "--svg", picture)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                answer = json.loads(result.stdout)
+                point, = answer["points"]
+                if types == "float32":
+                    self.assertNotIn("relative_to", answer)
+                else:
+                    self.assertEqual(answer["relative_to"],
+                                     {"speedup_fp32": types,
+                                      "speedup_fp16": "16 bits" if fp16 else types})
+                self.assertEqual(point["speedup_fp32"] == point["speedup_fp16"], not fp16)
+                table = wring(*asked).stdout.splitlines()
+                heading, = (line for line in table if "iteration" in line and "scaling" in line)
+                self.assertIn(f"scaling  x {types}", heading)
+                self.assertEqual("x fp16" in heading, fp16)
+                self.assertRegex(table[table.index(heading) + 1 :][-1], r"onebit\+ef +parts$")
+                with open(picture, encoding="utf-8") as file:
+                    drawn = file.read()
+                self.assertIn(f"speed-up against {types}<", drawn)
+                self.assertEqual("speed-up against fp16" in drawn, fp16)
+
     def of_profile(self, profile, *arguments, status=0):
         """Of a measured profile. @return points and what is said beside them"""
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:

@@ -18,6 +18,24 @@
 #include "tools/plan/sweep.h"
 #include "tools/values.h"
 
+/** Has any tensor of the trace more than 16 bits? Others are as they are in both baselines, so that
+ * without one the two are the same. */
+static bool has_float32(const struct wring_sweep *sweep)
+{
+    const struct wring_tensor_trace *trace = sweep->planning.trace;
+
+    for (uint32_t i = 0; i < trace->n; i++)
+        if (wring_tensor_trace_dtype(trace, i) == WRING_F32)
+            return true;
+    return false;
+}
+
+/** What the first speed-up is against: uncompressed tensors of these types. */
+static const char *name_uncompressed(const struct wring_sweep *sweep)
+{
+    return wring_tensor_trace_types(sweep->planning.trace);
+}
+
 /** With a measured profile: say which times were not measured as they are. */
 static void show_costs(const struct wring_sweep *sweep, const struct wring_point *points, size_t n,
                        FILE *file)
@@ -41,42 +59,58 @@ static void show_costs(const struct wring_sweep *sweep, const struct wring_point
             sweep->planning.profile->name);
 }
 
+/** @param fp16  has the table a speed-up against that? */
+static void add_point(struct wring_table *table, const struct wring_point *point, bool fp16)
+{
+    wring_table_cell(table, "%" PRIu32, point->nodes);
+    wring_table_cell(table, "%" PRIu32, point->ranks);
+    if (isnan(point->link_gbit))
+        wring_table_cell(table, "-");
+    else
+        wring_table_cell(table, "%g", point->link_gbit);
+    wring_table_cell(table, "%" PRIu32, point->local_steps);
+    wring_table_cell(table, "%g", point->link_jitter);
+    wring_table_cell(table, "%.3f ms", point->iteration_us / 1e3);
+    wring_table_cell(table, "%.3f ms", point->p90_us / 1e3);
+    wring_table_cell(table, "%.3f", point->scaling_factor);
+    wring_table_cell(table, "%.2f", point->speedup_fp32);
+    if (fp16)
+        wring_table_cell(table, "%.2f", point->speedup_fp16);
+    wring_table_cell(table, "%s", point->codec);
+    wring_table_cell(table, "%s", point->costs);
+}
+
 /** For people. */
 static enum wring_status sweep_show(const struct wring_sweep *sweep,
                                     const struct wring_point *points, size_t n, FILE *file)
 {
-    static const struct wring_table_column columns[] = {
+    char heading[32];
+    struct wring_table_column columns[] = {
         {"nodes", WRING_ALIGN_RIGHT},       {"ranks", WRING_ALIGN_RIGHT},
         {"Gbit/s", WRING_ALIGN_RIGHT},      {"local steps", WRING_ALIGN_RIGHT},
         {"link jitter", WRING_ALIGN_RIGHT}, {"iteration", WRING_ALIGN_RIGHT},
         {"9 of 10", WRING_ALIGN_RIGHT},     {"scaling", WRING_ALIGN_RIGHT},
-        {"x float32", WRING_ALIGN_RIGHT},   {"x fp16", WRING_ALIGN_RIGHT},
+        {heading, WRING_ALIGN_RIGHT},       {"x fp16", WRING_ALIGN_RIGHT},
         {"codecs", WRING_ALIGN_LEFT},       {"costs", WRING_ALIGN_LEFT},
     };
     const struct wring_tensor_trace *trace = sweep->planning.trace;
-    struct wring_table *table = wring_table_create(columns, sizeof(columns) / sizeof(columns[0]));
+    const bool fp16 = has_float32(sweep);
+    size_t n_columns = sizeof(columns) / sizeof(columns[0]);
+
+    if (!fp16) {
+        columns[n_columns - 3] = columns[n_columns - 2];
+        columns[n_columns - 2] = columns[n_columns - 1];
+        n_columns--;
+    }
+    snprintf(heading, sizeof(heading), "x %s", name_uncompressed(sweep));
+    struct wring_table *table = wring_table_create(columns, n_columns);
 
     fprintf(file, "%s on %s; forward takes %.3f ms%s, backward %.3f ms\n\n", trace->model,
             sweep->planning.profile->name, points[0].forward_us / 1e3,
             isnan(trace->forward_us) ? " (assumed: half of backward)" : "",
             points[0].last_ready_us / 1e3);
-    for (size_t i = 0; i < n; i++) {
-        wring_table_cell(table, "%" PRIu32, points[i].nodes);
-        wring_table_cell(table, "%" PRIu32, points[i].ranks);
-        if (isnan(points[i].link_gbit))
-            wring_table_cell(table, "-");
-        else
-            wring_table_cell(table, "%g", points[i].link_gbit);
-        wring_table_cell(table, "%" PRIu32, points[i].local_steps);
-        wring_table_cell(table, "%g", points[i].link_jitter);
-        wring_table_cell(table, "%.3f ms", points[i].iteration_us / 1e3);
-        wring_table_cell(table, "%.3f ms", points[i].p90_us / 1e3);
-        wring_table_cell(table, "%.3f", points[i].scaling_factor);
-        wring_table_cell(table, "%.2f", points[i].speedup_fp32);
-        wring_table_cell(table, "%.2f", points[i].speedup_fp16);
-        wring_table_cell(table, "%s", points[i].codec);
-        wring_table_cell(table, "%s", points[i].costs);
-    }
+    for (size_t i = 0; i < n; i++)
+        add_point(table, &points[i], fp16);
     wring_table_finish(table, file);
     show_costs(sweep, points, n, file);
     return ferror(file) ? WRING_ERR_SYSTEM : WRING_OK;
@@ -95,6 +129,15 @@ static json_t *point_json(const struct wring_point *point)
                      wring_json_number(point->speedup_fp16));
 }
 
+/** What speed-ups are against, where that is not what they are called. */
+static json_t *list_relative(const struct wring_sweep *sweep)
+{
+    const char *uncompressed = name_uncompressed(sweep);
+
+    return json_pack("{s:s, s:s}", "speedup_fp32", uncompressed, "speedup_fp16",
+                     has_float32(sweep) ? "16 bits" : uncompressed);
+}
+
 static enum wring_status sweep_write_json(const struct wring_sweep *sweep,
                                           const struct wring_point *points, size_t n, FILE *file)
 {
@@ -103,14 +146,17 @@ static enum wring_status sweep_write_json(const struct wring_sweep *sweep,
 
     for (size_t i = 0; i < n; i++)
         json_array_append_new(list, point_json(&points[i]));
-    return wring_json_print(
-        file, json_pack("{s:o, s:o, s:f, s:b, s:f, s:I, s:i, s:f, s:f, s:f, s:o}", "model",
-                        wring_json_text(trace->model), "profile",
-                        wring_json_text(sweep->planning.profile->name), "forward_us",
-                        points[0].forward_us, "forward_assumed", isnan(trace->forward_us),
-                        "last_ready_us", points[0].last_ready_us, "seed", (json_int_t)sweep->seed,
-                        "iterations", (int)sweep->iterations, "jitter", sweep->jitter, "straggler",
-                        sweep->straggler, "link_straggler", sweep->link_straggler, "points", list));
+    json_t *object = json_pack(
+        "{s:o, s:o, s:f, s:b, s:f, s:I, s:i, s:f, s:f, s:f}", "model",
+        wring_json_text(trace->model), "profile", wring_json_text(sweep->planning.profile->name),
+        "forward_us", points[0].forward_us, "forward_assumed", isnan(trace->forward_us),
+        "last_ready_us", points[0].last_ready_us, "seed", (json_int_t)sweep->seed, "iterations",
+        (int)sweep->iterations, "jitter", sweep->jitter, "straggler", sweep->straggler,
+        "link_straggler", sweep->link_straggler);
+    if (strcmp(name_uncompressed(sweep), wring_tensor_trace_type_name(WRING_F32)) != 0)
+        json_object_set_new(object, "relative_to", list_relative(sweep));
+    json_object_set_new(object, "points", list);
+    return wring_json_print(file, object);
 }
 
 /** Write a number, or nothing if it is not known. */
@@ -157,7 +203,7 @@ static enum wring_status sweep_write_csv(const struct wring_sweep *sweep,
 
 /** What is drawn upwards. */
 struct measure {
-    const char *title;
+    const char *title; /* of the second one the uncompressed types follow */
     double (*of)(const struct wring_point *point);
 };
 
@@ -178,8 +224,8 @@ static double fp16_of(const struct wring_point *point)
 
 static const struct measure measures[] = {
     {"scaling factor (1: every rank trains as fast as one alone)", scaling_of},
-    {"speed-up against float32", fp32_of},
-    {"speed-up against fp16", fp16_of},
+    {"speed-up against", fp32_of},
+    {"speed-up against fp16", fp16_of}, /* the last: not of 16-bit tensors alone */
 };
 
 #define MEASURES (sizeof(measures) / sizeof(measures[0]))
@@ -261,15 +307,21 @@ static enum wring_status sweep_write_svg(const struct wring_sweep *sweep,
 {
     struct curves curves = {.points = points, .n = n, .by_link = sweep->n_nodes == 1};
     struct wring_svg_chart *chart = malloc(sizeof(*chart));
+    const size_t n_charts = MEASURES - !has_float32(sweep);
+    char title[64];
 
     if (chart == NULL)
         return WRING_ERR_NO_MEMORY;
     find_curves(&curves);
     wring_svg_begin_file(file, WRING_SVG_CHART_WIDTH,
-                         TOP + MEASURES * (HEIGHT + WRING_SVG_CHART_ROOM),
+                         TOP + (double)n_charts * (HEIGHT + WRING_SVG_CHART_ROOM),
                          sweep->planning.trace->model);
-    for (size_t i = 0; i < MEASURES; i++) {
+    for (size_t i = 0; i < n_charts; i++) {
         fill_chart(chart, &curves, &measures[i]);
+        if (measures[i].of == fp32_of) {
+            snprintf(title, sizeof(title), "%s %s", measures[i].title, name_uncompressed(sweep));
+            chart->title = title;
+        }
         wring_svg_chart_put(file, chart, TOP + (double)i * (HEIGHT + WRING_SVG_CHART_ROOM));
     }
     wring_svg_end(file);
@@ -470,7 +522,8 @@ static const struct argp command_line = {
         "\v"
         "Each point has a plan of its own. The scaling factor is a rank's training speed against "
         "that of one rank alone, forward included; speed-ups are of training, too, against "
-        "float32 and against fp16, each in the best groups. Where the trace does not say how "
+        "uncompressed tensors of the trace's types and against fp16, each in the best groups. "
+        "Where the trace does not say how "
         "long forward takes, half of backward is assumed, and said. With jitter or a straggler "
         "all wait for the slowest node, a collective waits for its slowest link, and times are "
         "medians of iterations drawn by --seed. Plans are made for nodes and links as usual. "
