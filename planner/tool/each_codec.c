@@ -119,7 +119,9 @@ static enum wring_status search_alone(const struct wring_cost_model *whole,
     struct wring_search_params params = {.method = method,
                                          .offload = alone->offload,
                                          .on_device = alone->on_device,
-                                         .uncompressed = alone->raw};
+                                         .uncompressed = alone->raw,
+                                         .kinds = alone->kinds,
+                                         .alike = alone->alike};
     struct wring_found one;
     bool all;
 

@@ -525,6 +525,8 @@ static enum wring_status search_with_tuning(struct thinking *thinking,
     params.offload = out->made.model->offload;
     params.on_device = out->made.model->on_device;
     params.uncompressed = out->made.model->raw;
+    params.kinds = out->made.model->kinds;
+    params.alike = out->made.model->alike;
     status = wring_search_run(&out->made.model->problem, &params, &out->found);
     thinking->took_ns += status == WRING_OK ? out->found.took_ns : 0;
     return status;

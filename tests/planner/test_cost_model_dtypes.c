@@ -179,7 +179,9 @@ static void groups_of_one_type(void)
         struct wring_search_params params = {.method = methods[m],
                                              .offload = model->offload,
                                              .on_device = model->on_device,
-                                             .uncompressed = model->raw};
+                                             .uncompressed = model->raw,
+                                             .kinds = model->kinds,
+                                             .alike = model->alike};
         struct wring_found found;
         REQUIRE(wring_search_run(&model->problem, &params, &found) == WRING_OK, "nothing found");
         uint32_t begin = 0;
@@ -195,6 +197,41 @@ static void groups_of_one_type(void)
     wring_cost_model_destroy(model);
 }
 
+#define SMALL 9
+
+/** MergeComp begins with one group of each run of a type, and cuts where that gains. */
+static void merged_within_types(void)
+{
+    static const uint64_t elems[SMALL] = {1000, 999, 998, 997, 996, 995, 994, 993, 992};
+    static const double ready[SMALL] = {10, 10, 10, 10, 10, 10, 10, 10, 10};
+    static const uint32_t runs[SMALL] = {WRING_BF16, WRING_BF16, WRING_BF16, WRING_F32, WRING_F32,
+                                         WRING_F32,  WRING_F16,  WRING_F16,  WRING_F16};
+    struct made_tunings made;
+    struct wring_found found[2];
+
+    set_up(&made, 0.6 * RAW_US);
+    wring_made_trace(SMALL, elems, ready, &made.trace);
+    for (uint32_t i = 0; i < SMALL; i++)
+        made.trace.tensors[i].dtype = runs[i];
+    struct wring_cost_model *model = wring_made_model(&made.params);
+    REQUIRE(model != NULL && model->kinds != NULL, "all are of one kind");
+    for (int i = 0; i < 2; i++) {
+        struct wring_search_params params = {.method = WRING_SEARCH_MERGECOMP,
+                                             .uncompressed = model->raw,
+                                             .kinds = i == 0 ? model->kinds : NULL,
+                                             .alike = i == 0 ? model->alike : NULL};
+        REQUIRE(wring_search_run(&model->problem, &params, &found[i]) == WRING_OK, "none found");
+    }
+    CHECK(found[0].grouping.n == 3 && found[0].grouping.end[0] == 3 &&
+              found[0].grouping.end[1] == 6,
+          "%u groups", found[0].grouping.n);
+    CHECK(found[1].grouping.n > 3 && found[1].time_us > found[0].time_us,
+          "kinds make no difference: %g and %g us", found[0].time_us, found[1].time_us);
+    for (int i = 0; i < 2; i++)
+        wring_grouping_finish(&found[i].grouping);
+    wring_cost_model_destroy(model);
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
@@ -204,6 +241,7 @@ int main(int argc, char **argv)
         {"widths", widths},
         {"options_of_each_type", options_of_each_type},
         {"groups_of_one_type", groups_of_one_type},
+        {"merged_within_types", merged_within_types},
         {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);

@@ -117,7 +117,8 @@ class Plans(unittest.TestCase):
         self.assertLess(plan["baseline_us"]["fp32"], took["float32"])
 
     def test_options_of_mixed_types(self):
-        """Which option may be the best one is told type by type; no option is for all tensors."""
+        """Which option may be the best one is told type by type; where all take one option, each type
+        has its own, or none."""
         profile = make_profile(self.folder, [(0, 262144, 0.02)])
         question = ("-p", profile, "-c", "bf16", "--cores", "0")
         tensors = [("a", 1 << 20, 10), ("b", 1 << 20, 20)]
@@ -133,7 +134,23 @@ class Plans(unittest.TestCase):
                             [one[1:] for one in kept["bfloat16"]])
         self.assertIn(" none of bfloat16: ", wring("plan", "--list-options", *asked).stdout)
         self.assertIn(" options for tensors of all types,", wring("plan", *asked).stdout)
-        self.refuse(1, "they have mixed types", *asked, "--search", "layers")
+        layers = self.plan(*asked, "--search", "layers")
+        self.assertEqual([(group["tensors"], group["codec"]) for group in layers["groups"]],
+                         [(["a"], "bf16"), (["b"], "none")])
+        layers = self.plan(*asked, "--search", "layers", "--only")
+        self.assertEqual({group["codec"] for group in layers["groups"]}, {"bf16"})
+
+    def test_mergecomp_merges_within_each_type(self):
+        """All is small and there at once: one group of each run of a type is best."""
+        profile = make_profile(self.folder, [(0, 262144, 0.02)])
+        tensors = [(f"t{i}", 1000, 10, dtype) for i, dtype in
+                   enumerate(["bfloat16"] * 3 + ["float32"] * 3 + ["float16"] * 2)]
+        asked = ("-t", make_trace(self.folder, [one[: 3 + (one[3] != "float32")] for one in tensors]),
+                 "-p", profile, "-c", "bf16", "--cores", "0", "--bound-ms", "0", "--search", "mergecomp")
+        for only in ((), ("--only",)):
+            groups = self.plan(*asked, *only)["groups"]
+            self.assertEqual([group["tensors"] for group in groups],
+                             [["t0", "t1", "t2"], ["t3", "t4", "t5"], ["t6", "t7"]])
 
     def refuse(self, status, says, *arguments):
         result = wring("plan", *arguments)

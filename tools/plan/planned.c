@@ -11,13 +11,25 @@
 
 #define WRING_MODULE "plan"
 
-static bool may_all_take(const struct wring_problem *problem, uint32_t option)
+static bool may_take(const struct wring_problem *problem, uint32_t tensor, uint32_t option)
 {
-    uint32_t words = wring_problem_words(problem);
+    size_t word = (size_t)tensor * wring_problem_words(problem) + option / 64;
+    return problem->allowed == NULL || (problem->allowed[word] >> option % 64 & 1) != 0;
+}
 
-    for (uint32_t i = 0; problem->allowed != NULL && i < problem->n_tensors; i++)
-        if ((problem->allowed[(size_t)i * words + option / 64] >> option % 64 & 1) == 0)
+/** Every tensor by itself, all with one option, each type with its own. @return whether all may */
+static bool take_apart(const struct wring_problem *problem,
+                       const struct wring_search_params *params, uint32_t option,
+                       struct wring_grouping *grouping)
+{
+    wring_planned_apart(problem->n_tensors, option, grouping);
+    for (uint32_t i = 0; i < problem->n_tensors; i++) {
+        if (params->kinds != NULL)
+            grouping->option[i] =
+                params->alike[(size_t)params->kinds[i] * problem->n_options + option];
+        if (grouping->option[i] >= problem->n_options || !may_take(problem, i, grouping->option[i]))
             return false;
+    }
     return true;
 }
 
@@ -28,6 +40,7 @@ static bool may_all_take(const struct wring_problem *problem, uint32_t option)
  * Errors, with one log line: WRING_ERR_INVALID (no option is for all tensors), WRING_ERR_NO_MEMORY.
  */
 static enum wring_status planned_layers(const struct wring_planning *planning,
+                                        const struct wring_search_params *params,
                                         const struct wring_problem *problem,
                                         struct wring_found *out)
 {
@@ -39,9 +52,8 @@ static enum wring_status planned_layers(const struct wring_planning *planning,
     if (status != WRING_OK)
         return status;
     for (uint32_t option = 0; option < problem->n_options; option++) {
-        if (!may_all_take(problem, option))
+        if (!take_apart(problem, params, option, &found.grouping))
             continue;
-        wring_planned_apart(problem->n_tensors, option, &found.grouping);
         double time_us = wring_problem_time(problem, &found.grouping);
         found.evaluations++;
         if (time_us < found.time_us) {
@@ -50,12 +62,11 @@ static enum wring_status planned_layers(const struct wring_planning *planning,
         }
     }
     if (found.evaluations == 0) {
-        wring_error(&planning->log, "there is no option that all tensors may take%s",
-                    wring_tensor_trace_is_mixed(planning->trace) ? ": they have mixed types" : "");
+        wring_error(&planning->log, "there is no option that all tensors may take");
         wring_grouping_finish(&found.grouping);
         return WRING_ERR_INVALID;
     }
-    wring_planned_apart(problem->n_tensors, best, &found.grouping);
+    take_apart(problem, params, best, &found.grouping);
     found.took_ns = wring_now_ns() - began_ns;
     *out = found;
     return WRING_OK;
@@ -76,12 +87,6 @@ static void choose_part_options(const struct wring_planning *planning,
         part->options[part->problem.n_options] = model->problem.options[option];
         part->whole[part->problem.n_options++] = option;
     }
-}
-
-static bool may_take(const struct wring_problem *problem, uint32_t tensor, uint32_t option)
-{
-    size_t word = (size_t)tensor * wring_problem_words(problem) + option / 64;
-    return problem->allowed[word] >> option % 64 & 1;
 }
 
 /** Set the options that each tensor of the part may take, by the part's numbers. */
@@ -116,6 +121,29 @@ static enum wring_status allow_part_options(const struct wring_planning *plannin
     return WRING_OK;
 }
 
+/** What types take in the place of the part's options: options of the part. */
+static enum wring_status make_alike_of_part(const struct wring_cost_model *model,
+                                            struct wring_planned_part *part)
+{
+    uint32_t n = model->problem.n_options, n_part = part->problem.n_options;
+    uint32_t *numbers = malloc(n * sizeof(*numbers)); /* in the part */
+
+    part->alike = calloc((size_t)n_part * (WRING_BF16 + 1), sizeof(*part->alike));
+    if (numbers == NULL || part->alike == NULL) {
+        free(numbers);
+        return WRING_ERR_NO_MEMORY;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        numbers[i] = n_part;
+    for (uint32_t i = 0; i < n_part; i++)
+        numbers[part->whole[i]] = i;
+    for (size_t kind = 0; kind <= WRING_BF16; kind++)
+        for (uint32_t i = 0; i < n_part; i++)
+            part->alike[kind * n_part + i] = numbers[model->alike[kind * n + part->whole[i]]];
+    free(numbers);
+    return WRING_OK;
+}
+
 static void planned_part_finish(struct wring_planned_part *part);
 
 /**
@@ -145,6 +173,8 @@ static enum wring_status planned_part_init(const struct wring_planning *planning
         goto finish;
     }
     status = allow_part_options(planning, &model->problem, &part);
+    if (status == WRING_OK && model->kinds != NULL)
+        status = make_alike_of_part(model, &part);
     if (status != WRING_OK)
         goto finish;
     *out = part;
@@ -167,6 +197,7 @@ static void planned_part_finish(struct wring_planned_part *part)
     free(part->whole);
     free(part->options);
     free(part->allowed);
+    free(part->alike);
     *part = (struct wring_planned_part){0};
 }
 
@@ -305,7 +336,7 @@ static enum wring_status search_plan(const struct wring_planning *planning,
                                      struct wring_planned *planned)
 {
     if (planning->layers)
-        return planned_layers(planning, problem, &planned->found);
+        return planned_layers(planning, params, problem, &planned->found);
     return wring_planning_said(planning, "the search",
                                wring_search_run(problem, params, &planned->found));
 }
@@ -319,7 +350,9 @@ static enum wring_status find_and_prove(const struct wring_planning *planning,
                                          .budget_ns = planning->budget_ns,
                                          .offload = planned->model->offload,
                                          .on_device = planned->model->on_device,
-                                         .uncompressed = planned->model->raw};
+                                         .uncompressed = planned->model->raw,
+                                         .kinds = planned->model->kinds,
+                                         .alike = planned->model->alike};
 
     const struct wring_problem *problem = &planned->model->problem;
     enum wring_status status = search_plan(planning, &params, problem, planned);
@@ -346,6 +379,8 @@ static enum wring_status find_only(const struct wring_planning *planning,
 
     if (status != WRING_OK)
         return status;
+    params.kinds = planned->model->kinds;
+    params.alike = part.alike;
     status = search_plan(planning, &params, &part.problem, planned);
     if (status == WRING_OK)
         status = wring_planning_said(planning, "the bound",

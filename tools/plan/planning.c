@@ -284,7 +284,9 @@ static enum wring_status compare_espresso(const struct wring_planning *planning,
     struct wring_search_params params = {.method = WRING_SEARCH_ESPRESSO,
                                          .offload = model->offload,
                                          .on_device = model->on_device,
-                                         .uncompressed = model->raw};
+                                         .uncompressed = model->raw,
+                                         .kinds = model->kinds,
+                                         .alike = model->alike};
     struct wring_found found;
 
     enum wring_status status = wring_search_run(&model->problem, &params, &found);

@@ -145,6 +145,7 @@ struct wring_planned_part {
     uint32_t *whole;                   /* [problem.n_options] their indices there */
     struct wring_option_cost *options; /* the problem's */
     uint64_t *allowed;                 /* likewise; NULL: anything */
+    uint32_t *alike;                   /* see search.h; NULL: tensors are of one type */
 };
 
 void wring_planned_finish(struct wring_planned *planned);

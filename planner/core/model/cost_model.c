@@ -210,6 +210,45 @@ static void fill_from_candidates(struct wring_model_builder *builder)
         model->fp16 = model->uncompressed; /* without collectives nothing is rounded */
 }
 
+static bool are_alike(const struct wring_cost_option *a, const struct wring_cost_option *b)
+{
+    return a->codec == b->codec && wring_option_has_steps_of(&a->option, &b->option);
+}
+
+/** What tensors of a type take in the place of an option. */
+static uint32_t find_alike(const struct wring_cost_model *model, enum wring_dtype dtype,
+                           uint32_t option)
+{
+    const struct wring_cost_option *of = &model->options[option];
+
+    if (of->dtype == dtype)
+        return option;
+    for (uint32_t i = 0; option != model->fp16 && i < model->problem.n_options; i++)
+        if (model->options[i].dtype == dtype && are_alike(&model->options[i], of))
+            return i;
+    return model->raws[dtype];
+}
+
+/** Of mixed types. Errors: WRING_ERR_NO_MEMORY. */
+static enum wring_status find_kinds(const struct wring_model_builder *builder)
+{
+    struct wring_cost_model *model = builder->model;
+    uint32_t n = model->problem.n_options;
+
+    if (!wring_tensor_trace_is_mixed(model->trace))
+        return WRING_OK;
+    model->kinds = calloc(model->problem.n_tensors, sizeof(*model->kinds));
+    model->alike = calloc((size_t)n * (WRING_BF16 + 1), sizeof(*model->alike));
+    if (model->kinds == NULL || model->alike == NULL)
+        return WRING_ERR_NO_MEMORY;
+    for (uint32_t i = 0; i < model->problem.n_tensors; i++)
+        model->kinds[i] = (uint8_t)wring_tensor_trace_dtype(model->trace, i);
+    for (enum wring_dtype dtype = WRING_F32; dtype <= WRING_BF16; dtype++)
+        for (uint32_t i = 0; has_dtype(builder, dtype) && i < n; i++)
+            model->alike[(size_t)dtype * n + i] = find_alike(model, dtype, i);
+    return WRING_OK;
+}
+
 /** Searches begin with it, and a tensor that no codec is for has to travel somehow. */
 static enum wring_status check_raw(const struct wring_model_builder *builder)
 {
@@ -241,7 +280,8 @@ static enum wring_status fill_model(struct wring_model_builder *builder)
     model->problem.options = model->costs;
     model->problem.max_group_elems = builder->params->apart ? 1 : 0;
     drop_idle_lanes(model, &builder->lanes);
-    return check_raw(builder);
+    enum wring_status status = check_raw(builder);
+    return status == WRING_OK ? find_kinds(builder) : status;
 }
 
 /** Options of each type that the trace has. */
@@ -495,23 +535,12 @@ double wring_cost_model_width(enum wring_dtype dtype, const char *spec)
     return as_it_is ? (double)wring_dtype_bytes(dtype) / sizeof(float) : 1;
 }
 
-static bool are_alike(const struct wring_cost_option *a, const struct wring_cost_option *b)
-{
-    return a->codec == b->codec && wring_option_has_steps_of(&a->option, &b->option);
-}
-
 uint32_t wring_cost_model_option(const struct wring_cost_model *model, uint32_t tensor,
                                  uint32_t option)
 {
-    enum wring_dtype dtype = wring_tensor_trace_dtype(model->trace, tensor);
-    const struct wring_cost_option *of = &model->options[option];
-
-    if (of->dtype == dtype)
+    if (model->kinds == NULL)
         return option;
-    for (uint32_t i = 0; option != model->fp16 && i < model->problem.n_options; i++)
-        if (model->options[i].dtype == dtype && are_alike(&model->options[i], of))
-            return i;
-    return model->raws[dtype];
+    return model->alike[(size_t)model->kinds[tensor] * model->problem.n_options + option];
 }
 
 void wring_cost_model_destroy(struct wring_cost_model *model)
@@ -527,5 +556,7 @@ void wring_cost_model_destroy(struct wring_cost_model *model)
     free(model->compute_us);
     free(model->elems);
     free(model->allowed);
+    free(model->kinds);
+    free(model->alike);
     free(model);
 }

@@ -117,7 +117,9 @@ struct wring_cost_model {
     uint32_t raw;          /* the one that plans may take: the same, unless it is barred */
     uint32_t fp16;         /* the 16-bit baseline's; n_options where there is none. Of 16-bit
                               tensors it is the uncompressed one */
-    uint32_t raws[WRING_BF16 + 1];  /* `raw` by type; n_options for those that no tensor has */
+    uint32_t raws[WRING_BF16 + 1]; /* `raw` by type; n_options for those that no tensor has */
+    uint8_t *kinds;                /* [n_tensors] see search.h: their types; NULL: all are of one */
+    uint32_t *alike;               /* [types × problem.n_options] likewise */
     uint64_t considered, dominated; /* options before pruning, and those that it took away; both
                                        baselines stay */
     double *compute_us;             /* the problem's, whose memory is the model's */

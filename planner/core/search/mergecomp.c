@@ -2,6 +2,7 @@
 /**
  * MergeComp (arXiv:2103.15195): the tensors in y consecutive groups, all with one option, for
  * y = 1, 2, 3, … until one more group gains too little. The next cut is the best of all there are.
+ * Tensors of several kinds are cut where kinds change, and y begins with as many groups.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,16 @@ struct partition {
     double time_us;
 };
 
+/** Of the tensors [begin, end), which are of one kind. */
+static void task_of(const struct partition *partition, uint32_t begin, uint32_t end,
+                    struct wring_task *task)
+{
+    const struct wring_search_state *search = partition->search;
+
+    wring_cost_tables_task(search->tables, begin, end,
+                           wring_search_alike(search, begin, partition->option), task);
+}
+
 static void time_partition(struct partition *partition)
 {
     const struct wring_cost_tables *tables = partition->search->tables;
@@ -29,13 +40,11 @@ static void time_partition(struct partition *partition)
     memset(partition->heads[0], 0, sizeof(partition->heads[0]));
     memset(partition->tails[n], 0, sizeof(partition->tails[n]));
     for (uint32_t i = 0; i < n; i++) {
-        wring_cost_tables_task(tables, partition->cut[i], partition->cut[i + 1], partition->option,
-                               &task);
+        task_of(partition, partition->cut[i], partition->cut[i + 1], &task);
         wring_task_advance(tables->n_lanes, &task, partition->heads[i], partition->heads[i + 1]);
     }
     for (uint32_t i = n; i-- > 0;) {
-        wring_cost_tables_task(tables, partition->cut[i], partition->cut[i + 1], partition->option,
-                               &task);
+        task_of(partition, partition->cut[i], partition->cut[i + 1], &task);
         wring_task_retreat(tables->n_lanes, &task, partition->tails[i + 1], partition->tails[i]);
     }
     partition->time_us = partition->heads[n][tables->n_lanes - 1];
@@ -48,9 +57,9 @@ static double time_cut(const struct partition *partition, uint32_t i, uint32_t a
     double heads[WRING_PLAN_LANES_MAX];
     struct wring_task task;
 
-    wring_cost_tables_task(tables, partition->cut[i], at, partition->option, &task);
+    task_of(partition, partition->cut[i], at, &task);
     wring_task_advance(tables->n_lanes, &task, partition->heads[i], heads);
-    wring_cost_tables_task(tables, at, partition->cut[i + 1], partition->option, &task);
+    task_of(partition, at, partition->cut[i + 1], &task);
     wring_task_advance(tables->n_lanes, &task, heads, heads);
     partition->search->evaluations++;
     return wring_heads_meet(tables->n_lanes, heads, partition->tails[i + 1]);
@@ -84,15 +93,25 @@ static bool cut_once(struct partition *partition, const uint32_t *breakpoints, u
     return true;
 }
 
+/** One group of each run of tensors of a kind. */
+static void begin_partition(struct partition *partition)
+{
+    const struct wring_search_state *search = partition->search;
+
+    partition->n = 0;
+    partition->cut[0] = 0;
+    for (uint32_t i = 1; i <= search->tables->n_tensors; i++)
+        if (i == search->tables->n_tensors || wring_search_kinds_differ(search, i - 1, i))
+            partition->cut[++partition->n] = i;
+    time_partition(partition);
+}
+
 /** All cuts, and an offer. */
 static void partition_tensors(struct partition *partition, const uint32_t *breakpoints, uint32_t n)
 {
     struct wring_search_state *search = partition->search;
 
-    partition->n = 1;
-    partition->cut[0] = 0;
-    partition->cut[1] = search->tables->n_tensors;
-    time_partition(partition);
+    begin_partition(partition);
     while (!wring_search_late(search) && cut_once(partition, breakpoints, n))
         ;
     wring_search_uniform(search, partition->cut + 1, partition->n, partition->option,
@@ -104,7 +123,8 @@ enum wring_status wring_search_mergecomp(struct wring_search_state *search, uint
                                          const uint32_t *breakpoints, uint32_t n)
 {
     struct partition partition = {.search = search, .option = option};
-    size_t room = (size_t)n + 2;
+    size_t kinds = search->params->kinds != NULL ? search->tables->n_tensors : 0;
+    size_t room = n + 2 + kinds; /* cuts at breakpoints, and where kinds change */
     enum wring_status status = WRING_ERR_NO_MEMORY;
 
     partition.cut = malloc(room * sizeof(*partition.cut));

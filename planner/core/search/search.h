@@ -30,6 +30,12 @@ struct wring_search_params {
     const bool *on_device;   /* [n_options] Algorithm 1: the options it may choose, which code on
                                 the device alone; NULL: all that are nobody's offload */
     uint32_t uncompressed;   /* the option in which nothing is coded */
+
+    /* Tensors of several kinds, no two of which may take one option; NULL: all are of one kind */
+    const uint8_t *kinds;  /* [n_tensors] */
+    const uint32_t *alike; /* [kinds × n_options] what a kind takes where all tensors are to take
+                              that option: its own, in the end; n_options: the first that a tensor
+                              may take */
 };
 
 struct wring_found {

@@ -46,12 +46,35 @@ void wring_search_offer(struct wring_search_state *search, const struct wring_gr
     wring_search_copy(&search->best, grouping);
 }
 
-/** The option, or the first that the tensor may take. */
-static uint32_t option_or_first_allowed(const struct wring_cost_tables *tables, uint32_t tensor,
+bool wring_search_kinds_differ(const struct wring_search_state *search, uint32_t tensor,
+                               uint32_t other)
+{
+    const uint8_t *kinds = search->params->kinds;
+
+    return kinds != NULL && kinds[tensor] != kinds[other];
+}
+
+uint32_t wring_search_alike(const struct wring_search_state *search, uint32_t tensor,
+                            uint32_t option)
+{
+    const struct wring_search_params *params = search->params;
+    uint32_t n = search->tables->n_options;
+
+    if (params->kinds == NULL)
+        return option;
+    uint32_t takes = params->alike[(size_t)params->kinds[tensor] * n + option];
+    return takes < n ? takes : search->tables->first[tensor];
+}
+
+/** That option, its kind's, or the first that the tensor may take. */
+static uint32_t option_or_first_allowed(const struct wring_search_state *search, uint32_t tensor,
                                         uint32_t option)
 {
-    bool may = wring_cost_tables_allow(tables, tensor, tensor + 1, option);
-    return may ? option : tables->first[tensor];
+    const struct wring_cost_tables *tables = search->tables;
+    uint32_t takes = wring_search_alike(search, tensor, option);
+    bool may = wring_cost_tables_allow(tables, tensor, tensor + 1, takes);
+
+    return may ? takes : tables->first[tensor];
 }
 
 void wring_search_alone(const struct wring_search_state *search, uint32_t option,
@@ -60,24 +83,34 @@ void wring_search_alone(const struct wring_search_state *search, uint32_t option
     out->n = search->tables->n_tensors;
     for (uint32_t i = 0; i < out->n; i++) {
         out->end[i] = i + 1;
-        out->option[i] = option_or_first_allowed(search->tables, i, option);
+        out->option[i] = option_or_first_allowed(search, i, option);
     }
+}
+
+/** Does a group that begins there end before `end`? @param takes  what it takes */
+static bool ends_before(const struct wring_search_state *search, uint32_t begin, uint32_t end,
+                        uint32_t option, uint32_t takes)
+{
+    const struct wring_cost_tables *tables = search->tables;
+
+    return wring_search_kinds_differ(search, begin, end) ||
+           takes != wring_search_alike(search, begin, option) ||
+           !wring_cost_tables_allow(tables, end, end + 1, takes) ||
+           !wring_cost_tables_fit(tables, begin, end + 1);
 }
 
 void wring_search_uniform(const struct wring_search_state *search, const uint32_t *breakpoints,
                           uint32_t n, uint32_t option, struct wring_grouping *out)
 {
-    const struct wring_cost_tables *tables = search->tables;
     uint32_t begin = 0, end = 0;
 
     out->n = 0;
     for (uint32_t i = 0; i < n; i++)
         for (; end < breakpoints[i]; begin = end) {
-            uint32_t takes = option_or_first_allowed(tables, begin, option);
-            for (end = begin + 1; end < breakpoints[i]; end++)
-                if (takes != option || !wring_cost_tables_allow(tables, end, end + 1, option) ||
-                    !wring_cost_tables_fit(tables, begin, end + 1))
-                    break;
+            uint32_t takes = option_or_first_allowed(search, begin, option);
+            end = begin + 1;
+            while (end < breakpoints[i] && !ends_before(search, begin, end, option, takes))
+                end++;
             out->option[out->n] = takes;
             out->end[out->n++] = end;
         }

@@ -34,14 +34,22 @@ void wring_search_offer(struct wring_search_state *search, const struct wring_gr
 /** dst = src; room for all groups. */
 void wring_search_copy(struct wring_grouping *dst, const struct wring_grouping *src);
 
-/** Each tensor by itself, with the option or else the first that it may take. */
+/** Are two tensors of kinds that travel apart? */
+bool wring_search_kinds_differ(const struct wring_search_state *search, uint32_t tensor,
+                               uint32_t other);
+
+/** What a tensor's kind takes where all tensors are to take that option. */
+uint32_t wring_search_alike(const struct wring_search_state *search, uint32_t tensor,
+                            uint32_t option);
+
+/** Each tensor by itself, with the option (its kind's) or else the first that it may take. */
 void wring_search_alone(const struct wring_search_state *search, uint32_t option,
                         struct wring_grouping *out);
 
 /**
- * The grouping that ends groups at the breakpoints, all with one option; a group that is too large
- * or may not take it falls into ones that can, each tensor by itself with the first option it may
- * take if need be.
+ * The grouping that ends groups at the breakpoints, all with one option, each kind with its own; a
+ * group that is too large, has several kinds or may not take it falls into ones that can, each
+ * tensor by itself with the first option it may take if need be.
  *
  * @param breakpoints  in, [n] rising, the last one n_tensors
  */
@@ -51,8 +59,8 @@ void wring_search_uniform(const struct wring_search_state *search, const uint32_
 /** Algorithms 1 and 2 of Espresso; one offer. Errors, of all methods: WRING_ERR_NO_MEMORY. */
 enum wring_status wring_search_espresso(struct wring_search_state *search);
 
-/** MergeComp's partition, all with one option; one offer. Cuts are searched among the breakpoints.
- */
+/** MergeComp's partition, all with one option, within each kind; one offer. Cuts are searched among
+ * the breakpoints. */
 enum wring_status wring_search_mergecomp(struct wring_search_state *search, uint32_t option,
                                          const uint32_t *breakpoints, uint32_t n);
 
