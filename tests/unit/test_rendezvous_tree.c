@@ -224,14 +224,19 @@ static void all_name_who_has_left(void)
     }
 }
 
+/** Alone, once the others have enough time on a machine that may be busy. */
 static void who_never_joins_is_named(void)
 {
-    run(30, NOBODY, 17, 5 * WRING_NS_PER_S); /* in which the others come, on a busy machine too */
-    for (uint32_t i = 0; i < 30; i++)
-        CHECK(i == 17 || ranks[i].status == WRING_ERR_PEER, "rank %u: %s", i,
-              wring_status_text(ranks[i].status));
-    CHECK(strstr(job.line, "rank 17 did not join in time") != NULL, "rank 0 says: %s", job.line);
-    free(ranks);
+    bool named = false;
+    for (uint64_t s = 2; !named && s <= 16; s *= 2) {
+        run(30, NOBODY, 17, s * WRING_NS_PER_S);
+        named = strstr(job.line, "rank 17 did not join in time") != NULL;
+        for (uint32_t i = 0; named && i < 30; i++)
+            CHECK(i == 17 || ranks[i].status == WRING_ERR_PEER, "rank %u: %s", i,
+                  wring_status_text(ranks[i].status));
+        free(ranks);
+    }
+    CHECK(named, "rank 0 says: %s", job.line);
 }
 
 int main(int argc, char **argv)
