@@ -20,10 +20,22 @@ bool tcp_socket_set_control(int fd, const char *control)
     return setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, control, (socklen_t)strlen(control)) == 0;
 }
 
+/** @param name  out, [TCP_CONTROL_NAME_BYTES] */
+static bool get_control(int fd, char *name)
+{
+    socklen_t bytes = TCP_CONTROL_NAME_BYTES - 1;
+    memset(name, 0, TCP_CONTROL_NAME_BYTES);
+    return getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &bytes) == 0;
+}
+
+bool tcp_socket_has_control(int fd, const char *control)
+{
+    char got[TCP_CONTROL_NAME_BYTES];
+    return get_control(fd, got) && strcmp(got, control) == 0;
+}
+
 void tcp_socket_check_control(int fd, const char *want, const char *who)
 {
-    char got[TCP_CONTROL_NAME_BYTES] = "";
-    socklen_t bytes = sizeof(got) - 1;
-    CHECK(getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, got, &bytes) == 0 && strcmp(got, want) == 0,
-          "%s has %s, not %s", who, got, want);
+    char got[TCP_CONTROL_NAME_BYTES];
+    CHECK(get_control(fd, got) && strcmp(got, want) == 0, "%s has %s, not %s", who, got, want);
 }

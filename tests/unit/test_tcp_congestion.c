@@ -8,6 +8,8 @@
 #include "tests/unit/tcp_socket.h"
 #include "transport/providers/tcp/tcp.h"
 
+#define TRIES 20
+
 static void bbr_goes_where_peers_are_near(void)
 {
     CHECK(wring_tcp_prefers_reno("bbr", false, 50), "50 us");
@@ -63,18 +65,27 @@ static void close_pair(struct pair *pair)
         close(pair->ends[1]);
 }
 
+/** How far apart the ends are a busy machine may judge wrongly: a connection that it holds up is
+ * made again. */
 static void check_becomes(const char *from, const char *to, const char *control, const char *want)
 {
     char who[64];
     struct pair pair;
 
-    if (connect_between(&pair, from, to, control)) {
+    for (int tries = 1;; tries++) {
+        if (!connect_between(&pair, from, to, control)) {
+            CHECK(strcmp(control, "reno") != 0, "no connection from %s to %s", from, to);
+            printf("no %s here\n", control); /* a module that is not loaded, or not for everybody */
+            break;
+        }
         CHECK(wring_tcp_choose_congestion(pair.ends[0], control), "%s", control);
+        if (tries < TRIES && !tcp_socket_has_control(pair.ends[0], want)) {
+            close_pair(&pair);
+            continue;
+        }
         snprintf(who, sizeof(who), "%s from %s to %s", control, from, to);
         tcp_socket_check_control(pair.ends[0], want, who);
-    } else {
-        CHECK(strcmp(control, "reno") != 0, "no connection from %s to %s", from, to);
-        printf("no %s here\n", control); /* a module that is not loaded, or not for everybody */
+        break;
     }
     close_pair(&pair);
 }
