@@ -268,18 +268,61 @@ static bool write_draft(const char *path, bool (*write)(FILE *file, void *arg), 
     return closed;
 }
 
+static int fail_to_write(const char *command, const char *path, int why)
+{
+    return wring_fail(command, "%s: cannot be written%s%s", path, why != 0 ? ": " : "",
+                      why != 0 ? strerror(why) : "");
+}
+
+/** What a draft of it would stand beside. @param room  [PATH_MAX] a link stays one */
+static const char *find_target(const char *path, char *room)
+{
+    const char *target = realpath(path, room) != NULL ? room : path;
+
+    errno = 0;
+    return target;
+}
+
 int wring_output_file(const char *command, const char *path, bool (*write)(FILE *file, void *arg),
                       void *arg)
 {
-    char target[PATH_MAX]; /* a link stays one */
+    char target[PATH_MAX];
 
     errno = 0;
-    bool through = is_written_through(path);
-    const char *to = !through && realpath(path, target) != NULL ? target : path;
-    errno = 0;
-    if (through ? write_through(path, write, arg) : write_draft(to, write, arg))
+    if (is_written_through(path) ? write_through(path, write, arg)
+                                 : write_draft(find_target(path, target), write, arg))
         return WRING_EXIT_OK;
-    int why = errno;
-    return wring_fail(command, "%s: cannot be written%s%s", path, why != 0 ? ": " : "",
-                      why != 0 ? strerror(why) : "");
+    return fail_to_write(command, path, errno);
+}
+
+/** Of something that is there. */
+static bool is_open_to_writing(const char *path)
+{
+    struct stat there;
+
+    if (stat(path, &there) == 0 && S_ISDIR(there.st_mode)) {
+        errno = EISDIR;
+        return false;
+    }
+    return access(path, W_OK) == 0;
+}
+
+static bool try_draft(const char *path)
+{
+    struct wring_atomic_file draft;
+
+    if (!wring_atomic_file_open(&draft, path, mode_of(path)))
+        return false;
+    wring_atomic_file_close(&draft, path, false);
+    return true;
+}
+
+int wring_output_check(const char *command, const char *path)
+{
+    char target[PATH_MAX];
+
+    errno = 0;
+    if (is_written_through(path) ? is_open_to_writing(path) : try_draft(find_target(path, target)))
+        return WRING_EXIT_OK;
+    return fail_to_write(command, path, errno);
 }

@@ -56,4 +56,11 @@ int wring_output_failed(void);
 int wring_output_file(const char *command, const char *path, bool (*write)(FILE *file, void *arg),
                       void *arg);
 
+/**
+ * Before work that takes long: ask whether wring_output_file() could write the file, as far as that
+ * can be told now. Nothing is left behind.
+ * @return the command's exit status, said
+ */
+int wring_output_check(const char *command, const char *path);
+
 #endif

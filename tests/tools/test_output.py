@@ -117,6 +117,12 @@ class Files(unittest.TestCase):
         result = wring("plan", "-t", "lstm", "-o", path)
         self.assertEqual(result.returncode, 0, result.stderr)
 
+    def test_are_tried_before_a_measurement(self):
+        """Which would take longer than this test may."""
+        result = wring("calibrate", "--seconds", "3600", "-o", os.path.join(self.path, "none"))
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertRegex(result.stderr, "^.*none: cannot be written: No such file or directory\n$")
+
     def test_have_the_usual_mode(self):
         self.plan(self.path)
         mask = os.umask(0)

@@ -329,7 +329,10 @@ static int run_ranks(struct command *command, int argc, char **argv)
     if (wring_command_launched(&config, &launched) != WRING_EXIT_OK)
         return WRING_EXIT_FAILURE;
     if (launched.name == NULL)
-        return start_ranks(&command->params, argc, argv);
+        return command->params.into == NULL ||
+                       wring_output_check(argv[0], command->params.into) == WRING_EXIT_OK
+                   ? start_ranks(&command->params, argc, argv)
+                   : WRING_EXIT_FAILURE;
     int code = prepare_part(command);
     if (code == WRING_EXIT_OK)
         code = wring_calibrate_rank(&command->params, &profile);
