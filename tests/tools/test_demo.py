@@ -69,5 +69,120 @@ class Exchange(unittest.TestCase):
             self.assertEqual(text.count(f">{spec}</text>"), 2, spec)  # against steps, and time
 
 
+SHORT = ("demo", "--losses-only", "-n", "2", "--hidden", "16", "--steps", "40")
+
+
+class Files(unittest.TestCase):
+    """What a series keeps, and what it finds there."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.results = self.path("results")
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def write(self, name, data):
+        with open(self.path(name), "wb") as file:
+            file.write(data)
+        return self.path(name)
+
+    def kept(self):
+        with open(self.results, "rb") as file:
+            return file.read()
+
+    def train(self, *codecs, **options):
+        """@return the results of a command that succeeds, and what it said"""
+        asked = [word for name, value in options.items() for word in ("--" + name, value)]
+        result = wring(*SHORT, "--json", "--codec", ",".join(codecs), "--results", self.results,
+                       *asked)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return {run["config"]: run["losses"] for run in json.loads(result.stdout)["runs"]}, result.stderr
+
+    def refuse(self, reason, *arguments):
+        """One line says it, before anything is trained: all these steps would take a day."""
+        result = wring(*SHORT[:-1], "1000000", *arguments)
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
+        self.assertIn(reason, result.stderr)
+
+    def test_a_series_goes_on_where_a_line_was_cut(self):
+        losses, _ = self.train("fp32", "bf16")
+        whole = self.kept()
+        self.write("results", whole[:-100])
+        again, said = self.train("fp32", "bf16")
+        self.assertIn("cut short", said)
+        self.assertEqual(again, losses)
+        self.assertEqual(self.kept(), whole, "the cut line is gone, and that training made again")
+
+    def test_a_series_goes_on_after_a_line_without_its_end(self):
+        self.train("fp32")
+        self.write("results", self.kept()[:-1])
+        self.train("fp32", "bf16")
+        codecs = [json.loads(line)["key"]["codec"] for line in self.kept().splitlines()]
+        self.assertEqual(codecs, ["none", "bf16"])
+
+    def test_a_training_counts_for_its_data_alone(self):
+        """Other text of the same size is other text."""
+        texts = [self.write(name, bytes((97 + (i * i + i // 7) % apart) for i in range(40000)))
+                 for name, apart in (("one", 23), ("other", 19))]
+        losses = [self.train("fp32", text=text)[0] for text in texts]
+        self.assertNotEqual(*losses)
+        self.assertEqual(self.train("fp32", text=texts[0])[0], losses[0])
+        self.assertEqual(self.kept().count(b"\n"), 2)
+
+    def test_a_training_of_an_earlier_release_counts(self):
+        """Which kept no hash of the data."""
+        losses, _ = self.train("fp32")
+        line = json.loads(self.kept())
+        del line["data_hash"]
+        line["losses"][3] = 7.5
+        self.write("results", json.dumps(line).encode() + b"\n")
+        self.assertEqual(self.train("fp32")[0]["fp32"][3], 7.5)
+        self.assertNotEqual(losses["fp32"][3], 7.5)
+
+    def test_other_files_are_refused_and_stay(self):
+        self.train("fp32")
+        line = json.loads(self.kept())
+        for field, wrong in (("wire_bytes", "x"), ("losses", ["x"]), ("losses", 1), ("hash", 1),
+                             ("key", "x")):
+            with self.subTest(field=field, wrong=wrong):
+                data = json.dumps({**line, field: wrong}).encode() + b"\n"
+                self.write("results", data)
+                self.refuse("line 1 is no finished training", "--results", self.results)
+                self.assertEqual(self.kept(), data)
+        for data in (b"hello", b"hello\n", b"\n", b"[]\n", b"\0\xff\n", b"{}", b'{"key":1}'):
+            with self.subTest(data=data):
+                self.write("results", data)
+                self.refuse("line 1 is no finished training", "--results", self.results)
+                self.assertEqual(self.kept(), data)
+        self.refuse("a regular file", "--results", self.folder)
+        self.refuse("a regular file", "--results", "/dev/zero")
+
+    def test_files_are_tried_before_the_training(self):
+        missing = self.path("missing")
+        for option, name in (("--results", "r"), ("--table", "t.md"), ("--record-gradients", "g")):
+            with self.subTest(option=option):
+                self.refuse(f"{name}: cannot be written: No such file or directory", option,
+                            os.path.join(missing, name))
+        self.refuse("Is a directory", "--record-gradients", self.folder)
+        page = self.write("page.md", b"<!-- begin: wring demo --task text --optimizer sgd -->\n")
+        self.refuse("is missing", "--table", page)
+        self.refuse("Is a directory", "--text", self.folder)
+        result = wring("demo", "-n", "2", "--steps", "1000000", "--report",
+                       os.path.join(missing, "x"))
+        self.assertEqual((result.returncode, len(result.stderr.splitlines())), (1, 1), result.stderr)
+        self.assertEqual(sorted(os.listdir(self.folder)), ["page.md"], "nothing was left")
+
+    def test_options_that_would_not_count_are_refused(self):
+        for arguments, reason in ((("--report", self.path("x")), "--report needs times"),
+                                  (("--tune", "--seed", "0"), "seed 0")):
+            result = wring(*SHORT, *arguments)
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertIn(reason, result.stderr)
+
+
 if __name__ == "__main__":
     wringtest.main()

@@ -81,7 +81,7 @@ static int read_file(const char *path, uint64_t max, uint8_t **data, uint64_t *b
         return -1;
     if (fstat(fileno(file), &about) != 0 || !S_ISREG(about.st_mode)) {
         fclose(file);
-        errno = EINVAL;
+        errno = S_ISDIR(about.st_mode) ? EISDIR : EINVAL;
         return -1;
     }
     uint64_t size = (uint64_t)about.st_size < max ? (uint64_t)about.st_size : max;
@@ -254,6 +254,18 @@ int demo_corpus_load(const char *const *paths, uint32_t n, uint64_t seed, uint32
         free(texts.all[i].data);
     free(texts.all);
     return failed;
+}
+
+uint64_t demo_corpus_hash(const struct demo_corpus *corpus)
+{
+    uint8_t digests[2][SHA256_DIGEST_LENGTH], digest[SHA256_DIGEST_LENGTH];
+    uint64_t hash;
+
+    SHA256(corpus->train, corpus->train_bytes, digests[0]);
+    SHA256(corpus->held_out, corpus->held_out_bytes, digests[1]);
+    SHA256(digests[0], sizeof(digests), digest);
+    memcpy(&hash, digest, sizeof(hash));
+    return hash;
 }
 
 void demo_corpus_free(struct demo_corpus *corpus)

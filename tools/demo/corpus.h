@@ -23,6 +23,10 @@ struct demo_corpus {
  */
 int demo_corpus_load(const char *const *paths, uint32_t n, uint64_t seed, uint32_t ranks,
                      struct demo_corpus *out);
+
+/** Of both parts' bytes. */
+uint64_t demo_corpus_hash(const struct demo_corpus *corpus);
+
 void demo_corpus_free(struct demo_corpus *corpus);
 
 #endif

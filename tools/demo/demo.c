@@ -16,8 +16,10 @@
 #include "tools/demo/measure.h"
 #include "tools/demo/page.h"
 #include "tools/demo/record.h"
+#include "tools/demo/store.h"
 #include "tools/demo/task.h"
 #include "tools/launch/launch.h"
+#include "tools/output.h"
 #include "tools/values.h"
 #include "transport/providers/fault/fault.h"
 
@@ -163,6 +165,25 @@ static void check_link(const char *arg, struct argp_state *state)
         argp_error(state, "--link needs a rate from 1kbit to 10000gbit, such as 1gbit");
 }
 
+static const char default_report[] = "wring-demo.html";
+
+/** What goes with other options only. */
+static void check_options(const struct demo_options *o, struct argp_state *state)
+{
+    if (o->task != &demo_task_text && o->n_texts > 0)
+        argp_error(state, "--text goes with --task text");
+    if (o->task != &demo_task_image && o->images != NULL)
+        argp_error(state, "--images goes with --task image");
+    if (o->losses_only && o->record[0] != '\0')
+        argp_error(state, "--record-trace needs times, which --losses-only leaves out");
+    if (o->losses_only && o->report != default_report && o->report[0] != '\0')
+        argp_error(state, "--report needs times, which --losses-only leaves out");
+    if (o->record_ranks > 1 && o->record_gradients[0] == '\0')
+        argp_error(state, "--record-ranks goes with --record-gradients");
+    if (o->tuning_seeds > 0 && o->seed == 0)
+        argp_error(state, "--tune takes seed 0 for itself: give another --seed");
+}
+
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct demo_options *o = state->input;
@@ -250,14 +271,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         parse_count("record-ranks", arg, 1, 64, &o->record_ranks, state);
         return 0;
     case ARGP_KEY_END:
-        if (o->task != &demo_task_text && o->n_texts > 0)
-            argp_error(state, "--text goes with --task text");
-        if (o->task != &demo_task_image && o->images != NULL)
-            argp_error(state, "--images goes with --task image");
-        if (o->losses_only && o->record[0] != '\0')
-            argp_error(state, "--record-trace needs times, which --losses-only leaves out");
-        if (o->record_ranks > 1 && o->record_gradients[0] == '\0')
-            argp_error(state, "--record-ranks goes with --record-gradients");
+        check_options(o, state);
         return 0;
     case OPTION_JSON:
         o->json = true;
@@ -288,6 +302,21 @@ static bool has_data(const struct demo_options *o)
         return false;
     o->task->drop(data);
     return true;
+}
+
+/** Check the other files here, too: a training takes long, and its ranks would all complain. */
+static bool has_files(const struct demo_options *o)
+{
+    struct demo_store store;
+    const char *const written[] = {o->losses_only ? "" : o->report, o->record, o->record_gradients,
+                                   o->results};
+
+    bool well = demo_store_open(&store, o->results);
+    demo_store_close(&store);
+    for (size_t i = 0; i < sizeof(written) / sizeof(written[0]) && well; i++)
+        well =
+            written[i][0] == '\0' || wring_output_check("wring demo", written[i]) == WRING_EXIT_OK;
+    return well && (o->table[0] == '\0' || demo_page_check(o, o->table));
 }
 
 /** Become the launcher of ranks that run this same command line. */
@@ -321,30 +350,37 @@ static int judge_results(const struct demo_results *results)
     return WRING_EXIT_OK;
 }
 
+struct written {
+    const char *what, *path; /* "": not asked for */
+    bool (*write)(const struct demo_results *results, const char *path);
+};
+
+/** What could not be written keeps nothing else back. */
 static int show_results(const struct demo_results *results)
 {
     const struct demo_options *o = results->options;
-    bool report = o->report[0] != '\0' && !o->losses_only;
-    if (report && !demo_report_write(results, o->report))
-        return WRING_EXIT_FAILURE;
-    if (o->table[0] != '\0' && !demo_page_write(results, o->table))
-        return WRING_EXIT_FAILURE;
-    if (o->record[0] != '\0' && !demo_training_trace_write(results, o->record))
-        return WRING_EXIT_FAILURE;
-    if (o->json && demo_print_json(results) != 0)
-        return WRING_EXIT_FAILURE;
-    if (!o->json) {
+    const struct written files[] = {
+        {"report with pictures", o->losses_only ? "" : o->report, demo_report_write},
+        {"comparison", o->table, demo_page_write},
+        {"trace for the planner", o->record, demo_training_trace_write},
+    };
+    int code = WRING_EXIT_OK;
+
+    if (!o->json)
         demo_print_table(results);
-        if (report)
-            printf("\nreport with pictures: %s\n", o->report);
-        if (o->table[0] != '\0')
-            printf("\ncomparison: %s\n", o->table);
-        if (o->record[0] != '\0')
-            printf("\ntrace for the planner: %s\n", o->record);
-        if (o->record_gradients[0] != '\0')
-            printf("\ngradients for calibration: %s\n", o->record_gradients);
+    else if (demo_print_json(results) != 0)
+        code = WRING_EXIT_FAILURE;
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        if (files[i].path[0] == '\0')
+            continue;
+        if (!files[i].write(results, files[i].path))
+            code = WRING_EXIT_FAILURE;
+        else if (!o->json)
+            printf("\n%s: %s\n", files[i].what, files[i].path);
     }
-    return judge_results(results);
+    if (!o->json && o->record_gradients[0] != '\0')
+        printf("\ngradients for calibration: %s\n", o->record_gradients);
+    return code == WRING_EXIT_OK ? judge_results(results) : code;
 }
 
 /** What depends on other options. */
@@ -377,7 +413,7 @@ int wring_cmd_demo(int argc, char **argv)
                              .record = "",
                              .record_gradients = "",
                              .record_ranks = 1,
-                             .report = "wring-demo.html"};
+                             .report = default_report};
     struct wring_config config;
     struct wring_launched launched;
     struct wring_log log = {.level = WRING_LOG_WARN};
@@ -400,7 +436,7 @@ int wring_cmd_demo(int argc, char **argv)
         return WRING_EXIT_USAGE;
     }
     if (launched.name == NULL)
-        return has_data(&o) ? start_ranks(&o, argc, argv) : WRING_EXIT_FAILURE;
+        return has_data(&o) && has_files(&o) ? start_ranks(&o, argc, argv) : WRING_EXIT_FAILURE;
 
     static struct demo_results results;
     int code = demo_measure_all(&o, &results) == 0 ? WRING_EXIT_OK : WRING_EXIT_FAILURE;

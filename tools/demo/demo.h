@@ -102,6 +102,7 @@ struct demo_results {
     struct demo_measure measures[DEMO_CONFIGS_MAX];
     uint32_t n;
     char data[256];                    /* a line on it */
+    uint64_t data_hash;                /* of its content, for rank 0's store; else 0 */
     uint64_t parameters, coded_values; /* elements of all buckets, and of those compressed */
     struct demo_tensor tensors[DEMO_TENSORS_MAX];
     struct demo_times

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <openssl/sha.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -103,6 +104,16 @@ int demo_digits_load(const char *path, struct demo_digits *out)
     else
         demo_digits_free(out);
     return failed;
+}
+
+uint64_t demo_digits_hash(const struct demo_digits *digits)
+{
+    uint8_t digest[SHA256_DIGEST_LENGTH];
+    uint64_t hash;
+
+    SHA256((const uint8_t *)digits->all, digits->n * sizeof(*digits->all), digest);
+    memcpy(&hash, digest, sizeof(hash));
+    return hash;
 }
 
 void demo_digits_free(struct demo_digits *digits)

@@ -39,6 +39,10 @@ struct demo_digits {
  * @return 0, or -1 after a line on standard error
  */
 int demo_digits_load(const char *path, struct demo_digits *out);
+
+/** Of all pixels, and what they show. */
+uint64_t demo_digits_hash(const struct demo_digits *digits);
+
 void demo_digits_free(struct demo_digits *digits);
 
 /**

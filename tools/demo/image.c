@@ -93,6 +93,11 @@ static void image_describe(const void *data, char *text, size_t bytes)
         digits->n - digits->n_held_out, digits->n_held_out, HELD_OUT_VIEWS, CURVE_VIEWS);
 }
 
+static uint64_t image_hash(const void *data)
+{
+    return demo_digits_hash(data);
+}
+
 static void take_view(struct demo_image_layers *layers, uint32_t i, const struct demo_digit *digit,
                       uint64_t key)
 {
@@ -384,6 +389,7 @@ const struct demo_task demo_task_image = {
     .load = image_load,
     .drop = image_drop,
     .describe = image_describe,
+    .hash = image_hash,
     .shape = image_shape,
     .begin = image_begin,
     .end = image_end,

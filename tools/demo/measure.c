@@ -167,7 +167,7 @@ static int train(struct measuring *m, const struct demo_results *results,
     struct demo_run_result result;
     json_t *key = m->rank == 0 ? demo_store_key(results, config, rate, seed) : NULL;
     int32_t known = key != NULL && m->options->record_gradients[0] == '\0' &&
-                    demo_store_find(&m->store, key, out);
+                    demo_store_find(&m->store, key, results->data_hash, out);
     int failed = share_known(m, &known, out);
 
     if (!failed && !known) {
@@ -180,7 +180,7 @@ static int train(struct measuring *m, const struct demo_results *results,
                                           .hash = result.hash};
             memcpy(out->losses, result.losses, sizeof(out->losses));
             out->last_loss = result.last_loss;
-            failed = m->rank == 0 && !demo_store_add(&m->store, key, out);
+            failed = m->rank == 0 && !demo_store_add(&m->store, key, results->data_hash, out);
         }
     }
     json_decref(key);
@@ -416,6 +416,8 @@ static void describe_task(const struct measuring *m, struct demo_results *out)
     struct demo_network shape = {.task = m->options->task, .hidden = m->options->hidden};
 
     m->options->task->describe(m->data, out->data, sizeof(out->data));
+    if (m->rank == 0 && m->options->results[0] != '\0')
+        out->data_hash = m->options->task->hash(m->data);
     m->options->task->shape(&shape);
     memcpy(out->tensors, shape.tensors, sizeof(out->tensors));
     out->parameters = demo_network_parameters(&shape);

@@ -249,10 +249,8 @@ static bool read_page(const char *path, char **text)
 
 /** Where the part is, which may be nowhere: then it comes last. @return false where its end is
  *  missing */
-static bool find_part(struct page *page, const char *text)
+static bool find_part(struct page *page, const struct demo_options *o, const char *text)
 {
-    const struct demo_options *o = page->results->options;
-
     snprintf(page->begin_mark, sizeof(page->begin_mark),
              "<!-- begin: wring demo --task %s --optimizer %s -->", o->task->name,
              o->optimizer_text);
@@ -295,10 +293,18 @@ static bool write_both(struct page *page, const char *path, const char *picture)
            wring_output_file("wring demo", picture, write_picture, page) == WRING_EXIT_OK;
 }
 
-bool demo_page_write(const struct demo_results *results, const char *path)
+static bool check_both(struct page *page, const char *path, const char *picture)
 {
-    struct page page = {.results = results};
-    char *text, *picture = name_picture(results->options, path);
+    (void)page;
+    return wring_output_check("wring demo", path) == WRING_EXIT_OK &&
+           wring_output_check("wring demo", picture) == WRING_EXIT_OK;
+}
+
+/** Find the page's part and the picture's name, and go on with both. */
+static bool with_page(struct page *page, const struct demo_options *options, const char *path,
+                      bool (*go_on)(struct page *page, const char *path, const char *picture))
+{
+    char *text, *picture = name_picture(options, path);
     bool well = false;
 
     if (picture == NULL) {
@@ -306,12 +312,26 @@ bool demo_page_write(const struct demo_results *results, const char *path)
     } else if (!read_page(path, &text)) {
         wring_fail("wring demo", "%s: %s", path, strerror(errno));
     } else {
-        if (find_part(&page, text))
-            well = write_both(&page, path, picture);
+        if (find_part(page, options, text))
+            well = go_on(page, path, picture);
         else
-            wring_fail("wring demo", "%s: the line %s is missing", path, page.end_mark);
+            wring_fail("wring demo", "%s: the line %s is missing", path, page->end_mark);
         free(text);
     }
     free(picture);
     return well;
+}
+
+bool demo_page_check(const struct demo_options *options, const char *path)
+{
+    struct page page = {0};
+
+    return with_page(&page, options, path, check_both);
+}
+
+bool demo_page_write(const struct demo_results *results, const char *path)
+{
+    struct page page = {.results = results};
+
+    return with_page(&page, results->options, path, write_both);
 }

@@ -6,6 +6,13 @@
 #include "tools/demo/demo.h"
 
 /**
+ * Before the trainings: ask whether both files could be written, and whether a page that is there
+ * has both marks or none.
+ * @return false with a line on standard error
+ */
+bool demo_page_check(const struct demo_options *options, const char *path);
+
+/**
  * Write both files. In a page that is there already, only what stands between the marks of this
  * task and optimizer is replaced; a page without the marks gets the part at its end.
  * @param path  of the page, which ends in ".md"

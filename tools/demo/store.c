@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "tools/demo/task.h"
 
@@ -22,53 +24,103 @@ json_t *demo_store_key(const struct demo_results *results, const struct demo_con
                      results->data);
 }
 
-static bool complain(const char *path, unsigned line, const char *what)
+static bool complain(const char *path, const char *what)
 {
-    fprintf(stderr, "wring demo: %s, line %u: %s\n", path, line, what);
+    fprintf(stderr, "wring demo: %s: %s\n", path, what);
     return false;
+}
+
+static bool is_number_or_null(const json_t *value)
+{
+    return json_is_number(value) || json_is_null(value);
+}
+
+/** Whether a line has what every release wrote, of its type. */
+static bool is_training(const json_t *line)
+{
+    const json_t *losses = json_object_get(line, "losses");
+    size_t i;
+    const json_t *loss;
+
+    if (!json_is_object(json_object_get(line, "key")) || !json_is_array(losses) ||
+        !json_is_number(json_object_get(line, "wire_bytes")) ||
+        !json_is_string(json_object_get(line, "hash")))
+        return false;
+    json_array_foreach(losses, i, loss) if (!is_number_or_null(loss)) return false;
+    return true;
+}
+
+#define BEGIN "{\"key\":" /* of each line */
+
+/** The end of a file that a stopped run left, and nobody else's. */
+static bool cut_off(const char *path, const char *text, off_t at)
+{
+    if (strncmp(text, BEGIN, strlen(BEGIN)) != 0 || truncate(path, at) != 0)
+        return false;
+    fprintf(stderr,
+            "wring demo: %s: its last line was cut short when a run was stopped, and is removed\n",
+            path);
+    return true;
+}
+
+/** @param at  where the line begins in the file */
+static bool take_line(struct demo_store *store, const char *text, unsigned line, off_t at)
+{
+    json_error_t error;
+    json_t *object = json_loads(text, JSON_REJECT_DUPLICATES, &error);
+    bool well = is_training(object);
+    char what[96];
+
+    store->ended = text[strlen(text) - 1] == '\n';
+    if (well) {
+        json_array_append(store->lines, object);
+    } else if (object == NULL && !store->ended && cut_off(store->path, text, at)) {
+        well = store->ended = true;
+    } else {
+        snprintf(what, sizeof(what),
+                 "line %u is no finished training: remove it, or name another file", line);
+        complain(store->path, what);
+    }
+    json_decref(object);
+    return well;
 }
 
 static bool read_lines(struct demo_store *store, FILE *file)
 {
     char *text = NULL;
     size_t room = 0;
-    unsigned line = 0;
+    ssize_t bytes;
+    off_t at = 0;
     bool well = true;
 
-    while (well && getline(&text, &room, file) >= 0) {
-        json_error_t error;
-        json_t *object = json_loads(text, JSON_REJECT_DUPLICATES, &error);
-        line++;
-        if (!json_is_object(object) || !json_is_object(json_object_get(object, "key"))) {
-            well = complain(store->path, line,
-                            "not a finished training: remove the line, or name another file");
-            json_decref(object);
-        } else {
-            json_array_append_new(store->lines, object);
-        }
+    for (unsigned line = 1; well && (bytes = getline(&text, &room, file)) > 0; line++) {
+        well = take_line(store, text, line, at);
+        at += bytes;
     }
     if (well && ferror(file))
-        well = complain(store->path, line, strerror(errno));
+        well = complain(store->path, strerror(errno));
     free(text);
     return well;
 }
 
 bool demo_store_open(struct demo_store *store, const char *path)
 {
-    *store = (struct demo_store){.path = path, .lines = json_array()};
+    struct stat there;
+
+    *store = (struct demo_store){.path = path, .lines = json_array(), .ended = true};
     if (store->lines == NULL) {
         fprintf(stderr, "wring demo: out of memory\n");
         return false;
     }
     if (path[0] == '\0')
         return true;
+    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode))
+        return complain(path, "trainings are kept in a regular file, which this is not");
     FILE *file = fopen(path, "re");
     if (file == NULL && errno == ENOENT)
         return true;
-    if (file == NULL) {
-        fprintf(stderr, "wring demo: %s: %s\n", path, strerror(errno));
-        return false;
-    }
+    if (file == NULL)
+        return complain(path, strerror(errno));
     bool well = read_lines(store, file);
     fclose(file);
     return well;
@@ -106,48 +158,92 @@ static bool take_training(const json_t *line, struct demo_training *out)
     return true;
 }
 
-bool demo_store_find(const struct demo_store *store, json_t *key, struct demo_training *out)
+#define HASH_BYTES 24 /* of text */
+
+static void print_hash(char *text, uint64_t hash)
 {
+    snprintf(text, HASH_BYTES, "%016llx", (unsigned long long)hash);
+}
+
+bool demo_store_find(const struct demo_store *store, json_t *key, uint64_t data_hash,
+                     struct demo_training *out)
+{
+    char hash[HASH_BYTES];
     size_t i;
     json_t *line;
 
-    json_array_foreach(store->lines, i, line) if (json_equal(json_object_get(line, "key"),
-                                                             key)) return take_training(line, out);
+    print_hash(hash, data_hash);
+    json_array_foreach(store->lines, i, line)
+    {
+        const char *of_line = json_string_value(json_object_get(line, "data_hash"));
+        if (json_equal(json_object_get(line, "key"), key) &&
+            (of_line == NULL || strcmp(of_line, hash) == 0))
+            return take_training(line, out);
+    }
     return false;
 }
 
-static json_t *line_of(json_t *key, const struct demo_training *training)
+static json_t *line_of(json_t *key, uint64_t data_hash, const struct demo_training *training)
 {
     json_t *losses = json_array();
-    char hash[24];
+    char hash[HASH_BYTES], of_data[HASH_BYTES];
 
     for (int i = 0; i <= DEMO_EVALS; i++)
         json_array_append_new(losses, isfinite(training->losses[i]) ? json_real(training->losses[i])
                                                                     : json_null());
-    snprintf(hash, sizeof(hash), "%016llx", (unsigned long long)training->hash);
-    return json_pack(
-        "{s:O, s:o, s:o, s:f, s:f, s:f, s:f, s:s}", "key", key, "losses", losses, "last_loss",
-        isfinite(training->last_loss) ? json_real(training->last_loss) : json_null(), "wire_bytes",
-        training->wire_bytes, "late_wire_bytes", training->late_wire_bytes, "coded_bytes",
-        training->coded_bytes, "late_coded_bytes", training->late_coded_bytes, "hash", hash);
+    print_hash(hash, training->hash);
+    print_hash(of_data, data_hash);
+    return json_pack("{s:O, s:s, s:o, s:o, s:f, s:f, s:f, s:f, s:s}", "key", key, "data_hash",
+                     of_data, "losses", losses, "last_loss",
+                     isfinite(training->last_loss) ? json_real(training->last_loss) : json_null(),
+                     "wire_bytes", training->wire_bytes, "late_wire_bytes",
+                     training->late_wire_bytes, "coded_bytes", training->coded_bytes,
+                     "late_coded_bytes", training->late_coded_bytes, "hash", hash);
 }
 
-bool demo_store_add(struct demo_store *store, json_t *key, const struct demo_training *training)
+/** @return false with errno, after which the file may end with a part of the line */
+static bool append_line(const struct demo_store *store, const json_t *line)
 {
-    json_t *line = line_of(key, training);
-    bool well = line != NULL;
+    FILE *file = fopen(store->path, "ae");
 
-    if (well && store->path[0] != '\0') {
-        FILE *file = fopen(store->path, "ae");
-        well =
-            file != NULL && json_dumpf(line, file, JSON_COMPACT) == 0 && fputc('\n', file) != EOF;
-        well = file != NULL && fclose(file) == 0 && well;
-        if (!well)
-            fprintf(stderr, "wring demo: %s: %s\n", store->path, strerror(errno));
-    } else if (!well) {
-        fprintf(stderr, "wring demo: out of memory\n");
+    if (file == NULL)
+        return false;
+    bool well = (store->ended || fputc('\n', file) != EOF) &&
+                json_dumpf(line, file, JSON_COMPACT) == 0 && fputc('\n', file) != EOF;
+    int why = errno;
+    if (fclose(file) != 0)
+        return false;
+    errno = why;
+    return well;
+}
+
+/** @return false with a line on standard error */
+static bool save_line(struct demo_store *store, const json_t *line)
+{
+    struct stat before;
+    bool was_there = stat(store->path, &before) == 0;
+
+    if (append_line(store, line)) {
+        store->ended = true;
+        return true;
     }
-    if (line != NULL)
-        json_array_append_new(store->lines, line);
+    complain(store->path, strerror(errno));
+    if (truncate(store->path, was_there ? before.st_size : 0) != 0 && errno != ENOENT)
+        complain(store->path, strerror(errno));
+    return false;
+}
+
+bool demo_store_add(struct demo_store *store, json_t *key, uint64_t data_hash,
+                    const struct demo_training *training)
+{
+    json_t *line = line_of(key, data_hash, training);
+
+    if (line == NULL) {
+        fprintf(stderr, "wring demo: out of memory\n");
+        return false;
+    }
+    json_array_append(store->lines, line);
+    bool well = store->path[0] == '\0' || save_line(store, line);
+    json_decref(line);
     return well;
 }

@@ -34,6 +34,9 @@ struct demo_task {
     /** One line on the data, for people. @param text  out, [bytes] */
     void (*describe)(const void *data, char *text, size_t bytes);
 
+    /** Of the data's content: other data has another hash. */
+    uint64_t (*hash)(const void *data);
+
     /** Set the tensors' names and shapes. */
     void (*shape)(struct demo_network *network);
 

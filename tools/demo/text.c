@@ -69,6 +69,11 @@ static void text_describe(const void *data, char *text, size_t bytes)
              (double)corpus->held_out_bytes / 1e3);
 }
 
+static uint64_t text_hash(const void *data)
+{
+    return demo_corpus_hash(data);
+}
+
 /** A sample: DEMO_CONTEXT bytes from `at` on, and the byte after them. */
 static void take_sample(struct demo_text_layers *layers, uint32_t i, const uint8_t *text,
                         uint64_t at)
@@ -265,6 +270,7 @@ const struct demo_task demo_task_text = {
     .load = text_load,
     .drop = text_drop,
     .describe = text_describe,
+    .hash = text_hash,
     .shape = text_shape,
     .begin = text_begin,
     .end = text_end,
