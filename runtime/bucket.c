@@ -42,6 +42,7 @@ void wring_bucket_set_committed(struct wring_bucket *bucket)
                  bucket->kept_input == NULL && !bucket->idle && !bucket->collective.watched &&
                  bucket->source == NULL;
     bucket->committed = true;
+    bucket->sent = false;
     atomic_store_explicit(&bucket->mark.plain, plain, memory_order_relaxed);
 }
 
@@ -155,7 +156,8 @@ static enum wring_status begin_with_residual(struct wring_bucket *bucket)
         memcpy(bucket->kept_input, bucket->data, wring_bucket_bytes(bucket));
         bucket->kept_step = bucket->collective.step;
     }
-    if (wring_bucket_keeps(bucket) && !bucket->choice.bypass) {
+    bucket->sent = bucket->idle;
+    if (wring_bucket_keeps(bucket) && (!bucket->choice.bypass || bucket->sent)) {
         if (bucket->kept != NULL)
             memcpy(bucket->kept, bucket->residual, wring_residual_bytes(bucket));
         if (bucket->states != NULL)

@@ -81,6 +81,7 @@ struct wring_bucket {
     uint64_t kept_step; /* how many steps these, or the codec's state, had seen then */
     bool loose; /* the residual is in units of contributions everywhere: runtime/codec_states.h */
     bool idle;  /* and goes out with the next step, which does not hold anything back */
+    bool sent;  /* it went out with the last step */
 
     bool committed;
     struct wring_caller_mark mark; /* plain: committed, and a post has nothing to see to but the

@@ -109,8 +109,9 @@ static bool find_past(const struct wring_bucket *bucket, uint64_t steps, struct 
 {
     struct wring_codec_states *states = bucket->states;
 
-    if (bucket->choice.bypass || (!is_step_cut_off(bucket) && bucket->collective.step == steps)) {
-        /* steps without the codec leave it alone */
+    bool leaves = bucket->choice.bypass && !bucket->sent; /* steps without the codec do, mostly */
+
+    if (leaves || (!is_step_cut_off(bucket) && bucket->collective.step == steps)) {
         *out = (struct past){bucket->residual, states != NULL ? states->now : NULL};
         return true;
     }

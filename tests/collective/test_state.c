@@ -2,10 +2,13 @@
 /* Residuals saved, loaded, moved to a job of another size, and rolled back after a failure. */
 #include <math.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
+#include "runtime/commit/commit.h"
+#include "runtime/session/session.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/test.h"
 
@@ -375,13 +378,53 @@ static void fail(struct wring_session *session, uint32_t rank, void *arg)
     free(before.data);
 }
 
-static void run_failing(struct failing failing)
+/** Rank 1 leaves before the first step without the codec, with which the residual goes out. */
+static void fail_without_codec(struct wring_session *session, uint32_t rank, void *arg)
 {
-    static const char *const settings[2][3] = {{"WRING_PROVIDER=shm", NULL},
-                                               {"WRING_PROVIDER=shm", "WRING_ROLLBACK=on", NULL}};
+    struct failing *failing = arg;
+    struct wring_bucket *bucket;
+    struct wring_bucket_params params = {.name = "b", .elems = ELEMS, .codec = codecs[0]};
+    struct blob before, after;
+
+    REQUIRE(wring_buffer_alloc(session, ELEMS * sizeof(float), &params.data) == WRING_OK &&
+                wring_bucket_register(session, &params, &bucket) == WRING_OK &&
+                wring_session_commit(session) == WRING_OK,
+            "bucket");
+    for (uint64_t step = 0; step < 2; step++) {
+        fill(params.data, rank, 0, step);
+        REQUIRE(post_and_wait(bucket) == WRING_OK, "step");
+    }
+    before = save(session);
+    REQUIRE(wring_commit_take_back(session) == WRING_OK, "something is under way");
+    snprintf(session->config.bypass, sizeof(session->config.bypass), "always");
+    REQUIRE(wring_session_commit(session) == WRING_OK, "commit");
+    if (rank == 0)
+        CHECK(wring_bucket_post(bucket) == WRING_OK, "post");
+    pthread_barrier_wait(failing->first_done);
+    if (rank == 0) {
+        CHECK(wring_bucket_wait(bucket, WAIT_NS, NULL) == WRING_ERR_PEER, "the step goes on");
+        enum wring_status status = wring_session_save_state(session, NULL, &after.bytes);
+        CHECK(status == (failing->kept ? WRING_OK : WRING_ERR_PEER), "%s",
+              wring_status_text(status));
+        if (failing->kept) {
+            after = save(session);
+            CHECK(after.bytes == before.bytes && memcmp(after.data, before.data, after.bytes) == 0,
+                  "not the state before the step");
+            free(after.data);
+        }
+    }
+    free(before.data);
+}
+
+static void run_failing(struct failing failing,
+                        void (*run)(struct wring_session *session, uint32_t rank, void *arg))
+{
+    static const char *const settings[2][4] = {
+        {"WRING_PROVIDER=shm", "WRING_BYPASS=never", NULL},
+        {"WRING_PROVIDER=shm", "WRING_BYPASS=never", "WRING_ROLLBACK=on", NULL}};
     struct wring_test_job job = {.ranks = 2,
                                  .settings = settings[failing.kept],
-                                 .run = fail,
+                                 .run = run,
                                  .arg = &failing,
                                  .log = swallow};
     pthread_barrier_t first_done;
@@ -396,10 +439,16 @@ static void a_failed_step_is_rolled_back(void)
 {
     struct story *before = run_story(2, 0, 3, NULL, 0);
 
-    run_failing((struct failing){.kept = false});
-    run_failing((struct failing){.kept = true});
-    run_failing((struct failing){.kept = true, .load = before->saved});
+    run_failing((struct failing){.kept = false}, fail);
+    run_failing((struct failing){.kept = true}, fail);
+    run_failing((struct failing){.kept = true, .load = before->saved}, fail);
     free_story(before);
+}
+
+static void a_residual_that_went_out_comes_back(void)
+{
+    run_failing((struct failing){.kept = false}, fail_without_codec);
+    run_failing((struct failing){.kept = true}, fail_without_codec);
 }
 
 int main(int argc, char **argv)
@@ -410,6 +459,7 @@ int main(int argc, char **argv)
         {"flat_residuals_go_out_between_nodes", flat_residuals_go_out_between_nodes},
         {"what_does_not_fit_is_refused", what_does_not_fit_is_refused},
         {"a_failed_step_is_rolled_back", a_failed_step_is_rolled_back},
+        {"a_residual_that_went_out_comes_back", a_residual_that_went_out_comes_back},
         {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);
