@@ -265,6 +265,22 @@ void wring_state_roll_back(struct wring_session *session, uint64_t steps)
             roll_bucket_back(at, steps);
 }
 
+/** Does its codec need to know how many steps there were? A warm-up goes by them. */
+static bool goes_by_steps(const struct wring_bucket *bucket)
+{
+    bool warms = false;
+
+    for (uint32_t phase = 0; phase < 2; phase++)
+        warms |= wring_codec_has_suffix(wring_codec_way(bucket->codec, phase), WRING_SUFFIX_WARMUP);
+    return warms && bucket->whole == NULL; /* a leg asks its bucket */
+}
+
+/** Is it in a state? Perhaps for its steps alone. */
+static bool is_saved(const struct wring_bucket *bucket)
+{
+    return wring_state_has(bucket) || goes_by_steps(bucket);
+}
+
 static enum wring_status put_buckets(struct wring_session *session, struct output *out)
 {
     bool failed = wring_session_check(session) != WRING_OK;
@@ -272,10 +288,10 @@ static enum wring_status put_buckets(struct wring_session *session, struct outpu
 
     for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
         uint64_t steps = failed ? common : at->collective.step;
-        struct past past;
-        if (!wring_state_has(at))
+        struct past past = {0};
+        if (!is_saved(at))
             continue;
-        if (!find_past(at, steps, &past)) {
+        if (wring_state_has(at) && !find_past(at, steps, &past)) {
             wring_error(&session->log,
                         "bucket '%s': the step that failed has changed its %s, which is "
                         "lost; WRING_ROLLBACK=on keeps that of the step before",
@@ -291,7 +307,7 @@ static uint32_t count_buckets(const struct wring_session *session)
 {
     uint32_t n = 0;
     for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
-        if (wring_state_has(at))
+        if (is_saved(at))
             n += at->fuses != NULL ? at->fuses->n : 1;
     return n;
 }
@@ -343,7 +359,7 @@ struct input {
     bool as_many;   /* ranks as there are now were in the session that wrote it */
     bool arrays;    /* what codecs keep beside residuals is in it */
     bool apply;     /* false: only look whether all of it fits */
-    uint64_t steps; /* that all of its buckets had made */
+    uint64_t steps; /* that all of its buckets had made; known once it has been looked at */
 };
 
 static uint64_t max_u64(uint64_t a, uint64_t b)
@@ -547,7 +563,7 @@ static enum wring_status read_bucket(struct input *in)
     return WRING_OK;
 }
 
-/** Those that hold nothing back are in no state. They have made as many steps: after a failure,
+/** Most that hold nothing back are in no state. They have made as many steps: after a failure,
  * what all completed counts. */
 static void load_steps(const struct input *in)
 {
@@ -562,30 +578,32 @@ static bool begins_with(const uint8_t *state, const char *magic)
     return memcmp(state, magic, WRING_STATE_MAGIC_BYTES) == 0;
 }
 
-/** @param state  whose magic and digest are right */
+/** @param state  whose magic and digest are right @param steps  out; in, if it is applied */
 static enum wring_status check_or_apply_state(struct wring_session *session, const uint8_t *state,
-                                              size_t bytes, bool apply)
+                                              size_t bytes, bool apply, uint64_t *steps)
 {
     struct input in = {
-        .session = session, .reader = {state, bytes, false}, .apply = apply, .steps = UINT64_MAX};
+        .session = session, .reader = {state, bytes, false}, .apply = apply, .steps = *steps};
 
     in.arrays = begins_with(wring_read(&in.reader, WRING_STATE_MAGIC_BYTES), WRING_STATE_MAGIC);
     in.own = wring_read_u32(&in.reader) == session->rank;
     in.as_many = wring_read_u32(&in.reader) == session->size;
     uint32_t n = wring_read_u32(&in.reader);
     enum wring_status status = in.reader.failed ? WRING_ERR_FRAME : WRING_OK;
+    if (status == WRING_OK && n > 0 && apply)
+        load_steps(&in); /* those that it names have their own */
     for (uint32_t i = 0; i < n && status == WRING_OK; i++)
         status = read_bucket(&in);
     if (status == WRING_OK && in.reader.bytes != 0)
         return WRING_ERR_FRAME;
-    if (status == WRING_OK && n > 0 && apply)
-        load_steps(&in);
+    *steps = in.steps;
     return status;
 }
 
 static enum wring_status load_state(struct wring_session *session, const void *state, size_t bytes)
 {
     uint8_t sum[WRING_STATE_DIGEST_BYTES];
+    uint64_t steps = UINT64_MAX;
     enum wring_status status = state_check(session);
 
     if (status != WRING_OK)
@@ -599,9 +617,9 @@ static enum wring_status load_state(struct wring_session *session, const void *s
         wring_error(&session->log, "this is no state of a session, or it has been damaged");
         return WRING_ERR_FRAME;
     }
-    status = check_or_apply_state(session, state, body, false);
+    status = check_or_apply_state(session, state, body, false, &steps);
     if (status == WRING_OK)
-        status = check_or_apply_state(session, state, body, true);
+        status = check_or_apply_state(session, state, body, true, &steps);
     for (struct wring_bucket *at = session->buckets; at != NULL && status == WRING_OK;
          at = at->next) {
         at->idle = wring_residual_is_idle(at);

@@ -451,6 +451,54 @@ static void a_residual_that_went_out_comes_back(void)
     run_failing((struct failing){.kept = true}, fail_without_codec);
 }
 
+/** What a job with a warm-up leaves to the next. */
+struct warm {
+    bool load;
+    struct blob saved;
+};
+
+#define WARM_STEPS 5
+
+static void warm_up(struct wring_session *session, uint32_t rank, void *arg)
+{
+    static float data[2][2][ELEMS];
+    struct warm *warm = arg;
+    struct wring_bucket *buckets[2];
+
+    for (int b = 0; b < 2; b++) {
+        struct wring_bucket_params params = {.name = b == 0 ? "warm" : "raw",
+                                             .data = data[rank][b],
+                                             .elems = ELEMS,
+                                             .codec = b == 0 ? "randk:ratio=0.001+warmup:steps=8"
+                                                             : "none"};
+        REQUIRE(wring_bucket_register(session, &params, &buckets[b]) == WRING_OK, "bucket");
+    }
+    REQUIRE(wring_session_commit(session) == WRING_OK, "commit");
+    if (warm->load)
+        REQUIRE(wring_session_load_state(session, warm->saved.data, warm->saved.bytes) == WRING_OK,
+                "load");
+    for (int b = 0; b < 2 && warm->load; b++)
+        CHECK(wring_bucket_steps(buckets[b]) == WARM_STEPS, "%d: step %d", b,
+              (int)wring_bucket_steps(buckets[b]));
+    for (int step = 0; step < WARM_STEPS && !warm->load; step++)
+        CHECK(post_and_wait(buckets[0]) == WRING_OK && post_and_wait(buckets[1]) == WRING_OK,
+              "step");
+    if (rank == 0 && !warm->load)
+        warm->saved = save(session);
+}
+
+/** Though the codec keeps nothing else: it would begin anew with a quarter of the elements. */
+static void a_warm_up_goes_on_where_it_was(void)
+{
+    struct warm warm = {.load = false};
+    struct wring_test_job job = {.ranks = 2, .run = warm_up, .arg = &warm};
+
+    wring_test_run_ranks(&job);
+    warm.load = true;
+    wring_test_run_ranks(&job);
+    free(warm.saved.data);
+}
+
 int main(int argc, char **argv)
 {
     static const struct wring_test_case cases[] = {
@@ -460,6 +508,7 @@ int main(int argc, char **argv)
         {"what_does_not_fit_is_refused", what_does_not_fit_is_refused},
         {"a_failed_step_is_rolled_back", a_failed_step_is_rolled_back},
         {"a_residual_that_went_out_comes_back", a_residual_that_went_out_comes_back},
+        {"a_warm_up_goes_on_where_it_was", a_warm_up_goes_on_where_it_was},
         {NULL, NULL},
     };
     return wring_test_main(argc, argv, cases);
