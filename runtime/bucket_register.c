@@ -95,6 +95,38 @@ static void scale_owned_residual(struct wring_bucket *bucket, float factor)
         scale_residual(bucket, bucket->owned[owned], factor);
 }
 
+/** Of some elements, the residual of their sums is added to that of the rank's own contributions.
+ *  @param owed  as the codec of the way back keeps it */
+static void own_up_to_span(const struct wring_bucket *bucket, const float *owed,
+                           struct wring_span span)
+{
+    const struct wring_codec *back = wring_codec_way(bucket->codec, 1);
+    float factor = bucket->op == WRING_AVG ? (float)bucket->group->members.n : 1;
+    float values[WRING_RESIDUAL_PIECE], sums[WRING_RESIDUAL_PIECE];
+
+    for (uint64_t at = span.begin, some; at < span.end; at += some) {
+        some = span.end - at < WRING_RESIDUAL_PIECE ? span.end - at : WRING_RESIDUAL_PIECE;
+        wring_residual_read(bucket->codec, bucket->residual, at, some, values);
+        wring_residual_read(back, owed, at, some, sums);
+        for (uint64_t i = 0; i < some; i++)
+            values[i] += sums[i] * factor;
+        wring_residual_write(bucket->codec, bucket->residual, at, some, values);
+    }
+}
+
+/** Where sums have a residual of their own, it goes out with the next contribution, as no other
+ *  owner would learn of it. */
+static void own_up(const struct wring_bucket *bucket)
+{
+    unsigned owed = wring_codec_way(bucket->codec, 0)->owed;
+
+    if (owed == 0 || bucket->states == NULL || bucket->residual == NULL ||
+        wring_compose_restarts(bucket->codec))
+        return;
+    for (uint32_t i = 0; i < bucket->n_owned; i++)
+        own_up_to_span(bucket, bucket->states->now[owed - 1], bucket->owned[i]);
+}
+
 void wring_residual_loosen(struct wring_bucket *bucket)
 {
     if (!bucket->loose)
@@ -609,6 +641,7 @@ static enum wring_status renew_states(struct wring_bucket *bucket)
 
 enum wring_status wring_bucket_move(struct wring_bucket *bucket, struct wring_session *to)
 {
+    own_up(bucket);
     wring_residual_loosen(bucket);
     atomic_fetch_sub(&bucket->group->n_buckets, 1);
     bucket->session = to;

@@ -270,6 +270,84 @@ static void differences_begin_anew(void)
     }
 }
 
+#define HELD_STEPS 10
+#define OUT_STEPS 100 /* without input, in which all goes out that is held back */
+
+/** An element's input in a step, of a rank of those two that go on. */
+static float of_step(uint64_t i, uint32_t rank, int step)
+{
+    return step < HELD_STEPS && rank < 2 ? (float)((i * 37 + rank * 11 + step * 29) % 101) / 64 : 0;
+}
+
+/** A step, and what its sum lacks. @param missing  in and out, [ELEMS] */
+static enum wring_status step_of_two(struct wring_bucket *bucket, float *x, float *missing,
+                                     uint32_t rank, int step)
+{
+    for (uint64_t i = 0; i < ELEMS; i++)
+        x[i] = of_step(i, rank, step);
+    enum wring_status status = wring_bucket_post(bucket);
+    if (status == WRING_OK)
+        status = wring_bucket_wait(bucket, WRING_FOREVER, NULL);
+    for (uint64_t i = 0; i < ELEMS && status == WRING_OK; i++)
+        missing[i] += of_step(i, 0, step) + of_step(i, 1, step) - x[i];
+    return status;
+}
+
+/** Of the elements whose sums the first two ranks own. */
+static float most_missing(const float *missing)
+{
+    float most = 0;
+
+    for (uint64_t i = 0; i < ELEMS / 2; i++)
+        most = missing[i] > most ? missing[i] : -missing[i] > most ? -missing[i] : most;
+    return most;
+}
+
+/** The last rank, which gives nothing, dies. With momentum sums have a residual of their own. */
+static int lose_an_owner(struct procs_rank *rank, void *arg)
+{
+    static float x[ELEMS], missing[ELEMS];
+    struct wring_session *session;
+    struct wring_bucket *bucket;
+    struct wring_bucket_params params = {.struct_bytes = sizeof(params),
+                                         .name = "owed",
+                                         .data = x,
+                                         .elems = ELEMS,
+                                         .codec = "topk:ratio=0.1:block=256+momentum:beta=0+ef"};
+    enum wring_status status = wring_session_open(&rank->params, &session);
+
+    (void)arg;
+    if (status == WRING_OK)
+        status = wring_bucket_register(session, &params, &bucket);
+    if (status == WRING_OK)
+        status = wring_session_commit(session);
+    for (int step = 0; step <= HELD_STEPS && status == WRING_OK; step++)
+        status = step_of_two(bucket, x, missing, rank->rank, step);
+    if (status != WRING_OK)
+        return 2;
+    if (rank->rank == 2)
+        kill(getpid(), SIGKILL);
+    procs_say(rank, "%s is held back", most_missing(missing) > 1 ? "much" : "little");
+    if (step_of_two(bucket, x, missing, rank->rank, HELD_STEPS + 1) == WRING_OK ||
+        wring_session_shrink(session, 0, &session) != WRING_OK)
+        return 3;
+    for (int step = 0; step < OUT_STEPS && status == WRING_OK; step++)
+        status = step_of_two(bucket, x, missing, rank->rank, HELD_STEPS + step);
+    procs_say(rank, "%s", most_missing(missing) < 1e-3F ? "all came through" : "some is lost");
+    wring_session_close(session);
+    return status == WRING_OK ? 0 : 4;
+}
+
+static void what_owners_hold_back_goes_out(void)
+{
+    for (int provider = 0; provider < 2; provider++) {
+        start(3, both[provider], lose_an_owner);
+        CHECK(procs_run(&job, DEADLINE_S), "hangs");
+        for (uint32_t i = 0; i < 2; i++)
+            SAID(i, 0, "much is held back\n", "all came through\n");
+    }
+}
+
 /** Those that run are through: some have ended, the others have the session of those that go on. */
 static void await_outcome(const struct procs_job *running)
 {
@@ -423,6 +501,7 @@ int main(int argc, char **argv)
         {"one_of_two_and_all_but_one", one_of_two_and_all_but_one},
         {"a_step_that_nobody_waited_for", a_step_that_nobody_waited_for},
         {"differences_begin_anew", differences_begin_anew},
+        {"what_owners_hold_back_goes_out", what_owners_hold_back_goes_out},
         {"one_side_of_two_goes_on", one_side_of_two_goes_on},
         {"newcomers_come_in", newcomers_come_in},
         {"calls_in_the_wrong_place_are_refused", calls_in_the_wrong_place_are_refused},
