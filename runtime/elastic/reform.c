@@ -350,12 +350,12 @@ static enum wring_status prepare_buckets(struct reforming *reforming)
     bool first = reforming->steps == UINT64_MAX;
     uint64_t steps = first ? wring_state_common_step(session) : reforming->steps;
 
-    /* newcomers know nothing of steps, and come only if no rank was lost */
-    enum wring_status status =
-        reforming->newcomers > 0 ? WRING_OK : agree_on_steps(reforming, &steps);
+    /* newcomers know nothing of steps, and come only if no rank was lost: nothing is undone then */
+    bool works = reforming->newcomers > 0;
+    enum wring_status status = works ? WRING_OK : agree_on_steps(reforming, &steps);
     if (status != WRING_OK)
         return status;
-    if (first || steps < reforming->steps)
+    if (!works && (first || steps < reforming->steps))
         wring_state_roll_back(session, steps);
     reforming->steps = steps;
     return first ? uncommit_buckets(session) : WRING_OK;

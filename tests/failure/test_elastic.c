@@ -449,6 +449,91 @@ static void newcomers_come_in(void)
     }
 }
 
+/** Opens a session where ranks let newcomers in. */
+static enum wring_status knock(struct procs_rank *rank, uint16_t port,
+                               struct wring_session **session)
+{
+    static char door[64];
+    uint32_t n = 0;
+
+    snprintf(door, sizeof(door), "WRING_JOIN=127.0.0.1:%u", port);
+    while (rank->settings[n] != NULL)
+        n++;
+    rank->settings[n] = door;
+    rank->params.size = 0;
+    rank->params.root = NULL;
+    return wring_session_open(&rank->params, session);
+}
+
+/** Until a third one has come. */
+static enum wring_status let_one_in(struct wring_session **session)
+{
+    enum wring_status status = WRING_OK;
+
+    while (status == WRING_OK && wring_session_size(*session) < 3) {
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+        status = wring_session_grow(*session, 0, session);
+    }
+    return status;
+}
+
+/** One bucket is posted more often than the other. */
+static int grow_with_two_buckets(struct procs_rank *rank, void *arg)
+{
+    static float small[SMALL], coded[ELEMS];
+    const struct elastic_plan *plan = arg;
+    bool comes = rank->rank >= rank->size;
+    struct wring_session *session;
+    struct wring_bucket *buckets[2];
+    enum wring_status status = comes ? knock(rank, plan->door_port, &session)
+                                     : wring_session_open(&rank->params, &session);
+
+    if (status == WRING_OK)
+        status = register_two(session, small, coded, buckets);
+    for (int i = 0; i < 6 && status == WRING_OK && !comes; i++) {
+        fill_two(small, coded, rank->rank);
+        status = wring_bucket_post(buckets[i > 0]);
+        if (status == WRING_OK)
+            status = wring_bucket_wait(buckets[i > 0], WRING_FOREVER, NULL);
+    }
+    if (status != WRING_OK)
+        return 2;
+    double before = held_back(buckets[1]);
+    if (!comes)
+        status = let_one_in(&session);
+    if (status != WRING_OK)
+        return 3;
+    procs_say(rank, "held back %g before and %g after: %s", before, held_back(buckets[1]),
+              before > 0 && held_back(buckets[1]) == before ? "kept" : "lost");
+    status = wring_session_share(session, NULL, 0);
+    procs_say(rank, "%s, %" PRIu64 " and %" PRIu64 " steps", wring_status_text(status),
+              wring_bucket_steps(buckets[0]), wring_bucket_steps(buckets[1]));
+    wring_session_close(session);
+    return 0;
+}
+
+/** Nothing has failed, so nothing goes back. */
+static void no_step_is_undone_for_a_newcomer(void)
+{
+    for (int provider = 0; provider < 2; provider++) {
+        struct elastic_plan *plan = elastic_plan_new();
+        char door_fd[32];
+        int fd = make_door(&plan->door_port);
+        const char *settings[] = {both[provider][0], "WRING_ROLLBACK=on", "WRING_BYPASS=never",
+                                  door_fd, NULL};
+
+        snprintf(door_fd, sizeof(door_fd), "WRING_DOOR_FD=%d", fd);
+        start(2, settings, grow_with_two_buckets);
+        job.arg = plan;
+        job.processes = 3;
+        CHECK(procs_run(&job, DEADLINE_S), "hangs");
+        for (uint32_t i = 0; i < 2; i++)
+            SAID(i, 0, "after: kept\n", "1 and 5 steps\n");
+        SAID(2, 0, "1 and 5 steps\n");
+        close(fd);
+    }
+}
+
 static char said[4096];
 
 static void keep_line(void *arg, enum wring_log_level level, const char *module, const char *text)
@@ -504,6 +589,7 @@ int main(int argc, char **argv)
         {"what_owners_hold_back_goes_out", what_owners_hold_back_goes_out},
         {"one_side_of_two_goes_on", one_side_of_two_goes_on},
         {"newcomers_come_in", newcomers_come_in},
+        {"no_step_is_undone_for_a_newcomer", no_step_is_undone_for_a_newcomer},
         {"calls_in_the_wrong_place_are_refused", calls_in_the_wrong_place_are_refused},
         {NULL, NULL},
     };
