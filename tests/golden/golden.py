@@ -36,8 +36,11 @@ import struct
 import sys
 from pathlib import Path
 
-import formats
-from formats import INF, NAN, bits, u32
+from formats import composition
+from formats.binary32 import INF, NAN, Malformed, bits, multiply, u32
+from formats.lossless import Delta, decode16, encode16
+from formats.low_rank import Powersgd
+from formats.sparse import Randk
 
 HERE = Path(__file__).parent
 ODD = [0, 0x80000000, 1, 0x80000001, 0x007FFFFF, 0x00800000, 0x7F7FFFFF, 0xFF7FFFFF, 0x7F7F7FFF,
@@ -53,7 +56,7 @@ def random(seed, count, factor=1.0):
         seed ^= seed >> 17
         seed ^= seed << 5 & 0xFFFFFFFF
         number = seed - 2**32 if seed >= 2**31 else seed
-        out.append(formats.multiply(bits(number), bits(factor * 2.0**-31)))
+        out.append(multiply(bits(number), bits(factor * 2.0**-31)))
     return out
 
 
@@ -67,9 +70,10 @@ def hexadecimal(elements):
 
 def record(spec, x, residual=None, phase=0, said=None, rows=0):
     """said: how the input is written, where it is too long to be spelt out."""
-    formats.Powersgd.rows = rows
-    code, left = formats.encode(spec, phase, x, residual)
-    decoded = formats.decode(spec, phase, code, len(x), formats.encoded(spec, phase, x, residual))
+    Powersgd.rows = rows
+    code, left = composition.encode(spec, phase, x, residual)
+    v = composition.encoded(spec, phase, x, residual)
+    decoded = composition.decode(spec, phase, code, len(x), v)
     lines = [f"spec {spec}", f"phase {phase}", f"input {said or hexadecimal(x)}"]
     if rows:
         lines.append(f"rows {rows}")
@@ -84,15 +88,15 @@ def record(spec, x, residual=None, phase=0, said=None, rows=0):
 
 
 def summed(spec, *inputs):
-    codes, total, decoded = formats.sum_codes(spec, inputs)
+    codes, total, decoded = composition.sum_codes(spec, inputs)
     return [f"spec {spec}", f"members {len(inputs)}", f"input {hexadecimal(sum(inputs, []))}",
             f"code {b''.join(codes).hex()}", f"sum {total.hex()}", f"decoded {hexadecimal(decoded)}"]
 
 
 def refused(spec, elems, code):
     try:
-        formats.decode(spec, 0, code, elems)
-    except formats.Malformed:
+        composition.decode(spec, 0, code, elems)
+    except Malformed:
         return [f"spec {spec}", f"elems {elems}", f"refused {code.hex()}"]
     raise AssertionError(f"{spec}: {code.hex()} is well-formed")
 
@@ -136,16 +140,16 @@ def shorts(elements):
 
 
 def record16(spec, dtype, x):
-    code = formats.encode16(spec, dtype, x)
-    assert formats.decode16(spec, dtype, code, len(x)) == x
+    code = encode16(spec, dtype, x)
+    assert decode16(spec, dtype, code, len(x)) == x
     return [f"spec {spec}", f"dtype {dtype}", f"input {shorts(x)}", f"code {code.hex()}",
             f"decoded {shorts(x)}"]
 
 
 def refused16(spec, dtype, elems, code):
     try:
-        formats.decode16(spec, dtype, code, elems)
-    except formats.Malformed:
+        decode16(spec, dtype, code, elems)
+    except Malformed:
         return [f"spec {spec}", f"dtype {dtype}", f"elems {elems}", f"refused {code.hex()}"]
     raise AssertionError(f"{spec} of {dtype}: {code.hex()} is well-formed")
 
@@ -153,7 +157,7 @@ def refused16(spec, dtype, elems, code):
 def narrowed(dtype, x):
     """Elements of f32, some of them odd, as ones of 16 bits."""
     name = {"bf16": "bf16", "f16": "fp16"}[dtype]
-    code, _ = formats.encode(name, 0, x, None)
+    code, _ = composition.encode(name, 0, x, None)
     return list(struct.unpack(f"<{len(x)}H", code))
 
 
@@ -306,7 +310,7 @@ def randk_cases():
     x[40] = 0x7F800000
     yield record("randk:block=32:ratio=0.5", x)
     yield record("randk:block=32:ratio=0.5+ef", x, random(7, 96))
-    at = formats.Randk(0.125, 32)
+    at = Randk(0.125, 32)
     at.element = 0
     x = [0] * 32
     for i in at.chosen(32, 0):
@@ -625,7 +629,7 @@ def powersgd_cases():
     yield record("powersgd", random(5, 33) * 40, rows=40)  # of rank 1
     yield record("powersgd", [0] * 640, rows=20)
     yield record("powersgd", random(6, 640)[:-1] + [0x7F800000], rows=20)
-    yield record("powersgd+ef", random(7, 19) + [formats.NAN], random(8, 20))
+    yield record("powersgd+ef", random(7, 19) + [NAN], random(8, 20))
     yield refused("powersgd", 20, words(1))
     yield refused("powersgd", 20, bytes(3))
     yield refused("powersgd", 20, bytes(5))
@@ -643,22 +647,22 @@ def powersgd_cases():
 
 
 def difference(base, now):
-    code = formats.Delta().encode(base, now)
-    assert formats.Delta().decode(base, code) == now
+    code = Delta().encode(base, now)
+    assert Delta().decode(base, code) == now
     return ["spec delta", f"base {base.hex()}", f"input {now.hex()}", f"code {code.hex()}"]
 
 
 def refused_difference(base, code):
     try:
-        formats.Delta().decode(base, code)
-    except formats.Malformed:
+        Delta().decode(base, code)
+    except Malformed:
         return ["spec delta", f"base {base.hex()}", f"refused {code.hex()}"]
     raise AssertionError(f"delta: {code.hex()} is well-formed")
 
 
 def delta_cases():
     def changed(base, *changes):
-        words = formats.Delta.words(base)
+        words = Delta.words(base)
         for place, by in changes:
             words[place] = (words[place] + by) % 65536
         return struct.pack(f"<{len(words)}H", *words) + base[2 * len(words):]
@@ -707,11 +711,11 @@ def ints_cases(name):
         yield record(block + "+ef", x, random(6, 96, 0.01))
         yield record(f"{name}{rest}", random(7, 600))
         yield record(f"{name}:block=96{rest}+ef", random(8, 200, 3.0), random(9, 200, 0.1), phase=1)
-        size = len(formats.encode(block, 0, [0] * 32, None)[0])
+        size = len(composition.encode(block, 0, [0] * 32, None)[0])
         for fault in (0xBF800000, 0x7F800000, 0x7FC00001, 0x80000000):
             yield refused(block, 32, words(fault) + bytes(size - 4))
         if name != "int2" or rest:
-            yield refused(block, 32, words(formats.parse(block, 0)[0].most + 1) + bytes(size - 4))
+            yield refused(block, 32, words(composition.parse(block, 0)[0].most + 1) + bytes(size - 4))
         if rest:
             yield refused(block, 32, words(0, 0x7E800001) + bytes(size - 8))
             yield refused(block, 32, words(0, 0xFFC00000) + bytes(size - 8))
@@ -851,7 +855,7 @@ def suffix_cases():
 def residual_cases():
     """Residuals of fewer bits: what a step leaves, rounded at random."""
     def before(form, seed, count, factor):
-        return formats.kept(form, random(seed, count, factor), 0)
+        return composition.kept(form, random(seed, count, factor), 0)
 
     for form in ("bf16", "int8"):
         ef = f"+ef:residual={form}"
