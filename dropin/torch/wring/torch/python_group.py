@@ -4,34 +4,24 @@
 It makes the same calls of wring as backend.cpp. Results are equal; a small operation takes longer.
 """
 import ctypes
-import queue
-import threading
 import time
-import weakref
-from ctypes import byref, c_uint32, c_uint64, c_void_p
+from ctypes import byref, c_uint32, c_void_p
 from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 
 from .. import abi, api
-from ..abi import Dtype, Op, Status
-from ..memory import OF_TORCH
+from ..abi import Status
 from . import reconfigure
+from .python_tensors import (DTYPES, address_of, array_of, check, join, moved_as, reduction_of, single,
+                             split_lengths)
+from .python_work import SLICE_NS, PythonWork, PythonWorks, completers, fail
 from .session import reopen
 
-SLICE_NS = 100_000_000  # waits come back so often, for signals and deadlines
-WATCH_SECONDS = 0.1
 IDLE_SECONDS = 5  # for operations of a session that is about to be another one
-COMPLETERS_MAX = 32
 INTERNAL_TAGS = 1 << 40  # above all of torch's, which are ints
 WHERE_NS = 1_000_000_000  # for ranks to say where they are when a collective has timed out
-
-_DTYPES = {getattr(torch, name.split(".")[1]): dtype for name, dtype in OF_TORCH.items()
-           if hasattr(torch, name.split(".")[1])}
-_OPS = {"SUM": Op.SUM, "AVG": Op.AVG, "PRODUCT": Op.PROD, "MIN": Op.MIN, "MAX": Op.MAX,
-        "BAND": Op.BAND, "BOR": Op.BOR, "BXOR": Op.BXOR}
-_OF_TRUTH = {Op.SUM: Op.LOR, Op.PROD: Op.LAND}
 
 
 class _Nothing:
@@ -50,351 +40,6 @@ record_function = torch.autograd.profiler.record_function
 
 def _is_profiled():
     return torch.autograd.profiler._is_profiler_enabled
-
-
-def fail(text):
-    raise dist.DistBackendError(f"wring: {text}")
-
-
-# ---- threads that complete futures ---------------------------------------------------------------
-
-class _Completers:
-    """Futures are completed by threads that wait for their work: callbacks may wait in their turn,
-    then the next future finds nobody idle and starts another thread."""
-
-    def __init__(self):
-        self.queue, self.lock = queue.SimpleQueue(), threading.Lock()
-        self.free = self.threads = 0
-        self.groups = weakref.WeakSet()
-        self.watching = False
-
-    def push(self, work):
-        with self.lock:
-            start = self.free <= 0 and self.threads < COMPLETERS_MAX
-            self.threads += start
-            self.free -= not start
-        if start:
-            threading.Thread(target=self._run, daemon=True, name="wring-futures").start()
-        self.queue.put(work)
-
-    def _run(self):
-        while True:
-            work = self.queue.get()
-            work._complete_future()
-            work = None
-            with self.lock:
-                self.free += 1
-
-    def watch(self, group):
-        with self.lock:
-            self.groups.add(group)
-            start, self.watching = not self.watching, True
-        if start:
-            threading.Thread(target=self._watch, daemon=True, name="wring-watch").start()
-
-    def _watch(self):
-        while True:
-            time.sleep(WATCH_SECONDS)
-            groups = list(self.groups)
-            for group in groups:
-                group._reap()
-            groups = group = None
-
-
-_completers = _Completers()
-
-
-class PythonWork(dist.Work):
-    """An operation that is under way."""
-
-    def __init__(self, group, title, sequence, outputs, keep, timeout, finish, what):
-        super().__init__()
-        self._group, self._title, self._sequence = group, title, sequence
-        self._outputs, self._keep, self._finish, self._what = outputs, keep, finish, what
-        self._timeout = timeout
-        self._deadline = time.monotonic() + timeout if timeout > 0 else float("inf")
-        self._lock = threading.Lock()  # of whoever waits for the request
-        self._future_lock = threading.Lock()
-        self._request = self._error = self._future = self._ended = None
-        self._done = self._late = self._gave_up = self._blocks = False
-        self._source = -1
-        self._bytes = None  # of a receive
-        self._message = False
-
-    # ---- the request's end
-
-    def _head(self):
-        return f"{self._title} (operation {self._sequence}{self._what}) on rank {self._group._rank}"
-
-    def _describe(self, status, result):
-        session = self._group._session
-        failure = session.api.error() if session.alive else None
-        why = failure.text if failure is not None else ""
-        if self._late:
-            behind = "the other rank has not taken part" if self._message else \
-                why or self._group._who_is_behind()
-            return (f"{self._head()} has reached its timeout of {round(self._timeout * 1000)} ms: "
-                    f"{behind}")
-        if self._gave_up:
-            return f"{self._head()} was aborted by the program"
-        if status == Status.CANCELLED and not why:
-            who = f"rank {result.rank}" if result.rank >= 0 else "another rank"
-            return f"{self._head()}: {who} has aborted the group, as after a timeout there"
-        if status == Status.CLOSED and not why:
-            return f"{self._head()}: the process group was destroyed meanwhile"
-        if not why and result.rank >= 0:
-            why = f"rank {result.rank}"
-        text = api.library().wring_status_text(status).decode()
-        return f"{self._head()}: {why + ': ' if why else ''}{text}"
-
-    def _end(self, status, result):
-        """The request is no more. The lock is held."""
-        self._request = None
-        try:
-            if self._bytes is not None and status in (Status.OK, Status.TRUNCATED):
-                self._source = result.rank
-                if status == Status.TRUNCATED or result.bytes != self._bytes:
-                    fail(f"{self._head()}: rank {result.rank} has sent {result.bytes} bytes, and the "
-                         f"tensor to receive into has {self._bytes}: both need the same shape and "
-                         "type")
-            elif status != Status.OK:
-                fail(self._describe(status, result))
-            if self._finish is not None:
-                with torch.no_grad():
-                    self._finish()
-        except Exception as error:
-            self._error = error
-        self._finish = self._keep = None
-        self._group._under_way.pop(self, None)
-        self._done = True
-
-    def _give_up(self, late):
-        self._late, self._gave_up = late, not late
-        if self._blocks:
-            status = self._group._lib.wring_group_abort(self._group.wring_group)
-        else:
-            status = self._group._lib.wring_request_cancel(self._request)
-        if status == Status.BUSY:
-            self._group._session.kept.append((self._outputs, self._keep))
-
-    def _step(self, ns):
-        """Wait for so long. The lock is held. @return whether it is done"""
-        if self._done:
-            return True
-        group, result = self._group, abi.WringResult()
-        if not group._session.alive:
-            result.rank = -1
-            self._end(Status.CLOSED, result)
-            return True
-        if time.monotonic() >= self._deadline and not self._late:
-            self._give_up(late=True)
-        if self._blocks:  # its own thread says how it ends
-            return False
-        if ns == 0:
-            status = group._lib.wring_request_test(self._request, byref(result))
-        else:
-            status = group._lib.wring_request_wait(self._request, ns, byref(result))
-        if status in (Status.AGAIN, Status.TIMEOUT):
-            return False
-        self._end(status, result)
-        return True
-
-    def _await(self, until):
-        """@return false: that time came first"""
-        while not self._done:
-            now = time.monotonic()
-            if now >= until:
-                return False
-            left = min(until, self._deadline if not self._late else until) - now
-            ns = max(1, min(SLICE_NS, int(left * 1e9))) if left < 1 else SLICE_NS
-            if self._lock.acquire(timeout=ns / 1e9):
-                try:
-                    self._step(ns)
-                finally:
-                    self._lock.release()
-        return True
-
-    # ---- what torch asks
-
-    def wait(self, timeout=timedelta(0)):
-        seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
-        if not self._await(time.monotonic() + seconds if seconds > 0 else float("inf")):
-            fail(f"{self._head()}: wait() has reached its timeout of {round(seconds * 1000)} ms; the "
-                 "operation goes on")
-        if self._error is not None:
-            raise self._error
-        return True
-
-    def is_completed(self):
-        if not self._done and self._lock.acquire(blocking=False):
-            try:
-                self._step(0)
-            finally:
-                self._lock.release()
-        return self._done
-
-    def is_success(self):
-        return self._done and self._error is None
-
-    def exception(self):
-        return self._error
-
-    def synchronize(self):
-        pass
-
-    def result(self):
-        return self._outputs
-
-    def source_rank(self):
-        return self._source
-
-    _source_rank = source_rank
-
-    def abort(self):
-        if self._lock.acquire(timeout=1):
-            try:
-                if not self._done:
-                    self._give_up(late=False)
-            finally:
-                self._lock.release()
-
-    def get_future(self):
-        with self._future_lock:
-            if self._future is not None:
-                return self._future
-            ended = torch.futures.Future()
-            if self.is_completed() and self._error is None:
-                ended.set_result(self._outputs)
-                self._future = ended
-                return ended
-            # Future.set_exception() is for Python alone: to C++, as in DDP, it is a value like any
-            self._ended, self._future = ended, ended.then(self._outcome)
-        _completers.push(self)
-        return self._future
-
-    def _outcome(self, _ended):
-        if self._error is not None:
-            raise self._error
-        return self._outputs
-
-    def _complete_future(self):
-        self._await(float("inf"))
-        self._ended.set_result(None)
-
-
-class PythonWorks(dist.Work):
-    """Several operations that are waited for together."""
-
-    def __init__(self, works):
-        super().__init__()
-        self._works = works
-
-    def wait(self, timeout=timedelta(0)):
-        first = None
-        for work in self._works:
-            try:
-                work.wait(timeout)
-            except dist.DistBackendError as error:
-                first = first or error
-        if first is not None:
-            raise first
-        return True
-
-    def is_completed(self):
-        return all(work.is_completed() for work in self._works)
-
-    def is_success(self):
-        return all(work.is_success() for work in self._works)
-
-    def exception(self):
-        return next((work.exception() for work in self._works if work.exception()), None)
-
-    def result(self):
-        return [tensor for work in self._works for tensor in work.result()]
-
-    def get_future(self):
-        tensors = self.result()
-        return torch.futures.collect_all([work.get_future() for work in self._works]).then(
-            lambda all_of_them: [tensors, [one.value() for one in all_of_them.value()]][0])
-
-
-# ---- tensors -------------------------------------------------------------------------------------
-
-def _check(operation, tensor):
-    """One clear line for tensors that no operation takes."""
-    if tensor.layout != torch.strided:
-        fail(f"{operation}: a sparse tensor: pass tensor.to_dense()")
-    if tensor.is_quantized:
-        fail(f"{operation}: a quantized tensor: pass tensor.int_repr() or tensor.dequantize()")
-    if tensor.device.type != "cpu":
-        fail(f"{operation}: a tensor on {tensor.device}: this version of wring works on tensors of "
-             "the CPU: pass tensor.cpu(), or let another backend take that device: "
-             f"init_process_group(\"cpu:wring,{tensor.device.type}:nccl\")")
-
-
-def _single(operation, tensors):
-    if len(tensors) != 1:
-        fail(f"{operation}: takes one tensor of each rank, not {len(tensors)}")
-    _check(operation, tensors[0])
-    return tensors[0].detach()
-
-
-def _reduction(operation, op, tensor):
-    """@return (enum wring_op, factor)"""
-    factor, code = 0.0, getattr(op, "op", op)
-    name = str(code).rsplit(".", maxsplit=1)[-1]
-    if name == "PREMUL_SUM":
-        code, factor = Op.PREMUL_SUM, _factor_of(operation, op)
-    elif name in _OPS:
-        code = _OPS[name]
-    else:
-        fail(f"{operation}: an unknown reduction {op}")
-    if tensor.dtype == torch.bool:
-        code = _OF_TRUTH.get(code, code)
-    dtype = _DTYPES.get(tensor.dtype)
-    if dtype is None or not api.library().wring_op_takes(code, dtype):
-        fail(f"{operation}: there is no {name} of {tensor.dtype}: convert the tensor, as to float32")
-    return code, factor
-
-
-def _factor_of(operation, op):
-    """A reduction's state is ("PREMUL_SUM", factor)."""
-    try:
-        factor = op.__getstate__()[1]
-    except (AttributeError, IndexError, TypeError, RuntimeError):
-        fail(f"{operation}: PREMUL_SUM has no factor that can be read here")
-    return float(factor)
-
-
-def _moved_as(tensor):
-    """@return (type, how many of it are an element): types that wring lacks are bytes"""
-    dtype = _DTYPES.get(tensor.dtype)
-    return (dtype, 1) if dtype is not None else (Dtype.BYTE, tensor.element_size())
-
-
-def _address(tensor):
-    return None if tensor is None else tensor.data_ptr() or None
-
-
-def _join(tensors):
-    return torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
-
-
-def _lengths(values):
-    return (c_uint64 * len(values))(*values)
-
-
-def _split_lengths(which, tensor, splits, size, scale):
-    rows = tensor.size(0) if tensor.dim() else 1
-    if not splits:
-        if rows % size:
-            fail(f"all_to_all_single: the {which}'s first dimension of {rows} cannot be split evenly "
-                 f"among {size} ranks: pass split sizes")
-        return [tensor.numel() // size * scale] * size
-    if len(splits) != size or sum(splits) != rows or min(splits) < 0:
-        fail(f"all_to_all_single: {which} split sizes {list(splits)}: {size} ranks need one each, and "
-             f"together {rows}")
-    return [tensor.numel() // rows * split * scale if rows else 0 for split in splits]
 
 
 class PythonGroup(dist.ProcessGroup):
@@ -416,7 +61,7 @@ class PythonGroup(dist.ProcessGroup):
             self.wring_group = self._make_group(self.wring_group, ranks, group_name)
         session.groups = getattr(session, "groups", 0) + 1
         session.kept = getattr(session, "kept", [])
-        _completers.watch(self)
+        completers.watch(self)
 
     def _make_group(self, parent, ranks, name):
         tag = 0xCBF29CE484222325  # FNV-1a, as in backend.cpp
@@ -505,7 +150,7 @@ class PythonGroup(dist.ProcessGroup):
     @staticmethod
     def await_idle(session):
         """Until no operation of a session's groups is under way. @return these groups"""
-        groups = [group for group in list(_completers.groups) if group._session is session]
+        groups = [group for group in list(completers.groups) if group._session is session]
         end = time.monotonic() + IDLE_SECONDS
         while any(group._under_way for group in groups):
             if time.monotonic() > end:
@@ -619,12 +264,12 @@ class PythonGroup(dist.ProcessGroup):
         return flat, finish
 
     def allreduce(self, tensors, opts=None):
-        tensor = _single("all_reduce", tensors)
-        op, factor = _reduction("all_reduce", opts.reduceOp if opts else dist.ReduceOp.SUM, tensor)
+        tensor = single("all_reduce", tensors)
+        op, factor = reduction_of("all_reduce", opts.reduceOp if opts else dist.ReduceOp.SUM, tensor)
         data, finish = self._writable(tensor, True)
-        address = _address(data)
+        address = address_of(data)
         return self._start("all_reduce", "wring_allreduce",
-                           (address, address, data.numel(), _DTYPES[tensor.dtype], op), tensors, data,
+                           (address, address, data.numel(), DTYPES[tensor.dtype], op), tensors, data,
                            opts, finish, self._what(tensor), factor=factor)
 
     def allreduce_coalesced(self, tensors, opts=None):
@@ -632,40 +277,40 @@ class PythonGroup(dist.ProcessGroup):
 
     def broadcast(self, tensors, opts):
         self._check_rank("broadcast", opts.rootRank)
-        tensor = _single("broadcast", tensors)
+        tensor = single("broadcast", tensors)
         data, finish = self._writable(tensor, opts.rootRank == self._rank)
         return self._start("broadcast", "wring_broadcast",
-                           (_address(data), data.numel() * data.element_size(), opts.rootRank),
+                           (address_of(data), data.numel() * data.element_size(), opts.rootRank),
                            tensors, data, opts, finish, self._what(tensor))
 
     def reduce(self, tensors, opts):
         self._check_rank("reduce", opts.rootRank)
-        tensor = _single("reduce", tensors)
-        op, factor = _reduction("reduce", opts.reduceOp, tensor)
+        tensor = single("reduce", tensors)
+        op, factor = reduction_of("reduce", opts.reduceOp, tensor)
         root = opts.rootRank == self._rank
         data, finish = self._writable(tensor, True) if root else (tensor.contiguous(), None)
         return self._start("reduce", "wring_reduce",
-                           (_address(data), _address(data) if root else None, data.numel(),
-                            _DTYPES[tensor.dtype], op, opts.rootRank), tensors, data, opts,
+                           (address_of(data), address_of(data) if root else None, data.numel(),
+                            DTYPES[tensor.dtype], op, opts.rootRank), tensors, data, opts,
                            finish, self._what(tensor), factor=factor)
 
     def allgather(self, outputs, inputs, opts=None):
-        tensor, parts = _single("all_gather", inputs).contiguous(), outputs[0]
+        tensor, parts = single("all_gather", inputs).contiguous(), outputs[0]
         if len(outputs) != 1 or len(parts) != self._size:
             fail(f"all_gather: needs a list of one tensor for each of the {self._size} ranks")
         self._check_parts("all_gather", tensor, parts)
-        dtype, scale = _moved_as(tensor)
+        dtype, scale = moved_as(tensor)
         flat, finish = self._parts(parts)
         even = all(part.numel() == tensor.numel() for part in parts)
-        length = tensor.numel() * scale if even else _lengths([part.numel() * scale for part in parts])
+        length = tensor.numel() * scale if even else array_of([part.numel() * scale for part in parts])
         return self._start("all_gather", "wring_allgather" if even else "wring_allgatherv",
-                           (_address(tensor), _address(flat), length, dtype), parts,
+                           (address_of(tensor), address_of(flat), length, dtype), parts,
                            (tensor, flat, length), opts, finish,
                            self._what(tensor))
 
     def _check_parts(self, operation, tensor, parts):
         for part in parts:
-            _check(operation, part)
+            check(operation, part)
             if part.dtype != tensor.dtype:
                 fail(f"{operation}: tensors of {tensor.dtype} and {part.dtype}: give them the same "
                      "type")
@@ -674,17 +319,16 @@ class PythonGroup(dist.ProcessGroup):
                  f"{parts[self._rank].numel()}: give both the same shape")
 
     def all_gather_single(self, output, tensor, opts=None):
-        _check("all_gather_into_tensor", output)
-        tensor = _single("all_gather_into_tensor", [tensor]).contiguous()
+        check("all_gather_into_tensor", output)
+        tensor = single("all_gather_into_tensor", [tensor]).contiguous()
         if output.numel() != tensor.numel() * self._size or output.dtype != tensor.dtype:
             fail(f"all_gather_into_tensor: the output has {output.numel()} elements of "
                  f"{output.dtype} and needs {tensor.numel() * self._size} of {tensor.dtype}")
-        dtype, scale = _moved_as(tensor)
+        dtype, scale = moved_as(tensor)
         data, finish = self._writable(output.detach(), False)
         return self._start("_all_gather_base", "wring_allgather",
-                           (_address(tensor), _address(data), tensor.numel() * scale, dtype), [output],
-                           (tensor, data), opts, finish,
-                           self._what(tensor))
+                           (address_of(tensor), address_of(data), tensor.numel() * scale, dtype),
+                           [output], (tensor, data), opts, finish, self._what(tensor))
 
     _allgather_base = all_gather_single
 
@@ -699,31 +343,31 @@ class PythonGroup(dist.ProcessGroup):
                             for i, tensor in enumerate(inputs)])
 
     def reduce_scatter(self, outputs, inputs, opts):
-        output, parts = _single("reduce_scatter", outputs), inputs[0]
+        output, parts = single("reduce_scatter", outputs), inputs[0]
         if len(inputs) != 1 or len(parts) != self._size:
             fail(f"reduce_scatter: needs a list of one tensor for each of the {self._size} ranks")
         self._check_parts("reduce_scatter", output, parts)
-        op, factor = _reduction("reduce_scatter", opts.reduceOp, output)
-        flat = _join(parts)
+        op, factor = reduction_of("reduce_scatter", opts.reduceOp, output)
+        flat = join(parts)
         data, finish = self._writable(output, False)
         even = all(part.numel() == output.numel() for part in parts)
-        length = output.numel() if even else _lengths([part.numel() for part in parts])
+        length = output.numel() if even else array_of([part.numel() for part in parts])
         return self._start("reduce_scatter",
                            "wring_reduce_scatter" if even else "wring_reduce_scatterv",
-                           (_address(flat), _address(data), length, _DTYPES[output.dtype], op),
+                           (address_of(flat), address_of(data), length, DTYPES[output.dtype], op),
                            outputs, (flat, data, length), opts, finish, self._what(output),
                            factor=factor)
 
     def reduce_scatter_single(self, output, tensor, opts):
-        out = _single("reduce_scatter_tensor", [output])
-        tensor = _single("reduce_scatter_tensor", [tensor]).contiguous()
+        out = single("reduce_scatter_tensor", [output])
+        tensor = single("reduce_scatter_tensor", [tensor]).contiguous()
         if out.numel() * self._size != tensor.numel() or out.dtype != tensor.dtype:
             fail(f"reduce_scatter_tensor: the input has {tensor.numel()} elements of {tensor.dtype} "
                  f"and needs {out.numel() * self._size} of {out.dtype}")
-        op, factor = _reduction("reduce_scatter_tensor", opts.reduceOp, out)
+        op, factor = reduction_of("reduce_scatter_tensor", opts.reduceOp, out)
         data, finish = self._writable(out, False)
         return self._start("_reduce_scatter_base", "wring_reduce_scatter",
-                           (_address(tensor), _address(data), out.numel(), _DTYPES[out.dtype], op),
+                           (address_of(tensor), address_of(data), out.numel(), DTYPES[out.dtype], op),
                            [output], (tensor, data), opts, finish, self._what(out),
                            factor=factor)
 
@@ -737,7 +381,7 @@ class PythonGroup(dist.ProcessGroup):
 
     def gather(self, outputs, inputs, opts):
         self._check_rank("gather", opts.rootRank)
-        tensor, root = _single("gather", inputs).contiguous(), opts.rootRank == self._rank
+        tensor, root = single("gather", inputs).contiguous(), opts.rootRank == self._rank
         flat = finish = None
         parts = outputs[0] if root else []
         if root:
@@ -745,26 +389,26 @@ class PythonGroup(dist.ProcessGroup):
             if len(parts) != self._size or any(one.numel() != tensor.numel() for one in parts):
                 fail(f"gather: the root needs a list of {self._size} tensors like what is gathered")
             flat, finish = self._parts(parts)
-        dtype, scale = _moved_as(tensor)
+        dtype, scale = moved_as(tensor)
         return self._start("gather", "wring_gather",
-                           (_address(tensor), _address(flat), tensor.numel() * scale, dtype,
+                           (address_of(tensor), address_of(flat), tensor.numel() * scale, dtype,
                             opts.rootRank), parts, (tensor, flat), opts, finish,
                            self._what(tensor))
 
     def scatter(self, outputs, inputs, opts):
         self._check_rank("scatter", opts.rootRank)
-        output, root = _single("scatter", outputs), opts.rootRank == self._rank
+        output, root = single("scatter", outputs), opts.rootRank == self._rank
         flat = None
         if root:
             parts = inputs[0]
             self._check_parts("scatter", output, parts)
             if len(parts) != self._size or any(one.numel() != output.numel() for one in parts):
                 fail(f"scatter: the root needs a list of {self._size} tensors like the output")
-            flat = _join(parts)
+            flat = join(parts)
         data, finish = self._writable(output, False)
-        dtype, scale = _moved_as(output)
+        dtype, scale = moved_as(output)
         return self._start("scatter", "wring_scatter",
-                           (_address(flat), _address(data), output.numel() * scale, dtype,
+                           (address_of(flat), address_of(data), output.numel() * scale, dtype,
                             opts.rootRank), outputs, (flat, data), opts, finish,
                            self._what(output))
 
@@ -772,31 +416,30 @@ class PythonGroup(dist.ProcessGroup):
         if len(outputs) != self._size or len(inputs) != self._size:
             fail(f"all_to_all: needs lists of one tensor for each of the {self._size} ranks")
         for tensor in [*outputs, *inputs]:
-            _check("all_to_all", tensor)
-        dtype, scale = _moved_as(inputs[0])
+            check("all_to_all", tensor)
+        dtype, scale = moved_as(inputs[0])
         flat, finish = self._parts(outputs)
-        joined = _join(inputs)
-        lengths = (_lengths([tensor.numel() * scale for tensor in inputs]),
-                   _lengths([tensor.numel() * scale for tensor in outputs]))
+        joined = join(inputs)
+        lengths = (array_of([tensor.numel() * scale for tensor in inputs]),
+                   array_of([tensor.numel() * scale for tensor in outputs]))
         return self._start("all_to_all", "wring_alltoallv",
-                           (_address(joined), lengths[0], _address(flat), lengths[1], dtype), outputs,
-                           (joined, flat, lengths), opts, finish,
-                           self._what(joined))
+                           (address_of(joined), lengths[0], address_of(flat), lengths[1], dtype),
+                           outputs, (joined, flat, lengths), opts, finish, self._what(joined))
 
     def alltoall_base(self, output, tensor, output_splits, input_splits, opts=None):
-        out = _single("all_to_all_single", [output])
-        tensor = _single("all_to_all_single", [tensor]).contiguous()
-        dtype, scale = _moved_as(tensor)
-        sent = _split_lengths("input", tensor, input_splits, self._size, scale)
-        got = _split_lengths("output", out, output_splits, self._size, scale)
+        out = single("all_to_all_single", [output])
+        tensor = single("all_to_all_single", [tensor]).contiguous()
+        dtype, scale = moved_as(tensor)
+        sent = split_lengths("input", tensor, input_splits, self._size, scale)
+        got = split_lengths("output", out, output_splits, self._size, scale)
         even = not output_splits and not input_splits
         if sent[self._rank] != got[self._rank]:
             fail("all_to_all_single: this rank sends itself another number of elements than it "
                  "receives: check the split sizes")
         data, finish = self._writable(out, False)
-        lengths = _lengths(sent), _lengths(got)
-        arguments = ((_address(tensor), _address(data), sent[0], dtype) if even else
-                     (_address(tensor), lengths[0], _address(data), lengths[1], dtype))
+        lengths = array_of(sent), array_of(got)
+        arguments = ((address_of(tensor), address_of(data), sent[0], dtype) if even else
+                     (address_of(tensor), lengths[0], address_of(data), lengths[1], dtype))
         return self._start("all_to_all", "wring_alltoall" if even else "wring_alltoallv", arguments,
                            [output], (tensor, data, lengths), opts, finish,
                            self._what(tensor))
@@ -808,18 +451,18 @@ class PythonGroup(dist.ProcessGroup):
 
     def send(self, tensors, to, tag):
         self._check_rank("send", to)
-        data = _single("send", tensors).contiguous()
+        data = single("send", tensors).contiguous()
         return self._start("send", "wring_send",
-                           (_address(data), data.numel() * data.element_size(), to,
+                           (address_of(data), data.numel() * data.element_size(), to,
                             tag % (1 << 32)), tensors, data, None, None,
                            f"{self._what(data)}, with rank {to}", message=True)
 
     def _receive(self, title, tensors, source, tag):
-        tensor = _single(title, tensors)
+        tensor = single(title, tensors)
         data, finish = self._writable(tensor, False)
         n_bytes = data.numel() * data.element_size()
         return self._start(title, "wring_recv",
-                           (_address(data), n_bytes, source, tag % (1 << 32)), tensors, data, None,
+                           (address_of(data), n_bytes, source, tag % (1 << 32)), tensors, data, None,
                            finish, self._what(tensor), received=n_bytes, message=True)
 
     def recv(self, tensors, source, tag):
