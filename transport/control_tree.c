@@ -7,12 +7,13 @@
 
 #include "base/clock.h"
 #include "transport/control.h"
+#include "transport/control_link.h"
 #include "transport/departures.h"
+#include "transport/fates.h"
 #include "transport/providers/providers.h"
 
 #define WRING_MODULE "tree"
 #define EVENTS_PER_POLL 32
-#define HEAD_BYTES 8 /* from, to */
 #define REDIAL_NS (50 * WRING_NS_PER_MS)
 #define MARK "tree" /* ends the hello: a port of another kind is not the tree's */
 #define LOOK "look" /* the same of a rank that only wants to know whether anybody is there */
@@ -23,36 +24,6 @@
 #define STAY_NS (2 * WRING_NS_PER_MS) /* that who leaves stays for those below: they may, too */
 #define FAREWELL_NS \
     (10 * WRING_NS_PER_MS) /* that a root which leaves waits for others to come to it */
-
-/** A message that a connection had no room for. */
-struct frame {
-    struct frame *next;
-    size_t bytes;
-    uint8_t data[WRING_SEND_MAX];
-};
-
-struct link {
-    struct link *next;
-    struct wring_conn *conn;
-    uint32_t rank;
-    bool up;       /* to our parent, dialled by us */
-    bool seeks;    /* a dial that only asks whether anybody is there */
-    bool parting;  /* from a rank that leaves, and is not our child */
-    bool open;     /* it stands */
-    bool heard;    /* and the other end has said so */
-    bool bye;      /* which has left */
-    uint32_t owed; /* good-byes of ours that it has not answered */
-    uint64_t heard_ns, sent_ns;
-    struct frame *first, **last;
-};
-
-/** The fate of a rank. */
-enum fate {
-    ALIVE = 0,
-    LEFT,
-    LOST, /* or it has left, and we have not heard of it */
-    GONE  /* lost, and nobody is at its address any more */
-};
 
 struct wring_control_tree {
     const struct wring_config *config;
@@ -65,97 +36,41 @@ struct wring_control_tree {
     uint8_t job[16], address[WRING_ADDRESS_MAX];
     size_t address_bytes;
     bool (*find)(const void *arg, uint32_t rank, struct wring_control_tree_endpoint *out);
-    uint8_t *fates; /* [size], enum fate */
-    uint32_t alive; /* others that are */
-    struct link *links;
+    struct wring_fates fates;
+    struct wring_control_link *links;
     struct wring_departures news; /* what neighbours are yet to be told */
     uint64_t looked_ns;
     uint64_t redial_ns, dialled_ns; /* when to dial again, 0: not; since when we have */
     uint64_t left_ns;
     bool leaving, failed;
     bool owes;                    /* we leave, and nobody has taken what we know */
-    uint32_t heirs;               /* of those that we try: a number like random */
     struct wring_control failure; /* told to all, and to each that connects later */
     uint32_t failure_from;
 };
 
 /* ---- who is where ---- */
 
-static uint32_t parent_of(uint32_t rank)
+static struct wring_control_link *find_link(const struct wring_control_tree *tree, uint32_t rank)
 {
-    return (rank - 1) / WRING_CONTROL_TREE_FAN;
-}
-
-/** The nearest ancestor that is left, or our own rank. */
-static uint32_t choose_ancestor(const struct wring_control_tree *tree)
-{
-    uint32_t rank = tree->rank;
-    while (rank != 0) {
-        rank = parent_of(rank);
-        if (tree->fates[rank] == ALIVE)
-            return rank;
-    }
-    return tree->rank;
-}
-
-/** The first rank of [first, end) that is left, or `end`. */
-static uint32_t first_alive(const struct wring_control_tree *tree, uint32_t first, uint32_t end)
-{
-    while (first < end && tree->fates[first] != ALIVE)
-        first++;
-    return first;
-}
-
-/** The rank to connect to now; our own rank: none, we are the root. */
-static uint32_t choose_parent(const struct wring_control_tree *tree)
-{
-    uint32_t ancestor = choose_ancestor(tree);
-    return ancestor != tree->rank ? ancestor : first_alive(tree, 0, tree->rank);
-}
-
-/** Whom a rank that leaves tells what it knows, where no neighbour has taken it: an ancestor, or
- *  anybody. Many may have left of which it does not know, and in any order: it tries here and
- *  there. @return our own rank: there is none */
-static uint32_t choose_heir(struct wring_control_tree *tree)
-{
-    uint32_t ancestor = choose_ancestor(tree);
-    if (ancestor != tree->rank)
-        return ancestor;
-    tree->heirs = (tree->heirs + tree->rank + 1) * 2654435761u; /* another way for each rank */
-    uint32_t from = (uint32_t)((uint64_t)tree->heirs * tree->size >> 32);
-    uint32_t heir = first_alive(tree, from, tree->size);
-    if (heir == tree->size)
-        heir = first_alive(tree, 0, from);
-    return heir != from || tree->fates[heir] == ALIVE ? heir : tree->rank;
-}
-
-static void set_fate(struct wring_control_tree *tree, uint32_t rank, enum fate fate)
-{
-    tree->alive -= rank != tree->rank && tree->fates[rank] == ALIVE;
-    tree->fates[rank] = (uint8_t)fate;
-}
-
-static struct link *find_link(const struct wring_control_tree *tree, uint32_t rank)
-{
-    struct link *link = tree->links;
+    struct wring_control_link *link = tree->links;
     while (link != NULL && (link->rank != rank || link->seeks || link->parting))
         link = link->next;
     return link;
 }
 
-static struct link *find_parent_link(const struct wring_control_tree *tree)
+static struct wring_control_link *find_parent_link(const struct wring_control_tree *tree)
 {
-    struct link *link = tree->links;
+    struct wring_control_link *link = tree->links;
     while (link != NULL && !link->up)
         link = link->next;
     return link;
 }
 
 /** The neighbour by which a rank is reached: the child under which it began, or the parent. */
-static struct link *find_next_hop(const struct wring_control_tree *tree, uint32_t to)
+static struct wring_control_link *find_next_hop(const struct wring_control_tree *tree, uint32_t to)
 {
-    for (uint32_t at = to;; at = parent_of(at)) {
-        struct link *link = at != tree->rank ? find_link(tree, at) : NULL;
+    for (uint32_t at = to;; at = wring_fates_first_parent(at)) {
+        struct wring_control_link *link = at != tree->rank ? find_link(tree, at) : NULL;
         if (link != NULL)
             return link;
         if (at == 0 || at == tree->rank)
@@ -167,59 +82,14 @@ static struct link *find_next_hop(const struct wring_control_tree *tree, uint32_
 
 static void dial_parent(struct wring_control_tree *tree);
 
-static bool queue_frame(struct link *link, const uint8_t *data, size_t bytes)
-{
-    struct frame *frame = malloc(sizeof(*frame));
-    if (frame == NULL)
-        return false;
-    frame->next = NULL;
-    frame->bytes = bytes;
-    memcpy(frame->data, data, bytes);
-    *link->last = frame;
-    link->last = &frame->next;
-    return true;
-}
-
-static void flush_link(struct link *link, uint64_t now_ns)
-{
-    while (link->first != NULL && link->open) {
-        struct frame *frame = link->first;
-        if (link->conn->provider->ops->send(link->conn, frame->data, frame->bytes) != WRING_OK)
-            return;
-        link->sent_ns = now_ns;
-        link->first = frame->next;
-        if (link->first == NULL)
-            link->last = &link->first;
-        free(frame);
-    }
-}
-
-static enum wring_status send_over_link(struct link *link, uint32_t from, uint32_t to,
-                                        const struct wring_control *control)
-{
-    uint8_t data[HEAD_BYTES + WRING_SEND_MAX];
-    wring_put_u32(data, from);
-    wring_put_u32(data + 4, to);
-    size_t bytes = HEAD_BYTES + wring_control_pack(control, data + HEAD_BYTES);
-    if (bytes > WRING_SEND_MAX)
-        return WRING_ERR_INVALID;
-    uint64_t now_ns = wring_now_ns();
-    flush_link(link, now_ns);
-    if (link->open && link->first == NULL &&
-        link->conn->provider->ops->send(link->conn, data, bytes) == WRING_OK) {
-        link->sent_ns = now_ns;
-        return WRING_OK;
-    }
-    return queue_frame(link, data, bytes) ? WRING_OK : WRING_ERR_NO_MEMORY;
-}
-
 /** @param except  who told us; NULL: nobody did */
 static void send_to_other_links(struct wring_control_tree *tree, uint32_t from,
-                                const struct wring_control *control, const struct link *except)
+                                const struct wring_control *control,
+                                const struct wring_control_link *except)
 {
-    for (struct link *link = tree->links; link != NULL; link = link->next)
+    for (struct wring_control_link *link = tree->links; link != NULL; link = link->next)
         if (link != except && link->open)
-            send_over_link(link, from, WRING_CONTROL_TREE_ALL, control);
+            wring_control_link_send(link, from, WRING_CONTROL_TREE_ALL, control);
 }
 
 /** @return false: one is known already */
@@ -231,7 +101,8 @@ static bool note_failure(struct wring_control_tree *tree, uint32_t from,
     tree->failed = true;
     tree->failure = *control;
     tree->failure_from = from;
-    tree->failure.text[sizeof(control->text) - 1 - HEAD_BYTES] = '\0'; /* cut it to the room */
+    /* cut it to the room */
+    tree->failure.text[sizeof(control->text) - 1 - WRING_CONTROL_LINK_HEAD] = '\0';
     if (tree->redial_ns != 0)
         tree->redial_ns = 1; /* now: who has no parent is to hear it soon */
     return true;
@@ -245,76 +116,10 @@ void wring_control_tree_tell(struct wring_control_tree *tree, const struct wring
 
 /* ---- who has left ---- */
 
-/* A rank says good-bye to its neighbours alone. They tell theirs now and then of all that have left
- * since they last did. */
-
-/** A message to a neighbour with ranks that have left. */
-struct word {
-    struct link *link;
-    struct wring_control control;
-};
-
-static struct word begin_word(struct link *link)
-{
-    return (struct word){link, {.kind = WRING_CONTROL_LEFT}};
-}
-
-static void send_word(const struct wring_control_tree *tree, struct word *word)
-{
-    if (word->control.bytes > 0 || word->control.kind == WRING_CONTROL_BYE)
-        send_over_link(word->link, tree->rank, word->link->rank, &word->control);
-    word->control.bytes = 0;
-}
-
-/** In order of ranks. */
-static void add_to_word(const struct wring_control_tree *tree, struct word *word, uint32_t rank)
-{
-    if (wring_ranges_add(&word->control, rank))
-        return;
-    send_word(tree, word);
-    wring_ranges_add(&word->control, rank);
-}
-
-/** Nothing more is in it. If we leave it is a good-bye, too: one answer is for both. */
-static void end_word(const struct wring_control_tree *tree, struct word *word)
-{
-    word->control.a = tree->leaving;
-    if (tree->leaving && word->control.bytes == 0)
-        word->control.kind = WRING_CONTROL_BYE, word->control.a = 0;
-    word->link->owed += tree->leaving;
-    send_word(tree, word);
-}
-
-/** Tell all neighbours that have not left themselves. Those below one that has hear it from their
- *  next parent, and those above it by way of it, as nobody else may know. Who leaves says good-bye
- *  again: the answer is that to all before it. */
-static void tell_news(struct wring_control_tree *tree, uint64_t now_ns)
-{
-    struct wring_departures *news = &tree->news;
-
-    if (news->n == 0)
-        return;
-    wring_departures_sort(news);
-    for (struct link *link = tree->links; link != NULL; link = link->next) {
-        if (!link->open || link->parting || (link->bye && !(link->up && tree->leaving)))
-            continue;
-        struct word word = begin_word(link);
-        bool any = false;
-        for (uint32_t i = 0; i < news->n; i++)
-            if (news->list[i].from != link->rank && news->list[i].rank != link->rank) {
-                add_to_word(tree, &word, news->list[i].rank);
-                any = true;
-            }
-        if (any)
-            end_word(tree, &word);
-    }
-    wring_departures_told(news, now_ns);
-}
-
 /** Does our way up lead there? Then it passes on itself all that it tells us. */
 static bool is_our_parent(const struct wring_control_tree *tree, uint32_t rank)
 {
-    const struct link *up = find_parent_link(tree);
+    const struct wring_control_link *up = find_parent_link(tree);
     return up != NULL && up->open && up->rank == rank;
 }
 
@@ -333,25 +138,27 @@ static void note_departure(struct wring_control_tree *tree, uint32_t rank, uint3
 {
     const struct wring_control bye = {.kind = WRING_CONTROL_BYE};
 
-    if (tree->fates[rank] != ALIVE && (tree->fates[rank] != LOST || tree->failed))
+    if (tree->fates.of[rank] != WRING_FATE_ALIVE &&
+        (tree->fates.of[rank] != WRING_FATE_LOST || tree->failed))
         return;
-    set_fate(tree, rank, LEFT);
+    wring_fates_set(&tree->fates, rank, WRING_FATE_LEFT);
     wring_departures_add(&tree->news, rank, from, now_ns);
     tree->owes |= tree->leaving && !is_our_parent(tree, from);
     tree->handler.heard(tree->handler.arg, rank, &bye);
 }
 
 /** It leaves, and may close its connection: we see to it that what it knew is known. */
-static void on_bye(struct wring_control_tree *tree, struct link *link, uint64_t now_ns)
+static void on_bye(struct wring_control_tree *tree, struct wring_control_link *link,
+                   uint64_t now_ns)
 {
     link->bye = true;
-    send_over_link(link, tree->rank, link->rank,
-                   &(struct wring_control){.kind = WRING_CONTROL_BYE_ACK});
+    wring_control_link_send(link, tree->rank, link->rank,
+                            &(struct wring_control){.kind = WRING_CONTROL_BYE_ACK});
     note_departure(tree, link->rank, link->rank, now_ns);
 }
 
 /** @return false: malformed */
-static bool on_left(struct wring_control_tree *tree, struct link *link,
+static bool on_left(struct wring_control_tree *tree, struct wring_control_link *link,
                     const struct wring_control *control, uint64_t now_ns)
 {
     struct wring_reader reader = {control->body, control->bytes, false};
@@ -371,7 +178,7 @@ static bool on_left(struct wring_control_tree *tree, struct link *link,
 
 /** It has heard what we knew when we left. If it stays, it tells others; and if it leaves itself it
  *  does, where it is above us. */
-static void on_bye_heard(struct wring_control_tree *tree, struct link *link)
+static void on_bye_heard(struct wring_control_tree *tree, struct wring_control_link *link)
 {
     link->owed -= link->owed > 0;
     if (link->owed == 0 && !has_untold(tree) && (link->up || !link->bye))
@@ -381,17 +188,18 @@ static void on_bye_heard(struct wring_control_tree *tree, struct link *link)
 enum wring_status wring_control_tree_send(struct wring_control_tree *tree, uint32_t to,
                                           const struct wring_control *control)
 {
-    struct link *hop = tree->fates[to] == ALIVE ? find_next_hop(tree, to) : NULL;
-    if (hop == NULL && tree->fates[to] == ALIVE && tree->redial_ns != 0) {
+    struct wring_control_link *hop =
+        tree->fates.of[to] == WRING_FATE_ALIVE ? find_next_hop(tree, to) : NULL;
+    if (hop == NULL && tree->fates.of[to] == WRING_FATE_ALIVE && tree->redial_ns != 0) {
         dial_parent(tree); /* it need not wait any more */
         hop = find_next_hop(tree, to);
     }
-    return hop != NULL ? send_over_link(hop, tree->rank, to, control) : WRING_ERR_CLOSED;
+    return hop != NULL ? wring_control_link_send(hop, tree->rank, to, control) : WRING_ERR_CLOSED;
 }
 
 bool wring_control_tree_is_root(const struct wring_control_tree *tree)
 {
-    return choose_parent(tree) == tree->rank;
+    return wring_fates_choose_parent(&tree->fates) == tree->rank;
 }
 
 void wring_control_tree_spread(struct wring_control_tree *tree, const struct wring_control *control)
@@ -402,57 +210,31 @@ void wring_control_tree_spread(struct wring_control_tree *tree, const struct wri
 void wring_control_tree_raise(struct wring_control_tree *tree, uint32_t from,
                               const struct wring_control *control)
 {
-    struct link *up = find_parent_link(tree);
+    struct wring_control_link *up = find_parent_link(tree);
     if (up != NULL && up->open)
-        send_over_link(up, from, WRING_CONTROL_TREE_ROOT, control);
+        wring_control_link_send(up, from, WRING_CONTROL_TREE_ROOT, control);
 }
 
 uint32_t wring_control_tree_parent(const struct wring_control_tree *tree)
 {
-    const struct link *up = find_parent_link(tree);
+    const struct wring_control_link *up = find_parent_link(tree);
     return up != NULL && up->open ? up->rank : tree->rank;
 }
 
 struct wring_path wring_control_tree_way_up(const struct wring_control_tree *tree)
 {
-    const struct link *up = find_parent_link(tree);
+    const struct wring_control_link *up = find_parent_link(tree);
     return up != NULL && up->open ? up->conn->path : (struct wring_path){0};
 }
 
 /* ---- links ---- */
 
-static struct link *add_link(struct wring_control_tree *tree, uint32_t rank, bool up)
-{
-    struct link *link = calloc(1, sizeof(*link));
-    if (link == NULL)
-        return NULL;
-    *link = (struct link){.next = tree->links, .rank = rank, .up = up};
-    link->last = &link->first;
-    tree->links = link;
-    return link;
-}
-
-static void remove_link(struct wring_control_tree *tree, struct link *link)
-{
-    struct link **at = &tree->links;
-    while (*at != link)
-        at = &(*at)->next;
-    *at = link->next;
-    if (link->conn != NULL)
-        link->conn->provider->ops->disconnect(link->conn);
-    while (link->first != NULL) {
-        struct frame *frame = link->first;
-        link->first = frame->next;
-        free(frame);
-    }
-    free(link);
-}
-
 /** @return the link whose connection is under way; NULL: there can be none now */
-static struct link *dial(struct wring_control_tree *tree, uint32_t rank, bool up, const char *mark)
+static struct wring_control_link *dial(struct wring_control_tree *tree, uint32_t rank, bool up,
+                                       const char *mark)
 {
     uint8_t hello[sizeof(uint32_t) + sizeof(tree->job) + sizeof(MARK) - 1];
-    struct link *link = add_link(tree, rank, up);
+    struct wring_control_link *link = wring_control_link_create(&tree->links, rank, up);
 
     wring_put_u32(hello, tree->rank);
     memcpy(hello + sizeof(uint32_t), tree->job, sizeof(tree->job));
@@ -466,14 +248,14 @@ static struct link *dial(struct wring_control_tree *tree, uint32_t rank, bool up
         link->conn->user = link;
         return link;
     }
-    if (link != NULL)
-        remove_link(tree, link);
+    wring_control_link_destroy(&tree->links, link);
     return NULL;
 }
 
 static void dial_parent(struct wring_control_tree *tree)
 {
-    uint32_t parent = tree->leaving ? choose_heir(tree) : choose_parent(tree);
+    uint32_t parent = tree->leaving ? wring_fates_choose_heir(&tree->fates)
+                                    : wring_fates_choose_parent(&tree->fates);
 
     tree->redial_ns = 0;
     if (parent == tree->rank || (tree->leaving && (!tree->owes || tree->failed)))
@@ -486,30 +268,30 @@ void wring_control_tree_seek(struct wring_control_tree *tree, uint32_t rank)
 {
     uint32_t seeks = 0;
 
-    for (const struct link *at = tree->links; at != NULL; at = at->next) {
+    for (const struct wring_control_link *at = tree->links; at != NULL; at = at->next) {
         seeks += at->seeks;
         if (at->rank == rank && (at->seeks || at->open))
             return;
     }
-    if (seeks == SEEKS_MAX || tree->fates[rank] == GONE || tree->leaving)
+    if (seeks == SEEKS_MAX || tree->fates.of[rank] == WRING_FATE_GONE || tree->leaving)
         return;
-    struct link *link = dial(tree, rank, false, LOOK);
+    struct wring_control_link *link = dial(tree, rank, false, LOOK);
     if (link != NULL)
         link->seeks = true;
 }
 
 /** Somebody is there, or nobody can say; else the rank is gone. */
-static void end_seeking(struct wring_control_tree *tree, struct link *link,
+static void end_seeking(struct wring_control_tree *tree, struct wring_control_link *link,
                         enum wring_status status)
 {
     if (status == WRING_ERR_ADDRESS)
-        set_fate(tree, link->rank, GONE);
-    remove_link(tree, link);
+        wring_fates_set(&tree->fates, link->rank, WRING_FATE_GONE);
+    wring_control_link_destroy(&tree->links, link);
 }
 
 bool wring_control_tree_is_lost(const struct wring_control_tree *tree, uint32_t rank)
 {
-    return tree->fates[rank] != ALIVE;
+    return tree->fates.of[rank] != WRING_FATE_ALIVE;
 }
 
 int wring_control_tree_hold_port(const struct wring_control_tree *tree)
@@ -519,26 +301,23 @@ int wring_control_tree_hold_port(const struct wring_control_tree *tree)
 
 bool wring_control_tree_is_gone(const struct wring_control_tree *tree, uint32_t rank)
 {
-    return tree->fates[rank] == GONE;
+    return tree->fates.of[rank] == WRING_FATE_GONE;
 }
 
 /** It stands: say so, and all that has happened so far. */
-static void open_link(struct wring_control_tree *tree, struct link *link, uint64_t now_ns)
+static void open_link(struct wring_control_tree *tree, struct wring_control_link *link,
+                      uint64_t now_ns)
 {
     const struct wring_control beat = {.kind = WRING_CONTROL_HEARTBEAT};
-    struct word word = begin_word(link);
 
     link->open = true;
     link->heard_ns = now_ns;
-    send_over_link(link, tree->rank, link->rank, &beat);
+    wring_control_link_send(link, tree->rank, link->rank, &beat);
     if (link->parting)
         return;
-    for (uint32_t i = 0; i < tree->size; i++)
-        if (tree->fates[i] == LEFT && i != link->rank && i != tree->rank)
-            add_to_word(tree, &word, i);
-    end_word(tree, &word);
+    wring_departures_introduce(&tree->fates, link, tree->leaving);
     if (tree->failed)
-        send_over_link(link, tree->failure_from, WRING_CONTROL_TREE_ALL, &tree->failure);
+        wring_control_link_send(link, tree->failure_from, WRING_CONTROL_TREE_ALL, &tree->failure);
 }
 
 /** A dial of ours to a rank above came to nothing. Nobody is there: go on to the next one. It does
@@ -549,14 +328,14 @@ static void on_undialled(struct wring_control_tree *tree, uint32_t rank, enum wr
     uint64_t now_ns = wring_now_ns();
     bool again = status != WRING_ERR_ADDRESS && status != WRING_ERR_AUTH &&
                  now_ns - tree->dialled_ns < tree->config->peer_timeout_ns;
-    bool joins = rank == parent_of(tree->rank) && !tree->failed && !tree->leaving;
+    bool joins = rank == wring_fates_first_parent(tree->rank) && !tree->failed && !tree->leaving;
 
     if (again) {
         tree->redial_ns = now_ns + REDIAL_NS;
         return;
     }
-    if (tree->fates[rank] == ALIVE) {
-        set_fate(tree, rank, LOST);
+    if (tree->fates.of[rank] == WRING_FATE_ALIVE) {
+        wring_fates_set(&tree->fates, rank, WRING_FATE_LOST);
         if (joins)
             tree->handler.lost(tree->handler.arg, rank, status, text);
     }
@@ -566,20 +345,20 @@ static void on_undialled(struct wring_control_tree *tree, uint32_t rank, enum wr
 
 /** Nobody is behind a connection that has never said anything: it was given up before it stood.
  *  Only a parent that we are to join is lost by that. */
-static void lose_link(struct wring_control_tree *tree, struct link *link, enum wring_status status,
-                      const char *text)
+static void lose_link(struct wring_control_tree *tree, struct wring_control_link *link,
+                      enum wring_status status, const char *text)
 {
     uint32_t rank = link->rank;
     bool up = link->up, bye = link->bye,
-         stood = link->heard || (up && rank == parent_of(tree->rank));
+         stood = link->heard || (up && rank == wring_fates_first_parent(tree->rank));
 
-    remove_link(tree, link);
+    wring_control_link_destroy(&tree->links, link);
     if (up && !stood && !tree->leaving) {
         on_undialled(tree, rank, status, text);
         return;
     }
-    if (tree->fates[rank] == ALIVE && (tree->leaving ? up : stood && !bye)) {
-        set_fate(tree, rank, LOST);
+    if (tree->fates.of[rank] == WRING_FATE_ALIVE && (tree->leaving ? up : stood && !bye)) {
+        wring_fates_set(&tree->fates, rank, WRING_FATE_LOST);
         if (!tree->leaving)
             tree->handler.lost(tree->handler.arg, rank, status, text);
     }
@@ -616,29 +395,31 @@ static bool read_hello(const struct wring_control_tree *tree, const struct wring
 }
 
 /** A rank that is to be below us. @return the link; NULL: it may not be, or is already */
-static struct link *accept_child(struct wring_control_tree *tree, struct wring_event *events,
-                                 size_t n)
+static struct wring_control_link *accept_child(struct wring_control_tree *tree,
+                                               struct wring_event *events, size_t n)
 {
     uint32_t rank;
 
     if (!read_hello(tree, &events[0], MARK, &rank) || rank < tree->rank)
         return NULL;
-    struct link *link = find_link(tree, rank);
+    struct wring_control_link *link = find_link(tree, rank);
     if (link != NULL && link->heard)
         return NULL;
     if (link != NULL) { /* given up before it stood */
         forget_events(events, n, link->conn);
-        remove_link(tree, link);
+        wring_control_link_destroy(&tree->links, link);
     }
-    return add_link(tree, rank, false);
+    return wring_control_link_create(&tree->links, rank, false);
 }
 
 /** A rank that leaves, and knows nobody else. @return the link, or NULL */
-static struct link *accept_last_words(struct wring_control_tree *tree,
-                                      const struct wring_event *event)
+static struct wring_control_link *accept_last_words(struct wring_control_tree *tree,
+                                                    const struct wring_event *event)
 {
     uint32_t rank;
-    struct link *link = read_hello(tree, event, LAST, &rank) ? add_link(tree, rank, false) : NULL;
+    struct wring_control_link *link = read_hello(tree, event, LAST, &rank)
+                                          ? wring_control_link_create(&tree->links, rank, false)
+                                          : NULL;
 
     if (link != NULL)
         link->parting = true;
@@ -650,7 +431,7 @@ static void on_accepted(struct wring_control_tree *tree, struct wring_event *eve
                         uint64_t now_ns)
 {
     struct wring_conn *conn = events[0].conn;
-    struct link *link = accept_child(tree, events, n);
+    struct wring_control_link *link = accept_child(tree, events, n);
     uint32_t rank;
 
     if (link == NULL)
@@ -673,8 +454,8 @@ static bool is_passed_on(enum wring_control_kind kind)
     return kind == WRING_CONTROL_FLIGHT || kind == WRING_CONTROL_MEMBER;
 }
 
-static void on_told_all(struct wring_control_tree *tree, struct link *link, uint32_t from,
-                        const struct wring_control *control)
+static void on_told_all(struct wring_control_tree *tree, struct wring_control_link *link,
+                        uint32_t from, const struct wring_control *control)
 {
     if (!is_passed_on(control->kind) && !note_failure(tree, from, control))
         return;
@@ -683,8 +464,8 @@ static void on_told_all(struct wring_control_tree *tree, struct link *link, uint
 }
 
 /** @return false: malformed */
-static bool on_told_us(struct wring_control_tree *tree, struct link *link, uint32_t from,
-                       const struct wring_control *control, uint64_t now_ns)
+static bool on_told_us(struct wring_control_tree *tree, struct wring_control_link *link,
+                       uint32_t from, const struct wring_control *control, uint64_t now_ns)
 {
     if (control->kind == WRING_CONTROL_BYE_ACK)
         on_bye_heard(tree, link);
@@ -698,8 +479,8 @@ static bool on_told_us(struct wring_control_tree *tree, struct link *link, uint3
 }
 
 /** It goes on, and everyone on the way hears it. Messages from above do not go back there. */
-static void on_raised(struct wring_control_tree *tree, const struct link *link, uint32_t from,
-                      const struct wring_control *control)
+static void on_raised(struct wring_control_tree *tree, const struct wring_control_link *link,
+                      uint32_t from, const struct wring_control *control)
 {
     if (link->up || !is_passed_on(control->kind))
         return;
@@ -708,7 +489,7 @@ static void on_raised(struct wring_control_tree *tree, const struct link *link, 
 }
 
 /** @return false: malformed */
-static bool on_message(struct wring_control_tree *tree, struct link *link,
+static bool on_message(struct wring_control_tree *tree, struct wring_control_link *link,
                        const struct wring_event *event, uint64_t now_ns)
 {
     struct wring_reader reader = {event->data, event->bytes, false};
@@ -727,9 +508,9 @@ static bool on_message(struct wring_control_tree *tree, struct link *link,
     } else if (to == tree->rank) {
         return on_told_us(tree, link, from, &control, now_ns);
     } else if (to < tree->size) {
-        struct link *hop = find_next_hop(tree, to);
+        struct wring_control_link *hop = find_next_hop(tree, to);
         if (hop != NULL && hop != link)
-            send_over_link(hop, from, to, &control);
+            wring_control_link_send(hop, from, to, &control);
     }
     return true;
 }
@@ -739,7 +520,7 @@ static void on_event(struct wring_control_tree *tree, struct wring_event *events
                      uint64_t now_ns)
 {
     struct wring_event *event = &events[0];
-    struct link *link = event->conn != NULL ? event->conn->user : NULL;
+    struct wring_control_link *link = event->conn != NULL ? event->conn->user : NULL;
 
     if (event->conn == NULL)
         return;
@@ -760,7 +541,7 @@ static void on_event(struct wring_control_tree *tree, struct wring_event *events
             lose_link(tree, link, status, text);
         } else {
             uint32_t rank = link->rank;
-            remove_link(tree, link);
+            wring_control_link_destroy(&tree->links, link);
             on_undialled(tree, rank, status, text);
         }
     } else if (event->kind == WRING_EVENT_MESSAGE && !on_message(tree, link, event, now_ns)) {
@@ -770,7 +551,8 @@ static void on_event(struct wring_control_tree *tree, struct wring_event *events
 }
 
 /** @return false: it is gone */
-static bool tend_link(struct wring_control_tree *tree, struct link *link, uint64_t now_ns)
+static bool tend_link(struct wring_control_tree *tree, struct wring_control_link *link,
+                      uint64_t now_ns)
 {
     const struct wring_control beat = {.kind = WRING_CONTROL_HEARTBEAT};
     if (!link->open)
@@ -779,17 +561,17 @@ static bool tend_link(struct wring_control_tree *tree, struct link *link, uint64
         lose_link(tree, link, WRING_ERR_TIMEOUT, "");
         return false;
     }
-    flush_link(link, now_ns);
+    wring_control_link_flush(link, now_ns);
     if (now_ns > link->sent_ns && now_ns - link->sent_ns >= tree->config->heartbeat_ns &&
         link->first == NULL)
-        send_over_link(link, tree->rank, link->rank, &beat);
+        wring_control_link_send(link, tree->rank, link->rank, &beat);
     return true;
 }
 
 /** Have all neighbours answered our good-byes? Until then news wait: they are many. */
 static bool is_answered(const struct wring_control_tree *tree)
 {
-    for (const struct link *link = tree->links; link != NULL; link = link->next)
+    for (const struct wring_control_link *link = tree->links; link != NULL; link = link->next)
         if (link->open && link->owed > 0)
             return false;
     return true;
@@ -798,11 +580,12 @@ static bool is_answered(const struct wring_control_tree *tree)
 /** We leave, and have no neighbour that takes what we know. */
 static void find_heir(struct wring_control_tree *tree, uint64_t now_ns)
 {
-    bool waits = choose_parent(tree) == tree->rank && now_ns < tree->left_ns + FAREWELL_NS;
+    bool waits = wring_fates_choose_parent(&tree->fates) == tree->rank &&
+                 now_ns < tree->left_ns + FAREWELL_NS;
 
-    if (!tree->owes || tree->alive == 0 || tree->failed || tree->redial_ns != 0 || waits)
+    if (!tree->owes || tree->fates.alive == 0 || tree->failed || tree->redial_ns != 0 || waits)
         return;
-    for (const struct link *link = tree->links; link != NULL; link = link->next)
+    for (const struct wring_control_link *link = tree->links; link != NULL; link = link->next)
         if (link->up || link->owed > 0)
             return;
     dial_parent(tree);
@@ -815,9 +598,10 @@ static void tend_links(struct wring_control_tree *tree, uint64_t now_ns)
     bool changed = false;
 
     tree->looked_ns = now_ns;
-    for (struct link *link = tree->links; link != NULL; link = link->next)
+    for (struct wring_control_link *link = tree->links; link != NULL; link = link->next)
         link->heard_ns += absent >= tree->config->heartbeat_ns ? absent : 0;
-    for (struct link *link = tree->links, *next; link != NULL && !changed; link = next) {
+    for (struct wring_control_link *link = tree->links, *next; link != NULL && !changed;
+         link = next) {
         next = link->next;
         changed = !tend_link(tree, link, now_ns); /* the others next time */
     }
@@ -837,7 +621,7 @@ bool wring_control_tree_poll(struct wring_control_tree *tree, uint64_t now_ns)
     if (now_ns - tree->looked_ns >= WRING_CONTROL_TREE_LOOK_NS)
         tend_links(tree, now_ns);
     if (tree->news.n > 0 && (now_ns >= tree->news.due_ns || (tree->leaving && is_answered(tree))))
-        tell_news(tree, now_ns);
+        wring_departures_tell(&tree->news, tree->links, tree->rank, tree->leaving, now_ns);
     return n > 0;
 }
 
@@ -857,7 +641,7 @@ void wring_control_tree_arm(struct wring_control_tree *tree, struct wring_wait_s
         wake_by(set, tree->news.due_ns);
     if (tree->leaving)
         wake_by(set, tree->looked_ns + WRING_CONTROL_TREE_LOOK_NS);
-    for (const struct link *link = tree->links; link != NULL; link = link->next)
+    for (const struct wring_control_link *link = tree->links; link != NULL; link = link->next)
         if (link->first != NULL && link->open)
             wake_by(set, tree->looked_ns + WRING_CONTROL_TREE_LOOK_NS);
 }
@@ -878,9 +662,7 @@ enum wring_status wring_control_tree_create(const struct wring_control_tree_para
     tree->find = params->find;
     tree->rank = params->rank;
     tree->size = params->size;
-    tree->alive = params->size - 1;
     memcpy(tree->job, params->job, sizeof(tree->job));
-    tree->fates = calloc(params->size, sizeof(*tree->fates));
     struct wring_provider_params provider = {
         .log = params->log,
         .config = &tree->connections,
@@ -890,8 +672,8 @@ enum wring_status wring_control_tree_create(const struct wring_control_tree_para
     };
     memcpy(provider.secret, params->secret, WRING_SECRET_BYTES);
     enum wring_status status = wring_departures_init(&tree->news, params->size);
-    if (tree->fates == NULL)
-        status = WRING_ERR_NO_MEMORY;
+    if (status == WRING_OK)
+        status = wring_fates_init(&tree->fates, params->rank, params->size);
     if (status == WRING_OK)
         status = wring_provider_for_control()->open(&provider, &tree->provider);
     if (status == WRING_OK)
@@ -914,7 +696,7 @@ size_t wring_control_tree_link_bytes(const struct wring_control_tree *tree)
 {
     struct wring_provider_caps caps;
     tree->provider->ops->capabilities(tree->provider, &caps);
-    return sizeof(struct link) + caps.conn_bytes;
+    return sizeof(struct wring_control_link) + caps.conn_bytes;
 }
 
 void wring_control_tree_join(struct wring_control_tree *tree)
@@ -925,12 +707,12 @@ void wring_control_tree_join(struct wring_control_tree *tree)
 
 uint32_t wring_control_tree_missing(const struct wring_control_tree *tree)
 {
-    const struct link *up = find_parent_link(tree);
+    const struct wring_control_link *up = find_parent_link(tree);
     if (tree->rank != 0 && (up == NULL || !up->heard))
-        return parent_of(tree->rank);
+        return wring_fates_first_parent(tree->rank);
     uint64_t first = (uint64_t)tree->rank * WRING_CONTROL_TREE_FAN + 1;
     for (uint64_t i = first; i < first + WRING_CONTROL_TREE_FAN && i < tree->size; i++) {
-        const struct link *link = find_link(tree, (uint32_t)i);
+        const struct wring_control_link *link = find_link(tree, (uint32_t)i);
         if (link == NULL || !link->heard)
             return (uint32_t)i;
     }
@@ -939,7 +721,7 @@ uint32_t wring_control_tree_missing(const struct wring_control_tree *tree)
 
 bool wring_control_tree_is_neighbour(const struct wring_control_tree *tree, uint32_t rank)
 {
-    const struct link *link = find_link(tree, rank);
+    const struct wring_control_link *link = find_link(tree, rank);
     return link != NULL && link->heard;
 }
 
@@ -948,13 +730,11 @@ void wring_control_tree_leave(struct wring_control_tree *tree)
     if (tree->leaving)
         return;
     tree->leaving = tree->owes = true;
-    set_fate(tree, tree->rank, LEFT);
-    tell_news(tree, wring_now_ns());
-    for (struct link *link = tree->links; link != NULL; link = link->next)
-        if (link->open && !link->parting && link->owed == 0) {
-            struct word word = begin_word(link);
-            end_word(tree, &word);
-        }
+    wring_fates_set(&tree->fates, tree->rank, WRING_FATE_LEFT);
+    wring_departures_tell(&tree->news, tree->links, tree->rank, tree->leaving, wring_now_ns());
+    for (struct wring_control_link *link = tree->links; link != NULL; link = link->next)
+        if (link->open && !link->parting && link->owed == 0)
+            wring_departures_say_bye(link, tree->rank);
     tree->left_ns = wring_now_ns();
     if (find_parent_link(tree) == NULL) /* it need not wait any more */
         tree->redial_ns = 0;
@@ -964,28 +744,15 @@ void wring_control_tree_leave(struct wring_control_tree *tree)
 size_t wring_control_tree_state_bytes(uint32_t ranks)
 {
     const struct wring_control_tree *tree = NULL;
-    return ranks * (sizeof(*tree->fates) + sizeof(*tree->news.list));
-}
-
-/** Have all left, or been lost, that began below us? */
-static bool has_all_below_left(const struct wring_control_tree *tree)
-{
-    uint64_t first = tree->rank, end = first + 1;
-
-    while ((first = first * WRING_CONTROL_TREE_FAN + 1) < tree->size) {
-        end = end * WRING_CONTROL_TREE_FAN + 1;
-        uint32_t stop = end < tree->size ? (uint32_t)end : tree->size;
-        if (first_alive(tree, (uint32_t)first, stop) < stop)
-            return false;
-    }
-    return true;
+    return ranks * (sizeof(*tree->fates.of) + sizeof(*tree->news.list));
 }
 
 bool wring_control_tree_has_left(const struct wring_control_tree *tree)
 {
-    bool waits = wring_now_ns() < tree->left_ns + STAY_NS && !has_all_below_left(tree);
+    bool waits =
+        wring_now_ns() < tree->left_ns + STAY_NS && !wring_fates_have_all_below_left(&tree->fates);
     return is_answered(tree) && (!waits || tree->failed) &&
-           (!tree->owes || tree->alive == 0 || tree->failed);
+           (!tree->owes || tree->fates.alive == 0 || tree->failed);
 }
 
 void wring_control_tree_destroy(struct wring_control_tree *tree)
@@ -993,39 +760,10 @@ void wring_control_tree_destroy(struct wring_control_tree *tree)
     if (tree == NULL)
         return;
     while (tree->links != NULL)
-        remove_link(tree, tree->links);
+        wring_control_link_destroy(&tree->links, tree->links);
     if (tree->provider != NULL)
         tree->provider->ops->close(tree->provider);
-    free(tree->fates);
+    wring_fates_finish(&tree->fates);
     wring_departures_finish(&tree->news);
     free(tree);
-}
-
-/* ---- control messages to a peer: over its connection, or by the tree ---- */
-
-enum wring_status wring_control_say(struct wring_conn *conn, const struct wring_control *control)
-{
-    uint8_t message[WRING_SEND_MAX];
-    return conn->provider->ops->send(conn, message, wring_control_pack(control, message));
-}
-
-/** No connection stands. Questions between members of a group go by the tree meanwhile. */
-static enum wring_status send_by_tree(struct wring_peer *peer, const struct wring_control *control)
-{
-    bool asks = control->kind == WRING_CONTROL_CALL || control->kind == WRING_CONTROL_STANDSTILL;
-    if (!asks || peer->state == WRING_PEER_GONE || peer->fabric->tree == NULL)
-        return WRING_ERR_CLOSED;
-    return wring_control_tree_send(peer->fabric->tree, peer->rank, control);
-}
-
-enum wring_status wring_control_send(struct wring_peer *peer, const struct wring_control *control)
-{
-    if (peer->state != WRING_PEER_READY)
-        return send_by_tree(peer, control);
-    enum wring_status status = wring_control_say(peer->conn, control);
-    if (status != WRING_OK)
-        return status;
-    peer->sent_ns = wring_now_ns();
-    wring_count(&peer->fabric->controls_sent, 1);
-    return WRING_OK;
 }

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Ranks that have left, and that neighbours in the control tree are yet to be told of; and when.
- * They are told at once if they were told nothing for a while, else later: the second time after
- * 1 ms, then 2, 4, 8, and 16 ms. So many that leave together cost as many messages as a few.
+ * Ranks that have left, and that neighbours in the control tree are yet to be told of; when, and in
+ * which words. A rank says good-bye to its neighbours alone, which tell theirs now and then. They
+ * are told at once if they were told nothing for a while, else later: the second time after 1 ms,
+ * then 2, 4, 8, and 16 ms. So many that leave together cost as many messages as a few.
  */
 #ifndef WRING_TRANSPORT_DEPARTURES_H
 #define WRING_TRANSPORT_DEPARTURES_H
 
 #include "transport/control.h"
+
+struct wring_control_link;
+struct wring_fates;
 
 struct wring_departures {
     struct wring_departure {
@@ -31,6 +35,22 @@ void wring_departures_sort(struct wring_departures *departures);
 
 /** All have been told. */
 void wring_departures_told(struct wring_departures *departures, uint64_t now_ns);
+
+/* Words to neighbours. If we leave, each is a good-bye, too: one answer is for both. */
+
+/** Tell all neighbours that have not left themselves. Those below one that has hear it from their
+ *  next parent, and those above it by way of it, as nobody else may know. Who leaves says good-bye
+ *  again: the answer is that to all before it.
+ *  @param rank, leaving  our own rank; whether we leave */
+void wring_departures_tell(struct wring_departures *departures, struct wring_control_link *links,
+                           uint32_t rank, bool leaving, uint64_t now_ns);
+
+/** Tell a neighbour whose connection is new of all that have left. */
+void wring_departures_introduce(const struct wring_fates *fates, struct wring_control_link *link,
+                                bool leaving);
+
+/** Say good-bye to a neighbour, and nothing else. @param rank  our own */
+void wring_departures_say_bye(struct wring_control_link *link, uint32_t rank);
 
 /* The body of a message: ranges of ranks, first and last. */
 
