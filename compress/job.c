@@ -11,82 +11,20 @@
 #include "base/fpenv.h"
 #include "compress/codec.h"
 #include "compress/compose.h"
+#include "compress/loss.h"
 #include "compress/reduce.h"
 #include "compress/residual.h"
 #include <wring/executor.h>
 
-#define LANES 8 /* sums that do not wait for one another */
-
-/** A run of elements that has been encoded. */
-struct coded_run {
-    const float *input;    /* what was encoded, without a residual; unused where there is one */
-    const float *decoded;  /* what the code decodes to */
-    const float *residual; /* what the code lacks; NULL: input - decoded */
-    uint64_t elems;
-};
-
-struct sums {
-    double lost[LANES], whole[LANES];
-};
-
-/** Add the squares of LANES inputs, and of their losses, each to its lane. Written so that
- *  compilers make vectors of it. */
-static void add_loss_of_inputs(struct sums *sums, const float *input, const float *decoded)
-{
-    for (unsigned lane = 0; lane < LANES; lane++) {
-        double whole = (double)input[lane], lost = whole - (double)decoded[lane];
-        sums->lost[lane] += lost * lost;
-        sums->whole[lane] += whole * whole;
-    }
-}
-
-static void add_loss_of_residuals(struct sums *sums, const float *residual, const float *decoded)
-{
-    for (unsigned lane = 0; lane < LANES; lane++) {
-        double lost = (double)residual[lane], whole = (double)decoded[lane] + lost;
-        sums->lost[lane] += lost * lost;
-        sums->whole[lane] += whole * whole;
-    }
-}
-
-/** The last ones, with zeros behind them, which lose nothing. */
-static void fill_with_zeros(float *lanes, const float *from, uint64_t n)
-{
-    for (uint64_t i = 0; i < LANES; i++)
-        lanes[i] = i < n ? from[i] : 0;
-}
-
-/** Add sums of squares to the job's result: to `lost` those of the values that the code lacks,
- *  to `whole` those of the codec's input, the residual included. */
-static void job_loss_add(struct wring_job *job, const struct coded_run *run)
-{
-    const float *other = run->residual != NULL ? run->residual : run->input;
-    void (*add)(struct sums *, const float *, const float *) =
-        run->residual != NULL ? add_loss_of_residuals : add_loss_of_inputs;
-    struct sums sums = {{0}, {0}};
-    float last[LANES], last_decoded[LANES];
-    uint64_t i = 0;
-
-    for (; i + LANES <= run->elems; i += LANES)
-        add(&sums, other + i, run->decoded + i);
-    fill_with_zeros(last, other + i, run->elems - i);
-    fill_with_zeros(last_decoded, run->decoded + i, run->elems - i);
-    add(&sums, last, last_decoded);
-    for (unsigned lane = 0; lane < LANES; lane++) {
-        job->result.lost += sums.lost[lane];
-        job->result.whole += sums.whole[lane];
-    }
-}
-
 /** Decode an ENCODE job's code, and add. @param scratch  [job->elems] */
 static enum wring_status job_loss_encode(struct wring_job *job, float *scratch)
 {
-    const struct coded_run run = {job->src, scratch, job->residual, job->elems};
+    const struct wring_coded_run run = {job->src, scratch, job->residual, job->elems};
     enum wring_status status =
         wring_codec_decode(job->codec_out, &job->context, job->code, job->result.code_bytes,
                            scratch, job->elems, false);
     if (status == WRING_OK)
-        job_loss_add(job, &run);
+        wring_loss_add(job, &run);
     return status;
 }
 
@@ -314,9 +252,9 @@ static void add_whole_16(struct wring_job *job, const void *src)
 
     for (uint64_t begin = 0; begin < job->elems; begin += length) {
         uint64_t left = job->elems - begin, n = left < length ? left : length;
-        const struct coded_run run = {wide, wide, NULL, n};
+        const struct wring_coded_run run = {wide, wide, NULL, n};
         kernels_of(job)->widen[job->dtype](wide, (const uint16_t *)src + begin, n);
-        job_loss_add(job, &run);
+        wring_loss_add(job, &run);
     }
 }
 
@@ -675,14 +613,14 @@ static enum wring_status encode_sum_16(struct wring_job *job, const struct wring
 {
     struct wring_codec_context context = context_of_tile(job, tile);
     void *dst = dst_at(job, tile.begin);
-    const struct coded_run run = {sum, sum, NULL, tile.n};
+    const struct wring_coded_run run = {sum, sum, NULL, tile.n};
 
     kernels_of(job)->narrow[job->dtype](dst, sum, tile.n, 1);
     job->result.code_bytes += codec->ops->encode16(
         codec, &context, job->dtype, dst, tile.n,
         (unsigned char *)job->code + job->result.code_bytes, codec_scratch(job, scratch));
     if (job->measure)
-        job_loss_add(job, &run);
+        wring_loss_add(job, &run);
     return WRING_OK;
 }
 
@@ -697,7 +635,7 @@ static enum wring_status encode_sum(struct wring_job *job, struct tile tile, voi
     float *residual = residual_from(job, tile.begin);
     unsigned char *code = (unsigned char *)job->code + job->result.code_bytes;
 
-    const struct coded_run run = {before, dst, residual, tile.n};
+    const struct wring_coded_run run = {before, dst, residual, tile.n};
     if (job->measure && residual == NULL)
         memcpy(before, dst, tile.n * sizeof(*dst));
     size_t bytes = wring_codec_encode_in(job->codec_out, &context, dst, tile.n, residual, code,
@@ -706,7 +644,7 @@ static enum wring_status encode_sum(struct wring_job *job, struct tile tile, voi
     enum wring_status status =
         wring_codec_decode(job->codec_out, &context, code, bytes, dst, tile.n, false);
     if (job->measure && status == WRING_OK && leaves_loss(job))
-        job_loss_add(job, &run);
+        wring_loss_add(job, &run);
     if (status == WRING_OK)
         wring_compose_hold(job->codec_out, &context, dst, tile.n);
     if (is_short && status == WRING_OK)
