@@ -20,6 +20,7 @@
 #define LOOK_NS WRING_NS_PER_S
 #define DEADLINE_S 60
 #define TRIES 100
+#define JOBS 10 /* until one is given up in its midst */
 
 /** What both ranks see: shall the peer stand still no more? It may end the step that we give up
  *  before it hears of that, begin the next one, and stand still where nobody wakes it. */
@@ -64,11 +65,19 @@ static void release(pid_t peer)
     kill(peer, SIGCONT);
 }
 
-/** A job of two ranks, of which none stands still yet. */
-static bool run_job(struct procs_job *job)
+/** A job of two ranks, of which none stands still yet; again where a rank says that what was to be
+ *  given up had ended by itself, as a thread that had no processor may have been about to end it.
+ *  @param peer  how rank 1 says so; NULL: rank 0 alone does */
+static bool run_job(struct procs_job *job, const char *peer)
 {
-    atomic_store(let_go, false);
-    return procs_run(job, DEADLINE_S);
+    bool ended = true, missed = true;
+    for (int i = 0; i < JOBS && ended && missed; i++) {
+        atomic_store(let_go, false);
+        ended = procs_run(job, DEADLINE_S);
+        missed = strstr(job->texts[0], "ended: success") != NULL ||
+                 (peer != NULL && strstr(job->texts[1], peer) != NULL);
+    }
+    return ended;
 }
 
 /** Does no byte of the pattern change for a while, in which the peer goes on? */
@@ -154,7 +163,7 @@ static int run_canceller(struct procs_rank *rank, struct wring_session *session,
     if (status == WRING_OK)
         watch(rank, (unsigned char *)data, ELEMS * sizeof(*data));
     status = wring_request_wait(request, 60 * WRING_NS_PER_S, NULL);
-    procs_say(rank, "wait: %s", wring_status_text(status));
+    procs_say(rank, "ended: %s", wring_status_text(status));
     wring_session_close(session);
     return 0;
 }
@@ -323,8 +332,9 @@ static int cancel_bucket(struct procs_rank *rank, struct wring_session *session,
     procs_say(rank, "later: %s", wring_status_text(status));
     look(rank, (unsigned char *)data, ELEMS * sizeof(*data));
     status = wring_bucket_wait(bucket, 60 * WRING_NS_PER_S, NULL);
-    procs_say(rank, "wait: %s", wring_status_text(status));
-    go_on(rank, session, bucket, ours ? data : alloc_data(session));
+    procs_say(rank, "ended: %s", wring_status_text(status));
+    if (status != WRING_OK) /* else the peer does not know that it was given up */
+        go_on(rank, session, bucket, ours ? data : alloc_data(session));
     wring_session_close(session);
     return 0;
 }
@@ -395,13 +405,13 @@ static void run_over(const char *provider)
     const char *settings[] = {provider, NULL};
     struct procs_job job = {.ranks = 2, .settings = settings, .run = run};
 
-    CHECK(run_job(&job), "%s: hangs", provider);
+    CHECK(run_job(&job, NULL), "%s: hangs", provider);
     CHECK(job.codes[0] == 0 && job.codes[1] == 0, "%s: %d, %d", provider, job.codes[0],
           job.codes[1]);
     CHECK(strstr(job.texts[0], "cancel: success, in time") != NULL, "%s: %s", provider,
           job.texts[0]);
     CHECK(strstr(job.texts[0], "no byte has changed") != NULL, "%s: %s", provider, job.texts[0]);
-    CHECK(strstr(job.texts[0], "wait: cancelled") != NULL, "%s: %s", provider, job.texts[0]);
+    CHECK(strstr(job.texts[0], "ended: cancelled") != NULL, "%s: %s", provider, job.texts[0]);
     CHECK(strstr(job.texts[1], "peer: cancelled") != NULL, "%s: %s", provider, job.texts[1]);
 }
 
@@ -414,7 +424,7 @@ static void check_bucket(const struct procs_job *job, const char *variant, const
     CHECK(strstr(text, cancel) != NULL, "%s: %s", variant, text);
     CHECK(strstr(text, "later: success") != NULL, "%s: %s", variant, text);
     CHECK(strstr(text, "no byte has changed") != NULL, "%s: %s", variant, text);
-    CHECK(strstr(text, "wait: cancelled") != NULL, "%s: %s", variant, text);
+    CHECK(strstr(text, "ended: cancelled") != NULL, "%s: %s", variant, text);
     CHECK(strstr(text, "goes on: success, right") != NULL, "%s: %s", variant, text);
     CHECK(strstr(peer, "peer: cancelled") != NULL, "%s: %s", variant, peer);
     CHECK(strstr(peer, "peer's data: success, 0 elements are nobody's") != NULL, "%s: %s", variant,
@@ -431,7 +441,7 @@ static void a_bucket_is_given_up(void)
                                 .settings = bucket_variants[i].settings,
                                 .run = run_bucket,
                                 .arg = (void *)&bucket_variants[i]};
-        CHECK(run_job(&job), "%s: hangs", bucket_variants[i].settings[0]);
+        CHECK(run_job(&job, NULL), "%s: hangs", bucket_variants[i].settings[0]);
         check_bucket(&job, bucket_variants[i].settings[0], bucket_variants[i].cancel);
     }
 }
@@ -576,7 +586,7 @@ static void messages_are_given_up(void)
     for (size_t i = 0; i < 2; i++) {
         const char *settings[] = {variants[i], "WRING_PROGRESS=caller", NULL};
         struct procs_job job = {.ranks = 2, .settings = settings, .run = run_messages};
-        CHECK(run_job(&job), "%s: hangs", variants[i]);
+        CHECK(run_job(&job, NULL), "%s: hangs", variants[i]);
         CHECK(job.codes[0] == 0 && job.codes[1] == 0, "%s: %d, %d", variants[i], job.codes[0],
               job.codes[1]);
         check_messages(&job, receive[i], memory[i], send[i]);
@@ -636,7 +646,7 @@ static int stop_in_messages(struct procs_rank *rank, struct wring_session *sessi
     static char out[MESSAGE];
     enum wring_status status = WRING_OK;
 
-    for (int i = 0; i < TRIES && status == WRING_OK; i++) {
+    for (int i = 0; i < TRIES && status == WRING_OK && !atomic_load(let_go); i++) {
         struct wring_request *sent;
         if (wring_send(world, out, MESSAGE, 0, 2, NULL, &sent) != WRING_OK)
             return 4;
@@ -676,7 +686,7 @@ static void a_message_is_given_up_in_its_midst(void)
     struct pair pair = {give_up_in_midst, stop_in_messages};
     struct procs_job job = {.ranks = 2, .settings = settings, .run = run_pair, .arg = &pair};
 
-    CHECK(run_job(&job), "hangs");
+    CHECK(run_job(&job, "peer: success"), "hangs");
     CHECK(job.codes[0] == 0 && job.codes[1] == 0, "%d, %d", job.codes[0], job.codes[1]);
     CHECK(strstr(job.texts[0], "receive: success, in time") != NULL, "%s", job.texts[0]);
     CHECK(strstr(job.texts[0], "receive ended: cancelled") != NULL, "%s", job.texts[0]);
@@ -765,7 +775,7 @@ static void a_message_is_given_up_half_put(void)
         struct pair pair = {give_up_half_put, stop_in_receives};
         struct procs_job job = {.ranks = 2, .settings = settings, .run = run_pair, .arg = &pair};
 
-        CHECK(run_job(&job), "hangs");
+        CHECK(run_job(&job, NULL), "hangs");
         CHECK(job.codes[0] == 0 && job.codes[1] == 0, "%d, %d", job.codes[0], job.codes[1]);
         CHECK(strstr(job.texts[0], "send: success, in time") != NULL, "%s", job.texts[0]);
         CHECK(strstr(job.texts[0], "send ended: cancelled") != NULL, "%s", job.texts[0]);
