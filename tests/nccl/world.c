@@ -114,9 +114,10 @@ void world_turn(const char *what, ...)
 void world_meet(void)
 {
     unsigned generation = atomic_load(&world->generation);
-    uint32_t wanted = world->size - count_bits(atomic_load(&world->killed));
+    uint32_t here = atomic_fetch_add(&world->arrived, 1) + 1;
 
-    if (atomic_fetch_add(&world->arrived, 1) + 1 == wanted) {
+    /* looked at after that, as who kills one comes here later: the last one sees all that were */
+    if (here == world->size - count_bits(atomic_load(&world->killed))) {
         atomic_store(&world->arrived, 0);
         atomic_fetch_add(&world->generation, 1);
         return;
