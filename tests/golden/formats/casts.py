@@ -10,9 +10,14 @@ class Whole:
     """Codecs of unit 1, element by element."""
 
     unit = 1
+    element = 0  # the first one's number, for its noise
 
     def encode_unit(self, v, phase, fed):
-        return b"".join(self.one(x, phase, fed) for x in v)
+        first, out = self.element, b""
+        for self.element, x in enumerate(v, first):
+            out += self.one(x, phase, fed)
+        self.element = first
+        return out
 
     def decode_unit(self, code, n):
         require(len(code) >= n * self.bytes, "bytes are missing")
