@@ -18,6 +18,7 @@
 #define CODE_BYTES 4       /* of a code, which is 0 */
 #define POWER_MIN 0x1p-200 /* of a column: a smaller one counts as 0 */
 #define POWER_LOST 0x1p-40 /* of a column before: a smaller rest is noise */
+#define TAME 0x1p98f /* of a rank's own Q: no number less products of smaller ones is infinite */
 
 enum {
     PARAM_RANK
@@ -279,6 +280,25 @@ static bool is_lost(const struct wring_codec *codec, const struct wring_codec_co
     return context->elems > 0 && wring_magnitude(last[0]) >= WRING_INF_BITS;
 }
 
+/** What is not finite would stay, and make all sums NaN. */
+static void drop_infinite(float *residual, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        if (wring_magnitude(residual[i]) >= WRING_INF_BITS)
+            residual[i] = 0;
+}
+
+static void keep_rest(const struct wring_codec *codec, const struct wring_codec_context *context,
+                      const float *src, float *residual)
+{
+    const float *own = context->states[STATE_OWN];
+
+    kernels_of(codec)->keep(residual, src, shape_of(codec, context), context->statistics[ROUND_P],
+                            own);
+    if (wring_peak(own, NULL, count_q(codec, context)) >= wring_bits_of(TAME))
+        drop_infinite(residual, context->elems);
+}
+
 static size_t powersgd_encode(const struct wring_codec *codec,
                               const struct wring_codec_context *context, const float *src,
                               uint64_t elems, float *residual, void *code, void *scratch)
@@ -290,8 +310,7 @@ static size_t powersgd_encode(const struct wring_codec *codec,
     if (residual == NULL || is_lost(codec, context))
         return CODE_BYTES;
     if (is_matrix(codec, context))
-        kernels_of(codec)->keep(residual, src, shape_of(codec, context),
-                                context->statistics[ROUND_P], context->states[STATE_OWN]);
+        keep_rest(codec, context, src, residual);
     else
         memset(residual, 0, elems * sizeof(*residual));
     return CODE_BYTES;

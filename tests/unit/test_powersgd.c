@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** powersgd against its definition: sums of low rank, better ones step by step, and feedback. */
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -297,6 +298,59 @@ static void zeros(void)
     end(codec);
 }
 
+#define CORNER 4 /* rows and columns */
+
+/** A few numbers that are nearly as large as a float32 may be, of any signs. */
+static void fill_corner(float *x, uint32_t *random)
+{
+    memset(x, 0, N * sizeof(*x));
+    for (uint64_t i = 0; i < CORNER * CORNER; i++) {
+        float part = (float)(1 + wring_test_random(random) % 4) / 4;
+        x[i / CORNER * COLUMNS + i % CORNER] =
+            wring_test_random(random) % 2 ? FLT_MAX * part : -FLT_MAX * part;
+    }
+}
+
+/** @return whether an element less what the rank's own code says of it is beyond a float32 */
+static bool rest_is_infinite(const struct rank *rank, uint64_t row, uint64_t column, unsigned n)
+{
+    double rest = (double)rank->input[row * COLUMNS + column];
+    const float *own = rank->states[1];
+
+    for (unsigned k = 0; k < n; k++)
+        rest -= (double)p[k * ROWS + row] * (double)own[k * COLUMNS + column];
+    return !isfinite((float)rest);
+}
+
+/** What no float32 can keep is lost, and is not in the way of later steps. */
+static void residuals_stay_finite(void)
+{
+    struct wring_codec *codec = make("powersgd:rank=2+ef");
+    uint32_t random = 7;
+    uint64_t infinite = 0;
+
+    for (int trial = 0; trial < 300; trial++) {
+        begin(codec);
+        for (uint32_t r = 1; r < RANKS; r++)
+            memset(ranks[r].input, 0, sizeof(ranks[r].input));
+        fill_corner(ranks[0].input, &random);
+        run_step(codec, 0, true);
+        bool lost = !isfinite(q[0]);
+        for (uint64_t i = 0; i < N && !lost; i++) {
+            infinite += rest_is_infinite(&ranks[0], i / COLUMNS, i % COLUMNS, 2);
+            REQUIRE(isfinite(ranks[0].residual[i]), "trial %d: the residual of %d is %g", trial,
+                    (int)i, (double)ranks[0].residual[i]);
+        }
+        for (uint32_t r = 0; r < RANKS; r++) {
+            free(ranks[r].states[0]);
+            free(ranks[r].states[1]);
+        }
+    }
+    CHECK(infinite > 0, "no rest was infinite");
+    begin(codec);
+    end(codec);
+}
+
 /** The suite's own lengths make few matrices. */
 static void conformance(void)
 {
@@ -316,6 +370,7 @@ static const struct wring_test_case cases[] = {{"exact_of_its_rank", exact_of_it
                                                {"warm_start", warm_start},
                                                {"feedback", feedback},
                                                {"zeros", zeros},
+                                               {"residuals_stay_finite", residuals_stay_finite},
                                                {"conformance", conformance},
                                                {0}};
 
