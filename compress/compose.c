@@ -53,14 +53,28 @@ static bool has_differences(const struct wring_codec *codec)
 /** Units that follow each other, all of them finite, or just one that is not. */
 struct part {
     uint64_t begin, n;
-    uint64_t single_until; /* there is something that is not finite before that element */
+    uint64_t single_until; /* something before that element is large, or not finite */
     bool finite;
+    bool large; /* sums of that many might not be finite: it is just one unit then, too */
 };
+
+#define LARGE (UINT32_C(0x7F800000) - (UINT32_C(18) << 23)) /* 2^110: 2^16 times that is finite */
 
 static bool is_finite(const struct wring_codec *codec, const float *src, const float *residual,
                       uint64_t n)
 {
     return codec->composed.sparse->peak(src, residual, n) < WRING_INF_BITS;
+}
+
+/** Find the largest number of a part. @return whether it is neither large nor less than finite */
+static bool measure_part(const struct wring_codec *codec, const float *src, const float *residual,
+                         struct part *part)
+{
+    uint32_t peak = codec->composed.sparse->peak(src, residual, part->n);
+
+    part->finite = peak < WRING_INF_BITS;
+    part->large = part->finite && peak >= LARGE;
+    return part->finite && !part->large;
 }
 
 static float *run_of(float *residual, uint64_t begin)
@@ -92,12 +106,11 @@ static bool next_part(const struct wring_codec *codec, const float *src, const f
     const float *kept = residual != NULL ? residual + part->begin : NULL;
     bool single = part->begin < part->single_until;
     part->n = wring_codec_unit_length(single ? unit : tile_of(codec, elems), elems - part->begin);
-    part->finite = is_finite(codec, src + part->begin, kept, part->n);
-    if (part->finite || part->n <= unit)
+    if (measure_part(codec, src + part->begin, kept, part) || part->n <= unit)
         return true;
     part->single_until = part->begin + part->n;
     part->n = unit;
-    part->finite = is_finite(codec, src + part->begin, kept, unit);
+    measure_part(codec, src + part->begin, kept, part);
     return true;
 }
 
@@ -143,6 +156,17 @@ static size_t encode_base(const struct wring_codec *codec,
 
 /* ---- differences ---- */
 
+/** Is a unit marked as not finite, though all of it is? Its means or scales may be too large.
+ *  @param decoded  [unit], scratch memory */
+static bool is_marked(const struct wring_codec *codec, const struct wring_codec_context *context,
+                      const struct part *part, const unsigned char *code, size_t bytes,
+                      float *decoded)
+{
+    return part->large && codec->info.unit - 1 < SHORT_UNIT_MAX &&
+           codec->base->decode(codec, context, code, bytes, decoded, part->n, false) == WRING_OK &&
+           isnan(decoded[0]);
+}
+
 /** The residual is -g. It becomes src - g less what that decodes to, which is src less the new g.
  */
 static size_t encode_difference(const struct wring_codec *codec,
@@ -150,15 +174,18 @@ static size_t encode_difference(const struct wring_codec *codec,
                                 uint64_t elems, float *residual, unsigned char *code, void *scratch)
 {
     struct wring_codec_context at = *context;
+    float *decoded = (float *)(void *)((char *)scratch + round_up(codec->base->scratch_bytes));
     struct part part = {0};
     size_t bytes = 0;
 
     while (next_part(codec, src, residual, elems, &part)) {
         at.element = context->element + part.begin;
-        bytes += codec->base->encode(codec, &at, src + part.begin, part.n,
-                                     run_of(residual, part.begin), code + bytes, scratch);
-        if (part.finite && residual != NULL)
+        size_t some = codec->base->encode(codec, &at, src + part.begin, part.n,
+                                          run_of(residual, part.begin), code + bytes, scratch);
+        if (part.finite && residual != NULL &&
+            !is_marked(codec, &at, &part, code + bytes, some, decoded))
             codec->composed.momentum->step_back(residual + part.begin, src + part.begin, part.n);
+        bytes += some;
     }
     return bytes;
 }
@@ -359,7 +386,12 @@ static const struct wring_codec_state held_state = {
 
 static void put_differences_around(struct wring_codec *codec)
 {
+    uint64_t unit = codec->info.unit;
+
     add_state(codec, &held_state);
+    if (unit - 1 < SHORT_UNIT_MAX)
+        codec->composed.ops.scratch_bytes =
+            round_up(codec->base->scratch_bytes) + unit * sizeof(float);
     codec->held = (unsigned)codec->composed.ops.n_states;
     codec->info.flags |= WRING_CODEC_TWO_WAYS; /* sums come back as differences, or not at all */
 }

@@ -242,6 +242,44 @@ static void momentum_stays_finite(void)
     close_rig(&rig);
 }
 
+/* ---- differences ---- */
+
+/** A mean beyond the largest float32 marks a unit in which all is finite: it brings nothing, so
+ *  what the rank has sent stays what it was. Other units of the call go on. */
+static void what_is_marked_leaves_what_was_sent(void)
+{
+    static const char *const specs[] = {"onebit:block=128+ef21", "onebit:block=128:means=2+ef21",
+                                        "topk:ratio=0.5:block=256/onebit+ef21",
+                                        "onebit:block=128+momentum:beta=0+ef21"};
+
+    for (size_t s = 0; s < sizeof(specs) / sizeof(specs[0]); s++) {
+        static struct rig rig;
+        static float x[N], residual[N], before[N];
+        uint32_t random = 4;
+
+        open_rig(&rig, specs[s]);
+        uint64_t unit = rig.codec->info.unit;
+        memset(residual, 0, sizeof(residual));
+        for (int step = 0; step < 3; step++) {
+            draw(x, &random);
+            pass(&rig, 0, x, residual);
+        }
+        memcpy(before, residual, sizeof(before));
+        for (uint64_t i = unit; i < 2 * unit; i++)
+            x[i] = FLT_MAX / 8;
+        pass(&rig, 0, x, residual);
+        for (uint64_t i = 0; i < N; i++) {
+            bool lost = i / unit == 1;
+            REQUIRE(isnan(rig.out[i]) == lost, "%s: element %d comes to %g", specs[s], (int)i,
+                    (double)rig.out[i]);
+            REQUIRE(!lost || memcmp(&before[i], &residual[i], sizeof(float)) == 0,
+                    "%s: the residual of element %d goes from %g to %g", specs[s], (int)i,
+                    (double)before[i], (double)residual[i]);
+        }
+        close_rig(&rig);
+    }
+}
+
 /* ---- warm-up ---- */
 
 static int count_sent(const float *out)
@@ -559,6 +597,7 @@ static const struct wring_test_case cases[] = {
     {"way_back_has_none", way_back_has_none},
     {"what_is_not_finite_leaves_momentum", what_is_not_finite_leaves_momentum},
     {"momentum_stays_finite", momentum_stays_finite},
+    {"what_is_marked_leaves_what_was_sent", what_is_marked_leaves_what_was_sent},
     {"warmup_has_stages", warmup_has_stages},
     {"warmup_comes_back", warmup_comes_back},
     {"warmup_sizes_are_checked", warmup_sizes_are_checked},
