@@ -200,24 +200,42 @@ static size_t encode_sent(const struct wring_codec *codec,
                : encode_base(codec, context, src, elems, residual, code, scratch);
 }
 
-void wring_compose_hold(const struct wring_codec *codec, const struct wring_codec_context *context,
+bool wring_compose_hold(const struct wring_codec *codec, const struct wring_codec_context *context,
                         float *sum, uint64_t n)
 {
     const struct wring_codec *back = wring_codec_way(codec, 1);
 
     if (back->held == 0 || context->phase == 0 || context->states == NULL)
-        return;
+        return true;
     float *held = (float *)context->states[back->held - 1] + context->element;
     if (is_finite(back, sum, NULL, n)) {
         back->composed.momentum->advance(held, sum, n, 1);
         memcpy(sum, held, n * sizeof(*sum));
-        return;
+        return true;
     }
     for (uint64_t i = 0; i < n; i++)
         if (isfinite(sum[i])) {
             back->composed.momentum->advance(&held[i], &sum[i], 1, 1);
             sum[i] = held[i];
         }
+    return false;
+}
+
+void wring_compose_keep(const struct wring_codec *codec, float *residual, const float *sum,
+                        const float *source, uint64_t n, float divisor)
+{
+    float kept[WRING_RESIDUAL_PIECE];
+
+    for (uint64_t done = 0, some; done < n; done += some) {
+        some = wring_codec_unit_length(WRING_RESIDUAL_PIECE, n - done);
+        wring_residual_read(codec, residual, done, some, kept);
+        for (uint64_t i = 0; i < some; i++)
+            if (!isfinite(sum[done + i]) && isfinite(source[done + i])) {
+                float share = source[done + i] / divisor;
+                codec->composed.momentum->advance(&kept[i], &share, 1, 1);
+            }
+        wring_residual_write(codec, residual, done, some, kept);
+    }
 }
 
 /* ---- momentum ---- */

@@ -40,9 +40,21 @@ enum wring_status wring_compose_ways(struct wring_codec *codec, char *why, size_
  * A unit that is NaN stays so, and changes nothing.
  * @param codec    of the way back @param context  of the run, with the bucket's states
  * @param sum      in and out, [n]
+ * @return false: they are differences, and some are NaN
  */
-void wring_compose_hold(const struct wring_codec *codec, const struct wring_codec_context *context,
+bool wring_compose_hold(const struct wring_codec *codec, const struct wring_codec_context *context,
                         float *sum, uint64_t n);
+
+/**
+ * Where a sum of differences is NaN, the owner keeps what a source brought: its rank counts that as
+ * sent, and will not send it again.
+ * @param codec     of the way back
+ * @param residual  of the sum, in and out, [n]
+ * @param sum       [n]
+ * @param source    [n], what its code decodes to @param divisor  of the sum
+ */
+void wring_compose_keep(const struct wring_codec *codec, float *residual, const float *sum,
+                        const float *source, uint64_t n, float divisor);
 
 /** Do residuals and states begin anew with another membership? Then what is left of others'
  *  contributions would stay in the sum for ever. */

@@ -624,6 +624,20 @@ static enum wring_status encode_sum_16(struct wring_job *job, const struct wring
     return WRING_OK;
 }
 
+/** Keep what sources of a sum of differences brought in vain. @param wide  [tile.n] */
+static enum wring_status keep_differences(struct wring_job *job, struct tile tile, const float *sum,
+                                          float *residual, float *wide)
+{
+    enum wring_status status = WRING_OK;
+
+    for (uint32_t i = 0; i < job->n_sources && status == WRING_OK; i++) {
+        status = take_source(job, find_sum(job), i, tile, wide, false, NULL);
+        if (status == WRING_OK)
+            wring_compose_keep(job->codec_out, residual, sum, wide, tile.n, job->divisor);
+    }
+    return status;
+}
+
 /** Encode the sum for its way back. The owner decodes it too, so that it goes on with the same
  *  values as its peers. */
 static enum wring_status encode_sum(struct wring_job *job, struct tile tile, void *scratch)
@@ -645,8 +659,9 @@ static enum wring_status encode_sum(struct wring_job *job, struct tile tile, voi
         wring_codec_decode(job->codec_out, &context, code, bytes, dst, tile.n, false);
     if (job->measure && status == WRING_OK && leaves_loss(job))
         wring_loss_add(job, &run);
-    if (status == WRING_OK)
-        wring_compose_hold(job->codec_out, &context, dst, tile.n);
+    if (status == WRING_OK && !wring_compose_hold(job->codec_out, &context, dst, tile.n) &&
+        residual != NULL)
+        status = keep_differences(job, tile, dst, residual, before);
     if (is_short && status == WRING_OK)
         kernels_of(job)->narrow[job->dtype](dst_at(job, tile.begin), dst, tile.n, 1);
     return status;

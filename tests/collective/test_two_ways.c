@@ -269,6 +269,66 @@ static void differences_approach_the_sum(void)
         }
 }
 
+#define NAN_STEP 20
+
+/** In one step rank 0 has NaN, and the others' inputs change for good. */
+static void post_a_nan(struct wring_session *session, uint32_t rank, void *arg)
+{
+    static float data[RANKS][N];
+    const struct loss *loss = arg;
+    float *x = data[rank];
+    struct wring_bucket *bucket = NULL;
+    struct wring_bucket_params params = {
+        .name = "b", .data = x, .elems = N, .op = loss->op, .codec = loss->codec};
+
+    REQUIRE(wring_bucket_register(session, &params, &bucket) == WRING_OK &&
+                wring_session_commit(session) == WRING_OK,
+            "%s: no bucket", loss->codec);
+    for (int step = 0; step < STEPS + ZEROS; step++) {
+        for (int i = 0; i < N; i++)
+            x[i] = step < NAN_STEP || rank == 0 ? constant(i, rank) : constant(i, rank + RANKS);
+        for (int i = 0; i < N && step == NAN_STEP && rank == 0; i += 64)
+            x[i] = NAN;
+        REQUIRE(wring_bucket_post(bucket) == WRING_OK &&
+                    wring_bucket_wait(bucket, WAIT_NS, NULL) == WRING_OK,
+                "%s: step %d", loss->codec, step);
+        for (int i = 0; i < N && step == NAN_STEP; i += 64)
+            REQUIRE(isnan(x[i]), "%s: element %d is %g", loss->codec, i, (double)x[i]);
+    }
+    for (int i = 0; i < N; i++) {
+        double want = constant(i, 0), share = loss->op == WRING_AVG ? 1.0 / RANKS : 1;
+        for (uint32_t other = 1; other < RANKS; other++)
+            want += (double)constant(i, other + RANKS);
+        REQUIRE(fabs((double)x[i] - want * share) <= loss->most,
+                "%s, %s: element %d comes to %g, not %g", loss->codec, wring_op_name(loss->op), i,
+                (double)x[i], want * share);
+    }
+}
+
+/** Ranks that took no notice count as sent what came in vain with another's NaN. */
+static void differences_outlive_a_nan(void)
+{
+    static const struct {
+        const char *codec;
+        double most;
+    } cases[] = {
+        {"topk:ratio=0.1:block=256+ef21", 1e-3},
+        {"int8:block=64+ef21", 1e-3},
+        {"bf16+ef21", 1e-3},
+        {"topk:ratio=0.1:block=256+ef21>int8:block=64+ef", 1e-3},
+        /* roundings of such residuals stay; so would differences, of 0.5 from each rank */
+        {"topk:ratio=0.1:block=256+ef21>int8:block=64+ef:residual=bf16", 0.1},
+    };
+
+    for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++)
+        for (int average = 0; average < 2; average++) {
+            struct loss loss = {cases[c].codec, average ? WRING_AVG : WRING_SUM, 1, cases[c].most,
+                                true};
+            struct wring_test_job job = {.ranks = RANKS, .run = post_a_nan, .arg = &loss};
+            wring_test_run_ranks(&job);
+        }
+}
+
 /** Ranks that go on where others were. */
 struct relay {
     uint32_t ranks;
@@ -351,6 +411,7 @@ int main(int argc, char **argv)
     static const struct wring_test_case cases[] = {
         {"feedback_at_worker_and_owner", feedback_at_worker_and_owner},
         {"differences_approach_the_sum", differences_approach_the_sum},
+        {"differences_outlive_a_nan", differences_outlive_a_nan},
         {"differences_are_of_as_many_ranks", differences_are_of_as_many_ranks},
         {"needs_a_way_back", needs_a_way_back},
         {"immediate", immediate},
