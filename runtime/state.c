@@ -205,20 +205,25 @@ static void put_members(struct output *out, struct wring_bucket *bucket, uint64_
             put_bucket(out, bucket->fuses->members[i], steps, past);
 }
 
-/** After a failure, all buckets go back to the last step that every one of them completed. Legs are
- *  made by each commit, and count their bucket's steps from when they are begun: it is asked. */
+/** The last step that all have completed which are posted in turn: a failure leaves these apart by
+ *  one step at most. Legs are made by each commit, and count their bucket's steps from when they
+ *  are begun: it is asked. */
 static uint64_t last_common_step(const struct wring_session *session)
 {
-    uint64_t steps = UINT64_MAX;
+    uint64_t top = 0, steps = UINT64_MAX;
     for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
-        if (at->whole == NULL && steps_made(at) < steps)
+        if (at->whole == NULL && steps_made(at) > top)
+            top = steps_made(at);
+    for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
+        if (at->whole == NULL && steps_made(at) + 1 >= top && steps_made(at) < steps)
             steps = steps_made(at);
     return steps;
 }
 
-uint64_t wring_state_common_step(const struct wring_session *session)
+uint64_t wring_state_steps_back(const struct wring_bucket *bucket)
 {
-    return last_common_step(session);
+    uint64_t common = last_common_step(bucket->session), made = steps_made(bucket);
+    return made < common ? made : common;
 }
 
 /** What has changed since cannot be undone. A residual begins anew: part of it has gone out. */
@@ -244,7 +249,7 @@ static void take_past(struct wring_bucket *bucket, const struct past *past)
                states->counts[i] * wring_codec_states_elem_bytes(states, i));
 }
 
-static void roll_bucket_back(struct wring_bucket *bucket, uint64_t steps)
+void wring_state_roll_back(struct wring_bucket *bucket, uint64_t steps)
 {
     struct past past;
     bool undone = is_step_cut_off(bucket) || bucket->collective.step != steps;
@@ -256,13 +261,6 @@ static void roll_bucket_back(struct wring_bucket *bucket, uint64_t steps)
     if (undone && bucket->kept_input != NULL && bucket->kept_step == steps)
         memcpy(bucket->data, bucket->kept_input, wring_bucket_bytes(bucket));
     bucket->collective.step = steps;
-}
-
-void wring_state_roll_back(struct wring_session *session, uint64_t steps)
-{
-    for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
-        if (at->whole == NULL)
-            roll_bucket_back(at, steps);
 }
 
 /** Does its codec need to know how many steps there were? A warm-up goes by them. */
@@ -284,10 +282,9 @@ static bool is_saved(const struct wring_bucket *bucket)
 static enum wring_status put_buckets(struct wring_session *session, struct output *out)
 {
     bool failed = wring_session_check(session) != WRING_OK;
-    uint64_t common = last_common_step(session);
 
     for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
-        uint64_t steps = failed ? common : at->collective.step;
+        uint64_t steps = failed ? wring_state_steps_back(at) : at->collective.step;
         struct past past = {0};
         if (!is_saved(at))
             continue;

@@ -40,13 +40,14 @@ static inline uint32_t wring_state_count_owned(struct wring_bucket *bucket)
     return wring_residual_count_owned(bucket->posted_as);
 }
 
-/** How many steps every bucket has completed, of a session that has failed; UINT64_MAX: there is no
- *  bucket. */
-uint64_t wring_state_common_step(const struct wring_session *session);
+/** To how many steps a bucket goes back, after its session has failed. Buckets that are posted in
+ *  turn go to the last step that every one of them completed; one that is posted more seldom, to
+ *  its own last one. */
+uint64_t wring_state_steps_back(const struct wring_bucket *bucket);
 
-/** After a failure: all buckets as they were after so many steps, their input too, as far as that
- *  was kept. What is lost is logged. */
-void wring_state_roll_back(struct wring_session *session, uint64_t steps);
+/** After a failure: a bucket as it was after so many steps, its input too, as far as that was kept.
+ *  What is lost is logged. */
+void wring_state_roll_back(struct wring_bucket *bucket, uint64_t steps);
 
 /** Does a bucket that is exchanged keep anything from step to step? */
 static inline bool wring_state_has(const struct wring_bucket *bucket)

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/descriptor.h"
+#include "base/hash.h"
 #include "runtime/bucket.h"
 #include "runtime/commit/commit.h"
 #include "runtime/commit/hierarchy_phases.h"
@@ -37,7 +38,7 @@ struct reforming {
     uint64_t round;                /* that `next` is of */
     uint32_t newcomers;            /* in `next` */
     bool leaves_behind;            /* ranks of this session are not in it */
-    uint64_t steps;                /* that buckets went back to; UINT64_MAX: they have not */
+    bool gone_back;                /* buckets are where they go on */
     int fd;                        /* where others meet this rank, should it lead */
     struct wring_guests *guests;   /* who want to come in here */
 };
@@ -323,22 +324,82 @@ static enum wring_status meet(struct reforming *reforming, const struct wring_me
     return wring_rendezvous_create(&params, out);
 }
 
-/** Ranks may differ by one step: all go back to the last one that each of them has completed. */
-static enum wring_status agree_on_steps(const struct reforming *reforming, uint64_t *steps)
+/* What ranks tell each other of a bucket: a hash of its name, and its steps. */
+#define ENTRY (2 * sizeof(uint64_t))
+
+static uint64_t hash_name(const struct wring_bucket *bucket)
+{
+    return wring_fnv64(WRING_FNV64, bucket->name, strlen(bucket->name));
+}
+
+/** How many of the application's buckets travel as this one. */
+static uint32_t count_members(const struct wring_bucket *bucket)
+{
+    return bucket->fuses != NULL ? bucket->fuses->n : 1;
+}
+
+/** One of these. All of them have made as many steps. */
+static const struct wring_bucket *member_of(const struct wring_bucket *bucket, uint32_t i)
+{
+    return bucket->fuses != NULL ? bucket->fuses->members[i] : bucket;
+}
+
+static void write_steps(const struct reforming *reforming, struct wring_writer *writer)
+{
+    for (const struct wring_bucket *at = reforming->session->buckets; at != NULL; at = at->next)
+        for (uint32_t i = 0; i < count_members(at) && at->whole == NULL; i++) {
+            wring_write_u64(writer, hash_name(member_of(at, i)));
+            wring_write_u64(writer, reforming->gone_back ? at->collective.step
+                                                         : wring_state_steps_back(at));
+        }
+}
+
+/** @param place  where the bucket most likely is @return UINT64_MAX: that rank has none like it */
+static uint64_t find_steps(struct wring_reader all, uint64_t name, uint64_t place)
+{
+    uint64_t n = all.bytes / ENTRY;
+
+    for (uint64_t k = 0; k < n; k++) {
+        struct wring_reader entry = {all.data + (place + k) % n * ENTRY, ENTRY, false};
+        if (wring_read_u64(&entry) == name)
+            return wring_read_u64(&entry);
+    }
+    return UINT64_MAX;
+}
+
+/** Ranks may differ by one step: buckets go back to the last that each of them has completed. */
+static void go_back(const struct reforming *reforming, const struct wring_blobs *blobs)
+{
+    uint64_t place = 0;
+
+    for (struct wring_bucket *at = reforming->session->buckets; at != NULL; at = at->next) {
+        if (at->whole != NULL)
+            continue;
+        uint64_t name = hash_name(member_of(at, 0)), steps = UINT64_MAX;
+        for (uint32_t i = 0; i < blobs->n; i++) {
+            uint64_t theirs = find_steps(wring_blobs_reader(blobs, i), name, place);
+            steps = theirs < steps ? theirs : steps;
+        }
+        if (!reforming->gone_back || steps < at->collective.step)
+            wring_state_roll_back(at, steps);
+        place += count_members(at);
+    }
+}
+
+static enum wring_status agree_on_steps(const struct reforming *reforming)
 {
     struct wring_writer writer = {0};
     struct wring_blobs blobs;
 
-    wring_write_u64(&writer, *steps);
+    write_steps(reforming, &writer);
     enum wring_status status = wring_session_exchange_writer(reforming->next, &writer, &blobs);
     if (status != WRING_OK)
         return status;
-    for (uint32_t i = 0; i < blobs.n; i++) {
-        struct wring_reader reader = wring_blobs_reader(&blobs, i);
-        uint64_t theirs = wring_read_u64(&reader);
-        status = reader.failed ? WRING_ERR_FRAME : status;
-        *steps = theirs < *steps ? theirs : *steps;
-    }
+    for (uint32_t i = 0; i < blobs.n; i++)
+        if (wring_blobs_reader(&blobs, i).bytes % ENTRY != 0)
+            status = WRING_ERR_FRAME;
+    if (status == WRING_OK)
+        go_back(reforming, &blobs);
     wring_blobs_finish(&blobs);
     return status;
 }
@@ -346,19 +407,14 @@ static enum wring_status agree_on_steps(const struct reforming *reforming, uint6
 /** The first time, buckets go back to those steps; later tries find them there. */
 static enum wring_status prepare_buckets(struct reforming *reforming)
 {
-    struct wring_session *session = reforming->session;
-    bool first = reforming->steps == UINT64_MAX;
-    uint64_t steps = first ? wring_state_common_step(session) : reforming->steps;
+    bool first = !reforming->gone_back;
 
     /* newcomers know nothing of steps, and come only if no rank was lost: nothing is undone then */
-    bool works = reforming->newcomers > 0;
-    enum wring_status status = works ? WRING_OK : agree_on_steps(reforming, &steps);
+    enum wring_status status = reforming->newcomers > 0 ? WRING_OK : agree_on_steps(reforming);
     if (status != WRING_OK)
         return status;
-    if (!works && (first || steps < reforming->steps))
-        wring_state_roll_back(session, steps);
-    reforming->steps = steps;
-    return first ? uncommit_buckets(session) : WRING_OK;
+    reforming->gone_back = true;
+    return first ? uncommit_buckets(reforming->session) : WRING_OK;
 }
 
 static enum wring_status fill_next(struct reforming *reforming)
@@ -571,7 +627,6 @@ enum wring_status wring_elastic_reform(struct wring_session *session, uint64_t l
     struct reforming reforming = {.session = session,
                                   .deadline_ns = deadline_ns,
                                   .late_ns = late_ns,
-                                  .steps = UINT64_MAX,
                                   .fd = -1,
                                   .guests = guests};
     uint64_t began_ns = wring_now_ns();

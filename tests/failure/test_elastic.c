@@ -213,6 +213,60 @@ static void die_behind_others(const struct procs_rank *rank, struct elastic_plan
     kill(getpid(), SIGKILL);
 }
 
+#define SELDOM 3 /* of two buckets one is posted each third time */
+#define ROUNDS (2 * SELDOM + 2)
+
+static enum wring_status post_and_wait(struct wring_bucket *bucket)
+{
+    enum wring_status status = wring_bucket_post(bucket);
+
+    return status == WRING_OK ? wring_bucket_wait(bucket, WRING_FOREVER, NULL) : status;
+}
+
+/** A rank dies before a step of the bucket that is posted more often. */
+static int lose_one_of_two_rhythms(struct procs_rank *rank, void *arg)
+{
+    static float small[SMALL], coded[ELEMS];
+    struct wring_session *session;
+    struct wring_bucket *buckets[2];
+    enum wring_status status = wring_session_open(&rank->params, &session);
+
+    if (status == WRING_OK)
+        status = register_two(session, small, coded, buckets);
+    for (int i = 0; i < ROUNDS && status == WRING_OK; i++) {
+        fill_two(small, coded, rank->rank);
+        status = i % SELDOM == 0 ? post_and_wait(buckets[0]) : WRING_OK;
+        if (status == WRING_OK)
+            status = post_and_wait(buckets[1]);
+    }
+    if (status != WRING_OK)
+        return 2;
+    double before = held_back(buckets[1]);
+    die_behind_others(rank, arg);
+    fill_two(small, coded, rank->rank);
+    if (post_and_wait(buckets[1]) != WRING_ERR_PEER ||
+        wring_session_shrink(session, 0, &session) != WRING_OK)
+        return 3;
+    procs_say(rank, "%" PRIu64 " and %" PRIu64 " steps", wring_bucket_steps(buckets[0]),
+              wring_bucket_steps(buckets[1]));
+    procs_say(rank, "held back %g before and %g after: %s", before, held_back(buckets[1]),
+              before > 0 && held_back(buckets[1]) == before ? "kept" : "lost");
+    wring_session_close(session);
+    return 0;
+}
+
+/** The one that is posted seldom does not take the other back to its own number of steps. */
+static void buckets_of_two_rhythms(void)
+{
+    for (int provider = 0; provider < 2; provider++) {
+        start(3, both[provider], lose_one_of_two_rhythms);
+        job.arg = elastic_plan_new();
+        CHECK(procs_run(&job, DEADLINE_S), "hangs");
+        for (uint32_t i = 0; i < 2; i++)
+            SAID(i, 0, "3 and 8 steps\n", "after: kept\n");
+    }
+}
+
 #define STILL 40 /* steps in which nothing changes */
 
 /** What a step of constant inputs comes to, less the sum of these. @return the largest, or -1: the
@@ -595,6 +649,7 @@ int main(int argc, char **argv)
         {"two_at_once", two_at_once},
         {"one_more_meanwhile", one_more_meanwhile},
         {"one_of_two_and_all_but_one", one_of_two_and_all_but_one},
+        {"buckets_of_two_rhythms", buckets_of_two_rhythms},
         {"a_step_that_nobody_waited_for", a_step_that_nobody_waited_for},
         {"differences_begin_anew", differences_begin_anew},
         {"what_owners_hold_back_goes_out", what_owners_hold_back_goes_out},
