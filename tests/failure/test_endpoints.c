@@ -18,17 +18,25 @@
 
 #define LITTLE_NS (20 * WRING_NS_PER_S)
 
-/** A listening socket on loopback that the ranks do not inherit. @return -1 with errno */
-static int listen_here(int backlog, uint16_t *port)
+/** A socket with a port on loopback, which the ranks do not inherit. Nobody else gets the port
+ *  before it is closed; it refuses whoever comes. @return -1 with errno */
+static int bind_here(uint16_t *port)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t bytes = sizeof(address);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&address, bytes) != 0 || listen(fd, backlog) != 0 ||
+    if (fd < 0 || bind(fd, (struct sockaddr *)&address, bytes) != 0 ||
         getsockname(fd, (struct sockaddr *)&address, &bytes) != 0)
         return -1;
     *port = ntohs(address.sin_port);
     return fd;
+}
+
+/** The same, which listens. */
+static int listen_here(int backlog, uint16_t *port)
+{
+    int fd = bind_here(port);
+    return fd >= 0 && listen(fd, backlog) == 0 ? fd : -1;
 }
 
 static int connect_here(uint16_t port)
@@ -44,17 +52,17 @@ static int connect_here(uint16_t port)
 /** Ports at which a root is not: closed, full (packets are swallowed), silent, another program. */
 static struct {
     uint16_t closed, full, silent, babbling;
-    int full_fd, silent_fd, babbling_fd, fillers[8];
+    int closed_fd, full_fd, silent_fd, babbling_fd, fillers[8];
 } others;
 
 static void make_others(void)
 {
-    int fd = listen_here(1, &others.closed);
-    close(fd);
+    others.closed_fd = bind_here(&others.closed);
     others.full_fd = listen_here(0, &others.full);
     others.silent_fd = listen_here(64, &others.silent);
     others.babbling_fd = listen_here(64, &others.babbling);
-    REQUIRE(fd >= 0 && others.full_fd >= 0 && others.silent_fd >= 0 && others.babbling_fd >= 0,
+    REQUIRE(others.closed_fd >= 0 && others.full_fd >= 0 && others.silent_fd >= 0 &&
+                others.babbling_fd >= 0,
             "%s", strerror(errno));
     for (int i = 0; i < 8; i++)
         others.fillers[i] = connect_here(others.full);
@@ -67,6 +75,7 @@ static void close_others(void)
     close(others.full_fd);
     close(others.silent_fd);
     close(others.babbling_fd);
+    close(others.closed_fd);
 }
 
 /** Greet whoever comes, as mail servers do, until the job is over. */
