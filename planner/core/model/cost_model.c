@@ -210,23 +210,80 @@ static void fill_from_candidates(struct wring_model_builder *builder)
         model->fp16 = model->uncompressed; /* without collectives nothing is rounded */
 }
 
+/** An option's number by a key of its codec and steps, for tensors of a type. */
+struct keyed {
+    uint64_t key;
+    uint32_t option;
+};
+
+/** Options that are alike have one key of a type; few others share it. */
+static uint64_t key_of(const struct wring_cost_option *of, enum wring_dtype dtype)
+{
+    uint64_t key = ((uint64_t)of->codec << 8 | of->option.n) << 8 | (uint64_t)dtype;
+
+    for (uint32_t i = 0; i < of->option.n; i++) {
+        const struct wring_step *step = &of->option.steps[i];
+        bool comm = step->kind == WRING_STEP_COMM;
+        key = (key ^ ((uint64_t)step->kind << 8 | (uint64_t)(comm ? step->routine : step->site))) *
+              1099511628211u;
+    }
+    return key;
+}
+
+static int by_key(const void *a, const void *b)
+{
+    const struct keyed *x = a, *y = b;
+
+    if (x->key != y->key)
+        return x->key < y->key ? -1 : 1;
+    return (x->option > y->option) - (x->option < y->option);
+}
+
 static bool are_alike(const struct wring_cost_option *a, const struct wring_cost_option *b)
 {
     return a->codec == b->codec && wring_option_has_steps_of(&a->option, &b->option);
 }
 
-/** What tensors of a type take in the place of an option. */
-static uint32_t find_alike(const struct wring_cost_model *model, enum wring_dtype dtype,
-                           uint32_t option)
+/** What tensors of a type take in the place of an option. @param sorted  [n_options] by key */
+static uint32_t find_alike(const struct wring_cost_model *model, const struct keyed *sorted,
+                           enum wring_dtype dtype, uint32_t option)
 {
     const struct wring_cost_option *of = &model->options[option];
+    uint64_t key = key_of(of, dtype);
+    uint32_t from = 0, to = model->problem.n_options;
 
     if (of->dtype == dtype)
         return option;
-    for (uint32_t i = 0; option != model->fp16 && i < model->problem.n_options; i++)
-        if (model->options[i].dtype == dtype && are_alike(&model->options[i], of))
-            return i;
+    if (option == model->fp16)
+        return model->raws[dtype];
+    while (from < to) {
+        uint32_t middle = from + (to - from) / 2;
+        if (sorted[middle].key < key)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    for (; from < model->problem.n_options && sorted[from].key == key; from++) {
+        uint32_t other = sorted[from].option;
+        if (model->options[other].dtype == dtype && are_alike(&model->options[other], of))
+            return other;
+    }
     return model->raws[dtype];
+}
+
+static void fill_alike(const struct wring_model_builder *builder, struct keyed *sorted)
+{
+    struct wring_cost_model *model = builder->model;
+    uint32_t n = model->problem.n_options;
+
+    for (uint32_t i = 0; i < n; i++)
+        sorted[i] = (struct keyed){key_of(&model->options[i], model->options[i].dtype), i};
+    qsort(sorted, n, sizeof(*sorted), by_key);
+    for (enum wring_dtype dtype = WRING_F32; dtype <= WRING_BF16; dtype++) {
+        bool any = has_dtype(builder, dtype);
+        for (uint32_t i = 0; any && i < n; i++)
+            model->alike[(size_t)dtype * n + i] = find_alike(model, sorted, dtype, i);
+    }
 }
 
 /** Of mixed types. Errors: WRING_ERR_NO_MEMORY. */
@@ -237,15 +294,17 @@ static enum wring_status find_kinds(const struct wring_model_builder *builder)
 
     if (!wring_tensor_trace_is_mixed(model->trace))
         return WRING_OK;
+    struct keyed *sorted = malloc(n * sizeof(*sorted));
     model->kinds = calloc(model->problem.n_tensors, sizeof(*model->kinds));
     model->alike = calloc((size_t)n * (WRING_BF16 + 1), sizeof(*model->alike));
-    if (model->kinds == NULL || model->alike == NULL)
+    if (sorted == NULL || model->kinds == NULL || model->alike == NULL) {
+        free(sorted);
         return WRING_ERR_NO_MEMORY;
+    }
     for (uint32_t i = 0; i < model->problem.n_tensors; i++)
         model->kinds[i] = (uint8_t)wring_tensor_trace_dtype(model->trace, i);
-    for (enum wring_dtype dtype = WRING_F32; dtype <= WRING_BF16; dtype++)
-        for (uint32_t i = 0; has_dtype(builder, dtype) && i < n; i++)
-            model->alike[(size_t)dtype * n + i] = find_alike(model, dtype, i);
+    fill_alike(builder, sorted);
+    free(sorted);
     return WRING_OK;
 }
 
