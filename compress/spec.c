@@ -2,6 +2,7 @@
 #include "compress/spec.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -96,20 +97,50 @@ static bool parse_word(struct piece piece, const char *words, double *out)
     }
 }
 
+/** As parse_decimal() reads it, whatever decimal point the application's locale writes. */
+static void write_decimal(char *text, size_t bytes, double value)
+{
+    int digits = FRACTION_DIGITS; /* of the fraction */
+    for (double least = 1; value >= least && digits > 1; least *= 10)
+        digits--;
+    size_t used = (size_t)snprintf(text, bytes, "%.*f", digits, value);
+    size_t point = used - (size_t)digits - 1;
+
+    text[point] = '.';
+    while (text[used - 1] == '0')
+        used--;
+    text[text[used - 1] == '.' ? used - 1 : used] = '\0';
+}
+
+/** A bound of a parameter, as a spec may have it where any spec can. */
+static const char *write_bound(char *text, size_t bytes, double value)
+{
+    double size = fabs(value);
+
+    if (size == 0 || (size >= 1e-15 && size < 1e15))
+        write_decimal(text, bytes, value);
+    else
+        snprintf(text, bytes, "%g", value);
+    return text;
+}
+
 /** @param codec  or the suffix whose parameter it is */
 static enum wring_status refuse_value(const struct parser *parser, const char *codec,
                                       const struct wring_codec_param *param, struct piece value)
 {
+    char what[64], multiple[32], min[32], max[32];
+
     if (param->words != NULL)
         return refuse_spec(parser, "%s:%s=%.*s: needs one of %s", codec, param->name, value.length,
                            value.text, param->words);
     if (param->multiple_of > 1)
-        return refuse_spec(parser, "%s:%s=%.*s: needs a multiple of %g from %g to %g", codec,
-                           param->name, value.length, value.text, param->multiple_of, param->min,
-                           param->max);
-    return refuse_spec(parser, "%s:%s=%.*s: needs a %snumber from %g to %g", codec, param->name,
-                       value.length, value.text, param->multiple_of == 1 ? "whole " : "",
-                       param->min, param->max);
+        snprintf(what, sizeof(what), "multiple of %s",
+                 write_bound(multiple, sizeof(multiple), param->multiple_of));
+    else
+        snprintf(what, sizeof(what), "%s number", param->multiple_of == 1 ? "whole" : "decimal");
+    return refuse_spec(parser, "%s:%s=%.*s: needs a %s from %s to %s", codec, param->name,
+                       value.length, value.text, what, write_bound(min, sizeof(min), param->min),
+                       write_bound(max, sizeof(max), param->max));
 }
 
 static bool is_in_range(const struct wring_codec_param *param, double value)
@@ -361,21 +392,6 @@ enum wring_status wring_spec_parse(struct wring_codec *codec, const char *spec,
     while (*rest != '\0' && status == WRING_OK)
         status = *rest == '+' ? parse_suffix(&parser, &rest) : refuse_order(&parser, rest);
     return status;
-}
-
-/** As parse_decimal() reads it, whatever decimal point the application's locale writes. */
-static void write_decimal(char *text, size_t bytes, double value)
-{
-    int digits = FRACTION_DIGITS; /* of the fraction */
-    for (double least = 1; value >= least && digits > 1; least *= 10)
-        digits--;
-    size_t used = (size_t)snprintf(text, bytes, "%.*f", digits, value);
-    size_t point = used - (size_t)digits - 1;
-
-    text[point] = '.';
-    while (text[used - 1] == '0')
-        used--;
-    text[text[used - 1] == '.' ? used - 1 : used] = '\0';
 }
 
 static void write_word(char *text, size_t bytes, const char *words, double value)

@@ -121,7 +121,9 @@ def show_param(param):
     if "words" in param:
         allowed = " or ".join(param["words"].split("|"))
         return f"{param['name']}={param['default']}: {param['doc']}; {allowed}"
-    usual, low, high = (f"{param[key]:g}" for key in ("default", "min", "max"))
+    # as a spec takes them: without an exponent
+    usual, low, high = (f"{param[key]:.15f}".rstrip("0").rstrip(".")
+                        for key in ("default", "min", "max"))
     return f"{param['name']}={usual}: {param['doc']}; {low} to {high}"
 
 

@@ -139,7 +139,8 @@ static void traces_and_refusals_have_points(void)
                                                   .log = wring_test_lines_take,
                                                   .log_arg = &lines});
     comma_locale_leave();
-    CHECK(wring_test_lines_count(&lines, "needs a number from 1e-06 to 1") == 4, "%s", lines.text);
+    CHECK(wring_test_lines_count(&lines, "needs a decimal number from 0.000001 to 1") == 4, "%s",
+          lines.text);
     check_json(path, "the trace");
     unlink(path);
 }
