@@ -99,7 +99,9 @@ class Files(unittest.TestCase):
         result = wring(*SHORT, "--json", "--codec", ",".join(codecs), "--results", self.results,
                        *asked)
         self.assertEqual(result.returncode, 0, result.stderr)
-        return {run["config"]: run["losses"] for run in json.loads(result.stdout)["runs"]}, result.stderr
+        found = json.loads(result.stdout)
+        self.assertIsNone(found["report"], "none is written without times")
+        return {run["config"]: run["losses"] for run in found["runs"]}, result.stderr
 
     def refuse(self, reason, *arguments):
         """One line says it, before anything is trained: all these steps would take a day."""

@@ -288,10 +288,11 @@ int demo_print_json(const struct demo_results *results)
         json_array_append_new(runs,
                               run_object(results, &results->measures[i], &judgement.verdicts[i]));
     json_t *object = json_pack(
-        "{s:o, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:b}", "runs", runs,
-        "report", o->report, "task", o->task->name, "optimizer", o->optimizer_text, "link", o->link,
-        "ranks", (json_int_t)o->ranks, "steps", (json_int_t)o->steps, "seed", (json_int_t)o->seed,
-        "seeds", (json_int_t)o->seeds, "parameters", (json_int_t)results->parameters, "target_loss",
+        "{s:o, s:s?, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:b}", "runs",
+        runs, "report", o->losses_only || o->report[0] == '\0' ? NULL : o->report, "task",
+        o->task->name, "optimizer", o->optimizer_text, "link", o->link, "ranks",
+        (json_int_t)o->ranks, "steps", (json_int_t)o->steps, "seed", (json_int_t)o->seed, "seeds",
+        (json_int_t)o->seeds, "parameters", (json_int_t)results->parameters, "target_loss",
         real_or_null(results->target_loss), "targets", reals_json(judgement.targets, DEMO_TARGETS),
         "fp32_range", real_or_null(judgement.fp32_range), "control_loses",
         real_or_null(judgement.control_loses), "resolved", judgement.resolved);
