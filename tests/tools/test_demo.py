@@ -155,7 +155,8 @@ class Files(unittest.TestCase):
                 self.write("results", data)
                 self.refuse("line 1 is no finished training", "--results", self.results)
                 self.assertEqual(self.kept(), data)
-        for data in (b"hello", b"hello\n", b"\n", b"[]\n", b"\0\xff\n", b"{}", b'{"key":1}'):
+        for data in (b"hello", b"hello\n", b"\n", b"[]\n", b"\0\xff\n", b"\0", b"{}", b'{"key":1}',
+                     json.dumps(line).encode() + b"\0more\n"):
             with self.subTest(data=data):
                 self.write("results", data)
                 self.refuse("line 1 is no finished training", "--results", self.results)

@@ -63,15 +63,17 @@ static bool cut_off(const char *path, const char *text, off_t at)
     return true;
 }
 
-/** @param at  where the line begins in the file */
-static bool take_line(struct demo_store *store, const char *text, unsigned line, off_t at)
+/** @param text  [bytes], of which there is one at least
+ *  @param at    where the line begins in the file */
+static bool take_line(struct demo_store *store, const char *text, size_t bytes, unsigned line,
+                      off_t at)
 {
     json_error_t error;
-    json_t *object = json_loads(text, JSON_REJECT_DUPLICATES, &error);
+    json_t *object = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
     bool well = is_training(object);
     char what[96];
 
-    store->ended = text[strlen(text) - 1] == '\n';
+    store->ended = text[bytes - 1] == '\n';
     if (well) {
         json_array_append(store->lines, object);
     } else if (object == NULL && !store->ended && cut_off(store->path, text, at)) {
@@ -94,7 +96,7 @@ static bool read_lines(struct demo_store *store, FILE *file)
     bool well = true;
 
     for (unsigned line = 1; well && (bytes = getline(&text, &room, file)) > 0; line++) {
-        well = take_line(store, text, line, at);
+        well = take_line(store, text, (size_t)bytes, line, at);
         at += bytes;
     }
     if (well && ferror(file))
