@@ -221,7 +221,9 @@ class Refusals(unittest.TestCase):
         self.check(2, "--tier", "sse", says="scalar|avx2|avx512|vbmi2|neon")
         self.check(2, "--seconds", "-1", says="--seconds")
         self.check(2, "--ranks", "65", says="--ranks")
-        self.check(1, "--data", "/nonexistent/g", says="/nonexistent/g: cannot be read")
+        for name in ("/nonexistent/g", "Normal", ""):
+            self.check(1, "--data", name, says=f"--data {name}: neither a file nor bell, normal, laplace ")
+        self.check(1, "--data", "/", says="/: cannot be read: Is a directory")
         self.check(1, "--data", "recorded", "-n", "17", says="recorded has gradients of 16 ranks")
 
     def test_what_this_machine_lacks(self):

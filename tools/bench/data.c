@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/bench/data.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,6 +72,9 @@ int wring_bench_data_open(struct wring_bench_data *data, const char *name)
             *data = *made[i];
             return WRING_EXIT_OK;
         }
+    if (path == name && access(path, F_OK) != 0 && errno == ENOENT)
+        return wring_fail("wring bench codec",
+                          "--data %s: neither a file nor bell, normal, laplace or recorded", name);
     return wring_gradients_load(path, &log, &data->gradients) == WRING_OK ? WRING_EXIT_OK
                                                                           : WRING_EXIT_FAILURE;
 }
