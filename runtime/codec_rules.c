@@ -71,6 +71,34 @@ static bool read_elems(const char *value, uint64_t *elems)
     return value[strspn(value, "0123456789")] == '\0' && errno == 0;
 }
 
+/** @return the bracket without an end, which fnmatch(3) takes for a character; NULL: none */
+static const char *find_open_bracket(const char *pattern)
+{
+    const char *open;
+
+    while ((open = strchr(pattern, '[')) != NULL) {
+        const char *first = open + 1;
+        if (*first == '!' || *first == '^')
+            first++;
+        if (*first == '\0' || (pattern = strchr(first + 1, ']')) == NULL)
+            return open;
+    }
+    return NULL;
+}
+
+/** @return whether its brackets have an end; else why not */
+static bool check_pattern(const char *pattern, char *why, size_t why_bytes)
+{
+    const char *open = find_open_bracket(pattern);
+    char some[WRING_TEXT_SHORT];
+
+    if (open != NULL)
+        snprintf(why, why_bytes,
+                 "pattern '%s': the bracket at byte %zu has no end; write [[] for one in a name",
+                 wring_text_short(pattern, some), (size_t)(open - pattern) + 1);
+    return open == NULL;
+}
+
 /** @return whether the rule can be used; else why not */
 static bool check_rule(const struct wring_codec_rule *rule, bool well, const char *cpu,
                        const struct wring_codec_ops *const *codecs, char *why, size_t why_bytes)
@@ -90,10 +118,26 @@ static bool check_rule(const struct wring_codec_rule *rule, bool well, const cha
         snprintf(why, why_bytes, "%s=%s: %s is a number of elements", name, rule->value, name);
         return read_elems(rule->value, &elems);
     }
+    if (rule->kind == WRING_CODEC_RULE_PATTERN && !check_pattern(rule->name, why, why_bytes))
+        return false;
     if (wring_codec_create(rule->value, cpu, codecs, why, why_bytes, &codec) != WRING_OK)
         return false;
     wring_codec_destroy(codec);
     return true;
+}
+
+/** Patterns may come again, as the first that fits decides; min, max and 1d have no first one.
+ *  @param seen  in, out: a bit for each kind */
+static bool check_new(const struct wring_codec_rule *rule, unsigned *seen, char *why,
+                      size_t why_bytes)
+{
+    unsigned bit = 1u << rule->kind;
+    bool again = rule->kind != WRING_CODEC_RULE_PATTERN && (*seen & bit) != 0;
+
+    *seen |= bit;
+    if (again)
+        snprintf(why, why_bytes, "%.3s is given twice", rule->name); /* min, max or 1d */
+    return !again;
 }
 
 /** Whether there is a size that rules are asked for. */
@@ -117,9 +161,11 @@ enum wring_status wring_codec_rules_check_text(const struct wring_log *log, cons
     char why[WRING_TEXT_MAX], some[WRING_TEXT_SHORT];
     struct wring_codec_rule rule;
     bool well, good = true;
+    unsigned seen = 0;
 
     while (good && next_rule(&rest, &rule, &well))
-        good = check_rule(&rule, well, cpu, codecs, why, sizeof(why));
+        good = check_rule(&rule, well, cpu, codecs, why, sizeof(why)) &&
+               check_new(&rule, &seen, why, sizeof(why));
     if (good && check_sizes(rules, why, sizeof(why)))
         return WRING_OK;
     wring_error(log, "WRING_CODEC_RULES=%s: %s", wring_text_short(rules, some), why);

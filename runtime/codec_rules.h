@@ -9,7 +9,8 @@
  * also takes a slash) fits the whole name decides. Before that, min=ELEMENTS has smaller buckets
  * travel as they are (16384 unless said), max=ELEMENTS larger ones (none unless said), and 1d=CODEC
  * says what a shape of one row or one column takes (none unless said). A bucket without a shape
- * counts as of more dimensions. One that no rule fits travels as it is.
+ * counts as of more dimensions. One that no rule fits travels as it is. A pattern whose bracket has
+ * no end is refused, and min, max or 1d given twice.
  *
  * Threads: safe.
  */

@@ -390,7 +390,7 @@ class CodecRules(unittest.TestCase):
     """WRING_CODEC_RULES, as every job and as wring.torch has it."""
     RULES = ("*.embed=int8; min=100 ;*=bf16;; 1d=fp16;layer[!2]*=int8",
              "layer?.w*=onebit:block=64+ef; min=0",
-             "a/*=bf16;[=int8;  ", "*w=none; *=bf16; min=1", "",
+             "a/*=bf16;[[]=int8;  ", "*w=none; *=bf16; min=1", "",
              "*=int8; max=16384", "1d=bf16; max=4096; min=50; *=int8")
     TENSORS = (("layer1.embed", (10, 20)), ("layer1.weight", (100, 200)), ("layer2.w", (3, 33)),
                ("layer2.bias", (1, 4096)), ("a/b/c", (128, 128)), ("[", (200, 100)),
@@ -419,6 +419,17 @@ class CodecRules(unittest.TestCase):
                 self.assertEqual(codec.split(":")[0].split("+")[0], want.split(":")[0], (text, name))
                 seen.add(want)
         self.assertEqual(seen, {"none", "bf16", "fp16", "int8", "onebit:block=64+ef"})
+
+    def test_brackets_that_end_are_sets(self):
+        def body(session):
+            buckets = [session.register(name, floats(*bytes(2))) for name in names]
+            session.commit()
+            return [bucket.stats()["codec_asked"] for bucket in buckets]
+
+        names = ("[a", "]", "c", "a]", "xbyc", "[x")
+        text = "min=1; [[]a=bf16; []]=fp16; [!]x[]=int8; a]=bf16; x[ab]y[cd]=fp16; [a[]*=int8"
+        self.assertEqual(run_ranks(1, body, WRING_CODEC_RULES=text)[0],
+                         ["bf16", "fp16", "int8", "bf16", "fp16", "int8"])
 
     def test_what_they_leave_alone(self):
         def body(session):
@@ -462,7 +473,14 @@ class CodecRules(unittest.TestCase):
                                                                        "min=999"),
                            ("max=4k", "max=4k"), ("*=bf16; max=100", "from min=16384 to max=100 "),
                            ("max=5; min=6", "from min=6 to max=5 "),
-                           ("*=bf16; min=", "a rule is"), ("x" * 600 + "=bf16", "a rule is"),
+                           ("*=bf16; min=", "a rule is"),
+                           ("min=1; *=bf16; min=1", "min is given twice"),
+                           ("max=99999; max=99998", "max is given twice"),
+                           ("1d=bf16; 1d=none", "1d is given twice"),
+                           ("[abc=int8", "pattern '[abc': the bracket at byte 1 has no end"),
+                           ("x[a]y[!]=int8", "the bracket at byte 6 has no end"),
+                           ("*=bf16; a[=int8", "the bracket at byte 2 has no end"),
+                           ("a[^=int8", "the bracket at byte 2 has no end"), ("x" * 600 + "=bf16", "a rule is"),
                            ("*=" + "int8" * 40, "a rule is")):
             with self.subTest(rules=text):
                 lines = []

@@ -53,9 +53,17 @@ class Codecs(unittest.TestCase):
 
     def test_faults_are_named(self):
         for text in ("nonsense", "=int8", "a=", "a=b; min=1k", "min=-1", "max=1m", "max=1000",
-                     "min=3; a=b; max=2"):
+                     "min=3; a=b; max=2", "min=1; a=b; min=1", "max=9; max=8", "1d=a; 1d=b",
+                     "[abc=int8", "x[a]y[!]=int8", "a[=int8", "a[!=int8", "a[^=int8"):
             with self.assertRaisesRegex(ValueError, "WRING_CODEC_RULES: '"):
                 Rules(text)
+
+    def test_brackets_that_end_are_sets(self):
+        for pattern, name in (("[[]a", "[a"), ("[]]", "]"), ("[!]]", "a"), ("a]", "a]"),
+                              ("x[ab]y[cd]", "xbyc"), ("[a[]*", "[x")):
+            self.assertEqual(Rules(f"{pattern}=int8").codec_of(name, tensor(1000, 1000)), "int8")
+        with self.assertRaisesRegex(ValueError, "bracket at byte 7 has no end"):
+            Rules("\u00e4[b]y[c=int8")
 
 
 if __name__ == "__main__":

@@ -129,6 +129,8 @@ static void the_rest_is_refused(void)
         {"bf16", "", WRING_ERR_INVALID, "WRING_CODEC_RULES=bf16", "PATTERN=CODEC"},
         {"*=typo", "", WRING_ERR_INVALID, "WRING_CODEC_RULES=*=typo", "'typo'"},
         {"*=bf16; max=3", "", WRING_ERR_INVALID, "no size is from min=16384", "unless rules say"},
+        {"*=bf16; min=5; min=6", "", WRING_ERR_INVALID, "WRING_CODEC_RULES=*=bf16", "given twice"},
+        {"re[du=bf16", "", WRING_ERR_INVALID, "'re[du': the bracket at byte 3", "write [[]"},
         {"*=bf16", "int8", WRING_ERR_INVALID, "WRING_MPI_CODEC=int8 counts for no call",
          "leave one of the two out"},
         {"*=bf16", "none", WRING_ERR_INVALID, "WRING_MPI_CODEC=none counts for no call",

@@ -10,6 +10,7 @@ is `none` unless said: biases and norms are few numbers and matter much. A tenso
 travels as it is.
 """
 import fnmatch
+import re
 
 MIN_ELEMENTS = 16384  # 64 KiB of float32: below that a codec seldom saves time on any link
 
@@ -23,12 +24,18 @@ class Rules:
     def __init__(self, text="", default="none"):
         self.text, self.default = text, default
         self.minimum, self.maximum = MIN_ELEMENTS, None
-        self.of_1d, self.patterns = "none", []
+        self.of_1d, self.patterns, given = "none", [], set()
         for rule in filter(None, map(str.strip, text.split(";"))):
             name, equals, value = (part.strip() for part in rule.partition("="))
             if not equals or not name or not value:
                 raise ValueError(f"WRING_CODEC_RULES: '{rule}' is not PATTERN=CODEC, min=ELEMENTS, "
                                  "max=ELEMENTS or 1d=CODEC")
+            if name in given:
+                raise ValueError(f"WRING_CODEC_RULES: '{rule}': {name} is given twice")
+            if name in ("min", "max", "1d"):
+                given.add(name)
+            else:
+                self._check_brackets(rule, name)
             if name == "min":
                 self.minimum = self._elements(rule, name, value)
             elif name == "max":
@@ -46,6 +53,15 @@ class Rules:
         if not value.isdecimal():
             raise ValueError(f"WRING_CODEC_RULES: '{rule}': {name} needs a whole number of elements")
         return int(value)
+
+    @staticmethod
+    def _check_brackets(rule, pattern):
+        """A bracket without an end would count as a character."""
+        at = re.match(r"(?:[^[]|\[(?:[!^].|[^!^])[^]]*\])*", pattern, re.DOTALL).end()
+        if at < len(pattern):
+            raise ValueError(f"WRING_CODEC_RULES: '{rule}': the bracket at byte "
+                             f"{len(pattern[:at].encode()) + 1} has no end; write [[] for one in a "
+                             "name")
 
     def codec_of(self, name, parameter):
         """@return a codec's spec; "none": it travels as it is"""
