@@ -65,6 +65,7 @@ struct wring_bucket {
     bool reads_source;  /* a step reads it where it lies; else it is brought into data first */
     uint64_t elems;
     uint64_t rows, columns; /* of the tensor; 0: it is no matrix */
+    bool ruled;             /* its program named no codec, and rules are for its like */
     enum wring_dtype dtype;
     enum wring_op op;
     enum wring_scheme scheme;

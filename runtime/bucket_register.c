@@ -703,11 +703,15 @@ enum wring_status wring_bucket_register(struct wring_session *session,
         return wring_session_leave(
             session, wring_versioned_struct_refuse(&params_sized, params, &session->log));
     char spec[WRING_CODEC_SPEC_MAX];
+    bool ruled = known.codec == NULL && wring_codec_rules_take(known.dtype, known.op);
     if (known.codec == NULL && known.name != NULL)
         known.codec = wring_codec_rules_find(session, &known, spec, sizeof(spec));
     if (known.scheme == WRING_SCHEME_AUTO)
         known.scheme = default_scheme(session, known.codec);
-    return wring_session_leave(session, register_bucket(session, &known, out));
+    enum wring_status status = register_bucket(session, &known, out);
+    if (status == WRING_OK)
+        (*out)->ruled = ruled;
+    return wring_session_leave(session, status);
 }
 
 void wring_bucket_free(struct wring_bucket *bucket)

@@ -13,25 +13,6 @@
 #define WRING_MODULE "rules"
 #define LIST_BYTES 512
 
-/** Why a rule never counts. */
-enum cause {
-    COUNTS,
-    NO_SUCH_NAME,
-    RULES_BEFORE, /* decide for all operations that it fits */
-    NO_SHAPE,
-    NOTHING_TO_SIZE,
-};
-
-/** The rule that decides for an operation. @return the rules behind it; NULL: there is none */
-static const char *find_rule(const char *rules, const char *operation,
-                             struct wring_codec_rule *rule)
-{
-    while (wring_codec_rules_next(&rules, rule))
-        if (wring_codec_rule_fits(rule, operation))
-            return rules;
-    return NULL;
-}
-
 /** Operations by name. @param by_rule  those alone for which a rule decides, or all. @return how
  * many */
 static unsigned list_operations(const struct wring_call_codecs_dropin *dropin, const char *rules,
@@ -44,7 +25,7 @@ static unsigned list_operations(const struct wring_call_codecs_dropin *dropin, c
     list[0] = '\0';
     for (unsigned i = 0; dropin->operations[i].name != NULL && at < bytes; i++) {
         const char *name = dropin->operations[i].name;
-        if (by_rule && find_rule(rules, name, &rule) == NULL)
+        if (by_rule && wring_codec_rules_decide(rules, name, &rule) == NULL)
             continue;
         at += (size_t)snprintf(list + at, bytes - at, "%s%s", n > 0 ? ", " : "", name);
         n++;
@@ -172,7 +153,7 @@ enum wring_status wring_call_codecs_read(struct wring_call_codecs *codecs,
     for (unsigned i = 0; dropin->operations[i].name != NULL && status == WRING_OK; i++) {
         const char *name = dropin->operations[i].name;
         codecs->of[i] = unruled;
-        if (find_rule(config->codec_rules, name, &rule) != NULL) {
+        if (wring_codec_rules_decide(config->codec_rules, name, &rule) != NULL) {
             status = take_rule(&rule, config, &codecs->of[i]);
         } else if (unfit != NULL && !dropin->operations[i].sends_back) {
             codecs->of[i] = (struct wring_call_codec){.unfit = unfit};
@@ -213,41 +194,6 @@ enum wring_status wring_call_codecs_check(const struct wring_call_codecs *codecs
     return status;
 }
 
-/** @param behind  the rules behind this one */
-static enum cause why_never(const struct wring_call_codecs_dropin *dropin, const char *rules,
-                            const struct wring_codec_rule *rule, const char *behind)
-{
-    struct wring_codec_rule decides;
-    bool fits = false, any = false;
-
-    for (unsigned i = 0; dropin->operations[i].name != NULL; i++) {
-        const char *name = dropin->operations[i].name, *found = find_rule(rules, name, &decides);
-        if (found == behind)
-            return COUNTS;
-        any |= found != NULL;
-        fits |= wring_codec_rule_fits(rule, name);
-    }
-    if (rule->kind == WRING_CODEC_RULE_PATTERN)
-        return fits ? RULES_BEFORE : NO_SUCH_NAME;
-    return rule->kind == WRING_CODEC_RULE_1D ? NO_SHAPE : any ? COUNTS : NOTHING_TO_SIZE;
-}
-
-/** The rules that never count for that reason. @return whether there are any */
-static bool list_rules(const struct wring_call_codecs_dropin *dropin, const char *rules,
-                       enum cause cause, char *list, size_t bytes)
-{
-    const char *rest = rules;
-    struct wring_codec_rule rule;
-    char name[WRING_TEXT_SHORT];
-    size_t at = 0;
-
-    while (wring_codec_rules_next(&rest, &rule) && at < bytes)
-        if (why_never(dropin, rules, &rule, rest) == cause)
-            at += (size_t)snprintf(list + at, bytes - at, "%s%s=%s", at > 0 ? "; " : "",
-                                   wring_text_short(rule.name, name), rule.value);
-    return at > 0;
-}
-
 /** The operations that the drop-in's own codec does not fit. @return why; NULL: there are none */
 static const char *list_unfit(const struct wring_call_codecs *codecs,
                               const struct wring_call_codecs_dropin *dropin, char *list,
@@ -270,6 +216,8 @@ void wring_call_codecs_warn(const struct wring_call_codecs *codecs,
                             const struct wring_log *log)
 {
     char list[LIST_BYTES], names[LIST_BYTES];
+    const char *operations[WRING_CALL_CODECS];
+    size_t n = 0;
 
     const char *unfit = list_unfit(codecs, dropin, list, sizeof(list));
     if (unfit != NULL)
@@ -277,20 +225,28 @@ void wring_call_codecs_warn(const struct wring_call_codecs *codecs,
                    unfit);
 
     list_operations(dropin, "", false, names, sizeof(names));
-    if (list_rules(dropin, rules, NO_SUCH_NAME, list, sizeof(list)))
+    while (dropin->operations[n].name != NULL) {
+        operations[n] = dropin->operations[n].name;
+        n++;
+    }
+    if (wring_codec_rules_never(rules, operations, n, WRING_CODEC_RULE_NO_SUCH_NAME, list,
+                                sizeof(list)))
         wring_warn(log, "WRING_CODEC_RULES: %s: never counts in %s: its sums are called %s", list,
                    dropin->library, names);
-    if (list_rules(dropin, rules, RULES_BEFORE, list, sizeof(list)))
+    if (wring_codec_rules_never(rules, operations, n, WRING_CODEC_RULE_RULES_BEFORE, list,
+                                sizeof(list)))
         wring_warn(log,
                    "WRING_CODEC_RULES: %s: never counts in %s: rules before it decide for all that "
                    "it fits (%s); put it before them",
                    list, dropin->library, names);
-    if (list_rules(dropin, rules, NO_SHAPE, list, sizeof(list)))
+    if (wring_codec_rules_never(rules, operations, n, WRING_CODEC_RULE_NO_SHAPE, list,
+                                sizeof(list)))
         wring_warn(log,
                    "WRING_CODEC_RULES: %s: never counts in %s: its calls have no shape; give rules "
                    "by name (%s)",
                    list, dropin->library, names);
-    if (list_rules(dropin, rules, NOTHING_TO_SIZE, list, sizeof(list)))
+    if (wring_codec_rules_never(rules, operations, n, WRING_CODEC_RULE_NOTHING_TO_SIZE, list,
+                                sizeof(list)))
         wring_warn(log,
                    "WRING_CODEC_RULES: %s: never counts in %s: no rule names a codec for one of "
                    "%s; %s has its own size, %s",

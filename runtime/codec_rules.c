@@ -9,9 +9,12 @@
 #include <string.h>
 
 #include "compress/codec.h"
+#include "runtime/bucket.h"
 #include "runtime/session/session.h"
 
 #define WRING_MODULE "rules"
+#define LIST_BYTES 512
+#define NAMES_SHOWN 3
 #define MIN_ELEMS 16384 /* 64 KiB of f32: below that a codec seldom saves time on any link */
 
 #define SPACES " \t\r\n"
@@ -189,6 +192,15 @@ bool wring_codec_rule_fits(const struct wring_codec_rule *rule, const char *name
     return rule->kind == WRING_CODEC_RULE_PATTERN && fnmatch(rule->name, name, FNM_NOESCAPE) == 0;
 }
 
+const char *wring_codec_rules_decide(const char *rules, const char *name,
+                                     struct wring_codec_rule *rule)
+{
+    while (wring_codec_rules_next(&rules, rule))
+        if (wring_codec_rule_fits(rule, name))
+            return rules;
+    return NULL;
+}
+
 void wring_codec_rules_sizes(const char *rules, uint64_t *least, uint64_t *most)
 {
     struct wring_codec_rule rule;
@@ -232,4 +244,90 @@ const char *wring_codec_rules_find(const struct wring_session *session,
              : flat                                                ? of_flat
                                                                    : fits);
     return room;
+}
+
+/* ---- rules that never count ---- */
+
+/** @param behind  the rules behind this one */
+static enum wring_codec_rule_cause why_never(const char *rules, const char *const *names, size_t n,
+                                             const struct wring_codec_rule *rule,
+                                             const char *behind)
+{
+    struct wring_codec_rule decides;
+    bool fits = false, any = false;
+
+    for (size_t i = 0; i < n; i++) {
+        const char *found = wring_codec_rules_decide(rules, names[i], &decides);
+        if (found == behind)
+            return WRING_CODEC_RULE_COUNTS;
+        any |= found != NULL;
+        fits |= wring_codec_rule_fits(rule, names[i]);
+    }
+    if (rule->kind == WRING_CODEC_RULE_PATTERN)
+        return fits ? WRING_CODEC_RULE_RULES_BEFORE : WRING_CODEC_RULE_NO_SUCH_NAME;
+    if (rule->kind == WRING_CODEC_RULE_1D)
+        return WRING_CODEC_RULE_NO_SHAPE;
+    return any ? WRING_CODEC_RULE_COUNTS : WRING_CODEC_RULE_NOTHING_TO_SIZE;
+}
+
+bool wring_codec_rules_never(const char *rules, const char *const *names, size_t n,
+                             enum wring_codec_rule_cause cause, char *list, size_t bytes)
+{
+    const char *rest = rules;
+    struct wring_codec_rule rule;
+    char name[WRING_TEXT_SHORT];
+    size_t at = 0;
+
+    list[0] = '\0';
+    while (wring_codec_rules_next(&rest, &rule) && at < bytes)
+        if (why_never(rules, names, n, &rule, rest) == cause)
+            at += (size_t)snprintf(list + at, bytes - at, "%s%s=%s", at > 0 ? "; " : "",
+                                   wring_text_short(rule.name, name), rule.value);
+    return at > 0;
+}
+
+static void warn_of_rules(const struct wring_session *session, const char *const *names, size_t n)
+{
+    const char *rules = session->config.codec_rules;
+    char list[LIST_BYTES], shown[NAMES_SHOWN * (WRING_TEXT_SHORT + 4)], name[WRING_TEXT_SHORT];
+    size_t at = 0;
+
+    for (size_t i = 0; i < n && i < NAMES_SHOWN; i++)
+        at += (size_t)snprintf(shown + at, sizeof(shown) - at, "%s'%s'", i > 0 ? ", " : "",
+                               wring_text_short(names[i], name));
+    if (wring_codec_rules_never(rules, names, n, WRING_CODEC_RULE_NO_SUCH_NAME, list, sizeof(list)))
+        wring_warn(&session->log,
+                   "WRING_CODEC_RULES: %s: counts for no bucket: buckets are called %s%s", list,
+                   shown, n > NAMES_SHOWN ? " and so on" : "");
+    if (wring_codec_rules_never(rules, names, n, WRING_CODEC_RULE_RULES_BEFORE, list, sizeof(list)))
+        wring_warn(&session->log,
+                   "WRING_CODEC_RULES: %s: counts for no bucket: rules before it decide for all "
+                   "that it fits; put it before them",
+                   list);
+}
+
+void wring_codec_rules_warn(struct wring_session *session)
+{
+    size_t n = 0;
+    bool any = false;
+
+    for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next) {
+        any |= at->ruled && !at->dropped;
+        n++;
+    }
+    if (!any || session->told_rules)
+        return;
+    session->told_rules = true; /* on all ranks: another one may be rank 0 next time */
+    if (session->rank != 0 || session->config.codec_rules[0] == '\0' ||
+        session->log.level < WRING_LOG_WARN)
+        return;
+    const char **names = malloc(n * sizeof(*names));
+    if (names == NULL)
+        return; /* commit itself says what it lacks */
+    n = 0;
+    for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
+        if (!at->dropped)
+            names[n++] = at->name;
+    warn_of_rules(session, names, n);
+    free(names);
 }

@@ -38,6 +38,11 @@ const char *wring_codec_rules_find(const struct wring_session *session,
                                    const struct wring_bucket_params *bucket, char *room,
                                    size_t room_bytes);
 
+/** Warn of rules that count for no bucket, at a session's first commit that has buckets whose
+ *  codec rules say. Rank 0 does so, for its job, whatever becomes of the session. Where the
+ *  program names all codecs, rules may be meant for another reader in the process, as in torch. */
+void wring_codec_rules_warn(struct wring_session *session);
+
 /* ---- rules of no session ---- */
 
 enum wring_codec_rule_kind {
@@ -63,6 +68,28 @@ bool wring_codec_rules_next(const char **rest, struct wring_codec_rule *rule);
 
 /** Of checked rules: whether a pattern's rule decides for that name. */
 bool wring_codec_rule_fits(const struct wring_codec_rule *rule, const char *name);
+
+/** Of checked rules: the rule that decides for a name. @return the rules behind it; NULL: none */
+const char *wring_codec_rules_decide(const char *rules, const char *name,
+                                     struct wring_codec_rule *rule);
+
+/** Why a rule never counts for some names. */
+enum wring_codec_rule_cause {
+    WRING_CODEC_RULE_COUNTS,
+    WRING_CODEC_RULE_NO_SUCH_NAME,
+    WRING_CODEC_RULE_RULES_BEFORE, /* decide for all names that it fits */
+    WRING_CODEC_RULE_NO_SHAPE,     /* it is about shapes, which names do not have */
+    WRING_CODEC_RULE_NOTHING_TO_SIZE,
+};
+
+/**
+ * Of checked rules: those that never count for that reason.
+ * @param names  [n]
+ * @param list   out, [bytes]: "*embd*=int8; x=bf16", as much as fits
+ * @return whether there are any
+ */
+bool wring_codec_rules_never(const char *rules, const char *const *names, size_t n,
+                             enum wring_codec_rule_cause cause, char *list, size_t bytes);
 
 /** Of checked rules: the sizes in elements, both included, that patterns are asked for. */
 void wring_codec_rules_sizes(const char *rules, uint64_t *least, uint64_t *most);

@@ -257,6 +257,8 @@ enum wring_status wring_session_commit(struct wring_session *session)
     if (status == WRING_OK)
         status = take_back_commit(session);
     if (status == WRING_OK)
+        wring_codec_rules_warn(session);
+    if (status == WRING_OK)
         status = wring_autotune_begin(session);
     if (status == WRING_OK)
         status = wring_recorder_begin(session);
@@ -436,6 +438,7 @@ enum wring_status wring_session_open_like(const struct wring_session *like,
     session->size = bootstrap->size;
     session->seed = like->seed;
     session->codecs = like->codecs;
+    session->told_rules = like->told_rules;
     session->bootstrap = bootstrap;
     session->owns_bootstrap = true;
     session->called_off = called_off;

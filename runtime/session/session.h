@@ -80,6 +80,7 @@ struct wring_session {
     struct wring_trace *trace; /* NULL: not recorded */
     bool all_trace;            /* every rank records */
     atomic_bool told_flat;     /* that immediate calls go flat was logged */
+    bool told_rules;           /* rules of codecs that count for no bucket were looked for */
 
     struct wring_codec_bypass_case *tried; /* what commits measured, in the order of trials */
 

@@ -49,13 +49,14 @@ class Meeting:
         return api.Bootstrap(rank, len(self.blobs), exchange)
 
 
-def run_ranks(size, body, **settings):
-    """body(session) in a thread for each rank. @return what they return"""
+def run_ranks(size, body, log=None, **settings):
+    """body(session) in a thread for each rank; log(level, module, text) gets the lines of all.
+    @return what they return"""
     meeting, results, failures = Meeting(size), [None] * size, []
 
     def run(rank):
         try:
-            with api.Session(bootstrap=meeting.bootstrap(rank), key="threads",
+            with api.Session(bootstrap=meeting.bootstrap(rank), key="threads", log=log,
                              settings=settings) as session:
                 results[rank] = body(session)
         except BaseException as error:
@@ -466,6 +467,53 @@ class CodecRules(unittest.TestCase):
             thread.join(PATIENCE)
         self.assertEqual(said, [Status.MISMATCH, Status.MISMATCH])
 
+    def told(self, body, **settings):
+        """Lines about rules of a job of two ranks."""
+        lines = []
+        run_ranks(2, body, log=lambda level, module, text: lines.append(text), **settings)
+        return [line for line in lines if line.startswith("WRING_CODEC_RULES")]
+
+    def test_rules_that_count_for_no_bucket_are_told_once(self):
+        def body(session):
+            for name in ("embed", "layer.0", "layer.1", "norm"):
+                session.register(name, floats(*bytes(20)))
+            session.register("said", floats(*bytes(20)), codec="none")
+            session.register("words", array.array("q", [0] * 20))
+            session.commit()
+            session.register("later", floats(*bytes(20)))
+            session.commit()
+
+        rules = ("*embd*=int8; layer*=bf16; layer.1=fp16; l?=bf16; said=int8; words=int8; 1d=none; "
+                 "max=99999; later=int8")
+        lines = self.told(body, WRING_CODEC_RULES=rules)
+        self.assertEqual(lines, [
+            "WRING_CODEC_RULES: *embd*=int8; l?=bf16; later=int8: counts for no bucket: buckets are "
+            "called 'embed', 'layer.0', 'layer.1' and so on",
+            "WRING_CODEC_RULES: layer.1=fp16: counts for no bucket: rules before it decide for all "
+            "that it fits; put it before them"])
+        self.assertEqual(self.told(body, WRING_CODEC_RULES=rules, WRING_LOG="error"), [])
+        self.assertEqual(self.told(body, WRING_CODEC_RULES="*=int8"), [])
+        self.assertEqual(self.told(body), [])
+
+    def test_rules_wait_for_a_bucket_that_could_take_them(self):
+        def body(session):
+            session.register("said", floats(*bytes(20)), codec="none")
+            session.register("words", array.array("q", [0] * 20))
+            session.register("most", floats(*bytes(20)), op=Op.MAX)
+            session.commit()
+            counts.append(len(lines))
+            session.world.barrier()
+            if ruled:
+                session.register("b", floats(*bytes(20)))
+                session.commit()
+
+        for ruled in (False, True):
+            lines, counts = [], []
+            run_ranks(2, body, log=lambda level, module, text: lines.append(text),
+                      WRING_CODEC_RULES="typo=int8")
+            self.assertEqual(counts, [0, 0])
+            self.assertEqual(len(lines), int(ruled), lines)
+
     def test_bad_rules_are_refused(self):
         for text, said in (("bf16", "a rule is"), ("*=", "a rule is"), ("=bf16", "a rule is"),
                            ("*=typo", "'typo'"), ("1d=int8:block=x", "block"),
@@ -548,7 +596,7 @@ import array, os, signal
 from wring import api
 session = api.Session()
 number, weights = session.rank, array.array("d", [0.0])
-data, out = array.array("d", [0.0] * 1000), array.array("d", [0.0] * 1000)
+data, out = array.array("f", [0.0] * 1000), array.array("f", [0.0] * 1000)
 bucket = session.register("b", data, out=out)
 session.commit()
 session.share(weights)
@@ -577,7 +625,7 @@ while step < 30 or session.size < 3:
 print(f"{session.size} ranks, step {step}, {weights[0]}\\n", end="")
 session.close()
 '''
-        environment = {**os.environ,
+        environment = {**os.environ, "WRING_CODEC_RULES": "typo=int8",
                        "PYTHONPATH": str(pathlib.Path(SOURCE) / "dropin" / "torch")}
         said = subprocess.run([WRING, "run", "--elastic", "2:3", "--", sys.executable, "-B", "-c",
                                program], env=environment, text=True, capture_output=True,
@@ -586,6 +634,7 @@ session.close()
         lines = said.stdout.splitlines()
         self.assertEqual((len(lines), len(set(lines)), lines[0][:7]), (3, 1, "3 ranks"),
                          said.stdout + said.stderr)
+        self.assertEqual(said.stderr.count("counts for no bucket"), 1, said.stderr)
 
 
 if __name__ == "__main__":
