@@ -548,6 +548,35 @@ static void choose_bypass(struct wring_session *session, struct wring_bucket *bu
                (double)choice->without_ns / 1e3);
 }
 
+/** Of a codec of matrices: what ranks share about one is empty where there is none. */
+static bool lacks_a_matrix(const struct wring_bucket *bucket)
+{
+    const struct wring_codec_states *states = bucket->states;
+    bool shares = false, any = false;
+
+    if ((wring_codec_info(bucket->codec)->flags & WRING_CODEC_MATRIX) == 0 || states == NULL)
+        return false;
+    for (uint32_t i = 0; i < states->n; i++)
+        if (states->what[i].holder == WRING_CODEC_SHARED) {
+            shares = true;
+            any |= states->counts[i] > 0;
+        }
+    return shares && !any;
+}
+
+/** Statistics name the codec, which runs: it adds up the numbers themselves. Told before the first
+ *  step, and so once. */
+static void tell_of_no_matrix(const struct wring_session *session)
+{
+    for (const struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
+        if (at->collective.step == 0 && lacks_a_matrix(at))
+            wring_info(&session->log,
+                       "bucket '%s', %zu bytes: codec %s sums it as it is: its shape of %" PRIu64
+                       " x %" PRIu64 " is no matrix, or too small a one",
+                       at->name, wring_bucket_bytes(at), wring_codec_info(at->codec)->spec,
+                       at->rows, at->columns);
+}
+
 enum wring_status wring_codec_bypass_choose(struct wring_session *session)
 {
     const char *how = session->plan == NULL ? session->config.bypass : "never";
@@ -556,6 +585,7 @@ enum wring_status wring_codec_bypass_choose(struct wring_session *session)
 
     if (session->keeps_choices)
         return WRING_OK;
+    tell_of_no_matrix(session);
     for (struct wring_bucket *at = session->buckets; at != NULL; at = at->next)
         at->choice =
             (struct wring_choice){.bypass = has_bypass_choice(at) && strcmp(how, "always") == 0};

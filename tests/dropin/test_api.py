@@ -387,6 +387,30 @@ class Errors(unittest.TestCase):
         self.assertEqual(run_ranks(2, body), [True, True])
 
 
+class Matrices(unittest.TestCase):
+    def test_what_is_none_is_told(self):
+        def body(session):
+            buckets = [session.register(name, floats(*bytes(4096)), codec="powersgd+ef", shape=shape)
+                       for name, shape in (("flat", None), ("row", (1, 4096)), ("column", (4096, 1)),
+                                           ("small", (2, 2048)), ("matrix", (64, 64)))]
+            session.register("plain", floats(*bytes(4096)), codec="int8+ef")
+            session.commit()
+            for bucket in buckets:
+                bucket.post()
+                bucket.wait(PATIENCE)
+            session.commit()
+
+        lines = []
+        run_ranks(2, body, log=lambda level, module, text: lines.append(text),
+                  WRING_LOG="info", WRING_BYPASS="auto")
+        told = [line for line in lines if "sums it as it is" in line]
+        self.assertEqual(sorted(line.split("'")[1] for line in told),
+                         sorted(2 * ["flat", "row", "column", "small"]))
+        row = next(line for line in told if "'row'" in line)
+        self.assertIn("bucket 'row', 16384 bytes: codec powersgd+ef sums it as it is: its shape of 1 "
+                      "x 4096 is no matrix", row)
+
+
 class CodecRules(unittest.TestCase):
     """WRING_CODEC_RULES, as every job and as wring.torch has it."""
     RULES = ("*.embed=int8; min=100 ;*=bf16;; 1d=fp16;layer[!2]*=int8",
