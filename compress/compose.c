@@ -660,6 +660,13 @@ static enum wring_status share_held(const struct wring_codec *in, struct wring_c
             in->spec, back->spec);
         return WRING_ERR_INVALID;
     }
+    if (back->residual_form != WRING_RESIDUAL_F32) {
+        snprintf(why, why_bytes,
+                 "%s>%s: results add up all differences, and so what this residual rounds, step "
+                 "after step; leave :residual= away",
+                 in->spec, back->spec);
+        return WRING_ERR_INVALID;
+    }
     back->held = in->held;
     back->composed.momentum = in->composed.momentum;
     back->composed.sparse = in->composed.sparse;

@@ -239,6 +239,12 @@ static void refusals(void)
         {"powersgd+ef21", "powersgd+ef21: " NO_DIFFERENCES},
         {"topk+ef21>int8", "topk+ef21>int8: differences come back as differences, of which nothing "
                            "may be lost; name a way back with +ef"},
+        {"topk+ef21>int8+ef:residual=bf16",
+         "topk+ef21>int8+ef:residual=bf16: results add up all differences, and so what this "
+         "residual rounds, step after step; leave :residual= away"},
+        {"topk+ef21>int8+ef:residual=int8",
+         "topk+ef21>int8+ef:residual=int8: results add up all differences, and so what this "
+         "residual rounds, step after step; leave :residual= away"},
         {"topk>int8+ef21", "topk>int8+ef21: only the way in has state; name another way back"},
         {"none+momentum",
          "none+momentum: raw data runs no codec that could keep momentum; take lossless+momentum"},
