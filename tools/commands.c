@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
+
 #define NAME_MAX_BYTES 32
 
 const struct wring_command *wring_command_find(const struct wring_command *table, const char *name)
@@ -64,9 +66,9 @@ static int complain_unknown(const struct wring_command *table, const char *befor
     const struct wring_command *nearest = wring_command_nearest(table, name);
 
     if (nearest != NULL)
-        fprintf(stderr, "%s: no command '%s'; did you mean '%s'?\n", before, name, nearest->name);
+        wring_fail(before, "no command '%s'; did you mean '%s'?", name, nearest->name);
     else
-        fprintf(stderr, "%s: no command '%s'; %s --help lists them\n", before, name, before);
+        wring_fail(before, "no command '%s'; %s --help lists them", name, before);
     return WRING_EXIT_USAGE;
 }
 
@@ -90,6 +92,7 @@ int wring_fail(const char *command, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
+    wring_text_clean(text);                     /* names of files and specs may hold anything */
     fprintf(stderr, "%s: %s\n", command, text); /* at once: other ranks write there too */
     return WRING_EXIT_FAILURE;
 }

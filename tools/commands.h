@@ -43,7 +43,8 @@ const struct wring_command *wring_command_nearest(const struct wring_command *ta
  */
 int wring_command_dispatch(const struct wring_command *table, int argc, char **argv);
 
-/** Say in one line on standard error why a command failed. @return WRING_EXIT_FAILURE */
+/** Say in one line on standard error why a command failed, control characters as '?'.
+ *  @return WRING_EXIT_FAILURE */
 __attribute__((format(printf, 2, 3))) int wring_fail(const char *command, const char *format, ...);
 
 /** The table as text for an argp help filter, one indented line each. The caller frees it. */

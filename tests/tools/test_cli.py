@@ -68,6 +68,9 @@ class BadUsage(unittest.TestCase):
         self.check("bench", "coded", says="'codec'")
         self.check("frobnicate", says="--help")
 
+    def test_control_characters_do_not_reach_the_terminal(self):
+        self.check("in\x1b[31mf\u00f6\n", says="no command 'in?[31mf\u00f6?'")
+
 
 class Info(unittest.TestCase):
     def test_json_has_the_fields(self):
