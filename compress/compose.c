@@ -598,6 +598,8 @@ enum wring_status wring_compose(struct wring_codec *codec, char *why, size_t why
         put_short_residual_around(codec);
     if (!has_momentum(codec) && !has_differences(codec))
         return WRING_OK;
+    codec->composed.ops.encode16 = NULL; /* the suffixes work on f32 */
+    codec->composed.ops.decode16 = NULL;
     codec->info.flags |= WRING_CODEC_ALTERS;
     codec->info.flags &= ~(unsigned)WRING_CODEC_UNBIASED;
     return WRING_OK;

@@ -327,6 +327,62 @@ static void differences_outlive_a_nan(void)
         }
 }
 
+/** What of two ranks that each give 1 a step comes to, as bf16. */
+static const struct {
+    const char *codec;
+    float want[3];
+} of_16_bits[] = {
+    {"lossless+momentum:beta=0.5", {2, 3, 3.5F}},
+    {"lossless+nesterov:beta=0.5", {3, 3.5F, 3.75F}},
+};
+
+static float widen(uint16_t value)
+{
+    uint32_t bits = (uint32_t)value << 16;
+    float wide;
+
+    memcpy(&wide, &bits, sizeof(wide));
+    return wide;
+}
+
+static void post_16_bits(struct wring_session *session, uint32_t rank, void *arg)
+{
+    static uint16_t data[2][N];
+    uint16_t *x = data[rank];
+    size_t n = sizeof(of_16_bits) / sizeof(of_16_bits[0]);
+    (void)arg;
+
+    for (size_t c = 0; c < n; c++) {
+        struct wring_bucket *bucket = NULL;
+        struct wring_bucket_params params = {.name = of_16_bits[c].codec,
+                                             .data = x,
+                                             .elems = N,
+                                             .dtype = WRING_BF16,
+                                             .codec = of_16_bits[c].codec};
+        REQUIRE(wring_bucket_register(session, &params, &bucket) == WRING_OK &&
+                    wring_session_commit(session) == WRING_OK,
+                "%s: no bucket", params.codec);
+        for (int step = 0; step < 4; step++) {
+            for (int i = 0; i < N; i++)
+                x[i] = step == 3 && i == 0 && rank == 0 ? 0x7FC0 : 0x3F80; /* NaN; 1 */
+            REQUIRE(wring_bucket_post(bucket) == WRING_OK &&
+                        wring_bucket_wait(bucket, WAIT_NS, NULL) == WRING_OK,
+                    "%s: step %d", params.codec, step);
+            CHECK(step < 3 || isnan(widen(x[0])), "%s: no NaN", params.codec);
+            for (int i = 0; i < N && step < 3; i++)
+                REQUIRE(widen(x[i]) == of_16_bits[c].want[step], "%s, step %d: element %d is %g",
+                        params.codec, step, i, (double)widen(x[i]));
+        }
+    }
+}
+
+/** lossless takes 16 bits as they are, but not under momentum, which is of f32. */
+static void momentum_of_16_bits(void)
+{
+    struct wring_test_job job = {.ranks = 2, .run = post_16_bits};
+    wring_test_run_ranks(&job);
+}
+
 /** Ranks that go on where others were. */
 struct relay {
     uint32_t ranks;
@@ -410,6 +466,7 @@ int main(int argc, char **argv)
         {"feedback_at_worker_and_owner", feedback_at_worker_and_owner},
         {"differences_approach_the_sum", differences_approach_the_sum},
         {"differences_outlive_a_nan", differences_outlive_a_nan},
+        {"momentum_of_16_bits", momentum_of_16_bits},
         {"differences_are_of_as_many_ranks", differences_are_of_as_many_ranks},
         {"needs_a_way_back", needs_a_way_back},
         {"immediate", immediate},
