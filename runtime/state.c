@@ -226,9 +226,11 @@ uint64_t wring_state_steps_back(const struct wring_bucket *bucket)
     return made < common ? made : common;
 }
 
-/** What has changed since cannot be undone. A residual begins anew: part of it has gone out. */
+/** What has changed since cannot be undone. Residuals begin anew: part of them has gone out. */
 static void drop_past(struct wring_bucket *bucket)
 {
+    unsigned owed = wring_codec_way(bucket->codec, 0)->owed; /* the sums' residual */
+
     wring_warn(&bucket->session->log,
                "bucket '%s': the step that failed has changed its %s, which %s; WRING_ROLLBACK=on "
                "keeps that of the step before",
@@ -236,6 +238,10 @@ static void drop_past(struct wring_bucket *bucket)
                bucket->residual != NULL ? "begins anew with zeros" : "stays as it is");
     if (bucket->residual != NULL)
         memset(bucket->residual, 0, wring_residual_bytes(bucket));
+    if (owed != 0 && bucket->states != NULL)
+        memset(bucket->states->now[owed - 1], 0,
+               bucket->states->counts[owed - 1] *
+                   wring_codec_states_elem_bytes(bucket->states, owed - 1));
 }
 
 static void take_past(struct wring_bucket *bucket, const struct past *past)

@@ -413,6 +413,52 @@ static void what_owners_hold_back_goes_out(void)
     }
 }
 
+/** Nothing is kept of the step before, and the last rank dies. */
+static int lose_what_is_held_back(struct procs_rank *rank, void *arg)
+{
+    static float x[ELEMS], missing[ELEMS];
+    struct wring_session *session;
+    struct wring_bucket *bucket;
+    struct wring_bucket_params params = {.struct_bytes = sizeof(params),
+                                         .name = "owed",
+                                         .data = x,
+                                         .elems = ELEMS,
+                                         .codec = "topk:ratio=0.1:block=256+momentum:beta=0+ef"};
+    enum wring_status status = wring_session_open(&rank->params, &session);
+    uint64_t any = 0;
+
+    if (status == WRING_OK)
+        status = wring_bucket_register(session, &params, &bucket);
+    if (status == WRING_OK)
+        status = wring_session_commit(session);
+    for (int step = 0; step < HELD_STEPS && status == WRING_OK; step++)
+        status = step_of_two(bucket, x, missing, rank->rank, step);
+    if (status != WRING_OK)
+        return 2;
+    die_behind_others(rank, arg);
+    if (step_of_two(bucket, x, missing, rank->rank, HELD_STEPS) == WRING_OK ||
+        wring_session_shrink(session, 0, &session) != WRING_OK)
+        return 3;
+    status = step_of_two(bucket, x, missing, rank->rank, HELD_STEPS);
+    for (uint64_t i = 0; i < ELEMS; i++)
+        any += x[i] != 0;
+    procs_say(rank, "%s comes out of nothing", any > 0 ? "something" : "nothing");
+    wring_session_close(session);
+    return status == WRING_OK ? 0 : 4;
+}
+
+/** Without WRING_ROLLBACK both residuals begin anew, that of sums, too. */
+static void residuals_begin_anew(void)
+{
+    static const char *const plain[] = {"WRING_PROVIDER=tcp", "WRING_ROLLBACK=off", NULL};
+
+    start(3, plain, lose_what_is_held_back);
+    job.arg = elastic_plan_new();
+    CHECK(procs_run(&job, DEADLINE_S), "hangs");
+    for (uint32_t i = 0; i < 2; i++)
+        SAID(i, 0, "nothing comes out of nothing\n");
+}
+
 /** Those that run are through: some have ended, the others have the session of those that go on. */
 static void await_outcome(const struct procs_job *running)
 {
@@ -653,6 +699,7 @@ int main(int argc, char **argv)
         {"a_step_that_nobody_waited_for", a_step_that_nobody_waited_for},
         {"differences_begin_anew", differences_begin_anew},
         {"what_owners_hold_back_goes_out", what_owners_hold_back_goes_out},
+        {"residuals_begin_anew", residuals_begin_anew},
         {"one_side_of_two_goes_on", one_side_of_two_goes_on},
         {"newcomers_come_in", newcomers_come_in},
         {"no_step_is_undone_for_a_newcomer", no_step_is_undone_for_a_newcomer},
