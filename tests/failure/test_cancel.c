@@ -20,7 +20,7 @@
 #define LOOK_NS WRING_NS_PER_S
 #define DEADLINE_S 60
 #define TRIES 100
-#define JOBS 10 /* until one is given up in its midst */
+#define JOBS 5 /* until one is given up in its midst */
 
 /** What both ranks see: shall the peer stand still no more? It may end the step that we give up
  *  before it hears of that, begin the next one, and stand still where nobody wakes it. */
