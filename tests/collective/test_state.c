@@ -338,13 +338,28 @@ static enum wring_status post_and_wait(struct wring_bucket *bucket)
     return status == WRING_OK ? wring_bucket_wait(bucket, WAIT_NS, NULL) : status;
 }
 
+/** After a failed step: the state is that of before it, where it has been kept. */
+static void check_saved(struct wring_session *session, bool kept, const struct blob *before)
+{
+    struct blob after;
+    enum wring_status status = wring_session_save_state(session, NULL, &after.bytes);
+
+    CHECK(status == (kept ? WRING_OK : WRING_ERR_PEER), "%s", wring_status_text(status));
+    if (!kept)
+        return;
+    after = save(session);
+    CHECK(after.bytes == before->bytes && memcmp(after.data, before->data, after.bytes) == 0,
+          "not the state before the step");
+    free(after.data);
+}
+
 /** Rank 1 leaves in the middle of the third step. */
 static void fail(struct wring_session *session, uint32_t rank, void *arg)
 {
     struct failing *failing = arg;
     struct wring_bucket *raw = make_raw(session);
     struct buckets buckets;
-    struct blob before, after;
+    struct blob before;
 
     REQUIRE(raw != NULL && make_buckets(session, false, &buckets), "buckets");
     for (int i = 0; i < 2 && failing->load != NULL; i++)
@@ -365,15 +380,7 @@ static void fail(struct wring_session *session, uint32_t rank, void *arg)
     if (rank == 0) {
         CHECK(wring_bucket_wait(buckets.buckets[1], WAIT_NS, NULL) == WRING_ERR_PEER,
               "second bucket");
-        enum wring_status status = wring_session_save_state(session, NULL, &after.bytes);
-        CHECK(status == (failing->kept ? WRING_OK : WRING_ERR_PEER), "%s",
-              wring_status_text(status));
-        if (failing->kept) {
-            after = save(session);
-            CHECK(after.bytes == before.bytes && memcmp(after.data, before.data, after.bytes) == 0,
-                  "not the state before the step");
-            free(after.data);
-        }
+        check_saved(session, failing->kept, &before);
     }
     free(before.data);
 }
@@ -384,7 +391,7 @@ static void fail_without_codec(struct wring_session *session, uint32_t rank, voi
     struct failing *failing = arg;
     struct wring_bucket *bucket;
     struct wring_bucket_params params = {.name = "b", .elems = ELEMS, .codec = codecs[0]};
-    struct blob before, after;
+    struct blob before;
 
     REQUIRE(wring_buffer_alloc(session, ELEMS * sizeof(float), &params.data) == WRING_OK &&
                 wring_bucket_register(session, &params, &bucket) == WRING_OK &&
@@ -403,15 +410,7 @@ static void fail_without_codec(struct wring_session *session, uint32_t rank, voi
     pthread_barrier_wait(failing->first_done);
     if (rank == 0) {
         CHECK(wring_bucket_wait(bucket, WAIT_NS, NULL) == WRING_ERR_PEER, "the step goes on");
-        enum wring_status status = wring_session_save_state(session, NULL, &after.bytes);
-        CHECK(status == (failing->kept ? WRING_OK : WRING_ERR_PEER), "%s",
-              wring_status_text(status));
-        if (failing->kept) {
-            after = save(session);
-            CHECK(after.bytes == before.bytes && memcmp(after.data, before.data, after.bytes) == 0,
-                  "not the state before the step");
-            free(after.data);
-        }
+        check_saved(session, failing->kept, &before);
     }
     free(before.data);
 }

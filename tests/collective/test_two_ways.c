@@ -99,6 +99,17 @@ struct loss {
     bool keeps;  /* nothing more than that is lost */
 };
 
+/** @param x  [N] */
+static bool make_bucket(struct wring_session *session, const struct loss *loss, float *x,
+                        struct wring_bucket **bucket)
+{
+    struct wring_bucket_params params = {
+        .name = "b", .data = x, .elems = N, .op = loss->op, .codec = loss->codec};
+
+    return wring_bucket_register(session, &params, bucket) == WRING_OK &&
+           wring_session_commit(session) == WRING_OK;
+}
+
 static void draw(float *x, uint32_t *random)
 {
     for (int i = 0; i < N; i++)
@@ -225,12 +236,8 @@ static void post_constants(struct wring_session *session, uint32_t rank, void *a
     const struct loss *loss = arg;
     float *x = data[rank];
     struct wring_bucket *bucket = NULL;
-    struct wring_bucket_params params = {
-        .name = "b", .data = x, .elems = N, .op = loss->op, .codec = loss->codec};
 
-    REQUIRE(wring_bucket_register(session, &params, &bucket) == WRING_OK &&
-                wring_session_commit(session) == WRING_OK,
-            "%s: no bucket", loss->codec);
+    REQUIRE(make_bucket(session, loss, x, &bucket), "%s: no bucket", loss->codec);
     for (int step = 0; step < STEPS + ZEROS; step++) {
         for (int i = 0; i < N; i++)
             x[i] = constant(i, rank);
@@ -278,12 +285,8 @@ static void post_a_nan(struct wring_session *session, uint32_t rank, void *arg)
     const struct loss *loss = arg;
     float *x = data[rank];
     struct wring_bucket *bucket = NULL;
-    struct wring_bucket_params params = {
-        .name = "b", .data = x, .elems = N, .op = loss->op, .codec = loss->codec};
 
-    REQUIRE(wring_bucket_register(session, &params, &bucket) == WRING_OK &&
-                wring_session_commit(session) == WRING_OK,
-            "%s: no bucket", loss->codec);
+    REQUIRE(make_bucket(session, loss, x, &bucket), "%s: no bucket", loss->codec);
     for (int step = 0; step < STEPS + ZEROS; step++) {
         for (int i = 0; i < N; i++)
             x[i] = step < NAN_STEP || rank == 0 ? constant(i, rank) : constant(i, rank + RANKS);

@@ -369,25 +369,35 @@ static float most_missing(const float *missing)
     return most;
 }
 
-/** The last rank, which gives nothing, dies. With momentum sums have a residual of their own. */
-static int lose_an_owner(struct procs_rank *rank, void *arg)
+/** Steps of a bucket whose sums have a residual of their own, as they have with momentum.
+ *  @param x  its data, [ELEMS] @param missing  out, [ELEMS] */
+static enum wring_status hold_back(struct procs_rank *rank, float *x, float *missing,
+                                   struct wring_session **session, struct wring_bucket **bucket)
 {
-    static float x[ELEMS], missing[ELEMS];
-    struct wring_session *session;
-    struct wring_bucket *bucket;
     struct wring_bucket_params params = {.struct_bytes = sizeof(params),
                                          .name = "owed",
                                          .data = x,
                                          .elems = ELEMS,
                                          .codec = "topk:ratio=0.1:block=256+momentum:beta=0+ef"};
-    enum wring_status status = wring_session_open(&rank->params, &session);
+    enum wring_status status = wring_session_open(&rank->params, session);
 
     if (status == WRING_OK)
-        status = wring_bucket_register(session, &params, &bucket);
+        status = wring_bucket_register(*session, &params, bucket);
     if (status == WRING_OK)
-        status = wring_session_commit(session);
+        status = wring_session_commit(*session);
     for (int step = 0; step < HELD_STEPS && status == WRING_OK; step++)
-        status = step_of_two(bucket, x, missing, rank->rank, step);
+        status = step_of_two(*bucket, x, missing, rank->rank, step);
+    return status;
+}
+
+/** The last rank, which gives nothing, dies. */
+static int lose_an_owner(struct procs_rank *rank, void *arg)
+{
+    static float x[ELEMS], missing[ELEMS];
+    struct wring_session *session;
+    struct wring_bucket *bucket;
+    enum wring_status status = hold_back(rank, x, missing, &session, &bucket);
+
     if (status != WRING_OK)
         return 2;
     die_behind_others(rank, arg);
@@ -419,20 +429,9 @@ static int lose_what_is_held_back(struct procs_rank *rank, void *arg)
     static float x[ELEMS], missing[ELEMS];
     struct wring_session *session;
     struct wring_bucket *bucket;
-    struct wring_bucket_params params = {.struct_bytes = sizeof(params),
-                                         .name = "owed",
-                                         .data = x,
-                                         .elems = ELEMS,
-                                         .codec = "topk:ratio=0.1:block=256+momentum:beta=0+ef"};
-    enum wring_status status = wring_session_open(&rank->params, &session);
+    enum wring_status status = hold_back(rank, x, missing, &session, &bucket);
     uint64_t any = 0;
 
-    if (status == WRING_OK)
-        status = wring_bucket_register(session, &params, &bucket);
-    if (status == WRING_OK)
-        status = wring_session_commit(session);
-    for (int step = 0; step < HELD_STEPS && status == WRING_OK; step++)
-        status = step_of_two(bucket, x, missing, rank->rank, step);
     if (status != WRING_OK)
         return 2;
     die_behind_others(rank, arg);
