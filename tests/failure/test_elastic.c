@@ -446,16 +446,30 @@ static int lose_what_is_held_back(struct procs_rank *rank, void *arg)
     return status == WRING_OK ? 0 : 4;
 }
 
+/** A rank that hears of the loss before it begins the step keeps what it has, as it may. */
+static bool has_changed_residual(uint32_t process)
+{
+    return strstr(job.texts[process], "has changed its residual") != NULL;
+}
+
+#define JOBS 5 /* until both begin the step that fails */
+
 /** Without WRING_ROLLBACK both residuals begin anew, that of sums, too. */
 static void residuals_begin_anew(void)
 {
     static const char *const plain[] = {"WRING_PROVIDER=tcp", "WRING_ROLLBACK=off", NULL};
 
-    start(3, plain, lose_what_is_held_back);
-    job.arg = elastic_plan_new();
-    CHECK(procs_run(&job, DEADLINE_S), "hangs");
+    bool ended = true, begun = false;
+
+    for (int i = 0; i < JOBS && ended && !begun; i++) {
+        start(3, plain, lose_what_is_held_back);
+        job.arg = elastic_plan_new();
+        ended = procs_run(&job, DEADLINE_S);
+        begun = has_changed_residual(0) && has_changed_residual(1);
+    }
+    CHECK(ended, "hangs");
     for (uint32_t i = 0; i < 2; i++)
-        SAID(i, 0, "nothing comes out of nothing\n");
+        SAID(i, 0, "has changed its residual", "nothing comes out of nothing\n");
 }
 
 /** Those that run are through: some have ended, the others have the session of those that go on. */

@@ -127,11 +127,11 @@ class Srun:
 
     def options(self, ranks, hosts):
         return ["-w", ",".join(machines.NAMES[:hosts]), "-N", str(hosts), "-n", str(ranks),
-                f"--ntasks-per-node={ranks // hosts}", "--kill-on-bad-exit=1", "--quiet"]
+                f"--ntasks-per-node={ranks // hosts}", "--quiet"]
 
     def commands(self, ranks, hosts):
         return [([], ["/usr/bin/srun", f"--mpi={self.mpi}", *self.options(ranks, hosts)],
-                 {"SLURM_CONF": self.cluster.file})]
+                 {"SLURM_CONF": self.cluster.file, "SLURM_KILL_BAD_EXIT": "1"})]
 
 
 class SrunNone(Srun):

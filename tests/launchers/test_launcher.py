@@ -206,7 +206,8 @@ class Told(Case):
     def test_without_a_key_there_are_no_two_hosts(self):
         if rig.carries or rig.hosts < 2:
             return
-        job = rigs.Job(rig.commands(2, 2), [WHO], WRING_JOIN_TIMEOUT="20")
+        # both ranks end by themselves: srun may lose the last lines of a job that it kills
+        job = rigs.Job(rig.commands(2, 2), [WHO], WRING_JOIN_TIMEOUT="20", SLURM_KILL_BAD_EXIT="0")
         status, out, err = job.finish()
         self.assertNotEqual(status, 0)
         self.assertRegex(err, r"set .*WRING_KEY")
