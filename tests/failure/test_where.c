@@ -15,11 +15,12 @@
 #define CALLS 3
 #define N 1000
 #define LATE 1 /* the rank that is behind, unless a case says otherwise */
+#define JOBS 5 /* until all ranks say in time where they are */
 
 static const char *const tcp_hasty[] = {"WRING_PROVIDER=tcp", "WRING_TIMEOUT=6s", NULL};
 static const char *const shm_hasty[] = {"WRING_PROVIDER=shm", "WRING_TIMEOUT=6s", NULL};
 static const char *const watchful[] = {"WRING_PROVIDER=tcp", "WRING_HEARTBEAT=100ms",
-                                       "WRING_PEER_TIMEOUT=3s", NULL};
+                                       "WRING_PEER_TIMEOUT=5s", NULL};
 
 static float data[N];
 
@@ -122,11 +123,39 @@ static void check_table(uint32_t reporter, uint32_t gone)
                   job.texts[i]);
 }
 
+/** A rank that has no processor for 400 ms does not say where it is before the table is made. */
+static bool is_silence(const char *text)
+{
+    return strstr(text, " not say where ") != NULL;
+}
+
+static bool any_is_silent(void)
+{
+    bool silent = false;
+    for (uint32_t i = 0; i < job.ranks; i++)
+        silent |= is_silence(job.texts[i]);
+    return silent;
+}
+
+/** A job, and another one where a rank had no processor to say where it is. */
+static void run_job(uint32_t ranks, const char *const *settings,
+                    int (*run)(struct procs_rank *, void *), const struct story *story,
+                    void (*meddle)(const struct procs_job *running))
+{
+    bool ended = true, silent = true;
+    for (int i = 0; i < JOBS && ended && silent; i++) {
+        start(ranks, settings, run);
+        job.arg = (void *)story;
+        job.meddle = meddle;
+        ended = procs_run(&job, DEADLINE_S);
+        silent = any_is_silent();
+    }
+    CHECK(ended, "hangs: %s", settings[0]);
+}
+
 static void start_calls(uint32_t ranks, const char *const *settings, const struct story *story)
 {
-    start(ranks, settings, run_calls);
-    job.arg = (void *)story;
-    CHECK(procs_run(&job, DEADLINE_S), "hangs: %s", settings[0]);
+    run_job(ranks, settings, run_calls, story, NULL);
 }
 
 static void a_rank_that_is_late_is_behind(void)
@@ -168,15 +197,20 @@ static void run_level(struct wring_session *session, uint32_t rank, void *arg)
 
 static void what_is_below_is_passed_on(void)
 {
-    struct wring_test_lines lines = WRING_TEST_LINES_INIT;
+    struct wring_test_lines lines;
     struct wring_test_job many = {.ranks = 20,
                                   .settings = tcp_hasty,
                                   .run = run_level,
                                   .log = wring_test_lines_take,
                                   .log_arg = &lines};
+    bool silent = true;
 
-    lines.module = "where";
-    wring_test_run_ranks(&many);
+    for (int i = 0; i < JOBS && silent; i++) {
+        lines = WRING_TEST_LINES_INIT;
+        lines.module = "where";
+        wring_test_run_ranks(&many);
+        silent = is_silence(lines.text);
+    }
     CHECK(wring_test_lines_count(&lines, "rank 13 is behind; 19 are in call 2 of all 20 ranks, ") ==
               1,
           "%s", lines.text);
@@ -218,10 +252,7 @@ static void a_rank_that_is_stopped_is_lost(void)
 {
     static const struct story story = {LATE, stop};
 
-    start(3, watchful, run_calls);
-    job.arg = (void *)&story;
-    job.meddle = wake_later;
-    CHECK(procs_run(&job, DEADLINE_S), "hangs");
+    run_job(3, watchful, run_calls, &story, wake_later);
     SAID(0, 3, "log where: rank 1 is lost; 2 are in call 4 of all 3 ranks, ");
 }
 
@@ -248,8 +279,7 @@ static int run_other(struct procs_rank *rank, void *arg)
 
 static void calls_that_differ_are_in_the_table(void)
 {
-    start(3, tcp, run_other);
-    CHECK(procs_run(&job, DEADLINE_S), "hangs");
+    run_job(3, tcp, run_other, NULL, NULL);
     check_table(0, UINT32_MAX);
     SAID(0, 3, "log where: no rank is behind; 3 are in call 2 of all 3 ranks, ",
          "log where: rank 1 waits in call 2 of all 3 ranks, broadcast of 64 bytes from member 0",
@@ -292,8 +322,7 @@ static void steps_of_buckets_count(void)
     const char *const *both[] = {tcp_hasty, shm_hasty};
 
     for (int i = 0; i < 2; i++) {
-        start(3, both[i], run_buckets);
-        CHECK(procs_run(&job, DEADLINE_S), "hangs: %s", both[i][0]);
+        run_job(3, both[i], run_buckets, NULL, NULL);
         check_table(0, UINT32_MAX);
         SAID(
             0, 3,
@@ -376,8 +405,7 @@ static void whoever_asks_is_told(void)
     const char *const *both[] = {tcp, shm};
 
     for (int i = 0; i < 2; i++) {
-        start(4, both[i], run_asking);
-        CHECK(procs_run(&job, DEADLINE_S), "hangs: %s", both[i][0]);
+        run_job(4, both[i], run_asking, NULL, NULL);
         for (uint32_t rank = 1; rank < 3; rank++)
             SAID(rank, 0,
                  "where success: rank 3 is behind; 2 are in call 3 of the group of ranks 1, 2, 3, "
@@ -420,8 +448,7 @@ static int run_given_up(struct procs_rank *rank, void *arg)
 
 static void a_group_that_was_aborted_is_known(void)
 {
-    start(3, tcp, run_given_up);
-    CHECK(procs_run(&job, DEADLINE_S), "hangs");
+    run_job(3, tcp, run_given_up, NULL, NULL);
     for (uint32_t rank = 0; rank < 3; rank += 2)
         SAID(rank, 3,
              "where success: rank 1 is behind; 2 are in call 1 of the group of ranks 0, 1, 2, "
