@@ -565,8 +565,8 @@ static void newcomers_come_in(void)
         plan->grows = true;
         plan->newcomers = 1 + i % 2;
         uint32_t ranks = 1 + i % 4;
-        if (ranks > 1)
-            plan->deaths[i % ranks].step = 4;
+        if (ranks > 1) /* in a step: one that dies while others come in turns these away */
+            plan->deaths[i % ranks] = (struct elastic_death){.step = 4, .awaited = true};
         snprintf(name, sizeof(name), "%u ranks, %u newcomers", ranks, plan->newcomers);
         elastic_check(name, ranks, settings, plan);
         close(fd);
