@@ -14,7 +14,7 @@
 
 const char *const tcp[] = {"WRING_PROVIDER=tcp", NULL};
 const char *const shm[] = {"WRING_PROVIDER=shm", NULL};
-const char *const impatient[] = {"WRING_PROVIDER=tcp", "WRING_JOIN_TIMEOUT=3s", NULL};
+const char *const impatient[] = {"WRING_PROVIDER=tcp", "WRING_JOIN_TIMEOUT=8s", NULL};
 
 struct procs_job job;
 

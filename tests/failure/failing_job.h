@@ -9,7 +9,7 @@
 #define DEADLINE_S 60
 
 extern const char *const tcp[], *const shm[]; /* settings, NULL-terminated */
-extern const char *const impatient[];         /* tcp that waits 3 s for others to join */
+extern const char *const impatient[]; /* tcp, where some do not join: 8 s are for those that do */
 
 extern struct procs_job job; /* too large for a stack frame that is read easily */
 

@@ -183,7 +183,7 @@ static int run_with_neighbour(struct procs_rank *rank, void *arg)
                                                  .log = log_refusal,
                                                  .log_arg = rank,
                                                  .settings = rank->settings};
-    rank->settings[1] = "WRING_JOIN_TIMEOUT=6s";
+    rank->settings[1] = "WRING_JOIN_TIMEOUT=8s";
     enum wring_status status = wring_session_open(&rank->params, &session);
     procs_say(rank, "neighbour %s", wring_status_text(status));
     return 0;
@@ -214,7 +214,7 @@ static int run_wrong_key(struct procs_rank *rank, void *arg)
     char twice[64];
     (void)arg;
     if (rank->index == 0)
-        rank->settings[2] = "WRING_JOIN_TIMEOUT=4s";
+        rank->settings[2] = "WRING_JOIN_TIMEOUT=8s";
     snprintf(twice, sizeof(twice), "%s,%s", rank->params.root, rank->params.root);
     rank->params.root = twice;
     if (rank->index == 1)

@@ -10,12 +10,9 @@
 #include "tests/failure/failing_job.h"
 #include "tests/lib/test.h"
 
-/** For those that come; one more never does. */
-static const char *const waiting[] = {"WRING_PROVIDER=tcp", "WRING_JOIN_TIMEOUT=8s", NULL};
-
 static void missing_rank_is_named(void)
 {
-    start(4, waiting, run_plain);
+    start(4, impatient, run_plain);
     job.processes = 3;
     CHECK(procs_run(&job, DEADLINE_S), "hangs");
     for (uint32_t i = 0; i < 3; i++)
@@ -24,7 +21,7 @@ static void missing_rank_is_named(void)
 
 static void missing_ranks_are_all_named(void)
 {
-    start(5, waiting, run_plain);
+    start(5, impatient, run_plain);
     job.processes = 2;
     CHECK(procs_run(&job, DEADLINE_S), "hangs");
     for (uint32_t i = 0; i < 2; i++)

@@ -277,9 +277,21 @@ static int run_other(struct procs_rank *rank, void *arg)
     return status == WRING_ERR_MISMATCH ? 3 : 4;
 }
 
+/** Two ranks may find out that they differ before the third one has made its call. */
+static bool any_is_behind(void)
+{
+    return strstr(job.texts[0], " behind; ") != NULL &&
+           strstr(job.texts[0], "no rank is behind; ") == NULL;
+}
+
 static void calls_that_differ_are_in_the_table(void)
 {
-    run_job(3, tcp, run_other, NULL, NULL);
+    bool behind = true;
+
+    for (int i = 0; i < JOBS && behind; i++) {
+        run_job(3, tcp, run_other, NULL, NULL);
+        behind = any_is_behind();
+    }
     check_table(0, UINT32_MAX);
     SAID(0, 3, "log where: no rank is behind; 3 are in call 2 of all 3 ranks, ",
          "log where: rank 1 waits in call 2 of all 3 ranks, broadcast of 64 bytes from member 0",
