@@ -14,6 +14,17 @@
 #include "tests/lib/test.h"
 #include "transport/bootstrap/rendezvous_private.h"
 
+#define ACCEPT_MS 20000
+#define JOBS 5 /* until all come while the root is there: for three seconds more once it knows */
+
+static bool any_came_too_late(void)
+{
+    bool late = false;
+    for (uint32_t i = 0; i < job.ranks; i++)
+        late |= strstr(job.texts[i], "could not reach rank 0 at") != NULL;
+    return late;
+}
+
 static int run_wrong_key(struct procs_rank *rank, void *arg)
 {
     (void)arg;
@@ -85,10 +96,10 @@ struct false_root {
     size_t bytes;
 };
 
-static int accept_within_5s(int listen_fd)
+static int accept_one(int listen_fd)
 {
     struct pollfd pollfd = {listen_fd, POLLIN, 0};
-    return poll(&pollfd, 1, 5000) > 0 ? accept(listen_fd, NULL, NULL) : -1;
+    return poll(&pollfd, 1, ACCEPT_MS) > 0 ? accept(listen_fd, NULL, NULL) : -1;
 }
 
 static int run_false_root(struct procs_rank *rank, void *arg)
@@ -97,7 +108,7 @@ static int run_false_root(struct procs_rank *rank, void *arg)
     uint8_t first[FIRST_BYTES];
     if (rank->index != 0)
         return run_sums(rank, 20, NULL);
-    int fd = accept_within_5s(rank->params.root_fd);
+    int fd = accept_one(rank->params.root_fd);
     if (fd < 0 || recv(fd, first, sizeof(first), MSG_WAITALL) <= 0 ||
         send(fd, root->says, root->bytes, MSG_NOSIGNAL) < 0)
         return 9;
@@ -161,8 +172,12 @@ static int run_wrong_size(struct procs_rank *rank, void *arg)
 
 static void wrong_size_is_named(void)
 {
-    start(4, tcp, run_wrong_size);
-    CHECK(procs_run(&job, DEADLINE_S / 2), "hangs");
+    bool late = true;
+    for (int i = 0; i < JOBS && late; i++) {
+        start(4, impatient, run_wrong_size);
+        CHECK(procs_run(&job, DEADLINE_S / 2), "hangs");
+        late = any_came_too_late();
+    }
     for (uint32_t i = 0; i < 4; i++)
         SAID(i, 2, "says that the job has 3 ranks, rank 0 says 4", "rank 1 (127.0.0.1)",
              "WRING_SIZE", "open ranks disagree");
