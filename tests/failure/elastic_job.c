@@ -309,18 +309,17 @@ static int run_steps(struct member *member)
 {
     bool right = true, repeats = false;
     uint64_t step = wring_bucket_steps(member->bucket), filled = UINT64_MAX;
+    /* those that have let a newcomer in make a step before they look whether it was the last one */
+    bool comes = is_newcomer(member);
 
-    uint64_t first = step;
     member->weighed = step;
-
-    while (!is_finished(member, step) && right) {
+    while ((comes || !is_finished(member, step)) && right) {
         /* input in place is back as it was: a bucket that is filled again could not tell */
         if (!repeats || member->plan->refills || filled != step)
             fill(member, step);
         filled = step;
-        /* a newcomer goes on behind the call that has let it in */
-        bool comes = is_newcomer(member) && step == first;
         enum wring_status status = member->plan->grows && !comes ? let_in(member) : WRING_OK;
+        comes = false;
         if (status == WRING_OK)
             status = step_once(member, step, &right);
         repeats = status != WRING_OK;
