@@ -107,7 +107,8 @@ size_t end_turn(struct end *end)
 
 bool end_sleep(struct end *end, uint64_t deadline_ns)
 {
-    for (uint64_t now; (now = wring_now_ns()) < deadline_ns;) {
+    do {
+        uint64_t now = wring_now_ns();
         struct wring_wait_set set = {.deadline_ns = deadline_ns};
         end->provider->ops->arm(end->provider, &set);
         if (end_turn(end) > 0)
@@ -117,7 +118,7 @@ bool end_sleep(struct end *end, uint64_t deadline_ns)
         ppoll(set.fds, set.n, &timeout, NULL);
         if (end_turn(end) > 0)
             return true;
-    }
+    } while (wring_now_ns() < deadline_ns);
     return false;
 }
 

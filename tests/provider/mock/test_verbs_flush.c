@@ -9,6 +9,8 @@
 #define BYTES ((size_t)1 << 16)
 #define SENT 300
 #define MANY 200
+#define DELAY_US 300000u /* in which all of them begin */
+#define TRIES 20
 
 static const char *const usual[] = {NULL};
 
@@ -72,31 +74,44 @@ static void puts_are_seen_after_a_flush(void)
     one_pair_close(&pair);
 }
 
-/** More than there is room for at once wait for their turn. */
-static void many_flushes_end(void)
+/** More than there is room for at once wait for their turn. @return false: this thread did not run
+ *  for so long that some ended before all had begun */
+static bool flush_many(void)
 {
     struct one_pair pair;
     struct device_memory memory;
     uint64_t tickets[MANY] = {0}, deadline = wring_deadline_in(WAIT_NS);
-    unsigned ended = 0, waited = 0;
+    unsigned begun = 0, ended = 0, waited = 0;
 
-    REQUIRE(one_pair_open(&pair, usual), "no pair: %s", pair.said);
+    CHECK(one_pair_open(&pair, usual), "no pair: %s", pair.said);
     struct wring_region *region = open_region(&memory, &pair.b);
-    REQUIRE(region != NULL, "no region");
+    if (region == NULL)
+        return true;
     const struct wring_provider_ops *ops = pair.b.provider->ops;
-    mock_delay(300000, 0); /* none ends before all have begun */
+    mock_delay(DELAY_US, 0);
+    uint64_t began_ns = wring_now_ns();
     for (unsigned i = 0; i < MANY; i++) {
-        CHECK(ops->region_flush(region, memory.base + i, &tickets[i]) == WRING_ERR_AGAIN,
-              "flush %u", i);
+        begun += ops->region_flush(region, memory.base + i, &tickets[i]) == WRING_ERR_AGAIN;
         waited += tickets[i] == 0;
     }
-    CHECK(waited > 0, "all were taken at once");
+    bool in_time = wring_now_ns() < began_ns + DELAY_US * WRING_NS_PER_US;
+    CHECK(begun == MANY || !in_time, "%u of %u have begun", begun, MANY);
+    CHECK(waited > 0 || !in_time, "all were taken at once");
     mock_delay(0, 0);
     while (ended < MANY && wring_now_ns() < deadline)
         ended += ops->region_flush(region, memory.base, &tickets[ended]) == WRING_OK;
     CHECK(ended == MANY, "%u of %u", ended, MANY);
     close_region(&memory, region);
     one_pair_close(&pair);
+    return in_time;
+}
+
+static void many_flushes_end(void)
+{
+    int tries = 0;
+    while (!flush_many() && ++tries < TRIES)
+        ;
+    CHECK(tries < TRIES, "this machine is too busy to tell");
 }
 
 static void what_cannot_be_flushed_is_told(void)
