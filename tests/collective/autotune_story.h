@@ -26,6 +26,7 @@ struct story {
     double slower_ns_per_byte; /* at least, of the link, once all is settled; 0: as it is */
     uint32_t first_step;       /* gradients are those of this step and on */
     bool apart;                /* each rank counts as a host of its own, with all cores */
+    bool probes; /* the profile in the cache is to be used: see story_run_with_profile() */
 
     struct wring_test_lines lines; /* what the plan's module has logged in all ranks */
     struct wring_autotune_report report[STORY_RANKS_MAX];
@@ -46,6 +47,14 @@ struct story *story_new(void);
 /** Run it, and compare what came of it between the ranks.
  *  @param more  settings, ended by NULL. @param cache  a setting, too; NULL: nothing is kept */
 void story_run(struct story *story, uint32_t ranks, const char *const *more, const char *cache);
+
+/**
+ * The same where the cache has a profile, which is what the job is about. Where links look other
+ * than it says, as other load on the machine may have it, the job does nothing more: then it is put
+ * back and all is run again, a few times.
+ */
+void story_run_with_profile(struct story *story, uint32_t ranks, const char *const *more,
+                            const char *cache);
 
 unsigned story_lines(const struct story *story, const char *part);
 

@@ -113,7 +113,7 @@ static void check_carried(const char *cache, const struct wring_tuning *tuning)
     close(mkstemp(path));
     automatic->tried = path;
     automatic->apart = by_hand->apart = true;
-    story_run(automatic, 2, more, cache);
+    story_run_with_profile(automatic, 2, more, cache);
     by_hand->plan = path;
     by_hand->first_step = automatic->steps[0];
     story_run(by_hand, 2, more, cache);
@@ -147,7 +147,7 @@ static void check_fixed(const char *cache)
     close(mkstemp(path));
     story->tried = path;
     story->apart = true;
-    story_run(story, 2, more, cache);
+    story_run_with_profile(story, 2, more, cache);
     CHECK(is_set(story, "inline", 256 * KIB), "%s, pieces of %zu", story->set[0].executor,
           (size_t)story->set[0].chunk_bytes);
     CHECK(story_lines(story, "pinned cores are as configured: WRING_EXECUTOR is set") == 1, "%s",
