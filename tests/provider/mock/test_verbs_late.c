@@ -8,13 +8,15 @@
 #include "tests/provider/verbs_losses.h"
 
 #define QUEUE_PAIRS 2
+#define TRIES 10
 
-static struct losses two_paths(void)
+/** @param recover  seconds in which ends go on */
+static struct losses two_paths(const char *recover)
 {
     return (struct losses){.devices = {"=mock0,mock2", "=mock1,mock3"},
                            .qps = "1",
                            .timeout = "8",
-                           .recover = "1",
+                           .recover = recover,
                            .revive = "0"};
 }
 
@@ -45,7 +47,7 @@ static void expect_end(struct end *end, const char *begin)
 /** Who noticed it names it; who was told of it says so. */
 static void what_the_peer_lost_is_the_reason(void)
 {
-    struct losses losses = two_paths();
+    struct losses losses = two_paths("1");
     struct end *a = &losses.a, *b = &losses.b;
     REQUIRE(losses_pair(&losses, 4096), "no pair");
     mock_port_blackhole("mock0", 1, true);
@@ -57,26 +59,40 @@ static void what_the_peer_lost_is_the_reason(void)
     ends_close(a, b);
 }
 
-/** A port that is back stops both to be used again: nothing has failed since they last went on. */
-static void what_was_overcome_is_no_reason(void)
+/** A port that is back stops both to be used again: nothing has failed since they last went on.
+ *  @return false: this thread did not run for so long that they could not go on in time before */
+static bool overcome(void)
 {
-    struct losses losses = two_paths();
+    struct losses losses = two_paths("1");
     struct end *a = &losses.a, *b = &losses.b;
-    REQUIRE(losses_pair(&losses, 4096), "no pair");
+    CHECK(losses_pair(&losses, 4096), "no pair");
     mock_port_state("mock1", 1, IBV_PORT_DOWN);
     put_over_all(a);
-    UNTIL(a, b, a->done == QUEUE_PAIRS && b->arrived == QUEUE_PAIRS);
-    CHECK(counters_of(b).resyncs == 1, "%llu stops", (unsigned long long)counters_of(b).resyncs);
+    UNTIL(a, b, (a->done == QUEUE_PAIRS && b->arrived == QUEUE_PAIRS) || a->closed || b->closed);
+    bool in_time = a->closed == 0 && b->closed == 0;
+    CHECK(!in_time || counters_of(b).resyncs == 1, "%llu stops",
+          (unsigned long long)counters_of(b).resyncs);
     mock_port_state("mock1", 1, IBV_PORT_ACTIVE);
-    expect_end(b, "queue pairs were to be taken back");
-    CHECK(b->why == WRING_ERR_DEVICE, "%s", wring_status_text(b->why));
+    if (in_time) {
+        expect_end(b, "queue pairs were to be taken back");
+        CHECK(b->why == WRING_ERR_DEVICE, "%s", wring_status_text(b->why));
+    }
     ends_close(a, b);
+    return in_time;
+}
+
+static void what_was_overcome_is_no_reason(void)
+{
+    int tries = 0;
+    while (!overcome() && ++tries < TRIES)
+        ;
+    CHECK(tries < TRIES, "this machine is too busy to tell");
 }
 
 /** A device that lets a message come twice: when both compare what was sent, one side says so. */
 static void what_comes_twice_is_not_gone_on_from(void)
 {
-    struct losses losses = two_paths();
+    struct losses losses = two_paths("60");
     struct end *a = &losses.a, *b = &losses.b;
     uint32_t all[2 * QUEUE_PAIRS];
     REQUIRE(losses_pair(&losses, 4096), "no pair");
