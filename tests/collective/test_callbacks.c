@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who is told of an end without asking: callbacks of buckets and requests, and waits for any. */
+#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -372,32 +373,37 @@ static void leave(struct wring_session *session, uint32_t rank, void *arg)
     struct wring_call how = {.struct_bytes = sizeof(how), .done = on_request};
     static float data[LARGE];
     struct wring_bucket *buckets[2];
-    (void)arg;
+    pthread_barrier_t *begun = arg; /* who leaves sooner may have posts refused */
 
     buckets[0] = add(session, "small", SMALL, rank == 0 ? &closed[0] : NULL, NULL);
     buckets[1] = add(session, "large", LARGE, rank == 0 ? &closed[1] : NULL, NULL);
-    REQUIRE(wring_session_commit(session) == WRING_OK, "commit");
+    CHECK(wring_session_commit(session) == WRING_OK, "commit");
     if (rank == 0) {
         for (int i = 0; i < 2; i++)
-            REQUIRE(wring_bucket_post(buckets[i]) == WRING_OK, "post");
+            CHECK(wring_bucket_post(buckets[i]) == WRING_OK, "post");
         how.done_arg = &closed[2];
-        REQUIRE(wring_allreduce(wring_session_world(session), data, data, LARGE, WRING_F32,
-                                WRING_SUM, &how, &closed[2].request) == WRING_OK,
-                "call");
+        CHECK(wring_allreduce(wring_session_world(session), data, data, LARGE, WRING_F32, WRING_SUM,
+                              &how, &closed[2].request) == WRING_OK,
+              "call");
     }
+    pthread_barrier_wait(begun);
 }
 
 static void close_calls_all(void)
 {
     static const char *const settings[] = {"WRING_PROVIDER=shm", NULL};
     struct wring_test_lines lines = WRING_TEST_LINES_INIT;
+    pthread_barrier_t begun;
     struct wring_test_job job = {.ranks = RANKS,
                                  .settings = settings,
+                                 .arg = &begun,
                                  .run = leave,
                                  .log = wring_test_lines_take,
                                  .log_arg = &lines};
     memset(closed, 0, sizeof(closed));
+    pthread_barrier_init(&begun, NULL, RANKS);
     wring_test_run_ranks(&job);
+    pthread_barrier_destroy(&begun);
     for (int i = 0; i < 3; i++)
         CHECK(closed[i].calls == 1 &&
                   (closed[i].status == WRING_ERR_CLOSED || closed[i].status == WRING_ERR_PEER) &&
