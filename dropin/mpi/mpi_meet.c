@@ -19,6 +19,7 @@
 #include <wring/bootstrap.h>
 
 #define PAUSE_NS 20000
+#define LINES_NS (30 * WRING_NS_PER_S) /* for ranks that never print them */
 #define ALARM_TAG 1
 #define STATUS_WORDS 16 /* more than any MPI_Status has */
 
@@ -369,13 +370,13 @@ static enum wring_status last_exchange(const struct wring_mpi_verdict *mine, boo
     return status;
 }
 
-/** Wait a second at most, so that the other ranks print their error lines before one ends the job.
- */
+/** Wait, so that the other ranks print their error lines before one ends the job: each of them may
+ * be slow. */
 static void await_lines(void)
 {
     uintptr_t request = 0;
     if (wring_mpi_abi.pmpi.Ibarrier(wring_mpi_own.control, &request) == MPI_SUCCESS)
-        await_mpi_request(&request, wring_deadline_in(WRING_NS_PER_S), NULL);
+        await_mpi_request(&request, wring_deadline_in(LINES_NS), NULL);
 }
 
 void wring_mpi_conclude(struct wring_mpi_verdict *verdict, uint64_t deadline_ns,

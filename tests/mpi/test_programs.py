@@ -6,6 +6,7 @@ import re
 import shutil
 import sys
 import tempfile
+import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
@@ -17,6 +18,17 @@ MPI = mpis.find(NAME)
 
 # Before a program: rank 1 alone has another environment.
 RANK_1 = """[ "${OMPI_COMM_WORLD_RANK-${PMI_RANK-}}" != 1 ] || CHANGE
+exec "$0"
+"""
+
+# What rank 0 writes to standard error waits: its pipe is full, and is read 3 seconds later, into a file
+# that is there once rank 0 has ended.
+SLOW_0 = """if [ "${OMPI_COMM_WORLD_RANK-${PMI_RANK-}}" = 0 ]; then
+    mkfifo FILE.pipe
+    setsid sh -c 'exec <FILE.pipe; sleep 3; tr -d "\\0" >FILE.part; mv FILE.part FILE' >/dev/null 2>&1 &
+    exec 2>FILE.pipe
+    head -c 65536 /dev/zero >&2
+fi
 exec "$0"
 """
 
@@ -230,6 +242,19 @@ class Programs(unittest.TestCase):
                 self.assertEqual(len(lines), 1, err)
                 self.assertIn("rank 1 of 3 cannot open its session: ", lines[0])
                 self.assertIn(cause, lines[0])
+
+    def test_a_slow_rank_still_says_why(self):
+        """The others wait until it has, before they end the job."""
+        path = pathlib.Path(self.folder.name) / "said"
+        words = ["sh", "-c", SLOW_0.replace("FILE", str(path)), self.build("opening.c")]
+        status, out, err = mpis.run_job(MPI, 3, words, LIBRARY, WRING_CODEC_RULES="allreduce=typo")
+        self.assertNotIn(status, (0, "did not end"), f"{out}\n{err}")
+        deadline = time.monotonic() + mpis.PATIENCE
+        while not path.exists():
+            self.assertLess(time.monotonic(), deadline, f"{out}\n{err}")
+            time.sleep(0.05)
+        self.assertEqual(path.read_text(encoding="utf-8").count("rank 0 of 3 cannot open its "
+                                                                "session (and 2 more ranks fail)"), 1)
 
     @unittest.skipIf(NAME != "openmpi5", "only Open MPI 5 lets MPI_Init return an error")
     def test_a_program_may_go_on_without_wring(self):
