@@ -362,6 +362,17 @@ def again():
 
 # ---- failures -----------------------------------------------------------------------------------
 
+def lose_rank(victim):
+    """It is killed when all are here: what has ended on it may be under way on others, and fail there
+    if it dies."""
+    folder = pathlib.Path(os.environ["TEST_FOLDER"])
+    (folder / f"here.{rank()}").touch()
+    if rank() == victim:
+        while not all((folder / f"here.{one}").exists() for one in range(size())):
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 def refused():
     with raises("sparse tensor: pass tensor.to_dense"):
         dist.all_reduce(torch.eye(3).to_sparse())
@@ -447,14 +458,11 @@ def killed():
     net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(300, 300))
     for step in range(4):
         loss = net(torch.randn(4, 300)).square().mean()
-        if step == 2 and rank() == 1:
-            print("at", time.monotonic_ns(), flush=True)
-            os.kill(os.getpid(), signal.SIGKILL)
         if step == 2:
+            lose_rank(1)
             with raises("rank 1"):
                 loss.backward()
                 dist.barrier()
-            print("heard", time.monotonic_ns(), flush=True)
             return
         loss.backward()
 
@@ -490,8 +498,7 @@ def lose(victim):
         torch.testing.assert_close(*step(model, made))
     before = held_back()
     assert before > 0, before
-    if me == victim:
-        os.kill(os.getpid(), signal.SIGKILL)
+    lose_rank(victim)
     with raises(f"rank {victim}"):
         step(model, 3)
     assert elastic.has_lost(state)
@@ -533,8 +540,7 @@ def lose_in_first_step():
     state = DDPState(net, codec="int8+ef")
     model = torch.nn.parallel.DistributedDataParallel(net)
     model.register_comm_hook(state, ddp_hook)
-    if me == 2:
-        os.kill(os.getpid(), signal.SIGKILL)
+    lose_rank(2)
     with raises("rank 2"):
         model(torch.ones(1, 20)).sum().backward()
     assert elastic.has_lost(state)
@@ -553,8 +559,7 @@ def lose_in_first_step():
 
 def shrunk_by_torch():
     """By torch's own function, to which the program says who is lost."""
-    if rank() == 2:
-        os.kill(os.getpid(), signal.SIGKILL)
+    lose_rank(2)
     with raises("rank 2"):
         dist.all_reduce(torch.ones(4))
     if session.current().native is not None and hasattr(dist, "shrink_group"):
@@ -593,8 +598,7 @@ def reconfigured():
         dist._reconfigure(1, ["{}"])
     reopen(1, [2, 0, 1])  # any order of ranks
     reopen(2, [0, 1, 2])
-    if me == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
+    lose_rank(1)
     with raises("rank 1"):
         dist.all_reduce(torch.ones(4))
     reopen(3, [0, 2])

@@ -86,11 +86,12 @@ class RankServer:
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def run(self, arguments, environments, patience):
-        """@return [(exit status or None, all that was printed)] of all ranks"""
+        """Ranks share a folder, TEST_FOLDER. @return [(exit status or None, all that was printed)] of all
+        ranks"""
         with tempfile.TemporaryDirectory() as folder:
             files = [os.path.join(folder, str(rank)) for rank in range(len(environments))]
             job = {"arguments": arguments, "patience": patience,
-                   "ranks": [{"environment": environment, "said": file}
+                   "ranks": [{"environment": {**environment, "TEST_FOLDER": folder}, "said": file}
                              for environment, file in zip(environments, files)]}
             self.process.stdin.write(json.dumps(job) + "\n")
             self.process.stdin.flush()
