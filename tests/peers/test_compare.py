@@ -6,9 +6,10 @@ import contextlib
 import io
 import pathlib
 import sys
-import time
+import threading
 import types
 import unittest
+import unittest.mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
@@ -23,6 +24,8 @@ import peer_table
 from peer_bars import MIB, Entry, Loopback, Rotation, best_of, column, ratio
 from peer_table import Check, Row
 from peer_watch import Seen, Watch, changed
+
+PATIENCE = 250  # seconds: for hangs, not for slowness
 
 
 def arguments(**changes):
@@ -218,6 +221,11 @@ class Sections(unittest.TestCase):
 
 
 class Disturbances(unittest.TestCase):
+    def setUp(self):
+        still = unittest.mock.patch("peer_watch.processor_times", lambda: (0, 0))
+        still.start()  # the host of this machine may take processors away just now
+        self.addCleanup(still.stop)
+
     def watch(self, lines):
         watch = Watch(iter(lines).__next__)
         watch.measure()  # the shortest way of a line
@@ -246,10 +254,31 @@ class Disturbances(unittest.TestCase):
         self.assertIn("4.0 times", watch.disturbed(near, far))
 
     def test_looks_while_something_runs(self):
-        lines = iter([0.05] * 3 + [0.2] * 1000)
-        watch, said = Watch(lines.__next__, every=0.001), []
-        watch.run(lambda: time.sleep(0.05), said.append, tries=1)
+        runs, looks = threading.Event(), threading.Semaphore(0)
+
+        def line():
+            if not runs.is_set():
+                return 0.05
+            looks.release()
+            return 0.2
+
+        def run():
+            runs.set()
+            looked = [looks.acquire(timeout=PATIENCE) for _ in range(3)]
+            runs.clear()
+            return looked
+
+        watch, said = Watch(line, every=0.001), []
+        self.assertEqual(watch.run(run, said.append, tries=1), [True] * 3)
         self.assertEqual(len(said), 1, said)
+
+    def test_processors_that_the_host_takes_disturb(self):
+        ticks = iter([(0, 0), (4, 100), (4, 200), (9, 300)])
+        watch, said = Watch(lambda: 0.05), []
+        with unittest.mock.patch("peer_watch.processor_times", ticks.__next__):
+            watch.run(lambda: None, said.append, tries=1)
+            watch.run(lambda: None, said.append, tries=1)
+        self.assertEqual(said, ["left as it is, though the host took 5 % of the processors away"])
 
     def test_memory_of_another_speed_disturbs(self):
         speeds = iter([{"4 MiB": 80, "64 MiB": 17}, {"4 MiB": 78, "64 MiB": 11},  # slower, and stays so
