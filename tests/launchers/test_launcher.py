@@ -125,18 +125,17 @@ class Jobs(Case):
     def test_job_begins_again_at_once_when_it_was_killed(self):
         job = start(2, 1, WHO, "stay")
         self.wait_for(job, 4)
-        for pid in self.ranks_running():
-            with contextlib.suppress(ProcessLookupError):  # its launcher may be faster
-                os.kill(pid, signal.SIGKILL)
+        self.kill_ranks()
         again = start(2, 1, WHO)
         out, _ = self.end(again)
         self.check_who(out, 2, 1)
         status, _, _ = job.finish(20)
         self.assertNotEqual(status, 0)
 
-    def wait_for(self, job, lines):
+    def wait_for(self, job, lines, part="exact", which=0):
+        """@param which  0: standard output, 1: standard error"""
         deadline = time.monotonic() + rigs.PATIENCE
-        while job.said(0).count("exact") < lines:
+        while job.said(which).count(part) < lines:
             self.assertLess(time.monotonic(), deadline, job.said(0) + job.said(1))
             time.sleep(0.02)
 
@@ -158,6 +157,11 @@ class Jobs(Case):
         self.assertEqual(len(pids), 2)
         return pids
 
+    def kill_ranks(self):
+        for pid in self.ranks_running():
+            with contextlib.suppress(ProcessLookupError):  # its launcher may be faster
+                os.kill(pid, signal.SIGKILL)
+
     def test_nobody_sees_the_key(self):
         hosts = rig.hosts
         for variables in ({"WRING_KEY": KEY}, {}):
@@ -166,9 +170,9 @@ class Jobs(Case):
             with self.subTest(variables=list(variables)):
                 job = start(2, hosts, WHO, "stay", WRING_LOG="debug", **variables)
                 self.wait_for(job, 4)
+                self.wait_for(job, 1, "wring: ", 1)  # a launcher may lose what comes last
                 words = [" ".join(words) for _, words in self.command_lines()]
-                for pid in self.ranks_running():
-                    os.kill(pid, signal.SIGKILL)
+                self.kill_ranks()
                 _, out, err = job.finish(20)  # some launchers stay when their ranks are killed
                 self.assertIn("wring: ", err, "logs at debug")
                 for text in [*words, out, err]:
