@@ -38,7 +38,7 @@ static void survive(const char *qps, struct harm harm)
 /** The next case finds all of them up. */
 static void await_ports(void)
 {
-    CHECK(system("timeout 20 sh -c 'while grep -vq ACTIVE /sys/class/infiniband/*/ports/1/state;"
+    CHECK(system("timeout 200 sh -c 'while grep -vq ACTIVE /sys/class/infiniband/*/ports/1/state;"
                  "do sleep 0.05; done'") == 0,
           "a port stays down");
 }

@@ -150,6 +150,16 @@ await_traffic() {
     done
 }
 
+# await_words WORDS: until each rank of this machine has said them, as long as it lives
+await_words() {
+    for r in $(ranks); do
+        until grep -q "$1" "$HERE/said.$r"; do
+            eval "kill -0 \$pid_$r" 2>/dev/null || { finish; fail "rank $r ended before it said: $1"; }
+            sleep 0.1
+        done
+    done
+}
+
 # ---- links -----------------------------------------------------------------------------------
 
 # These are for_each's: END RAIL ARGUMENT... The agent undoes them after the test.
