@@ -103,7 +103,9 @@ class Results(unittest.TestCase):
 
 class Failure(unittest.TestCase):
     def test_killed_rank_ends_the_job_with_its_name(self):
-        job = start("bench", "allreduce", "-n", "3", "-b", "64k", "--iterations", "1000000")
+        # survivors have time to say it
+        job = start("run", "-n", "3", "-g", "240", "--", wringtest.WRING, "bench", "allreduce", "-b",
+                    "64k", "--iterations", "1000000")
         self.addCleanup(job.kill)
         self.assertTrue(wait_until(lambda: len(wringtest.ranks_of(job.pid)) == 3))
         ranks = wringtest.ranks_of(job.pid)
