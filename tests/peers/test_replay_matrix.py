@@ -179,7 +179,7 @@ class Runs(BuiltCase):
         result = self.matrix("--codecs", "none", "--auto", "--rounds", "1")
         self.assertEqual(result.returncode, 0, result)
         row, = self.written()["cases"]
-        self.assertIn(row["jobs"], (1, replay_races.JOBS))
+        self.assertIn(row["jobs"], range(1, replay_races.JOBS + 1))  # until it is in no doubt
         self.assertEqual(row["turns"], 3)
         self.assertTrue(row["chosen"][0])
         self.assertGreater(min(row["auto_us"], row["fp32_us"], row["bf16_us"]), 5.3)  # backward
