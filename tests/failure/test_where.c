@@ -123,10 +123,13 @@ static void check_table(uint32_t reporter, uint32_t gone)
                   job.texts[i]);
 }
 
-/** A rank that has no processor for 400 ms does not say where it is before the table is made. */
+/** A rank that has no processor for 400 ms does not say where it is before the table is made. If it
+ *  is the one that makes it, the others have left by then. */
 static bool is_silence(const char *text)
 {
-    return strstr(text, " not say where ") != NULL;
+    return strstr(text, " not say where ") != NULL || strstr(text, " are lost; ") != NULL ||
+           strstr(text, " has closed its session; ") != NULL ||
+           strstr(text, " have closed their sessions; ") != NULL;
 }
 
 static bool any_is_silent(void)
