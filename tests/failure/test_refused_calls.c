@@ -100,13 +100,13 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(v
 
 /* ---- what a rank does ---- */
 
-static const char *const over_tcp[] = {"WRING_PROVIDER=tcp",     "WRING_JOIN_TIMEOUT=3s",
+static const char *const over_tcp[] = {"WRING_PROVIDER=tcp",     "WRING_JOIN_TIMEOUT=5s",
                                        "WRING_PEER_TIMEOUT=10s", "WRING_EXECUTOR=pool:1",
                                        "WRING_FAULT=delay=1us",  NULL};
-static const char *const over_shm[] = {"WRING_PROVIDER=shm",     "WRING_JOIN_TIMEOUT=3s",
+static const char *const over_shm[] = {"WRING_PROVIDER=shm",     "WRING_JOIN_TIMEOUT=5s",
                                        "WRING_PEER_TIMEOUT=10s", "WRING_EXECUTOR=pool:1",
                                        "WRING_FAULT=delay=1us",  NULL};
-static const char *const plain_tcp[] = {"WRING_PROVIDER=tcp", "WRING_JOIN_TIMEOUT=3s", NULL};
+static const char *const plain_tcp[] = {"WRING_PROVIDER=tcp", "WRING_JOIN_TIMEOUT=5s", NULL};
 static const char *const *const variants[] = {over_tcp, over_shm};
 
 /** Open, exchange in memory of the library's, close. */
