@@ -91,7 +91,7 @@ static void wrong_secret_is_refused(void)
 {
     struct end a, b;
     REQUIRE(end_open(&a, 1, 4096, 16) && end_open(&b, 2, 4096, 16), "open");
-    ends_join(&a, &b);
+    CHECK(!ends_join(&a, &b), "they meet");
     CHECK(b.closed == 1 && b.why == WRING_ERR_AUTH, "%s", wring_status_text(b.why));
     CHECK(b.text[0] != '\0', "without a word");
     CHECK(a.accepted == 0 && b.connected == 0, "let in");

@@ -190,11 +190,9 @@ static void others_go_on(void)
     REQUIRE(end_open(&a, 1, 4096, 4) && end_open(&b, 1, 4096, 4) && end_open(&c, 1, 4096, 4),
             "open");
     REQUIRE(end_listen(&a, address, &n), "listen");
-    REQUIRE(end_connect(&b, address, n, "b"), "connect");
-    UNTIL(&a, &b, a.accepted == 1 && b.connected == 1);
+    REQUIRE(ends_meet(&a, &b, address, n, "b"), "connect");
     struct wring_conn *first = a.conn;
-    REQUIRE(end_connect(&c, address, n, "c"), "connect");
-    UNTIL(&a, &c, a.accepted == 2 && c.connected == 1);
+    REQUIRE(ends_meet(&a, &c, address, n, "c"), "connect");
     n = a.provider->ops->region_export(a.region, key);
     REQUIRE(c.provider->ops->remote_import(c.conn, key, n, &remote) == WRING_OK, "import");
     c.remote = remote;

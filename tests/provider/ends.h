@@ -18,6 +18,7 @@
 #include "tests/provider/suite.h"
 
 #define WAIT_NS (60 * WRING_NS_PER_S) /* longer than any loaded machine needs */
+#define LATE_NS (4 * WRING_NS_PER_S)  /* a handshake is given up after 5 s */
 
 struct end {
     struct wring_provider *provider;
@@ -70,8 +71,13 @@ void end_import(struct end *end, const struct end *other);
 enum wring_status end_put(struct end *from, const void *local, uint64_t offset, size_t bytes,
                           uint32_t imm, uint64_t cookie);
 
-/** b connects to a; both are polled until it stands or has failed. */
-void ends_join(struct end *a, struct end *b);
+/** `end` connects to `hub`, which listens there; both are polled until it stands or has failed.
+ *  Again where that took LATE_NS, and the handshake was given up. @return whether it stands */
+bool ends_meet(struct end *hub, struct end *end, const uint8_t *address, size_t bytes,
+               const char *hello);
+
+/** The same; a listens, and b's hello is "me". */
+bool ends_join(struct end *a, struct end *b);
 
 /** Open both and join them; each knows the other's region. */
 bool ends_open(struct end *a, struct end *b, size_t bytes, size_t batch);

@@ -126,9 +126,8 @@ static bool trio_open(struct trio *trio)
         return false;
     for (unsigned i = 0; i < 2; i++) {
         struct end *end = &trio->ends[i];
-        if (!end_open(end, 1, SHARED_BYTES, 16) || !end_connect(end, address, n, "x"))
+        if (!end_open(end, 1, SHARED_BYTES, 16) || !ends_meet(&trio->hub, end, address, n, "x"))
             return false;
-        UNTIL(&trio->hub, end, end->connected == 1 && trio->hub.accepted == i + 1);
         end_import(end, &trio->hub);
     }
     return true;

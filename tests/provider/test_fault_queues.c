@@ -12,7 +12,7 @@
 #define BYTES 65536
 #define RATE 25e6 /* bytes per second: 200mbit */
 #define REFUSALS 100
-#define LATE_NS (4 * WRING_NS_PER_S) /* the first arrival, at least */
+#define ARRIVAL_NS (4 * WRING_NS_PER_S) /* the first arrival, at least */
 #define TRIES 10
 
 /** A hub with a connection to each of two leaves. */
@@ -33,9 +33,8 @@ static bool star_open(struct star *star)
     const struct wring_provider_ops *ops = star->hub.provider->ops;
     for (unsigned i = 0; i < 2; i++) {
         struct end *leaf = &star->leaves[i];
-        if (!end_open(leaf, 1, SPACE, 16) || !end_connect(leaf, address, n, "x"))
+        if (!end_open(leaf, 1, SPACE, 16) || !ends_meet(&star->hub, leaf, address, n, "x"))
             return false;
-        UNTIL(&star->hub, leaf, leaf->connected == 1 && star->hub.accepted == i + 1);
         star->conns[i] = star->hub.conn;
         end_import(leaf, &star->hub);
         size_t bytes = ops->region_export(leaf->region, key);
@@ -167,7 +166,7 @@ static uint64_t find_seed(void)
 {
     struct wring_fault_schedule schedule = {.seed = 0};
     const uint64_t span = 5 * WRING_NS_PER_S + 1;
-    while (wring_fault_random(&schedule, 0, WRING_FAULT_JITTER, 0) % span < LATE_NS ||
+    while (wring_fault_random(&schedule, 0, WRING_FAULT_JITTER, 0) % span < ARRIVAL_NS ||
            wring_fault_random(&schedule, 0, WRING_FAULT_JITTER, 2) % span > span / 20)
         schedule.seed++;
     return schedule.seed;
@@ -188,7 +187,7 @@ static int take_late_and_soon(struct star *star)
             first = turn_hub(star);
         }
     }
-    bool in_time = wring_now_ns() - began_ns < LATE_NS / 2;
+    bool in_time = wring_now_ns() - began_ns < ARRIVAL_NS / 2;
     while (first < 0 && wring_now_ns() < limit)
         first = turn_hub(star);
     return in_time ? first : -2;

@@ -44,19 +44,32 @@ static void expect_end(struct end *end, const char *begin)
     CHECK(end->why != WRING_OK, "no status");
 }
 
-/** Who noticed it names it; who was told of it says so. */
-static void what_the_peer_lost_is_the_reason(void)
+/** Who noticed it names it; who was told of it says so. @return false: this thread did not run for
+ *  so long that the one that noticed it could not go on in time, either */
+static bool lose_a_path(void)
 {
     struct losses losses = two_paths("1");
     struct end *a = &losses.a, *b = &losses.b;
-    REQUIRE(losses_pair(&losses, 4096), "no pair");
+    CHECK(losses_pair(&losses, 4096), "no pair");
     mock_port_blackhole("mock0", 1, true);
     put_over_all(a);
-    UNTIL(a, a, counters_of(a).resyncs == 1);
-    expect_end(b, "the peer says that it failed; peer ");
-    CHECK(b->why == WRING_ERR_PEER, "%s", wring_status_text(b->why));
+    UNTIL(a, a, counters_of(a).resyncs == 1 || a->closed);
+    bool in_time = a->closed == 0;
+    if (in_time) {
+        expect_end(b, "the peer says that it failed; peer ");
+        CHECK(b->why == WRING_ERR_PEER, "%s", wring_status_text(b->why));
+    }
     mock_port_blackhole("mock0", 1, false);
     ends_close(a, b);
+    return in_time;
+}
+
+static void what_the_peer_lost_is_the_reason(void)
+{
+    int tries = 0;
+    while (!lose_a_path() && ++tries < TRIES)
+        ;
+    CHECK(tries < TRIES, "this machine is too busy to tell");
 }
 
 /** A port that is back stops both to be used again: nothing has failed since they last went on.
