@@ -179,7 +179,7 @@ static void drop_line(void *arg, enum wring_log_level level, const char *module,
 static enum wring_status open_session(struct wring_bootstrap *bootstrap, wring_log_fn log,
                                       struct wring_session **out)
 {
-    static const char *const settings[] = {"WRING_CHUNK_BYTES=4k", "WRING_JOIN_TIMEOUT=10s",
+    static const char *const settings[] = {"WRING_CHUNK_BYTES=4k", "WRING_JOIN_TIMEOUT=60s",
                                            "WRING_BYPASS=never", NULL};
     const struct wring_session_params params = {
         .bootstrap = bootstrap, .provider = "tcp", .settings = settings, .log = log};

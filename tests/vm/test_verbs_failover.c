@@ -28,6 +28,7 @@ static void survive(const char *qps, struct harm harm)
     struct losses losses = {.devices = {"=rxa,rxc", "=rxb,rxd"},
                             .qps = qps,
                             .timeout = "15", /* 0.13 s: to be lost is noticed within a second */
+                            .recover = "60", /* a link comes up by programs, on a busy machine */
                             .puts = 200,
                             .happen = happen,
                             .arg = &harm};
