@@ -40,26 +40,29 @@ static void set_largest(const char *folder, uint64_t max_elems)
     story_replace_profile(folder, profile);
 }
 
+typedef void story_runner(struct story *story, uint32_t ranks, const char *const *more,
+                          const char *cache);
+
 /** A job that does nothing but find its profile. Its link is what takes time. */
-static struct story *run_with(const char *setting, const char *cache)
+static struct story *run_by(story_runner *run, const char *setting, const char *cache)
 {
     const char *const more[] = {"WRING_PROVIDER=tcp", LINK, setting, NULL};
     struct story *story = story_new();
 
     story->brief = true;
-    story_run(story, 2, more, cache);
+    run(story, 2, more, cache);
     return story;
+}
+
+static struct story *run_with(const char *setting, const char *cache)
+{
+    return run_by(story_run, setting, cache);
 }
 
 /** The same where there is one, which is still true. */
 static struct story *run_again_with(const char *setting, const char *cache)
 {
-    const char *const more[] = {"WRING_PROVIDER=tcp", LINK, setting, NULL};
-    struct story *story = story_new();
-
-    story->brief = true;
-    story_run_with_profile(story, 2, more, cache);
-    return story;
+    return run_by(story_run_with_profile, setting, cache);
 }
 
 static void what_was_measured_is_kept(void)

@@ -12,6 +12,8 @@
 #include "base/clock.h"
 #include "base/fpenv.h"
 
+#define TRIES 20
+
 static atomic_uint failures;
 
 void wring_test_fail(const char *file, int line, const char *condition, const char *format, ...)
@@ -44,6 +46,15 @@ const char *wring_test_traces(void)
 unsigned wring_test_failures(void)
 {
     return atomic_load(&failures);
+}
+
+void wring_test_in_time(bool (*attempt)(void))
+{
+    int tries = 0;
+
+    while (!attempt() && ++tries < TRIES)
+        ;
+    CHECK(tries < TRIES, "this machine is too busy to tell");
 }
 
 static bool wanted(int argc, char **argv, const char *name)

@@ -41,6 +41,10 @@ const char *wring_test_traces(void);
 /** Failed checks so far. */
 unsigned wring_test_failures(void);
 
+/** Try it until it returns true, twenty times at most. @param attempt  returns false where this
+ *  thread did not run for so long that nothing can be told of the outcome */
+void wring_test_in_time(bool (*attempt)(void));
+
 /** Check and go on. The message is a format with arguments; say what differs. */
 #define CHECK(condition, ...)                                             \
     do {                                                                  \

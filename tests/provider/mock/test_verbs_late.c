@@ -8,7 +8,6 @@
 #include "tests/provider/verbs_losses.h"
 
 #define QUEUE_PAIRS 2
-#define TRIES 10
 
 /** @param recover  seconds in which ends go on */
 static struct losses two_paths(const char *recover)
@@ -66,10 +65,7 @@ static bool lose_a_path(void)
 
 static void what_the_peer_lost_is_the_reason(void)
 {
-    int tries = 0;
-    while (!lose_a_path() && ++tries < TRIES)
-        ;
-    CHECK(tries < TRIES, "this machine is too busy to tell");
+    wring_test_in_time(lose_a_path);
 }
 
 /** A port that is back stops both to be used again: nothing has failed since they last went on.
@@ -96,10 +92,7 @@ static bool overcome(void)
 
 static void what_was_overcome_is_no_reason(void)
 {
-    int tries = 0;
-    while (!overcome() && ++tries < TRIES)
-        ;
-    CHECK(tries < TRIES, "this machine is too busy to tell");
+    wring_test_in_time(overcome);
 }
 
 /** A device that lets a message come twice: when both compare what was sent, one side says so. */
