@@ -25,11 +25,23 @@ load_modules() {
     modprobe -a crc32_generic veth virtio_net sch_netem ib_uverbs rdma_rxe
 }
 
+# What a test that was not done in time leaves: its ranks' words, and where each thread stands.
+show_what_hangs() {
+    for said in "$here"/said.*; do
+        [ ! -e "$said" ] || tail -n 20 "$said" | sed "s/^/[rank ${said##*.}] /"
+    done
+    for thread in /proc/[0-9]*/task/[0-9]*; do
+        [ "${thread#/proc/1/}" = "$thread" ] && readlink "${thread%/task/*}/exe" >/dev/null &&
+            cat "$thread/comm" "$thread/syscall" "$thread/stack" | paste -sd' '
+    done
+}
+
 run_test() {
     here=$run/$1
-    HERE=$here MACHINE=$MACHINE setsid -w timeout -s KILL "$(cat "$here/seconds")" \
+    HERE=$here MACHINE=$MACHINE setsid -w timeout --foreground -s KILL "$(cat "$here/seconds")" \
         sh "$here/command" </dev/null >"$here/output.$MACHINE" 2>&1
     status=$?
+    [ $status != 137 ] || show_what_hangs >>"$here/output.$MACHINE" 2>&1
     kill -9 -1 # whatever it left: this is process 1
     rm -rf /dev/shm/* /tmp/vm-*
     [ ! -e /run/faults ] || for_each clear_faults
