@@ -205,7 +205,8 @@ static void put_waking(struct samples *samples, struct wring_profile_computing *
     double unused;
 
     out->wake_us = middle_of(samples->wake_us, samples->turns, INFINITY, &out->wake_doubt_us);
-    out->core_share = middle_of(samples->core_share, samples->turns, 1, &unused);
+    out->core_share =
+        fmax(middle_of(samples->core_share, samples->turns, 1, &unused), WRING_CORE_SHARE_MIN);
     out->samples = out->samples < samples->turns ? out->samples : samples->turns;
 }
 

@@ -221,6 +221,8 @@ struct wring_profile_errors {
     struct wring_profile_losses *codecs; /* [n_codecs] no two alike in spec */
 };
 
+#define WRING_CORE_SHARE_MIN 1e-6 /* a rank that got less has this: 0 would be "not measured" */
+
 /**
  * The time that a collective loses to an application beside it on the same processors. In one case
  * a device computes and the application is woken for each gradient; in the other the processor
@@ -234,8 +236,9 @@ struct wring_profile_computing {
     double spin_doubt;
     char spin_codec[WRING_CODEC_SPEC_MAX];    /* the busiest codec: a collective with it loses */
     double spin_coded_lost, spin_coded_doubt; /* so much. "": nobody measured that */
-    double core_share; /* of a processor that a rank has where all ranks want one: less than 1 where
-                          they share; 0: not measured, and it counts as 1 */
+    double core_share; /* from WRING_CORE_SHARE_MIN, of a processor that a rank has where all ranks
+                          want one: less than 1 where they share; 0: not measured, and it counts as
+                          1 */
     uint32_t samples;
 };
 

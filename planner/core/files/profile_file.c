@@ -19,7 +19,6 @@
 #define US_MAX 1e9
 #define NMSE_MAX 1e9
 #define ERROR_MAX 1e9
-#define CORE_SHARE_MIN 1e-6
 #define NODES_MAX (1u << 20)
 #define RANKS_MAX (1u << 16)
 
@@ -305,7 +304,7 @@ static const struct wring_field computing_fields[] = {
     {"spin_lost", FIELD_NUMBER(spin_lost, 0, 1)},
     {"spin_doubt", FIELD_NUMBER(spin_doubt, 0, SHARE_MAX)},
     {"spin_coded", FIELD_PART(spin_coded_record), FIELD_SPARSE},
-    {"core_share", FIELD_NUMBER(core_share, CORE_SHARE_MIN, 1), FIELD_SPARSE},
+    {"core_share", FIELD_NUMBER(core_share, WRING_CORE_SHARE_MIN, 1), FIELD_SPARSE},
     {"samples", FIELD_U32(samples, 1, SAMPLES_MAX)},
 };
 #undef OWNER
