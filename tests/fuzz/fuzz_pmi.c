@@ -15,7 +15,7 @@
 #define atexit(function) ((void)(function))
 #include "transport/bootstrap/pmi.c"
 
-#define PATIENCE_NS (20 * WRING_NS_PER_S) /* nothing here waits: the manager has said all */
+#define PATIENCE_NS (120 * WRING_NS_PER_S) /* nothing here waits: the manager has said all */
 
 static unsigned lines;
 
