@@ -6,6 +6,9 @@ Each positional argument is SETUP=TESTLOG, a testlog.json of meson's. A test tha
 the Test Anything Protocol counts as these. Failures and skips are listed with their reasons; the
 last line is "N passed, N failed, N skipped". A skip in a suite that is required counts as a failure.
 Exits 1 when anything failed, or when nothing passed. --slowest names what took longest, too.
+
+Where a test that failed was run again, its second results count. If they are all good, it is listed
+as unsteady, with what it said at first.
 """
 import argparse
 import json
@@ -20,23 +23,24 @@ MOST_TOLD, LAST = 10, 25  # lines of one failure
 TAP_RESULT = re.compile(r"(not )?ok \d+(?: -)? *([^#]*?) *(?:# *SKIP *(.*))?$", re.I)
 
 
-def read_results(argument):
-    """Yields (name, result, output) of each test; a log that is missing is a failure."""
+def read_tests(argument):
+    """Yields the name of each test and its results, a list of (name, result, output); a log that is
+    missing is a failure."""
     setup, path = argument.split("=", 1)
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             lines = file.read().splitlines()
     except OSError as error:
-        yield f"{setup}: all tests", "MISSING", str(error)
+        yield f"{setup}: all tests", [(f"{setup}: all tests", "MISSING", str(error))]
         return
     for line in lines:
         test = json.loads(line)
         name, output = f"{setup}: {test['name']}", test.get("stdout") or ""
         plan = TAP_PLAN.match(output)
         if plan is not None and int(plan.group(1)) > 0:
-            yield from read_tap(name, int(plan.group(1)), test["result"], output)
+            yield name, list(read_tap(name, int(plan.group(1)), test["result"], output))
         else:
-            yield name, test["result"], output + (test.get("stderr") or "")
+            yield name, [(name, test["result"], output + (test.get("stderr") or ""))]
 
 
 def read_tap(name, planned, result, output):
@@ -64,7 +68,7 @@ def slowest(arguments, number):
             with open(argument.split("=", 1)[1], encoding="utf-8", errors="replace") as file:
                 took += [(test["duration"], test["name"]) for test in map(json.loads, file)]
         except OSError:
-            pass  # read_results() tells of it
+            pass  # read_tests() tells of it
     return ", ".join(f"{name.rpartition(' / ')[2]} {seconds:.0f} s"
                      for seconds, name in sorted(took, reverse=True)[:number])
 
@@ -103,43 +107,79 @@ def add_up(paths):
     return 1 if sums[1] or not sums[0] else 0
 
 
+class Count:
+    """What becomes of each result."""
+
+    def __init__(self, required):
+        self.required = set(required)
+        self.passed, self.failed, self.skipped, self.unsteady = [], [], [], []
+
+    def failures_of(self, results):
+        return [(name, f"{result}\n{output}") for name, result, output in results
+                if result not in PASSED and not self.may_skip(name, result)]
+
+    def may_skip(self, name, result):
+        return result == "SKIP" and not suites_of(name) & self.required
+
+    def add(self, results, second):
+        """@param second  the results when it was run again; None: it was not"""
+        failures = self.failures_of(results)
+        if failures and second:
+            self.unsteady += [] if self.failures_of(second) else failures
+            results, failures = second, self.failures_of(second)
+        self.failed += failures
+        self.passed += [name for name, result, _ in results if result in PASSED]
+        self.skipped += [(name, reason_of(output)) for name, result, output in results
+                         if self.may_skip(name, result)]
+
+
+def show_failures(what, failures):
+    for name, why in failures:
+        print(f"{what}: {name} {why.splitlines()[0] if why else ''}")
+        for line in what_counts(why.splitlines()[1:]):
+            print(f"    {line}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--require", action="append", default=[], metavar="SUITE")
     parser.add_argument("--passed", action="append", default=[], metavar="CHECK")
     parser.add_argument("--failed", action="append", default=[], metavar="CHECK")
     parser.add_argument("--skipped", action="append", default=[], metavar="NAME: REASON")
+    parser.add_argument("--again", action="append", default=[], metavar="SETUP=TESTLOG",
+                        help="of tests that failed and were run again")
     parser.add_argument("--sum", nargs="+", metavar="FILE",
                         help="add up the last lines of what was printed before, and do no more")
     parser.add_argument("--line", action="store_true", help="print only the last line")
+    parser.add_argument("--names-of-failed", action="store_true",
+                        help="print those, as meson takes them, and do no more")
     parser.add_argument("--slowest", type=int, default=0, metavar="N")
     parser.add_argument("logs", nargs="*", metavar="SETUP=TESTLOG")
     arguments = parser.parse_args()
 
     if arguments.sum:
         return add_up(arguments.sum)
-    passed, failed = list(arguments.passed), [(name, "") for name in arguments.failed]
-    skipped = [tuple(reason.split(": ", 1)) for reason in arguments.skipped]
+    count = Count(arguments.require)
+    again = dict(entry for log in arguments.again for entry in read_tests(log))
     for log in arguments.logs:
-        for name, result, output in read_results(log):
-            if result in PASSED:
-                passed.append(name)
-            elif result == "SKIP" and not suites_of(name) & set(arguments.require):
-                skipped.append((name, reason_of(output)))
-            else:
-                failed.append((name, f"{result}\n{output}"))
-
+        for name, results in read_tests(log):
+            count.add(results, again.get(name))
+            if arguments.names_of_failed and count.failures_of(results) and " / " in name:
+                print("wring:" + name.rpartition(" / ")[2])
+    if arguments.names_of_failed:
+        return 0
+    count.failed += [(name, "") for name in arguments.failed]
+    count.passed += arguments.passed
+    count.skipped += [tuple(reason.split(": ", 1)) for reason in arguments.skipped]
     if not arguments.line:
-        for name, reason in skipped:
+        for name, reason in count.skipped:
             print(f"skipped: {name}: {reason}")
-        for name, why in failed:
-            print(f"failed: {name} {why.splitlines()[0] if why else ''}")
-            for line in what_counts(why.splitlines()[1:]):
-                print(f"    {line}")
+        show_failures("unsteady, passed when it was run again", count.unsteady)
+        show_failures("failed", count.failed)
     most = slowest(arguments.logs, arguments.slowest)
-    print(f"{len(passed)} passed, {len(failed)} failed, {len(skipped)} skipped" +
+    print(f"{len(count.passed)} passed, {len(count.failed)} failed, {len(count.skipped)} skipped" +
           (f"; slowest: {most}" if most else ""))
-    return 1 if failed or not (passed or arguments.skipped) else 0
+    return 1 if count.failed or not (count.passed or arguments.skipped) else 0
 
 
 if __name__ == "__main__":
