@@ -67,6 +67,7 @@ class Cluster:
     def kill(self):
         for machine in self.machines:
             machine.kill()
+        self.machines = []
 
     def boot(self):
         """

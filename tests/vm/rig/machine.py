@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One QEMU process, which cannot outlive the one that started it."""
+import contextlib
 import ctypes
 import os
 import re
@@ -74,8 +75,10 @@ class Machine:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def kill(self):
+        """Not by wait(): a signal that has ended has_ended() midway may have left a lock in there."""
         self.process.kill()
-        self.process.wait()
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self.process.pid, 0)
 
     def panicked_in(self, module):
         """Has its kernel stopped at an instruction of that module?"""
