@@ -18,13 +18,16 @@ static atomic_uint failures;
 
 void wring_test_fail(const char *file, int line, const char *condition, const char *format, ...)
 {
-    char text[512];
     va_list args;
+    if (atomic_fetch_add(&failures, 1) >= 50) /* the first ones tell the story */
+        return;
     va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
+    flockfile(stderr);
+    fprintf(stderr, "%s:%d: check failed: %s: ", file, line, condition);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    funlockfile(stderr);
     va_end(args);
-    if (atomic_fetch_add(&failures, 1) < 50) /* the first ones tell the story */
-        fprintf(stderr, "%s:%d: check failed: %s: %s\n", file, line, condition, text);
 }
 
 void wring_test_skip(const char *format, ...)
