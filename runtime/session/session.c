@@ -349,7 +349,8 @@ static enum wring_status open_session(struct wring_session *session,
     return status == WRING_OK ? open_met(session) : status;
 }
 
-/** A session that failed while it opened has nobody else to tell its peers why. */
+/** A session that failed while it opened has nobody else to tell its peers why; and one that is
+ *  closed soon after it failed, too: peers would count it among those that were lost. */
 static void drive_failing_fabric(struct wring_session *session)
 {
     struct wring_fabric *fabric = session->fabric;
@@ -484,6 +485,7 @@ static void end_marks(struct wring_session *session)
 static void turn_out_callers(struct wring_session *session)
 {
     wring_progress_lock(session->progress);
+    drive_failing_fabric(session);
     wring_fabric_turn_deaf(session->fabric);
     wring_callers_close(&session->callers);
     wring_progress_stop(session->progress);

@@ -245,6 +245,39 @@ static void another_rank_reports_where_rank_0_is_lost(void)
     SAID(1, 3, "log where: rank 0 is lost; 3 are in call 4 of all 4 ranks, ");
 }
 
+/** Rank 3 waits in no call, and closes as soon as the session has failed. */
+static int run_and_leave(struct procs_rank *rank, void *arg)
+{
+    const struct story *story = arg;
+    struct wring_session *session;
+
+    if (rank->rank != 3)
+        return run_calls(rank, arg);
+    if (wring_session_open(&rank->params, &session) != WRING_OK)
+        return 2;
+    enum wring_status status = WRING_OK;
+    for (int i = 0; i < CALLS && status == WRING_OK; i++)
+        status = sum(wring_session_world(session), N);
+    if (status == WRING_OK)
+        status = tell(session, story->rank);
+    uint64_t until_ns = wring_deadline_in(DEADLINE_S * WRING_NS_PER_S);
+    while (status == WRING_OK && wring_now_ns() < until_ns)
+        status = wring_session_error(session, NULL);
+    wring_session_close(session);
+    return status == WRING_ERR_PEER ? 3 : 4;
+}
+
+/** Whoever draws up the table hears of it late: by then the tree has another root. */
+static void a_rank_that_leaves_at_once_is_not_lost(void)
+{
+    const struct story story = {0, die};
+
+    run_job(4, tcp, run_and_leave, &story, NULL);
+    CHECK(job.codes[3] == 3, "rank 3: code %d", job.codes[3]);
+    check_table(1, 0);
+    SAID(1, 3, "log where: rank 3 is behind; rank 0 is lost; 2 are in call 4 of all 4 ranks, ");
+}
+
 static void wake_later(const struct procs_job *running)
 {
     CHECK(procs_await_end(running, 0, 40), "rank 0 waits for the stopped one");
@@ -481,6 +514,7 @@ int main(int argc, char **argv)
         {"what_is_below_is_passed_on", what_is_below_is_passed_on},
         {"a_rank_that_died_is_lost", a_rank_that_died_is_lost},
         {"another_rank_reports_where_rank_0_is_lost", another_rank_reports_where_rank_0_is_lost},
+        {"a_rank_that_leaves_at_once_is_not_lost", a_rank_that_leaves_at_once_is_not_lost},
         {"a_rank_that_is_stopped_is_lost", a_rank_that_is_stopped_is_lost},
         {"calls_that_differ_are_in_the_table", calls_that_differ_are_in_the_table},
         {"steps_of_buckets_count", steps_of_buckets_count},
