@@ -169,7 +169,8 @@ enum wring_status wring_session_open(const struct wring_session_params *params,
  * second it logs the name of the executor that it waits for.
  *
  * If peers do not listen, because none of their threads makes progress, close gives them half a
- * second to hear the good-bye. The log function must not call it.
+ * second to hear the good-bye. If the job has failed just now, they get as long to hear why, and
+ * calls that wait return after that. The log function must not call it.
  */
 void wring_session_close(struct wring_session *session);
 
